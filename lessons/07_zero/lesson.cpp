@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "lessons/07_zero/ways.hpp"
+#include "src/cost/products_and_messages.hpp"
 #include "src/cost/virtual_time.hpp"
 
 namespace lockstep::lessons {
@@ -26,13 +27,6 @@ ClusterSpec classroom() {
     spec.devices_per_node = 64;
     spec.memory_bytes = 0;
     spec.host.memory_bytes = 0;
-    return spec;
-}
-
-/// A classroom in which products and messages take time, and nothing else does.
-ClusterSpec products_and_messages() {
-    ClusterSpec spec = classroom();
-    spec.launch_seconds = spec.memory_bytes_per_second = 0;
     return spec;
 }
 

@@ -33,7 +33,8 @@ std::shared_ptr<const GptTask> make_experts_task(const LessonOptions& options,
         experts.inner = options.values.integer("inner", least_multiple(ranks, 32));
         experts.gate.chosen = options.values.integer("chosen");
         experts.gate.form = GateForm::softmax_then_top_k;
-        experts.gate.normalized = true;
+        // A single weight, divided by itself, would be 1, and the gate learn nothing.
+        experts.gate.normalized = experts.gate.chosen > 1;
         const std::string all = fmt::format("{} ranks", ranks);
         require_shared_out("heads", block.heads, ranks, all);
         require_shared_out("hidden", block.hidden, block.heads, "the heads");
@@ -70,7 +71,7 @@ RunReport train_gpt_experts(Cluster& cluster, const GptTask& task, const ExpertR
         GptKit kit;
         if (run.tp > 1) kit = tensor_parallel(kit, tp);
         kit = expert_parallel(kit, mesh, {"ep"},
-                              {.batch = &rank.world(), .tp = run.tp > 1 ? &tp : nullptr});
+                              {.batch = {"ep"}, .tp = run.tp > 1 ? &tp : nullptr});
         const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes, kit);
         declare_replicas_of(mesh, {"ep"}, *gpt);
         // lesson: end

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "src/nn/parameter.hpp"
 #include "src/nn/routing.hpp"
+#include "src/nn/token_deal.hpp"
 
 namespace lockstep {
 
@@ -66,8 +68,9 @@ class ExpertExchange {
     virtual Share share(const std::string& /*layer*/, std::int64_t experts) const {
         return {0, experts};
     }
-    /// Whether it knows the ranks that share out the layers around experts.
-    virtual bool knows_tensor_group() const { return false; }
+    /// Says which tokens ranks that share out the layers around experts hold outside of
+    /// them; nothing if it does not know such ranks.
+    virtual std::optional<TokenDeal> of_tensor_group() const { return {}; }
     /// Says where the parameters lie: of the gate, and of this rank's experts.
     virtual void place(const std::vector<Parameter*>& /*gate*/,
                        const std::vector<Parameter*>& /*experts*/) {}

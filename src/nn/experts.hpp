@@ -33,7 +33,7 @@ class Experts : public Module {
         bool gated = true;
         GeluForm gelu = GeluForm::exact;
         /// One product for all experts; else one after the other, which takes a launch
-        /// for each.
+        /// for each, as a GPU does in any case (Device::grouped_matmul).
         bool grouped = true;
     };
     /// `times` forwards and backwards belong to one of the layer's. Throws UsageError for

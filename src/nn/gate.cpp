@@ -1,5 +1,7 @@
 #include "src/nn/gate.hpp"
 
+#include <cmath>
+
 #include "src/core/require.hpp"
 
 namespace lockstep {
@@ -30,6 +32,9 @@ void require_fit(const std::string& who, std::int64_t experts,
     require(options.balance >= 0 && options.z >= 0 && options.noise >= 0,
             "{}: balance is {}, z is {} and noise is {}; none may be negative", who,
             options.balance, options.z, options.noise);
+    require(std::isfinite(options.factor) && options.factor > 0,
+            "{}: weights are multiplied by {}; a number above 0 is expected", who,
+            options.factor);
 }
 
 }  // namespace

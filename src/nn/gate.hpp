@@ -36,8 +36,8 @@ struct GateOptions {
     /// section 2.1). 0: none.
     double noise = 0;
     /// Experts fall into so many groups, nodes say, side by side, of which a token
-    /// chooses so many: those with the largest sums of their k / chosen_groups largest
-    /// scores.
+    /// chooses so many: those with the largest sums of the k / chosen_groups largest
+    /// numbers that their experts are chosen by.
     std::int64_t groups = 1;
     std::int64_t chosen_groups = 1;
 
@@ -45,14 +45,16 @@ struct GateOptions {
 
     /// alpha of the loss alpha E sum_i f_i P_i: f_i the share of copies that expert i
     /// gets, P_i its mean score, over the tokens of a micro-batch; 1 if all are alike
-    /// (Fedus et al., section 2.2; Shazeer et al., section 4). Sigmoids are divided by
+    /// (Fedus et al., section 2.2; Shazeer et al., section 4, and GShard, section 2.2,
+    /// have losses of other forms for it). Sigmoids are divided by
     /// their sum before. Gradients go through P alone.
     double balance = 0;
     /// beta of the loss beta mean(log(sum exp(logits))^2), which keeps logits small (Zoph
     /// et al. 2022, ST-MoE, 2202.08906, section 3.2).
     double z = 0;
-    /// Experts are chosen by score plus a bias of their own, which is no part of weights;
-    /// balance_by_bias() moves it (Wang et al. 2024, 2408.15664).
+    /// Experts are chosen by score plus a bias of their own, or by logit plus bias where
+    /// the softmax comes last. It is no part of weights; balance_by_bias() moves it (Wang
+    /// et al. 2024, 2408.15664).
     bool biased = false;
 };
 

@@ -73,9 +73,8 @@ namespace {
 /// Returns the numbers in a block's gate, so many experts and the shared one.
 std::int64_t numbers_in_experts(const BlockSizes& block, std::int64_t experts) {
     const ExpertSizes& of = block.experts;
-    const std::int64_t matrices = block.mlp == MlpKind::swiglu ? 3 : 2;
-    const std::int64_t inner = of.inner > 0 ? of.inner : block.inner_columns();
-    return block.hidden * (of.count + matrices * (experts * inner + of.shared));
+    return block.hidden * (of.count + block.mlp_matrices() *
+                                          (experts * block.expert_columns() + of.shared));
 }
 
 }  // namespace
@@ -184,19 +183,26 @@ std::unique_ptr<Sequential> make_swiglu_mlp(const ParameterInit& init,
 std::unique_ptr<Module> make_experts(const ParameterInit& init, const BlockSizes& sizes,
                                      const GptKit& kit) {
     const auto exchange = kit.exchange ? kit.exchange(init) : nullptr;
+    const auto deal = exchange ? exchange->of_tensor_group() : std::nullopt;
     require(
-        !kit.shares_layers || (exchange && exchange->knows_tensor_group()),
+        !kit.shares_layers || deal,
         "{}: linear layers are shared out to a tensor group, but the kit does not say "
         "what that does with experts; expert_parallel() of a mesh says so, given the "
         "group",
         init.name);
+    const TokenDeal of_experts = deal.value_or(kit.stretch);
+    require(
+        of_experts.ranks == kit.stretch.ranks,
+        "{}: layers deal a sequence to {} ranks, and experts to {}; expert_parallel() "
+        "and tensor_parallel() of the same tensor group are expected",
+        init.name, kit.stretch.ranks, of_experts.ranks);
     BlockSizes shared = sizes;
     shared.experts = {};
     shared.inner = sizes.experts.shared;
     shared.bias = false;
     MixtureOfExperts::Sizes own{sizes.experts, sizes.hidden, sizes.mlp == MlpKind::swiglu,
                                 sizes.gelu};
-    if (own.of.inner == 0) own.of.inner = sizes.inner_columns();
+    own.of.inner = sizes.expert_columns();
     return std::make_unique<MixtureOfExperts>(
         init, own, exchange,
         shared.inner > 0 ? kit.mlp(init.child("shared_experts"), shared, kit) : nullptr);
@@ -238,10 +244,17 @@ namespace {
 
 /// Throws UsageError if a size that may be 0 is negative.
 void require_sizes(const ParameterInit& init, const GptSizes& sizes) {
+    const std::string who = init.name.empty() ? "gpt" : init.name;
+    const ExpertSizes& experts = sizes.block.experts;
     require(sizes.layers >= 0 && sizes.block.inner >= 0,
             "{}: a GPT of {} layers and {} columns within its MLPs; neither may be "
             "negative",
-            init.name.empty() ? "gpt" : init.name, sizes.layers, sizes.block.inner);
+            who, sizes.layers, sizes.block.inner);
+    require(experts.count >= 0 && experts.inner >= 0 && experts.shared >= 0 &&
+                sizes.dense_blocks >= 0,
+            "{}: {} experts of {} columns, {} in the shared one, and {} blocks without "
+            "experts; none may be negative",
+            who, experts.count, experts.inner, experts.shared, sizes.dense_blocks);
 }
 
 /// Returns the deviation of a table that the head reads too.

@@ -42,6 +42,11 @@ struct BlockSizes {
         return {heads, causal, kv_heads, rotary_base, bias};
     }
     std::int64_t inner_columns() const { return inner > 0 ? inner : 4 * hidden; }
+    std::int64_t expert_columns() const {
+        return experts.inner > 0 ? experts.inner : inner_columns();
+    }
+    /// An MLP's: SwiGLU has a gate beside the first one.
+    std::int64_t mlp_matrices() const { return mlp == MlpKind::swiglu ? 3 : 2; }
 };
 
 struct GptSizes {

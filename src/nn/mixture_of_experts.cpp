@@ -186,7 +186,8 @@ Gating MixtureOfExperts::choose(const Tensor& tokens, Saved& saved, bool trains)
                                   computed_in(tokens.dtype()), at);
     if (!trains) return gate_.choose(logits, {}, at);
     RandomPart noise = saved.keep_state("noise", noise_);
-    noise.offset += exchange_->first_token(tokens.shape()[0]) * sizes_.of.count;
+    const std::int64_t apart = noise.pitch > 0 ? noise.pitch : sizes_.of.count;
+    noise.offset += exchange_->first_token(tokens.shape()[0]) * apart;
     return gate_.choose(logits, noise, at);
 }
 

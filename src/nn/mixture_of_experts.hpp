@@ -19,11 +19,12 @@ struct ExpertSizes {
     /// 2024, DeepSeekMoE, 2401.06066, section 3.2); 0: there is none.
     std::int64_t shared = 0;
     GateOptions gate{};
-    /// An expert takes factor k N / E of the N tokens' copies, rounded up, and drops
-    /// those behind them: a dropped copy adds nothing, so that a token of which all were
-    /// dropped passes by, on the residual path (Lepikhin et al. 2020, GShard, 2006.16668,
-    /// section 2.2; Fedus et al. 2021, Switch, 2101.03961, section 2.2). 0: none is
-    /// dropped (Gale et al. 2022, MegaBlocks, 2211.15841).
+    /// An expert takes capacity k N / E of the copies of N tokens, those of the batch or
+    /// else this rank's own, rounded up, and drops those behind them: a dropped copy adds
+    /// nothing, so that a token of which all were dropped passes by, on the residual path
+    /// (Lepikhin et al. 2020, GShard, 2006.16668, section 2.2; Fedus et al. 2021, Switch,
+    /// 2101.03961, section 2.2). 0: none is dropped (Gale et al. 2022, MegaBlocks,
+    /// 2211.15841).
     double capacity = 0;
     /// Copies come in the order of tokens, or first the first choice of every token, then
     /// every second choice …, as GShard has it. That decides which of them are dropped.

@@ -11,8 +11,9 @@ namespace lockstep {
 /// 2401.04088, table 1).
 GptSizes mixtral_8x7b(std::int64_t context);
 
-/// DeepSeek-V3: 671 billion, 37 without the table of tokens (DeepSeek-AI 2024,
-/// 2412.19437, section 4.2). Without the module that predicts a second token.
+/// DeepSeek-V3: 671.0 billion parameters, of which a token meets 37.6, or 36.6 if the
+/// table of tokens does not count; published as 37 (DeepSeek-AI 2024, 2412.19437, section
+/// 4.2). Without the module that predicts a second token.
 GptSizes deepseek_v3(std::int64_t context);
 
 }  // namespace lockstep

@@ -14,8 +14,8 @@ struct Arriving {
     std::optional<Work> work{};
 
     /// Once: gives the tensor away.
-    Tensor wait() {
-        if (work) work->wait();
+    Tensor wait(SourceLine at = SourceLine::here()) {
+        if (work) work->wait(at);
         source = {};
         return std::move(tensor);
     }

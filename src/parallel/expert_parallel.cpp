@@ -1,10 +1,13 @@
 #include "src/parallel/expert_parallel.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "src/core/require.hpp"
 #include "src/parallel/arriving.hpp"
@@ -136,7 +139,7 @@ class ExpertDelivery : public Delivery {
 
     // (rows of all own experts, h), expert by expert
     Tensor there(SourceLine at) override {
-        const Tensor arrived = under_way_.wait();
+        const Tensor arrived = under_way_.wait(at);
         if (columns_ == Columns::gather_tokens) gather(arrived, at);
         return order_.by_expert(arrived, at);
     }
@@ -153,7 +156,7 @@ class ExpertDelivery : public Delivery {
         under_way_ = {std::move(arriving), by_source, std::move(work)};
     }
 
-    Tensor back(SourceLine /*at*/) override { return under_way_.wait(); }
+    Tensor back(SourceLine at) override { return under_way_.wait(at); }
 
   private:
     // lesson: expert-columns
@@ -203,30 +206,44 @@ class ExpertDelivery : public Delivery {
     Arriving under_way_;
 };
 
+std::string axis_of(const Mesh& mesh, const Communicator& tensor_group) {
+    for (const Mesh::Axis& axis : mesh.axes())
+        if (&mesh[axis.name] == &tensor_group) return axis.name;
+    throw UsageError(
+        fmt::format("expert_parallel: the tensor group {} is no line of this mesh",
+                    tensor_group.name()));
+}
+
 class ExpertParallel : public ExpertExchange {
   public:
     ExpertParallel(Mesh& mesh, const std::vector<std::string>& axes,
                    const ExpertParallelOptions& options)
         : group_(mesh.plane(axes)), options_(options) {
-        if (!options.tp) return;
-        const auto is_along = [&](const std::string& axis) {
-            return &mesh[axis] == &options.tp->group();
-        };
-        holds_other_experts_ = std::ranges::any_of(axes, is_along);
-        require(
-            std::ranges::any_of(
-                mesh.axes(), [&](const Mesh::Axis& axis) { return is_along(axis.name); }),
-            "expert_parallel: the tensor group {} is no line of this mesh",
-            options.tp->group().name());
-        require(
-            !has_same_tokens() || !holds_other_experts_,
-            "expert_parallel: ranks of a tensor group hold the same tokens, and other "
-            "experts. If all of them brought all tokens, each expert would get each "
-            "token {} times, and its gradient as often; leave drop_copies on",
-            options.tp->size());
+        std::string tensor_axis;
+        if (options.tp) {
+            tensor_axis = axis_of(mesh, options.tp->group());
+            holds_other_experts_ = std::ranges::count(axes, tensor_axis) > 0;
+            require(
+                !has_same_tokens() || !holds_other_experts_,
+                "expert_parallel: ranks of a tensor group hold the same tokens, and "
+                "other experts. If all of them brought all tokens, each expert would get "
+                "each token {} times, and its gradient as often; leave drop_copies on",
+                options.tp->size());
+        }
+        if (options.batch.empty()) return;
+        std::vector<std::string> batch = options.batch;
+        const bool is_named = std::ranges::count(batch, tensor_axis) > 0;
+        require(!has_same_tokens() || !is_named,
+                "expert_parallel: ranks of a tensor group hold the same tokens. If their "
+                "axis, {}, were one of the batch, each token would count {} times",
+                tensor_axis, options.tp ? options.tp->size() : 1);
+        if (has_own_tokens() && !is_named) batch.push_back(tensor_axis);
+        batch_ = &mesh.plane(batch);
     }
 
-    bool knows_tensor_group() const override { return options_.tp != nullptr; }
+    std::optional<TokenDeal> of_tensor_group() const override {
+        return options_.tp ? std::optional(options_.tp->token_deal()) : std::nullopt;
+    }
 
     Share share(const std::string& layer, std::int64_t experts) const override {
         require(experts % group_.size() == 0,
@@ -287,11 +304,11 @@ class ExpertParallel : public ExpertExchange {
     }
 
     CountsOfRanks all_counts(Device& device, const Counts& own, SourceLine at) override {
-        if (!options_.batch) return {{own}, 0};
-        auto all = gather_counts(device, *options_.batch, own, at);
+        if (!batch_) return {{own}, 0};
+        auto all = gather_counts(device, *batch_, own, at);
         // Without numbers all ranks do what this one does, also with what is dropped.
         if (!device.has_numbers()) return {{own}, 0};
-        return {std::move(all), static_cast<std::size_t>(options_.batch->rank())};
+        return {std::move(all), static_cast<std::size_t>(batch_->rank())};
     }
 
     std::unique_ptr<Delivery> deliver(Device& device, const Counts& counts,
@@ -323,6 +340,7 @@ class ExpertParallel : public ExpertExchange {
 
     Communicator& group_;
     ExpertParallelOptions options_;
+    Communicator* batch_ = nullptr;     ///< null: each rank's own tokens
     bool holds_other_experts_ = false;  ///< each rank of the tensor group
 };
 
@@ -367,6 +385,8 @@ void move_bias(const Tensor& bias, const Counts& load, double rate, SourceLine a
 std::vector<Counts> balance_by_bias(Device& device, Communicator& ranks,
                                     const std::vector<MixtureOfExperts*>& layers,
                                     double rate, SourceLine at) {
+    require(std::isfinite(rate), at,
+            "balance_by_bias: the rate is {}; a number is expected", rate);
     if (layers.empty()) return {};
     Counts own;
     std::vector<Counts> loads;

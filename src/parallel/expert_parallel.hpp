@@ -12,10 +12,12 @@
 namespace lockstep {
 
 struct ExpertParallelOptions {
-    /// All ranks whose tokens are of the batch, in the order of their tokens: the loss of
-    /// balance and capacities count the tokens of all of them, once. Without, each rank's
-    /// own tokens are a batch of their own to the gate, as GShard's groups are.
-    Communicator* batch = nullptr;
+    /// Axes along which ranks have tokens of the batch, in the order of their tokens: the
+    /// loss of balance and capacities count the tokens of all of them, once. The tensor
+    /// group's belongs to them if its ranks bring tokens of their own, and need not be
+    /// named. Without axes, each rank's own tokens are a batch of their own to the gate,
+    /// as GShard's groups are.
+    std::vector<std::string> batch{};
 
     /// Ranks that share out the layers around the experts; null if none do.
     TensorParallel* tp = nullptr;
@@ -35,7 +37,7 @@ struct ExpertParallelOptions {
 /// out the E experts of each layer, E/n neighbours each, and every rank brings tokens of
 /// its own to all of them (Shazeer et al. 2017, 1701.06538, section 3.1; Lepikhin et al.
 /// 2020, GShard, 2006.16668). Forward and backward each take two all-to-alls of unequal
-/// parts, there and back, after one of the counts, 4 bytes an expert:
+/// parts, there and back, and forward one of the counts before, 4 bytes an expert:
 ///
 ///     M copies of h numbers (M = k N, less what is dropped), of which those for other
 ///     ranks' experts are sent, (n - 1) / n of them if all experts get as many: 4 M h
@@ -55,13 +57,20 @@ struct ExpertParallelOptions {
 /// The t ranks of a tensor group hold other experts if their axis is among those, {"ep",
 /// "tp"} say; else the same ones. A group that shares columns gathers between its ranks
 /// what each has received, and reduces and scatters what they make: 2 (t-1)/t M h numbers
-/// more a rank and pass, M the copies that all t of them bring. Dropping copies takes an
+/// more a rank and pass, M the copies that all t of them bring; the counts of these are
+/// all-gathered before, 4 bytes an own expert and rank of "ep". Dropping copies takes an
 /// all-gather of N h numbers a pass; if copies are not dropped, sums of columns are
-/// all-reduced. The batch's counts are all-gathered, 4 bytes an expert and rank.
+/// all-reduced. The batch's counts are all-gathered, 4 bytes an expert and rank, and an
+/// expert, choice and rank if choices come first and there is a capacity; then the ids of
+/// all choices are brought to the host, too.
+///
+/// The program waits for counts before it sends anything: once for the batch's, if they
+/// are needed, then for those of each portion.
 ///
 /// Mesh and what the options refer to must stay. Throws UsageError if the tensor group is
-/// no line of the mesh, or if ranks that hold other experts would bring the same tokens;
-/// and when a layer is made whose experts or columns the ranks do not divide.
+/// no line of the mesh, or if ranks that hold other experts would bring the same tokens,
+/// or if the batch would count a token twice; and when a layer is made whose experts or
+/// columns the ranks do not divide.
 GptKit expert_parallel(GptKit kit, Mesh& mesh, const std::vector<std::string>& axes,
                        const ExpertParallelOptions& options = {});
 

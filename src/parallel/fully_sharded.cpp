@@ -165,9 +165,9 @@ void FullySharded::finish() {
 }
 
 void FullySharded::update(Optimizer& optimizer) {
-    optimizer.require_of("FullySharded, where a rank updates shards()", shards());
+    require_shards_of("FullySharded, where a rank updates shards()", optimizer);
     send_values();
-    optimizer.step();
+    GradientSync::update(optimizer);
 }
 
 /// Lets go of old values, whoever kept them: new ones are gathered for their next use.

@@ -76,14 +76,9 @@ void declare_replicas_of(Mesh& mesh, const std::vector<std::string>& axes, Modul
     }
 }
 
-Shares shares_along(const Communicator& line, const std::vector<Parameter*>& parameters) {
-    Shares shares;
-    for (Parameter* parameter : parameters) {
-        const Placement* known = find(*parameter, line);
-        (known && known->is_sharded() ? shares.along : shares.others)
-            .push_back(parameter);
-    }
-    return shares;
+bool is_partial_along(const Communicator& line, const Parameter& parameter) {
+    const Placement* known = find(parameter, line);
+    return known && known->kind == Placement::Kind::partial;
 }
 
 bool is_partial(const Parameter& parameter) {
@@ -151,8 +146,7 @@ void require_partial(const char* who, const Communicator& line,
                      const std::vector<Parameter*>& parameters) {
     if (line.size() == 1) return;
     for (const Parameter* parameter : parameters) {
-        const Placement* known = find(*parameter, line);
-        require(known && known->kind == Placement::Kind::partial,
+        require(is_partial_along(line, *parameter),
                 "{}: {} is not known to be partial along {}; say so first, by "
                 "declare_replicas_of(), of that very communicator",
                 who, parameter->name(), line.name());

@@ -32,12 +32,8 @@ void declare_replicas_of(Communicator& replicas, Module& model,
 void declare_replicas_of(Mesh& mesh, const std::vector<std::string>& axes, Module& model,
                          SourceLine at = SourceLine::here());
 
-/// Returns those of the parameters that the ranks of the line share out, and the rest.
-struct Shares {
-    std::vector<Parameter*> along;
-    std::vector<Parameter*> others;
-};
-Shares shares_along(const Communicator& line, const std::vector<Parameter*>& parameters);
+/// Returns whether each rank of the line has terms of the gradient of its own.
+bool is_partial_along(const Communicator& line, const Parameter& parameter);
 
 /// Returns whether this rank's gradient has its own terms only, of a sum over ranks that
 /// it shares the parameter with.

@@ -1,5 +1,8 @@
 #include "src/parallel/train_step.hpp"
 
+#include <algorithm>
+
+#include "src/core/require.hpp"
 #include "src/parallel/placement.hpp"
 
 namespace lockstep {
@@ -31,7 +34,17 @@ void GradientSync::update(Optimizer& optimizer) {
         optimizer.step(*parameter);
 }
 
+void GradientSync::require_shards_of(const char* who, const Optimizer& optimizer) const {
+    if (!shares_optimizer_) optimizer.require_of(who, shards());
+}
+
 void CombinedSync::add(std::unique_ptr<GradientSync> sync) {
+    require(sync != nullptr, "CombinedSync: a strategy is expected, not null");
+    for (const Parameter* parameter : sync->parameters())
+        require(!std::ranges::count(parameters_, parameter),
+                "CombinedSync: two strategies have {}; its gradient would be added up "
+                "twice",
+                parameter->name());
     sync->shares_optimizer_ = true;
     parameters_.insert(parameters_.end(), sync->parameters().begin(),
                        sync->parameters().end());
@@ -57,7 +70,7 @@ void CombinedSync::finish() {
 }
 
 void CombinedSync::update(Optimizer& optimizer) {
-    optimizer.require_of("strategies that are combined", shards());
+    require_shards_of("strategies that are combined", optimizer);
     for (const auto& sync : syncs_)
         sync->update(optimizer);
 }

@@ -48,8 +48,9 @@ class GradientSync {
     virtual const char* unsaved() const { return nullptr; }
 
   protected:
-    /// The optimizer has other parameters, too, which other strategies update.
-    bool shares_optimizer() const { return shares_optimizer_; }
+    /// Throws UsageError, which begins with `who`, unless the optimizer is of the shards
+    /// alone. If the strategy is one of several, they see to that together.
+    void require_shards_of(const char* who, const Optimizer& optimizer) const;
 
   private:
     friend class CombinedSync;
@@ -76,19 +77,13 @@ class AllReduceSync : public GradientSync {
     void finish() override;
 };
 
-/// Several strategies at once, each for parameters of its own, and one optimizer for all:
-/// AllReduceSync and the stages of ZeRO can be among them. Experts, say, lie on other
-/// ranks than the layers around them, so that each of the two shares its state out over
-/// ranks of its own:
-///
-///     const auto [experts, others] = shares_along(mesh["ep"], gpt->parameters());
-///     CombinedSync sync;
-///     sync.add(std::make_unique<Zero1>(device, mesh["dp"], experts));
-///     sync.add(std::make_unique<Zero1>(device, mesh.plane({"dp", "ep"}), others));
-///     AdamW optimizer(sync.shards());
+/// Several strategies at once, each for parameters of its own, and one optimizer for all
+/// of them, as for experts, which lie on other ranks than the layers around them: see
+/// zero_1_by_places().
 class CombinedSync : public GradientSync {
   public:
     CombinedSync() : GradientSync({}) {}
+    /// Throws UsageError for none, and for one that has a parameter of another.
     void add(std::unique_ptr<GradientSync> sync);
 
     std::vector<Parameter*> shards() const override;

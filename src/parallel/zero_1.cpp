@@ -1,5 +1,7 @@
 #include "src/parallel/zero_1.hpp"
 
+#include <algorithm>
+#include <functional>
 #include <string>
 
 #include "src/core/require.hpp"
@@ -155,9 +157,8 @@ void Zero1::wait_for_values() {
 }
 
 void Zero1::require_own(const Optimizer& optimizer) const {
-    if (shares_optimizer()) return;
     const std::string who = std::string(stage_.name) + ", where a rank updates shards()";
-    optimizer.require_of(who.c_str(), shards());
+    require_shards_of(who.c_str(), optimizer);
 }
 
 std::vector<Parameter*> Zero1::shards() const {
@@ -165,6 +166,31 @@ std::vector<Parameter*> Zero1::shards() const {
     for (const Shared& bucket : shared_)
         for (const auto& shard : bucket.shards)
             all.push_back(shard.get());
+    return all;
+}
+
+std::unique_ptr<CombinedSync> zero_1_by_places(Device& device, Mesh& mesh,
+                                               const std::vector<std::string>& axes,
+                                               std::vector<Parameter*> parameters,
+                                               const ZeroOptions& options,
+                                               SourceLine at) {
+    std::vector<Communicator*> lines{&mesh.plane(axes, at)};
+    for (const std::string& axis : axes)
+        lines.push_back(&mesh[axis]);
+    std::ranges::stable_sort(lines, std::greater(), &Communicator::size);
+    auto all = std::make_unique<CombinedSync>();
+    for (Communicator* line : lines) {
+        const auto own =
+            std::ranges::stable_partition(parameters, [&](const Parameter* parameter) {
+                return !is_partial_along(*line, *parameter);
+            });
+        if (own.empty()) continue;
+        all->add(std::make_unique<Zero1>(
+            device, *line, std::vector<Parameter*>(own.begin(), own.end()), options));
+        parameters.erase(own.begin(), own.end());
+    }
+    if (!parameters.empty())
+        all->add(std::make_unique<AllReduceSync>(std::move(parameters)));
     return all;
 }
 

@@ -2,9 +2,10 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "src/comm/communicator.hpp"
+#include "src/comm/mesh.hpp"
 #include "src/parallel/gradient_buckets.hpp"
 #include "src/parallel/scattered_sum.hpp"
 
@@ -117,5 +118,22 @@ class Zero1 : public GradientBuckets {
     SumsInTurn in_turn_;
     std::size_t places_ = 0;  ///< of all parameters, when it was made
 };
+
+/// ZeRO stage 1 of a model whose parameters have replicas on different ranks. Each is
+/// shared out by the ranks along those axes that hold it alike: by all of them, or by
+/// the longest line that does. What nobody holds alike stays with its rank.
+///
+///     declare_replicas_of(mesh, {"dp", "ep"}, *gpt);
+///     const auto sync = zero_1_by_places(device, mesh, {"dp", "ep"}, gpt->parameters());
+///     AdamW optimizer(sync->shards());
+///
+/// has the ranks of "dp" and "ep" share out the state of attention, and those of "dp"
+/// that of experts, which the ranks of "ep" do not hold alike. Throws UsageError as Zero1
+/// does.
+std::unique_ptr<CombinedSync> zero_1_by_places(Device& device, Mesh& mesh,
+                                               const std::vector<std::string>& axes,
+                                               std::vector<Parameter*> parameters,
+                                               const ZeroOptions& options = {},
+                                               SourceLine at = SourceLine::here());
 
 }  // namespace lockstep

@@ -72,16 +72,14 @@ std::vector<LayerRange> cut_layers(const std::vector<std::int64_t>& costs, int p
 
 namespace {
 
-/// Returns the multiplications of a token in an MLP, whose SwiGLU has a gate beside its
-/// first product; or in a gate and the experts that it chooses.
+/// Returns the multiplications of a token in an MLP; or in a gate and the experts that it
+/// chooses.
 std::int64_t mlp_products(const BlockSizes& block) {
-    const std::int64_t matrices = block.mlp == MlpKind::gelu ? 2 : 3;
     const ExpertSizes& experts = block.experts;
-    const std::int64_t inner = experts.inner > 0 ? experts.inner : block.inner_columns();
-    const std::int64_t columns = experts.count > 0
-                                     ? experts.gate.chosen * inner + experts.shared
-                                     : block.inner_columns();
-    return block.hidden * (experts.count + matrices * columns);
+    const std::int64_t columns =
+        experts.count > 0 ? experts.gate.chosen * block.expert_columns() + experts.shared
+                          : block.inner_columns();
+    return block.hidden * (experts.count + block.mlp_matrices() * columns);
 }
 
 }  // namespace

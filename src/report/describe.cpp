@@ -15,7 +15,7 @@ Json describe(const ExpertSizes& experts, const BlockSizes& block) {
                                       "sigmoid"};
     const GateOptions& gate = experts.gate;
     return {{"count", experts.count},
-            {"inner", experts.inner > 0 ? experts.inner : block.inner_columns()},
+            {"inner", block.expert_columns()},
             {"shared", experts.shared},
             {"capacity", experts.capacity},
             {"order", experts.order == CopyOrder::tokens ? "tokens" : "choices_first"},

@@ -194,10 +194,16 @@ MixtureOfExperts::Sizes rich() {
     return sizes;
 }
 
+/// Tokens are the second of two ranks'.
+struct SecondHalf : ExpertExchange {
+    std::int64_t first_token(std::int64_t own) const override { return own; }
+};
+
 std::unique_ptr<MixtureOfExperts> made(const ParameterInit& init,
-                                       const MixtureOfExperts::Sizes& sizes) {
+                                       const MixtureOfExperts::Sizes& sizes,
+                                       std::shared_ptr<ExpertExchange> exchange = {}) {
     return std::make_unique<MixtureOfExperts>(
-        init, sizes, nullptr,
+        init, sizes, std::move(exchange),
         std::make_unique<Linear>(init.child("shared_experts"), kHidden, kHidden));
 }
 
@@ -223,6 +229,15 @@ TEST_CASE("Noise is that of the numbers which were set, and none in inference",
     Saved saved;
     const HostTensor some = one.device.download(layer->forward(x.rows(3, 6), saved));
     CHECK(relative_difference(some, first.rows(3, 6)) <= 1e-14);
+    // Rows that lie apart do so on each rank that has some of them.
+    const auto second = made(one.init(), sizes, std::make_shared<SecondHalf>());
+    constexpr std::int64_t kApart = 8;
+    const auto rows_3_to_5 = [&](MixtureOfExperts& of, std::int64_t begin) {
+        of.set_noise({begin, kApart});
+        Saved kept;
+        return one.device.download(of.forward(x.rows(3, 3), kept));
+    };
+    CHECK(rows_3_to_5(*second, 0) == rows_3_to_5(*layer, 3 * kApart));
     const HostTensor quiet = one.device.download(layer->infer(x));
     CHECK(quiet != first);
     layer->set_noise(36);

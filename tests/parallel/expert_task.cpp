@@ -139,7 +139,10 @@ Course train_experts(const ExpertTask& task, const ExpertWorkers& workers, int s
 }
 
 std::shared_ptr<ExpertExchange> along_ep(Mesh& mesh) {
-    return exchange_experts(mesh, {"ep"}, {.batch = &mesh.world()});
+    std::vector<std::string> all;
+    for (const Mesh::Axis& axis : mesh.axes())
+        all.push_back(axis.name);
+    return exchange_experts(mesh, {"ep"}, {.batch = all});
 }
 
 }  // namespace lockstep::test

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "src/cost/collectives.hpp"
+#include "src/cost/products_and_messages.hpp"
 #include "src/cost/virtual_time.hpp"
 #include "src/parallel/sequence_parallel.hpp"
 #include "tests/catch.hpp"
@@ -25,15 +26,6 @@ MixtureOfExperts::Sizes layer_of(std::int64_t experts, std::int64_t chosen) {
     sizes.of.inner = kInner;
     sizes.of.gate.chosen = chosen;
     return sizes;
-}
-
-/// Products and messages take time, 1 us + b / (10 GB/s); all else is free.
-ClusterSpec products_and_messages() {
-    ClusterSpec spec = load_cluster("classroom");
-    spec.launch_seconds = spec.memory_bytes_per_second = 0;
-    spec.host_copy = {};
-    spec.devices_per_node = 16;
-    return spec;
 }
 
 struct Layer {
@@ -253,7 +245,7 @@ TEST_CASE("Ranks that drop copies do so alike in a run of shapes only",
     of.sizes.of.load = GENERATE(std::vector<double>{}, std::vector<double>{5, 1, 1, 1});
     of.sizes.of.capacity = GENERATE(0.5, 1.0);
     of.exchange = [](Mesh& mesh, TensorParallel*) {
-        return exchange_experts(mesh, {"ep"}, {.batch = &mesh.world()});
+        return exchange_experts(mesh, {"ep"}, {.batch = {"ep"}});
     };
     const RunReport report = run(of);
     const std::int64_t capacity =

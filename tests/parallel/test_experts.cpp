@@ -70,15 +70,9 @@ TEST_CASE("Replicas of experts train as one device, with ZeRO for each by its ra
                 ExpertWorkers workers{{{"dp", dp}, {"ep", ep}}, along_ep};
                 if (zero)
                     workers.sync = [](Device& device, Mesh& mesh, Module& model) {
-                        const auto [experts, others] =
-                            shares_along(mesh["ep"], model.parameters());
-                        auto both = std::make_unique<CombinedSync>();
-                        const ZeroOptions options{.sizes = {400, 400}};
-                        both->add(std::make_unique<Zero1>(device, mesh["dp"], experts,
-                                                          options));
-                        both->add(std::make_unique<Zero1>(
-                            device, mesh.plane({"dp", "ep"}), others, options));
-                        return both;
+                        return zero_1_by_places(device, mesh, {"dp", "ep"},
+                                                model.parameters(),
+                                                {.sizes = {400, 400}});
                     };
                 check_same(train_experts(task, workers, kSteps),
                            train_experts_alone(task, dp * ep, kSteps));

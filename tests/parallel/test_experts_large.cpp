@@ -54,22 +54,19 @@ RunReport step_of(const GptSizes& sizes, const Layout& layout) {
                           gpt_boundary(sizes, DType::bf16, kit));
         pipeline.reduce_over(mesh, {"dp", "ep"});
         const auto all = stage.parameters();
-        const auto [experts, others] = shares_along(mesh["ep"], all);
-        const auto numbers = [](const std::vector<Parameter*>& parameters) {
+        const auto numbers = [&](bool of_experts) {
             std::int64_t sum = 0;
-            for (const Parameter* parameter : parameters)
-                sum += parameter->shape().elements();
+            for (const Parameter* parameter : all)
+                if (of_experts != is_partial_along(mesh.plane({"dp", "ep"}), *parameter))
+                    sum += parameter->shape().elements();
             return static_cast<double>(sum);
         };
-        rank.keep_value("experts", numbers(experts));
-        rank.keep_value("others", numbers(others));
-        CombinedSync sync;
-        const ZeroOptions zero{.sizes = BucketSizes::all_in_one()};
-        if (!experts.empty())
-            sync.add(std::make_unique<Zero1>(device, mesh["dp"], experts, zero));
-        sync.add(std::make_unique<Zero1>(device, mesh.plane({"dp", "ep"}), others, zero));
-        const auto optimizer = make_optimizer<AdamW>(sync.shards(), AdamWOptions{});
-        pipeline.sync_by({&sync});
+        rank.keep_value("experts", numbers(true));
+        rank.keep_value("others", numbers(false));
+        const auto sync = zero_1_by_places(device, mesh, {"dp", "ep"}, all,
+                                           {.sizes = BucketSizes::all_in_one()});
+        const auto optimizer = make_optimizer<AdamW>(sync->shards(), AdamWOptions{});
+        pipeline.sync_by({sync.get()});
         pipeline.update_by({optimizer.get()});
         const Tensor ids = device.empty({kLength, 1}, DType::i32);
         const std::vector<MicroBatch> batches(
@@ -123,10 +120,8 @@ std::string check_step(const char* name, const GptSizes& sizes, const Layout& la
     CHECK(numbers_in(report, layout) == sizes.parameters());
     check_bytes(sizes, layout, report);
     std::int64_t peak = 0;
-    for (const RankReport& rank : report.ranks) {
+    for (const RankReport& rank : report.ranks)
         peak = std::max(peak, rank.memory.peak);
-        CHECK(report.makespan() >= rank.time.compute);
-    }
     return fmt::format("{} on {} devices: {:.3f} s a step, {:.2f} GiB", name,
                        layout.ranks(), static_cast<double>(report.makespan()) / 1e12,
                        static_cast<double>(peak) / (1 << 30));
@@ -134,15 +129,17 @@ std::string check_step(const char* name, const GptSizes& sizes, const Layout& la
 
 }  // namespace
 
-TEST_CASE("DeepSeek-V3 has 671 billion parameters, of which a token meets 37",
+TEST_CASE("DeepSeek-V3 has 671 billion parameters, of which a token meets 37.6",
           "[parallel][experts]") {
     // DeepSeek-AI 2024, 2412.19437, abstract. The published weights have
     // 671,026,419,200 numbers beside the second token's module: these, and a bias for
     // each of the 58 gates' 256 experts, which is no parameter here.
     const GptSizes sizes = deepseek_v3(kLength);
     CHECK(sizes.parameters() == 671'026'404'352);
-    // Without the table of tokens, of which one row is read, 36.6.
     CHECK(sizes.active_parameters() == 37'552'282'624);
+    // Without the table of tokens, of which a token reads one row.
+    CHECK(sizes.active_parameters() - sizes.vocabulary * sizes.block.hidden ==
+          36'625'603'584);
 }
 
 TEST_CASE("Mixtral on 32 devices holds, and sends, what the formulas say",

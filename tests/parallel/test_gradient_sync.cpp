@@ -17,6 +17,7 @@
 #include "src/parallel/zero_1.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/twin.hpp"
+#include "tests/refusal.hpp"
 
 namespace lockstep::test {
 
@@ -548,6 +549,20 @@ TEST_CASE("ZeRO-1 says which parameters its optimizer has", "[parallel][errors]"
                      Zero1 sync(rank.device(), rank.world(), linear.parameters());
                  }),
          "Zero1: the parameters have too few elements for 2 ranks");
+}
+
+TEST_CASE("Strategies that are combined have parameters of their own",
+          "[parallel][errors]") {
+    sim::make_cluster(1)->run([](Rank& rank) {
+        Linear layer({rank.device(), DType::f32, 1, "layer"}, 3, 2);
+        CombinedSync sync;
+        CHECK_THAT(refusal([&] { sync.add(nullptr); }), says("a strategy is expected"));
+        sync.add(std::make_unique<AllReduceSync>(layer.parameters()));
+        CHECK_THAT(refusal([&] {
+                       sync.add(std::make_unique<AllReduceSync>(layer.parameters()));
+                   }),
+                   says("two strategies have layer.weight"));
+    });
 }
 
 }  // namespace lockstep::test

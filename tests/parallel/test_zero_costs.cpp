@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "sim/cluster.hpp"
+#include "src/cost/products_and_messages.hpp"
 #include "src/cost/virtual_time.hpp"
 #include "src/nn/linear.hpp"
 #include "src/nn/sequential.hpp"
@@ -51,14 +52,6 @@ MakeSync sharded(const FullyShardedOptions& options) {
         return std::make_unique<FullySharded>(rank.device(), rank.world(), model,
                                               options);
     };
-}
-
-/// Products and messages take time, 1 us + b / (10 GB/s); all else is free.
-ClusterSpec products_and_messages() {
-    ClusterSpec spec = load_cluster("classroom");
-    spec.launch_seconds = spec.memory_bytes_per_second = 0;
-    spec.devices_per_node = 16;
-    return spec;
 }
 
 RunReport step_of(const MakeSync& make, DType dtype, std::int64_t micro_batches,

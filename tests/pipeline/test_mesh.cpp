@@ -79,11 +79,6 @@ struct Spread {
 
     int ranks() const { return pp * dp * ep * cp * tp; }
     int replicas() const { return dp * ep; }
-    /// Tokens of a micro-batch lie on the ranks of these axes, each has some.
-    std::vector<std::string> token_axes() const {
-        if (tp > 1 && (sequence || drop_copies)) return {"cp", "tp"};
-        return {"cp"};
-    }
     std::string text() const {
         return fmt::format(
             "pp {} dp {} ep {} cp {} tp {}{} {} {}kv {} {} {} sync {} experts {} {} {} "
@@ -218,7 +213,7 @@ GptKit kit_of(const Spread& spread, TensorParallel& tp, Mesh& mesh) {
         std::vector<std::string> axes{"ep"};
         if (spread.other_experts) axes.push_back("tp");
         kit = expert_parallel(kit, mesh, axes,
-                              {.batch = &mesh.plane(spread.token_axes()),
+                              {.batch = {"cp"},
                                .tp = &tp,
                                .share_columns = spread.share_columns,
                                .drop_copies = spread.drop_copies});
@@ -264,7 +259,8 @@ class SyncOfChunks {
         for (const auto& chunk : stage.chunks) {
             const auto all = chunk->parameters();
             const auto own =
-                way == Sync::zero1     ? share_by_places(device, mesh, all)
+                way == Sync::zero1
+                    ? keep(zero_1_by_places(device, mesh, {"dp", "ep", "cp"}, all))
                 : way == Sync::zero2   ? share<Zero2>(device, replicas, all,
                                                     ZeroOptions{.sizes = {2000, 2000}})
                 : way == Sync::by_rows ? share<FullySharded>(device, replicas, *chunk)
@@ -294,25 +290,12 @@ class SyncOfChunks {
     template <typename Stage, typename... Arguments>
     std::vector<Parameter*> share(Device& device, Communicator& replicas,
                                   Arguments&&... arguments) {
-        auto stage = std::make_unique<Stage>(device, replicas,
-                                             std::forward<Arguments>(arguments)...);
-        auto shards = stage->shards();
-        syncs_.push_back(std::move(stage));
-        return shards;
+        return keep(std::make_unique<Stage>(device, replicas,
+                                            std::forward<Arguments>(arguments)...));
     }
-
-    /// Experts lie on other ranks than the rest: those of "ep" hold other ones.
-    std::vector<Parameter*> share_by_places(Device& device, Mesh& mesh,
-                                            const std::vector<Parameter*>& all) {
-        const auto [experts, others] = shares_along(mesh["ep"], all);
-        Communicator& replicas = mesh.plane({"dp", "ep", "cp"});
-        if (experts.empty()) return share<Zero1>(device, replicas, all);
-        auto both = std::make_unique<CombinedSync>();
-        both->add(std::make_unique<Zero1>(device, mesh["dp"], experts));
-        both->add(std::make_unique<Zero1>(device, replicas, others));
-        auto shards = both->shards();
-        syncs_.push_back(std::move(both));
-        return shards;
+    std::vector<Parameter*> keep(std::unique_ptr<GradientSync> sync) {
+        syncs_.push_back(std::move(sync));
+        return syncs_.back()->shards();
     }
 
     std::vector<std::unique_ptr<GradientSync>> syncs_;
@@ -584,7 +567,7 @@ TEST_CASE("Experts on a mesh end where one device does",
     spread.gate = spread.sequence ? Spread::Gate::gshard : Spread::Gate::deepseek;
     spread.other_experts = spread.sequence;
     spread.steps = 20;
-    if (spread.dp > 1) spread.sync = Sync::zero1;
+    if (spread.dp > 1 || spread.other_experts) spread.sync = Sync::zero1;
     check_as_alone(spread);
 }
 
