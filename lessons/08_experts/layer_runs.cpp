@@ -56,14 +56,6 @@ RunReport run_shared_mlp(Cluster& cluster, std::int64_t tokens, std::int64_t hid
     });
 }
 
-ClusterSpec products_and_messages() {
-    ClusterSpec spec = load_cluster("classroom");
-    spec.launch_seconds = spec.memory_bytes_per_second = 0;
-    spec.host_copy = {};
-    spec.devices_per_node = 64;
-    return spec;
-}
-
 Crossings count_crossings(Device& device, std::int64_t tokens, std::int64_t experts,
                           std::int64_t chosen, std::int64_t nodes, std::int64_t most) {
     GateOptions options;

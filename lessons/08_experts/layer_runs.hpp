@@ -30,7 +30,8 @@ MixtureOfExperts::Sizes layer_of(std::int64_t hidden, std::int64_t experts,
                                  std::int64_t inner, std::int64_t chosen);
 
 /// Runs it once. The tokens are random, token t of all the same on however many ranks.
-/// Each rank keeps "y" and the series "load", copies by expert.
+/// Each rank keeps "y" if there are numbers, and the series "load", copies by expert, if
+/// it trains.
 RunReport run_layer(Cluster& cluster, const LayerRun& of);
 
 /// Runs a plain MLP, (tokens, hidden), its layers shared out by the ranks, each of which
@@ -38,10 +39,7 @@ RunReport run_layer(Cluster& cluster, const LayerRun& of);
 RunReport run_shared_mlp(Cluster& cluster, std::int64_t tokens, std::int64_t hidden,
                          std::int64_t inner, DType dtype);
 
-/// A classroom in which products and messages take time, and nothing else does.
-ClusterSpec products_and_messages();
-
-/// The tokens that each expert was chosen for, of a gate of random tokens.
+/// What leaves its node, of the copies that a gate of random tokens makes.
 struct Crossings {
     std::int64_t copies = 0;  ///< to other nodes
     std::int64_t tokens = 0;  ///< the same, if a token goes to a node once

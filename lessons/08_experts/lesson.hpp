@@ -32,6 +32,7 @@ class ExpertsLesson final : public Lesson {
     void nodes(Findings& found);
 
     std::vector<std::int64_t> gate_many(std::int64_t tokens, std::int64_t experts) const;
+    void drop_in_a_layer(Findings& found);
     /// Trains on a cluster of its own, shows its progress, and records it as `variant`.
     RunReport train(const std::string& variant, const GptTask& task,
                     const ExpertRun& run);

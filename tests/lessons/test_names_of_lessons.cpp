@@ -44,6 +44,10 @@ std::vector<Variant> variants_of(const LessonEntry& lesson) {
         const Settings enough{{"batch", "1"}, {"layers", "1"}, {"steps", "100"}};
         variants.push_back({enough, {}});
     }
+    if (lesson.slug == "experts") {
+        const Settings enough{{"layers", "1"}, {"steps", "60"}};
+        variants.push_back({enough, {}});
+    }
     return variants;
 }
 

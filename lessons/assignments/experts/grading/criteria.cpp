@@ -9,6 +9,7 @@
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/grader/judge.hpp"
 #include "src/core/host_tensor.hpp"
+#include "src/device/operation.hpp"
 
 namespace lockstep::lessons {
 
@@ -302,7 +303,7 @@ std::vector<ExpertsCase> cases(const Judge& judge) {
             drawn};
 }
 
-/// Those cases with experts that cannot take all; one whose capacity is never reached.
+/// Those cases with experts that cannot take all; one whose capacity is just enough.
 std::vector<ExpertsCase> full_cases(const Judge& judge) {
     std::vector<ExpertsCase> full;
     for (ExpertsCase of : cases(judge)) {
@@ -381,6 +382,13 @@ void judge_bytes(Judge& judge, const std::string& task, const ExpertsCase& of) {
                               "counts",
                               of.name(), rank, fewest, counts),
                   fmt::format("{} bytes", sent));
+        // Two exchanges of counts, and the sum of the gate's gradients, beside the ways.
+        const std::int64_t most = (ways + 4) * others;
+        judge.ask(left.messages_sent() <= most,
+                  fmt::format("{}: rank {}: one message each way to each other rank, and "
+                              "those of counts and the gate's gradients: at most {}",
+                              of.name(), rank, most),
+                  fmt::format("{} messages", left.messages_sent()));
     }
 }
 
@@ -392,7 +400,8 @@ void judge_work(Judge& judge) {
         std::int64_t rows = 0;
         for (const auto& sent : judged.expected.sent)
             rows += sent[rank];
-        const std::int64_t fewest = 4 * rows * of.hidden * of.inner +
+        // Two products and a tanh a row, and the gate's product.
+        const std::int64_t fewest = rows * of.inner * (4 * of.hidden + kTranscendental) +
                                     2 * of.tokens[rank] * of.hidden * of.experts();
         const std::int64_t most = fewest + fewest / 10;
         const std::int64_t flops = judged.result.report.ranks[rank].flops;
@@ -434,10 +443,10 @@ Assignment experts_assignment() {
                    of(judge_bytes, "forward", wide_case())),
          criterion("a9.2-work", "experts compute the rows that came for them", 10, 4,
                    judge_work),
-         criterion("a9.3-values", "backward gives the gradients of the layer", 20, 8,
+         criterion("a9.3-values", "backward gives the gradients of the layer", 20, 3,
                    of(judge_values, "pass")),
          criterion("a9.3-bytes", "backward sends each copy's gradient once each way", 10,
-                   8, of(judge_bytes, "pass", wide_case())),
+                   3, of(judge_bytes, "pass", wide_case())),
          criterion("a9.4-values", "a full expert takes the first copies, and no others",
                    10, 5, judge_capacity),
          criterion("a9.4-bytes", "what is dropped is not sent", 10, 5,
