@@ -35,6 +35,7 @@ PARTS = {
 
 MOST_STEPS = 100       # of training, where a lesson has more: what is tried is the backend
 FEW_STEPS = 10         # where two processes take turns on a GPU
+MOST_SHARED = 2        # lessons that two processes are tried with; each takes half a minute
 WITH_MPS = "gpu/with_mps.sh"
 NOT_HERE = "the binaries were built elsewhere; the suite needs a build"
 
@@ -99,7 +100,8 @@ def contract_steps(machine):
                   COMM_TESTS)]
     if machine.gpus == 1:
         steps.append(Step("the communicator's contract, two processes share the GPU",
-                          [WITH_MPS, "env", "SHARE_GPU=1", *argv[1:], "[comm]"], "may", 20, 25,
+                          [WITH_MPS, "env", "SHARE_GPU=1", *argv[1:], "NCCL's all-to-all*"],
+                          "may", 35, 60,
                           figures.cases, COMM_TESTS, shares_gpu=True))
     return steps
 
@@ -108,8 +110,8 @@ def shared_lesson(machine, lesson):
     argv = [WITH_MPS, machine.file("lessons/lockstep"), "compare", lesson.slug, "--backends",
             "sim,nccl", "--ranks", "2", "--json", "--set", "nccl=shared", "--set", "timeout=20",
             *lesson.at_most(FEW_STEPS)]
-    return Step(f"{lesson.slug}, sim against two NCCL ranks that share the GPU", argv, "may", 12,
-                25, figures.compared, PROGRAM, shares_gpu=True)
+    return Step(f"{lesson.slug}, sim against two NCCL ranks that share the GPU", argv, "may", 25,
+                60, figures.compared, PROGRAM, shares_gpu=True)
 
 
 def lesson_steps(machine, lesson):
@@ -119,10 +121,10 @@ def lesson_steps(machine, lesson):
     def on(backend, ranks, where):
         return [Step(f"{lesson.slug} {where}", [program, "lesson", lesson.slug, "--backend",
                                                 backend, "--ranks", str(ranks), *settings],
-                     "must", 6, 60, targets=PROGRAM),
+                     "must", 4, 60, targets=PROGRAM),
                 Step(f"{lesson.slug}, sim against {backend}",
                      [program, "compare", lesson.slug, "--backends", f"sim,{backend}", "--ranks",
-                      str(ranks), "--json", *settings], "must", 8, 60, figures.compared, PROGRAM)]
+                      str(ranks), "--json", *settings], "must", 7, 60, figures.compared, PROGRAM)]
     steps = on("cuda", 4, "on 4 virtual devices, cuda")
     if lesson.ranks <= machine.gpus:
         plural = "" if lesson.ranks == 1 else "s"
@@ -144,7 +146,8 @@ def suite_step(machine):
 
 def all_steps(machine, parts):
     """Returns the steps of these parts, in order."""
-    shared = [shared_lesson(machine, lesson) for lesson in machine.lessons if machine.gpus == 1]
+    shared = [shared_lesson(machine, lesson) for lesson in machine.lessons[:MOST_SHARED]
+              if machine.gpus == 1]
     in_order = [
         ("device", device_steps(machine)),
         ("bench", bench_steps(machine)),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import verify_figures
 
-OPTIONAL_SECONDS = 25      # the most that a step which may fail can take
+OPTIONAL_SECONDS = 60      # the most that a step which may fail can take
 LEAST_SECONDS = 5          # with less time left no step is begun
 MOST_LOGGED = 1 << 20      # bytes of what a step printed that are kept: the last ones
 CRASHES = {128 + number for number in

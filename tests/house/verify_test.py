@@ -161,11 +161,11 @@ class Simulated(unittest.TestCase):
         status, rows = self.run_steps(steps, seconds=10000)
         self.assertEqual(status, 0)
         self.assertEqual({rows[name]["seconds"] for name in optional
-                          if rows[name]["status"] == "hung"}, {25})
+                          if rows[name]["status"] == "hung"}, {verify_run.OPTIONAL_SECONDS})
 
     def test_after_a_hang_of_two_that_share_the_gpu_no_others_share_it(self):
         shared = [step.name for step in self.steps(lessons=5) if step.shares_gpu]
-        self.assertEqual(len(shared), 6)
+        self.assertEqual(len(shared), 1 + verify_plan.MOST_SHARED)
         for broken in (0, 2):
             self.ends = {shared[broken]: None}
             status, rows = self.run_steps(self.steps(lessons=5))
