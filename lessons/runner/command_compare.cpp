@@ -202,10 +202,21 @@ os::Child run_lesson_on(const BackendsRequest& request, const std::string& backe
     return os::run_child(words);
 }
 
+/// Libraries can write to standard output, too.
+Json parsed(const std::string& document) {
+    require(
+        document.starts_with('{'),
+        "standard output of the lesson begins with \"{}\", where its JSON document is "
+        "expected. NCCL writes there if NCCL_DEBUG is set; NCCL_DEBUG_FILE=nccl.%p.log "
+        "sends that elsewhere",
+        document.substr(0, std::min<std::size_t>(document.find('\n'), 60)));
+    return Json::parse(document);
+}
+
 /// Returns what the lesson's JSON document says of its checks and of the backend that it
 /// took.
 Run read_run(const std::string& document, const fs::path& folder) {
-    const Json json = Json::parse(document);
+    const Json json = parsed(document);
     Run run{json.at("options").at("backend").get<std::string>(), folder, 0, {}};
     for (const Json& check : json.at("metrics").at("checks").elements()) {
         ++run.checks;
@@ -217,7 +228,7 @@ Run read_run(const std::string& document, const fs::path& folder) {
 
 /// Returns whether a mistake ended the run: its record is no result.
 bool was_stopped(const std::string& document) {
-    return Json::parse(document).contains("diagnosis");
+    return parsed(document).contains("diagnosis");
 }
 
 /// Returns the status that this program ends with if a run has left no record; says why

@@ -158,6 +158,14 @@ class Lessons(unittest.TestCase):
                 self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("nccl")))
                 self.assert_equal_within_bound("sim", "nccl")
 
+    def test_what_nccl_says_is_told_from_a_record(self):
+        words = ["compare", COLUMNS[1], "--backends", "sim,nccl", "--ranks", "1", *COLUMNS[2:]]
+        done = run(words, {"NCCL_DEBUG": "INFO"})
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("NCCL_DEBUG_FILE=nccl.%p.log", " ".join(done.stderr.split()))
+        done = run(words, {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": self.path("nccl.%p.log")})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     @unittest.skipUnless("emulated" in PROGRAM, "a GPU may have no tensor cores")
     def test_tf32_reaches_the_products_of_both_backends(self):
         for backend in ("cuda", "nccl"):

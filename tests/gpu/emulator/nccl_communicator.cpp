@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 
@@ -114,6 +116,16 @@ ncclResult_t split(const std::shared_ptr<Clique>& whole, Choice mine, bool block
     });
 }
 
+/// NCCL writes so to standard output if NCCL_DEBUG is INFO, unless a file is named.
+void report(const std::string& what) {
+    const char* level = std::getenv("NCCL_DEBUG");
+    if (level == nullptr || std::string(level) != "INFO" ||
+        std::getenv("NCCL_DEBUG_FILE") != nullptr)
+        return;
+    std::printf("emulated NCCL INFO %s\n", what.c_str());
+    std::fflush(stdout);
+}
+
 }  // namespace
 
 ncclResult_t ncclGetVersion(int* version) {
@@ -171,6 +183,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId i
     if (begin() != cudaSuccess)
         return nccl_error(ncclUnhandledCudaError, "no GPU can be used");
     id.internal[sizeof id.internal - 1] = '\0';
+    report("ncclCommInitRankConfig rank " + std::to_string(rank) + " nranks " +
+           std::to_string(nranks));
     auto clique = std::make_shared<Clique>(id.internal, rank, nranks, current_device(),
                                            blocks(config, true));
     *comm = add_clique(clique);
