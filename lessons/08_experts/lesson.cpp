@@ -507,7 +507,8 @@ void ExpertsLesson::drop_in_a_layer(Findings& found) {
     };
     found.equal("none_dropped", changed(most), 0);
     // Each of the busiest experts, mostly one, drops its last copy.
-    found.equal("one_dropped", changed(most - 1), std::ranges::count(load, most));
+    found.equal("one_dropped", changed(most - 1),
+                static_cast<double>(std::ranges::count(load, most)));
 }
 
 RunReport ExpertsLesson::train(const std::string& variant, const GptTask& task,
