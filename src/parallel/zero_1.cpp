@@ -180,14 +180,14 @@ std::unique_ptr<CombinedSync> zero_1_by_places(Device& device, Mesh& mesh,
     std::ranges::stable_sort(lines, std::greater(), &Communicator::size);
     auto all = std::make_unique<CombinedSync>();
     for (Communicator* line : lines) {
-        const auto own =
-            std::ranges::stable_partition(parameters, [&](const Parameter* parameter) {
+        const auto own = std::stable_partition(
+            parameters.begin(), parameters.end(), [&](const Parameter* parameter) {
                 return !is_partial_along(*line, *parameter);
             });
-        if (own.empty()) continue;
+        if (own == parameters.end()) continue;
         all->add(std::make_unique<Zero1>(
-            device, *line, std::vector<Parameter*>(own.begin(), own.end()), options));
-        parameters.erase(own.begin(), own.end());
+            device, *line, std::vector<Parameter*>(own, parameters.end()), options));
+        parameters.erase(own, parameters.end());
     }
     if (!parameters.empty())
         all->add(std::make_unique<AllReduceSync>(std::move(parameters)));

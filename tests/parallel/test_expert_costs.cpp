@@ -167,7 +167,7 @@ TEST_CASE("A layer of experts takes the time of its slowest rank",
     const std::int64_t weights = 4 * hot * 2 * 3 * kH * inner;
     // Two products, and the gradient of a softmax of k = 1 numbers, which is added to
     // those of all logits.
-    const std::int64_t gate = 2 * 2 * kTokens * kH * 4 + (4 + 1) * kTokens;
+    const std::int64_t gate = 2 * kTokens * kH * 4 * 2 + (4 + 1) * kTokens;
     const Picoseconds hidden = std::min(there, compute_time(weights + gate));
     CHECK(std::abs(report.makespan() -
                    (most->time.compute + counts_time(of) + 4 * there - hidden)) <= 100);
