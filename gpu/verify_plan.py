@@ -2,7 +2,8 @@
 
 The first minutes tell most: the device's contract comes before speed, speed before what takes a
 sanitizer or several processes, and lessons, the suite and all that may fail come last. `typical`
-is what a step took on one H200.
+is what a step took on one H200; builds, the suite and the communicator's contract have not been
+timed alone there, so theirs are guesses.
 """
 
 from dataclasses import dataclass
