@@ -39,7 +39,7 @@ RunReport run_layer(Cluster& cluster, const LayerRun& of);
 RunReport run_shared_mlp(Cluster& cluster, std::int64_t tokens, std::int64_t hidden,
                          std::int64_t inner, DType dtype);
 
-/// What leaves its node, of the copies that a gate of random tokens makes.
+/// So much leaves its node, of the copies that a gate of random tokens makes.
 struct Crossings {
     std::int64_t copies = 0;  ///< to other nodes
     std::int64_t tokens = 0;  ///< the same, if a token goes to a node once

@@ -739,7 +739,12 @@ void ExpertsLesson::nodes(Findings& found) {
     } else {
         found.not_compared("few_nodes");
     }
-    // A layer of DeepSeek-V3's sizes on sixteen H100s, in one node or in two.
+    layer_on_nodes(found, kExperts, kChosen);
+}
+
+/// Runs a layer of DeepSeek-V3's sizes on sixteen H100s, in one node and in two.
+void ExpertsLesson::layer_on_nodes(Findings& found, std::int64_t experts,
+                                   std::int64_t chosen) const {
     constexpr std::int64_t kHidden = 7168, kInner = 2048, kOwn = 4096;
     found.give("nodes.hidden", kHidden);
     found.give("nodes.inner", kInner);
@@ -747,7 +752,7 @@ void ExpertsLesson::nodes(Findings& found) {
     for (const int of_node : {16, 8}) {
         ClusterSpec spec = load_cluster("h100");
         spec.devices_per_node = of_node;
-        LayerRun layer{layer_of(kHidden, kExperts, kInner, kChosen), 16, kOwn, true,
+        LayerRun layer{layer_of(kHidden, experts, kInner, chosen), 16, kOwn, true,
                        DType::bf16};
         const RunReport report = run_layer(*make_shapes_only_cluster(16, spec), layer);
         std::int64_t between = 0;

@@ -33,6 +33,7 @@ class ExpertsLesson final : public Lesson {
 
     std::vector<std::int64_t> gate_many(std::int64_t tokens, std::int64_t experts) const;
     void drop_in_a_layer(Findings& found);
+    void layer_on_nodes(Findings& found, std::int64_t experts, std::int64_t chosen) const;
     /// Trains on a cluster of its own, shows its progress, and records it as `variant`.
     RunReport train(const std::string& variant, const GptTask& task,
                     const ExpertRun& run);

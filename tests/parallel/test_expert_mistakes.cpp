@@ -408,19 +408,6 @@ TEST_CASE("Experts beside a tensor group that they do not know are refused",
             }),
             says("If their axis, tp, were one of the batch, each token would count "
                  "2 times"));
-        for (const auto& change : std::vector<std::function<void(GptSizes&)>>{
-                 [](GptSizes& of) { of.block.experts.count = -1; },
-                 [](GptSizes& of) { of.block.experts.shared = -5; },
-                 [](GptSizes& of) { of.dense_blocks = -2; }}) {
-            GptSizes model{11, 4, 1, sizes};
-            change(model);
-            CHECK_THAT(refusal([&] { make_gpt(init, model); }),
-                       says("none may be negative"));
-        }
-        BlockSizes scaled = sizes;
-        scaled.experts.gate.factor = 0;
-        CHECK_THAT(refusal([&] { make_block(init, scaled, {}); }),
-                   says("weights are multiplied by 0"));
         CHECK_THAT(refusal([&] { exchange_experts(other, {"tp"}, {.tp = &tp}); }),
                    says("the tensor group tp is no line of this mesh"));
         // Shared out along another mesh than replicas are said along.
@@ -441,6 +428,27 @@ TEST_CASE("Experts beside a tensor group that they do not know are refused",
                                         nullptr);
                    }),
                    says("h.0: 3 experts cannot be shared out to 2 ranks"));
+    });
+}
+
+TEST_CASE("Sizes that no experts can have are refused", "[parallel][experts][errors]") {
+    classroom(1)->run([](Rank& rank) {
+        BlockSizes sizes{8, 2};
+        sizes.experts.count = 2;
+        const ParameterInit init{rank.device(), DType::f64, 1, "h.0"};
+        for (const auto& change : std::vector<std::function<void(GptSizes&)>>{
+                 [](GptSizes& of) { of.block.experts.count = -1; },
+                 [](GptSizes& of) { of.block.experts.shared = -5; },
+                 [](GptSizes& of) { of.dense_blocks = -2; }}) {
+            GptSizes model{11, 4, 1, sizes};
+            change(model);
+            CHECK_THAT(refusal([&] { make_gpt(init, model); }),
+                       says("none may be negative"));
+        }
+        BlockSizes scaled = sizes;
+        scaled.experts.gate.factor = 0;
+        CHECK_THAT(refusal([&] { make_block(init, scaled, {}); }),
+                   says("weights are multiplied by 0"));
     });
 }
 

@@ -96,7 +96,7 @@ Choice choose_alone(const HostTensor& logits, std::int64_t token, std::int64_t c
     return choice;
 }
 
-/// What the tokens chose: the weight of each expert for each token, 0 where it was not
+/// The tokens have chosen: each expert has a weight for each token, 0 where it was not
 /// chosen, or had no room.
 struct Choices {
     std::vector<Choice> of_token;
