@@ -7,15 +7,26 @@ usage: headers_alone.py ROOT BUILD FOLDER… -- COMPILER [FLAG…]
 Compiles, without output, one line `#include "path from the root"` for each *.hpp under the
 folders, as many at a time as there are processors. Libraries are found where the build
 folder's compile_commands.json has them, if there is one.
+
+Most headers include a large one, directly or through others. Such a header is compiled behind a
+precompiled copy of the large one, which it would include anyway, so that nothing more is there
+than without. What the large one needs itself is found where that is compiled.
 """
 
 import concurrent.futures
+import functools
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tempfile
+
+# Precompiled headers, at most, and how many others must include one to be worth it.
+MOST_BASES = 12
+LEAST_USERS = 12
+LINES_OF_A_LIBRARY = 400
 
 
 def headers(root, folders):
@@ -45,16 +56,97 @@ def system_includes(build):
     return flags
 
 
-def first_error(together, root, compiler):
-    """What the compiler says first, or None if the headers compile together."""
-    command = compiler + ["-std=c++20", "-fsyntax-only", "-w", "-I" + root, "-x", "c++", "-"]
-    unit = "".join(f'#include "{header}"\n' for header in together)
-    run = subprocess.run(command, input=unit, capture_output=True, text=True, errors="replace",
-                         check=False)
-    if run.returncode == 0:
-        return None
-    errors = [line for line in run.stderr.splitlines() if re.search(r"\berror:", line)]
-    return (errors or run.stderr.splitlines() or [f"status {run.returncode}"])[0]
+class Includes:
+    """What each header includes, as its text says: from the root, in any branch."""
+
+    def __init__(self, root, found):
+        self.own = {}
+        for header in found:
+            with open(os.path.join(root, header), encoding="utf-8", errors="replace") as file:
+                text = file.read()
+            # One inside a condition may not be included: such a header stands for itself.
+            plain = not re.search(r"^\s*#\s*(if|ifdef|ifndef)\b", text, re.M)
+            self.own[header] = (re.findall(r'^#include "([^"]+)"', text, re.M) if plain else [],
+                                set(re.findall(r"^#include (<[^>]+>)", text, re.M)),
+                                text.count("\n"))
+
+    @functools.lru_cache(maxsize=None)
+    def closure(self, header):
+        """The header and all that it includes, of those that are looked at."""
+        seen, open_ = set(), [header]
+        while open_:
+            one = open_.pop()
+            if one not in seen and one in self.own:
+                seen.add(one)
+                open_ += self.own[one][0]
+        return frozenset(seen)
+
+    @functools.lru_cache(maxsize=None)
+    def size(self, header):
+        """What it takes to compile the header, in about as many lines of our own."""
+        closure = self.closure(header)
+        libraries = set().union(*(self.own[one][1] for one in closure))
+        return sum(self.own[one][2] for one in closure) + LINES_OF_A_LIBRARY * len(libraries)
+
+    def bases(self):
+        """Headers that are worth being precompiled, the largest first."""
+        users = {base: [h for h in self.own if h != base and base in self.closure(h)]
+                 for base in self.own}
+        saved = dict.fromkeys(self.own, 0)
+        chosen = []
+
+        def gain(base):
+            return sum(max(0, self.size(base) - saved[user]) for user in users[base])
+        while len(chosen) < MOST_BASES:
+            best = max((base for base in self.own if len(users[base]) >= LEAST_USERS),
+                       key=gain, default=None)
+            if best is None or gain(best) == 0:
+                break
+            chosen.append(best)
+            for user in users[best]:
+                saved[user] = max(saved[user], self.size(best))
+        return sorted(chosen, key=lambda base: -self.size(base))
+
+
+class Compiler:
+    def __init__(self, command, root, folder):
+        self.command = command + ["-std=c++20", "-w", "-I" + root]
+        self.folder = folder
+        self.precompiled = {}
+
+    def precompile(self, base):
+        """Leaves a precompiled copy, if the header compiles."""
+        name = os.path.join(self.folder, base.replace("/", "_"))
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(f'#include "{base}"\n')
+        run = subprocess.run(self.command + ["-x", "c++-header", "-o", name + ".gch", name],
+                             capture_output=True, check=False)
+        if run.returncode == 0:
+            self.precompiled[base] = name
+
+    def first_error(self, together, behind=None):
+        """What the compiler says first, or None if the headers compile together."""
+        before = ["-include", self.precompiled[behind]] if behind else []
+        unit = "".join(f'#include "{header}"\n' for header in together)
+        run = subprocess.run(self.command + before + ["-fsyntax-only", "-x", "c++", "-"],
+                             input=unit, capture_output=True, text=True, errors="replace",
+                             check=False)
+        if run.returncode == 0:
+            return None
+        errors = [line for line in run.stderr.splitlines() if re.search(r"\berror:", line)]
+        return (errors or run.stderr.splitlines() or [f"status {run.returncode}"])[0]
+
+
+def errors_alone(compiler, includes, found):
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        bases = includes.bases()
+        list(pool.map(compiler.precompile, bases))
+
+        def behind(header):
+            return next((base for base in bases if base != header
+                         and base in compiler.precompiled
+                         and base in includes.closure(header)), None)
+        return list(pool.map(lambda header: compiler.first_error([header], behind(header)), found))
 
 
 def main():
@@ -62,18 +154,18 @@ def main():
         sys.exit("usage: headers_alone.py ROOT BUILD FOLDER… -- COMPILER [FLAG…]")
     split = sys.argv.index("--")
     root, folders = sys.argv[1], sys.argv[3:split]
-    compiler = sys.argv[split + 1:] + system_includes(sys.argv[2])
     found = list(headers(root, folders))
-    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        errors = list(pool.map(lambda header: first_error([header], root, compiler), found))
-    for header, error in zip(found, errors):
-        if error:
-            print(f"{header} does not compile alone: {error}")
-    failures = sum(error is not None for error in errors)
-    print(f"{len(found)} headers, {failures} do not compile alone")
-    library = [header for header in found
-               if header.startswith(("src/", "program/")) or header == "sim/cluster.hpp"]
-    together = first_error(library, root, compiler) if not failures and library else None
+    with tempfile.TemporaryDirectory() as folder:
+        compiler = Compiler(sys.argv[split + 1:] + system_includes(sys.argv[2]), root, folder)
+        errors = errors_alone(compiler, Includes(root, found), found)
+        for header, error in zip(found, errors):
+            if error:
+                print(f"{header} does not compile alone: {error}")
+        failures = sum(error is not None for error in errors)
+        print(f"{len(found)} headers, {failures} do not compile alone")
+        library = [header for header in found
+                   if header.startswith(("src/", "program/")) or header == "sim/cluster.hpp"]
+        together = compiler.first_error(library) if not failures and library else None
     if together:
         print(f"the {len(library)} headers of the library do not compile together: {together}")
     sys.exit(1 if failures or together or not found else 0)

@@ -59,6 +59,24 @@ class HeadersAlone(unittest.TestCase):
             run = check(tree, {"compile_commands.json": text})
         self.assertEqual(run.stdout, "1 headers, 0 do not compile alone\n")
 
+    def test_behind_a_precompiled_header_no_more_is_there_than_without(self):
+        users = headers_alone.LEAST_USERS
+        tree = {"src/base.hpp": "#include <string>\nstruct Base {};\n",
+                "src/other.hpp": "struct Other {};\n",
+                **{f"src/user{i}.hpp": f'#include "src/base.hpp"\nstruct User{i} : Base {{}};\n'
+                   for i in range(users)}}
+        found = headers_alone.Includes
+        with tempfile.TemporaryDirectory() as root:
+            os.mkdir(os.path.join(root, "src"))
+            for file, text in tree.items():
+                with open(os.path.join(root, file), "w", encoding="utf-8") as out:
+                    out.write(text)
+            self.assertEqual(found(root, list(tree)).bases(), ["src/base.hpp"])
+        self.assertEqual(check(tree).returncode, 0)
+        run = check({**tree, "src/worse.hpp": '#include "src/base.hpp"\nstruct Worse : Other {};\n'})
+        self.assertRegex(run.stdout, r"^src/worse\.hpp does not compile alone: .*worse\.hpp:3:")
+        self.assertIn(f"{users + 3} headers, 1 do not compile alone", run.stdout)
+
     def test_no_header_is_no_success(self):
         self.assertEqual(check({"src/a.cpp": ""}).returncode, 1)
 
