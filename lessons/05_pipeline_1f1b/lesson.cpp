@@ -13,7 +13,7 @@
 #include "src/pipeline/holdings.hpp"
 #include "src/pipeline/messages.hpp"
 #include "src/pipeline/validate.hpp"
-#include "src/pipeline/walk.hpp"
+#include "src/pipeline/work_index.hpp"
 #include "src/run/diagnosis.hpp"
 
 namespace lockstep::lessons {
@@ -380,11 +380,11 @@ void PipelineLesson::halves(Findings& found) {
 void PipelineLesson::published(Findings& found) {
     // Table of the 1.5 B model, 8 stages and 24 micro-batches, in
     // milliseconds, in thousandths.
-    constexpr StageDurations kMeasured{18'522, 18'086, 9'337, 601};
-    StageDurations no_messages = kMeasured;
+    constexpr Durations kMeasured{18'522, 18'086, 9'337, 601};
+    Durations no_messages = kMeasured;
     no_messages.message = 0;
     constexpr PipelineShape kShape{8, 24, 1};
-    const auto lost = [&](const char* name, const StageDurations& durations) {
+    const auto lost = [&](const char* name, const Durations& durations) {
         return time_schedule(make_schedule(name, kShape), {durations})
             .bubble_over_total();
     };

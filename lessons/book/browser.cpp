@@ -2,7 +2,9 @@
 // lockstep.js. Requests and answers are JSON; "do" says what is asked. A mistake of the
 // caller comes back as {"error": "a sentence"}.
 
+#include <algorithm>
 #include <exception>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,12 +43,12 @@ ScheduleSettings settings_in(const Json& request) {
             into = whole_number(option, text, 1, most);
         };
     };
-    const auto times = [](ScheduleSettings::Times& into) {
-        return [&into](const std::string& option, const std::string& text) {
-            into = read_times(option, text);
+    const auto times = [&settings](const char* name) {
+        return [&settings, name](const std::string& option, const std::string& text) {
+            settings.times[name] = read_times(option, text);
         };
     };
-    const auto memory = [](double& into) {
+    const auto memory = [](std::optional<double>& into) {
         return [&into](const std::string& option, const std::string& text) {
             into = read_memory(option, text);
         };
@@ -56,14 +58,14 @@ ScheduleSettings settings_in(const Json& request) {
     take("micro_batches", "--micro-batches",
          whole(settings.micro_batches, kMostMicroBatches));
     take("chunks", "--chunks", whole(settings.chunks, kMostChunks));
-    take("forward", "--forward", times(settings.forward));
-    take("backward_input", "--backward-input", times(settings.backward_input));
-    take("backward_weight", "--backward-weight", times(settings.backward_weight));
-    take("comm", "--comm", times(settings.comm));
-    take("memory_activation", "--memory-activation", memory(settings.kept.activations));
-    take("memory_weight", "--memory-weight", memory(settings.kept.for_weights));
-    settings.messages =
-        request.contains("messages") && request.at("messages").get<bool>();
+    take("forward", "--forward", times("forward"));
+    take("backward_input", "--backward-input", times("backward_input"));
+    take("backward_weight", "--backward-weight", times("backward_weight"));
+    take("comm", "--comm", times("message"));
+    take("memory_activation", "--memory-activation", memory(settings.memory_activation));
+    take("memory_weight", "--memory-weight", memory(settings.memory_weight));
+    if (request.contains("messages") && request.at("messages").get<bool>())
+        settings.messages = MessagesAs::planned;
     return settings;
 }
 
@@ -108,10 +110,10 @@ Json json_of(const SvgPart& picture, const std::string& title) {
 Json work_of(const Schedule& schedule) {
     Json stages = Json::array();
     for (const std::vector<Instruction>& list : schedule.work) {
-        Json texts = Json::array();
-        for (const Instruction& each : list)
-            if (!is_message(each.kind)) texts.push_back(text_of(each));
-        stages.push_back(std::move(texts));
+        std::vector<Instruction> work;
+        std::copy_if(list.begin(), list.end(), std::back_inserter(work),
+                     [](const Instruction& each) { return !is_message(each.kind); });
+        stages.push_back(texts_of(work));
     }
     return stages;
 }
@@ -133,7 +135,8 @@ Json formulas_of(const ScheduleSettings& settings, const ExaminedSchedule& found
 /// {"problem", "place", "cycle"}, or all that is known of its times.
 Json answer_schedule(const Json& request) {
     const ScheduleSettings settings = settings_in(request);
-    const ExaminedSchedule found = examined(settings, schedule_in(request, settings));
+    const ExaminedSchedule found =
+        examined(settings, {schedule_in(request, settings), {}, {}});
     const Schedule& schedule = found.schedule;
     Json answer = {{"stages", schedule.stages},
                    {"micro_batches", schedule.micro_batches},

@@ -117,12 +117,13 @@ ScheduleFormula of_stages(const Formula& formula, Sizes sizes,
 
 std::vector<ScheduleFormula> schedule_formulas(const ScheduleSettings& settings,
                                                const ExaminedSchedule& examined) {
-    if (examined.problem || examined.shown.durations.size() != 1) return {};
+    if (examined.problem || examined.shown.times.each.size() != 1) return {};
     const Schedule& schedule = examined.schedule;
-    const StageDurations& times = examined.shown.durations.front();
+    const Durations& times = examined.shown.times.each.front();
     const Sizes sizes{schedule.stages, schedule.micro_batches, schedule.chunks,
                       times.forward,   times.backward_input,   times.backward_weight};
-    const bool messages_are_free = times.message == 0 && !settings.messages;
+    const bool messages_are_free =
+        times.message == 0 && settings.messages == MessagesAs::none;
     const std::vector<Holdings> peaks = peak_holdings(schedule);
     std::vector<ScheduleFormula> found;
     for (const Formula& formula : kFormulas) {

@@ -26,40 +26,42 @@ PipelineShape ScheduleSettings::shape() const {
     return {*stages, *micro_batches, chunks.value_or(1)};
 }
 
-namespace {
-
-/// Reads a time in billionths, exact to nine decimals, since a double keeps 15 digits.
-/// `all` is the option's whole value.
-std::int64_t billionths_of(const std::string& option, const std::string& all,
-                           std::string_view piece) {
-    constexpr double kMost = 1'000'000;
-    const std::optional<double> time = parse_number(piece);
-    require(time && *time >= 0 && *time <= kMost,
-            "{} {}: '{}' is not a number from 0 to {:.0f}; one for all stages, or one a "
-            "stage with commas between, is expected",
-            option, printable(all), printable(piece), kMost);
-    const double billionths = *time * ScheduleSettings::kUnit;
-    const double whole = std::round(billionths);
-    // A double does not hold every last digit; that is no fault.
-    constexpr double kRounding = 1e-6;
-    require(std::abs(billionths - whole) <= kRounding * std::max(1.0, whole),
-            "{} {}: times count in billionths, so that {} would be rounded; choose a "
-            "smaller unit",
-            option, printable(all), printable(piece));
-    return std::llround(whole);
-}
-
-}  // namespace
-
 ScheduleSettings::Times read_times(const std::string& option, const std::string& value) {
     ScheduleSettings::Times times;
     std::string_view rest = value;
     while (true) {
         const std::size_t comma = std::min(rest.find(','), rest.size());
-        times.push_back(billionths_of(option, value, trimmed(rest.substr(0, comma))));
+        times.push_back(billionths_of(trimmed(rest.substr(0, comma)),
+                                      option + " " + printable(value)));
         if (comma == rest.size()) return times;
         rest.remove_prefix(comma + 1);
     }
+}
+
+void read_backward(const std::string& option, const std::string& value,
+                   ScheduleSettings& settings) {
+    ScheduleSettings::Times halves = read_times(option, value);
+    for (std::int64_t& time : halves) {
+        require(time % 2 == 0,
+                "{} {}: each half takes half of it, which would be rounded", option,
+                printable(value));
+        time /= 2;
+    }
+    settings.times["backward_input"] = halves;
+    settings.times["backward_weight"] = halves;
+}
+
+MessagesAs read_messages_as(const std::string& option, const std::string& value) {
+    const std::pair<const char*, MessagesAs> words[] = {
+        {"planned", MessagesAs::planned},
+        {"groups", MessagesAs::groups},
+        {"in-place", MessagesAs::in_place},
+        {"by-direction", MessagesAs::by_direction}};
+    for (const auto& [word, meaning] : words)
+        if (value == word) return meaning;
+    throw UsageError(
+        fmt::format("{} {}: planned, groups, in-place or by-direction is expected",
+                    option, printable(value)));
 }
 
 double read_memory(const std::string& option, const std::string& value) {
@@ -104,66 +106,74 @@ Schedule generated_schedule(const ScheduleSettings& settings) {
 
 namespace {
 
-/// Times as whole numbers, exact: of the largest tick of which all are multiples.
-struct Ticks {
-    std::vector<StageDurations> durations;
-    double per_unit = 1;
-};
+/// "--backward-input".
+std::string option_of(const std::string& name) {
+    if (name == "message") return "--comm";
+    std::string option = "--" + name;
+    std::replace(option.begin(), option.end(), '_', '-');
+    return option;
+}
 
-Ticks ticks_of(const ScheduleSettings& settings, const Schedule& schedule) {
-    using Times = ScheduleSettings::Times;
-    // A chunk takes T / v, so a billionth of the unit is v ticks.
-    const std::int64_t v = schedule.chunks;
-    std::int64_t unit = ScheduleSettings::kUnit * v;
-    std::int64_t common = unit;
-    std::size_t entries = 1;
-    const std::pair<const char*, const Times*> options[] = {
-        {"--forward", &settings.forward},
-        {"--backward-input", &settings.backward_input},
-        {"--backward-weight", &settings.backward_weight},
-        {"--comm", &settings.comm}};
-    for (const auto& [option, times] : options) {
-        const auto stages = static_cast<std::size_t>(schedule.stages);
-        require(times->size() == 1 || times->size() == stages,
+/// The file's times, with those of the settings in their place.
+TickedTimes times_of(const ScheduleSettings& settings, const LoadedSchedule& loaded) {
+    const Schedule& schedule = loaded.schedule;
+    const auto stages = static_cast<std::size_t>(schedule.stages);
+    // A chunk takes T / v of what a stage takes; a file has times of parts.
+    const int v = schedule.chunks;
+    WrittenTimes written = loaded.times.value_or(WrittenTimes{});
+    const bool scaled = !loaded.times;
+    bool lists = false;
+    for (const auto& [name, times] : settings.times) {
+        require(times.size() == 1 || times.size() == stages,
                 "{} has {} numbers; one for all stages, or {}, one a stage, are expected",
-                option, times->size(), stages);
-        entries = std::max(entries, times->size());
-        for (const std::int64_t time : *times)
-            common = std::gcd(common, times == &settings.comm ? time * v : time);
+                option_of(name), times.size(), stages);
+        lists = lists || times.size() > 1;
     }
-    Ticks ticks;
-    for (std::size_t stage = 0; stage < entries; ++stage) {
-        const auto of = [&](const Times& times, std::int64_t scale) {
-            return times[times.size() == 1 ? 0 : stage] * scale / common;
-        };
-        ticks.durations.push_back(
-            {of(settings.forward, 1), of(settings.backward_input, 1),
-             of(settings.backward_weight, 1), of(settings.comm, v)});
-    }
-    const std::int64_t per_unit = unit / common;  // a whole number
-    ticks.per_unit = static_cast<double>(per_unit);
-    return ticks;
+    require(!lists || !written.has_lists(),
+            "{}: its file has times of its parts; one number for all stages is expected "
+            "beside them",
+            settings.name);
+    written.by_part = !lists;
+    for (const auto& [name, times] : settings.times)
+        *written.named(name) = times;
+    if (scaled && !settings.times.contains("overlapped")) written.overlapped.clear();
+    return ticked(written, schedule, scaled ? v : 1);
 }
 
 /// The only thing that timing can refuse in a schedule without a problem.
-Timing timed(const Schedule& schedule, const Ticks& ticks) {
+Examination timed(const Schedule& schedule, const ScheduleTimes& times) {
     try {
-        return time_schedule(schedule, ticks.durations);
+        times.require_fit(schedule);
     } catch (const UsageError& error) {
         throw UsageError(
             std::string("--forward, --backward-input, --backward-weight and --comm: ") +
             error.what());
     }
+    return examine_schedule(schedule, times);
 }
 
-/// Returns what a chunk keeps; what is asked for is a stage's.
-KeptMemory kept_by_chunk(const ScheduleSettings& settings, const Schedule& schedule) {
-    return {settings.kept.activations / schedule.chunks,
-            settings.kept.for_weights / schedule.chunks};
+/// The file's memory, with that of the settings in its place: of a part, or of a chunk.
+ScheduleMemory memory_of(const ScheduleSettings& settings, const LoadedSchedule& loaded) {
+    const double v = loaded.schedule.chunks;
+    ScheduleMemory memory = loaded.memory.value_or(KeptMemory{1 / v, 1 / v});
+    for (KeptMemory& each : memory.each) {
+        if (settings.memory_activation)
+            each.activations = *settings.memory_activation / v;
+        if (settings.memory_weight) each.for_weights = *settings.memory_weight / v;
+    }
+    return memory;
 }
 
-SchedulePicture picture_of(const ScheduleSettings& settings, const Schedule& schedule,
-                           double ticks) {
+Schedule with_messages_as(MessagesAs how, const Schedule& schedule,
+                          const ScheduleTimes& times) {
+    if (how == MessagesAs::planned) return with_messages(schedule, times);
+    if (how == MessagesAs::groups) return with_grouped_messages(schedule);
+    Schedule sent = with_messages_in_place(schedule);
+    if (how == MessagesAs::by_direction) sent.queues = MessageQueues::by_direction;
+    return sent;
+}
+
+SchedulePicture picture_of(const Schedule& schedule, double ticks) {
     SchedulePicture picture;
     picture.title =
         fmt::format("{}: {} stage{}, {} micro-batch{}", printable(schedule.name),
@@ -171,30 +181,31 @@ SchedulePicture picture_of(const ScheduleSettings& settings, const Schedule& sch
                     schedule.micro_batches, schedule.micro_batches == 1 ? "" : "es");
     if (schedule.chunks > 1)
         picture.title += fmt::format(", {} chunks a stage", schedule.chunks);
-    // Unless there are units to count, chunks are drawn whole.
-    const bool counts_chunks =
-        settings.kept.activations == 1 && settings.kept.for_weights == 1;
-    if (!counts_chunks) picture.kept = kept_by_chunk(settings, schedule);
     picture.ticks = ticks;
     return picture;
 }
 
 }  // namespace
 
-ExaminedSchedule examined(const ScheduleSettings& settings, Schedule schedule) {
-    const Ticks ticks = ticks_of(settings, schedule);
+ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loaded) {
+    const TickedTimes ticks = times_of(settings, loaded);
+    const ScheduleMemory memory = memory_of(settings, loaded);
     ExaminedSchedule made;
-    made.problem = find_problem(schedule);
-    if (!made.problem) {
-        made.timing = timed(schedule, ticks);
-        if (settings.messages) {
-            schedule = with_messages(schedule, ticks.durations);
-            made.timing = timed(schedule, ticks);
-        }
-        made.shown = {ticks.durations, ticks.per_unit, kept_by_chunk(settings, schedule)};
-        made.picture = picture_of(settings, schedule, ticks.per_unit);
+    made.schedule = std::move(loaded.schedule);
+    Examination found = timed(made.schedule, ticks.times);
+    if (!found.problem && settings.messages != MessagesAs::none) {
+        made.schedule = with_messages_as(settings.messages, made.schedule, ticks.times);
+        found = timed(made.schedule, ticks.times);
     }
-    made.schedule = std::move(schedule);
+    made.problem = std::move(found.problem);
+    if (made.problem) return made;
+    made.timing = std::move(found.timing);
+    made.shown = {ticks.times, ticks.per_unit, memory};
+    made.picture = picture_of(made.schedule, ticks.per_unit);
+    // Unless there are units to count, chunks are drawn whole.
+    if (loaded.memory || settings.memory_activation.value_or(1) != 1 ||
+        settings.memory_weight.value_or(1) != 1)
+        made.picture.memory = memory;
     return made;
 }
 
@@ -243,7 +254,7 @@ Table bubble_table(const ExaminedSchedule& examined) {
 
 Table stage_table(const ExaminedSchedule& examined) {
     const std::vector<Holdings> peaks =
-        peak_holdings(examined.schedule, examined.shown.kept);
+        peak_holdings(examined.schedule, examined.shown.memory);
     const auto time = [&](Picoseconds value) {
         return figure(static_cast<double>(value) / examined.shown.ticks);
     };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include "lessons/page/document.hpp"
 #include "src/pipeline/holdings.hpp"
+#include "src/pipeline/load_schedule.hpp"
 #include "src/pipeline/picture.hpp"
 #include "src/pipeline/schedule_json.hpp"
 #include "src/pipeline/validate.hpp"
@@ -18,23 +20,27 @@ namespace lockstep::lessons {
 // What `lockstep schedule` and the book's page on pipelines say about a schedule. Neither
 // a terminal nor a file is needed for it, so that it runs in a browser, too.
 
-/// Says which schedule is meant, and how long things take.
+/// Says how a schedule is given its messages.
+enum class MessagesAs : std::uint8_t { none, planned, groups, in_place, by_direction };
+
+/// Says which schedule is meant, and how long things take. What is not said is as the
+/// schedule's file has it, or else as Durations and KeptMemory have it.
 struct ScheduleSettings {
     /// In billionths of the unit that the user has in mind: one for all stages, or one
     /// a stage.
-    using Times = std::vector<std::int64_t>;
-    static constexpr std::int64_t kUnit = 1'000'000'000;
+    using Times = WrittenTimes::Amounts;
 
     std::string name;  ///< of a generator, or the path of a file
     std::optional<int> stages;
     std::optional<int> micro_batches;
     std::optional<int> chunks;
-    Times forward{kUnit};  ///< of a stage's chunks together, as the next two
-    Times backward_input{kUnit};
-    Times backward_weight{kUnit};
-    Times comm{0};  ///< of one message
-    bool messages = false;
-    KeptMemory kept{1, 1};  ///< of a stage, all its chunks together
+    /// By the names that WrittenTimes has. Computations are of a stage's chunks together,
+    /// as is what overlaps.
+    std::map<std::string, Times> times;
+    MessagesAs messages = MessagesAs::none;
+    /// Of a stage, all its chunks together.
+    std::optional<double> memory_activation;
+    std::optional<double> memory_weight;
 
     bool is_file() const;
     PipelineShape shape() const;  ///< if stages and micro-batches are known
@@ -42,6 +48,11 @@ struct ScheduleSettings {
 
 /// Reads "1,2.5,1", the value of an option. Throws UsageError that names both.
 ScheduleSettings::Times read_times(const std::string& option, const std::string& value);
+/// Reads the time of a whole backward likewise, of which each half takes half.
+void read_backward(const std::string& option, const std::string& value,
+                   ScheduleSettings& settings);
+/// "planned", "groups", "in-place", "by-direction"; throws UsageError for another word.
+MessagesAs read_messages_as(const std::string& option, const std::string& value);
 /// Reads an amount of memory likewise.
 double read_memory(const std::string& option, const std::string& value);
 
@@ -64,9 +75,10 @@ struct ExaminedSchedule {
     Chart chart() const { return schedule_chart(schedule, timing, picture); }
 };
 
-/// Times the schedule as the settings say, with its messages if they ask for them. Throws
-/// UsageError for times that do not go with its stages, or that cannot be counted.
-ExaminedSchedule examined(const ScheduleSettings& settings, Schedule schedule);
+/// Times the schedule as the settings and its file say, with its messages if they ask for
+/// them. Throws UsageError for times that do not go with its stages or its file's, or
+/// that cannot be counted.
+ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loaded);
 
 /// {"name", "problem", "cycle"} as JSON: what `--json` prints of a schedule that cannot
 /// run.

@@ -67,6 +67,7 @@ struct BackendsRequest {
 
 /// A pipeline schedule, timed and drawn.
 struct ScheduleRequest : ScheduleSettings {
+    bool with_messages = false;  ///< planned, unless it is said how
     bool json = false;
     std::optional<std::filesystem::path> svg;
 };

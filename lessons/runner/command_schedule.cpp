@@ -20,29 +20,38 @@ namespace lockstep::lessons {
 
 namespace {
 
-Take times_into(ScheduleSettings::Times& times) {
-    return [&times](const std::string& option, const std::string& value) {
-        times = read_times(option, value);
+/// Keeps the times by their name.
+Take times_into(ScheduleRequest& request, const char* name) {
+    return [&request, name](const std::string& option, const std::string& value) {
+        request.times[name] = read_times(option, value);
     };
 }
 
-Take memory_into(double& memory) {
+Take memory_into(std::optional<double>& memory) {
     return [&memory](const std::string& option, const std::string& value) {
         memory = read_memory(option, value);
     };
 }
 
 void declare_times(Command& command, ScheduleRequest& request) {
-    command.option("--forward", "T", "a stage's forward of a micro-batch; default 1",
-                   times_into(request.forward));
-    command.option("--backward-input", "T",
-                   "the half of backward that is sent on; default 1",
-                   times_into(request.backward_input));
-    command.option("--backward-weight", "T",
-                   "the half that is the stage's own; default 1",
-                   times_into(request.backward_weight));
-    command.option("--comm", "T", "a message to another stage; default 0",
-                   times_into(request.comm));
+    const auto times = [&](const char* option, const char* name, const char* meaning) {
+        command.option(option, "T", meaning, times_into(request, name));
+    };
+    times("--forward", "forward", "a stage's forward of a micro-batch; default 1");
+    command.option("--backward", "T", "its backward, of which each half takes half",
+                   [&request](const std::string& option, const std::string& value) {
+                       read_backward(option, value, request);
+                   });
+    times("--backward-input", "backward_input",
+          "the half of backward that is sent on; default 1");
+    times("--backward-weight", "backward_weight",
+          "the half that is the stage's own; default 1");
+    times("--recompute", "recompute", "forward once more, as backward begins; default 0");
+    times("--overlapped", "overlapped",
+          "a forward and a backward in a pair; default the sum of both");
+    times("--comm", "message", "a message to another stage; default 0");
+    times("--reduce", "reduce", "a reduction of gradients (R); default 0");
+    times("--update", "update", "an update of weights (U); default 0");
 }
 
 }  // namespace
@@ -69,14 +78,21 @@ void declare_schedule(CommandLine& line) {
     command.flag("--messages",
                  "give the schedule its messages, which then go one at a time on each "
                  "stage; without them data takes its time and never waits for other data",
-                 request.messages);
+                 request.with_messages);
+    command.option("--messages-as", "HOW",
+                   "give it its messages: planned, as --messages does; groups, as "
+                   "Megatron-LM sends and receives; in-place, each receive right before "
+                   "its use; by-direction, the same with a queue for each direction",
+                   [&request](const std::string& option, const std::string& value) {
+                       request.messages = read_messages_as(option, value);
+                   });
     command.option("--memory-activation", "A",
                    "what a stage keeps of a micro-batch until its backward-input, all "
                    "its chunks together; default 1",
-                   memory_into(request.kept.activations));
+                   memory_into(request.memory_activation));
     command.option("--memory-weight", "K",
                    "and then until its backward-weight; default 1",
-                   memory_into(request.kept.for_weights));
+                   memory_into(request.memory_weight));
     command.option("--svg", "FILE", "draw it there as well", path_into(request.svg));
     command.flag("--json", kJsonMeaning, request.json);
     command.finally([&request] { require_known(request); });
@@ -84,8 +100,9 @@ void declare_schedule(CommandLine& line) {
 
 namespace {
 
-Schedule loaded(const ScheduleRequest& request) {
-    Schedule schedule = load_schedule(request.name);
+LoadedSchedule loaded(const ScheduleRequest& request) {
+    LoadedSchedule file = load_schedule(request.name);
+    const Schedule& schedule = file.schedule;
     struct Size {
         const char* option;
         std::optional<int> asked;
@@ -100,9 +117,9 @@ Schedule loaded(const ScheduleRequest& request) {
                 "{} {}: the schedule in {} has {}; a file's sizes are its own",
                 size.option, *size.asked, request.name, size.has);
         });
-    require(!request.messages || !schedule.has_messages(),
+    require(request.messages == MessagesAs::none || !schedule.has_messages(),
             "--messages: the schedule in {} has messages already", request.name);
-    return schedule;
+    return file;
 }
 
 /// Says on standard error why the schedule deadlocks. Throws what else is wrong with it.
@@ -125,8 +142,13 @@ void require_other_file(const ScheduleRequest& request) {
 
 }  // namespace
 
-int run(const ScheduleRequest& request) {
-    Schedule schedule = request.is_file() ? loaded(request) : generated_schedule(request);
+int run(const ScheduleRequest& asked) {
+    ScheduleRequest request = asked;
+    if (request.with_messages && request.messages == MessagesAs::none)
+        request.messages = MessagesAs::planned;
+    LoadedSchedule schedule = request.is_file()
+                                  ? loaded(request)
+                                  : LoadedSchedule{generated_schedule(request), {}, {}};
     if (request.svg && request.is_file()) require_other_file(request);
     const ExaminedSchedule found = examined(request, std::move(schedule));
     if (found.problem) return explain(request, found.schedule, *found.problem);

@@ -1,81 +1,121 @@
 #include "src/pipeline/holdings.hpp"
 
 #include <algorithm>
-#include <map>
 
-#include "src/pipeline/walk.hpp"
+#include "src/pipeline/weight_versions.hpp"
 
 namespace lockstep {
 
-void Holdings::add(const Instruction& done, const KeptMemory& kept) {
-    switch (done.kind) {
-        case InstructionKind::forward:
-            ++in_flight;
-            break;
-        case InstructionKind::backward:
-            --in_flight;
-            break;
-        case InstructionKind::backward_input:
-            --in_flight;
-            ++between;
-            break;
-        case InstructionKind::backward_weight:
-            --between;
-            break;
-        default:
-            return;
-    }
-    memory = in_flight * kept.activations + between * kept.for_weights;
-}
+using enum InstructionKind;
 
 namespace {
 
-/// Weights of one chunk that its micro-batches still read.
-class VersionsInUse {
-  public:
-    void add(const Instruction& done, int version) {
-        const bool begins = done.kind == InstructionKind::forward;
-        const bool ends = done.kind == InstructionKind::backward ||
-                          done.kind == InstructionKind::backward_weight;
-        if (begins) ++uses_[version];
-        if (ends && --uses_[version] == 0) uses_.erase(version);
-    }
-    int with(int newest) const {
-        return static_cast<int>(uses_.size()) + (uses_.contains(newest) ? 0 : 1);
-    }
-
-  private:
-    std::map<int, int> uses_;
-};
-
-Holdings peak_of(const Schedule& schedule, const WeightVersions& versions, int stage,
-                 const KeptMemory& kept) {
-    Holdings now;
-    Holdings peak;
-    std::vector<VersionsInUse> in_use(static_cast<std::size_t>(schedule.chunks));
-    for (const Place place : schedule.places(stage)) {
-        const Instruction& work = schedule.at(place);
-        now.add(work, kept);
-        VersionsInUse& chunk = in_use[work.chunk];
-        const bool steps = work.kind == InstructionKind::optimizer_step;
-        if (has_micro_batch(work.kind) && !is_message(work.kind))
-            chunk.add(work, versions.read(place));
-        peak.in_flight = std::max(peak.in_flight, now.in_flight);
-        peak.between = std::max(peak.between, now.between);
-        peak.memory = std::max(peak.memory, now.memory);
-        peak.weight_versions = std::max(
-            peak.weight_versions, chunk.with(versions.newest(place) + (steps ? 1 : 0)));
-    }
-    return peak;
+void raise(Holdings& peak, const Holdings& now) {
+    peak.in_flight = std::max(peak.in_flight, now.in_flight);
+    peak.between = std::max(peak.between, now.between);
+    peak.weight_versions = std::max(peak.weight_versions, now.weight_versions);
+    for (double Holdings::*amount :
+         {&Holdings::activations, &Holdings::for_weights, &Holdings::recomputed,
+          &Holdings::weights, &Holdings::memory})
+        peak.*amount = std::max(peak.*amount, now.*amount);
 }
 
 }  // namespace
 
-std::vector<Holdings> peak_holdings(const Schedule& schedule, const KeptMemory& kept) {
-    const WeightVersions versions(schedule);
+HeldByStage::HeldByStage(const Schedule& schedule, int stage,
+                         const ScheduleMemory& memory)
+    : schedule_(schedule),
+      stage_(stage),
+      memory_(memory),
+      chunks_(static_cast<std::size_t>(schedule.chunks)) {
+    std::vector<int> newest(chunks_.size(), 0);
+    for (Chunk& chunk : chunks_)
+        chunk.last_read.push_back(-1);
+    const std::vector<Instruction>& list = schedule.of(stage);
+    for (int i = 0; i < static_cast<int>(list.size()); ++i) {
+        const Instruction& work = list[i];
+        std::vector<int>& last_read = chunks_[work.chunk].last_read;
+        const int version =
+            work.weight_version < 0 ? newest[work.chunk] : work.weight_version;
+        if (is_computation(work.kind)) last_read[version] = i;
+        if (work.kind != optimizer_step) continue;
+        ++newest[work.chunk];
+        last_read.push_back(-1);
+    }
+    now_ = sum(0);
+}
+
+Holdings HeldByStage::run(Positions together) {
+    double recomputed = 0;
+    for (int i = together.first; i < together.last; ++i) {
+        const Instruction& work = schedule_.at({stage_, i});
+        begin(work, i);
+        if (work.kind == backward || work.kind == backward_input)
+            recomputed += memory_.of(schedule_.part(stage_, work.chunk)).recomputed;
+    }
+    const Holdings meanwhile = sum(recomputed);
+    for (int i = together.first; i < together.last; ++i)
+        end(schedule_.at({stage_, i}), i);
+    now_ = sum(0);
+    return meanwhile;
+}
+
+void HeldByStage::begin(const Instruction& work, int position) {
+    Chunk& chunk = chunks_[work.chunk];
+    if (work.kind == forward) ++chunk.in_flight;
+    if (work.kind != optimizer_step) return;
+    if (chunk.last_read[chunk.newest] > position) chunk.old.push_back(chunk.newest);
+    ++chunk.newest;
+}
+
+void HeldByStage::end(const Instruction& work, int position) {
+    Chunk& chunk = chunks_[work.chunk];
+    if (work.kind == backward || work.kind == backward_input) --chunk.in_flight;
+    if (work.kind == backward_input) ++chunk.between;
+    if (work.kind == backward_weight) --chunk.between;
+    std::erase_if(chunk.old,
+                  [&](int version) { return chunk.last_read[version] <= position; });
+}
+
+Holdings HeldByStage::sum(double recomputed) const {
+    Holdings all;
+    const bool uniform = memory_.each.size() == 1;
+    for (std::size_t c = 0; c < chunks_.size(); ++c) {
+        const Chunk& chunk = chunks_[c];
+        const int versions = 1 + static_cast<int>(chunk.old.size());
+        const KeptMemory& kept = memory_.of(schedule_.part(stage_, static_cast<int>(c)));
+        all.in_flight += chunk.in_flight;
+        all.between += chunk.between;
+        all.weight_versions = std::max(all.weight_versions, versions);
+        all.weights += versions * kept.weights;
+        if (uniform) continue;
+        all.activations += chunk.in_flight * kept.activations;
+        all.for_weights += chunk.between * kept.for_weights;
+    }
+    if (uniform) {
+        all.activations = all.in_flight * memory_.each.front().activations;
+        all.for_weights = all.between * memory_.each.front().for_weights;
+    }
+    all.recomputed = recomputed;
+    all.memory = all.activations + all.for_weights + all.recomputed + all.weights;
+    return all;
+}
+
+std::vector<Holdings> peak_holdings(const Schedule& schedule,
+                                    const ScheduleMemory& memory) {
     std::vector<Holdings> peaks;
-    for (int stage = 0; stage < schedule.stages; ++stage)
-        peaks.push_back(peak_of(schedule, versions, stage, kept));
+    for (int stage = 0; stage < schedule.stages; ++stage) {
+        HeldByStage held(schedule, stage, memory);
+        Holdings peak = held.now();
+        const int count = static_cast<int>(schedule.of(stage).size());
+        for (int position = 0; position < count;) {
+            const Positions together = schedule.together({stage, position});
+            raise(peak, held.run(together));
+            raise(peak, held.now());
+            position = together.last;
+        }
+        peaks.push_back(peak);
+    }
     return peaks;
 }
 

@@ -1,31 +1,85 @@
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "src/pipeline/schedule.hpp"
 
 namespace lockstep {
 
-/// The memory, in any unit, that a stage keeps for a chunk's micro-batch.
+/// The memory, in any unit, that a stage keeps for a chunk, or for a part of the model.
 struct KeptMemory {
-    /// From its forward to the first half of its backward.
+    /// Of a micro-batch, from its forward to the end of the first half of its backward.
     double activations = 1;
     double for_weights = 1;  ///< then, until the second half
+    double recomputed = 0;   ///< more, while its backward, or the first half, runs
+    double weights = 0;      ///< of each version of the weights
+
+    bool operator==(const KeptMemory&) const = default;
+};
+
+/// The memory of all chunks.
+struct ScheduleMemory {
+    ScheduleMemory(const KeptMemory& all = {}) : each{all} {}
+    explicit ScheduleMemory(std::vector<KeptMemory> by_part) : each(std::move(by_part)) {}
+
+    std::vector<KeptMemory> each;  ///< one for all, or one a part of the model
+
+    const KeptMemory& of(int part) const { return each[each.size() == 1 ? 0 : part]; }
 };
 
 /// A stage holds this after an instruction, or at most.
 struct Holdings {
     int in_flight = 0;  ///< forward is done, the first half of backward not
     int between = 0;    ///< between the halves of backward
-    /// Versions of a chunk's weights: the newest, and older ones in use.
+    /// Versions of a chunk's weights: the newest, and older ones that are still to be
+    /// read.
     int weight_versions = 1;
-    double memory = 0;
-
-    void add(const Instruction& done, const KeptMemory& kept);
+    // Memory of what KeptMemory names.
+    double activations = 0;
+    double for_weights = 0;
+    double recomputed = 0;
+    double weights = 0;
+    double memory = 0;  ///< of all four
 };
 
-/// At most, by stage, micro-batches of different chunks counted apart. The
-/// three come at different times; an instruction's own workspace is not
-/// counted. The schedule must be valid.
+/// Follows what a stage holds, instruction by instruction.
+class HeldByStage {
+  public:
+    /// Both must stay.
+    HeldByStage(const Schedule& schedule, int stage, const ScheduleMemory& memory);
+
+    /// Takes in the next instructions of the stage, which begin together, and says what
+    /// they hold while they run; now() is what is held when they are done. Micro-batches
+    /// and memory are of all chunks.
+    Holdings run(Positions together);
+    const Holdings& now() const { return now_; }
+
+  private:
+    struct Chunk {
+        int in_flight = 0;
+        int between = 0;
+        int newest = 0;
+        std::vector<int> last_read;  ///< by version: the last position that reads it
+        std::vector<int> old;        ///< versions that are kept for later
+    };
+
+    void begin(const Instruction& work, int position);
+    void end(const Instruction& work, int position);
+    /// Sums up all chunks.
+    Holdings sum(double recomputed) const;
+
+    const Schedule& schedule_;
+    int stage_;
+    const ScheduleMemory& memory_;
+    std::vector<Chunk> chunks_;
+    Holdings now_;
+};
+
+/// At most, by stage, micro-batches of different chunks counted apart. Each comes at a
+/// time of its own; an instruction's own workspace is not counted. The schedule must be
+/// valid.
 std::vector<Holdings> peak_holdings(const Schedule& schedule,
-                                    const KeptMemory& kept = {});
+                                    const ScheduleMemory& memory = {});
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -13,12 +14,14 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "src/core/require.hpp"
 #include "src/pipeline/schedule.hpp"
 #include "src/report/csv_cells.hpp"
 #include "src/report/files.hpp"
 #include "src/text/json.hpp"
+#include "src/text/numbers.hpp"
 
 namespace lockstep {
 
@@ -75,6 +78,11 @@ class GatheredSchedule {
     std::optional<Size> micro_batches;
     std::optional<Size> chunks;
     std::vector<std::vector<int>> parts;  ///< empty if it has none
+    MessageQueues queues = MessageQueues::one;
+    std::optional<WrittenTimes> times;
+    /// By name: one for all parts, or one a part.
+    std::map<std::string, std::vector<double>> memory;
+    int memory_line = 0;
     int parts_line = 0;
 
     /// Begins the next stage's list.
@@ -85,7 +93,7 @@ class GatheredSchedule {
     int instructions_so_far() const { return static_cast<int>(work_.back().size()); }
 
     /// All of it; sizes that were not given follow from the instructions.
-    Schedule finish();
+    LoadedSchedule finish();
 
     /// "FILE:LINE: " and the sentence.
     template <typename... Args>
@@ -99,6 +107,7 @@ class GatheredSchedule {
     /// Sizes, of which each is as the file says, or as its instructions do.
     PipelineShape shape() const;
     void take_parts(Schedule& schedule) const;
+    std::optional<ScheduleMemory> memory_of(const Schedule& schedule) const;
     [[noreturn]] void fail_file(const std::string& what) const;
 
     std::string file_;
@@ -137,23 +146,26 @@ void GatheredSchedule::add_stage(int line) {
 }
 
 void GatheredSchedule::add_instruction(std::string_view text, int line) {
-    const std::optional<Instruction> read = read_instruction(text);
-    if (!read)
+    const std::vector<Instruction> read = read_instructions(text);
+    if (read.empty())
         fail(line,
              "{} is no instruction; those are F, B, I, W, SA, RA, SG and RG with a "
              "micro-batch, as in F3, F3.1 (of chunk 1) or F3@2 (with weights of version "
-             "2), and R and U, as in R or R.1",
+             "2), R and U, as in R or R.1, and several that begin together, as in "
+             "(SA1;RG0)",
              shown_text(text));
-    if (read->micro_batch >= kMostMicroBatches)
-        fail(line, "{} is of micro-batch {}; at most {} are possible, counted from 0",
-             shown_text(text), read->micro_batch, kMostMicroBatches);
-    if (read->chunk >= kMostChunks)
-        fail(line, "{} is of chunk {}; at most {} are possible, counted from 0",
-             shown_text(text), read->chunk, kMostChunks);
-    most_micro_batch_ = std::max(most_micro_batch_, read->micro_batch);
-    most_chunk_ = std::max(most_chunk_, read->chunk);
-    work_.back().push_back(*read);
-    work_.back().back().line = line;
+    for (const Instruction& each : read) {
+        if (each.micro_batch >= kMostMicroBatches)
+            fail(line, "{} is of micro-batch {}; at most {} are possible, counted from 0",
+                 shown_text(text), each.micro_batch, kMostMicroBatches);
+        if (each.chunk >= kMostChunks)
+            fail(line, "{} is of chunk {}; at most {} are possible, counted from 0",
+                 shown_text(text), each.chunk, kMostChunks);
+        most_micro_batch_ = std::max(most_micro_batch_, each.micro_batch);
+        most_chunk_ = std::max(most_chunk_, each.chunk);
+        work_.back().push_back(each);
+        work_.back().back().line = line;
+    }
 }
 
 PipelineShape GatheredSchedule::shape() const {
@@ -189,7 +201,36 @@ void GatheredSchedule::take_parts(Schedule& schedule) const {
     schedule.parts = parts;
 }
 
-Schedule GatheredSchedule::finish() {
+/// What a name in "memory" stands for; null for another name.
+double KeptMemory::*kept_memory(std::string_view name) {
+    if (name == "activations") return &KeptMemory::activations;
+    if (name == "for_weights") return &KeptMemory::for_weights;
+    if (name == "recomputed") return &KeptMemory::recomputed;
+    if (name == "weights") return &KeptMemory::weights;
+    return nullptr;
+}
+
+std::optional<ScheduleMemory> GatheredSchedule::memory_of(
+    const Schedule& schedule) const {
+    if (memory_line == 0) return std::nullopt;
+    const auto expected = static_cast<std::size_t>(schedule.part_count());
+    std::size_t entries = 1;
+    for (const auto& [kind, amounts] : memory) {
+        if (amounts.size() != 1 && amounts.size() != expected)
+            fail(memory_line,
+                 "\"{}\" of \"memory\" has {} numbers; one for all parts, or {}, one a "
+                 "part, are expected",
+                 kind, amounts.size(), expected);
+        entries = std::max(entries, amounts.size());
+    }
+    std::vector<KeptMemory> each(entries);
+    for (const auto& [kind, amounts] : memory)
+        for (std::size_t i = 0; i < entries; ++i)
+            each[i].*kept_memory(kind) = amounts[amounts.size() == 1 ? 0 : i];
+    return ScheduleMemory(std::move(each));
+}
+
+LoadedSchedule GatheredSchedule::finish() {
     Schedule schedule;
     const PipelineShape sizes = shape();
     try {
@@ -199,8 +240,10 @@ Schedule GatheredSchedule::finish() {
     }
     take_parts(schedule);
     schedule.work = std::move(work_);
+    schedule.queues = queues;
     schedule.file = file_;
-    return schedule;
+    std::optional<ScheduleMemory> held = memory_of(schedule);
+    return {std::move(schedule), std::move(times), std::move(held)};
 }
 
 /// Returns the text behind its byte order mark, if it begins with one.
@@ -253,7 +296,7 @@ Schedule read_schedule_csv(const std::string& text, const std::string& name) {
         for (const std::string& cell : row.cells)
             if (!cell.empty()) gathered.add_instruction(cell, row.line);
     }
-    return gathered.finish();
+    return gathered.finish().schedule;
 }
 
 namespace {
@@ -275,7 +318,7 @@ class ScheduleReader final : public nlohmann::json_sax<LibraryJson> {
     ScheduleReader(std::string_view text, const std::string& file)
         : text_(text), file_(file), gathered_(file) {}
 
-    Schedule read() {
+    LoadedSchedule read() {
         LibraryJson::sax_parse(text_.stream(), this);
         if (!keys_.contains("schedule"))
             throw UsageError(file_ +
@@ -322,6 +365,12 @@ class ScheduleReader final : public nlohmann::json_sax<LibraryJson> {
     void member(Kind kind, std::string_view text);
     void list_of(Kind kind, std::string_view text);
     void element(Kind kind, std::string_view text);
+    bool in_amounts() const { return key_ == "times" || key_ == "memory"; }
+    void inner_key(const std::string& name);
+    void time_key(const std::string& name);
+    void link_key(const std::string& name);
+    void amount(Kind kind, std::string_view text);
+    void add_time(std::string_view text, const std::string& what);
     int whole(Kind kind, std::string_view text, int least, int most,
               const std::string& what);
     [[noreturn]] void fail(const std::string& what, Kind kind, std::string_view text,
@@ -332,15 +381,16 @@ class ScheduleReader final : public nlohmann::json_sax<LibraryJson> {
     GatheredSchedule gathered_;
     std::set<std::string> keys_;
     std::string key_;
-    int line_ = 1;     ///< of the value at hand
-    int depth_ = 0;    ///< 1 inside the file's object, 2 and 3 inside lists
-    int skipped_ = 0;  ///< depth inside a value that says nothing here
+    std::string inner_;         ///< the key inside "times" or "memory"
+    std::pair<int, int> link_;  ///< the key inside "links"
+    int line_ = 1;              ///< of the value at hand
+    int depth_ = 0;             ///< 1 inside the file's object, 2 and 3 inside lists
+    int skipped_ = 0;           ///< depth inside a value that says nothing here
 };
 
 /// Returns whether timing_json() writes this key beside the schedule.
 bool is_known_output(const std::string& key) {
     constexpr std::array kOutputs{"durations",
-                                  "kept_memory",
                                   "makespan",
                                   "longest_stage",
                                   "ideal",
@@ -364,13 +414,21 @@ bool is_known_output(const std::string& key) {
 
 bool ScheduleReader::key(std::string& name) {
     if (skipped_ > 0) return true;
-    constexpr std::array kKeys{"name",   "stages",   "micro_batches",
-                               "chunks", "schedule", "parts"};
+    if (depth_ > 1) {
+        if (depth_ == 2)
+            inner_key(name);
+        else
+            link_key(name);
+        return true;
+    }
+    constexpr std::array kKeys{"name",  "stages", "micro_batches", "chunks", "schedule",
+                               "parts", "queues", "times",         "memory"};
     const bool known = std::ranges::find(kKeys, name) != kKeys.end();
     if (!known && !is_known_output(name))
         gathered_.fail(text_.line(),
                        "the key {} is not known; a schedule has \"name\", \"stages\", "
-                       "\"micro_batches\", \"chunks\", \"schedule\" and \"parts\"",
+                       "\"micro_batches\", \"chunks\", \"schedule\", \"parts\", "
+                       "\"queues\", \"times\" and \"memory\"",
                        shown_text(name));
     if (!keys_.insert(name).second)
         gathered_.fail(text_.line(), "the key {} is there twice", shown_text(name));
@@ -402,6 +460,8 @@ bool ScheduleReader::value(Kind kind, std::string_view text) {
             fail("the file", kind, text, "an object with the key \"schedule\"");
     } else if (depth_ == 1) {
         member(kind, text);
+    } else if (in_amounts()) {
+        amount(kind, text);
     } else if (depth_ == 2) {
         list_of(kind, text);
     } else {
@@ -421,10 +481,108 @@ void ScheduleReader::member(Kind kind, std::string_view text) {
         gathered_.micro_batches = {whole(kind, text, 1, kMostMicroBatches, what), line_};
     } else if (key_ == "chunks") {
         gathered_.chunks = {whole(kind, text, 1, kMostChunks, what), line_};
+    } else if (key_ == "queues") {
+        const bool known = text == "one" || text == "by direction";
+        if (kind != Kind::text || !known)
+            fail(what, kind, text, "\"one\" or \"by direction\"");
+        if (text != "one") gathered_.queues = MessageQueues::by_direction;
+    } else if (in_amounts()) {
+        if (kind != Kind::object) fail(what, kind, text, "an object with amounts");
+        if (key_ == "times")
+            gathered_.times.emplace();
+        else
+            gathered_.memory_line = line_;
     } else if (key_ == "schedule" || key_ == "parts") {
         if (kind != Kind::list)
             fail(what, kind, text, "a list with a list for each stage");
         if (key_ == "parts") gathered_.parts_line = line_;
+    }
+}
+
+void ScheduleReader::inner_key(const std::string& name) {
+    if (!keys_.insert(key_ + "/" + name).second)
+        gathered_.fail(text_.line(), "the key {} is there twice", shown_text(name));
+    inner_ = name;
+    if (key_ == "times") return time_key(name);
+    if (kept_memory(name) == nullptr)
+        gathered_.fail(text_.line(),
+                       "the key {} is not known; \"memory\" has \"activations\", "
+                       "\"for_weights\", \"recomputed\" and \"weights\"",
+                       shown_text(name));
+    gathered_.memory[name];
+}
+
+void ScheduleReader::time_key(const std::string& name) {
+    WrittenTimes& times = *gathered_.times;
+    WrittenTimes::Amounts* const amounts = times.named(name);
+    if (amounts != nullptr)
+        amounts->clear();
+    else if (name == "backward")
+        times.backward_input = times.backward_weight = {};
+    else if (name != "links")
+        gathered_.fail(text_.line(),
+                       "the key {} is not known; \"times\" has {}, backward and links",
+                       shown_text(name), fmt::join(WrittenTimes::names(), ", "));
+    const bool half =
+        keys_.contains("times/backward_input") || keys_.contains("times/backward_weight");
+    if (half && keys_.contains("times/backward"))
+        gathered_.fail(text_.line(),
+                       "\"backward\" stands for both halves, but one of them is there, "
+                       "too");
+}
+
+/// "1-2".
+void ScheduleReader::link_key(const std::string& name) {
+    const char* const end = name.data() + name.size();
+    const auto first = std::from_chars(name.data(), end, link_.first);
+    const bool dash = first.ec == std::errc{} && first.ptr != end && *first.ptr == '-';
+    const auto second = std::from_chars(dash ? first.ptr + 1 : end, end, link_.second);
+    const bool link = dash && second.ec == std::errc{} && second.ptr == end &&
+                      link_.first >= 0 && link_.first < link_.second;
+    if (!link)
+        gathered_.fail(text_.line(),
+                       "{} is no link; two stages, the lower first, are expected, as in "
+                       "\"1-2\"",
+                       shown_text(name));
+    if (gathered_.times->links.contains(link_))
+        gathered_.fail(text_.line(), "the link {} is there twice", shown_text(name));
+}
+
+/// A number in "times" or "memory", or what holds several.
+void ScheduleReader::amount(Kind kind, std::string_view text) {
+    const std::string what = fmt::format("\"{}\" of \"{}\"", inner_, key_);
+    const bool links = key_ == "times" && inner_ == "links";
+    if (depth_ == 2 && kind == (links ? Kind::object : Kind::list)) return;
+    const bool expected = links ? depth_ == 3 : depth_ <= 3;
+    if (!expected || kind != Kind::number)
+        fail(what, kind, text,
+             links ? "an object with a number for each link, as in {\"1-2\": 0.5},"
+                   : "a number, or a list of numbers,");
+    if (key_ == "times") return add_time(text, what);
+    constexpr double kMost = 1e15;
+    const std::optional<double> read = parse_number(text);
+    if (!read || !(*read >= 0 && *read <= kMost))
+        fail(what, kind, text, fmt::format("a number from 0 to {:g}", kMost));
+    gathered_.memory[inner_].push_back(*read);
+}
+
+void ScheduleReader::add_time(std::string_view text, const std::string& what) {
+    WrittenTimes& times = *gathered_.times;
+    std::int64_t read = 0;
+    try {
+        read = billionths_of(text, what);
+    } catch (const UsageError& error) {
+        gathered_.fail(line_, "{}", error.what());
+    }
+    if (inner_ == "links") {
+        times.links[link_] = read;
+    } else if (inner_ == "backward") {
+        if (read % 2 != 0)
+            gathered_.fail(line_, "{} is {}, whose half would be rounded", what, text);
+        times.backward_input.push_back(read / 2);
+        times.backward_weight.push_back(read / 2);
+    } else {
+        times.named(inner_)->push_back(read);
     }
 }
 
@@ -488,18 +646,19 @@ bool ScheduleReader::parse_error(std::size_t byte, const std::string& token,
 
 }  // namespace
 
-Schedule read_schedule_json(const std::string& text, const std::string& name) {
+LoadedSchedule read_schedule_json(const std::string& text, const std::string& name) {
     const std::string_view bytes = without_mark(text);
     require(bytes.find_first_not_of(" \t\r\n") != bytes.npos,
             [&] { return name + " is empty"; });
     return ScheduleReader(bytes, name).read();
 }
 
-Schedule load_schedule(const std::filesystem::path& file) {
+LoadedSchedule load_schedule(const std::filesystem::path& file) {
     constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
     const std::string text = read_text_file(file, kMostBytes);
-    return file.extension() == ".csv" ? read_schedule_csv(text, file.string())
-                                      : read_schedule_json(text, file.string());
+    if (file.extension() == ".csv")
+        return {read_schedule_csv(text, file.string()), {}, {}};
+    return read_schedule_json(text, file.string());
 }
 
 }  // namespace lockstep

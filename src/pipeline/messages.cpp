@@ -5,7 +5,7 @@
 
 #include "src/core/require.hpp"
 #include "src/pipeline/validate.hpp"
-#include "src/pipeline/walk.hpp"
+#include "src/pipeline/work_index.hpp"
 
 namespace lockstep {
 
@@ -43,7 +43,7 @@ class Lists {
     }
     void add_send(const Passage& passage) {
         const bool activation = schedule_.at(passage.user).kind == forward;
-        add(passage.maker, passage.maker.position + 1,
+        add(passage.maker, schedule_.together(passage.maker).last,
             activation ? send_activation : send_gradient);
     }
     void add_recv(const Passage& passage, int position) {
@@ -76,17 +76,21 @@ void require_none(const Schedule& schedule) {
             [&] { return "schedule '" + schedule.name + "' has messages already"; });
 }
 
-/// Something that takes no time is planned as if it took a little, so that
-/// what comes first is clear.
-std::vector<StageDurations> planned(std::vector<StageDurations> durations) {
-    for (StageDurations& each : durations)
+/// What takes no time is planned as if it took a little, so that what comes first is
+/// clear: computations, and reductions in which stages meet.
+ScheduleTimes planned(const Schedule& schedule, ScheduleTimes times) {
+    const bool meetings = schedule.part_count() < schedule.stages * schedule.chunks;
+    for (Durations& each : times.each) {
         for (Picoseconds* time :
              {&each.forward, &each.backward_input, &each.backward_weight})
             if (*time == 0) *time = 1;
-    return durations;
+        if (each.overlapped == 0) each.overlapped = 1;
+        if (meetings && each.reduce == 0) each.reduce = 1;
+    }
+    return times;
 }
 
-/// When a stage's computations end, as planned.
+/// When a stage's computations, and ends of steps, are over, as planned.
 struct Ends {
     std::vector<Picoseconds> times;
     std::vector<int> positions;
@@ -102,8 +106,12 @@ std::vector<Ends> ends_of(const Schedule& schedule, const Timing& timing) {
     std::vector<Ends> all(static_cast<std::size_t>(schedule.stages));
     for (std::size_t stage = 0; stage < all.size(); ++stage)
         for (std::size_t i = 0; i < schedule.work[stage].size(); ++i) {
-            if (!has_micro_batch(schedule.work[stage][i].kind)) continue;
-            all[stage].times.push_back(timing.spans[stage][i].end);
+            const TimeSpan& span = timing.spans[stage][i];
+            // The end of a step that takes no time has no place among them.
+            const bool counts =
+                is_computation(schedule.work[stage][i].kind) || span.end > span.start;
+            if (!counts) continue;
+            all[stage].times.push_back(span.end);
             all[stage].positions.push_back(static_cast<int>(i));
         }
     return all;
@@ -111,10 +119,9 @@ std::vector<Ends> ends_of(const Schedule& schedule, const Timing& timing) {
 
 }  // namespace
 
-Schedule with_messages(const Schedule& schedule,
-                       const std::vector<StageDurations>& durations) {
+Schedule with_messages(const Schedule& schedule, const ScheduleTimes& times) {
     require_none(schedule);
-    const Timing timing = time_schedule(schedule, planned(durations));
+    const Timing timing = time_schedule(schedule, planned(schedule, times));
     const WorkIndex index(schedule);
     std::vector<Passage> passages = passages_of(schedule, index);
     const auto end_of = [&](Place place) {
@@ -146,8 +153,16 @@ Schedule with_messages_in_place(const Schedule& schedule) {
     for (const Passage& passage : passages)
         lists.add_send(passage);
     for (const Passage& passage : passages)
-        lists.add_recv(passage, passage.user.position);
+        lists.add_recv(passage, schedule.together(passage.user).first);
     return lists.merged();
+}
+
+Schedule with_grouped_messages(const Schedule& schedule) {
+    Schedule grouped = with_messages_in_place(schedule);
+    for (std::vector<Instruction>& list : grouped.work)
+        for (std::size_t i = 1; i < list.size(); ++i)
+            list[i].together |= is_message(list[i].kind) && is_message(list[i - 1].kind);
+    return grouped;
 }
 
 }  // namespace lockstep

@@ -24,12 +24,12 @@ const std::array<Look, kInstructionKinds> kLooks{{
     {Meaning::communication, '<', '<', "message received", 0.5},
     {Meaning::communication, '>', '>', "message sent"},
     {Meaning::communication, '<', '<', "message received", 0.5},
-    {},
-    {},
+    {Meaning::communication, 'R', 'r', "reduction of gradients"},
+    {Meaning::update, 'U', 'u', "update of weights"},
 }};
 
-constexpr bool is_computation(InstructionKind kind) {
-    return has_micro_batch(kind) && !is_message(kind);
+constexpr bool is_work(InstructionKind kind) {
+    return !is_message(kind);
 }
 
 /// Later chunks are lighter; odd ones have small letters.
@@ -81,33 +81,51 @@ BoxWords box_words(const Schedule& schedule, const Timing& timing, double ticks,
     const Instruction& work = schedule.at(place);
     const TimeSpan span = timing.span(place);
     const Place before = timing.begins_after(place);
-    return {{std::to_string(work.micro_batch)},
-            fmt::format("{} on stage {}, {} to {}\n{}", text_of(work), place.stage,
-                        time_words(span.start, ticks), time_words(span.end, ticks),
-                        begin_words(schedule, timing, place)),
-            id_of(place),
-            before ? id_of(before) : ""};
+    BoxWords words{{},
+                   fmt::format("{} on stage {}, {} to {}\n{}", text_of(work), place.stage,
+                               time_words(span.start, ticks), time_words(span.end, ticks),
+                               begin_words(schedule, timing, place)),
+                   id_of(place),
+                   before ? id_of(before) : ""};
+    if (!has_micro_batch(work.kind)) return words;
+    words.labels = {std::to_string(work.micro_batch)};
+    if (work.weight_version >= 0)
+        words.labels.insert(words.labels.begin(),
+                            fmt::format("{}@{}", work.micro_batch, work.weight_version));
+    const Positions together = schedule.together(place);
+    for (int i = together.first; i < together.last; ++i)
+        if (i != place.position && is_computation(work.kind))
+            words.tooltip += "\noverlaps with " + text_of(schedule.at({place.stage, i}));
+    return words;
 }
 
 /// Memory is taken when a forward begins and given back when a half of backward ends.
 Strip held_memory(const Schedule& schedule, const Timing& timing, int stage,
-                  const KeptMemory& kept) {
-    Strip held{"", {Level{}}, 0, 0};
-    Holdings now;
-    const std::vector<Instruction>& work = schedule.of(stage);
-    for (std::size_t i = 0; i < work.size(); ++i) {
-        if (!is_computation(work[i].kind)) continue;
-        now.add(work[i], kept);
-        const TimeSpan& span = timing.spans[stage][i];
-        const Picoseconds time = work[i].kind == forward ? span.start : span.end;
-        if (held.levels.back().time == time) held.levels.pop_back();
-        held.levels.push_back(
-            {time, {now.in_flight * kept.activations, now.between * kept.for_weights}});
-        if (now.memory <= held.peak) continue;
-        held.peak = now.memory;
-        held.peak_at = time;
+                  const ScheduleMemory& memory, int scale) {
+    Strip strip{"", {Level{}}, 0, 0};
+    HeldByStage held(schedule, stage, memory);
+    const auto note = [&](Picoseconds time, const Holdings& now) {
+        const Level level{
+            time, {now.activations, now.for_weights, now.recomputed, now.weights}};
+        if (strip.levels.back().amounts == level.amounts) return;
+        if (strip.levels.back().time == time) strip.levels.pop_back();
+        strip.levels.push_back(level);
+        if (now.memory <= strip.peak) return;
+        strip.peak = now.memory;
+        strip.peak_at = time;
+    };
+    note(0, held.now());
+    const int count = static_cast<int>(schedule.of(stage).size());
+    for (int position = 0; position < count;) {
+        const Positions together = schedule.together({stage, position});
+        if (!is_message(schedule.at({stage, position}).kind)) {
+            const TimeSpan span = timing.span({stage, position});
+            note(span.start * scale, held.run(together));
+            note(span.end * scale, held.now());
+        }
+        position = together.last;
     }
-    return held;
+    return strip;
 }
 
 class ScheduleChart {
@@ -117,7 +135,9 @@ class ScheduleChart {
         : schedule_(schedule),
           timing_(timing),
           picture_(picture),
-          axis_{std::max<Picoseconds>(timing.makespan, 1), picture.ticks, ""} {
+          scale_(has_pairs(schedule) ? 2 : 1),
+          axis_{std::max<Picoseconds>(timing.makespan, 1) * scale_,
+                picture.ticks * scale_, ""} {
         chart_.member = "stage";
         chart_.grows = true;
     }
@@ -130,17 +150,26 @@ class ScheduleChart {
     }
 
   private:
+    static bool has_pairs(const Schedule& schedule) {
+        return std::ranges::any_of(schedule.work, [](const auto& list) {
+            return std::ranges::any_of(list, [](const Instruction& each) {
+                return each.together && is_computation(each.kind);
+            });
+        });
+    }
+
     Panel work_panel() {
         Panel panel;
         panel.title = picture_.title;
-        panel.end = timing_.makespan;
+        panel.end = timing_.makespan * scale_;
         panel.axis = axis_;
         for (int stage = 0; stage < schedule_.stages; ++stage) {
             RowGroup& group = panel.groups.emplace_back();
             group.members = {stage};
             if (stage >= kMostStagesDrawn) continue;
-            group.rows.push_back(row(stage, is_computation));
+            group.rows.push_back(row(stage, is_work));
             group.rows.back().shows_idle = true;
+            add_versions(stage, group);
             Row lane = row(stage, is_message);
             lane.size = RowSize::small;
             if (!lane.boxes.empty()) group.rows.push_back(std::move(lane));
@@ -153,7 +182,44 @@ class ScheduleChart {
         return panel;
     }
 
-    /// The wanted instructions that take time; they do not overlap.
+    /// A lane for each chunk of its newest weights, if a step changes them and they are
+    /// read after that.
+    void add_versions(int stage, RowGroup& group) {
+        const std::vector<Instruction>& work = schedule_.of(stage);
+        for (int chunk = 0; chunk < schedule_.chunks; ++chunk) {
+            Row lane;
+            lane.size = RowSize::medium;
+            lane.label = schedule_.chunks == 1
+                             ? "weights"
+                             : fmt::format("weights of chunk {}", chunk);
+            Picoseconds since = 0;
+            Picoseconds read = 0;
+            int version = 0;
+            const auto add = [&](Picoseconds until, std::size_t source) {
+                if (until > since)
+                    lane.boxes.push_back(
+                        {since * scale_, until * scale_,
+                         chart_.look({Meaning::parameters, 'v', ' ', "newest weights",
+                                      version % 2 == 0 ? 0.4 : 0.7}),
+                         version, 0, source});
+                since = until;
+            };
+            for (std::size_t i = 0; i < work.size(); ++i) {
+                if (work[i].chunk != chunk) continue;
+                const Picoseconds end = timing_.spans[stage][i].end;
+                if (is_computation(work[i].kind)) read = std::max(read, end);
+                if (work[i].kind != optimizer_step) continue;
+                add(end, i);
+                ++version;
+            }
+            const bool read_after_a_step = version > 1 || (version == 1 && read > since);
+            add(timing_.makespan, work.empty() ? 0 : work.size() - 1);
+            if (read_after_a_step) group.rows.push_back(std::move(lane));
+        }
+    }
+
+    /// The wanted instructions that take time; they do not overlap. A pair is drawn as
+    /// two halves of its time.
     Row row(int stage, bool (*wanted)(InstructionKind)) {
         Row row;
         const std::vector<Instruction>& work = schedule_.of(stage);
@@ -161,8 +227,13 @@ class ScheduleChart {
             const TimeSpan& span = timing_.spans[stage][i];
             if (!wanted(work[i].kind) || span.end <= span.start) continue;
             const int number = is_message(work[i].kind) ? -1 : work[i].micro_batch;
-            row.boxes.push_back(
-                {span.start, span.end, look_place(work[i]), number, 0, i});
+            Picoseconds start = span.start * scale_;
+            Picoseconds end = span.end * scale_;
+            if (is_computation(work[i].kind)) {
+                if (work[i].together) start = (start + end) / 2;
+                if (i + 1 < work.size() && work[i + 1].together) end = (start + end) / 2;
+            }
+            row.boxes.push_back({start, end, look_place(work[i]), number, 0, i});
         }
         return row;
     }
@@ -177,33 +248,45 @@ class ScheduleChart {
     Panel held_panel() {
         Panel panel;
         panel.title = held_words();
-        panel.end = timing_.makespan;
+        panel.end = timing_.makespan * scale_;
         panel.axis = axis_;
         panel.amount_text = amount_text;
         panel.layers = {
             chart_.look({Meaning::activations, 0, 0, "held for backward"}),
             chart_.look({Meaning::between_halves, 0, 0, "held between its halves"})};
+        if (keeps(&KeptMemory::recomputed) || keeps(&KeptMemory::weights)) {
+            panel.layers.push_back(chart_.look({Meaning::workspace, 0, 0, "recomputed"}));
+            panel.layers.push_back(chart_.look({Meaning::parameters, 0, 0, "weights"}));
+        }
         for (int stage = 0; stage < schedule_.stages; ++stage) {
             panel.groups.push_back({{stage}, {}, {}});
             if (stage < kMostStagesDrawn)
                 panel.groups.back().strips.push_back(
-                    held_memory(schedule_, timing_, stage, picture_.kept));
+                    held_memory(schedule_, timing_, stage, picture_.memory, scale_));
         }
         const bool halves = std::ranges::any_of(chart_.looks, [](const Look& look) {
             return look.meaning == Meaning::backward_weight;
         });
         std::string heading = "memory";
         for (const int layer : panel.layers) {
-            if (layer == panel.layers.back() && !halves) continue;
+            if (chart_.looks[layer].meaning == Meaning::between_halves && !halves)
+                continue;
             chart_.legend.push_back(
                 {std::exchange(heading, ""), {layer}, chart_.looks[layer].words});
         }
         return panel;
     }
 
+    /// Whether any part has this kind of memory.
+    bool keeps(double KeptMemory::*kind) const {
+        return std::ranges::any_of(picture_.memory.each, [&](const KeptMemory& kept) {
+            return kept.*kind != 0;
+        });
+    }
+
     std::string held_words() const {
-        if (picture_.kept.activations != 1 || picture_.kept.for_weights != 1)
-            return "memory held";
+        const std::vector<KeptMemory>& each = picture_.memory.each;
+        if (each.size() > 1 || each.front() != KeptMemory{}) return "memory held";
         return schedule_.chunks == 1 ? "held, in micro-batches"
                                      : "held, in micro-batches of a chunk";
     }
@@ -229,7 +312,7 @@ class ScheduleChart {
                 work.chunk = chunk;
             chart_.legend.push_back(entry(kinds, fmt::format("chunk {}", chunk)));
         }
-        for (const Look* look : {&kLooks[4], &kLooks[5]})
+        for (const Look* look : {&kLooks[4], &kLooks[5], &kLooks[8], &kLooks[9]})
             if (std::ranges::find(chart_.looks, *look) != chart_.looks.end())
                 chart_.legend.push_back({"", {chart_.look(*look)}, look->words});
     }
@@ -244,6 +327,7 @@ class ScheduleChart {
     const Schedule& schedule_;
     const Timing& timing_;
     const SchedulePicture& picture_;
+    int scale_;  ///< times are doubled to draw halves of pairs
     Axis axis_;
     Chart chart_;
     std::map<std::pair<InstructionKind, int>, int> looks_;

@@ -9,9 +9,9 @@
 namespace lockstep {
 
 struct SchedulePicture {
-    std::string title;  ///< empty is none
-    KeptMemory kept;    ///< what the memory strips count
-    double ticks = 1;   ///< of the timing's whole numbers, in one unit shown
+    std::string title;      ///< empty is none
+    ScheduleMemory memory;  ///< what the memory strips count
+    double ticks = 1;       ///< of the timing's whole numbers, in one unit shown
 };
 
 /// The classic picture of a schedule as a chart (src/chart/chart.hpp): a row a stage, a

@@ -13,6 +13,11 @@ namespace lockstep {
 
 namespace {
 
+constexpr bool is_of_forward(InstructionKind kind) {
+    return kind == InstructionKind::forward || kind == InstructionKind::send_activation ||
+           kind == InstructionKind::recv_activation;
+}
+
 /// The plan, where line and chunks are as many as it has.
 const PipelinePlan& fitting(const PipelinePlan& plan, const Communicator& line,
                             const std::vector<Module*>& chunks, SourceLine at) {
@@ -41,7 +46,7 @@ Pipeline::Pipeline(Device& device, Communicator& line, const PipelinePlan& plan,
       plan_(fitting(plan, line, chunks, at)),
       chunks_(std::move(chunks)),
       boundary_(std::move(boundary)),
-      mail_(line),
+      mail_(line, plan),
       stash_(device, plan, line.rank()),
       used_up_(chunks_.size(), 1) {
     require(static_cast<bool>(boundary_.shape), at,
@@ -68,10 +73,7 @@ std::vector<Tensor> Pipeline::infer(std::span<const MicroBatch> micro_batches,
     begin_run(nullptr, micro_batches, at_line);
     for (const Place place : plan_.schedule().places(line_.rank())) {
         const InstructionKind kind = at(place).kind;
-        if (kind == InstructionKind::forward ||
-            kind == InstructionKind::send_activation ||
-            kind == InstructionKind::recv_activation)
-            execute(place);
+        if (is_message(kind) || is_of_forward(kind)) execute(place);
     }
     mail_.finish();
     return std::exchange(results_, {});
@@ -84,6 +86,7 @@ void Pipeline::begin_run(const Loss* loss, std::span<const MicroBatch> micro_bat
     micro_batches_ = micro_batches;
     at_ = at;
     total_loss_ = {};
+    losses_.assign(keeps_losses_ ? micro_batches.size() : 0, {});
     results_.clear();
     flights_ = std::vector<Flight>(micro_batches.size() * chunks_.size());
     std::ranges::fill(used_up_, char{1});
@@ -119,13 +122,11 @@ void Pipeline::execute(Place place) {
         case InstructionKind::backward_weight:
             return backward_weight(place);
         case InstructionKind::send_activation:
-            return send(place, flight(place).y);
         case InstructionKind::recv_activation:
-            return receive(place, flight(place).x_arrives);
         case InstructionKind::send_gradient:
-            return send(place, flight(place).dx);
         case InstructionKind::recv_gradient:
-            return receive(place, flight(place).dy_arrives);
+            if (!at(place).together) post(plan_.schedule().together(place));
+            return;
         case InstructionKind::reduce_gradients:
             return reduce_gradients(place);
         case InstructionKind::optimizer_step:
@@ -144,7 +145,7 @@ void Pipeline::forward(Place place) {
                      : chunk(place).infer(x, at_);
     });
     for (const Tensor& term : it.saved.take_losses())
-        add_to_total(term);
+        add_to_total(place, term);
     if (is_last(place))
         add_loss(place, y);
     else
@@ -196,10 +197,19 @@ void Pipeline::add_loss(Place place, const Tensor& y) {
             "the loss of micro-batch {} came without a {}", at(place).micro_batch,
             result.loss ? "gradient" : "value");
     flight(place).dy = result.gradient;
-    add_to_total(result.loss);
+    add_to_total(place, result.loss);
 }
 
-void Pipeline::add_to_total(const Tensor& loss) {
+void Pipeline::add_to_total(Place place, const Tensor& loss) {
+    if (keeps_losses_) {
+        Tensor& own = losses_[at(place).micro_batch];
+        if (!own) {
+            own = device_.empty(loss.shape(), loss.dtype());
+            device_.copy(own, loss);
+        } else {
+            device_.add(own, loss);
+        }
+    }
     if (total_loss_)
         device_.add(total_loss_, loss);
     else
@@ -234,14 +244,40 @@ void Pipeline::finish_backward(Place place, const Tensor& dx) {
         flight(place).dx = dx;
 }
 
-void Pipeline::send(Place place, Tensor& tensor, SourceLine at) {
-    mail_.send(std::exchange(tensor, {}), plan_.index().peer(place), line_of(place, at));
+/// Messages that begin together; where only forwards run, those of forwards.
+void Pipeline::post(Positions together) {
+    std::vector<StageMail::Message> messages;
+    for (int i = together.first; i < together.last; ++i) {
+        const Place place{line_.rank(), i};
+        if (loss_ || is_of_forward(at(place).kind)) messages.push_back(message(place));
+    }
+    if (!messages.empty()) mail_.post(messages);
 }
 
-void Pipeline::receive(Place place, StageMail::Arrival& arrival, SourceLine at) {
+StageMail::Message Pipeline::message(Place place) {
+    Flight& it = flight(place);
+    switch (at(place).kind) {
+        case InstructionKind::send_activation:
+            return sent(place, it.y);
+        case InstructionKind::recv_activation:
+            return received(place, it.x_arrives);
+        case InstructionKind::send_gradient:
+            return sent(place, it.dx);
+        default:
+            return received(place, it.dy_arrives);
+    }
+}
+
+StageMail::Message Pipeline::sent(Place place, Tensor& tensor, SourceLine at) {
+    return {plan_.index().peer(place), std::exchange(tensor, {}), nullptr,
+            line_of(place, at)};
+}
+
+StageMail::Message Pipeline::received(Place place, StageMail::Arrival& arrival,
+                                      SourceLine at) {
     const Shape shape = boundary_.shape(micro_batch(place));
-    arrival = mail_.receive(device_.empty(shape, boundary_.dtype),
-                            plan_.index().peer(place), line_of(place, at));
+    return {plan_.index().peer(place), device_.empty(shape, boundary_.dtype), &arrival,
+            line_of(place, at)};
 }
 
 /// Returns the instruction's line in the schedule's file, if it was read from one.
@@ -270,7 +306,7 @@ Pipeline::Flight* Pipeline::neighbour(Place place, int step) {
 namespace {
 
 /// A stage's instructions in which gradients that other devices share are
-/// neither reduced too early, nor twice, nor not at all.
+/// neither reduced too early, nor not at all.
 class ReductionCheck {
   public:
     ReductionCheck(const Schedule& schedule, int stage)
@@ -293,19 +329,16 @@ class ReductionCheck {
     void follow(Place place, bool updates) {
         const Instruction& work = schedule_.at(place);
         State& state = states_[work.chunk];
-        const auto refuse = [&](bool wrong, const char* what) {
-            require(!wrong, [&] { return schedule_.where(place) + ": " + what; });
-        };
         switch (work.kind) {
             case InstructionKind::backward:
             case InstructionKind::backward_weight:
-                refuse(state == State::reduced,
-                       "it adds to gradients that have been reduced (R) already");
+                require(state != State::reduced, [&] {
+                    return schedule_.where(place) +
+                           ": it adds to gradients that have been reduced (R) already";
+                });
                 state = State::partial;
                 return;
             case InstructionKind::reduce_gradients:
-                refuse(state == State::reduced,
-                       "these gradients have been reduced already");
                 state = State::reduced;
                 return;
             case InstructionKind::optimizer_step:
@@ -331,7 +364,7 @@ class ReductionCheck {
 };
 
 /// Throws UsageError if gradients of the stage that other devices share
-/// would be reduced before their last contribution, twice, or not at all
+/// would be reduced before their last contribution, or not at all
 /// before they are stepped with, or before the schedule's end. If there are
 /// no `updates`, optimizer steps do nothing and gradients go on adding up.
 void require_reductions(const Schedule& schedule, int stage, bool updates) {
@@ -448,6 +481,7 @@ void Pipeline::update(Place place) {
     else
         syncs_[chunk]->update(*optimizers_[chunk]);
     used_up_[chunk] = 1;
+    if (after_update_) after_update_(chunk, plan_.versions().newest(place) + 1);
 }
 
 /// The first contribution after an update, or in a run, finds zeros. A
@@ -504,33 +538,83 @@ PipelinePlan PipelinePlan::unchecked(Schedule schedule) {
 PipelinePlan::PipelinePlan(AsItIs /*tag*/, Schedule schedule)
     : schedule_(std::move(schedule)), index_(schedule_), versions_(schedule_) {}
 
-void StageMail::send(const Tensor& tensor, int stage, SourceLine at) {
-    departures_.push_back({tensor, line_.send(tensor, stage, at), started_++});
+StageMail::StageMail(Communicator& line, const PipelinePlan& plan) : line_(line) {
+    const Schedule& schedule = plan.schedule();
+    if (schedule.queues == MessageQueues::one) {
+        queues_[{-1, -1}].line = &line;
+        return;
+    }
+    for (int stage = 0; stage < schedule.stages; ++stage)
+        for (const Place place : schedule.places(stage))
+            if (is_send(schedule.at(place).kind))
+                queues_[{stage, plan.index().peer(place)}];
+    // All ranks make them in one order, and those of others are none here.
+    for (auto& [ends, queue] : queues_) {
+        own_lines_.push_back(line.subgroup(
+            {ends.first, ends.second}, fmt::format("{} to {}", ends.first, ends.second)));
+        queue.line = own_lines_.back().get();
+    }
 }
 
-StageMail::Arrival StageMail::receive(const Tensor& buffer, int stage, SourceLine at) {
-    return {buffer, line_.recv(buffer, stage, at), started_++};
+StageMail::Queue& StageMail::queue_of(const Message& message) {
+    if (own_lines_.empty()) return queues_.begin()->second;
+    const int mine = line_.rank();
+    return message.arrival ? queues_.at({message.peer, mine})
+                           : queues_.at({mine, message.peer});
+}
+
+int StageMail::rank_of(const Message& message) const {
+    if (own_lines_.empty()) return message.peer;
+    return message.arrival ? 0 : 1;
+}
+
+void StageMail::post(const std::vector<Message>& messages) {
+    Queue& queue = queue_of(messages.front());
+    const auto work = [&]() -> Work {
+        if (messages.size() == 1) {
+            const Message& one = messages.front();
+            return one.arrival ? queue.line->recv(one.tensor, rank_of(one), one.at)
+                               : queue.line->send(one.tensor, rank_of(one), one.at);
+        }
+        Group group = queue.line->group(messages.front().at);
+        for (const Message& each : messages) {
+            if (each.arrival)
+                group.recv(each.tensor, rank_of(each), each.at);
+            else
+                group.send(each.tensor, rank_of(each), each.at);
+        }
+        return group.start(messages.front().at);
+    }();
+    const int number = queue.started++;
+    for (const Message& each : messages) {
+        if (each.arrival)
+            *each.arrival = {each.tensor, work, &queue, number};
+        else
+            queue.departures.push_back({each.tensor, work, number});
+    }
 }
 
 Tensor StageMail::wait(Arrival& arrival) {
     arrival.work->wait();
     arrival.work.reset();
-    while (!departures_.empty() && departures_.front().number < arrival.number)
-        departures_.pop_front();
+    std::deque<Departure>& departures = arrival.queue->departures;
+    while (!departures.empty() && departures.front().number <= arrival.number)
+        departures.pop_front();
     return std::exchange(arrival.tensor, {});
 }
 
 void StageMail::finish() {
-    if (!departures_.empty()) departures_.back().work.wait();
-    departures_.clear();
+    for (auto& [ends, queue] : queues_) {
+        if (!queue.departures.empty()) queue.departures.back().work.wait();
+        queue.departures.clear();
+    }
 }
 
 WeightStash::WeightStash(Device& device, const PipelinePlan& plan, int stage)
     : device_(device), plan_(plan) {
     for (const Place place : plan.schedule().places(stage)) {
         const InstructionKind kind = plan.schedule().at(place).kind;
-        if (has_micro_batch(kind) && !is_message(kind))
-            last_read_[key(place)] = place.position;
+        if (is_computation(kind)) last_read_[key(place)] = place.position;
     }
 }
 

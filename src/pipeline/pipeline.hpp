@@ -12,7 +12,8 @@
 #include "src/nn/module.hpp"
 #include "src/parallel/train_step.hpp"
 #include "src/pipeline/messages.hpp"
-#include "src/pipeline/walk.hpp"
+#include "src/pipeline/weight_versions.hpp"
+#include "src/pipeline/work_index.hpp"
 
 namespace lockstep {
 
@@ -43,24 +44,34 @@ class PipelinePlan {
     WeightVersions versions_;
 };
 
-/// A stage's messages under way, over one communicator, whose operations end in the order
-/// in which they were started: so what was sent before something that has been received
-/// is gone, and its tensor need not be kept.
+/// A stage's messages under way: over one communicator, or over one for each direction
+/// between two stages, as the schedule has its queues. A communicator's operations end in
+/// the order in which they were started: so what was sent before something that has been
+/// received is gone, and its tensor need not be kept.
 class StageMail {
+  private:
+    struct Queue;
+
   public:
-    explicit StageMail(Communicator& line) : line_(line) {}
+    /// Every rank of the line makes one, with the same plan.
+    StageMail(Communicator& line, const PipelinePlan& plan);
 
     /// Something that was asked for.
     struct Arrival {
         Tensor tensor;
         std::optional<Work> work;
+        Queue* queue = nullptr;
         int number = 0;
     };
+    struct Message {
+        int peer = 0;  ///< stage at the other end
+        Tensor tensor;
+        Arrival* arrival = nullptr;  ///< to be filled in; null if the message is sent
+        SourceLine at;
+    };
 
-    /// Keeps the tensor until it is gone.
-    void send(const Tensor& tensor, int stage, SourceLine at);
-    /// Into a new tensor of that shape.
-    Arrival receive(const Tensor& buffer, int stage, SourceLine at);
+    /// Starts the messages together. What is sent is kept until it is gone.
+    void post(const std::vector<Message>& messages);
     /// The device goes on when it is there.
     Tensor wait(Arrival& arrival);
     /// The device goes on when all is gone.
@@ -72,10 +83,20 @@ class StageMail {
         Work work;
         int number;
     };
+    struct Queue {
+        Communicator* line = nullptr;
+        int started = 0;
+        std::deque<Departure> departures;
+    };
+
+    Queue& queue_of(const Message& message);
+    /// Returns the peer's rank in the queue's communicator.
+    int rank_of(const Message& message) const;
 
     Communicator& line_;
-    int started_ = 0;
-    std::deque<Departure> departures_;
+    std::vector<std::unique_ptr<Communicator>> own_lines_;
+    /// By stage that sends and stage that receives; one alone is by {-1, -1}.
+    std::map<std::pair<int, int>, Queue> queues_;
 };
 
 /// Weights of one stage's chunks that optimizer steps have replaced and
@@ -174,6 +195,16 @@ class Pipeline {
     Tensor run(const Loss& loss, std::span<const MicroBatch> micro_batches,
                SourceLine at = SourceLine::here());
 
+    /// Has the loss of each micro-batch kept, too: losses() gives weight times loss, (1)
+    /// each, of the last run; none where a stage has nothing of it.
+    void keep_losses() { keeps_losses_ = true; }
+    const std::vector<Tensor>& losses() const { return losses_; }
+    /// Calls `hook` behind each update of a chunk with the chunk and the version of its
+    /// weights that is now the newest, counted from the run's beginning.
+    void after_update(std::function<void(int chunk, int version)> hook) {
+        after_update_ = std::move(hook);
+    }
+
     /// Follows the schedule's forwards and their messages alone, and keeps nothing for a
     /// backward. Gives what the last part makes of each micro-batch, in order, on the
     /// stage that holds it; nothing elsewhere.
@@ -195,13 +226,16 @@ class Pipeline {
     void begin_run(const Loss* loss, std::span<const MicroBatch> micro_batches,
                    SourceLine at);
     void execute(Place place);
+    void post(Positions together);
     void forward(Place place);
     void backward(Place place);
     void backward_input(Place place);
     void backward_weight(Place place);
-    void send(Place place, Tensor& tensor, SourceLine at = SourceLine::here());
-    void receive(Place place, StageMail::Arrival& arrival,
-                 SourceLine at = SourceLine::here());
+    StageMail::Message message(Place place);
+    StageMail::Message sent(Place place, Tensor& tensor,
+                            SourceLine at = SourceLine::here());
+    StageMail::Message received(Place place, StageMail::Arrival& arrival,
+                                SourceLine at = SourceLine::here());
     SourceLine line_of(Place place, SourceLine otherwise) const;
     int chunk_of(const Parameter& parameter) const;
     void require_shared_gradients() const;
@@ -227,7 +261,7 @@ class Pipeline {
     void require_batches(std::span<const MicroBatch> micro_batches, SourceLine at) const;
     void finish_forward(Place place, const Tensor& y);
     void add_loss(Place place, const Tensor& y);
-    void add_to_total(const Tensor& loss);
+    void add_to_total(Place place, const Tensor& loss);
     Tensor arriving(Tensor& local, StageMail::Arrival& arrival);
     void finish_backward(Place place, const Tensor& dx);
     void begin_gradients(Place place);
@@ -242,12 +276,15 @@ class Pipeline {
     std::vector<Parameter*> ties_;
     std::vector<GradientSync*> syncs_;
     std::vector<Optimizer*> optimizers_;
+    bool keeps_losses_ = false;
+    std::function<void(int chunk, int version)> after_update_;
 
     // These belong to the run in progress.
     SourceLine at_;
     const Loss* loss_ = nullptr;  ///< null if it runs forwards alone
     std::span<const MicroBatch> micro_batches_;
     Tensor total_loss_;
+    std::vector<Tensor> losses_;   ///< by micro-batch, if they are kept
     std::vector<Tensor> results_;  ///< of forwards alone
     std::vector<Flight> flights_;
     StageMail mail_;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
+#include "src/text/numbers.hpp"
 
 namespace lockstep {
 
@@ -77,6 +78,22 @@ std::string words_of(const Instruction& instruction) {
                        text_of(instruction));
 }
 
+std::vector<std::string> texts_of(const std::vector<Instruction>& work) {
+    std::vector<std::string> texts;
+    for (std::size_t i = 0; i < work.size(); ++i) {
+        const bool goes_on = i + 1 < work.size() && work[i + 1].together;
+        if (!work[i].together || i == 0)
+            texts.push_back(goes_on ? "(" : "");
+        else
+            texts.back() += ';';
+        texts.back() += text_of(work[i]);
+        if (work[i].together && i > 0 && !goes_on) texts.back() += ')';
+    }
+    return texts;
+}
+
+namespace {
+
 std::optional<Instruction> read_instruction(std::string_view text) {
     const std::size_t letters =
         std::min(text.find_first_not_of("FBIWSARGU"), text.size());
@@ -96,6 +113,27 @@ std::optional<Instruction> read_instruction(std::string_view text) {
                       take_marked(text, '@', instruction.weight_version);
     if (!good || !text.empty()) return std::nullopt;
     return instruction;
+}
+
+}  // namespace
+
+std::vector<Instruction> read_instructions(std::string_view text) {
+    const bool several = text.starts_with('(') && text.ends_with(')');
+    if (several) text = text.substr(1, text.size() - 2);
+    std::vector<Instruction> read;
+    while (true) {
+        const std::size_t end =
+            several ? std::min(text.find(';'), text.size()) : text.size();
+        const std::string_view one = text.substr(0, end);
+        std::optional<Instruction> next = read_instruction(several ? trimmed(one) : one);
+        if (!next) return {};
+        next->together = !read.empty();
+        read.push_back(*next);
+        if (end == text.size()) break;
+        text.remove_prefix(end + 1);
+    }
+    if (several && read.size() == 1) return {};
+    return read;
 }
 
 int Schedule::part_count() const {
@@ -120,6 +158,16 @@ std::vector<Place> Schedule::places(int stage) const {
     return places;
 }
 
+Positions Schedule::together(Place place) const {
+    const std::vector<Instruction>& list = of(place.stage);
+    Positions all{place.position, place.position + 1};
+    while (all.first > 0 && list[all.first].together)
+        --all.first;
+    while (all.last < static_cast<int>(list.size()) && list[all.last].together)
+        ++all.last;
+    return all;
+}
+
 int Schedule::instructions() const {
     std::size_t count = 0;
     for (const std::vector<Instruction>& list : work)
@@ -130,9 +178,8 @@ int Schedule::instructions() const {
 int Schedule::computations() const {
     std::ptrdiff_t count = 0;
     for (const std::vector<Instruction>& list : work)
-        count += std::ranges::count_if(list, [](const Instruction& each) {
-            return has_micro_batch(each.kind) && !is_message(each.kind);
-        });
+        count += std::ranges::count_if(
+            list, [](const Instruction& each) { return is_computation(each.kind); });
     return static_cast<int>(count);
 }
 

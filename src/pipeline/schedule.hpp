@@ -32,6 +32,8 @@ inline constexpr int kInstructionKinds = 10;
 /// "B3.1", "F3@2". The letters are F, B (or its halves I and W), SA, RA,
 /// SG, RG to send and receive activations and gradients, R to reduce
 /// gradients and U for the optimizer's update; "R.1" is of chunk 1.
+/// Instructions that begin together stand in one pair of brackets (Schedule
+/// says which can): "(SA1;RG0)", "(F7.1;B3)".
 struct Instruction {
     InstructionKind kind = InstructionKind::forward;
     int micro_batch = -1;  ///< from 0; -1 if the kind has none
@@ -40,11 +42,13 @@ struct Instruction {
     /// the newest. A backward must read what its forward read, so that
     /// where a step lies between the two, it says which: "B1@0".
     int weight_version = -1;
-    int line = 0;  ///< of the file that it was read from; 0 if none
+    int line = 0;           ///< of the file that it was read from; 0 if none
+    bool together = false;  ///< begins together with the one before it
 
     bool operator==(const Instruction& other) const {
         return kind == other.kind && micro_batch == other.micro_batch &&
-               chunk == other.chunk && weight_version == other.weight_version;
+               chunk == other.chunk && weight_version == other.weight_version &&
+               together == other.together;
     }
 };
 
@@ -55,6 +59,10 @@ constexpr bool is_message(InstructionKind kind) {
     return kind >= InstructionKind::send_activation &&
            kind <= InstructionKind::recv_gradient;
 }
+/// Is a forward, or a backward, or a half of it.
+constexpr bool is_computation(InstructionKind kind) {
+    return kind < InstructionKind::send_activation;
+}
 constexpr bool is_send(InstructionKind kind) {
     return kind == InstructionKind::send_activation ||
            kind == InstructionKind::send_gradient;
@@ -63,13 +71,16 @@ constexpr bool is_send(InstructionKind kind) {
 /// "forward", "backward-input", "receive of a gradient"; for sentences.
 const char* name_of(InstructionKind kind);
 
-/// "F3.1".
+/// "F3.1"; one that begins together with another is written alone.
 std::string text_of(const Instruction& instruction);
+/// Returns the texts of a stage's instructions as they stand in a file: "F1",
+/// "(SA1;RG0)".
+std::vector<std::string> texts_of(const std::vector<Instruction>& work);
 /// "forward of micro-batch 3 (F3)".
 std::string words_of(const Instruction& instruction);
 
-/// None if the text is no instruction.
-std::optional<Instruction> read_instruction(std::string_view text);
+/// Reads an instruction, or several that begin together. Empty if the text is none.
+std::vector<Instruction> read_instructions(std::string_view text);
 
 /// The place of an instruction.
 struct Place {
@@ -78,6 +89,27 @@ struct Place {
 
     explicit operator bool() const { return stage >= 0; }
     bool operator==(const Place&) const = default;
+};
+
+/// A range of positions in a stage's list.
+struct Positions {
+    int first = 0;
+    int last = 0;  ///< one behind the last
+
+    int count() const { return last - first; }
+    bool operator==(const Positions&) const = default;
+};
+
+/// How a stage's messages wait for one another.
+enum class MessageQueues : std::uint8_t {
+    /// In one queue, in order: as with one communicator of NCCL's for all stages, whose
+    /// operations run one after another. Messages in one group go on at the same time.
+    one,
+    /// Those from one stage to another are in a queue of their own, so that what is sent
+    /// and what is received never wait for one another: as with a communicator for each
+    /// direction between two stages, which Megatron-LM has if there are two stages.
+    /// Messages have no groups then.
+    by_direction
 };
 
 /// A pipeline schedule: the program of every stage, as data, so that it can
@@ -90,6 +122,10 @@ struct Place {
 ///
 /// A part may lie on two stages, each working on micro-batches of its own,
 /// as bidirectional pipelines have it.
+///
+/// Instructions that begin together are either a group of messages, which are posted at
+/// once, go on at the same time and are done when the last of them is; or a pair of a
+/// forward and a backward (or its first half) that overlap.
 struct Schedule {
     std::string name;
     int stages = 0;         ///< p
@@ -98,6 +134,7 @@ struct Schedule {
     /// Chunk c of stage s is part parts[s][c] of the model.
     std::vector<std::vector<int>> parts;
     std::vector<std::vector<Instruction>> work;  ///< of each stage
+    MessageQueues queues = MessageQueues::one;
 
     int part(int stage, int chunk) const { return parts[stage][chunk]; }
     int part(Place place) const { return part(place.stage, at(place).chunk); }
@@ -111,6 +148,8 @@ struct Schedule {
     const std::vector<Instruction>& of(int stage) const { return work[stage]; }
     /// Returns the places of a stage's instructions, in order.
     std::vector<Place> places(int stage) const;
+    /// Returns the positions of all that begin together with the instruction.
+    Positions together(Place place) const;
     int instructions() const;
     /// Those that compute: what is neither a message nor at a step's end.
     int computations() const;

@@ -1,5 +1,8 @@
 #include "src/pipeline/schedule_json.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "src/text/json.hpp"
 
 namespace lockstep {
@@ -42,10 +45,12 @@ void add_work(Members& members, const Schedule& schedule) {
     const auto number = [](int part) { return std::to_string(part); };
     const auto parts = [&](const auto& held) { return list_json(held, number); };
     const auto work = [](const std::vector<Instruction>& list) {
-        return list_json(
-            list, [](const Instruction& each) { return '"' + text_of(each) + '"'; });
+        return list_json(texts_of(list),
+                         [](const std::string& text) { return '"' + text + '"'; });
     };
     members.add("parts", list_json(schedule.parts, parts));
+    if (schedule.queues == MessageQueues::by_direction)
+        members.add("queues", "\"by direction\"");
     members.add("schedule", list_json(schedule.work, work, kALineEach));
 }
 
@@ -59,6 +64,8 @@ class TimingWriter {
     std::string text() {
         add_sizes(members_, schedule_);
         add_durations();
+        add_times();
+        add_memory();
         add_bubble();
         add_stages();
         add_critical_path();
@@ -82,25 +89,89 @@ class TimingWriter {
         return json_number(static_cast<double>(ticks) / options_.ticks);
     }
 
+    /// Of a stage's chunks together, and of its messages.
     void add_durations() {
-        const auto stages = static_cast<std::size_t>(schedule_.stages);
-        const std::vector<StageDurations> durations =
-            options_.durations.size() == 1
-                ? std::vector(stages, options_.durations.front())
-                : options_.durations;
-        const auto of = [&](Picoseconds StageDurations::*kind, int times) {
-            return list_json(durations, [&](const StageDurations& each) {
-                return time(each.*kind * times);
-            });
+        const auto of = [&](Picoseconds Durations::*kind, bool one) {
+            std::vector<Picoseconds> sums(static_cast<std::size_t>(schedule_.stages), 0);
+            for (int stage = 0; stage < schedule_.stages; ++stage)
+                for (int chunk = 0; chunk < (one ? 1 : schedule_.chunks); ++chunk)
+                    sums[stage] += durations(stage, chunk).*kind;
+            return list_json(sums, [&](Picoseconds sum) { return time(sum); });
         };
-        const int chunks = schedule_.chunks;
-        members_.add("durations",
-                     "{\"forward\": " + of(&StageDurations::forward, chunks) +
-                         ",\n  \"backward_input\": " +
-                         of(&StageDurations::backward_input, chunks) +
-                         ",\n  \"backward_weight\": " +
-                         of(&StageDurations::backward_weight, chunks) +
-                         ",\n  \"comm\": " + of(&StageDurations::message, 1) + "}");
+        std::string object =
+            "{\"forward\": " + of(&Durations::forward, false) +
+            ",\n  \"backward_input\": " + of(&Durations::backward_input, false) +
+            ",\n  \"backward_weight\": " + of(&Durations::backward_weight, false);
+        if (!options_.times.by_part)
+            object += ",\n  \"comm\": " + of(&Durations::message, true);
+        members_.add("durations", object + "}");
+    }
+
+    const Durations& durations(int stage, int chunk) const {
+        const std::vector<Durations>& each = options_.times.each;
+        if (each.size() == 1) return each.front();
+        return each[options_.times.by_part ? schedule_.part(stage, chunk) : stage];
+    }
+
+    /// As a file has them, of parts, if that can be read back.
+    void add_times() {
+        const std::vector<Durations>& each = options_.times.each;
+        if (each.size() > 1 && !options_.times.by_part) return;
+        std::string object;
+        bool exact = true;
+        const auto add = [&](const char* name, Picoseconds Durations::*kind,
+                             Picoseconds unsaid) {
+            const auto is_first = [&](const Durations& own) {
+                return own.*kind == each.front().*kind;
+            };
+            const bool one = std::all_of(each.begin(), each.end(), is_first);
+            if (one && each.front().*kind == unsaid) return;
+            for (const Durations& own : each)
+                exact = exact && has_nine_decimals(own.*kind);
+            object += (object.empty() ? "" : ", ") + json_quoted(name) + ": ";
+            object += one ? time(each.front().*kind)
+                          : list_json(each, [&](const Durations& own) {
+                                return time(own.*kind);
+                            });
+        };
+        constexpr Picoseconds kAlwaysSaid = -2;
+        add("forward", &Durations::forward, kAlwaysSaid);
+        add("backward_input", &Durations::backward_input, kAlwaysSaid);
+        add("backward_weight", &Durations::backward_weight, kAlwaysSaid);
+        add("message", &Durations::message, kAlwaysSaid);
+        add("recompute", &Durations::recompute, 0);
+        add("reduce", &Durations::reduce, 0);
+        add("update", &Durations::update, 0);
+        add("overlapped", &Durations::overlapped, -1);
+        std::string links;
+        for (const auto& [stages, link] : options_.times.links) {
+            exact = exact && has_nine_decimals(link);
+            links += (links.empty() ? "\"" : ", \"") + std::to_string(stages.first) +
+                     "-" + std::to_string(stages.second) + "\": " + time(link);
+        }
+        if (!links.empty()) object += ", \"links\": {" + links + "}";
+        if (exact) members_.add("times", "{" + object + "}");
+    }
+
+    bool has_nine_decimals(Picoseconds ticks) const {
+        const double billionths = static_cast<double>(ticks) / options_.ticks * 1e9;
+        constexpr double kRounding = 1e-6;
+        return std::abs(billionths - std::round(billionths)) <=
+               kRounding * std::max(1.0, billionths);
+    }
+
+    void add_memory() {
+        const std::vector<KeptMemory>& each = options_.memory.each;
+        const auto amounts = [&](double KeptMemory::*kind) {
+            if (each.size() == 1) return json_number(each.front().*kind);
+            return list_json(
+                each, [&](const KeptMemory& kept) { return json_number(kept.*kind); });
+        };
+        members_.add("memory",
+                     "{\"activations\": " + amounts(&KeptMemory::activations) +
+                         ", \"for_weights\": " + amounts(&KeptMemory::for_weights) +
+                         ", \"recomputed\": " + amounts(&KeptMemory::recomputed) +
+                         ", \"weights\": " + amounts(&KeptMemory::weights) + "}");
     }
 
     void add_bubble() {
@@ -114,7 +185,7 @@ class TimingWriter {
     }
 
     void add_stages() {
-        const std::vector<Holdings> peaks = peak_holdings(schedule_, options_.kept);
+        const std::vector<Holdings> peaks = peak_holdings(schedule_, options_.memory);
         const auto count = [&](const char* key, int Holdings::*what) {
             members_.add(key, list_json(peaks, [&](const Holdings& peak) {
                              return std::to_string(peak.*what);
@@ -123,10 +194,6 @@ class TimingWriter {
         count("in_flight", &Holdings::in_flight);
         count("between_halves", &Holdings::between);
         count("weight_versions", &Holdings::weight_versions);
-        members_.add("kept_memory",
-                     "{\"activations\": " + json_number(options_.kept.activations) +
-                         ", \"for_weights\": " + json_number(options_.kept.for_weights) +
-                         "}");
         members_.add("peak_memory", list_json(peaks, [](const Holdings& peak) {
                          return json_number(peak.memory);
                      }));

@@ -12,14 +12,14 @@ std::string schedule_json(const Schedule& schedule);
 
 /// Says how timing_json() writes times and memory.
 struct TimingJsonOptions {
-    std::vector<StageDurations> durations;  ///< those that were timed
-    double ticks = 1;  ///< of the timing's whole numbers, in one unit shown
-    KeptMemory kept;   ///< what peak memory counts
+    ScheduleTimes times;    ///< those that were timed
+    double ticks = 1;       ///< of the timing's whole numbers, in one unit shown
+    ScheduleMemory memory;  ///< what peak memory counts
 };
 
 /// All that is known of a schedule's times as one JSON document, which load_schedule()
-/// reads as well; README.md lists its keys. Durations of computations are of a stage's
-/// whole share of the model: its chunks together.
+/// reads as well; the manual's page on schedules lists its keys. Times by stage, and
+/// those that have more than nine decimals, are not read back.
 std::string timing_json(const Schedule& schedule, const Timing& timing,
                         const TimingJsonOptions& options);
 

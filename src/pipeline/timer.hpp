@@ -1,21 +1,12 @@
 #pragma once
 
+#include <vector>
+
 #include "src/core/units.hpp"
 #include "src/pipeline/schedule.hpp"
+#include "src/pipeline/times.hpp"
 
 namespace lockstep {
-
-/// The time that each instruction of a stage takes, with one of its chunks:
-/// whole numbers of any unit, not negative. A whole backward takes both
-/// halves' times; reducing gradients and updating weights take none.
-struct StageDurations {
-    Picoseconds forward = 1;
-    Picoseconds backward_input = 1;
-    Picoseconds backward_weight = 1;
-    Picoseconds message = 0;  ///< that the stage sends
-
-    Picoseconds of(InstructionKind kind) const;
-};
 
 struct TimeSpan {
     Picoseconds start = 0;
@@ -26,7 +17,7 @@ struct TimeSpan {
 struct StageTiming {
     /// From its first computation to the end of its last, or of its last message.
     TimeSpan span;
-    Picoseconds busy = 0;  ///< computing
+    Picoseconds busy = 0;  ///< computing, and updating weights
 
     Picoseconds idle() const { return span.end - span.start - busy; }
 };
@@ -45,7 +36,7 @@ struct Timing {
     // one after another the next step's first forwards fill what lies before and behind.
 
     Picoseconds longest = 0;  ///< of the stages' spans
-    Picoseconds ideal = 0;    ///< what the busiest stage computes
+    Picoseconds ideal = 0;    ///< what the busiest stage computes, and updates
     Picoseconds bubble() const { return longest - ideal; }
     /// As GPipe, Chimera and Zero Bubble divide it; 0 if nothing takes time.
     double bubble_over_total() const;
@@ -67,18 +58,19 @@ struct Timing {
 
 /// Times a schedule exactly.
 ///
-/// Each instruction begins when the one before it on its stage is done and
-/// its data is there. Without messages in the schedule, data from another
-/// stage is there `message` after it was made, and messages never wait for
-/// one another. With them, a message begins when both stages' programs have
-/// come to it and both stages' earlier messages are done; it takes the
-/// sender's `message` and holds up no computation but those that need it.
+/// Each instruction begins when the one before it on its stage is done and its data is
+/// there. Those that begin together begin when all of them can. Without messages in the
+/// schedule, data from another stage is there a message's time after it was made, and
+/// messages never wait for one another. With them, a message begins when both stages'
+/// programs have come to it and all in front of it in both stages' queues are done; it
+/// holds up no computation but those that need it. Messages of a group go on at the same
+/// time, each for its own time; the group is done, and its data there, when the last is.
+/// A reduction begins when all stages that hold the part have come to it, and takes the
+/// longest of their times; a stage does nothing else meanwhile.
 ///
-/// `durations` has one entry, for all stages, or one a stage. Throws
-/// UsageError for another number, a negative duration, a sum that does not
-/// fit 62 bits, or a schedule with a problem (src/pipeline/validate.hpp).
-/// Takes time proportional to the instructions.
-Timing time_schedule(const Schedule& schedule,
-                     const std::vector<StageDurations>& durations);
+/// Throws UsageError for times that do not fit the schedule (ScheduleTimes::require_fit),
+/// or a schedule with a problem (src/pipeline/validate.hpp). Takes time proportional to
+/// the instructions.
+Timing time_schedule(const Schedule& schedule, const ScheduleTimes& times);
 
 }  // namespace lockstep

@@ -9,6 +9,8 @@
 
 #include "src/core/require.hpp"
 #include "src/pipeline/walk.hpp"
+#include "src/pipeline/weight_versions.hpp"
+#include "src/pipeline/work_index.hpp"
 
 namespace lockstep {
 
@@ -111,6 +113,33 @@ Problem check_range(const Schedule& schedule, Place place) {
                           "weights, of a version from 0 on",
                           work.weight_version);
     return std::nullopt;
+}
+
+/// Checks what begins together with the instruction before it.
+Problem check_together(const Schedule& schedule, Place place) {
+    const Instruction& work = schedule.at(place);
+    if (!work.together) return std::nullopt;
+    if (place.position == 0)
+        return problem_at(schedule, place,
+                          "it begins together with the one before it, but is the first");
+    const Instruction& before = schedule.at({place.stage, place.position - 1});
+    const auto goes_forward = [](const Instruction& each) {
+        return each.kind == forward;
+    };
+    if (is_message(work.kind) && is_message(before.kind)) {
+        if (schedule.queues == MessageQueues::one) return std::nullopt;
+        return problem_at(schedule, place,
+                          "messages in groups share one queue, but this schedule's have "
+                          "one for each direction");
+    }
+    const bool pair = is_computation(work.kind) && is_computation(before.kind) &&
+                      work.kind != backward_weight && before.kind != backward_weight &&
+                      goes_forward(work) != goes_forward(before);
+    if (pair && schedule.together(place).count() == 2) return std::nullopt;
+    return problem_at(schedule, place,
+                      "it begins together with {}; only messages can, or two that "
+                      "overlap: a forward with a backward or a backward-input",
+                      text_of(before));
 }
 
 Problem check_twice(const Schedule& schedule, const WorkIndex& index) {
@@ -258,7 +287,7 @@ Problem check_versions(const Schedule& schedule, const WorkIndex& index) {
     const WeightVersions versions(schedule);
     return first_problem(schedule, [&](Place place) -> Problem {
         const Instruction& work = schedule.at(place);
-        if (!has_micro_batch(work.kind) || is_message(work.kind)) return std::nullopt;
+        if (!is_computation(work.kind)) return std::nullopt;
         const int read = versions.read(place);
         const int newest = versions.newest(place);
         if (read > newest)
@@ -277,10 +306,84 @@ Problem check_versions(const Schedule& schedule, const WorkIndex& index) {
     });
 }
 
-class Silent final : public WalkVisitor {
-    void computed(Place /*place*/, Place /*need*/) override {}
-    void posted(Place /*place*/) override {}
-    void delivered(Place /*send*/, Place /*recv*/) override {}
+/// Checks reductions and updates of each stage's chunks: that all stages that hold a part
+/// come to its reductions, and that neither stands where there are no gradients.
+class StepCheck {
+  public:
+    StepCheck(const Schedule& schedule, const WorkIndex& index)
+        : schedule_(schedule), index_(index) {
+        for (int stage = 0; stage < schedule.stages; ++stage)
+            find_new_gradients(stage);
+    }
+
+    Problem run() const {
+        for (int stage = 0; stage < schedule_.stages; ++stage) {
+            std::vector<Place> used(static_cast<std::size_t>(schedule_.chunks));
+            std::vector<char> any(used.size(), 0);
+            for (const Place place : schedule_.places(stage)) {
+                const Instruction& work = schedule_.at(place);
+                char& gradients = any[work.chunk];
+                if (work.kind == backward || work.kind == backward_weight) gradients = 1;
+                if (work.kind != reduce_gradients && work.kind != optimizer_step)
+                    continue;
+                const bool reduces = work.kind == reduce_gradients;
+                if (Problem found = reduces ? check_meeting(place) : std::nullopt)
+                    return found;
+                if (reduces ? !reduces_something(place) : gradients == 0)
+                    return nothing(place, used[work.chunk], reduces);
+                gradients = reduces ? 1 : 0;
+                used[work.chunk] = place;
+            }
+        }
+        return std::nullopt;
+    }
+
+  private:
+    /// Marks reductions behind which a backward stands, and no other step between.
+    void find_new_gradients(int stage) {
+        std::vector<char>& marks = new_gradients_.emplace_back();
+        marks.resize(schedule_.of(stage).size());
+        std::vector<char> since(static_cast<std::size_t>(schedule_.chunks), 0);
+        for (const Place place : schedule_.places(stage)) {
+            const Instruction& work = schedule_.at(place);
+            if (work.kind == backward || work.kind == backward_weight)
+                since[work.chunk] = 1;
+            if (work.kind == reduce_gradients || work.kind == optimizer_step)
+                marks[place.position] = std::exchange(since[work.chunk], char{0});
+        }
+    }
+
+    /// A stage without gradients of its own takes part, if another that holds the part
+    /// has some.
+    bool reduces_something(Place place) const {
+        return std::ranges::any_of(index_.meeting(place), [&](Place end) {
+            return new_gradients_[end.stage][end.position] != 0;
+        });
+    }
+
+    Problem check_meeting(Place place) const {
+        for (const Place end : index_.meeting(place))
+            if (end.position < 0)
+                return problem_at(schedule_, place,
+                                  "stage {} holds part {}, too, but does not reduce its "
+                                  "gradients as often: this one would wait for ever",
+                                  end.stage, schedule_.part(place));
+        return std::nullopt;
+    }
+
+    Problem nothing(Place place, Place used, bool reduces) const {
+        const std::string where =
+            used ? fmt::format("between it and instruction {}, {}", used.position + 1,
+                               text_of(schedule_.at(used)))
+                 : "before it";
+        return problem_at(schedule_, place,
+                          "there is nothing to {}: no backward of its chunk stands {}",
+                          reduces ? "reduce" : "update with", where);
+    }
+
+    const Schedule& schedule_;
+    const WorkIndex& index_;
+    std::vector<std::vector<char>> new_gradients_;  ///< by place
 };
 
 /// `stuck` waits until `needed` is done, which stands behind `in_front` on
@@ -291,25 +394,40 @@ struct Link {
     Place in_front;
 };
 
-/// Returns what a stuck instruction waits for.
+/// Returns the first that a stuck instruction, or one that begins together with it,
+/// waits for.
+Place needed_by(const Schedule& schedule, const WorkIndex& index, const Walk& walk,
+                Place stuck) {
+    if (is_message(schedule.at(stuck).kind)) return index.partner(stuck);
+    if (schedule.at(stuck).kind == reduce_gradients) {
+        const std::vector<Place> ends = index.meeting(stuck);
+        return *std::ranges::find_if(
+            ends, [&](Place end) { return walk.at(end.stage) != end; });
+    }
+    const Positions together = schedule.together(stuck);
+    for (int i = together.first; i < together.last; ++i)
+        if (const Place need = index.need({stuck.stage, i}); need && !walk.done(need))
+            return need;
+    return {};
+}
+
+/// Returns what holds up a stuck instruction.
 Link link_of(const Schedule& schedule, const WorkIndex& index, const Walk& walk,
              Place stuck) {
-    const bool message = is_message(schedule.at(stuck).kind);
-    const Place needed = message ? index.partner(stuck) : index.need(stuck);
-    const int other = needed.stage;
-    if (!is_message(schedule.at(needed).kind)) return {stuck, needed, walk.at(other)};
+    const Place needed = needed_by(schedule, index, walk, stuck);
+    const Place program = walk.at(needed.stage);
     // A message that its stage has posted waits behind those before it; one
     // that is still to come waits for the stage's program.
-    const Place program = walk.at(other);
-    const bool posted = !program || needed.position < program.position;
-    return {stuck, needed, posted ? walk.queued(other) : program};
+    const bool posted = is_message(schedule.at(needed).kind) &&
+                        (!program || needed.position < program.position);
+    return {stuck, needed, posted ? walk.in_front_of(needed) : program};
 }
 
 std::vector<Link> follow(const Schedule& schedule, const WorkIndex& index,
                          const Walk& walk) {
     Place stuck;
     for (int stage = 0; stage < schedule.stages && !stuck; ++stage)
-        stuck = walk.at(stage) ? walk.at(stage) : walk.queued(stage);
+        stuck = walk.at(stage) ? walk.at(stage) : walk.stuck_message(stage);
     std::vector<Link> chain;
     while (true) {
         const auto again = std::ranges::find(chain, stuck, &Link::stuck);
@@ -344,13 +462,10 @@ std::string link_text(const Schedule& schedule, const Link& link) {
                            : place_text(schedule, link.in_front));
 }
 
-/// Follows the schedule until its end, or until nothing can run: then says
-/// who waits for whom. All that instructions wait for must be somewhere.
-std::optional<ScheduleProblem> find_deadlock(const Schedule& schedule,
-                                             const WorkIndex& index) {
-    Silent silent;
-    Walk walk(schedule, index, silent);
-    if (walk.run()) return std::nullopt;
+/// Where nothing can run any more: says who waits for whom. All that instructions wait
+/// for must be somewhere.
+ScheduleProblem deadlock(const Schedule& schedule, const WorkIndex& index,
+                         const Walk& walk) {
     const std::vector<Link> cycle = follow(schedule, index, walk);
     ScheduleProblem problem;
     problem.sentence =
@@ -376,18 +491,37 @@ std::optional<ScheduleProblem> find_deadlock(const Schedule& schedule,
 std::optional<ScheduleProblem> find_bad_number(const Schedule& schedule) {
     if (Problem found = check_sizes(schedule)) return found;
     if (Problem found = check_parts(schedule)) return found;
+    if (Problem found = first_problem(
+            schedule, [&](Place place) { return check_range(schedule, place); }))
+        return found;
     return first_problem(schedule,
-                         [&](Place place) { return check_range(schedule, place); });
+                         [&](Place place) { return check_together(schedule, place); });
 }
 
-std::optional<ScheduleProblem> find_problem(const Schedule& schedule) {
-    if (Problem found = find_bad_number(schedule)) return found;
-    const WorkIndex index(schedule);
+namespace {
+
+/// All but a deadlock.
+Problem find_misfit(const Schedule& schedule, const WorkIndex& index) {
     if (Problem found = check_twice(schedule, index)) return found;
     if (Problem found = check_passes(schedule, index)) return found;
     if (Problem found = check_messages(schedule, index)) return found;
     if (Problem found = check_versions(schedule, index)) return found;
-    return find_deadlock(schedule, index);
+    return StepCheck(schedule, index).run();
+}
+
+}  // namespace
+
+Examination examine_schedule(const Schedule& schedule, const ScheduleTimes& times) {
+    if (Problem found = find_bad_number(schedule)) return {found, {}};
+    const WorkIndex index(schedule);
+    if (Problem found = find_misfit(schedule, index)) return {found, {}};
+    Walk walk(schedule, index, times);
+    if (!walk.run()) return {deadlock(schedule, index, walk), {}};
+    return {std::nullopt, walk.timing()};
+}
+
+std::optional<ScheduleProblem> find_problem(const Schedule& schedule) {
+    return examine_schedule(schedule, {}).problem;
 }
 
 void require_valid(const Schedule& schedule) {

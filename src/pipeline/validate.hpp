@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/pipeline/schedule.hpp"
+#include "src/pipeline/timer.hpp"
 
 namespace lockstep {
 
@@ -22,7 +23,8 @@ struct ScheduleProblem {
 ///
 /// - the chunks are parts 0, 1, … of a model, none missing, none twice on a
 ///   stage; the kind, the micro-batch and the chunk of every instruction
-///   exist;
+///   exist; what begins together is a group of messages, or a forward and a
+///   backward;
 /// - every part of the model computes every micro-batch forward once and
 ///   backward once, whole or in halves, on one stage, in this order;
 /// - there are no messages at all, or one send and one receive for all data
@@ -30,9 +32,20 @@ struct ScheduleProblem {
 ///   others;
 /// - backward reads the weights that its forward read, and no instruction
 ///   those of an optimizer step that is still to come;
+/// - gradients are reduced, and weights updated, only after a backward since
+///   the last time, and stages that hold the same part reduce it equally often;
 /// - followed in order by all stages (src/pipeline/walk.hpp), it comes to
 ///   its end.
 std::optional<ScheduleProblem> find_problem(const Schedule& schedule);
+
+/// A schedule's problem, or when everything in it happens.
+struct Examination {
+    std::optional<ScheduleProblem> problem;
+    Timing timing;  ///< if there is no problem
+};
+
+/// Does both in one go. The times must fit the schedule.
+Examination examine_schedule(const Schedule& schedule, const ScheduleTimes& times);
 
 /// The first of the first kind alone: sizes, parts, kinds, micro-batches
 /// and chunks that are there.

@@ -1,6 +1,7 @@
-#include "src/pipeline/walk.hpp"
+#include "src/pipeline/work_index.hpp"
 
-#include <utility>
+#include <algorithm>
+#include <iterator>
 
 namespace lockstep {
 
@@ -29,9 +30,11 @@ WorkIndex::WorkIndex(const Schedule& schedule)
     const int rows = messages_ ? kRows : kRowsWithoutMessages;
     places_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(parts_) *
                    static_cast<std::size_t>(schedule.micro_batches));
+    find_shared_parts();
     for (int stage = 0; stage < schedule.stages; ++stage) {
         for (const Place place : schedule.places(stage)) {
             const Instruction& work = schedule.at(place);
+            if (work.kind == reduce_gradients) add_reduction(place);
             if (!has_micro_batch(work.kind)) continue;
             Place& known =
                 places_[slot(work.kind, schedule.part(place), work.micro_batch)];
@@ -39,6 +42,40 @@ WorkIndex::WorkIndex(const Schedule& schedule)
             if (!known) known = place;
         }
     }
+}
+
+/// Only parts that several stages hold are kept: few schedules have any.
+void WorkIndex::find_shared_parts() {
+    std::vector<int> holders(static_cast<std::size_t>(parts_), 0);
+    for (const std::vector<int>& held : schedule_.parts)
+        for (const int part : held)
+            if (++holders[part] == 2) shared_[part];
+    for (int stage = 0; stage < schedule_.stages; ++stage)
+        for (const int part : schedule_.parts[stage])
+            if (const auto found = shared_.find(part); found != shared_.end())
+                found->second.push_back({stage, {}});
+}
+
+void WorkIndex::add_reduction(Place place) {
+    const auto found = shared_.find(schedule_.part(place));
+    if (found == shared_.end()) return;
+    const auto holder = std::ranges::find(found->second, place.stage, &Holder::stage);
+    holder->reductions.push_back(place.position);
+}
+
+std::vector<Place> WorkIndex::meeting(Place place) const {
+    const auto found = shared_.find(schedule_.part(place));
+    if (found == shared_.end()) return {place};
+    const auto mine = std::ranges::find(found->second, place.stage, &Holder::stage);
+    const auto number = std::lower_bound(mine->reductions.begin(), mine->reductions.end(),
+                                         place.position) -
+                        mine->reductions.begin();
+    std::vector<Place> ends;
+    for (const Holder& holder : found->second) {
+        const bool comes = number < std::ssize(holder.reductions);
+        ends.push_back({holder.stage, comes ? holder.reductions[number] : -1});
+    }
+    return ends;
 }
 
 std::size_t WorkIndex::slot(InstructionKind kind, int part, int micro_batch) const {
@@ -112,106 +149,6 @@ Place WorkIndex::partner(Place place) const {
 
 int WorkIndex::peer(Place place) const {
     return other_end(place, /*computing=*/true).stage;
-}
-
-WeightVersions::WeightVersions(const Schedule& schedule) : schedule_(schedule) {
-    for (const std::vector<Instruction>& list : schedule.work) {
-        std::vector<int> steps(static_cast<std::size_t>(schedule.chunks), 0);
-        std::vector<int>& newest = newest_.emplace_back();
-        for (const Instruction& each : list) {
-            int& chunk = steps[each.chunk];
-            newest.push_back(chunk);
-            if (each.kind == InstructionKind::optimizer_step) ++chunk;
-        }
-    }
-}
-
-Walk::Walk(const Schedule& schedule, const WorkIndex& index, WalkVisitor& visitor)
-    : schedule_(schedule),
-      index_(index),
-      visitor_(visitor),
-      lanes_(static_cast<std::size_t>(schedule.stages)) {
-    for (int stage = 0; stage < schedule.stages; ++stage)
-        done_.emplace_back(schedule.of(stage).size(), char{0});
-}
-
-bool Walk::run() {
-    for (int stage = schedule_.stages; stage-- > 0;)
-        look_again(stage);
-    while (!ready_.empty()) {
-        const int stage = ready_.back();
-        ready_.pop_back();
-        lane(stage).ready = false;
-        serve(stage);
-        advance(stage);
-    }
-    for (int stage = 0; stage < schedule_.stages; ++stage)
-        if (at(stage) || queued(stage)) return false;
-    return true;
-}
-
-Place Walk::at(int stage) const {
-    const Lane& lane = lanes_[stage];
-    const bool ended = lane.next == static_cast<int>(schedule_.of(stage).size());
-    return ended ? Place{} : Place{stage, lane.next};
-}
-
-Place Walk::queued(int stage) const {
-    const Lane& lane = lanes_[stage];
-    return lane.served == lane.queue.size() ? Place{}
-                                            : Place{stage, lane.queue[lane.served]};
-}
-
-/// The stage's program, as far as it goes.
-void Walk::advance(int stage) {
-    while (const Place place = at(stage)) {
-        if (is_message(schedule_.at(place).kind)) {
-            visitor_.posted(place);
-            lane(stage).queue.push_back(place.position);
-            ++lane(stage).next;
-            serve(stage);
-            continue;
-        }
-        const Place need = index_.need(place);
-        if (need && !done(need)) {
-            lane(need.stage).waiting.push_back(stage);
-            return;
-        }
-        visitor_.computed(place, need);
-        ++lane(stage).next;
-        if (has_micro_batch(schedule_.at(place).kind)) ++computations_;
-        finish(place);
-    }
-}
-
-/// The stage's messages, as far as the other ends have come to them.
-void Walk::serve(int stage) {
-    while (const Place mine = queued(stage)) {
-        const Place other = index_.partner(mine);
-        if (!other || queued(other.stage) != other) return;
-        if (is_send(schedule_.at(mine).kind))
-            visitor_.delivered(mine, other);
-        else
-            visitor_.delivered(other, mine);
-        ++lane(stage).served;
-        ++lane(other.stage).served;
-        finish(mine);
-        finish(other);
-        look_again(other.stage);
-    }
-}
-
-void Walk::finish(Place place) {
-    done_[place.stage][static_cast<std::size_t>(place.position)] = 1;
-    std::vector<int>& waiting = lane(place.stage).waiting;
-    for (const int stage : waiting)
-        look_again(stage);
-    waiting.clear();
-}
-
-void Walk::look_again(int stage) {
-    if (std::exchange(lane(stage).ready, true)) return;
-    ready_.push_back(stage);
 }
 
 }  // namespace lockstep

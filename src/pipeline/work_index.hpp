@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "src/pipeline/schedule.hpp"
 
@@ -34,8 +36,20 @@ class WorkIndex {
     int peer(Place place) const;
     /// Returns whether what `place` needs comes from another stage.
     bool crosses(Place place) const;
+    /// Returns the reductions of gradients that meet in this one, of all stages that hold
+    /// the part: its first reduction meets the others' first. Position -1 stands for one
+    /// that its stage's list does not have.
+    std::vector<Place> meeting(Place place) const;
 
   private:
+    /// A stage that holds a part, and where it reduces the part's gradients.
+    struct Holder {
+        int stage = 0;
+        std::vector<int> reductions;
+    };
+
+    void find_shared_parts();
+    void add_reduction(Place place);
     std::size_t slot(InstructionKind kind, int part, int micro_batch) const;
     Place source(Place place) const;
     Place other_end(Place place, bool computing) const;
@@ -44,83 +58,8 @@ class WorkIndex {
     bool messages_;
     int parts_;
     std::vector<Place> places_;
+    std::map<int, std::vector<Holder>> shared_;  ///< parts that several stages hold
     std::optional<std::pair<Place, Place>> twice_;
-};
-
-/// The version of its chunk's weights that each computation reads: versions are counted
-/// in optimizer steps of the chunk, from 0 at the schedule's start.
-class WeightVersions {
-  public:
-    /// The schedule must stay; its chunks must be in range.
-    explicit WeightVersions(const Schedule& schedule);
-
-    /// Optimizer steps of the instruction's chunk before it.
-    int newest(Place place) const { return newest_[place.stage][place.position]; }
-    /// Returns the version that the instruction names, or the newest if it names none.
-    int read(Place place) const {
-        const int said = schedule_.at(place).weight_version;
-        return said >= 0 ? said : newest(place);
-    }
-
-  private:
-    const Schedule& schedule_;
-    std::vector<std::vector<int>> newest_;
-};
-
-/// Told of each instruction once all that it waits for is done.
-class WalkVisitor {
-  public:
-    virtual ~WalkVisitor() = default;
-    /// A computation, or the end of a step. `need` is what it waited for
-    /// beside its stage's program; none if there is nothing.
-    virtual void computed(Place place, Place need) = 0;
-    /// A stage's program has come to a message.
-    virtual void posted(Place place) = 0;
-    /// Both ends' queues have come to a message.
-    virtual void delivered(Place send, Place recv) = 0;
-};
-
-/// Goes through a schedule as its stages would: each works its list from front to back.
-/// Messages are posted and go on beside the work; each stage has one queue of them,
-/// served in order, and nothing is buffered: a send and its receive meet.
-class Walk {
-  public:
-    /// Schedule, index and visitor must stay.
-    Walk(const Schedule& schedule, const WorkIndex& index, WalkVisitor& visitor);
-
-    /// To the end; false if nothing can run before that.
-    bool run();
-
-    /// Computations that were done.
-    int computations() const { return computations_; }
-    /// Returns the instruction that a stage has come to; none at its end.
-    Place at(int stage) const;
-    /// The message that a stage's queue has come to; none if it is empty.
-    Place queued(int stage) const;
-    bool done(Place place) const { return done_[place.stage][place.position] != 0; }
-
-  private:
-    struct Lane {
-        int next = 0;              ///< in the stage's list
-        std::vector<int> queue;    ///< positions of posted messages
-        std::size_t served = 0;    ///< of the queue
-        std::vector<int> waiting;  ///< stages that wait for this one
-        bool ready = false;        ///< to be looked at again
-    };
-
-    Lane& lane(int stage) { return lanes_[stage]; }
-    void advance(int stage);
-    void serve(int stage);
-    void finish(Place place);
-    void look_again(int stage);
-
-    const Schedule& schedule_;
-    const WorkIndex& index_;
-    WalkVisitor& visitor_;
-    std::vector<Lane> lanes_;
-    std::vector<std::vector<char>> done_;
-    std::vector<int> ready_;  ///< stages to look at again
-    int computations_ = 0;
 };
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@ namespace {
 using namespace lockstep;
 
 constexpr PipelineShape kShape{64, 1024, 1};
-const std::vector<StageDurations> kDurations{{18522, 18086, 9337, 601}};
+const std::vector<Durations> kDurations{{18522, 18086, 9337, 601}};
 
 Schedule work() {
     return one_forward_one_backward_schedule(kShape);

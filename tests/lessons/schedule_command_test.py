@@ -31,6 +31,10 @@ FILES = {
     "stuck.csv": b"F0,SA0,F1,SA1,RG0,B0,RG1,B1\nRA1,RA0,F0,B0,SG0,F1,B1,SG1\n",
     "turned.csv": b"F0,B0,F1,B1\nF1,B1,F0,B0\n",
     "twice.csv": b"F0,B0\nF0,F0,B0\n",
+    "uneven.json": b'''{"schedule": [["F0", "B0"], ["F0", "B0"], ["F0", "B0"]],
+ "times": {"forward": [1, 2.5, 3], "backward": 3, "recompute": 1, "message": [0.25, 0.5, 0],
+           "links": {"1-2": 4}},
+ "memory": {"activations": [1, 2, 3], "weights": 2}}''',
     "missing.json": b'{"micro_batches": 2, "schedule": [["F0", "B0"]]}',
     "word.csv": b"F0,B0\nF0,Bee\n",
     "empty.json": b"",
@@ -102,6 +106,9 @@ REFUSED = [
     (["good.csv", "--micro-batches", "3"], ["--micro-batches 3", "good.csv has 2;"]),
     (["good.csv", "--chunks", "2"], ["--chunks 2", "good.csv has 1;"]),
     (["good.csv", "--forward", "1,2,3"], ["--forward has 3 numbers", "2, one a stage"]),
+    (["uneven.json", "--forward", "1,2,3"], ["uneven.json", "times of its parts"]),
+    (["1f1b", *SIZES, "--backward", "0.000000001"], ["--backward 0.000000001", "rounded"]),
+    (["1f1b", *SIZES, "--messages-as", "it-comes"], ["--messages-as it-comes", "groups"]),
     (["sent.csv", "--messages"], ["--messages", "sent.csv has messages already"]),
 ]
 
@@ -177,6 +184,31 @@ class Figures(Command):
         self.assertEqual(document["spans"][1][0], [1, 3])
         self.assertEqual(document["spans"][3][0], [4.5, 5.5])
 
+    def test_a_files_parts_and_links_have_times_and_memory_of_their_own(self):
+        document = self.document("uneven.json")
+        self.assertEqual(document["makespan"], 6.5 + 12 + 2 * 4.25)
+        self.assertEqual(document["peak_memory"], [3, 4, 5])
+        self.assertEqual(document["times"]["links"], {"1-2": 4})
+        self.assertEqual(self.document("uneven.json", "--comm", "0")["makespan"], 6.5 + 12 + 8)
+        with open(os.path.join(self.folder, "again.json"), "w", encoding="utf-8") as file:
+            json.dump(document, file)
+        self.assertEqual({**self.document("again.json"), "name": "uneven"}, document)
+
+    def test_updates_reductions_and_recomputation_take_their_time(self):
+        whole = self.document("1f1b", *SIZES, "--backward", "2")
+        self.assertEqual(whole["makespan"], 33)
+        slow = self.document("1f1b", *SIZES, "--backward", "2", "--recompute", "1",
+                             "--reduce", "5", "--update", "0.5")
+        self.assertEqual(slow["makespan"], 11 * 4 + 5.5)
+
+    def test_messages_go_in_groups_or_by_direction(self):
+        stuck = self.run_program("1f1b", *SIZES, "--messages-as", "in-place")
+        self.assert_refused(stuck, 1, ["deadlock", "closes the cycle"])
+        for how, text in (("groups", "(SA3;RG0)"), ("by-direction", "SA3")):
+            document = self.document("1f1b", *SIZES, "--messages-as", how)
+            self.assertIn(text, document["schedule"][0])
+            self.assertEqual(document["makespan"], 33)
+
     def test_thirds_and_billionths_are_exact(self):
         document = self.document("interleaved", "--stages", "1", "--micro-batches", "1",
                                  "--chunks", "3", "--forward", "0.000000001",
@@ -206,7 +238,8 @@ class Figures(Command):
                                  "--memory-weight", "4")
         self.assertEqual(document["peak_memory"][0], 40)
         self.assertEqual(document["in_flight"], [4, 3, 2, 1])
-        self.assertEqual(document["kept_memory"], {"activations": 10, "for_weights": 4})
+        self.assertEqual(document["memory"], {"activations": 10, "for_weights": 4,
+                                              "recomputed": 0, "weights": 0})
 
     def test_a_chunk_keeps_its_share_of_what_a_stage_keeps(self):
         document = self.document("interleaved", *SIZES, "--chunks", "2")

@@ -221,7 +221,7 @@ TEST_CASE("a picture on a page in Chinese has its words in Chinese", "[lessons]"
     Record record;
     Findings found(page, record);
     const Schedule schedule = make_schedule("1f1b", {12, 14, 1});
-    found.picture("plan", schedule, time_schedule(schedule, {StageDurations{}}));
+    found.picture("plan", schedule, time_schedule(schedule, {Durations{}}));
     for (const Language language : {Language::english, Language::chinese}) {
         std::string all;
         for (const std::string& line :

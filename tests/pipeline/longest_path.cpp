@@ -13,35 +13,59 @@ bool makes_gradient(Kind kind) {
     return kind == Kind::backward || kind == Kind::backward_input;
 }
 
+bool stands_before(Place a, Place b) {
+    return a.stage < b.stage || (a.stage == b.stage && a.position < b.position);
+}
+
 }  // namespace
 
-LongestPath::LongestPath(const Schedule& schedule, std::vector<StageDurations> durations,
-                         Queues queues)
-    : schedule_(schedule), durations_(std::move(durations)) {
-    add_nodes();
+LongestPath::LongestPath(const Schedule& schedule, ScheduleTimes times, Queues queues)
+    : schedule_(schedule), times_(std::move(times)), group_ends_(stands_before) {
+    find_data();
+    for (int stage = 0; stage < schedule.stages; ++stage)
+        add_nodes(stage);
     for (int stage = 0; stage < schedule.stages; ++stage)
         join_program(stage, queues);
+    for (int stage = 0; stage < schedule.stages; ++stage)
+        for (int i = 0; i < static_cast<int>(schedule.of(stage).size()); ++i)
+            join_need({stage, i});
     follow();
 }
 
-Picoseconds LongestPath::time_of(Place place) const {
-    const StageDurations& own =
-        durations_[durations_.size() == 1 ? 0 : static_cast<std::size_t>(place.stage)];
+const Durations& LongestPath::durations(Place place) const {
+    std::size_t entry = 0;
+    if (times_.each.size() > 1)
+        entry = static_cast<std::size_t>(times_.by_part ? schedule_.part(place)
+                                                        : place.stage);
+    return times_.each[entry];
+}
+
+Picoseconds LongestPath::time_alone(Place place) const {
+    const Durations& own = durations(place);
     switch (schedule_.at(place).kind) {
         case Kind::forward:
             return own.forward;
         case Kind::backward:
-            return own.backward_input + own.backward_weight;
+            return own.recompute + own.backward_input + own.backward_weight;
         case Kind::backward_input:
-            return own.backward_input;
+            return own.recompute + own.backward_input;
         case Kind::backward_weight:
             return own.backward_weight;
-        case Kind::send_activation:
-        case Kind::send_gradient:
-            return own.message;
+        case Kind::optimizer_step:
+            return own.update;
         default:
             return 0;
     }
+}
+
+/// A message's, by its link, by the boundary of its parts, or by who sends it.
+Picoseconds LongestPath::time_between(Place from, Place to) const {
+    for (const auto& [stages, time] : times_.links)
+        if (stages == std::pair(from.stage, to.stage) ||
+            stages == std::pair(to.stage, from.stage))
+            return time;
+    const bool down = schedule_.part(from) < schedule_.part(to);
+    return durations(times_.by_part && !down ? to : from).message;
 }
 
 /// The part after needs a forward's activation, the part before a backward's gradient.
@@ -66,62 +90,117 @@ LongestPath::Data LongestPath::carried_by(Place place) const {
     }
 }
 
-/// A node a computation, and one a message, for both its ends.
-void LongestPath::add_nodes() {
-    for (int stage = 0; stage < schedule_.stages; ++stage) {
-        auto& row = nodes_of_.emplace_back();
+int LongestPath::add_node(Picoseconds duration) {
+    nodes_.push_back({duration, {}, 0});
+    return static_cast<int>(nodes_.size()) - 1;
+}
+
+/// Who makes what, and both ends of each message.
+void LongestPath::find_data() {
+    for (int stage = 0; stage < schedule_.stages; ++stage)
         for (int i = 0; i < static_cast<int>(schedule_.of(stage).size()); ++i) {
             const Place place{stage, i};
-            const Kind kind = schedule_.at(place).kind;
             if (const auto data = made_by(place)) makers_[*data] = place;
-            if (!is_message(kind)) {
-                row.push_back(static_cast<int>(nodes_.size()));
-                nodes_.push_back({time_of(place), {}, 0});
-                continue;
-            }
+            if (!is_message(schedule_.at(place).kind)) continue;
+            Message& message = messages_[carried_by(place)];
+            (is_send(schedule_.at(place).kind) ? message.send : message.recv) = place;
+        }
+    for (auto& [data, message] : messages_) {
+        const bool whole = message.send.stage >= 0 && message.recv.stage >= 0;
+        message.node = add_node(whole ? time_between(message.send, message.recv) : 0);
+    }
+}
+
+/// A node a computation or pair, one a message for both its ends, one a reduction for all
+/// stages that hold the part.
+void LongestPath::add_nodes(int stage) {
+    auto& row = nodes_of_.emplace_back();
+    std::map<int, int> reductions;
+    for (int i = 0; i < static_cast<int>(schedule_.of(stage).size()); ++i) {
+        const Place place{stage, i};
+        const Instruction& it = schedule_.at(place);
+        if (is_message(it.kind)) {
+            row.push_back(messages_.at(carried_by(place)).node);
+        } else if (it.kind == Kind::reduce_gradients) {
+            const int part = schedule_.part(place);
             const auto [entry, added] =
-                messages_.try_emplace(carried_by(place), static_cast<int>(nodes_.size()));
-            if (added) nodes_.push_back({});
-            if (is_send(kind))
-                nodes_[static_cast<std::size_t>(entry->second)].duration = time_of(place);
+                meetings_.try_emplace({part, reductions[part]++}, 0);
+            if (added) entry->second = add_node(0);
+            Node& meeting = nodes_[static_cast<std::size_t>(entry->second)];
+            meeting.duration = std::max(meeting.duration, durations(place).reduce);
             row.push_back(entry->second);
+        } else if (it.together) {
+            row.push_back(row.back());
+            add_pair({stage, i - 1}, place);
+        } else {
+            row.push_back(add_node(time_alone(place)));
         }
     }
 }
 
+void LongestPath::add_pair(Place first, Place second) {
+    const Picoseconds own =
+        std::max(durations(first).overlapped, durations(second).overlapped);
+    nodes_[static_cast<std::size_t>(node(first))].duration =
+        own < 0 ? time_alone(first) + time_alone(second) : own;
+}
+
+/// By direction: the other stage, and whether this one sends.
+std::pair<int, bool> LongestPath::queue_of(Place message) const {
+    if (schedule_.queues == MessageQueues::one) return {-1, false};
+    const bool sends = is_send(schedule_.at(message).kind);
+    const Message& both = messages_.at(carried_by(message));
+    return {(sends ? both.recv : both.send).stage, sends};
+}
+
 void LongestPath::join_program(int stage, Queues queues) {
     int work = -1;
-    int message = -1;
-    for (int i = 0; i < static_cast<int>(schedule_.of(stage).size()); ++i) {
-        const Place place{stage, i};
-        const int here = node(place);
-        auto& after = nodes_[static_cast<std::size_t>(here)].after;
-        const bool talks = is_message(schedule_.at(place).kind);
-        if (work >= 0) after.push_back({work, 0});
-        if (talks && message >= 0) after.push_back({message, 0});
-        if (!talks) join_need(place);
-        if (!talks || queues == Queues::one_for_all) work = here;
-        if (talks) message = here;
+    std::map<std::pair<int, bool>, int> messages;
+    const int count = static_cast<int>(schedule_.of(stage).size());
+    for (int i = 0; i < count;) {
+        std::vector<Place> group{{stage, i}};
+        while (++i < count && schedule_.at({stage, i}).together)
+            group.push_back({stage, i});
+        if (is_message(schedule_.at(group.front()).kind)) {
+            const auto [last, first] = messages.try_emplace(queue_of(group.front()), -1);
+            last->second = join_group(group, work, last->second);
+            if (queues == Queues::one_for_all) work = last->second;
+        } else {
+            if (work >= 0) after(node(group.front())).push_back({work, 0});
+            work = node(group.front());
+        }
     }
+}
+
+/// The group's messages begin behind both, and all end together; returns their end.
+int LongestPath::join_group(const std::vector<Place>& group, int work, int before) {
+    const int end = add_node(0);
+    for (const Place place : group) {
+        for (const int first : {work, before})
+            if (first >= 0) after(node(place)).push_back({first, 0});
+        after(end).push_back({node(place), 0});
+        group_ends_[place] = end;
+    }
+    return end;
 }
 
 void LongestPath::join_need(Place place) {
     const Instruction& it = schedule_.at(place);
     if (it.kind != Kind::forward && !makes_gradient(it.kind)) return;
     const Data data{it.kind != Kind::forward, schedule_.part(place), it.micro_batch};
+    auto& edges = after(node(place));
+    if (makes_gradient(it.kind)) {
+        const auto own = makers_.find({false, schedule_.part(place) + 1, it.micro_batch});
+        if (own != makers_.end()) edges.push_back({node(own->second), 0});
+    }
     const auto maker = makers_.find(data);
     if (maker == makers_.end()) return;  // the model's ends need nothing
-    auto& after = nodes_[static_cast<std::size_t>(node(place))].after;
-    const int from = maker->second.stage;
-    if (from == place.stage) {
-        after.push_back({node(maker->second), 0});
-    } else if (schedule_.has_messages()) {
-        after.push_back({messages_.at(data), 0});
-    } else {
-        const std::size_t sender =
-            durations_.size() == 1 ? 0 : static_cast<std::size_t>(from);
-        after.push_back({node(maker->second), durations_[sender].message});
-    }
+    if (maker->second.stage == place.stage)
+        edges.push_back({node(maker->second), 0});
+    else if (schedule_.has_messages())
+        edges.push_back({group_ends_.at(messages_.at(data).recv), 0});
+    else
+        edges.push_back({node(maker->second), time_between(maker->second, place)});
 }
 
 /// Visits nodes once all that they wait for are visited; what is never visited is in a
@@ -211,7 +290,7 @@ bool LongestPath::lets_begin(std::optional<Place> earlier,
 }
 
 bool cycle_is_real(const Schedule& schedule, const std::vector<Place>& cycle) {
-    const LongestPath graph(schedule, {{}});
+    const LongestPath graph(schedule, {});
     for (std::size_t i = 0; i < cycle.size(); ++i)
         if (!graph.waits_for(cycle[i], cycle[(i + 1) % cycle.size()])) return false;
     return !cycle.empty();

@@ -21,7 +21,7 @@ enum class Queues {
 class LongestPath {
   public:
     /// Each computation and each message must be there once. The schedule must stay.
-    LongestPath(const Schedule& schedule, std::vector<StageDurations> durations,
+    LongestPath(const Schedule& schedule, ScheduleTimes times,
                 Queues queues = Queues::beside_work);
 
     /// Whether anything waits for itself.
@@ -52,23 +52,42 @@ class LongestPath {
         Picoseconds end() const { return start + duration; }
     };
 
-    Picoseconds time_of(Place place) const;
+    /// Both ends of a message, as far as they are there.
+    struct Message {
+        Place send;
+        Place recv;
+        int node = -1;
+    };
+
+    const Durations& durations(Place place) const;
+    Picoseconds time_alone(Place place) const;
+    Picoseconds time_between(Place from, Place to) const;
     std::optional<Data> made_by(Place place) const;
     Data carried_by(Place place) const;
+    int add_node(Picoseconds duration);
     int node(Place place) const {
         return nodes_of_[static_cast<std::size_t>(place.stage)]
                         [static_cast<std::size_t>(place.position)];
     }
-    void add_nodes();
+    std::vector<Edge>& after(int node) {
+        return nodes_[static_cast<std::size_t>(node)].after;
+    }
+    void find_data();
+    void add_nodes(int stage);
+    void add_pair(Place first, Place second);
     void join_program(int stage, Queues queues);
+    int join_group(const std::vector<Place>& group, int work, int before);
+    std::pair<int, bool> queue_of(Place message) const;
     void join_need(Place place);
     void follow();
     void add_causes(const Node& of, std::vector<int>& open) const;
 
     const Schedule& schedule_;
-    std::vector<StageDurations> durations_;
+    ScheduleTimes times_;
     std::map<Data, Place> makers_;
-    std::map<Data, int> messages_;
+    std::map<Data, Message> messages_;
+    std::map<Place, int, bool (*)(Place, Place)> group_ends_;  ///< by receive
+    std::map<std::pair<int, int>, int> meetings_;              ///< by part and number
     std::vector<std::vector<int>> nodes_of_;
     std::vector<Node> nodes_;
     std::vector<std::vector<TimeSpan>> spans_;

@@ -1,6 +1,8 @@
 #include "tests/pipeline/naive_check.hpp"
 
+#include <algorithm>
 #include <deque>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -15,8 +17,8 @@ class NaiveCheck {
     explicit NaiveCheck(const Schedule& schedule) : schedule_(schedule) {}
 
     bool passes() const {
-        return in_range() && complete() && messages_fit() && versions_fit() &&
-               comes_to_end();
+        return in_range() && together_fit() && complete() && messages_fit() &&
+               versions_fit() && steps_fit() && comes_to_end();
     }
 
   private:
@@ -45,6 +47,30 @@ class NaiveCheck {
             if (has_micro_batch(it.kind) &&
                 (it.micro_batch < 0 || it.micro_batch >= schedule_.micro_batches))
                 return false;
+        }
+        return true;
+    }
+
+    /// Only messages, in one queue, or one forward and one backward begin together.
+    bool together_fit() const {
+        for (const auto& list : schedule_.work) {
+            if (!list.empty() && list.front().together) return false;
+            for (std::size_t i = 1; i < list.size(); ++i) {
+                if (!list[i].together) continue;
+                if (is_message(list[i].kind) && is_message(list[i - 1].kind)) {
+                    if (schedule_.queues == MessageQueues::by_direction) return false;
+                    continue;
+                }
+                int forwards = 0;
+                int backwards = 0;
+                for (const Instruction& it : {list[i - 1], list[i]}) {
+                    forwards += it.kind == Kind::forward;
+                    backwards +=
+                        it.kind == Kind::backward || it.kind == Kind::backward_input;
+                }
+                if (forwards != 1 || backwards != 1 || list[i - 1].together) return false;
+                if (i + 1 < list.size() && list[i + 1].together) return false;
+            }
         }
         return true;
     }
@@ -134,13 +160,71 @@ class NaiveCheck {
         return true;
     }
 
+    /// How many reductions a stage runs before a position of its list, of one chunk.
+    int reductions(Place until) const {
+        int count = 0;
+        for (int i = 0; i < until.position; ++i)
+            count += schedule_.at({until.stage, i}).kind == Kind::reduce_gradients &&
+                     schedule_.at({until.stage, i}).chunk == schedule_.at(until).chunk;
+        return count;
+    }
+    /// Whether a backward of the chunk stands in front, with no step between, or, if it
+    /// is an update, no update between.
+    bool has_gradients(Place place) const {
+        const Instruction& step = schedule_.at(place);
+        for (int i = place.position - 1; i >= 0; --i) {
+            const Instruction& it = schedule_.at({place.stage, i});
+            if (it.chunk != step.chunk) continue;
+            if (it.kind == Kind::backward || it.kind == Kind::backward_weight)
+                return true;
+            if (it.kind == Kind::optimizer_step) return false;
+            if (it.kind == Kind::reduce_gradients)
+                return step.kind == Kind::optimizer_step;
+        }
+        return false;
+    }
+    /// Returns the reductions that meet in this one; fewer than holders if some are
+    /// missing.
+    std::vector<Place> meeting(Place place) const {
+        std::vector<Place> ends;
+        for (const Place other : places())
+            if (schedule_.at(other).kind == Kind::reduce_gradients &&
+                schedule_.part(other) == schedule_.part(place) &&
+                reductions(other) == reductions(place))
+                ends.push_back(other);
+        return ends;
+    }
+    bool steps_fit() const {
+        for (const Place place : places()) {
+            const Instruction& it = schedule_.at(place);
+            if (it.kind == Kind::optimizer_step && !has_gradients(place)) return false;
+            if (it.kind != Kind::reduce_gradients) continue;
+            bool any = false;
+            const std::vector<Place> ends = meeting(place);
+            for (const Place end : ends)
+                any = any || has_gradients(end);
+            if (!any ||
+                static_cast<int>(ends.size()) != schedule_.holders(schedule_.part(place)))
+                return false;
+        }
+        return true;
+    }
+
     /// Gradient or not, the part that needs the data, the micro-batch.
     using Data = std::tuple<bool, int, int>;
 
+    /// Messages that were posted together, as far as they have not met their other ends.
+    struct Post {
+        std::vector<Data> waiting;
+        std::vector<Data> arrived;  ///< received; there when all of the post is done
+        bool sends(const Data& data) const { return sent.count(data) > 0; }
+        std::set<Data> sent;
+    };
+    /// By direction: the other stage, and whether this one sends.
+    using Queue = std::pair<int, bool>;
     struct State {
         std::vector<int> next;
-        std::vector<std::deque<Data>> sends_and_recvs;
-        std::vector<std::deque<bool>> sends;
+        std::vector<std::map<Queue, std::deque<Post>>> queues;
         std::set<std::pair<int, Data>> there;  ///< data, by the stage that has it
     };
 
@@ -148,50 +232,77 @@ class NaiveCheck {
         State state;
         const auto stages = static_cast<std::size_t>(schedule_.stages);
         state.next.resize(stages);
-        state.sends_and_recvs.resize(stages);
-        state.sends.resize(stages);
+        state.queues.resize(stages);
         bool moved = true;
         while (moved) {
             moved = false;
             for (int stage = 0; stage < schedule_.stages; ++stage)
                 while (step(state, stage))
                     moved = true;
-            for (int a = 0; a < schedule_.stages; ++a)
-                for (int b = 0; b < schedule_.stages; ++b)
-                    if (a != b && meet(state, a, b)) moved = true;
+            for (std::size_t a = 0; a < stages; ++a)
+                for (std::size_t b = 0; b < stages; ++b)
+                    while (a != b && meet(state, a, b))
+                        moved = true;
         }
-        for (std::size_t stage = 0; stage < stages; ++stage)
+        for (std::size_t stage = 0; stage < stages; ++stage) {
             if (state.next[stage] < static_cast<int>(schedule_.work[stage].size()))
                 return false;
-        for (const auto& queue : state.sends_and_recvs)
-            if (!queue.empty()) return false;
+            for (const auto& [key, queue] : state.queues[stage])
+                if (!queue.empty()) return false;
+        }
         return true;
     }
 
+    /// The next instruction, with those that begin together with it.
     bool step(State& state, int stage) const {
-        const auto s = static_cast<std::size_t>(stage);
-        if (state.next[s] == static_cast<int>(schedule_.work[s].size())) return false;
-        const Place place{stage, state.next[s]};
+        int& next = state.next[static_cast<std::size_t>(stage)];
+        const auto& list = schedule_.of(stage);
+        const int count = static_cast<int>(list.size());
+        if (next == count) return false;
+        int last = next + 1;
+        while (last < count && list[static_cast<std::size_t>(last)].together)
+            ++last;
+        std::vector<Place> all;
+        for (int i = next; i < last; ++i)
+            all.push_back({stage, i});
+        if (is_message(schedule_.at(all.front()).kind)) {
+            post(state, all);
+        } else if (schedule_.at(all.front()).kind == Kind::reduce_gradients) {
+            for (const Place end : meeting(all.front()))
+                if (state.next[static_cast<std::size_t>(end.stage)] != end.position)
+                    return false;
+            for (const Place end : meeting(all.front()))
+                ++state.next[static_cast<std::size_t>(end.stage)];
+            return true;
+        } else {
+            for (const Place place : all)
+                if (!may_compute(state, place)) return false;
+            for (const Place place : all)
+                compute(state, place);
+        }
+        next = last;
+        return true;
+    }
+
+    bool may_compute(const State& state, Place place) const {
         const Instruction& it = schedule_.at(place);
         const int part = schedule_.part(place);
         const bool forward = it.kind == Kind::forward;
-        if (is_message(it.kind)) {
-            const bool gradient =
-                it.kind == Kind::send_gradient || it.kind == Kind::recv_gradient;
-            const int towards =
-                is_send(it.kind) ? (gradient ? part - 1 : part + 1) : part;
-            state.sends_and_recvs[s].push_back({gradient, towards, it.micro_batch});
-            state.sends[s].push_back(is_send(it.kind));
-        } else if (forward || it.kind == Kind::backward ||
-                   it.kind == Kind::backward_input) {
-            const bool needs = forward ? part > 0 : part < schedule_.last_part();
-            if (needs &&
-                state.there.count({stage, {!forward, part, it.micro_batch}}) == 0)
-                return false;
-            made(state, stage, {!forward, forward ? part + 1 : part - 1, it.micro_batch});
-        }
-        ++state.next[s];
-        return true;
+        if (!forward && it.kind != Kind::backward && it.kind != Kind::backward_input)
+            return true;
+        const bool needs = forward ? part > 0 : part < schedule_.last_part();
+        // The model's last part makes its own gradient.
+        const Data own{false, part + 1, it.micro_batch};
+        if (!needs) return forward || state.there.count({place.stage, own}) > 0;
+        return state.there.count({place.stage, {!forward, part, it.micro_batch}}) > 0;
+    }
+    void compute(State& state, Place place) const {
+        const Instruction& it = schedule_.at(place);
+        const int part = schedule_.part(place);
+        const bool forward = it.kind == Kind::forward;
+        if (forward || it.kind == Kind::backward || it.kind == Kind::backward_input)
+            made(state, place.stage,
+                 {!forward, forward ? part + 1 : part - 1, it.micro_batch});
     }
 
     /// Without messages, data is at once wherever it is needed.
@@ -200,19 +311,63 @@ class NaiveCheck {
             if (to == stage || !schedule_.has_messages()) state.there.insert({to, data});
     }
 
-    static bool meet(State& state, int from, int to) {
-        const auto a = static_cast<std::size_t>(from);
-        const auto b = static_cast<std::size_t>(to);
-        if (state.sends[a].empty() || state.sends[b].empty()) return false;
-        if (!state.sends[a].front() || state.sends[b].front()) return false;
-        if (state.sends_and_recvs[a].front() != state.sends_and_recvs[b].front())
-            return false;
-        state.there.insert({to, state.sends_and_recvs[b].front()});
-        for (const std::size_t end : {a, b}) {
-            state.sends[end].pop_front();
-            state.sends_and_recvs[end].pop_front();
+    Data carried_by(Place place) const {
+        const Instruction& it = schedule_.at(place);
+        const int part = schedule_.part(place);
+        const bool gradient =
+            it.kind == Kind::send_gradient || it.kind == Kind::recv_gradient;
+        const int towards = is_send(it.kind) ? (gradient ? part - 1 : part + 1) : part;
+        return {gradient, towards, it.micro_batch};
+    }
+    /// The stage at a message's other end.
+    int peer(Place place) const {
+        for (const Place other : places())
+            if (is_message(schedule_.at(other).kind) && !(other == place) &&
+                carried_by(other) == carried_by(place))
+                return other.stage;
+        return -1;
+    }
+    void post(State& state, const std::vector<Place>& all) const {
+        Post post;
+        for (const Place place : all) {
+            post.waiting.push_back(carried_by(place));
+            if (is_send(schedule_.at(place).kind)) post.sent.insert(carried_by(place));
         }
-        return true;
+        Queue queue{-1, false};
+        if (schedule_.queues == MessageQueues::by_direction)
+            queue = {peer(all.front()), is_send(schedule_.at(all.front()).kind)};
+        state.queues[static_cast<std::size_t>(all.front().stage)][queue].push_back(post);
+    }
+
+    /// One message from stage a to stage b, of the posts in front.
+    static bool meet(State& state, std::size_t a, std::size_t b) {
+        for (auto& [from_key, from] : state.queues[a])
+            for (auto& [to_key, to] : state.queues[b]) {
+                if (from.empty() || to.empty()) continue;
+                Post& sender = from.front();
+                Post& receiver = to.front();
+                for (std::size_t i = 0; i < sender.waiting.size(); ++i) {
+                    const Data data = sender.waiting[i];
+                    if (!sender.sends(data) || receiver.sends(data)) continue;
+                    const auto found =
+                        std::find(receiver.waiting.begin(), receiver.waiting.end(), data);
+                    if (found == receiver.waiting.end()) continue;
+                    receiver.waiting.erase(found);
+                    receiver.arrived.push_back(data);
+                    sender.waiting.erase(
+                        std::find(sender.waiting.begin(), sender.waiting.end(), data));
+                    finish(state, a, from);
+                    finish(state, b, to);
+                    return true;
+                }
+            }
+        return false;
+    }
+    static void finish(State& state, std::size_t stage, std::deque<Post>& queue) {
+        if (!queue.front().waiting.empty()) return;
+        for (const Data& data : queue.front().arrived)
+            state.there.insert({static_cast<int>(stage), data});
+        queue.pop_front();
     }
 
     const Schedule& schedule_;

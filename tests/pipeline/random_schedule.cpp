@@ -1,5 +1,6 @@
 #include "tests/pipeline/random_schedule.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace lockstep::test {
@@ -53,7 +54,9 @@ class Draw {
           parts_(schedule.part_count()),
           homes_(slots()),
           read_(slots()),
-          newest_(static_cast<std::size_t>(schedule.stages * schedule.chunks), 0) {
+          newest_(static_cast<std::size_t>(schedule.stages * schedule.chunks), 0),
+          unreduced_(newest_.size(), 0),
+          gradients_(newest_.size(), 0) {
         for (int part = 0; part < parts_; ++part)
             for (int it = 0; it < schedule.micro_batches; ++it)
                 homes_[slot(part, it)] = random_home(part);
@@ -63,7 +66,8 @@ class Draw {
 
     void run() {
         while (!open_.empty()) {
-            if (options_.weight_versions && random_.one_in(8)) end_of_step();
+            if (options_.weight_versions && random_.one_in(8))
+                end_of_step(random_.below(parts_));
             std::swap(open_[static_cast<std::size_t>(
                           random_.below(static_cast<int>(open_.size())))],
                       open_.back());
@@ -73,6 +77,21 @@ class Draw {
                 message(task);
             else
                 compute(task);
+        }
+    }
+
+    /// Reduces and updates what there are gradients of.
+    void end() {
+        for (int part = 0; part < parts_; ++part) {
+            const std::vector<Home> homes = homes_of(part);
+            if (std::ranges::any_of(
+                    homes, [&](Home home) { return unreduced_[number(home)] != 0; }))
+                for (const Home home : homes) {
+                    append(home, Kind::reduce_gradients, -1);
+                    gradients_[number(home)] = 1;
+                }
+            for (const Home home : homes)
+                if (gradients_[number(home)] != 0) append(home, Kind::optimizer_step, -1);
         }
     }
 
@@ -89,10 +108,7 @@ class Draw {
     }
 
     Home random_home(int part) {
-        std::vector<Home> homes;
-        for (int stage = 0; stage < schedule_.stages; ++stage)
-            for (int chunk = 0; chunk < schedule_.chunks; ++chunk)
-                if (schedule_.part(stage, chunk) == part) homes.push_back({stage, chunk});
+        const std::vector<Home> homes = homes_of(part);
         return homes[static_cast<std::size_t>(
             random_.below(static_cast<int>(homes.size())))];
     }
@@ -102,9 +118,37 @@ class Draw {
             {kind, micro_batch, home.chunk, version});
     }
 
-    void end_of_step() {
-        const Home home{random_.below(schedule_.stages), random_.below(schedule_.chunks)};
-        if (random_.one_in(3)) return append(home, Kind::reduce_gradients, -1);
+    /// Which stages and chunks hold a part.
+    std::vector<Home> homes_of(int part) const {
+        std::vector<Home> homes;
+        for (int stage = 0; stage < schedule_.stages; ++stage)
+            for (int chunk = 0; chunk < schedule_.chunks; ++chunk)
+                if (schedule_.part(stage, chunk) == part) homes.push_back({stage, chunk});
+        return homes;
+    }
+    std::size_t number(Home home) const {
+        return static_cast<std::size_t>(home.stage * schedule_.chunks + home.chunk);
+    }
+
+    /// A reduction on all stages that hold a part, or an update on one; only if there are
+    /// gradients.
+    void end_of_step(int part) {
+        const std::vector<Home> homes = homes_of(part);
+        if (random_.one_in(3)) {
+            if (std::ranges::none_of(
+                    homes, [&](Home home) { return unreduced_[number(home)] != 0; }))
+                return;
+            for (const Home home : homes) {
+                append(home, Kind::reduce_gradients, -1);
+                unreduced_[number(home)] = 0;
+                gradients_[number(home)] = 1;
+            }
+            return;
+        }
+        const Home home = homes[static_cast<std::size_t>(
+            random_.below(static_cast<int>(homes.size())))];
+        if (std::exchange(gradients_[number(home)], char{0}) == 0) return;
+        unreduced_[number(home)] = 0;
         append(home, Kind::optimizer_step, -1);
         ++newest(home);
     }
@@ -122,6 +166,8 @@ class Draw {
             version = read;
         }
         append(home, task.kind, task.micro_batch, version);
+        if (task.kind == Kind::backward || task.kind == Kind::backward_weight)
+            unreduced_[number(home)] = gradients_[number(home)] = 1;
         if (task.kind == Kind::forward) {
             if (task.part + 1 < parts_)
                 pass_on(task, task.part + 1);
@@ -169,11 +215,40 @@ class Draw {
     Schedule& schedule_;
     const RandomScheduleOptions& options_;
     int parts_;
-    std::vector<Home> homes_;  ///< of each part and micro-batch
-    std::vector<int> read_;    ///< the weights that its forward read
-    std::vector<int> newest_;  ///< of each stage's chunk
+    std::vector<Home> homes_;      ///< of each part and micro-batch
+    std::vector<int> read_;        ///< the weights that its forward read
+    std::vector<int> newest_;      ///< of each stage's chunk
+    std::vector<char> unreduced_;  ///< likewise: has gradients that are not reduced
+    std::vector<char> gradients_;  ///< likewise: has gradients
     std::vector<Task> open_;
 };
+
+bool is_pair(const Instruction& a, const Instruction& b) {
+    return is_computation(a.kind) && is_computation(b.kind) &&
+           a.kind != Kind::backward_weight && b.kind != Kind::backward_weight &&
+           (a.kind == Kind::forward) != (b.kind == Kind::forward);
+}
+
+/// Lets some that stand side by side begin together.
+void join(Random& random, Schedule& schedule) {
+    for (auto& list : schedule.work)
+        for (std::size_t i = 1; i < list.size(); ++i) {
+            const bool messages =
+                is_message(list[i].kind) && is_message(list[i - 1].kind);
+            // A backward of the same work cannot begin with its forward.
+            const bool pair = is_pair(list[i - 1], list[i]) && !list[i - 1].together &&
+                              (list[i].micro_batch != list[i - 1].micro_batch ||
+                               list[i].chunk != list[i - 1].chunk);
+            list[i].together = (messages || pair) && random.one_in(2);
+        }
+}
+
+bool has_groups(const Schedule& schedule) {
+    for (const auto& list : schedule.work)
+        for (const Instruction& each : list)
+            if (each.together && is_message(each.kind)) return true;
+    return false;
+}
 
 }  // namespace
 
@@ -183,20 +258,43 @@ Schedule random_schedule(Random& random, const RandomScheduleOptions& options) {
     const int chunks = random.between(1, 3);
     Schedule schedule = empty_schedule("random", {stages, micro_batches, chunks});
     schedule.parts = random_parts(random, stages, chunks);
-    Draw(random, schedule, options).run();
-    if (random.one_in(2)) end_step(schedule);
+    Draw draw(random, schedule, options);
+    draw.run();
+    if (random.one_in(2)) draw.end();
+    if (options.together) join(random, schedule);
+    if (options.by_direction && !has_groups(schedule))
+        schedule.queues = MessageQueues::by_direction;
     return schedule;
 }
 
-std::vector<StageDurations> random_durations(Random& random, int stages, bool messages) {
-    std::vector<StageDurations> durations(static_cast<std::size_t>(stages));
-    for (StageDurations& own : durations) {
+std::vector<Durations> random_durations(Random& random, int stages, bool messages) {
+    std::vector<Durations> durations(static_cast<std::size_t>(stages));
+    for (Durations& own : durations) {
         own.forward = random.below(7);
         own.backward_input = random.below(7);
         own.backward_weight = random.below(5);
         own.message = messages ? random.below(6) : 0;
     }
     return durations;
+}
+
+ScheduleTimes random_times(Random& random, const Schedule& schedule) {
+    ScheduleTimes times;
+    times.by_part = random.one_in(2);
+    const int entries = random.one_in(4) ? 1
+                        : times.by_part  ? schedule.part_count()
+                                         : schedule.stages;
+    times.each = random_durations(random, entries, /*messages=*/true);
+    for (Durations& own : times.each) {
+        own.recompute = random.below(3);
+        own.reduce = random.below(6);
+        own.update = random.below(4);
+        own.overlapped = random.one_in(2) ? -1 : random.below(9);
+    }
+    for (int a = 0; a < schedule.stages; ++a)
+        for (int b = a + 1; b < schedule.stages; ++b)
+            if (random.one_in(5)) times.links[{a, b}] = random.below(12);
+    return times;
 }
 
 }  // namespace lockstep::test

@@ -21,11 +21,11 @@ constexpr int kChunks = 4;
 
 /// Forward and the halves of backward: even ones, uneven ones, some that take nothing,
 /// and measured ones.
-const std::vector<StageDurations> kDurations{{1, 1, 1}, {2, 1, 1},           {1, 2, 1},
-                                             {1, 1, 2}, {7, 3, 2},           {5, 0, 3},
-                                             {0, 2, 1}, {18522, 18086, 9337}};
+const std::vector<Durations> kDurations{{1, 1, 1}, {2, 1, 1},           {1, 2, 1},
+                                        {1, 1, 2}, {7, 3, 2},           {5, 0, 3},
+                                        {0, 2, 1}, {18522, 18086, 9337}};
 
-Picoseconds both(const StageDurations& of) {
+Picoseconds both(const Durations& of) {
     return of.forward + of.backward_input + of.backward_weight;
 }
 
@@ -54,7 +54,7 @@ void for_each_interleaved(Check&& check) {
 /// shapes of a zero-bubble schedule that has `least(p)` micro-batches.
 template <typename Least>
 bool zero_bubble_time_holds(const std::string& name, int halves, Least&& least,
-                            const StageDurations& of) {
+                            const Durations& of) {
     for (int p = 2; p <= 7; ++p)
         for (int m = least(p); m < least(p) + 6; ++m) {
             const Picoseconds bubble =
@@ -77,7 +77,7 @@ void check_held(const Schedule& schedule, int stage, int in_flight, int between)
 
 TEST_CASE("naive takes m p (f + b): one stage works at a time", "[pipeline]") {
     for_each_shape([](int p, int m) {
-        for (const StageDurations& of : kDurations) {
+        for (const Durations& of : kDurations) {
             const Timing timing = time_schedule(naive_schedule({p, m, 1}), {of});
             CHECK(timing.makespan == m * p * both(of));
             CHECK(timing.ideal == m * both(of));
@@ -93,7 +93,7 @@ TEST_CASE("GPipe and 1F1B take (m + p - 1)(f + b), whatever the durations",
     for_each_shape([](int p, int m) {
         const Schedule gpipe = gpipe_schedule({p, m, 1});
         const Schedule in_turn = one_forward_one_backward_schedule({p, m, 1});
-        for (const StageDurations& of : kDurations)
+        for (const Durations& of : kDurations)
             for (const Schedule& schedule : {gpipe, in_turn}) {
                 const Timing timing = time_schedule(schedule, {of});
                 CHECK(timing.makespan == (m + p - 1) * both(of));
@@ -112,7 +112,7 @@ TEST_CASE("interleaved takes (m v + p - 1)(f + b) of a chunk: v times less bubbl
           "[pipeline]") {
     for_each_interleaved([](int p, int m, int v) {
         const Schedule schedule = interleaved_schedule({p, m, v});
-        for (const StageDurations& of : kDurations) {
+        for (const Durations& of : kDurations) {
             const Timing timing = time_schedule(schedule, {of});
             CHECK(timing.makespan == (m * v + p - 1) * both(of));
             CHECK(timing.longest == timing.makespan);
@@ -124,7 +124,7 @@ TEST_CASE("interleaved takes (m v + p - 1)(f + b) of a chunk: v times less bubbl
 TEST_CASE("ZB-H1's longest stage is idle for (p - 1)(f + i - w)", "[pipeline]") {
     for_each_shape([](int p, int m) {
         if (m < p) return;
-        for (const StageDurations& of : kDurations) {
+        for (const Durations& of : kDurations) {
             if (of.backward_weight > of.forward) continue;
             const Timing timing = time_schedule(zb_h1_schedule({p, m, 1}), {of});
             CHECK(timing.ideal == m * both(of));
@@ -137,7 +137,7 @@ TEST_CASE("ZB-H1's longest stage is idle for (p - 1)(f + i - w)", "[pipeline]") 
 TEST_CASE("ZB-H2's longest stage is idle for (p - 1)(f + i - 2 w)", "[pipeline]") {
     for_each_shape([](int p, int m) {
         if (m < 2 * p - 1) return;
-        for (const StageDurations& of : kDurations) {
+        for (const Durations& of : kDurations) {
             const Picoseconds idle =
                 of.forward + of.backward_input - 2 * of.backward_weight;
             if (of.backward_weight > of.forward || idle < 0) continue;
@@ -156,7 +156,7 @@ TEST_CASE("zero-bubble times hold exactly where weight halves fit", "[pipeline]"
         for (int i = 0; i <= 4; ++i)
             for (int w = 0; w <= 4; ++w) {
                 CAPTURE(f, i, w);
-                const StageDurations of{f, i, w, 0};
+                const Durations of{f, i, w, 0};
                 CHECK(zero_bubble_time_holds(
                           "zb-h1", 1, [](int p) { return p; }, of) == (w <= f));
                 CHECK(zero_bubble_time_holds(

@@ -1,6 +1,6 @@
 #include <algorithm>
+#include <numeric>
 #include <set>
-#include <tuple>
 
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/holdings.hpp"
@@ -37,46 +37,96 @@ Schedule pipedream(int stages, int micro_batches) {
     return schedule;
 }
 
-/// What a stage holds after each of its first `position + 1` instructions, counted anew.
-Holdings held_after(const Schedule& schedule, Place last) {
-    std::set<std::tuple<int, int, int>> before;  // chunk, micro-batch, version
-    std::set<std::tuple<int, int, int>> between;
-    std::vector<int> newest(static_cast<std::size_t>(schedule.chunks), 0);
-    for (int i = 0; i <= last.position; ++i) {
-        const Instruction& it = schedule.at({last.stage, i});
-        int& own = newest[static_cast<std::size_t>(it.chunk)];
-        const int read = it.weight_version >= 0 ? it.weight_version : own;
-        const std::tuple key{it.chunk, it.micro_batch, read};
-        if (it.kind == Kind::optimizer_step) ++own;
-        if (it.kind == Kind::forward) before.insert(key);
-        if (it.kind == Kind::backward || it.kind == Kind::backward_input)
-            before.erase(key);
-        if (it.kind == Kind::backward_input) between.insert(key);
-        if (it.kind == Kind::backward_weight) between.erase(key);
+/// What a stage holds after an instruction, counted anew: micro-batches by chunk, and the
+/// versions of each chunk's weights that are the newest or are read later.
+struct Counted {
+    std::vector<int> before;
+    std::vector<int> between;
+    std::vector<int> versions;
+
+    double memory(const Schedule& schedule, int stage, const ScheduleMemory& kept) const {
+        double sum = 0;
+        for (std::size_t chunk = 0; chunk < before.size(); ++chunk) {
+            const KeptMemory& of = kept.of(schedule.part(stage, static_cast<int>(chunk)));
+            sum += before[chunk] * of.activations + between[chunk] * of.for_weights +
+                   versions[chunk] * of.weights;
+        }
+        return sum;
     }
-    Holdings held;
-    held.in_flight = static_cast<int>(before.size());
-    held.between = static_cast<int>(between.size());
-    for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
-        std::set<int> versions{newest[static_cast<std::size_t>(chunk)]};
-        for (const auto& kept : {before, between})
-            for (const auto& [its_chunk, it, version] : kept)
-                if (its_chunk == chunk) versions.insert(version);
-        held.weight_versions =
-            std::max(held.weight_versions, static_cast<int>(versions.size()));
+};
+
+Counted held_after(const Schedule& schedule, Place last) {
+    const std::vector<int> none(static_cast<std::size_t>(schedule.chunks), 0);
+    Counted held{none, none, none};
+    std::vector<int> newest = none;
+    std::vector<std::set<int>> later(none.size());
+    std::vector<int> seen = none;
+    for (int i = 0; i < static_cast<int>(schedule.of(last.stage).size()); ++i) {
+        const Instruction& it = schedule.at({last.stage, i});
+        const auto chunk = static_cast<std::size_t>(it.chunk);
+        const int read = it.weight_version >= 0 ? it.weight_version : seen[chunk];
+        if (it.kind == Kind::optimizer_step) ++seen[chunk];
+        if (i > last.position) {
+            if (is_computation(it.kind)) later[chunk].insert(read);
+            continue;
+        }
+        newest[chunk] = seen[chunk];
+        held.before[chunk] += it.kind == Kind::forward;
+        held.before[chunk] -=
+            it.kind == Kind::backward || it.kind == Kind::backward_input;
+        held.between[chunk] += it.kind == Kind::backward_input;
+        held.between[chunk] -= it.kind == Kind::backward_weight;
+    }
+    for (std::size_t chunk = 0; chunk < none.size(); ++chunk) {
+        held.versions[chunk] = 1;
+        for (const int version : later[chunk])
+            held.versions[chunk] += version < newest[chunk];
     }
     return held;
 }
 
-Holdings peak_by_hand(const Schedule& schedule, int stage, const KeptMemory& kept) {
+/// While a pair runs, what its forward takes is there, and what its backward gives back
+/// is, too.
+double most_while_running(const Schedule& schedule, Place place,
+                          const ScheduleMemory& kept) {
+    const Positions together = schedule.together(place);
+    const Place before{place.stage, together.first - 1};
+    Counted held = held_after(schedule, before);
+    double more = 0;
+    for (int i = together.first; i < together.last; ++i) {
+        const Instruction& it = schedule.at({place.stage, i});
+        const KeptMemory& of = kept.of(schedule.part(place.stage, it.chunk));
+        if (it.kind == Kind::forward) more += of.activations;
+        if (it.kind == Kind::backward || it.kind == Kind::backward_input)
+            more += of.recomputed;
+    }
+    return held.memory(schedule, place.stage, kept) + more;
+}
+
+Holdings peak_by_hand(const Schedule& schedule, int stage, const ScheduleMemory& kept) {
     Holdings peak;
-    for (int i = 0; i < static_cast<int>(schedule.of(stage).size()); ++i) {
-        const Holdings held = held_after(schedule, {stage, i});
-        peak.in_flight = std::max(peak.in_flight, held.in_flight);
-        peak.between = std::max(peak.between, held.between);
-        peak.weight_versions = std::max(peak.weight_versions, held.weight_versions);
-        peak.memory = std::max(peak.memory, held.in_flight * kept.activations +
-                                                held.between * kept.for_weights);
+    const auto sum = [](const std::vector<int>& counts) {
+        return std::accumulate(counts.begin(), counts.end(), 0);
+    };
+    for (int i = -1; i < static_cast<int>(schedule.of(stage).size()); ++i) {
+        const Place place{stage, i};
+        const Counted held = held_after(schedule, place);
+        const bool pair = i >= 0 && schedule.together(place).count() == 2 &&
+                          is_computation(schedule.at(place).kind);
+        peak.in_flight = std::max(peak.in_flight, sum(held.before));
+        peak.between = std::max(peak.between, sum(held.between));
+        peak.weight_versions =
+            std::max(peak.weight_versions, *std::ranges::max_element(held.versions));
+        if (!pair || schedule.together(place).last == i + 1)
+            peak.memory = std::max(peak.memory, held.memory(schedule, stage, kept));
+        if (i < 0) continue;
+        peak.memory = std::max(peak.memory, most_while_running(schedule, place, kept));
+        if (pair && schedule.at(place).kind == Kind::forward)
+            peak.in_flight = std::max(
+                peak.in_flight,
+                sum(held_after(schedule, {stage, schedule.together(place).first - 1})
+                        .before) +
+                    1);
     }
     return peak;
 }
@@ -87,9 +137,17 @@ TEST_CASE("what stages hold at most is what a count after each instruction finds
           "[pipeline]") {
     Random random(7);
     for (int draw = 0; draw < 400; ++draw) {
-        const Schedule schedule = random_schedule(random, {draw % 2 == 0, draw % 3 == 0});
-        const KeptMemory kept{static_cast<double>(random.below(5)),
-                              static_cast<double>(random.below(5))};
+        const Schedule schedule =
+            random_schedule(random, {draw % 2 == 0, draw % 3 == 0, draw % 5 == 0});
+        if (find_problem(schedule)) continue;
+        std::vector<KeptMemory> each(
+            static_cast<std::size_t>(draw % 2 == 0 ? 1 : schedule.part_count()));
+        for (KeptMemory& of : each)
+            of = {static_cast<double>(random.below(5)),
+                  static_cast<double>(random.below(5)),
+                  static_cast<double>(random.below(3)),
+                  static_cast<double>(random.below(3))};
+        const ScheduleMemory kept(each);
         const std::vector<Holdings> found = peak_holdings(schedule, kept);
         REQUIRE(found.size() == schedule.work.size());
         for (int stage = 0; stage < schedule.stages; ++stage) {

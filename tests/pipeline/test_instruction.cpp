@@ -15,10 +15,8 @@ TEST_CASE("every instruction is read back from its own text", "[pipeline]") {
                 written.micro_batch = has_micro_batch(written.kind) ? 103 : -1;
                 written.chunk = chunk;
                 written.weight_version = version;
-                const auto read = read_instruction(text_of(written));
                 CAPTURE(text_of(written));
-                REQUIRE(read.has_value());
-                CHECK(*read == written);
+                CHECK(read_instructions(text_of(written)) == std::vector{written});
             }
 }
 
@@ -33,13 +31,26 @@ TEST_CASE("the text of an instruction is letters, micro-batch, chunk and version
           "backward-input of micro-batch 4 (I4)");
 }
 
+TEST_CASE("what begins together is one text in brackets", "[pipeline]") {
+    const std::vector<Instruction> read = read_instructions("(F7.1; B3@2 ;RG0)");
+    REQUIRE(read.size() == 3);
+    CHECK(!read[0].together);
+    CHECK((read[1].together && read[2].together));
+    CHECK(texts_of(read) == std::vector<std::string>{"(F7.1;B3@2;RG0)"});
+    const std::vector<Instruction> in_turn{{InstructionKind::forward, 1},
+                                           {InstructionKind::backward, 0}};
+    CHECK(texts_of(in_turn) == std::vector<std::string>{"F1", "B0"});
+}
+
 TEST_CASE("text that is no instruction is not taken for one", "[pipeline][errors]") {
     const std::vector<std::string> wrong{
-        "",       "F",      "3F",           "X3",    "F-1",   "F3.", "F3.x", "F3@",
-        "F3 ",    " F3",    "FB3",          "R3",    "U0",    "SA",  "f3",   "F3,4",
-        "F3.1.2", "F3@1.2", "F99999999999", "F3.-1", "F3@-1", "F+3", "F0x3"};
+        "",       "F",     "3F",      "X3",       "F-1",          "F3.",   "F3.x",
+        "F3@",    "F3 ",   " F3",     "FB3",      "R3",           "U0",    "SA",
+        "f3",     "F3,4",  "F3.1.2",  "F3@1.2",   "F99999999999", "F3.-1", "F3@-1",
+        "F+3",    "F0x3",  "()",      "(F3)",     "(F3;)",        "(;F3)", "(F3;B1",
+        "F3;B1)", "F3;B1", "(F3,B1)", "((F3;B1))"};
     for (const std::string& text : wrong) {
         CAPTURE(text);
-        CHECK_FALSE(read_instruction(text).has_value());
+        CHECK(read_instructions(text).empty());
     }
 }

@@ -2,6 +2,7 @@
 
 #include "src/core/require.hpp"
 #include "src/pipeline/load_schedule.hpp"
+#include "src/pipeline/timer.hpp"
 #include "src/pipeline/validate.hpp"
 #include "tests/catch.hpp"
 #include "tests/message_of.hpp"
@@ -58,7 +59,8 @@ TEST_CASE("a JSON schedule gives names, sizes, parts and lines", "[pipeline]") {
                ["F0", "B0", "F1", "B1"]],
   "parts": [[1], [0]]
 })",
-                                                 "mine.json");
+                                                 "mine.json")
+                                  .schedule;
     CHECK(schedule.name == "mine");
     CHECK(schedule.file == "mine.json");
     CHECK(schedule.stages == 2);
@@ -72,20 +74,24 @@ TEST_CASE("a JSON schedule gives names, sizes, parts and lines", "[pipeline]") {
 
 TEST_CASE("sizes that a file leaves out follow from its instructions", "[pipeline]") {
     const Schedule two =
-        read_schedule_json(R"({"schedule": [["F0.1", "F6"], []]})", "folder/mine.json");
+        read_schedule_json(R"({"schedule": [["F0.1", "F6"], []]})", "folder/mine.json")
+            .schedule;
     CHECK(two.name == "mine");
     CHECK(two.stages == 2);
     CHECK(two.micro_batches == 7);
     CHECK(two.chunks == 2);
     CHECK(two.parts == std::vector<std::vector<int>>{{0, 2}, {1, 3}});
     const Schedule held =
-        read_schedule_json(R"({"schedule": [["F0"]], "parts": [[0, 1]]})", "mine.json");
+        read_schedule_json(R"({"schedule": [["F0"]], "parts": [[0, 1]]})", "mine.json")
+            .schedule;
     CHECK(held.chunks == 2);
 }
 
 TEST_CASE("a byte order mark and CRLF change nothing", "[pipeline]") {
-    const Schedule json = read_schedule_json(
-        "\xEF\xBB\xBF{\r\n\"schedule\":\r\n[[\"F0\",\r\n\"B0\"]]}\r\n", "mine.json");
+    const Schedule json =
+        read_schedule_json("\xEF\xBB\xBF{\r\n\"schedule\":\r\n[[\"F0\",\r\n\"B0\"]]}\r\n",
+                           "mine.json")
+            .schedule;
     CHECK(json.at({0, 0}).line == 3);
     CHECK(json.at({0, 1}).line == 4);
     const Schedule csv = read_schedule_csv("\xEF\xBB\xBF# note\r\nF0,B0\r\n", "mine.csv");
@@ -183,6 +189,88 @@ TEST_CASE("sizes that cannot be are refused with their line", "[pipeline]") {
                          {"mine.json:16385: this is stage 16384", "at most 16384"}}});
 }
 
+TEST_CASE("a JSON schedule gives times and memory of parts and links", "[pipeline]") {
+    const LoadedSchedule loaded = read_schedule_json(R"({
+  "schedule": [["F0", "B0"], ["F0", "B0"], ["F0", "B0"]],
+  "queues": "by direction",
+  "times": {"forward": [1, 2.5, 3], "backward": 3, "message": [0.25, 0.5, 0],
+            "links": {"1-2": 4}, "recompute": 1, "update": 0.5, "reduce": 2,
+            "overlapped": 5},
+  "memory": {"activations": [1, 2, 3], "weights": 0.5}
+})",
+                                                     "mine.json");
+    CHECK(loaded.schedule.queues == MessageQueues::by_direction);
+    REQUIRE((loaded.times && loaded.memory));
+    const TickedTimes ticked = lockstep::ticked(*loaded.times, loaded.schedule);
+    CHECK(ticked.per_unit == 4);
+    CHECK(ticked.times.by_part);
+    REQUIRE(ticked.times.each.size() == 3);
+    const Durations& second = ticked.times.each[1];
+    CHECK(second.forward == 10);
+    CHECK(second.backward_input == 6);
+    CHECK(second.backward_weight == 6);
+    CHECK(second.message == 2);
+    CHECK(second.recompute == 4);
+    CHECK(second.update == 2);
+    CHECK(second.reduce == 8);
+    CHECK(second.overlapped == 20);
+    CHECK(ticked.times.links.at({1, 2}) == 16);
+    CHECK(loaded.memory->of(2) == KeptMemory{3, 1, 0, 0.5});
+    const Timing timing = time_schedule(loaded.schedule, ticked.times);
+    // Forwards 1, 2.5 and 3, backwards of 4 each, messages of 0.25 and 4 both ways.
+    CHECK(timing.makespan == 4 * (6.5 + 12 + 2 * 4.25));
+}
+
+TEST_CASE("times and memory that cannot be are refused with their line", "[pipeline]") {
+    const auto refused = [](const std::string& member, std::vector<std::string> words) {
+        return Refusal{"{\"schedule\": [[\"F0\"], [\"F0\"]],\n" + member + "}",
+                       std::move(words)};
+    };
+    check_json_refused({
+        refused("\"times\": 3", {"mine.json:2: \"times\" is 3; an object with amounts"}),
+        refused(
+            "\"times\": {\"forwards\": 3}",
+            {"mine.json:2: the key \"forwards\" is not known", "forward, backward_in"}),
+        refused("\"times\": {\"forward\": 1,\n\"forward\": 1}",
+                {"mine.json:3: the key \"forward\" is there twice"}),
+        refused("\"times\": {\"forward\": \"1\"}",
+                {"mine.json:2: \"forward\" of \"times\" is \"1\"; a number, or a list"}),
+        refused("\"times\": {\"forward\": [1, [2]]}", {"mine.json:2", "is a list"}),
+        refused("\"times\": {\"forward\": -1}",
+                {"mine.json:2: \"forward\" of \"times\": '-1' is not a number from 0"}),
+        refused("\"times\": {\"forward\": 1e-10}", {"mine.json:2", "would be rounded"}),
+        refused("\"times\": {\"backward\": 1, \"backward_input\": 1}",
+                {"mine.json:2: \"backward\" stands for both halves"}),
+        refused("\"times\": {\"backward\": 0.000000001}",
+                {"mine.json:2", "whose half would be rounded"}),
+        refused("\"times\": {\"links\": 3}",
+                {"mine.json:2: \"links\" of \"times\" is 3; an object"}),
+        refused("\"times\": {\"links\": {\"1-0\": 3}}",
+                {"mine.json:2: \"1-0\" is no link; two stages, the lower first"}),
+        refused("\"times\": {\"links\": {\"0-1\": 3, \"0-1\": 3}}",
+                {"mine.json:2: the link \"0-1\" is there twice"}),
+        refused("\"times\": {\"links\": {\"0-1\": [3]}}", {"mine.json:2", "is a list"}),
+        refused("\"memory\": []", {"mine.json:2: \"memory\" is a list; an object"}),
+        refused("\"memory\": {\"gradients\": 1}",
+                {"mine.json:2: the key \"gradients\" is not known", "\"for_weights\""}),
+        refused(
+            "\"memory\": {\"weights\": [1, 2, 3]}",
+            {"mine.json:2: \"weights\" of \"memory\" has 3 numbers; one for all parts, "
+             "or 2"}),
+        refused("\"memory\": {\"weights\": []}", {"mine.json:2", "has 0 numbers"}),
+        refused("\"memory\": {\"weights\": -1}",
+                {"mine.json:2: \"weights\" of \"memory\" is -1; a number from 0"}),
+        refused("\"queues\": \"two\"",
+                {"mine.json:2: \"queues\" is \"two\"; \"one\" or \"by direction\""}),
+    });
+    const LoadedSchedule loaded = read_schedule_json(
+        R"({"schedule": [["F0"], ["F0"]], "times": {"forward": [1, 2, 3]}})",
+        "mine.json");
+    check_sentence(
+        message_of<UsageError>([&] { ticked(*loaded.times, loaded.schedule); }),
+        {"forward has 3 numbers; one for all parts, or 2, one a part"});
+}
+
 TEST_CASE("parts that do not fit the stages are refused", "[pipeline]") {
     const std::string begin = "{\"schedule\": [[\"F0\"], [\"F0\"]],\n\"parts\": ";
     check_json_refused({
@@ -199,11 +287,13 @@ TEST_CASE("parts that do not fit the stages are refused", "[pipeline]") {
 }
 
 TEST_CASE("what the program writes beside a schedule is passed over", "[pipeline]") {
-    const Schedule schedule = read_schedule_json(
-        R"({"makespan": 3, "durations": {"forward": [1], "schedule": 7, "odd": {}},
+    const Schedule schedule =
+        read_schedule_json(
+            R"({"makespan": 3, "durations": {"forward": [1], "schedule": 7, "odd": {}},
             "spans": [[[0, 1], [[]]]], "communication": "text", "schedule": [["F0", "B0"]],
             "idle": []})",
-        "mine.json");
+            "mine.json")
+            .schedule;
     CHECK(schedule.instructions() == 2);
     CHECK(problem_of(schedule) == "(no problem)");
 }
@@ -253,7 +343,7 @@ TEST_CASE("CSV that is no schedule is refused with its line", "[pipeline]") {
 TEST_CASE("problems of a schedule from a file name the file and the line", "[pipeline]") {
     const auto problem = [](const std::string& lists) {
         return problem_of(
-            read_schedule_json("{\"schedule\": [" + lists + "]}", "mine.json"));
+            read_schedule_json("{\"schedule\": [" + lists + "]}", "mine.json").schedule);
     };
     check_sentence(problem("[\"F0\",\n\"F0\", \"B0\"]"),
                    {"mine.json:2: stage 0, instruction 2 of 3", "was done before"});
@@ -272,9 +362,9 @@ TEST_CASE("files are read by their name's end", "[pipeline]") {
     const TemporaryFolder folder;
     const std::string csv = "F0,B0\n";
     const std::string json = R"({"schedule": [["F0", "B0"]]})";
-    CHECK(load_schedule(folder.file("a.csv", csv)).instructions() == 2);
-    CHECK(load_schedule(folder.file("a.json", json)).instructions() == 2);
-    CHECK(load_schedule(folder.file("a", json)).instructions() == 2);
+    CHECK(load_schedule(folder.file("a.csv", csv)).schedule.instructions() == 2);
+    CHECK(load_schedule(folder.file("a.json", json)).schedule.instructions() == 2);
+    CHECK(load_schedule(folder.file("a", json)).schedule.instructions() == 2);
 }
 
 TEST_CASE("files that cannot be read are refused", "[pipeline]") {

@@ -22,8 +22,8 @@ std::vector<Instruction> without_messages(const std::vector<Instruction>& work) 
 }
 
 /// When a schedule's instructions happen, messages left out.
-std::vector<std::vector<TimeSpan>> computed(
-    const Schedule& schedule, const std::vector<StageDurations>& durations) {
+std::vector<std::vector<TimeSpan>> computed(const Schedule& schedule,
+                                            const std::vector<Durations>& durations) {
     const Timing timing = time_schedule(schedule, durations);
     std::vector<std::vector<TimeSpan>> spans(timing.spans.size());
     for (std::size_t stage = 0; stage < spans.size(); ++stage)
@@ -92,15 +92,15 @@ TEST_CASE("the sends and receives of a small 1F1B are where they belong", "[pipe
 
 TEST_CASE("messages that take no time, run as planned, change no time", "[pipeline]") {
     for_each_schedule([](const Schedule& work) {
-        for (const StageDurations& of :
-             {StageDurations{1, 1, 1, 0}, {18522, 18086, 9337, 0}, {2, 1, 5, 0}})
+        for (const Durations& of :
+             {Durations{1, 1, 1, 0}, {18522, 18086, 9337, 0}, {2, 1, 5, 0}})
             CHECK(computed(with_messages(work, {of}), {of}) == computed(work, {of}));
     });
     Random random(5);
     for (int draw = 0; draw < 1000; ++draw) {
         const Schedule work = random_schedule(random, {draw % 2 == 0, false});
         auto durations = random_durations(random, work.stages, false);
-        for (StageDurations& of : durations) {
+        for (Durations& of : durations) {
             ++of.forward;
             ++of.backward_input;
             ++of.backward_weight;
@@ -113,7 +113,7 @@ TEST_CASE("messages that take no time, run as planned, change no time", "[pipeli
 
 TEST_CASE("messages that take little time do not make the generators' schedules longer",
           "[pipeline]") {
-    const std::vector<StageDurations> measured{{18522, 18086, 9337, 601}};
+    const std::vector<Durations> measured{{18522, 18086, 9337, 601}};
     for_each_schedule([&](const Schedule& work) {
         CHECK(time_schedule(with_messages(work, measured), measured).makespan ==
               time_schedule(work, measured).makespan);
@@ -167,9 +167,10 @@ TEST_CASE("messages are not added twice, nor to what cannot run", "[pipeline][er
 
 TEST_CASE("messages are not planned by durations that cannot be", "[pipeline][errors]") {
     const Schedule work = gpipe_schedule({3, 2, 1});
-    const StageDurations one;
+    const Durations one;
     const Picoseconds much = Picoseconds{1} << 61;
-    CHECK(tells(refusal([&] { with_messages(work, {}); }), {"0", "3"}));
+    CHECK(tells(refusal([&] { with_messages(work, std::vector<Durations>{}); }),
+                {"0", "3"}));
     CHECK(tells(refusal([&] { with_messages(work, {one, one}); }), {"2", "3"}));
     CHECK(tells(refusal([&] { with_messages(work, {{-1, 1, 1, 0}}); }), {"-1"}));
     CHECK(tells(refusal([&] { with_messages(work, {{1, 1, 1, -4}}); }), {"-4"}));

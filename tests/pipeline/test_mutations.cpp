@@ -18,9 +18,21 @@ using namespace lockstep::test;
 
 namespace {
 
-enum class Mutation { drop, twice, swap, move, micro_batch, chunk, kind, version, steal };
+enum class Mutation {
+    drop,
+    twice,
+    swap,
+    move,
+    micro_batch,
+    chunk,
+    kind,
+    version,
+    steal,
+    together,
+    queues
+};
 
-constexpr int kMutations = 9;
+constexpr int kMutations = 11;
 
 Place random_place(Random& random, const Schedule& schedule) {
     while (true) {
@@ -35,6 +47,7 @@ bool computes(InstructionKind kind) {
 }
 
 void mutate(Random& random, Schedule& schedule, Mutation mutation) {
+    if (schedule.instructions() == 0) return;
     const Place place = random_place(random, schedule);
     auto& work = schedule.work[static_cast<std::size_t>(place.stage)];
     const auto at = work.begin() + place.position;
@@ -69,12 +82,19 @@ void mutate(Random& random, Schedule& schedule, Mutation mutation) {
         case Mutation::version:
             if (computes(it.kind)) at->weight_version = random.between(-1, 3);
             break;
-        case Mutation::steal:
+        case Mutation::steal: {
             work.erase(at);
             auto& other =
                 schedule.work[static_cast<std::size_t>(random.below(schedule.stages))];
             other.insert(other.begin() + random.below(static_cast<int>(other.size()) + 1),
                          it);
+            break;
+        }
+        case Mutation::together:
+            at->together = !it.together;
+            break;
+        case Mutation::queues:
+            schedule.queues = MessageQueues::by_direction;
             break;
     }
 }
@@ -152,6 +172,28 @@ TEST_CASE("reordered work and messages deadlock exactly where trying finds that 
         check_against_naive(schedule);
         deadlocks += !problem_of(schedule).cycle.empty();
     }
+    CHECK(deadlocks > 100);
+}
+
+TEST_CASE("groups, pairs and ends of steps are refused exactly where trying refuses them",
+          "[pipeline]") {
+    Random random(12);
+    int still_run = 0;
+    int deadlocks = 0;
+    for (int draw = 0; draw < 4000; ++draw) {
+        Schedule schedule = random_schedule(
+            random, {draw % 2 == 0, draw % 5 != 0, draw % 3 != 0, draw % 3 == 0});
+        CAPTURE(draw);
+        check_against_naive(schedule);
+        const auto mutation = static_cast<Mutation>(random.below(kMutations));
+        CAPTURE(static_cast<int>(mutation));
+        mutate(random, schedule, mutation);
+        check_against_naive(schedule);
+        const auto problem = find_problem(schedule);
+        still_run += !problem;
+        deadlocks += problem && !problem->cycle.empty();
+    }
+    CHECK(still_run > 400);
     CHECK(deadlocks > 100);
 }
 

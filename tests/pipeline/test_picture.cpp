@@ -32,14 +32,14 @@ struct Timed {
     }
 };
 
-Timed timed(Schedule schedule, const StageDurations& durations = {}) {
+Timed timed(Schedule schedule, const Durations& durations = {}) {
     Timing timing = time_schedule(schedule, {durations});
     return {std::move(schedule), std::move(timing)};
 }
 
 /// Interleaved with so many chunks, the others with one.
 Timed timed(const std::string& name, int stages, int micro_batches, int chunks = 2,
-            const StageDurations& durations = {}) {
+            const Durations& durations = {}) {
     return timed(
         make_schedule(name, {stages, micro_batches, name == "interleaved" ? chunks : 1}),
         durations);
@@ -134,9 +134,9 @@ std::string without_colour(std::string text) {
 }  // namespace
 
 TEST_CASE("GPipe is drawn in eighty columns", "[pipeline]") {
-    REQUIRE(
-        timed("gpipe", 3, 4).text({80, false, "--svg"}, {.title = "GPipe", .kept = {}}) ==
-        R"(GPipe
+    REQUIRE(timed("gpipe", 3, 4)
+                .text({80, false, "--svg"}, {.title = "GPipe", .memory = {}}) ==
+            R"(GPipe
  stage 0|F0-F1-F2-F3-//////////////////B0====B1====B2====B3====|
  stage 1|///F0-F1-F2-F3-/////////B0====B1====B2====B3====//////|
  stage 2|//////F0-F1-F2-F3-B0====B1====B2====B3====////////////|
@@ -251,7 +251,7 @@ TEST_CASE("pictures of all schedules are well formed", "[pipeline]") {
         REQUIRE(is_balanced_xml(timed(name, 8, 64, 8).svg()));
     }
     const std::string svg =
-        timed("1f1b", 2, 2).svg({.title = "a < b & \"c\"", .kept = {}});
+        timed("1f1b", 2, 2).svg({.title = "a < b & \"c\"", .memory = {}});
     REQUIRE(is_balanced_xml(svg));
     REQUIRE(contains(svg, ">a &lt; b &amp; &quot;c&quot;</text>"));
 }
@@ -261,7 +261,7 @@ TEST_CASE("the peaks drawn are those that the schedule holds", "[pipeline]") {
         for (const KeptMemory kept : {KeptMemory{}, KeptMemory{2, 0.5}}) {
             const Timed drawn = timed(name, 4, 8);
             SchedulePicture picture;
-            picture.kept = kept;
+            picture.memory = kept;
             const std::vector<std::string> peaks = peaks_of(drawn.schedule, kept);
             INFO(name);
             const std::string text = drawn.text({80, false, ""}, picture);
@@ -358,7 +358,7 @@ TEST_CASE("nothing lies outside of a picture", "[pipeline]") {
 TEST_CASE("whole backwards and halves of others have four colours", "[pipeline]") {
     Schedule schedule = empty_schedule("mixed", {1, 2, 1});
     for (const char* work : {"F0", "B0", "F1", "I1", "W1"})
-        schedule.work[0].push_back(*read_instruction(work));
+        schedule.work[0].push_back(read_instructions(work).front());
     const std::string svg = timed(schedule).svg();
     std::set<std::string> colours;
     for (std::size_t at = svg.find(" on stage "); at != std::string::npos;
@@ -419,7 +419,7 @@ TEST_CASE("a box says what it waits for, and why it does not begin earlier",
         contains(sent, "<title>SA1 on stage 0, 5 to 8\nbegins as F0 of stage 1 ends<"));
     // The picture's unit, not its ticks.
     const Timed halves = timed(schedule, {1, 1, 1, 0});
-    REQUIRE(contains(halves.svg({.title = "", .kept = {}, .ticks = 2}),
+    REQUIRE(contains(halves.svg({.title = "", .memory = {}, .ticks = 2}),
                      "<title>F0 on stage 1, 0.5 to 1\n"));
     // Messages that take no time are not drawn, so nothing waits for their boxes.
     REQUIRE(contains(timed(with_messages(schedule)).svg(),
@@ -439,8 +439,8 @@ TEST_CASE("a picture of very many boxes stays small", "[pipeline]") {
 }
 
 TEST_CASE("schedules at the limits are drawn", "[pipeline]") {
-    const StageDurations nothing{0, 0, 0, 0};
-    const StageDurations huge{Picoseconds{1} << 56, 1, 3, 0};
+    const Durations nothing{0, 0, 0, 0};
+    const Durations huge{Picoseconds{1} << 56, 1, 3, 0};
     for (const Timed& drawn :
          {timed("gpipe", 1, 1), timed("gpipe", 3, 4, 1, nothing),
           timed("zb-h2", 3, 4, 1, nothing), timed("1f1b", 1, 1, 1, huge),
@@ -459,7 +459,7 @@ TEST_CASE("schedules at the limits are drawn", "[pipeline]") {
     }
     REQUIRE(contains(timed("gpipe", 200, 1).svg(), "136 more stages are not drawn"));
     SchedulePicture nothing_kept;
-    nothing_kept.kept = {0, 0};
+    nothing_kept.memory = KeptMemory{0, 0};
     REQUIRE(
         contains(timed("gpipe", 2, 2).text({80, false, ""}, nothing_kept), " peak 0|"));
     REQUIRE(is_balanced_xml(timed("gpipe", 2, 2).svg(nothing_kept)));

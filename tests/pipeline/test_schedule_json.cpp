@@ -22,8 +22,8 @@ Schedule generated(const std::string& name) {
 std::string csv_of(const Schedule& schedule) {
     std::string text;
     for (const std::vector<Instruction>& list : schedule.work) {
-        for (const Instruction& each : list)
-            text += (text.empty() || text.back() == '\n' ? "" : ",") + text_of(each);
+        for (const std::string& each : texts_of(list))
+            text += (text.empty() || text.back() == '\n' ? "" : ",") + each;
         text += '\n';
     }
     return text;
@@ -39,9 +39,9 @@ void check_same(const Schedule& read, const Schedule& written) {
 
 /// Timed with a forward of 2, halves of 3 and 1, and messages of 0.5.
 Json timed(const Schedule& schedule) {
-    const std::vector<StageDurations> durations{{4, 6, 2, 1}};
+    const std::vector<Durations> durations{{4, 6, 2, 1}};
     const Timing timing = time_schedule(schedule, durations);
-    return Json::parse(timing_json(schedule, timing, {durations, 2, {10, 4}}));
+    return Json::parse(timing_json(schedule, timing, {durations, 2, KeptMemory{10, 4}}));
 }
 
 }  // namespace
@@ -52,7 +52,8 @@ TEST_CASE("every generator's schedule survives JSON and CSV", "[pipeline]") {
             INFO(name << (messages ? " with messages" : ""));
             const Schedule order = generated(name);
             const Schedule schedule = messages ? with_messages(order) : order;
-            const Schedule json = read_schedule_json(schedule_json(schedule), "a.json");
+            const Schedule json =
+                read_schedule_json(schedule_json(schedule), "a.json").schedule;
             check_same(json, schedule);
             CHECK(json.name == name);
             CHECK(json.file == "a.json");
@@ -68,7 +69,7 @@ TEST_CASE("a schedule with parts and weight versions of its own survives JSON",
     schedule.parts = {{0, 1}, {1, 0}};
     schedule.work = {
         {{InstructionKind::forward, 0, 0, 3}, {InstructionKind::backward, 1, 1}}, {}};
-    const Schedule read = read_schedule_json(schedule_json(schedule), "a.json");
+    const Schedule read = read_schedule_json(schedule_json(schedule), "a.json").schedule;
     check_same(read, schedule);
     CHECK(read.name == schedule.name);
 }
@@ -118,11 +119,12 @@ TEST_CASE("a timing's document is read back as its schedule", "[pipeline]") {
     for (const std::string& name : schedule_names()) {
         INFO(name);
         const Schedule schedule = with_messages(generated(name));
-        check_same(read_schedule_json(timed(schedule).dump(), "a.json"), schedule);
+        check_same(read_schedule_json(timed(schedule).dump(), "a.json").schedule,
+                   schedule);
         // As the program writes it, line by line.
         const Timing timing = time_schedule(schedule, {{}});
         const std::string text = timing_json(schedule, timing, {{{}}, 1, {}});
-        check_same(read_schedule_json(text, "a.json"), schedule);
+        check_same(read_schedule_json(text, "a.json").schedule, schedule);
     }
 }
 

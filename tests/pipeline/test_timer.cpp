@@ -4,6 +4,7 @@
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/messages.hpp"
 #include "src/pipeline/timer.hpp"
+#include "src/pipeline/validate.hpp"
 #include "tests/catch.hpp"
 #include "tests/pipeline/longest_path.hpp"
 #include "tests/pipeline/random_schedule.hpp"
@@ -43,13 +44,15 @@ StageTiming stage_by_hand(const std::vector<Instruction>& work,
     StageTiming stage;
     bool any = false;
     for (std::size_t i = 0; i < spans.size(); ++i) {
-        const bool message = is_message(work[i].kind);
-        if (message || has_micro_batch(work[i].kind))
-            stage.span.end = std::max(stage.span.end, spans[i].end);
-        if (message || !has_micro_batch(work[i].kind)) continue;
-        if (!any) stage.span.start = spans[i].start;
-        any = true;
-        stage.busy += spans[i].end - spans[i].start;
+        const InstructionKind kind = work[i].kind;
+        stage.span.end = std::max(stage.span.end, spans[i].end);
+        if (is_computation(kind) && !any) stage.span.start = spans[i].start;
+        any = any || is_computation(kind);
+        // A pair has one span.
+        const bool counts = is_computation(kind)
+                                ? !work[i].together
+                                : kind == InstructionKind::optimizer_step;
+        if (counts) stage.busy += spans[i].end - spans[i].start;
     }
     return stage;
 }
@@ -89,10 +92,9 @@ bool causes_hold(const Schedule& schedule, const LongestPath& graph,
     return true;
 }
 
-void check_against_longest_path(const Schedule& schedule,
-                                const std::vector<StageDurations>& durations) {
-    const LongestPath graph(schedule, durations);
-    const Timing timing = time_schedule(schedule, durations);
+void check_against_longest_path(const Schedule& schedule, const ScheduleTimes& times) {
+    const LongestPath graph(schedule, times);
+    const Timing timing = time_schedule(schedule, times);
     CAPTURE(lines_of(schedule));
     CHECK(timing.spans == graph.spans());
     CHECK(timing.makespan == graph.makespan());
@@ -140,9 +142,46 @@ TEST_CASE("planned messages take as long as the longest path, run as planned or 
     }
 }
 
+TEST_CASE(
+    "groups, pairs and queues take as long as the longest path, with times by part "
+    "and by link",
+    "[pipeline]") {
+    Random random(4);
+    int runs = 0;
+    int groups = 0;
+    for (int draw = 0; draw < 2 * kDraws; ++draw) {
+        CAPTURE(draw);
+        const Schedule schedule = random_schedule(
+            random, {draw % 2 == 0, draw % 5 != 0, draw % 3 != 0, draw % 3 == 0});
+        const ScheduleTimes times = random_times(random, schedule);
+        if (find_problem(schedule)) continue;  // groups may wait for one another
+        check_against_longest_path(schedule, times);
+        ++runs;
+        for (const auto& list : schedule.work)
+            groups += std::ranges::count(list, true, &Instruction::together) > 0;
+    }
+    CHECK(runs > kDraws);
+    CHECK(groups > kDraws);
+}
+
+TEST_CASE("grouped messages take as long as the longest path", "[pipeline]") {
+    Random random(5);
+    int runs = 0;
+    for (int draw = 0; draw < kDraws; ++draw) {
+        CAPTURE(draw);
+        const Schedule schedule =
+            with_grouped_messages(random_schedule(random, {draw % 2 == 0, false}));
+        const ScheduleTimes times = random_times(random, schedule);
+        if (find_problem(schedule)) continue;
+        check_against_longest_path(schedule, times);
+        ++runs;
+    }
+    CHECK(runs > kDraws / 4);
+}
+
 TEST_CASE("one entry of durations stands for all stages", "[pipeline]") {
     const Schedule schedule = zb_h1_schedule({4, 9, 1});
-    const StageDurations of{5, 4, 3, 2};
+    const Durations of{5, 4, 3, 2};
     CHECK(time_schedule(schedule, {of}).spans ==
           time_schedule(schedule, {of, of, of, of}).spans);
 }
@@ -193,10 +232,10 @@ TEST_CASE("a schedule that takes no time has no bubble", "[pipeline]") {
 TEST_CASE("durations that cannot be are refused with their numbers",
           "[pipeline][errors]") {
     const Schedule schedule = gpipe_schedule({3, 6, 1});
-    const auto refused = [&](const std::vector<StageDurations>& durations) {
+    const auto refused = [&](const std::vector<Durations>& durations) {
         return refusal([&] { time_schedule(schedule, durations); });
     };
-    const StageDurations one;
+    const Durations one;
     CHECK(tells(refused({}), {"0", "3"}));
     CHECK(tells(refused({one, one}), {"2", "3"}));
     CHECK(tells(refused({one, one, one, one}), {"4", "3"}));
@@ -206,11 +245,11 @@ TEST_CASE("durations that cannot be are refused with their numbers",
     CHECK(tells(refused({{1, 1, 1, -4}}), {"-4"}));
     const Picoseconds most = std::numeric_limits<Picoseconds>::max();
     const Picoseconds half = Picoseconds{1} << 61;
-    for (const StageDurations& of : {StageDurations{most, 0, 0, 0},
-                                     {0, most, most, 0},
-                                     {0, 0, 0, most},
-                                     {half, half, half, half},
-                                     {most, most, most, most}})
+    for (const Durations& of : {Durations{most, 0, 0, 0},
+                                {0, most, most, 0},
+                                {0, 0, 0, most},
+                                {half, half, half, half},
+                                {most, most, most, most}})
         CHECK(tells(refused({of}), {"durations"}));
     CHECK(tells(refused({one, one, {half, 0, 0, 0}}), {"durations"}));
 }

@@ -8,8 +8,11 @@ namespace lockstep::test {
 std::vector<Instruction> written_work(const std::string& line) {
     std::vector<Instruction> work;
     std::istringstream words(line);
-    for (std::string word; words >> word;)
-        work.push_back(read_instruction(word).value());
+    for (std::string word; words >> word;) {
+        const std::vector<Instruction> read = read_instructions(word);
+        if (read.empty()) throw std::invalid_argument(word + " is no instruction");
+        work.insert(work.end(), read.begin(), read.end());
+    }
     return work;
 }
 
@@ -25,8 +28,8 @@ std::vector<std::string> lines_of(const Schedule& schedule) {
     std::vector<std::string> lines;
     for (const auto& work : schedule.work) {
         std::string& line = lines.emplace_back();
-        for (const Instruction& instruction : work)
-            line += (line.empty() ? "" : " ") + text_of(instruction);
+        for (const std::string& text : texts_of(work))
+            line += (line.empty() ? "" : " ") + text;
     }
     return lines;
 }

@@ -8,7 +8,7 @@
 
 namespace lockstep::test {
 
-/// The instructions of a line: "F0 F1 B0 B1".
+/// The instructions of a line: "F0 F1 (SA1;RG0) B0 B1".
 std::vector<Instruction> written_work(const std::string& line);
 
 /// A schedule of the lines' instructions, chunks dealt out round and round.

@@ -238,7 +238,7 @@ const TaskResult& run(Judge& judge, const Exercise& exercise, const Case& size) 
 
 Schedule read(Judge& judge, const std::string& text, const Case& size) {
     try {
-        Schedule schedule = read_schedule_json(text, "schedule");
+        Schedule schedule = read_schedule_json(text, "schedule").schedule;
         // Sentences name stage and instruction, not lines that nobody has seen.
         schedule.file.clear();
         for (auto& list : schedule.work)
@@ -387,7 +387,7 @@ void judge_memory(Judge& judge, const Exercise& exercise) {
 /// Asks for the time in the handout's table, for these durations; the names are the
 /// targets'. Only a schedule that holds more than the limit takes less.
 void ask_time(Judge& judge, const Exercise& exercise, const Case& size,
-              const Timing& timing, const StageDurations& each) {
+              const Timing& timing, const Durations& each) {
     const Picoseconds backward_time = each.backward_input + each.backward_weight;
     const Picoseconds measured = exercise.halves ? timing.bubble() : timing.makespan;
     const Picoseconds least =
@@ -409,11 +409,11 @@ void ask_time(Judge& judge, const Exercise& exercise, const Case& size,
 /// The bubble of backward in halves, which all take the same time; else the whole, with
 /// forwards that are longer than backwards, and shorter.
 void judge_time(Judge& judge, const Exercise& exercise) {
-    const std::vector<StageDurations> halves{{1, 1, 1}};
-    const std::vector<StageDurations> whole{{1, 1, 1}, {5, 1, 1}, {2, 4, 3}};
+    const std::vector<Durations> halves{{1, 1, 1}};
+    const std::vector<Durations> whole{{1, 1, 1}, {5, 1, 1}, {2, 4, 3}};
     for (const Case& size : exercise.cases(judge)) {
         const Schedule schedule = schedule_of(judge, exercise, size);
-        for (const StageDurations& each : exercise.halves ? halves : whole)
+        for (const Durations& each : exercise.halves ? halves : whole)
             ask_time(judge, exercise, size, time_schedule(schedule, {each}), each);
     }
 }

@@ -46,7 +46,7 @@ std::string beside_most(const Schedule& schedule, const Held& held) {
 /// `measured` of it.
 bool show(const std::string& name, const std::string& sizes,
           const std::function<Schedule()>& make, const Held& held,
-          const StageDurations& durations,
+          const Durations& durations,
           const std::function<std::string(const Timing&)>& measured) {
     const std::string file = name + ".svg";
     std::remove(file.c_str());  // it is of another schedule

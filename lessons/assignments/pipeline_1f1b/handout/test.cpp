@@ -57,7 +57,7 @@ void expect_most(std::int64_t got, std::int64_t most, const std::string& what) {
 /// All is done after so many forwards and backwards, with forwards that are shorter than
 /// backwards, and longer.
 void expect_turns(const Schedule& schedule, int turns) {
-    for (const StageDurations& each : {StageDurations{1, 1, 1}, {5, 1, 1}}) {
+    for (const Durations& each : {Durations{1, 1, 1}, {5, 1, 1}}) {
         const Picoseconds backward = each.backward_input + each.backward_weight;
         expect_most(
             time_schedule(schedule, {each}).makespan, turns * (each.forward + backward),

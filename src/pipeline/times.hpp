@@ -1,0 +1,59 @@
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "src/core/units.hpp"
+#include "src/pipeline/schedule.hpp"
+
+namespace lockstep {
+
+/// The time that each instruction takes, of a stage with one of its chunks or of a part
+/// of the model: whole numbers of any unit, not negative.
+struct Durations {
+    Picoseconds forward = 1;
+    Picoseconds backward_input = 1;
+    Picoseconds backward_weight = 1;
+    Picoseconds message = 0;    ///< that the stage sends; of a part: to and from the next
+    Picoseconds recompute = 0;  ///< forward once more, as backward begins
+    Picoseconds reduce = 0;     ///< of gradients over all that share them
+    Picoseconds update = 0;     ///< of weights
+    /// A forward and a backward that overlap, the longer of the two parts'; -1 is as long
+    /// as one after the other.
+    Picoseconds overlapped = -1;
+
+    /// A whole backward takes both halves' times; it and the first half recompute.
+    Picoseconds of(InstructionKind kind) const;
+};
+
+/// How long everything in a schedule takes.
+struct ScheduleTimes {
+    ScheduleTimes() = default;
+    /// One for all stages, or one a stage.
+    ScheduleTimes(std::vector<Durations> by_stage) : each(std::move(by_stage)) {}
+    ScheduleTimes(std::initializer_list<Durations> by_stage) : each(by_stage) {}
+
+    /// One for all, one a stage, or one a part of the model.
+    std::vector<Durations> each{{}};
+    bool by_part = false;  ///< `each` has one a part
+    /// Messages between two stages, the lower first, that take another time: a slow link.
+    std::map<std::pair<int, int>, Picoseconds> links;
+
+    const Durations& of(const Schedule& schedule, Place place) const {
+        if (each.size() == 1) return each.front();
+        return each[by_part ? schedule.part(place) : place.stage];
+    }
+    /// Returns the time of an instruction, or of the pair that begins with it.
+    Picoseconds of_work(const Schedule& schedule, Positions together, int stage) const;
+    /// Returns the time of a message between the parts of two places, from the first to
+    /// the second.
+    Picoseconds of_message(const Schedule& schedule, Place from, Place to) const;
+
+    /// Throws UsageError for another number than one, or one a stage or part; a negative
+    /// time; a link of stages that are not there; or times whose sum over the schedule
+    /// does not fit 62 bits.
+    void require_fit(const Schedule& schedule) const;
+};
+
+}  // namespace lockstep

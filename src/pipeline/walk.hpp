@@ -1,0 +1,109 @@
+#pragma once
+
+#include <vector>
+
+#include "src/pipeline/timer.hpp"
+#include "src/pipeline/work_index.hpp"
+
+namespace lockstep {
+
+/// Goes through a schedule as its stages would, and notes when everything happens. Each
+/// stage works its list from front to back. Messages are posted and go on beside the
+/// work, in the stage's queues; nothing is buffered: a send and its receive meet.
+/// Reductions of a part that several stages hold meet, too, and each stage waits for
+/// them.
+class Walk {
+  public:
+    /// All must stay.
+    Walk(const Schedule& schedule, const WorkIndex& index, const ScheduleTimes& times);
+
+    /// To the end; false if nothing can run before that.
+    bool run();
+
+    /// Computations that were done.
+    int computations() const { return computations_; }
+    /// Returns the instruction that a stage has come to; none at its end.
+    Place at(int stage) const;
+    bool done(Place place) const { return state(place) == State::done; }
+    /// Returns a message that a stage has posted and that cannot go on; none if there is
+    /// none.
+    Place stuck_message(int stage) const;
+    /// Returns the message that holds up this one, which is posted: itself, or one in
+    /// front of it in its queue.
+    Place in_front_of(Place message) const;
+
+    /// When everything happened; once, after run().
+    Timing timing();
+
+  private:
+    enum class State : char { waits, delivered, done };
+
+    /// When something may begin, and the instruction that it last waited for.
+    struct Earliest {
+        Picoseconds time = 0;
+        Place cause;
+
+        void after(Picoseconds end, Place place) {
+            if (end <= time) return;
+            time = end;
+            cause = place;
+        }
+        void after(const Earliest& other) { after(other.time, other.cause); }
+    };
+    /// Messages that were posted together.
+    struct Posted {
+        Positions positions;
+        int left = 0;    ///< not yet delivered
+        Earliest begin;  ///< not before this
+        Earliest end;    ///< of those delivered
+    };
+    struct Queue {
+        int peer = -1;  ///< by direction: the other stage
+        bool sends = false;
+        std::vector<Posted> posted;
+        std::size_t served = 0;
+        Earliest free;
+
+        Posted* front() { return served == posted.size() ? nullptr : &posted[served]; }
+        const Posted* front() const {
+            return served == posted.size() ? nullptr : &posted[served];
+        }
+    };
+    struct Lane {
+        int next = 0;        ///< in the stage's list
+        Earliest computing;  ///< the stage's next computation
+        std::vector<Queue> queues;
+        std::vector<int> waiting;  ///< stages that wait for this one
+        bool ready = false;        ///< to be looked at again
+        Picoseconds busy = 0;
+        Picoseconds started = -1;  ///< the first computation
+    };
+
+    Lane& lane(int stage) { return lanes_[stage]; }
+    State state(Place place) const { return states_[place.stage][place.position]; }
+    TimeSpan& span(Place place) { return timing_.spans[place.stage][place.position]; }
+    void advance(int stage);
+    void post(Positions positions, int stage);
+    bool compute(Positions positions, int stage);
+    bool meet(Place place);
+    void serve(int stage, Queue& queue);
+    void deliver(Place mine, Queue& queue, Place other, Queue& other_queue);
+    bool settle(int stage, Queue& queue);
+    void after_data(Earliest& start, Place need, Picoseconds way) const;
+    Queue* queue_of(Place message);
+    void enter(Place place, const Earliest& start, Picoseconds duration);
+    void finish(Positions positions, int stage);
+    void look_again(int stage);
+
+    const Schedule& schedule_;
+    const WorkIndex& index_;
+    const ScheduleTimes& times_;
+    bool messages_;
+    std::vector<Lane> lanes_;
+    std::vector<std::vector<State>> states_;
+    std::vector<int> ready_;  ///< stages to look at again
+    int computations_ = 0;
+    Timing timing_;
+};
+
+}  // namespace lockstep
