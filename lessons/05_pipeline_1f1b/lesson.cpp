@@ -599,6 +599,7 @@ void PipelineLesson::train(Findings& found) {
     };
     by("alone", make_schedule("gpipe", {1, micro_batches_, 1}), 1, "gpt_1");
     for (const std::string& name : schedule_names()) {
+        if (!flushes(name)) continue;
         const int chunks = name == "interleaved" ? 2 : 1;
         if (chunks * ranks_ > sizes.layer_count()) continue;
         by(name, schedule(name, chunks), 1, name);

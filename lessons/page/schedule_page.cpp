@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "src/core/require.hpp"
 #include "src/core/units.hpp"
@@ -23,7 +24,7 @@ bool ScheduleSettings::is_file() const {
 }
 
 PipelineShape ScheduleSettings::shape() const {
-    return {*stages, *micro_batches, chunks.value_or(1)};
+    return {*stages, *micro_batches, chunks.value_or(1), per_update.value_or(0)};
 }
 
 ScheduleSettings::Times read_times(const std::string& option, const std::string& value) {
@@ -166,6 +167,7 @@ ScheduleMemory memory_of(const ScheduleSettings& settings, const LoadedSchedule&
 
 Schedule with_messages_as(MessagesAs how, const Schedule& schedule,
                           const ScheduleTimes& times) {
+    if (how == MessagesAs::none) return schedule;
     if (how == MessagesAs::planned) return with_messages(schedule, times);
     if (how == MessagesAs::groups) return with_grouped_messages(schedule);
     Schedule sent = with_messages_in_place(schedule);
@@ -187,11 +189,37 @@ SchedulePicture picture_of(const Schedule& schedule, double ticks) {
 
 }  // namespace
 
+namespace {
+
+/// The file's, or that of a generator which has one.
+std::optional<Schedule> endless(const ScheduleSettings& settings,
+                                const Schedule& schedule) {
+    if (schedule.period) return schedule;
+    if (settings.is_file() || !schedule.file.empty()) return std::nullopt;
+    return make_endless_schedule(settings.name, settings.shape());
+}
+
+/// Times what goes on for ever, or says why it cannot.
+void time_period(const ScheduleSettings& settings, const Schedule& schedule,
+                 ExaminedSchedule& made) {
+    try {
+        if (const std::optional<Schedule> found = endless(settings, schedule))
+            made.period = time_period(*found, made.shown.times, [&](const Schedule& all) {
+                return with_messages_as(settings.messages, all, made.shown.times);
+            });
+    } catch (const UsageError& error) {
+        made.no_period = error.what();
+    }
+}
+
+}  // namespace
+
 ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loaded) {
     const TickedTimes ticks = times_of(settings, loaded);
     const ScheduleMemory memory = memory_of(settings, loaded);
     ExaminedSchedule made;
     made.schedule = std::move(loaded.schedule);
+    const Schedule order = made.schedule;
     Examination found = timed(made.schedule, ticks.times);
     if (!found.problem && settings.messages != MessagesAs::none) {
         made.schedule = with_messages_as(settings.messages, made.schedule, ticks.times);
@@ -201,6 +229,7 @@ ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loade
     if (made.problem) return made;
     made.timing = std::move(found.timing);
     made.shown = {ticks.times, ticks.per_unit, memory};
+    time_period(settings, order, made);
     made.picture = picture_of(made.schedule, ticks.per_unit);
     // Unless there are units to count, chunks are drawn whole.
     if (loaded.memory || settings.memory_activation.value_or(1) != 1 ||
@@ -250,6 +279,78 @@ Table bubble_table(const ExaminedSchedule& examined) {
           percent(timing.bubble_over_ideal())},
          {"utilisation, of all stages until the makespan",
           percent(timing.utilisation())}}};
+}
+
+Table period_table(const ExaminedSchedule& examined) {
+    const PeriodTiming& period = *examined.period;
+    const auto time = [&](Picoseconds value) {
+        return figure(static_cast<double>(value) / examined.shown.ticks);
+    };
+    return {{"period, once all stages keep one pace", ""},
+            {{"micro-batches", std::to_string(period.micro_batches)},
+             {"length", time(period.length)},
+             {"what the busiest stage computes", time(period.ideal())},
+             {"bubble, the difference of these two", time(period.bubble())},
+             {"bubble over total",
+              fmt::format("{:.2f} %", 100 * period.bubble_over_total())}}};
+}
+
+namespace {
+
+/// "3", or "3, 1" of several chunks.
+std::string joined(const std::vector<int>& numbers) {
+    return fmt::format("{}", fmt::join(numbers, ", "));
+}
+
+}  // namespace
+
+Table period_stage_table(const ExaminedSchedule& examined) {
+    const PeriodTiming& period = *examined.period;
+    const std::vector<Holdings> peaks = peak_holdings(period, examined.shown.memory);
+    const std::vector<std::vector<int>> stale = staleness(period);
+    Table table{{"stage", "idle", "in flight", "between halves", "peak memory",
+                 "weight versions", "updates late"},
+                {}};
+    for (std::size_t stage = 0; stage < peaks.size(); ++stage) {
+        const Holdings& peak = peaks[stage];
+        const Picoseconds idle = period.length - period.busy[stage];
+        table.rows.push_back({std::to_string(stage),
+                              figure(static_cast<double>(idle) / examined.shown.ticks),
+                              std::to_string(peak.in_flight),
+                              std::to_string(peak.between), figure(peak.memory),
+                              std::to_string(peak.weight_versions),
+                              joined(stale[stage])});
+    }
+    return table;
+}
+
+std::string period_json(const ExaminedSchedule& examined) {
+    const PeriodTiming& period = *examined.period;
+    const auto time = [&](Picoseconds value) {
+        return json_number(static_cast<double>(value) / examined.shown.ticks);
+    };
+    std::vector<std::string> idle;
+    std::vector<std::string> memory;
+    std::vector<std::string> stale;
+    std::vector<int> in_flight;
+    std::vector<int> versions;
+    const std::vector<Holdings> peaks = peak_holdings(period, examined.shown.memory);
+    for (std::size_t stage = 0; stage < peaks.size(); ++stage) {
+        idle.push_back(time(period.length - period.busy[stage]));
+        memory.push_back(json_number(peaks[stage].memory));
+        in_flight.push_back(peaks[stage].in_flight);
+        versions.push_back(peaks[stage].weight_versions);
+    }
+    for (const std::vector<int>& stage : staleness(period))
+        stale.push_back("[" + joined(stage) + "]");
+    return fmt::format(
+        "{{\"micro_batches\": {}, \"length\": {}, \"ideal\": {}, \"bubble_time\": {}, "
+        "\"bubble_over_total\": {}, \"idle\": [{}], \"in_flight\": [{}], "
+        "\"weight_versions\": [{}], \"staleness\": [{}], \"peak_memory\": [{}]}}",
+        period.micro_batches, time(period.length), time(period.ideal()),
+        time(period.bubble()), json_number(period.bubble_over_total()),
+        fmt::join(idle, ", "), joined(in_flight), joined(versions),
+        fmt::join(stale, ", "), fmt::join(memory, ", "));
 }
 
 Table stage_table(const ExaminedSchedule& examined) {
@@ -346,6 +447,12 @@ std::vector<std::string> timing_remarks(const Schedule& schedule) {
 
 Document timing_page(const ExaminedSchedule& examined) {
     Document page{{table_of(bubble_table(examined))}, {table_of(stage_table(examined))}};
+    if (examined.period) {
+        page.push_back({table_of(period_table(examined))});
+        page.push_back({table_of(period_stage_table(examined))});
+    }
+    if (!examined.no_period.empty())
+        page.push_back({Paragraph{words_of("No period: " + examined.no_period + ".")}});
     page.push_back({Paragraph{words_of(critical_path_text(examined))}});
     for (std::string& remark : timing_remarks(examined.schedule))
         page.push_back({Paragraph{words_of(std::move(remark))}});

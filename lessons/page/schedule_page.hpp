@@ -10,6 +10,7 @@
 #include "lessons/page/document.hpp"
 #include "src/pipeline/holdings.hpp"
 #include "src/pipeline/load_schedule.hpp"
+#include "src/pipeline/period.hpp"
 #include "src/pipeline/picture.hpp"
 #include "src/pipeline/schedule_json.hpp"
 #include "src/pipeline/validate.hpp"
@@ -34,6 +35,7 @@ struct ScheduleSettings {
     std::optional<int> stages;
     std::optional<int> micro_batches;
     std::optional<int> chunks;
+    std::optional<int> per_update;  ///< micro-batches
     /// By the names that WrittenTimes has. Computations are of a stage's chunks together,
     /// as is what overlaps.
     std::map<std::string, Times> times;
@@ -68,6 +70,8 @@ struct ExaminedSchedule {
     Schedule schedule;
     std::optional<ScheduleProblem> problem;  ///< then nothing is timed
     Timing timing;
+    std::optional<PeriodTiming> period;  ///< if its middle can repeat for ever
+    std::string no_period = {};          ///< why it is not known then, if it is not
     TimingJsonOptions shown;
     SchedulePicture picture;
 
@@ -88,6 +92,12 @@ std::string problem_json(const Schedule& schedule, const ScheduleProblem& proble
 Table bubble_table(const ExaminedSchedule& examined);
 /// Returns a table of what each stage does and holds.
 Table stage_table(const ExaminedSchedule& examined);
+/// The period's length and bubble; and what each stage holds in it, and how stale its
+/// gradients are.
+Table period_table(const ExaminedSchedule& examined);
+Table period_stage_table(const ExaminedSchedule& examined);
+/// All that is known of the period as a JSON object.
+std::string period_json(const ExaminedSchedule& examined);
 /// The critical path in words.
 std::string critical_path_text(const ExaminedSchedule& examined);
 /// Returns what is to be known of how the times were counted; a paragraph each.

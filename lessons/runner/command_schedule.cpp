@@ -74,6 +74,10 @@ void declare_schedule(CommandLine& line) {
     command.option("--chunks", "V",
                    "parts of the model on a stage, of interleaved; default 1",
                    whole_into(request.chunks, 1, kMostChunks));
+    command.option("--per-update", "K",
+                   "micro-batches between two updates of the weights; default all of "
+                   "them, or what a schedule without a flush takes for itself",
+                   whole_into(request.per_update, 1, kMostMicroBatches));
     declare_times(command, request);
     command.flag("--messages",
                  "give the schedule its messages, which then go one at a time on each "
@@ -158,7 +162,9 @@ int run(const ScheduleRequest& asked) {
         naming("--svg", *request.svg,
                [&](const auto& path) { write_text_file(path, chart_svg(chart)); });
     if (request.json) {
-        print(timing_json(found.schedule, found.timing, found.shown));
+        TimingJsonOptions shown = found.shown;
+        if (found.period) shown.period = period_json(found);
+        print(timing_json(found.schedule, found.timing, shown));
         return kSuccess;
     }
     const int width = window_columns(STDOUT_FILENO);

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "src/core/require.hpp"
+#include "src/pipeline/period.hpp"
 
 namespace lockstep {
 
@@ -14,6 +15,7 @@ struct Generator {
     const char* name;
     Schedule (*make)(const PipelineShape& shape);
     bool takes_chunks;
+    bool flushes = true;  ///< before each update
 };
 
 constexpr Generator kGenerators[] = {
@@ -23,7 +25,25 @@ constexpr Generator kGenerators[] = {
     {"interleaved", interleaved_schedule, true},
     {"zb-h1", zb_h1_schedule, false},
     {"zb-h2", zb_h2_schedule, false},
+    {"pipedream", pipedream_schedule, false, false},
+    {"pipedream-vertical", pipedream_vertical_schedule, false, false},
+    {"pipedream-2bw", pipedream_2bw_schedule, false, false},
 };
+
+/// A step of `per_update` micro-batches, as often as it takes.
+Schedule step_by_step(const Generator& generator, const PipelineShape& shape) {
+    require(shape.micro_batches % shape.per_update == 0,
+            "{} flushes behind every {} micro-batches; {} are no multiple of that",
+            generator.name, shape.per_update, shape.micro_batches);
+    PipelineShape one = shape;
+    one.micro_batches = shape.per_update;
+    Schedule schedule = generator.make(one);
+    Period whole{shape.per_update, 1, {}};
+    for (const std::vector<Instruction>& list : schedule.work)
+        whole.first.push_back({0, static_cast<int>(list.size())});
+    schedule.period = whole;
+    return repeated(schedule, shape.micro_batches / shape.per_update);
+}
 
 }  // namespace
 
@@ -37,15 +57,55 @@ const std::vector<std::string>& schedule_names() {
     return names;
 }
 
-Schedule make_schedule(const std::string& name, const PipelineShape& shape) {
+namespace {
+
+const Generator& generator(const std::string& name) {
     const Generator* found = std::ranges::find_if(
         kGenerators, [&](const Generator& each) { return name == each.name; });
     require(found != std::end(kGenerators), "unknown schedule '{}'; there are {}", name,
             fmt::join(schedule_names(), ", "));
+    return *found;
+}
+
+}  // namespace
+
+Schedule make_schedule(const std::string& name, const PipelineShape& shape) {
+    const Generator* found = &generator(name);
     require(shape.chunks <= 1 || found->takes_chunks,
             "{} has one chunk a stage; {} were asked for, which interleaved has", name,
             shape.chunks);
-    return found->make(shape);
+    require(shape.per_update >= 0, "{} micro-batches an update; one at least is expected",
+            shape.per_update);
+    const bool steps = found->flushes && shape.per_update > 0;
+    return steps ? step_by_step(*found, shape) : found->make(shape);
+}
+
+bool flushes(const std::string& name) {
+    return generator(name).flushes;
+}
+
+namespace {
+
+/// Of the first stage.
+int count_updates(const Schedule& schedule) {
+    int updates = 0;
+    for (const Instruction& each : schedule.of(0))
+        updates += each.kind == InstructionKind::optimizer_step;
+    return updates;
+}
+
+}  // namespace
+
+std::optional<Schedule> make_endless_schedule(const std::string& name,
+                                              PipelineShape shape) {
+    if (flushes(name)) return std::nullopt;
+    // What a generator takes for itself must not change with more micro-batches.
+    if (const int updates = count_updates(make_schedule(name, shape)))
+        shape.per_update = shape.micro_batches / updates;
+    for (;; shape.micro_batches *= 2) {
+        Schedule schedule = make_schedule(name, shape);
+        if (schedule.period) return schedule;
+    }
 }
 
 }  // namespace lockstep

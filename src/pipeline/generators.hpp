@@ -1,14 +1,19 @@
 #pragma once
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "src/pipeline/schedule.hpp"
 
 namespace lockstep {
 
 // Generators of schedules, each in the file of its name, but for zb-h1 and zb-h2, which
-// are in split_backward.cpp. All give the order of work without messages, and throw
-// UsageError if the shape cannot be. Times: a stage's forward of a micro-batch takes t_f,
-// its backward t_b = t_i + t_w, the halves; a chunk of v takes a v-th; messages are free.
-// The bubble is what Timing::bubble() in timer.hpp says.
+// are in split_backward.cpp, and the kinds of pipedream, which share a file. All give the
+// order of work without messages, and throw UsageError if the shape cannot be. Times: a
+// stage's forward of a micro-batch takes t_f, its backward t_b = t_i + t_w, the halves; a
+// chunk of v takes a v-th; messages are free. The bubble is what Timing::bubble() in
+// timer.hpp says.
 
 /// Each micro-batch goes through all stages, forward and back, before the
 /// next begins: what comes of layers on several devices and no pipeline.
@@ -46,10 +51,41 @@ Schedule zb_h1_schedule(const PipelineShape& shape);
 /// - 1, m) micro-batches before and min(2 s + 1, m) between the halves.
 Schedule zb_h2_schedule(const PipelineShape& shape);
 
-/// "naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2".
+/// 1F1B that does not stop: weights change behind every backward, and each backward reads
+/// those that its forward read, which the stage has kept (weight stashing; Harlap et al.
+/// 2018, PipeDream, 1806.03377, section 3.3). Micro-batch i reads version max(0, i - (p -
+/// s - 1)) on stage s: its gradient changes weights that are p - s - 1 updates newer.
+/// Stage s holds p - s versions and as many micro-batches; in the period there is no
+/// bubble. Differs: the paper profiles layers and replicates stages; these stages are one
+/// device each.
+Schedule pipedream_schedule(const PipelineShape& shape);
+
+/// The same with vertical sync (section 3.3): on all stages a micro-batch reads the
+/// version that the first stage has for it, max(0, i - (p - 1)), so that its gradient is
+/// of one model's weights. All stages hold p versions.
+Schedule pipedream_vertical_schedule(const PipelineShape& shape);
+
+/// PipeDream with two versions of the weights (Narayanan et al. 2021, PipeDream-2BW,
+/// 2006.09503, section 3.1): gradients of `per_update` micro-batches, p at least and the
+/// first divisor of m from p on if it is not said, are summed up before an update, and
+/// those of batch k read version
+/// max(0, k - 1) on all stages: W(t + 1) = W(t) - f'(W(t - 1)). The micro-batches must be
+/// a multiple. In the period there is no bubble. Its variant with a flush is 1f1b.
+Schedule pipedream_2bw_schedule(const PipelineShape& shape);
+
+/// "naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "pipedream",
+/// "pipedream-vertical", "pipedream-2bw".
 const std::vector<std::string>& schedule_names();
 /// One of them by name. Throws UsageError for another name, or if the
-/// schedule has no chunks and `shape` asks for several.
+/// schedule has no chunks and `shape` asks for several. One that flushes is made for
+/// `per_update` micro-batches, if they are said, and repeated until all are done.
 Schedule make_schedule(const std::string& name, const PipelineShape& shape);
+/// Whether a schedule of that name empties the pipeline before each update of the
+/// weights.
+bool flushes(const std::string& name);
+/// The same with as many more micro-batches as it takes for its middle to repeat; none if
+/// it flushes, and so ends.
+std::optional<Schedule> make_endless_schedule(const std::string& name,
+                                              PipelineShape shape);
 
 }  // namespace lockstep

@@ -103,13 +103,23 @@ Holdings HeldByStage::sum(double recomputed) const {
 
 std::vector<Holdings> peak_holdings(const Schedule& schedule,
                                     const ScheduleMemory& memory) {
+    std::vector<Positions> all;
+    for (const std::vector<Instruction>& list : schedule.work)
+        all.push_back({0, static_cast<int>(list.size())});
+    return peak_holdings(schedule, memory, all);
+}
+
+std::vector<Holdings> peak_holdings(const Schedule& schedule,
+                                    const ScheduleMemory& memory,
+                                    const std::vector<Positions>& within) {
     std::vector<Holdings> peaks;
     for (int stage = 0; stage < schedule.stages; ++stage) {
         HeldByStage held(schedule, stage, memory);
         Holdings peak = held.now();
-        const int count = static_cast<int>(schedule.of(stage).size());
-        for (int position = 0; position < count;) {
+        for (int position = 0; position < within[stage].last;) {
             const Positions together = schedule.together({stage, position});
+            // What is held as the range begins belongs to it.
+            if (position <= within[stage].first) peak = held.now();
             raise(peak, held.run(together));
             raise(peak, held.now());
             position = together.last;

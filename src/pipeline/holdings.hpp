@@ -81,5 +81,9 @@ class HeldByStage {
 /// valid.
 std::vector<Holdings> peak_holdings(const Schedule& schedule,
                                     const ScheduleMemory& memory = {});
+/// The same in a range of each stage's list alone.
+std::vector<Holdings> peak_holdings(const Schedule& schedule,
+                                    const ScheduleMemory& memory,
+                                    const std::vector<Positions>& within);
 
 }  // namespace lockstep

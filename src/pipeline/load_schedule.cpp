@@ -17,6 +17,7 @@
 #include <fmt/ranges.h>
 
 #include "src/core/require.hpp"
+#include "src/pipeline/period.hpp"
 #include "src/pipeline/schedule.hpp"
 #include "src/report/csv_cells.hpp"
 #include "src/report/files.hpp"
@@ -106,12 +107,22 @@ class GatheredSchedule {
   private:
     /// Sizes, of which each is as the file says, or as its instructions do.
     PipelineShape shape() const;
+    /// A stage's middle that repeats, as it is written: once.
+    struct Middle {
+        Positions positions{-1, -1};
+        int times = 0;
+        int line = 0;
+    };
+
+    bool add_bracket(std::string_view text, int line);
+    void repeat_middle(Schedule& schedule) const;
     void take_parts(Schedule& schedule) const;
     std::optional<ScheduleMemory> memory_of(const Schedule& schedule) const;
     [[noreturn]] void fail_file(const std::string& what) const;
 
     std::string file_;
     std::vector<std::vector<Instruction>> work_;
+    std::vector<Middle> middles_;  ///< by stage
     int most_micro_batch_ = -1;
     int most_chunk_ = 0;
 };
@@ -143,16 +154,48 @@ void GatheredSchedule::add_stage(int line) {
         fail(line, "this is stage {}, counted from 0; at most {} stages are possible",
              kMostStages, kMostStages);
     work_.emplace_back();
+    middles_.emplace_back();
+}
+
+/// "[" begins what repeats, "]x3" ends it; false if the text is neither.
+bool GatheredSchedule::add_bracket(std::string_view text, int line) {
+    Middle& middle = middles_.back();
+    const int here = instructions_so_far();
+    if (text == "[") {
+        if (middle.line != 0)
+            fail(line, "stage {} has a second [; one middle can repeat",
+                 stages_so_far() - 1);
+        middle = {{here, -1}, 0, line};
+        return true;
+    }
+    if (!text.starts_with("]")) return false;
+    const char* const end = text.data() + text.size();
+    const char* const digits = text.data() + std::min<std::size_t>(2, text.size());
+    const auto [stopped, error] = std::from_chars(digits, end, middle.times);
+    if (!text.starts_with("]x") || error != std::errc{} || stopped != end ||
+        middle.times < 1 || middle.times > kMostMicroBatches)
+        fail(line,
+             "{} does not end a middle that repeats; ] and how often it stands there, as "
+             "in ]x3, is expected",
+             shown_text(text));
+    if (middle.line == 0 || middle.positions.last >= 0)
+        fail(line, "{} ends nothing: no [ of its stage stands before it",
+             shown_text(text));
+    if (middle.positions.first == here)
+        fail(line, "there is nothing between [ and {}", shown_text(text));
+    middle.positions.last = here;
+    return true;
 }
 
 void GatheredSchedule::add_instruction(std::string_view text, int line) {
+    if (add_bracket(text, line)) return;
     const std::vector<Instruction> read = read_instructions(text);
     if (read.empty())
         fail(line,
              "{} is no instruction; those are F, B, I, W, SA, RA, SG and RG with a "
              "micro-batch, as in F3, F3.1 (of chunk 1) or F3@2 (with weights of version "
-             "2), R and U, as in R or R.1, and several that begin together, as in "
-             "(SA1;RG0)",
+             "2), R and U, as in R or R.1, several that begin together, as in (SA1;RG0), "
+             "and [ and ]x3 around what stands there 3 times",
              shown_text(text));
     for (const Instruction& each : read) {
         if (each.micro_batch >= kMostMicroBatches)
@@ -168,6 +211,48 @@ void GatheredSchedule::add_instruction(std::string_view text, int line) {
     }
 }
 
+/// By which each copy is later: micro-batches whose forwards one chunk runs there.
+int micro_batches_of(const std::vector<Instruction>& work, Positions positions) {
+    int count = 0;
+    for (int i = positions.first; i < positions.last; ++i)
+        count += work[i].kind == InstructionKind::forward &&
+                 work[i].chunk == work[positions.first].chunk;
+    return count;
+}
+
+/// Writes the middle out, as often as it stands there. What is behind it is written for
+/// one copy.
+void GatheredSchedule::repeat_middle(Schedule& schedule) const {
+    const bool any = std::any_of(middles_.begin(), middles_.end(),
+                                 [](const Middle& each) { return each.line != 0; });
+    if (!any) return;
+    const Middle& one = middles_.front();
+    Period period{0, 1, {}};
+    for (std::size_t stage = 0; stage < middles_.size(); ++stage) {
+        const Middle& middle = middles_[stage];
+        if (middle.line == 0)
+            fail_file(fmt::format("stage {} has no middle that repeats, but others have",
+                                  stage));
+        if (middle.positions.last < 0)
+            fail(middle.line, "the [ of stage {} has no ] behind it", stage);
+        const int count = micro_batches_of(schedule.work[stage], middle.positions);
+        if (stage == 0) period.micro_batches = count;
+        if (middle.times != one.times || count != period.micro_batches || count == 0)
+            fail(middle.line,
+                 "the middle of stage {} has forwards of {} micro-batches, {} times; {}, "
+                 "{} times, as stage 0's, and one micro-batch at least, are expected",
+                 stage, count, middle.times, period.micro_batches, one.times);
+        period.first.push_back(middle.positions);
+    }
+    schedule.period = period;
+    const int line = one.line;
+    try {
+        schedule = repeated(schedule, one.times);
+    } catch (const UsageError& error) {
+        fail(line, "{}", error.what());
+    }
+}
+
 PipelineShape GatheredSchedule::shape() const {
     const int found = stages_so_far();
     if (found == 0) fail_file("there is no stage");
@@ -179,7 +264,10 @@ PipelineShape GatheredSchedule::shape() const {
     const std::size_t held = parts.empty() ? 1 : parts.front().size();
     PipelineShape shape;
     shape.stages = found;
-    shape.micro_batches = micro_batches ? micro_batches->value : most_micro_batch_ + 1;
+    shape.micro_batches = most_micro_batch_ + 1;
+    // With a middle that repeats the file's number is of all copies.
+    if (micro_batches && middles_.front().line == 0)
+        shape.micro_batches = micro_batches->value;
     shape.chunks =
         chunks ? chunks->value : std::max(most_chunk_ + 1, static_cast<int>(held));
     return shape;
@@ -241,6 +329,11 @@ LoadedSchedule GatheredSchedule::finish() {
     take_parts(schedule);
     schedule.work = std::move(work_);
     schedule.queues = queues;
+    repeat_middle(schedule);
+    if (micro_batches && micro_batches->value != schedule.micro_batches)
+        fail(micro_batches->line,
+             "\"micro_batches\" is {}, but with all copies of the middle there are {}",
+             micro_batches->value, schedule.micro_batches);
     schedule.file = file_;
     std::optional<ScheduleMemory> held = memory_of(schedule);
     return {std::move(schedule), std::move(times), std::move(held)};
@@ -402,6 +495,7 @@ bool is_known_output(const std::string& key) {
                                   "in_flight",
                                   "between_halves",
                                   "peak_memory",
+                                  "period",
                                   "weight_versions",
                                   "start",
                                   "end",

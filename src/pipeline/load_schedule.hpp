@@ -43,6 +43,10 @@ struct LoadedSchedule {
 /// "backward" stands for two equal halves; "message" by part is that to and from the
 /// next.
 ///
+/// A middle that repeats stands between "[" and "]xN" in each stage's list: once, but N
+/// times in the schedule, each with as many later micro-batches as it has forwards, and
+/// later versions of weights. What stands behind it is written as if it stood there once.
+///
 /// CSV (src/report/csv_cells.hpp): a line a stage, a cell an instruction; empty cells are
 /// idle time and mean nothing; lines that are empty or begin with # are passed over.
 ///

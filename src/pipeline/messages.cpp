@@ -53,6 +53,7 @@ class Lists {
 
     Schedule merged() const {
         Schedule merged = schedule_;
+        merged.period.reset();  // its positions are others now
         for (std::size_t stage = 0; stage < before_.size(); ++stage) {
             std::vector<Instruction>& list = merged.work[stage];
             list.clear();

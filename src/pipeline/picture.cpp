@@ -42,6 +42,15 @@ Look look_of(const Instruction& work, int chunks) {
     return look;
 }
 
+/// Versions take turns between two shades.
+Look newest_look(int version) {
+    return {Meaning::parameters, 'v', ' ', "newest weights",
+            version % 2 == 0 ? 0.4 : 0.7};
+}
+
+/// The source of a box that is no instruction's.
+constexpr std::size_t kNoInstruction = static_cast<std::size_t>(-1);
+
 /// Stages beyond these are named, and empty: no painter draws so many.
 constexpr int kMostStagesDrawn = 64;
 
@@ -176,6 +185,10 @@ class ScheduleChart {
         }
         panel.words_of = [&schedule = schedule_, &timing = timing_,
                           ticks = picture_.ticks](const RowGroup& group, const Box& box) {
+            if (box.source == kNoInstruction)
+                return BoxWords{
+                    {std::to_string(box.number)},
+                    fmt::format("version {} of the weights is the newest", box.number)};
             return box_words(schedule, timing, ticks,
                              {group.members.front(), static_cast<int>(box.source)});
         };
@@ -195,13 +208,11 @@ class ScheduleChart {
             Picoseconds since = 0;
             Picoseconds read = 0;
             int version = 0;
-            const auto add = [&](Picoseconds until, std::size_t source) {
+            const auto add = [&](Picoseconds until) {
                 if (until > since)
-                    lane.boxes.push_back(
-                        {since * scale_, until * scale_,
-                         chart_.look({Meaning::parameters, 'v', ' ', "newest weights",
-                                      version % 2 == 0 ? 0.4 : 0.7}),
-                         version, 0, source});
+                    lane.boxes.push_back({since * scale_, until * scale_,
+                                          chart_.look(newest_look(version)), version, 0,
+                                          kNoInstruction});
                 since = until;
             };
             for (std::size_t i = 0; i < work.size(); ++i) {
@@ -209,11 +220,11 @@ class ScheduleChart {
                 const Picoseconds end = timing_.spans[stage][i].end;
                 if (is_computation(work[i].kind)) read = std::max(read, end);
                 if (work[i].kind != optimizer_step) continue;
-                add(end, i);
+                add(end);
                 ++version;
             }
             const bool read_after_a_step = version > 1 || (version == 1 && read > since);
-            add(timing_.makespan, work.empty() ? 0 : work.size() - 1);
+            add(timing_.makespan);
             if (read_after_a_step) group.rows.push_back(std::move(lane));
         }
     }
@@ -315,6 +326,10 @@ class ScheduleChart {
         for (const Look* look : {&kLooks[4], &kLooks[5], &kLooks[8], &kLooks[9]})
             if (std::ranges::find(chart_.looks, *look) != chart_.looks.end())
                 chart_.legend.push_back({"", {chart_.look(*look)}, look->words});
+        const Look first = newest_look(0);
+        if (std::ranges::find(chart_.looks, first) != chart_.looks.end())
+            chart_.legend.push_back(
+                {"", {chart_.look(first), chart_.look(newest_look(1))}, first.words});
     }
 
     LegendEntry entry(const std::vector<Instruction>& works, const std::string& words) {

@@ -112,6 +112,15 @@ enum class MessageQueues : std::uint8_t {
     by_direction
 };
 
+/// The middle of a schedule that can go on for ever: a stretch of each stage's list that
+/// stands there several times, each with later micro-batches, and later versions of
+/// weights, than the one before.
+struct Period {
+    int micro_batches = 1;         ///< by which a copy is later than the one before
+    int times = 1;                 ///< copies that stand one behind another
+    std::vector<Positions> first;  ///< of each stage: the first copy
+};
+
 /// A pipeline schedule: the program of every stage, as data, so that it can
 /// be validated, timed, drawn and executed.
 ///
@@ -135,6 +144,7 @@ struct Schedule {
     std::vector<std::vector<int>> parts;
     std::vector<std::vector<Instruction>> work;  ///< of each stage
     MessageQueues queues = MessageQueues::one;
+    std::optional<Period> period;  ///< none if nothing repeats
 
     int part(int stage, int chunk) const { return parts[stage][chunk]; }
     int part(Place place) const { return part(place.stage, at(place).chunk); }
@@ -175,6 +185,9 @@ struct PipelineShape {
     int stages = 1;         ///< p
     int micro_batches = 1;  ///< m
     int chunks = 1;         ///< v
+    /// Micro-batches between two updates of the weights; 0 is what the generator takes
+    /// for itself, all of them if it flushes.
+    int per_update = 0;
 };
 
 /// Returns what is wrong with the sizes, in a sentence; else none.

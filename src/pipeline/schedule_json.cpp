@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/pipeline/period.hpp"
 #include "src/text/json.hpp"
 
 namespace lockstep {
@@ -41,17 +42,22 @@ void add_sizes(Members& members, const Schedule& schedule) {
     members.add("chunks", std::to_string(schedule.chunks));
 }
 
-void add_work(Members& members, const Schedule& schedule) {
+/// `unrolled`: a middle that repeats is written out, so that each instruction has a
+/// place.
+void add_work(Members& members, const Schedule& schedule, bool unrolled) {
     const auto number = [](int part) { return std::to_string(part); };
     const auto parts = [&](const auto& held) { return list_json(held, number); };
-    const auto work = [](const std::vector<Instruction>& list) {
-        return list_json(texts_of(list),
-                         [](const std::string& text) { return '"' + text + '"'; });
+    std::vector<std::vector<std::string>> texts;
+    for (int stage = 0; stage < schedule.stages; ++stage)
+        texts.push_back(unrolled ? texts_of(schedule.of(stage))
+                                 : texts_of(schedule, stage));
+    const auto work = [](const std::vector<std::string>& list) {
+        return list_json(list, [](const std::string& text) { return '"' + text + '"'; });
     };
     members.add("parts", list_json(schedule.parts, parts));
     if (schedule.queues == MessageQueues::by_direction)
         members.add("queues", "\"by direction\"");
-    members.add("schedule", list_json(schedule.work, work, kALineEach));
+    members.add("schedule", list_json(texts, work, kALineEach));
 }
 
 /// Writes a timing's whole numbers in the unit shown.
@@ -68,10 +74,11 @@ class TimingWriter {
         add_memory();
         add_bubble();
         add_stages();
+        if (!options_.period.empty()) members_.add("period", options_.period);
         add_critical_path();
         members_.add("communication", json_quoted(communication_text(schedule_)));
         members_.add("time_origin", json_quoted(time_origin_text()));
-        add_work(members_, schedule_);
+        add_work(members_, schedule_, /*unrolled=*/true);
         members_.add("spans", list_json(
                                   timing_.spans,
                                   [&](const std::vector<TimeSpan>& spans) {
@@ -229,7 +236,7 @@ class TimingWriter {
 std::string schedule_json(const Schedule& schedule) {
     Members members;
     add_sizes(members, schedule);
-    add_work(members, schedule);
+    add_work(members, schedule, /*unrolled=*/false);
     return members.text();
 }
 

@@ -12,9 +12,10 @@ std::string schedule_json(const Schedule& schedule);
 
 /// Says how timing_json() writes times and memory.
 struct TimingJsonOptions {
-    ScheduleTimes times;    ///< those that were timed
-    double ticks = 1;       ///< of the timing's whole numbers, in one unit shown
-    ScheduleMemory memory;  ///< what peak memory counts
+    ScheduleTimes times;      ///< those that were timed
+    double ticks = 1;         ///< of the timing's whole numbers, in one unit shown
+    ScheduleMemory memory;    ///< what peak memory counts
+    std::string period = {};  ///< a JSON object to be written beside; empty if none
 };
 
 /// All that is known of a schedule's times as one JSON document, which load_schedule()

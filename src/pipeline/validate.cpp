@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
+#include "src/pipeline/period.hpp"
 #include "src/pipeline/walk.hpp"
 #include "src/pipeline/weight_versions.hpp"
 #include "src/pipeline/work_index.hpp"
@@ -486,6 +487,48 @@ ScheduleProblem deadlock(const Schedule& schedule, const WorkIndex& index,
     return problem;
 }
 
+/// Checks that the copies of a stage's middle are what the first one says.
+Problem check_copies(const Schedule& schedule, int stage) {
+    const Period& period = *schedule.period;
+    const Positions first = period.first[stage];
+    const auto size = static_cast<std::int64_t>(schedule.of(stage).size());
+    const std::int64_t end = first.first + std::int64_t{period.times} * first.count();
+    if (first.first < 0 || first.count() < 1 || end > size)
+        return problem_of(
+            schedule,
+            "stage {}'s middle is said to stand {} times from instruction {} "
+            "to {} on, but the stage has {} instructions",
+            stage, period.times, first.first + 1, first.last, size);
+    const PeriodShift shift(schedule, stage);
+    for (int position = first.last; position < end; ++position) {
+        const int copies = (position - first.first) / first.count();
+        const Place place{stage, position};
+        const Instruction expected =
+            shift.of(schedule.of(stage)[position - copies * first.count()], copies);
+        if (!(schedule.at(place) == expected))
+            return problem_at(schedule, place,
+                              "{} is expected, as copy {} of the middle that repeats",
+                              text_of(expected), copies + 1);
+    }
+    return std::nullopt;
+}
+
+Problem check_period(const Schedule& schedule) {
+    if (!schedule.period) return std::nullopt;
+    const Period& period = *schedule.period;
+    if (period.micro_batches < 1 || period.times < 1 ||
+        period.first.size() != schedule.work.size())
+        return problem_of(schedule,
+                          "a middle of {} micro-batches that stands {} times on {} "
+                          "stages; one micro-batch and one copy at least, and all {} "
+                          "stages, are expected",
+                          period.micro_batches, period.times, period.first.size(),
+                          schedule.stages);
+    for (int stage = 0; stage < schedule.stages; ++stage)
+        if (Problem found = check_copies(schedule, stage)) return found;
+    return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<ScheduleProblem> find_bad_number(const Schedule& schedule) {
@@ -494,8 +537,10 @@ std::optional<ScheduleProblem> find_bad_number(const Schedule& schedule) {
     if (Problem found = first_problem(
             schedule, [&](Place place) { return check_range(schedule, place); }))
         return found;
-    return first_problem(schedule,
-                         [&](Place place) { return check_together(schedule, place); });
+    if (Problem found = first_problem(
+            schedule, [&](Place place) { return check_together(schedule, place); }))
+        return found;
+    return check_period(schedule);
 }
 
 namespace {

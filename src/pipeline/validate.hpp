@@ -24,7 +24,8 @@ struct ScheduleProblem {
 /// - the chunks are parts 0, 1, … of a model, none missing, none twice on a
 ///   stage; the kind, the micro-batch and the chunk of every instruction
 ///   exist; what begins together is a group of messages, or a forward and a
-///   backward;
+///   backward; copies of a middle that repeats differ by its micro-batches and
+///   updates alone;
 /// - every part of the model computes every micro-batch forward once and
 ///   backward once, whole or in halves, on one stage, in this order;
 /// - there are no messages at all, or one send and one receive for all data

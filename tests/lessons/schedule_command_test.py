@@ -15,7 +15,8 @@ import unittest
 import xml.etree.ElementTree
 
 PROGRAM = os.path.abspath(sys.argv[1])
-NAMES = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2")
+NAMES = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "pipedream",
+         "pipedream-vertical", "pipedream-2bw")
 SIZES = ("--stages", "4", "--micro-batches", "8")
 # Qi et al. 2023 (Zero Bubble, 2401.10241), the model of 1.5B parameters, in milliseconds.
 PUBLISHED = ("--stages", "8", "--micro-batches", "24", "--forward", "18.522",
@@ -107,6 +108,9 @@ REFUSED = [
     (["good.csv", "--chunks", "2"], ["--chunks 2", "good.csv has 1;"]),
     (["good.csv", "--forward", "1,2,3"], ["--forward has 3 numbers", "2, one a stage"]),
     (["uneven.json", "--forward", "1,2,3"], ["uneven.json", "times of its parts"]),
+    (["1f1b", *SIZES, "--per-update", "3"], ["every 3 micro-batches", "8 are no multiple"]),
+    (["pipedream", *SIZES, "--per-update", "3"], ["pipedream-2bw"]),
+    (["pipedream-2bw", *SIZES, "--per-update", "2"], ["2 micro-batches an update on 4 stages"]),
     (["1f1b", *SIZES, "--backward", "0.000000001"], ["--backward 0.000000001", "rounded"]),
     (["1f1b", *SIZES, "--messages-as", "it-comes"], ["--messages-as it-comes", "groups"]),
     (["sent.csv", "--messages"], ["--messages", "sent.csv has messages already"]),
@@ -194,6 +198,21 @@ class Figures(Command):
             json.dump(document, file)
         self.assertEqual({**self.document("again.json"), "name": "uneven"}, document)
 
+    def test_a_pipeline_that_does_not_stop_has_a_period_without_a_bubble(self):
+        document = self.document("pipedream", "--stages", "4", "--micro-batches", "8")
+        self.assertEqual(document["bubble_over_total"], 3 / 11)
+        self.assertEqual(document["period"]["bubble_time"], 0)
+        self.assertEqual(document["period"]["length"], 3)
+        self.assertEqual(document["period"]["weight_versions"], [4, 3, 2, 1])
+        self.assertEqual(document["period"]["staleness"], [[3], [2], [1], [0]])
+        batches = self.document("pipedream-2bw", *SIZES, "--per-update", "8")
+        self.assertEqual(batches["period"]["micro_batches"], 8)
+        self.assertEqual(batches["period"]["weight_versions"], [2] * 4)
+        flush = self.document("1f1b", *SIZES, "--per-update", "4")
+        self.assertEqual(flush["period"]["bubble_time"], 9)
+        self.assertIn("period, once all stages keep one pace",
+                      self.text("1f1b", *SIZES, "--per-update", "4"))
+
     def test_updates_reductions_and_recomputation_take_their_time(self):
         whole = self.document("1f1b", *SIZES, "--backward", "2")
         self.assertEqual(whole["makespan"], 33)
@@ -262,7 +281,10 @@ class Documents(Command):
                         asked += ["--chunks", "2"]
                     text = self.text(*asked, "--json")
                     self.write("saved.json", text.encode())
-                    self.assertEqual(self.text("saved.json", "--comm", "0.25", "--json"), text)
+                    # A middle that repeats is written out, so that the document has none.
+                lines = [line for line in text.splitlines() if '"period"' not in line]
+                self.assertEqual(
+                    self.text("saved.json", "--comm", "0.25", "--json").splitlines(), lines)
 
     def test_json_and_csv_files_say_the_same(self):
         one, other = self.document("good.json"), self.document("good.csv")

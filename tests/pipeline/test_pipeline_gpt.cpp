@@ -15,6 +15,7 @@ namespace {
 std::vector<Schedule> all_schedules(int stages, int micro_batches) {
     std::vector<Schedule> all;
     for (const std::string& name : schedule_names()) {
+        if (!flushes(name)) continue;
         if (name != "interleaved") {
             all.push_back(make_schedule(name, {stages, micro_batches, 1}));
             continue;

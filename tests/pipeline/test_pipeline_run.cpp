@@ -19,37 +19,36 @@ using namespace lockstep::test;
 
 namespace {
 
-/// PipeDream's: 1F1B with an update after each backward, which reads the weights of its
-/// forward (Harlap et al. 2018, 1806.03377, section 3.3).
-Schedule pipedream(int stages, int micro_batches) {
-    Schedule schedule = one_forward_one_backward_schedule({stages, micro_batches, 1});
-    schedule.name = "pipedream";
-    for (std::vector<Instruction>& list : schedule.work) {
-        std::vector<Instruction> updated;
-        std::vector<int> read(static_cast<std::size_t>(micro_batches));
-        int steps = 0;
-        for (Instruction work : list) {
-            if (!has_micro_batch(work.kind)) continue;
-            int& version = read[static_cast<std::size_t>(work.micro_batch)];
-            if (work.kind == InstructionKind::forward) version = steps;
-            work.weight_version = version;
-            updated.push_back(work);
-            if (work.kind != InstructionKind::backward) continue;
-            updated.push_back({InstructionKind::optimizer_step});
-            ++steps;
-        }
-        list = updated;
-    }
-    return schedule;
+/// A pipeline that does not stop, as its paper has it.
+struct Endless {
+    const char* name;
+    int per_update = 1;
+    /// Which version of the weights micro-batch i reads on stage s of p, both ways.
+    int (*version)(const Endless& of, int p, int s, int i);
+};
+
+/// w(t + 1) = w(t) - f'(w_1(t - p + 1), …, w_p(t)): Harlap et al. 2018, 1806.03377,
+/// section 3.3, whose stages count from 1.
+const Endless kPipeDream{"pipedream", 1, [](const Endless&, int p, int s, int i) {
+                             return std::max(0, i - p + s + 1);
+                         }};
+/// w(t + 1) = w(t) - f'(w_1(t - p + 1), …, w_p(t - p + 1)), the same section.
+const Endless kVertical{"pipedream-vertical", 1, [](const Endless&, int p, int, int i) {
+                            return std::max(0, i - p + 1);
+                        }};
+/// W(t + 1) = W(t) - f'(W(t - 1)): Narayanan et al. 2021, 2006.09503, section 3.1.
+Endless two_buffers(int per_update) {
+    return {"pipedream-2bw", per_update, [](const Endless& of, int, int, int i) {
+                return std::max(0, i / of.per_update - 1);
+            }};
 }
 
-/// What the schedule must leave, on one device: micro-batch i goes through weights that
-/// each part had after so many updates.
-std::map<std::string, HostTensor> pipedream_alone(const Schedule& schedule,
-                                                  double learning_rate) {
+/// What the papers' rules leave, on one device that keeps all versions.
+std::map<std::string, HostTensor> endless_alone(const Endless& of, int stages,
+                                                int micro_batches, double learning_rate) {
     const RunReport report = sim::make_cluster(1)->run([&](Rank& rank) {
         Device& device = rank.device();
-        const auto batches = chain_batches(device, schedule.micro_batches);
+        const auto batches = chain_batches(device, micro_batches);
         std::vector<std::unique_ptr<Module>> parts;
         std::vector<std::vector<std::vector<HostTensor>>> versions;  // [part][version]
         const auto values = [&](Module& module) {
@@ -63,30 +62,25 @@ std::map<std::string, HostTensor> pipedream_alone(const Schedule& schedule,
             for (const Parameter* parameter : module.parameters())
                 device.upload_into(parameter->value, list[i++]);
         };
-        for (int part = 0; part < schedule.stages; ++part) {
+        for (int part = 0; part < stages; ++part) {
             parts.push_back(make_chain_part(device, part));
             versions.push_back({values(*parts.back())});
         }
-        for (int i = 0; i < schedule.micro_batches; ++i) {
+        for (int i = 0; i < micro_batches; ++i) {
             std::vector<Saved> saved(parts.size());
-            Tensor y = batches[static_cast<std::size_t>(i)].input;
+            const MicroBatch& batch = batches[static_cast<std::size_t>(i)];
+            Tensor y = batch.input;
             for (std::size_t part = 0; part < parts.size(); ++part) {
-                const auto& list = schedule.work[part];
-                const auto forward =
-                    std::ranges::find_if(list, [&](const Instruction& each) {
-                        return each.kind == InstructionKind::forward &&
-                               each.micro_batch == i;
-                    });
-                load(*parts[part],
-                     versions[part][static_cast<std::size_t>(forward->weight_version)]);
-                zero_gradients(*parts[part]);
+                const int version = of.version(of, stages, static_cast<int>(part), i);
+                load(*parts[part], versions[part].at(static_cast<std::size_t>(version)));
+                if (i % of.per_update == 0) zero_gradients(*parts[part]);
                 y = parts[part]->forward(y, saved[part]);
             }
-            const MicroBatch& batch = batches[static_cast<std::size_t>(i)];
             Tensor dy =
                 mean_squared_error(device, y, batch.target, batch.weight).gradient;
             for (std::size_t part = parts.size(); part-- > 0;) {
                 dy = parts[part]->backward(dy, saved[part]);
+                if ((i + 1) % of.per_update != 0) continue;
                 load(*parts[part], versions[part].back());
                 Sgd(parts[part]->parameters(), SgdOptions{learning_rate, 0, 0}).step();
                 versions[part].push_back(values(*parts[part]));
@@ -111,6 +105,7 @@ TEST_CASE("every generator's schedule runs, with the bits of one device",
                 std::ranges::find(counts, micro_batches) == counts.end())
                 continue;
             for (const std::string& name : schedule_names()) {
+                if (!flushes(name)) continue;
                 const int most = name == "interleaved" ? 4 : 1;
                 if (most > 1 && micro_batches % stages != 0) continue;
                 for (int chunks = 1; chunks <= most; ++chunks) {
@@ -155,6 +150,7 @@ TEST_CASE("a schedule may be run again: gradients start from zero each time",
 
 TEST_CASE("micro-batches of different sizes weigh what they have", "[pipeline][sim]") {
     for (const std::string& name : schedule_names()) {
+        if (!flushes(name)) continue;
         ChainOptions options;
         options.uneven = true;
         CAPTURE(name);
@@ -163,25 +159,59 @@ TEST_CASE("micro-batches of different sizes weigh what they have", "[pipeline][s
     }
 }
 
-TEST_CASE("with updates in between, backward reads the weights that forward read",
+TEST_CASE("20 updates without a flush leave what the papers' rules leave on one device",
           "[pipeline][sim]") {
-    for (const int stages : {1, 2, 3, 5}) {
-        const Schedule schedule = pipedream(stages, 8);
-        const std::vector<Holdings> peaks = peak_holdings(schedule);
-        for (int stage = 0; stage < stages; ++stage)
-            CHECK(peaks[static_cast<std::size_t>(stage)].weight_versions ==
-                  stages - stage);
-        ChainOptions options;
-        options.learning_rate = 0.5;
-        const ChainResult result = run_chain(PipelinePlan(schedule), options);
-        CAPTURE(stages);
-        CHECK(result.values == pipedream_alone(schedule, 0.5));
-    }
+    constexpr int kUpdates = 20;
+    for (const int stages : {1, 2, 3, 4, 8})
+        for (const Endless& of :
+             {kPipeDream, kVertical, two_buffers(stages), two_buffers(stages + 2)}) {
+            CAPTURE(of.name, of.per_update, stages);
+            const int micro_batches = kUpdates * of.per_update;
+            ChainOptions options;
+            options.learning_rate = 0.5 * micro_batches / of.per_update;
+            const Schedule schedule =
+                make_schedule(of.name, {stages, micro_batches, 1, of.per_update});
+            const ChainResult result = run_chain(PipelinePlan(schedule), options);
+            CHECK(result.values ==
+                  endless_alone(of, stages, micro_batches, options.learning_rate));
+        }
+}
+
+TEST_CASE("a run tells of each update, and of each micro-batch's loss",
+          "[pipeline][sim]") {
+    const Schedule schedule = make_schedule("pipedream-2bw", {3, 12, 1, 3});
+    const PipelinePlan plan(schedule);
+    sim::make_cluster(3)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto part = make_chain_part(device, rank.index());
+        Sgd optimizer(part->parameters(), SgdOptions{0.1, 0, 0});
+        const auto batches = chain_batches(device, schedule.micro_batches);
+        Pipeline pipeline(device, rank.world(), plan, {part.get()}, chain_boundary());
+        pipeline.update_by({&optimizer});
+        pipeline.keep_losses();
+        std::vector<int> versions;
+        pipeline.after_update([&](int chunk, int version) {
+            CHECK(chunk == 0);
+            versions.push_back(version);
+        });
+        const Tensor total = pipeline.run(mean_squared_error, batches);
+        CHECK(versions == std::vector<int>{1, 2, 3, 4});
+        CHECK(pipeline.losses().size() == 12);
+        if (rank.index() != 2) return;
+        double sum = 0;
+        for (const Tensor& loss : pipeline.losses())
+            sum += device.download(loss).at(0);
+        CHECK(std::abs(sum - device.download(total).at(0)) < 1e-14);
+    });
 }
 
 TEST_CASE("replicas of a pipeline that updates in between stay alike",
           "[pipeline][sim]") {
-    Schedule schedule = pipedream(3, 4);
+    Schedule schedule = make_schedule("pipedream", {3, 4, 1});
+    for (std::vector<Instruction>& list : schedule.work)
+        std::erase_if(list, [](const Instruction& each) {
+            return each.kind == InstructionKind::reduce_gradients;
+        });
     ChainOptions options;
     options.learning_rate = 0.5;
     options.replicas = 2;
