@@ -70,6 +70,8 @@ struct ScheduleRequest : ScheduleSettings {
     bool with_messages = false;  ///< planned, unless it is said how
     bool json = false;
     std::optional<std::filesystem::path> svg;
+    std::optional<std::filesystem::path> csv;
+    std::optional<std::filesystem::path> pytorch;  ///< in PyTorch's own words
 };
 
 /// The page on a kind of mistake.

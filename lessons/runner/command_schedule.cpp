@@ -1,3 +1,4 @@
+#include <functional>
 #include <system_error>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "src/core/require.hpp"
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/load_schedule.hpp"
+#include "src/pipeline/pytorch_schedule.hpp"
 #include "src/report/files.hpp"
 #include "src/text/utf8.hpp"
 
@@ -98,6 +100,12 @@ void declare_schedule(CommandLine& line) {
                    "and then until its backward-weight; default 1",
                    memory_into(request.memory_weight));
     command.option("--svg", "FILE", "draw it there as well", path_into(request.svg));
+    command.option("--csv", "FILE", "write the schedule there, a line a stage",
+                   path_into(request.csv));
+    command.option("--pytorch", "FILE",
+                   "write it there as torch.distributed.pipelining reads it, without its "
+                   "updates of weights",
+                   path_into(request.pytorch));
     command.flag("--json", kJsonMeaning, request.json);
     command.finally([&request] { require_known(request); });
 }
@@ -136,12 +144,21 @@ int explain(const ScheduleRequest& request, const Schedule& schedule,
     return kFailed;
 }
 
-/// The picture must not take the schedule's place.
-void require_other_file(const ScheduleRequest& request) {
+/// What is written must not take the schedule's place.
+void require_other_file(const ScheduleRequest& request, const char* option,
+                        const std::optional<std::filesystem::path>& file) {
     std::error_code ignored;
-    require(!std::filesystem::equivalent(*request.svg, request.name, ignored),
-            "--svg {}: that is the schedule's own file",
-            printable(request.svg->string()));
+    require(!file || !request.is_file() ||
+                !std::filesystem::equivalent(*file, request.name, ignored),
+            "{} {}: that is the schedule's own file", option,
+            printable(file ? file->string() : ""));
+}
+
+void write_into(const char* option, const std::optional<std::filesystem::path>& file,
+                const std::function<std::string()>& text) {
+    if (!file) return;
+    const std::string made = text();
+    naming(option, *file, [&](const auto& path) { write_text_file(path, made); });
 }
 
 }  // namespace
@@ -153,14 +170,16 @@ int run(const ScheduleRequest& asked) {
     LoadedSchedule schedule = request.is_file()
                                   ? loaded(request)
                                   : LoadedSchedule{generated_schedule(request), {}, {}};
-    if (request.svg && request.is_file()) require_other_file(request);
+    require_other_file(request, "--svg", request.svg);
+    require_other_file(request, "--csv", request.csv);
+    require_other_file(request, "--pytorch", request.pytorch);
     const ExaminedSchedule found = examined(request, std::move(schedule));
     if (found.problem) return explain(request, found.schedule, *found.problem);
 
     const Chart chart = found.chart();
-    if (request.svg)
-        naming("--svg", *request.svg,
-               [&](const auto& path) { write_text_file(path, chart_svg(chart)); });
+    write_into("--svg", request.svg, [&] { return chart_svg(chart); });
+    write_into("--csv", request.csv, [&] { return schedule_csv(found.schedule); });
+    write_into("--pytorch", request.pytorch, [&] { return pytorch_csv(found.schedule); });
     if (request.json) {
         TimingJsonOptions shown = found.shown;
         if (found.period) shown.period = period_json(found);

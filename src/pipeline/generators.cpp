@@ -28,6 +28,9 @@ constexpr Generator kGenerators[] = {
     {"pipedream", pipedream_schedule, false, false},
     {"pipedream-vertical", pipedream_vertical_schedule, false, false},
     {"pipedream-2bw", pipedream_2bw_schedule, false, false},
+    {"unstashed", unstashed_schedule, false, false},
+    {"spectrain", spectrain_schedule, false, false},
+    {"pipemare", pipemare_schedule, false, false},
 };
 
 /// A step of `per_update` micro-batches, as often as it takes.

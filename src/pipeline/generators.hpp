@@ -73,8 +73,22 @@ Schedule pipedream_vertical_schedule(const PipelineShape& shape);
 /// a multiple. In the period there is no bubble. Its variant with a flush is 1f1b.
 Schedule pipedream_2bw_schedule(const PipelineShape& shape);
 
+/// PipeDream without a stash: forward and backward read the newest weights, so that a
+/// gradient is of two models at once. One version, and nobody's recommendation.
+Schedule unstashed_schedule(const PipelineShape& shape);
+
+/// PipeDream with predicted weights (Chen et al. 2018, SpecTrain, 1809.02839, section 4):
+/// forward reads an estimate of the weights that backward will find, p - s - 1 updates
+/// ahead. One version, and the average step.
+Schedule spectrain_schedule(const PipelineShape& shape);
+
+/// PipeDream with corrected weights (Yang et al. 2021, PipeMare, 1910.05124, section 3.2,
+/// technique 2): backward reads an estimate of the weights that its forward has read.
+/// Differs: the paper also lowers the learning rate at first (technique 1).
+Schedule pipemare_schedule(const PipelineShape& shape);
+
 /// "naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "pipedream",
-/// "pipedream-vertical", "pipedream-2bw".
+/// "pipedream-vertical", "pipedream-2bw", "unstashed", "spectrain", "pipemare".
 const std::vector<std::string>& schedule_names();
 /// One of them by name. Throws UsageError for another name, or if the
 /// schedule has no chunks and `shape` asks for several. One that flushes is made for

@@ -37,7 +37,7 @@ HeldByStage::HeldByStage(const Schedule& schedule, int stage,
         std::vector<int>& last_read = chunks_[work.chunk].last_read;
         const int version =
             work.weight_version < 0 ? newest[work.chunk] : work.weight_version;
-        if (is_computation(work.kind)) last_read[version] = i;
+        if (is_computation(work.kind) && !work.estimated) last_read[version] = i;
         if (work.kind != optimizer_step) continue;
         ++newest[work.chunk];
         last_read.push_back(-1);

@@ -18,6 +18,7 @@
 
 #include "src/core/require.hpp"
 #include "src/pipeline/period.hpp"
+#include "src/pipeline/pytorch_schedule.hpp"
 #include "src/pipeline/schedule.hpp"
 #include "src/report/csv_cells.hpp"
 #include "src/report/files.hpp"
@@ -191,12 +192,14 @@ void GatheredSchedule::add_instruction(std::string_view text, int line) {
     if (add_bracket(text, line)) return;
     const std::vector<Instruction> read = read_instructions(text);
     if (read.empty())
-        fail(line,
-             "{} is no instruction; those are F, B, I, W, SA, RA, SG and RG with a "
-             "micro-batch, as in F3, F3.1 (of chunk 1) or F3@2 (with weights of version "
-             "2), R and U, as in R or R.1, several that begin together, as in (SA1;RG0), "
-             "and [ and ]x3 around what stands there 3 times",
-             shown_text(text));
+        fail(
+            line,
+            "{} is no instruction; those are F, B, I, W, SA, RA, SG and RG with a "
+            "micro-batch, as in F3, F3.1 (of chunk 1), F3@2 (with weights of version 2), "
+            "F3@~2 (with an estimate of them) or B3! (with others than its forward's), "
+            "R and U, as in R or R.1, several that begin together, as in (SA1;RG0), "
+            "and [ and ]x3 around what stands there 3 times",
+            shown_text(text));
     for (const Instruction& each : read) {
         if (each.micro_batch >= kMostMicroBatches)
             fail(line, "{} is of micro-batch {}; at most {} are possible, counted from 0",
@@ -364,6 +367,46 @@ std::string without_comments(std::string_view text) {
     return rest;
 }
 
+/// Whether the first cell with text is PyTorch's.
+bool is_pytorch(const std::vector<CsvRow>& rows) {
+    for (const CsvRow& row : rows)
+        for (const std::string& cell : row.cells)
+            if (!cell.empty()) return is_pytorch_action(cell);
+    return false;
+}
+
+/// Translates PyTorch's cells; its ranks are the stages.
+void add_pytorch(const std::vector<CsvRow>& rows, GatheredSchedule& gathered) {
+    std::size_t chunks = 0;
+    std::vector<PyTorchRank> ranks(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        for (const std::string& cell : rows[i].cells)
+            if (!cell.empty() && !ranks[i].add(cell, rows[i].line))
+                gathered.fail(
+                    rows[i].line,
+                    "{} is no action of torch.distributed.pipelining, which the "
+                    "file's first cell is; those are a stage, then F, B, I, W, "
+                    "SEND_F, RECV_F, SEND_B or RECV_B and a micro-batch, as in "
+                    "2F0, or REDUCE_GRAD, UNSHARD or RESHARD, and pairs, as in "
+                    "(5F2;3B1)OVERLAP_F_B",
+                    shown_text(cell));
+        chunks = std::max(chunks, ranks[i].parts().size());
+    }
+    gathered.parts_line = rows.front().line;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        if (ranks[i].parts().size() != chunks)
+            gathered.fail(
+                rows[i].line,
+                "rank {} has {} of PyTorch's stages, but another has {}; as many "
+                "on each are expected",
+                i, ranks[i].parts().size(), chunks);
+        gathered.parts.push_back(ranks[i].parts());
+        gathered.add_stage(rows[i].line);
+        for (const auto& [text, line] : ranks[i].texts())
+            gathered.add_instruction(text, line);
+    }
+}
+
 }  // namespace
 
 Schedule read_schedule_csv(const std::string& text, const std::string& name) {
@@ -380,14 +423,20 @@ Schedule read_schedule_csv(const std::string& text, const std::string& name) {
     const std::string lines = without_comments(bytes);
     require(lines.find_first_not_of(" \t\r\n") != lines.npos,
             [&] { return name + " is empty"; });
-    GatheredSchedule gathered(name);
+    std::vector<CsvRow> rows;
     CsvReader reader(lines, name);
     CsvRow row;
-    while (reader.next(row)) {
-        if (row.cells.size() == 1 && row.cells.front().empty()) continue;
-        gathered.add_stage(row.line);
-        for (const std::string& cell : row.cells)
-            if (!cell.empty()) gathered.add_instruction(cell, row.line);
+    while (reader.next(row))
+        if (row.cells.size() != 1 || !row.cells.front().empty()) rows.push_back(row);
+    GatheredSchedule gathered(name);
+    if (is_pytorch(rows)) {
+        add_pytorch(rows, gathered);
+    } else {
+        for (const CsvRow& stage : rows) {
+            gathered.add_stage(stage.line);
+            for (const std::string& cell : stage.cells)
+                if (!cell.empty()) gathered.add_instruction(cell, stage.line);
+        }
     }
     return gathered.finish().schedule;
 }

@@ -195,38 +195,43 @@ class ScheduleChart {
         return panel;
     }
 
-    /// A lane for each chunk of its newest weights, if a step changes them and they are
-    /// read after that.
+    /// A lane for each chunk of its newest weights, if they are read after a step.
     void add_versions(int stage, RowGroup& group) {
-        const std::vector<Instruction>& work = schedule_.of(stage);
         for (int chunk = 0; chunk < schedule_.chunks; ++chunk) {
+            const std::vector<Picoseconds> begins = version_begins(stage, chunk);
+            if (begins.empty()) continue;
             Row lane;
             lane.size = RowSize::medium;
             lane.label = schedule_.chunks == 1
                              ? "weights"
                              : fmt::format("weights of chunk {}", chunk);
-            Picoseconds since = 0;
-            Picoseconds read = 0;
-            int version = 0;
-            const auto add = [&](Picoseconds until) {
-                if (until > since)
-                    lane.boxes.push_back({since * scale_, until * scale_,
-                                          chart_.look(newest_look(version)), version, 0,
+            for (std::size_t version = 0; version < begins.size(); ++version) {
+                const bool last = version + 1 == begins.size();
+                const Picoseconds end = last ? timing_.makespan : begins[version + 1];
+                const int number = static_cast<int>(version);
+                if (end > begins[version])
+                    lane.boxes.push_back({begins[version] * scale_, end * scale_,
+                                          chart_.look(newest_look(number)), number, 0,
                                           kNoInstruction});
-                since = until;
-            };
-            for (std::size_t i = 0; i < work.size(); ++i) {
-                if (work[i].chunk != chunk) continue;
-                const Picoseconds end = timing_.spans[stage][i].end;
-                if (is_computation(work[i].kind)) read = std::max(read, end);
-                if (work[i].kind != optimizer_step) continue;
-                add(end);
-                ++version;
             }
-            const bool read_after_a_step = version > 1 || (version == 1 && read > since);
-            add(timing_.makespan);
-            if (read_after_a_step) group.rows.push_back(std::move(lane));
+            group.rows.push_back(std::move(lane));
         }
+    }
+
+    /// When each version of a chunk's weights becomes the newest; none if only the first
+    /// is read.
+    std::vector<Picoseconds> version_begins(int stage, int chunk) const {
+        std::vector<Picoseconds> begins{0};
+        bool later_read = false;
+        const std::vector<Instruction>& work = schedule_.of(stage);
+        for (std::size_t i = 0; i < work.size(); ++i) {
+            if (work[i].chunk != chunk) continue;
+            if (work[i].kind == optimizer_step)
+                begins.push_back(timing_.spans[stage][i].end);
+            else if (is_computation(work[i].kind) && begins.size() > 1)
+                later_read = true;
+        }
+        return later_read ? begins : std::vector<Picoseconds>{};
     }
 
     /// The wanted instructions that take time; they do not overlap. A pair is drawn as

@@ -10,28 +10,61 @@ namespace lockstep {
 
 namespace {
 
-/// The version of the weights that a micro-batch reads on a stage, both ways.
-using VersionOf = int (*)(const PipelineShape& shape, int stage, int micro_batch);
-
 /// Forwards that a stage is ahead of its backwards.
 int ahead_of(const PipelineShape& shape, int stage) {
     return shape.stages - 1 - stage;
 }
 
+/// How an instruction reads weights, when so many updates lie behind it.
+using Reads = void (*)(const PipelineShape& shape, int stage, int updates,
+                       Instruction& work);
+
+/// The version, or the newest if that is it.
+void read_version(int version, int updates, Instruction& work) {
+    if (version != updates) work.weight_version = version;
+}
+
 // lesson: pipedream-versions
-/// The newest there is: backwards of the micro-batches before have made it.
-int newest(const PipelineShape& shape, int stage, int micro_batch) {
+/// Forward the newest there is, which backwards of the micro-batches before have made;
+/// backward the same again, which the stage has kept.
+int newest_forward(const PipelineShape& shape, int stage, int micro_batch) {
     return std::max(micro_batch - ahead_of(shape, stage), 0);
 }
-
-/// On all stages that of the first, where it is the oldest (vertical sync).
-int that_of_the_first(const PipelineShape& shape, int /*stage*/, int micro_batch) {
-    return newest(shape, 0, micro_batch);
+void stashed(const PipelineShape& shape, int stage, int updates, Instruction& work) {
+    read_version(newest_forward(shape, stage, work.micro_batch), updates, work);
 }
 
-/// The one before the newest that its batch could read everywhere (double buffering).
-int one_batch_old(const PipelineShape& shape, int /*stage*/, int micro_batch) {
-    return std::max(micro_batch / shape.per_update - 1, 0);
+/// On all stages the version of the first, where it is the oldest (vertical sync).
+void vertical(const PipelineShape& shape, int /*stage*/, int updates, Instruction& work) {
+    read_version(newest_forward(shape, 0, work.micro_batch), updates, work);
+}
+
+/// The version before the newest that its batch could read everywhere (double buffering).
+void two_buffers(const PipelineShape& shape, int /*stage*/, int updates,
+                 Instruction& work) {
+    read_version(std::max(work.micro_batch / shape.per_update - 1, 0), updates, work);
+}
+
+/// The newest both ways, though a backward then is at other weights than its forward.
+void unstashed(const PipelineShape& shape, int stage, int updates, Instruction& work) {
+    const int read = newest_forward(shape, stage, work.micro_batch);
+    work.mixes_weights = work.kind == InstructionKind::backward && read != updates;
+}
+
+/// Forward a prediction of the weights that backward will find.
+void predicted(const PipelineShape& /*shape*/, int /*stage*/, int updates,
+               Instruction& work) {
+    if (work.kind == InstructionKind::backward || work.micro_batch == updates) return;
+    work.weight_version = work.micro_batch;
+    work.estimated = true;
+}
+
+/// Backward an estimate of the weights that forward has read.
+void corrected(const PipelineShape& shape, int stage, int updates, Instruction& work) {
+    const int read = newest_forward(shape, stage, work.micro_batch);
+    if (work.kind == InstructionKind::forward || read == updates) return;
+    work.weight_version = read;
+    work.estimated = true;
 }
 // lesson: end
 
@@ -74,8 +107,7 @@ class Middle {
 /// 1F1B without a flush. Weights change once the gradients of `per_update` micro-batches
 /// are summed up.
 // lesson: pipedream-schedule
-Schedule endless(const std::string& name, const PipelineShape& shape,
-                 VersionOf version_of) {
+Schedule endless(const std::string& name, const PipelineShape& shape, Reads reads) {
     Schedule schedule = empty_schedule(name, shape);
     const int m = shape.micro_batches;
     Middle middle(schedule, shape);
@@ -83,8 +115,8 @@ Schedule endless(const std::string& name, const PipelineShape& shape,
         auto& work = schedule.work[stage];
         int updates = 0;
         const auto add = [&](InstructionKind kind, int i) {
-            const int version = version_of(shape, stage, i);
-            work.push_back({kind, i, 0, version == updates ? -1 : version});
+            work.push_back({kind, i});
+            reads(shape, stage, updates, work.back());
         };
         const int ahead = std::min(ahead_of(shape, stage), m);
         for (int i = 0; i < ahead; ++i)
@@ -121,12 +153,27 @@ PipelineShape behind_every_micro_batch(const char* name, PipelineShape shape) {
 
 Schedule pipedream_schedule(const PipelineShape& shape) {
     constexpr const char* kName = "pipedream";
-    return endless(kName, behind_every_micro_batch(kName, shape), newest);
+    return endless(kName, behind_every_micro_batch(kName, shape), stashed);
 }
 
 Schedule pipedream_vertical_schedule(const PipelineShape& shape) {
     constexpr const char* kName = "pipedream-vertical";
-    return endless(kName, behind_every_micro_batch(kName, shape), that_of_the_first);
+    return endless(kName, behind_every_micro_batch(kName, shape), vertical);
+}
+
+Schedule unstashed_schedule(const PipelineShape& shape) {
+    constexpr const char* kName = "unstashed";
+    return endless(kName, behind_every_micro_batch(kName, shape), unstashed);
+}
+
+Schedule spectrain_schedule(const PipelineShape& shape) {
+    constexpr const char* kName = "spectrain";
+    return endless(kName, behind_every_micro_batch(kName, shape), predicted);
+}
+
+Schedule pipemare_schedule(const PipelineShape& shape) {
+    constexpr const char* kName = "pipemare";
+    return endless(kName, behind_every_micro_batch(kName, shape), corrected);
 }
 
 Schedule pipedream_2bw_schedule(const PipelineShape& asked) {
@@ -145,7 +192,7 @@ Schedule pipedream_2bw_schedule(const PipelineShape& asked) {
             "pipedream-2bw updates the weights behind every {} micro-batches; {} are no "
             "multiple of that",
             shape.per_update, shape.micro_batches);
-    return endless("pipedream-2bw", shape, one_batch_old);
+    return endless("pipedream-2bw", shape, two_buffers);
 }
 
 }  // namespace lockstep

@@ -461,6 +461,13 @@ void Pipeline::update_by(std::vector<Optimizer*> optimizers, SourceLine at) {
     optimizers_ = std::move(optimizers);
 }
 
+void Pipeline::estimate_by(double decay, SourceLine at) {
+    require(decay >= 0 && decay < 1, at,
+            "an average of steps that keeps {} of itself; 0 to less than 1 is expected",
+            decay);
+    stash_.set_decay(decay);
+}
+
 void Pipeline::reduce_gradients(Place place) {
     const int chunk = at(place).chunk;
     clear_used_up(chunk, place);
@@ -480,6 +487,7 @@ void Pipeline::update(Place place) {
         optimizers_[chunk]->step();
     else
         syncs_[chunk]->update(*optimizers_[chunk]);
+    stash_.after_update(place, *chunks_[chunk]);
     used_up_[chunk] = 1;
     if (after_update_) after_update_(chunk, plan_.versions().newest(place) + 1);
 }
@@ -613,33 +621,80 @@ void StageMail::finish() {
 WeightStash::WeightStash(Device& device, const PipelinePlan& plan, int stage)
     : device_(device), plan_(plan) {
     for (const Place place : plan.schedule().places(stage)) {
-        const InstructionKind kind = plan.schedule().at(place).kind;
-        if (is_computation(kind)) last_read_[key(place)] = place.position;
+        if (!is_computation(at(place).kind)) continue;
+        if (at(place).estimated)
+            trends_[at(place).chunk];
+        else
+            last_read_[key(place)] = place.position;
     }
 }
 
-void WeightStash::before_update(Place place, Module& chunk) {
-    const auto found = last_read_.find(
-        {plan_.schedule().at(place).chunk, plan_.versions().newest(place)});
-    if (found == last_read_.end() || found->second < place.position) return;
-    Values& values = kept_[found->first];
+WeightStash::Values WeightStash::copies_of(Module& chunk) const {
+    Values values;
     const MemoryScope scope(device_, MemoryCategory::parameters);
     for (const Parameter* parameter : chunk.parameters()) {
         values.push_back(device_.empty(parameter->shape(), parameter->value.dtype()));
         device_.copy(values.back(), parameter->value);
     }
+    return values;
 }
 
-void WeightStash::exchange(Place place, Module& chunk) {
-    const auto found = kept_.find(key(place));
-    if (found == kept_.end()) return;
+void WeightStash::before_update(Place place, Module& chunk) {
+    const auto trend = trends_.find(at(place).chunk);
+    if (trend != trends_.end()) trend->second.before = copies_of(chunk);
+    const auto found = last_read_.find({at(place).chunk, plan_.versions().newest(place)});
+    if (found == last_read_.end() || found->second < place.position) return;
+    kept_[found->first] = copies_of(chunk);
+}
+
+void WeightStash::after_update(Place place, Module& chunk) {
+    const auto found = trends_.find(at(place).chunk);
+    if (found == trends_.end()) return;
+    Trend& trend = found->second;
+    const bool first = trend.step.empty();
+    std::size_t i = 0;
+    for (const Parameter* parameter : chunk.parameters()) {
+        const MemoryScope scope(device_, MemoryCategory::parameters);
+        if (first) {
+            trend.step.push_back(
+                device_.empty(parameter->shape(), parameter->value.dtype()));
+            device_.fill(trend.step.back(), 0);
+        }
+        // step = decay step + (1 - decay) (new - old)
+        device_.scale(trend.step[i], decay_);
+        device_.add(trend.step[i], parameter->value, 1 - decay_);
+        device_.add(trend.step[i], trend.before[i], decay_ - 1);
+        ++i;
+    }
+    trend.before.clear();
+}
+
+WeightStash::Values* WeightStash::values_of(Place place, Module& chunk,
+                                            Values& estimated) {
+    if (!at(place).estimated) {
+        const auto found = kept_.find(key(place));
+        return found == kept_.end() ? nullptr : &found->second;
+    }
+    const Trend& trend = trends_.at(at(place).chunk);
+    const int steps = plan_.versions().read(place) - plan_.versions().newest(place);
+    if (trend.step.empty() || steps == 0) return nullptr;
+    estimated = copies_of(chunk);
+    for (std::size_t i = 0; i < estimated.size(); ++i)
+        device_.add(estimated[i], trend.step[i], steps);
+    return &estimated;
+}
+
+void WeightStash::exchange(Values* values, Module& chunk) {
+    if (values == nullptr) return;
     std::size_t i = 0;
     for (Parameter* parameter : chunk.parameters())
-        std::swap(parameter->value, found->second[i++]);
+        std::swap(parameter->value, (*values)[i++]);
 }
 
 void WeightStash::drop(Place place) {
-    if (kept_.empty() || last_read_.at(key(place)) > place.position) return;
+    if (kept_.empty() || at(place).estimated ||
+        last_read_.at(key(place)) > place.position)
+        return;
     kept_.erase(key(place));
 }
 

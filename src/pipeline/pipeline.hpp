@@ -99,32 +99,49 @@ class StageMail {
     std::map<std::pair<int, int>, Queue> queues_;
 };
 
-/// Weights of one stage's chunks that optimizer steps have replaced and
-/// that its schedule still reads. Nothing is copied if none are.
+/// Weights of one stage's chunks that optimizer steps have replaced and that its schedule
+/// still reads, and what it takes to estimate others. Nothing is copied if there are
+/// none.
 class WeightStash {
   public:
     WeightStash(Device& device, const PipelinePlan& plan, int stage);
 
+    /// How much of the average of steps is kept at each step; see Pipeline::estimate_by.
+    void set_decay(double decay) { decay_ = decay; }
     /// Before an optimizer step: if the weights are read again later, a
     /// copy of them stays here, and the step changes the weights.
     void before_update(Place place, Module& chunk);
+    /// Behind it: takes the step into the average of steps, if the chunk has estimates.
+    void after_update(Place place, Module& chunk);
     /// Runs `work` of the instruction with the weights that it reads.
     template <typename Work>
     auto with_weights(Place place, Module& chunk, Work&& work) {
-        exchange(place, chunk);
+        Values estimated;
+        Values* read = values_of(place, chunk, estimated);
+        exchange(read, chunk);
         auto result = work();
-        exchange(place, chunk);
+        exchange(read, chunk);
         drop(place);
         return result;
     }
 
   private:
     using Values = std::vector<Tensor>;
+    /// Of a chunk that has estimates.
+    struct Trend {
+        Values step;    ///< the average of steps; none before the first
+        Values before;  ///< the weights before the step at hand
+    };
 
-    /// The chunk's weights and those that the instruction reads change places.
-    void exchange(Place place, Module& chunk);
+    /// The weights that the instruction reads, if they are not the newest: old ones, or
+    /// an estimate, which is made in `estimated`. Else null.
+    Values* values_of(Place place, Module& chunk, Values& estimated);
+    Values copies_of(Module& chunk) const;
+    /// The chunk's weights and these change places.
+    static void exchange(Values* values, Module& chunk);
     /// Forgets what nobody reads after the instruction.
     void drop(Place place);
+    const Instruction& at(Place place) const { return plan_.schedule().at(place); }
     std::pair<int, int> key(Place place) const {
         return {plan_.schedule().at(place).chunk, plan_.versions().read(place)};
     }
@@ -134,6 +151,8 @@ class WeightStash {
     /// By chunk and version: the last position that reads it.
     std::map<std::pair<int, int>, int> last_read_;
     std::map<std::pair<int, int>, Values> kept_;
+    std::map<int, Trend> trends_;  ///< by chunk, of those that have estimates
+    double decay_ = 0;
 };
 
 /// The tensor that goes from one part of a model to the next. Every stage
@@ -183,6 +202,15 @@ class Pipeline {
     /// each chunk, or the schedule has no step (U) of one.
     void update_by(std::vector<Optimizer*> optimizers,
                    SourceLine at = SourceLine::here());
+
+    /// Says how weights are estimated ("@~"): as the newest, and so many times the
+    /// average of past steps as the version that is meant lies ahead or behind. The
+    /// average keeps `decay`, from 0 to less than 1, of itself at each step. 0, as
+    /// without this, is the last step alone: with momentum what SpecTrain predicts by
+    /// (Chen et al. 2018, 1809.02839, section 4). PipeMare estimates old weights with a
+    /// decay of D^(1/(versions between)), D about 0.1 (Yang et al. 2021, 1910.05124,
+    /// section 3.2).
+    void estimate_by(double decay, SourceLine at = SourceLine::here());
 
     /// Follows the schedule once. The stage that holds the model's first part reads the
     /// micro-batches' inputs, that of the last part their targets, all their weights (B_i

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include <fmt/format.h>
 
@@ -38,20 +37,11 @@ const KindText& text_of(InstructionKind kind) {
     return at < kTexts.size() ? kTexts[at] : kUnknown;
 }
 
-/// Takes digits off the front of the text; false if there are none, or too many.
-bool take_number(std::string_view& text, int& number) {
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || text.front() == '-') return false;
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-    return true;
-}
-
 /// Takes a number behind `mark`, if the mark is there.
-bool take_marked(std::string_view& text, char mark, int& number) {
+bool take_marked(std::string_view& text, std::string_view mark, int& number) {
     if (!text.starts_with(mark)) return true;
-    text.remove_prefix(1);
-    return !text.empty() && take_number(text, number);
+    text.remove_prefix(mark.size());
+    return !text.empty() && take_digits(text, number);
 }
 
 }  // namespace
@@ -66,7 +56,9 @@ std::string text_of(const Instruction& instruction) {
         text += std::to_string(instruction.micro_batch);
     if (instruction.chunk != 0) text += fmt::format(".{}", instruction.chunk);
     if (instruction.weight_version >= 0)
-        text += fmt::format("@{}", instruction.weight_version);
+        text += fmt::format("@{}{}", instruction.estimated ? "~" : "",
+                            instruction.weight_version);
+    if (instruction.mixes_weights) text += '!';
     return text;
 }
 
@@ -107,11 +99,15 @@ std::optional<Instruction> read_instruction(std::string_view text) {
     if (!known) return std::nullopt;
     text.remove_prefix(letters);
     if (has_micro_batch(instruction.kind) &&
-        (text.empty() || !take_number(text, instruction.micro_batch)))
+        (text.empty() || !take_digits(text, instruction.micro_batch)))
         return std::nullopt;
-    const bool good = take_marked(text, '.', instruction.chunk) &&
-                      take_marked(text, '@', instruction.weight_version);
-    if (!good || !text.empty()) return std::nullopt;
+    if (!take_marked(text, ".", instruction.chunk)) return std::nullopt;
+    instruction.estimated = text.starts_with("@~");
+    if (!take_marked(text, instruction.estimated ? "@~" : "@",
+                     instruction.weight_version))
+        return std::nullopt;
+    instruction.mixes_weights = text == "!";
+    if (!text.empty() && !instruction.mixes_weights) return std::nullopt;
     return instruction;
 }
 

@@ -32,6 +32,7 @@ inline constexpr int kInstructionKinds = 10;
 /// "B3.1", "F3@2". The letters are F, B (or its halves I and W), SA, RA,
 /// SG, RG to send and receive activations and gradients, R to reduce
 /// gradients and U for the optimizer's update; "R.1" is of chunk 1.
+/// "F3@~5" reads an estimate of version 5, "B3!" other weights than its forward.
 /// Instructions that begin together stand in one pair of brackets (Schedule
 /// says which can): "(SA1;RG0)", "(F7.1;B3)".
 struct Instruction {
@@ -44,11 +45,17 @@ struct Instruction {
     int weight_version = -1;
     int line = 0;           ///< of the file that it was read from; 0 if none
     bool together = false;  ///< begins together with the one before it
+    /// Reads an estimate of that version, made from the newest and from how the last
+    /// steps changed it: of one to come, or of one that nobody kept.
+    bool estimated = false;
+    bool mixes_weights =
+        false;  ///< a backward, on purpose at other weights than its forward
 
     bool operator==(const Instruction& other) const {
         return kind == other.kind && micro_batch == other.micro_batch &&
                chunk == other.chunk && weight_version == other.weight_version &&
-               together == other.together;
+               together == other.together && estimated == other.estimated &&
+               mixes_weights == other.mixes_weights;
     }
 };
 

@@ -113,6 +113,14 @@ Problem check_range(const Schedule& schedule, Place place) {
                           "version {} of the weights: only a forward or a backward reads "
                           "weights, of a version from 0 on",
                           work.weight_version);
+    if (work.estimated && work.weight_version < 0)
+        return problem_at(
+            schedule, place,
+            "an estimate of weights, but of no version; \"@~2\" says which");
+    if (work.mixes_weights && (!reads || work.kind == forward))
+        return problem_at(schedule, place,
+                          "only a backward can mix weights (\"!\"): its own and its "
+                          "forward's");
     return std::nullopt;
 }
 
@@ -291,13 +299,13 @@ Problem check_versions(const Schedule& schedule, const WorkIndex& index) {
         if (!is_computation(work.kind)) return std::nullopt;
         const int read = versions.read(place);
         const int newest = versions.newest(place);
-        if (read > newest)
+        if (read > newest && !work.estimated)
             return problem_at(schedule, place,
                               "it asks for weights of version {}, but {} "
                               "optimizer steps of its chunk stand before it",
                               read, newest);
         const Place there = index.find(forward, schedule.part(place), work.micro_batch);
-        if (read == versions.read(there)) return std::nullopt;
+        if (read == versions.read(there) || work.mixes_weights) return std::nullopt;
         return problem_at(schedule, place,
                           "it reads weights of version {}, but its forward, "
                           "instruction {}, has read version {}; \"@{}\" "

@@ -16,15 +16,19 @@ std::string_view without_blank_end(std::string_view text) {
     return text.substr(0, text.find_last_not_of(kBlank) + 1);
 }
 
-/// The separator is the one of these that the first line with text has outside quotes.
+/// The separator is the one of these that the first line with text has outside quotes and
+/// round brackets.
 char separator_of(std::string_view text) {
     std::string outside;
     text.remove_prefix(std::min(text.find_first_not_of(kBlank), text.size()));
     bool quoted = false;
+    int brackets = 0;
     for (const char c : text) {
         if (c == '"') quoted = !quoted;
         if (c == '\n' && !quoted) break;
-        if (!quoted) outside += c;
+        if (quoted) continue;
+        brackets += (c == '(') - (c == ')');
+        if (brackets <= 0) outside += c;
     }
     for (const char separator : {'\t', ';'})
         if (outside.find(separator) != std::string::npos) return separator;

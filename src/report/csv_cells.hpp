@@ -14,7 +14,8 @@ struct CsvRow {
 };
 
 /// Reads CSV text row by row; blank lines at the end are none. The separator is tab,
-/// semicolon or comma, whichever the first line that is not empty has, in this order.
+/// semicolon or comma, whichever the first line that is not empty has, in this order,
+/// outside quotes and round brackets.
 class CsvReader {
   public:
     /// `name` is what messages call the text, which must outlive the reader.

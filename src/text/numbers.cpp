@@ -45,6 +45,15 @@ std::string_view trimmed(std::string_view text) {
     return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
 }
 
+bool take_digits(std::string_view& text, int& number) {
+    if (text.empty() || !is_digit(text.front())) return false;
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc()) return false;
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    return true;
+}
+
 std::optional<double> parse_number(std::string_view text) {
     if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
     double value = 0;

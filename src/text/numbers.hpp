@@ -39,4 +39,8 @@ std::string number_text(double value);
 /// Returns the text without white space at both ends.
 std::string_view trimmed(std::string_view text);
 
+/// Takes a whole number, of digits alone, off the front of the text; false if there is
+/// none, or if it does not fit.
+bool take_digits(std::string_view& text, int& number);
+
 }  // namespace lockstep

@@ -16,7 +16,7 @@ import xml.etree.ElementTree
 
 PROGRAM = os.path.abspath(sys.argv[1])
 NAMES = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "pipedream",
-         "pipedream-vertical", "pipedream-2bw")
+         "pipedream-vertical", "pipedream-2bw", "unstashed", "spectrain", "pipemare")
 SIZES = ("--stages", "4", "--micro-batches", "8")
 # Qi et al. 2023 (Zero Bubble, 2401.10241), the model of 1.5B parameters, in milliseconds.
 PUBLISHED = ("--stages", "8", "--micro-batches", "24", "--forward", "18.522",
@@ -113,6 +113,8 @@ REFUSED = [
     (["pipedream-2bw", *SIZES, "--per-update", "2"], ["2 micro-batches an update on 4 stages"]),
     (["1f1b", *SIZES, "--backward", "0.000000001"], ["--backward 0.000000001", "rounded"]),
     (["1f1b", *SIZES, "--messages-as", "it-comes"], ["--messages-as it-comes", "groups"]),
+    (["good.csv", "--csv", "good.csv"], ["--csv good.csv", "own file"]),
+    (["pipedream", *SIZES, "--pytorch", "a.csv"], ["stage 0", "no versions of weights"]),
     (["sent.csv", "--messages"], ["--messages", "sent.csv has messages already"]),
 ]
 
@@ -212,6 +214,16 @@ class Figures(Command):
         self.assertEqual(flush["period"]["bubble_time"], 9)
         self.assertIn("period, once all stages keep one pace",
                       self.text("1f1b", *SIZES, "--per-update", "4"))
+
+    def test_pytorchs_schedules_are_written_and_read(self):
+        mine = self.document("interleaved", *SIZES, "--chunks", "2", "--csv", "mine.csv",
+                             "--pytorch", "theirs.csv")
+        with open(os.path.join(self.folder, "theirs.csv"), encoding="utf-8") as file:
+            self.assertTrue(file.readline().startswith("0F0,0F1,0F2,0F3,4F0,"))
+        for name in ("mine.csv", "theirs.csv"):
+            read = self.document(name, "--forward", "1")
+            self.assertEqual(read["makespan"], mine["makespan"])
+            self.assertEqual(read["parts"], mine["parts"])
 
     def test_updates_reductions_and_recomputation_take_their_time(self):
         whole = self.document("1f1b", *SIZES, "--backward", "2")

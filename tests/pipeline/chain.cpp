@@ -148,6 +148,7 @@ ChainResult run_chain(const PipelinePlan& plan, const ChainOptions& options) {
         if (options.tie) groups = tie_copies(pipeline, schedule, line, stage);
         if (options.replicas > 1) pipeline.reduce_over(mesh["dp"]);
         if (options.learning_rate != 0) pipeline.update_by(stage.updates);
+        pipeline.estimate_by(options.decay);
         const auto all = chain_batches(device, count * options.replicas, options.uneven);
         const std::span<const MicroBatch> mine(all.data() + count * mesh.coordinate("dp"),
                                                static_cast<std::size_t>(count));

@@ -44,6 +44,8 @@ class NaiveCheck {
         for (const Place place : places()) {
             const Instruction& it = schedule_.at(place);
             if (it.chunk < 0 || it.chunk >= schedule_.chunks) return false;
+            if (!is_computation(it.kind) && (it.mixes_weights || it.estimated))
+                return false;
             if (has_micro_batch(it.kind) &&
                 (it.micro_batch < 0 || it.micro_batch >= schedule_.micro_batches))
                 return false;
@@ -152,9 +154,12 @@ class NaiveCheck {
         for (const Place place : places()) {
             const Instruction& it = schedule_.at(place);
             if (it.kind > Kind::backward_weight) continue;
-            if (read(place) > newest(place)) return false;
-            if (read(place) !=
-                read(only(Kind::forward, schedule_.part(place), it.micro_batch)))
+            if (it.mixes_weights && it.kind == Kind::forward) return false;
+            if (it.estimated && it.weight_version < 0) return false;
+            if (read(place) > newest(place) && !it.estimated) return false;
+            if (!it.mixes_weights &&
+                read(place) !=
+                    read(only(Kind::forward, schedule_.part(place), it.micro_batch)))
                 return false;
         }
         return true;

@@ -25,6 +25,13 @@ TEST_CASE("the text of an instruction is letters, micro-batch, chunk and version
     CHECK(text_of({InstructionKind::forward, 3}) == "F3");
     CHECK(text_of({InstructionKind::backward, 3, 1}) == "B3.1");
     CHECK(text_of({InstructionKind::forward, 3, 0, 2}) == "F3@2");
+    for (const std::string text : {"F3@~5", "B3.1@~0", "B3!", "I3@2!", "W3.1@~2!"}) {
+        const std::vector<Instruction> read = read_instructions(text);
+        REQUIRE(read.size() == 1);
+        CHECK(text_of(read.front()) == text);
+        CHECK(read.front().estimated == (text.find('~') != std::string::npos));
+        CHECK(read.front().mixes_weights == (text.back() == '!'));
+    }
     CHECK(text_of({InstructionKind::recv_gradient, 0, 2}) == "RG0.2");
     CHECK(text_of({InstructionKind::optimizer_step, -1, 1}) == "U.1");
     CHECK(words_of({InstructionKind::backward_input, 4}) ==
@@ -44,11 +51,12 @@ TEST_CASE("what begins together is one text in brackets", "[pipeline]") {
 
 TEST_CASE("text that is no instruction is not taken for one", "[pipeline][errors]") {
     const std::vector<std::string> wrong{
-        "",       "F",     "3F",      "X3",       "F-1",          "F3.",   "F3.x",
-        "F3@",    "F3 ",   " F3",     "FB3",      "R3",           "U0",    "SA",
-        "f3",     "F3,4",  "F3.1.2",  "F3@1.2",   "F99999999999", "F3.-1", "F3@-1",
-        "F+3",    "F0x3",  "()",      "(F3)",     "(F3;)",        "(;F3)", "(F3;B1",
-        "F3;B1)", "F3;B1", "(F3,B1)", "((F3;B1))"};
+        "",        "F",        "3F",     "X3",     "F-1",          "F3.",    "F3.x",
+        "F3@",     "F3 ",      " F3",    "FB3",    "R3",           "U0",     "SA",
+        "f3",      "F3,4",     "F3.1.2", "F3@1.2", "F99999999999", "F3.-1",  "F3@-1",
+        "F+3",     "F0x3",     "F3@~",   "F3@~x",  "F3!!",         "F3!@2",  "F3@~-1",
+        "()",      "(F3)",     "(F3;)",  "(;F3)",  "(F3;B1",       "F3;B1)", "F3;B1",
+        "(F3,B1)", "((F3;B1))"};
     for (const std::string& text : wrong) {
         CAPTURE(text);
         CHECK(read_instructions(text).empty());

@@ -29,10 +29,12 @@ enum class Mutation {
     version,
     steal,
     together,
-    queues
+    queues,
+    estimate,
+    mix
 };
 
-constexpr int kMutations = 11;
+constexpr int kMutations = 13;
 
 Place random_place(Random& random, const Schedule& schedule) {
     while (true) {
@@ -92,6 +94,12 @@ void mutate(Random& random, Schedule& schedule, Mutation mutation) {
         }
         case Mutation::together:
             at->together = !it.together;
+            break;
+        case Mutation::estimate:
+            if (computes(it.kind)) at->estimated = !it.estimated;
+            break;
+        case Mutation::mix:
+            if (computes(it.kind)) at->mixes_weights = !it.mixes_weights;
             break;
         case Mutation::queues:
             schedule.queues = MessageQueues::by_direction;

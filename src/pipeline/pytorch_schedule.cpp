@@ -1,0 +1,157 @@
+#include "src/pipeline/pytorch_schedule.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
+#include "src/pipeline/period.hpp"
+#include "src/text/numbers.hpp"
+
+namespace lockstep {
+
+namespace {
+
+/// PyTorch's name of a kind, in the order of InstructionKind; none of an optimizer step.
+constexpr std::array<const char*, kInstructionKinds> kNames{
+    "F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE_GRAD", nullptr};
+constexpr std::array<const char*, kInstructionKinds> kLetters{"F",  "B",  "I",  "W", "SA",
+                                                              "RA", "SG", "RG", "R", "U"};
+constexpr std::string_view kPair = "OVERLAP_F_B";
+
+}  // namespace
+
+bool is_pytorch_action(std::string_view cell) {
+    if (cell.starts_with('(')) cell.remove_prefix(1);
+    int number = 0;
+    return take_digits(cell, number);
+}
+
+/// "2SEND_F0", "2UNSHARD", whose letters are empty.
+std::optional<PyTorchRank::Action> PyTorchRank::read(std::string_view text) {
+    Action action;
+    if (!take_digits(text, action.part)) return std::nullopt;
+    if (text == "UNSHARD" || text == "RESHARD") return action;
+    const std::size_t letters = std::min(text.find_first_of("0123456789"), text.size());
+    for (std::size_t kind = 0; kind < kNames.size(); ++kind)
+        if (kNames[kind] != nullptr && text.substr(0, letters) == kNames[kind])
+            action.letters = kLetters[kind];
+    if (action.letters.empty()) return std::nullopt;
+    text.remove_prefix(letters);
+    if (action.letters == "R") return text.empty() ? std::optional(action) : std::nullopt;
+    if (!take_digits(text, action.micro_batch) || !text.empty()) return std::nullopt;
+    return action;
+}
+
+bool PyTorchRank::add(std::string_view cell, int line) {
+    cell = trimmed(cell);
+    Cell made{{}, line};
+    const bool pair = cell.starts_with('(') && cell.ends_with(kPair);
+    if (pair) {
+        cell = trimmed(cell.substr(0, cell.size() - kPair.size()));
+        if (!cell.ends_with(')')) return false;
+        cell = cell.substr(1, cell.size() - 2);
+    }
+    while (true) {
+        const std::size_t end =
+            pair ? std::min(cell.find(';'), cell.size()) : cell.size();
+        std::optional<Action> action = read(trimmed(cell.substr(0, end)));
+        if (!action) return false;
+        if (!action->letters.empty()) made.actions.push_back(std::move(*action));
+        if (end == cell.size()) break;
+        cell.remove_prefix(end + 1);
+    }
+    if (!made.actions.empty()) cells_.push_back(std::move(made));
+    return true;
+}
+
+std::vector<int> PyTorchRank::parts() const {
+    std::set<int> parts;
+    for (const Cell& cell : cells_)
+        for (const Action& action : cell.actions)
+            parts.insert(action.part);
+    return {parts.begin(), parts.end()};
+}
+
+std::vector<std::pair<std::string, int>> PyTorchRank::texts() const {
+    const std::vector<int> held = parts();
+    std::vector<std::pair<std::string, int>> texts;
+    for (const Cell& cell : cells_) {
+        std::string text;
+        for (const Action& action : cell.actions) {
+            const auto chunk =
+                std::lower_bound(held.begin(), held.end(), action.part) - held.begin();
+            text += text.empty() ? "" : ";";
+            text += action.letters;
+            if (action.micro_batch >= 0) text += std::to_string(action.micro_batch);
+            if (chunk != 0) text += fmt::format(".{}", chunk);
+        }
+        if (cell.actions.size() > 1) text = "(" + text + ")";
+        texts.emplace_back(std::move(text), cell.line);
+    }
+    return texts;
+}
+
+namespace {
+
+std::string pytorch_text(const Schedule& schedule, Place place) {
+    const Instruction& work = schedule.at(place);
+    require(work.weight_version < 0 && !work.mixes_weights, [&] {
+        return schedule.where(place) +
+               ": torch.distributed.pipelining has no versions of weights";
+    });
+    std::string text = std::to_string(schedule.part(place)) +
+                       kNames[static_cast<std::size_t>(work.kind)];
+    if (has_micro_batch(work.kind)) text += std::to_string(work.micro_batch);
+    return text;
+}
+
+std::string lines_of(const std::vector<std::vector<std::string>>& rows) {
+    std::string text;
+    for (const std::vector<std::string>& row : rows) {
+        for (std::size_t i = 0; i < row.size(); ++i)
+            text += (i == 0 ? "" : ",") + row[i];
+        text += '\n';
+    }
+    return text;
+}
+
+}  // namespace
+
+std::string pytorch_csv(const Schedule& schedule) {
+    require(schedule.queues == MessageQueues::one,
+            "schedule '{}' has a queue of messages for each direction, which "
+            "torch.distributed.pipelining has not",
+            schedule.name);
+    std::vector<std::vector<std::string>> rows;
+    for (int stage = 0; stage < schedule.stages; ++stage) {
+        std::vector<std::string>& row = rows.emplace_back();
+        for (const Place place : schedule.places(stage)) {
+            const Instruction& work = schedule.at(place);
+            if (work.kind == InstructionKind::optimizer_step) continue;
+            const std::string text = pytorch_text(schedule, place);
+            if (!work.together) {
+                row.push_back(text);
+                continue;
+            }
+            require(is_computation(work.kind), [&] {
+                return schedule.where(place) +
+                       ": torch.distributed.pipelining has no groups of messages";
+            });
+            row.back() = fmt::format("({};{}){}", row.back(), text, kPair);
+        }
+    }
+    return lines_of(rows);
+}
+
+std::string schedule_csv(const Schedule& schedule) {
+    std::vector<std::vector<std::string>> rows;
+    for (int stage = 0; stage < schedule.stages; ++stage)
+        rows.push_back(texts_of(schedule, stage));
+    return lines_of(rows);
+}
+
+}  // namespace lockstep
