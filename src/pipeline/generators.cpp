@@ -23,6 +23,7 @@ constexpr Generator kGenerators[] = {
     {"gpipe", gpipe_schedule, false},
     {"1f1b", one_forward_one_backward_schedule, false},
     {"interleaved", interleaved_schedule, true},
+    {"looped-bfs", looped_breadth_first_schedule, true},
     {"zb-h1", zb_h1_schedule, false},
     {"zb-h2", zb_h2_schedule, false},
     {"pipedream", pipedream_schedule, false, false},
@@ -75,8 +76,9 @@ const Generator& generator(const std::string& name) {
 Schedule make_schedule(const std::string& name, const PipelineShape& shape) {
     const Generator* found = &generator(name);
     require(shape.chunks <= 1 || found->takes_chunks,
-            "{} has one chunk a stage; {} were asked for, which interleaved has", name,
-            shape.chunks);
+            "{} has one chunk a stage; {} were asked for, which interleaved and "
+            "looped-bfs have",
+            name, shape.chunks);
     require(shape.per_update >= 0, "{} micro-batches an update; one at least is expected",
             shape.per_update);
     const bool steps = found->flushes && shape.per_update > 0;

@@ -31,13 +31,19 @@ Schedule gpipe_schedule(const PipelineShape& shape);
 /// as long as GPipe, but stage s holds min(p - s, m) micro-batches.
 Schedule one_forward_one_backward_schedule(const PipelineShape& shape);
 
-/// 1F1B over v chunks a stage, which micro-batches visit round and round, p
-/// of them at a time (Narayanan et al. 2021, SC21, 2104.04473,
-/// section 2.2). Takes (m + (p - 1) / v)(t_f + t_b), for (v p - 1)/(p - 1)
-/// times the messages; stage s holds min(2 (p - s - 1) + (v - 1) p + 1, m
-/// v) chunks' activations. The micro-batches must be a multiple of the
-/// stages. With one chunk it is 1F1B that runs further ahead than it must.
+/// 1F1B over v chunks a stage, which micro-batches visit round and round (Narayanan et
+/// al. 2021, SC21, 2104.04473, section 2.2): p of them at a time, or, if m is no multiple
+/// of p, floor(m / p) rounds, as even as can be, of g at most. Takes (m + (p - 1) /
+/// v)(t_f + t_b) if m >= p, for (v p - 1)/(p - 1) times the messages; stage s holds min(2
+/// (p - s - 1) + (v - 1) g + 1, m v) chunks' activations. With one chunk it is 1F1B that
+/// runs further ahead than it must.
 Schedule interleaved_schedule(const PipelineShape& shape);
+
+/// GPipe over v chunks a stage: all micro-batches pass through a chunk before the next
+/// (Lamy-Poirier 2023, Breadth-First Pipeline Parallelism, 2211.05953, section 4). Takes
+/// (m + (p - 1) / v)(t_f + t_b) if m >= p; stage s holds all m v chunks' activations, but
+/// each chunk's gradients are reduced as soon as they are whole.
+Schedule looped_breadth_first_schedule(const PipelineShape& shape);
 
 /// 1F1B with backward in two halves, the second as late as 1F1B's memory allows: it fills
 /// the bubble (Qi et al. 2023, Zero Bubble, 2401.10241, section 2). The bubble is
@@ -87,7 +93,7 @@ Schedule spectrain_schedule(const PipelineShape& shape);
 /// Differs: the paper also lowers the learning rate at first (technique 1).
 Schedule pipemare_schedule(const PipelineShape& shape);
 
-/// "naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "pipedream",
+/// "naive", "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "pipedream",
 /// "pipedream-vertical", "pipedream-2bw", "unstashed", "spectrain", "pipemare".
 const std::vector<std::string>& schedule_names();
 /// One of them by name. Throws UsageError for another name, or if the

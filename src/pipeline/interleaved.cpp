@@ -1,21 +1,44 @@
 #include <algorithm>
 
-#include "src/core/require.hpp"
 #include "src/pipeline/generators.hpp"
 
 namespace lockstep {
 
 namespace {
 
-/// The k-th forward, or backward, of every stage: p micro-batches go
-/// through chunk after chunk, then the next p.
-Instruction turn(InstructionKind kind, int k, const PipelineShape& shape) {
-    const int p = shape.stages;
-    const int round = p * shape.chunks;
-    const int chunk = k % round / p;
-    return {kind, k / round * p + k % p,
-            kind == InstructionKind::forward ? chunk : shape.chunks - 1 - chunk};
-}
+/// The k-th forwards, and backwards, of every stage: each round of micro-batches goes
+/// through chunk after chunk, forward from the first, backward from the last.
+class Turns {
+  public:
+    /// As many rounds of p micro-batches at least as there can be, all as large as the
+    /// others or one larger.
+    explicit Turns(const PipelineShape& shape) {
+        const int m = shape.micro_batches;
+        const int rounds = std::max(m / shape.stages, 1);
+        largest_ = (m + rounds - 1) / rounds;
+        int first = 0;
+        for (int round = 0; round < rounds; ++round) {
+            const int size = m / rounds + (round < m % rounds ? 1 : 0);
+            for (int chunk = 0; chunk < shape.chunks; ++chunk)
+                for (int i = first; i < first + size; ++i) {
+                    forward_.push_back({InstructionKind::forward, i, chunk});
+                    backward_.push_back(
+                        {InstructionKind::backward, i, shape.chunks - 1 - chunk});
+                }
+            first += size;
+        }
+    }
+
+    int count() const { return static_cast<int>(forward_.size()); }
+    int largest_round() const { return largest_; }
+    const Instruction& forward(int k) const { return forward_[k]; }
+    const Instruction& backward(int k) const { return backward_[k]; }
+
+  private:
+    int largest_ = 0;
+    std::vector<Instruction> forward_;
+    std::vector<Instruction> backward_;
+};
 
 }  // namespace
 
@@ -23,26 +46,21 @@ Instruction turn(InstructionKind kind, int k, const PipelineShape& shape) {
 Schedule interleaved_schedule(const PipelineShape& shape) {
     Schedule schedule = empty_schedule("interleaved", shape);
     const int p = shape.stages;
-    require(shape.micro_batches % p == 0,
-            "interleaved takes the micro-batches in rounds of {}, one for "
-            "each stage; {} of them are no multiple of that",
-            p, shape.micro_batches);
-    const int turns = shape.micro_batches * shape.chunks;
+    const Turns turns(shape);
     for (int stage = 0; stage < p; ++stage) {
         auto& work = schedule.work[stage];
-        const auto add = [&](InstructionKind kind, int k) {
-            work.push_back(turn(kind, k, shape));
-        };
         // Warm-up: until the first backward has come back to this stage.
-        const int ahead = std::min(2 * (p - 1 - stage) + (shape.chunks - 1) * p, turns);
+        const int ahead =
+            std::min(2 * (p - 1 - stage) + (shape.chunks - 1) * turns.largest_round(),
+                     turns.count());
         for (int k = 0; k < ahead; ++k)
-            add(InstructionKind::forward, k);
-        for (int k = ahead; k < turns; ++k) {
-            add(InstructionKind::forward, k);
-            add(InstructionKind::backward, k - ahead);
+            work.push_back(turns.forward(k));
+        for (int k = ahead; k < turns.count(); ++k) {
+            work.push_back(turns.forward(k));
+            work.push_back(turns.backward(k - ahead));
         }
-        for (int k = turns - ahead; k < turns; ++k)
-            add(InstructionKind::backward, k);
+        for (int k = turns.count() - ahead; k < turns.count(); ++k)
+            work.push_back(turns.backward(k));
     }
     end_step(schedule);
     return schedule;

@@ -200,10 +200,10 @@ TEST_CASE("what generators make can run, with messages and without", "[pipeline]
     };
     for_each_shape([&](int p, int m) {
         for (const std::string& name : schedule_names())
-            if (name != "interleaved") can_run(make_schedule(name, {p, m, 1}));
-    });
-    for_each_interleaved([&](int p, int m, int v) {
-        can_run(make_schedule("interleaved", {p, m, v}));
+            can_run(make_schedule(name, {p, m, 1}));
+        for (int v = 2; v <= kChunks; ++v)
+            for (const char* name : {"interleaved", "looped-bfs"})
+                can_run(make_schedule(name, {p, m, v}));
     });
 }
 
@@ -247,7 +247,7 @@ TEST_CASE("shapes that cannot be are refused with their numbers", "[pipeline][er
         CHECK(tells(refused(name, {2'000'000'000, 4, 1}), {"2000000000"}));
         CHECK(tells(refused(name, {2, 2'000'000'000, 1}), {"2000000000"}));
         CHECK(tells(refused(name, {16'000, 1'000'000, 1}), {"16000", "1000000"}));
-        if (name == "interleaved") continue;
+        if (name == "interleaved" || name == "looped-bfs") continue;
         CHECK(tells(refused(name, {4, 8, 2}), {name, "2", "interleaved"}));
     }
     CHECK(tells(refused("interleaved", {2, 4, 2'000'000'000}), {"2000000000"}));
@@ -256,14 +256,40 @@ TEST_CASE("shapes that cannot be are refused with their numbers", "[pipeline][er
     CHECK(tells(refusal([] { empty_schedule("mine", {0, 1, 1}); }), {"0 stages"}));
 }
 
-TEST_CASE("interleaved refuses micro-batches that are no multiple of the stages",
-          "[pipeline][errors]") {
+TEST_CASE("chunks divide the bubble for any micro-batches from p on", "[pipeline]") {
     for_each_shape([](int p, int m) {
-        if (m % p == 0) return;
-        for (const int v : {1, kChunks})
-            CHECK(tells(refusal([&] {
-                            interleaved_schedule({p, m, v});
-                        }),
-                        {std::to_string(p), std::to_string(m)}));
+        if (p > 8 || m > 24) return;
+        for (int v = 1; v <= kChunks; ++v)
+            for (const Durations& of : {Durations{1, 1, 1}, {2, 1, 1}, {7, 3, 2}})
+                for (const char* name : {"interleaved", "looped-bfs"}) {
+                    CAPTURE(name, v, of.forward);
+                    const Schedule schedule = make_schedule(name, {p, m, v});
+                    const Timing timing = time_schedule(schedule, {of});
+                    if (m >= p)
+                        CHECK(timing.makespan == (m * v + p - 1) * both(of));
+                    else
+                        CHECK(timing.makespan > (m * v + p - 1) * both(of) - 1);
+                }
+    });
+}
+
+TEST_CASE("interleaved rounds are as even as can be, and held as the formula has it",
+          "[pipeline]") {
+    for_each_shape([](int p, int m) {
+        if (p > 8 || m > 24) return;
+        for (int v = 1; v <= kChunks; ++v) {
+            const int rounds = std::max(m / p, 1);
+            const int largest = (m + rounds - 1) / rounds;
+            const std::vector<Holdings> held =
+                peak_holdings(make_schedule("interleaved", {p, m, v}));
+            for (int s = 0; s < p; ++s) {
+                CAPTURE(v, s);
+                CHECK(held[static_cast<std::size_t>(s)].in_flight ==
+                      std::min(2 * (p - s - 1) + (v - 1) * largest + 1, m * v));
+            }
+            for (const Holdings& all :
+                 peak_holdings(make_schedule("looped-bfs", {p, m, v})))
+                CHECK(all.in_flight == m * v);
+        }
     });
 }
