@@ -82,6 +82,7 @@ class GatheredSchedule {
     std::vector<std::vector<int>> parts;  ///< empty if it has none
     MessageQueues queues = MessageQueues::one;
     std::optional<WrittenTimes> times;
+    int times_line = 0;
     /// By name: one for all parts, or one a part.
     std::map<std::string, std::vector<double>> memory;
     int memory_line = 0;
@@ -118,6 +119,7 @@ class GatheredSchedule {
     bool add_bracket(std::string_view text, int line);
     void repeat_middle(Schedule& schedule) const;
     void take_parts(Schedule& schedule) const;
+    void check_times(const Schedule& schedule) const;
     std::optional<ScheduleMemory> memory_of(const Schedule& schedule) const;
     [[noreturn]] void fail_file(const std::string& what) const;
 
@@ -292,13 +294,28 @@ void GatheredSchedule::take_parts(Schedule& schedule) const {
     schedule.parts = parts;
 }
 
-/// What a name in "memory" stands for; null for another name.
+/// Returns what a name in "memory" stands for; null for another name.
 double KeptMemory::*kept_memory(std::string_view name) {
     if (name == "activations") return &KeptMemory::activations;
     if (name == "for_weights") return &KeptMemory::for_weights;
     if (name == "recomputed") return &KeptMemory::recomputed;
     if (name == "weights") return &KeptMemory::weights;
     return nullptr;
+}
+
+void GatheredSchedule::check_times(const Schedule& schedule) const {
+    if (!times) return;
+    try {
+        ticked(*times, schedule);
+    } catch (const UsageError& error) {
+        fail(times_line, "of \"times\", {}", error.what());
+    }
+    for (const auto& [link, time] : times->links)
+        if (link.second >= schedule.stages)
+            fail(times_line,
+                 "the link \"{}-{}\" of \"times\" is of stage {}; there are {}, counted "
+                 "from 0",
+                 link.first, link.second, link.second, schedule.stages);
 }
 
 std::optional<ScheduleMemory> GatheredSchedule::memory_of(
@@ -317,7 +334,8 @@ std::optional<ScheduleMemory> GatheredSchedule::memory_of(
     std::vector<KeptMemory> each(entries);
     for (const auto& [kind, amounts] : memory)
         for (std::size_t i = 0; i < entries; ++i)
-            each[i].*kept_memory(kind) = amounts[amounts.size() == 1 ? 0 : i];
+            if (double KeptMemory::*const kept = kept_memory(kind))
+                each[i].*kept = amounts[amounts.size() == 1 ? 0 : i];
     return ScheduleMemory(std::move(each));
 }
 
@@ -338,6 +356,7 @@ LoadedSchedule GatheredSchedule::finish() {
              "\"micro_batches\" is {}, but with all copies of the middle there are {}",
              micro_batches->value, schedule.micro_batches);
     schedule.file = file_;
+    check_times(schedule);
     std::optional<ScheduleMemory> held = memory_of(schedule);
     return {std::move(schedule), std::move(times), std::move(held)};
 }
@@ -367,7 +386,7 @@ std::string without_comments(std::string_view text) {
     return rest;
 }
 
-/// Whether the first cell with text is PyTorch's.
+/// Returns whether the first cell with text is PyTorch's.
 bool is_pytorch(const std::vector<CsvRow>& rows) {
     for (const CsvRow& row : rows)
         for (const std::string& cell : row.cells)
@@ -505,6 +524,7 @@ class ScheduleReader final : public nlohmann::json_sax<LibraryJson> {
     bool end();
     bool value(Kind kind, std::string_view text);
     void member(Kind kind, std::string_view text);
+    void container(Kind kind, std::string_view text, const std::string& what);
     void list_of(Kind kind, std::string_view text);
     void element(Kind kind, std::string_view text);
     bool in_amounts() const { return key_ == "times" || key_ == "memory"; }
@@ -524,6 +544,7 @@ class ScheduleReader final : public nlohmann::json_sax<LibraryJson> {
     std::set<std::string> keys_;
     std::string key_;
     std::string inner_;         ///< the key inside "times" or "memory"
+    int listed_ = 0;            ///< amounts in the list at hand
     std::pair<int, int> link_;  ///< the key inside "links"
     int line_ = 1;              ///< of the value at hand
     int depth_ = 0;             ///< 1 inside the file's object, 2 and 3 inside lists
@@ -590,6 +611,12 @@ bool ScheduleReader::begin(Kind kind, std::string_view text) {
 }
 
 bool ScheduleReader::end() {
+    const bool amounts = skipped_ == 0 && depth_ == 3 && in_amounts();
+    if (amounts && inner_ != "links" && listed_ == 0)
+        gathered_.fail(text_.line(),
+                       "\"{}\" of \"{}\" is an empty list; one number a part "
+                       "is expected",
+                       inner_, key_);
     --(skipped_ > 0 ? skipped_ : depth_);
     return true;
 }
@@ -629,17 +656,24 @@ void ScheduleReader::member(Kind kind, std::string_view text) {
         if (kind != Kind::text || !known)
             fail(what, kind, text, "\"one\" or \"by direction\"");
         if (text != "one") gathered_.queues = MessageQueues::by_direction;
-    } else if (in_amounts()) {
-        if (kind != Kind::object) fail(what, kind, text, "an object with amounts");
-        if (key_ == "times")
-            gathered_.times.emplace();
-        else
-            gathered_.memory_line = line_;
-    } else if (key_ == "schedule" || key_ == "parts") {
-        if (kind != Kind::list)
-            fail(what, kind, text, "a list with a list for each stage");
-        if (key_ == "parts") gathered_.parts_line = line_;
+    } else if (!is_known_output(key_)) {
+        container(kind, text, what);
     }
+}
+
+/// The value of a key that holds several begins.
+void ScheduleReader::container(Kind kind, std::string_view text,
+                               const std::string& what) {
+    if (in_amounts() && kind != Kind::object)
+        fail(what, kind, text, "an object with amounts");
+    if (!in_amounts() && kind != Kind::list)
+        fail(what, kind, text, "a list with a list for each stage");
+    if (key_ == "times") {
+        gathered_.times.emplace();
+        gathered_.times_line = line_;
+    }
+    if (key_ == "memory") gathered_.memory_line = line_;
+    if (key_ == "parts") gathered_.parts_line = line_;
 }
 
 void ScheduleReader::inner_key(const std::string& name) {
@@ -695,6 +729,7 @@ void ScheduleReader::link_key(const std::string& name) {
 void ScheduleReader::amount(Kind kind, std::string_view text) {
     const std::string what = fmt::format("\"{}\" of \"{}\"", inner_, key_);
     const bool links = key_ == "times" && inner_ == "links";
+    listed_ = depth_ == 2 ? 0 : listed_ + 1;
     if (depth_ == 2 && kind == (links ? Kind::object : Kind::list)) return;
     const bool expected = links ? depth_ == 3 : depth_ <= 3;
     if (!expected || kind != Kind::number)

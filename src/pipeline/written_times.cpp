@@ -46,6 +46,7 @@ WrittenTimes::Amounts* WrittenTimes::named(std::string_view name) {
 const std::vector<std::string>& WrittenTimes::names() {
     static const std::vector<std::string> all = [] {
         std::vector<std::string> list;
+        list.reserve(kTimes.size());
         for (const NamedTime& each : kTimes)
             list.emplace_back(each.name);
         return list;
@@ -58,39 +59,57 @@ bool WrittenTimes::has_lists() const {
         kTimes, [&](const NamedTime& each) { return (this->*each.written).size() > 1; });
 }
 
-TickedTimes ticked(const WrittenTimes& written, const Schedule& schedule, int divisor) {
-    const auto expected = static_cast<std::size_t>(written.by_part ? schedule.part_count()
-                                                                   : schedule.stages);
+namespace {
+
+/// Returns how many amounts there are at most. Throws UsageError for another number than
+/// one or `expected`.
+std::size_t entries_of(const WrittenTimes& written, std::size_t expected) {
     const char* of = written.by_part ? "part" : "stage";
-    // What `divisor` parts take together is that many ticks of each for a billionth.
-    std::int64_t common = WrittenTimes::kUnit * divisor;
     std::size_t entries = 1;
     for (const NamedTime& each : kTimes) {
-        const WrittenTimes::Amounts& amounts = written.*each.written;
-        require(amounts.size() <= 1 || amounts.size() == expected,
+        const std::size_t count = (written.*each.written).size();
+        const bool unsaid = count == 0 && each.written == &WrittenTimes::overlapped;
+        require(count == 1 || count == expected || unsaid,
                 "{} has {} numbers; one for all {}s, or {}, one a {}, are expected",
-                each.name, amounts.size(), of, expected, of);
-        entries = std::max(entries, amounts.size());
-        for (const std::int64_t amount : amounts)
-            common = std::gcd(common, each.of_work ? amount : amount * divisor);
+                each.name, count, of, expected, of);
+        entries = std::max(entries, count);
     }
-    for (const auto& [stages, amount] : written.links)
-        common = std::gcd(common, amount * divisor);
+    return entries;
+}
 
+/// Returns the largest number of which all are multiples, and `unit`.
+std::int64_t common_measure(const WrittenTimes& written, std::int64_t unit, int divisor) {
+    for (const NamedTime& each : kTimes)
+        for (const std::int64_t amount : written.*each.written)
+            unit = std::gcd(unit, each.of_work ? amount : amount * divisor);
+    for (const auto& [stages, amount] : written.links)
+        unit = std::gcd(unit, amount * divisor);
+    return unit;
+}
+
+}  // namespace
+
+TickedTimes ticked(const WrittenTimes& written, const Schedule& schedule, int divisor) {
+    const int expected = written.by_part ? schedule.part_count() : schedule.stages;
+    const std::size_t entries = entries_of(written, static_cast<std::size_t>(expected));
+    // What `divisor` parts take together is that many ticks of each for a billionth.
+    const std::int64_t unit = WrittenTimes::kUnit * divisor;
+    const std::int64_t common = common_measure(written, unit, divisor);
     TickedTimes made;
     made.times.by_part = entries > 1 && written.by_part;
     made.times.each.resize(entries);
-    for (std::size_t i = 0; i < entries; ++i)
-        for (const NamedTime& each : kTimes) {
-            const WrittenTimes::Amounts& amounts = written.*each.written;
-            if (amounts.empty()) continue;
+    for (const NamedTime& each : kTimes) {
+        const WrittenTimes::Amounts& amounts = written.*each.written;
+        for (std::size_t i = 0; i < entries && !amounts.empty(); ++i) {
             const std::int64_t amount = amounts[amounts.size() == 1 ? 0 : i];
             made.times.each[i].*each.ticks =
                 (each.of_work ? amount : amount * divisor) / common;
         }
+    }
     for (const auto& [stages, amount] : written.links)
         made.times.links[stages] = amount * divisor / common;
-    made.per_unit = static_cast<double>(WrittenTimes::kUnit * divisor / common);
+    const std::int64_t per_unit = unit / common;  // a whole number
+    made.per_unit = static_cast<double>(per_unit);
     return made;
 }
 

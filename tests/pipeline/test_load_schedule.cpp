@@ -257,18 +257,25 @@ TEST_CASE("times and memory that cannot be are refused with their line", "[pipel
             "\"memory\": {\"weights\": [1, 2, 3]}",
             {"mine.json:2: \"weights\" of \"memory\" has 3 numbers; one for all parts, "
              "or 2"}),
-        refused("\"memory\": {\"weights\": []}", {"mine.json:2", "has 0 numbers"}),
+        refused("\"memory\": {\"weights\": []}", {"mine.json:2", "is an empty list"}),
         refused("\"memory\": {\"weights\": -1}",
                 {"mine.json:2: \"weights\" of \"memory\" is -1; a number from 0"}),
         refused("\"queues\": \"two\"",
                 {"mine.json:2: \"queues\" is \"two\"; \"one\" or \"by direction\""}),
     });
-    const LoadedSchedule loaded = read_schedule_json(
-        R"({"schedule": [["F0"], ["F0"]], "times": {"forward": [1, 2, 3]}})",
-        "mine.json");
-    check_sentence(
-        message_of<UsageError>([&] { ticked(*loaded.times, loaded.schedule); }),
-        {"forward has 3 numbers; one for all parts, or 2, one a part"});
+    check_json_refused({
+        refused(
+            "\"times\": {\"forward\": [1, 2, 3]}",
+            {"mine.json:2: of \"times\", forward has 3 numbers; one for all parts, or "
+             "2, one a part"}),
+        refused("\"times\": {\"forward\": []}",
+                {"mine.json:2: \"forward\" of \"times\" is an empty list"}),
+        refused("\"times\": {\"overlapped\": []}", {"mine.json:2", "is an empty list"}),
+        refused("\"times\": {\"backward\": []}", {"mine.json:2", "is an empty list"}),
+        refused(
+            "\"times\": {\"links\": {\"0-2\": 1}}",
+            {"mine.json:2: the link \"0-2\" of \"times\" is of stage 2; there are 2"}),
+    });
 }
 
 TEST_CASE("parts that do not fit the stages are refused", "[pipeline]") {
