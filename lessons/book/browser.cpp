@@ -150,8 +150,7 @@ Json answer_schedule(const Json& request) {
         return answer;
     }
     const bool is_all = request.contains("all") && request.at("all").get<bool>();
-    if (is_all)
-        answer["timing"] = Json::parse(timing_json(schedule, found.timing, found.shown));
+    if (is_all) answer["timing"] = Json::parse(examined_json(found));
     const Language language = language_in(request);
     Chart chart = found.chart();
     if (language == Language::chinese) chart.translate = in_chinese;

@@ -137,7 +137,6 @@ TickedTimes times_of(const ScheduleSettings& settings, const LoadedSchedule& loa
     written.by_part = !lists;
     for (const auto& [name, times] : settings.times)
         *written.named(name) = times;
-    if (scaled && !settings.times.contains("overlapped")) written.overlapped.clear();
     return ticked(written, schedule, scaled ? v : 1);
 }
 
@@ -199,19 +198,6 @@ std::optional<Schedule> endless(const ScheduleSettings& settings,
     return make_endless_schedule(settings.name, settings.shape());
 }
 
-/// Times what goes on for ever, or says why it cannot.
-void time_period(const ScheduleSettings& settings, const Schedule& schedule,
-                 ExaminedSchedule& made) {
-    try {
-        if (const std::optional<Schedule> found = endless(settings, schedule))
-            made.period = time_period(*found, made.shown.times, [&](const Schedule& all) {
-                return with_messages_as(settings.messages, all, made.shown.times);
-            });
-    } catch (const UsageError& error) {
-        made.no_period = error.what();
-    }
-}
-
 }  // namespace
 
 ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loaded) {
@@ -219,7 +205,7 @@ ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loade
     const ScheduleMemory memory = memory_of(settings, loaded);
     ExaminedSchedule made;
     made.schedule = std::move(loaded.schedule);
-    const Schedule order = made.schedule;
+    const std::optional<Schedule> for_ever = endless(settings, made.schedule);
     Examination found = timed(made.schedule, ticks.times);
     if (!found.problem && settings.messages != MessagesAs::none) {
         made.schedule = with_messages_as(settings.messages, made.schedule, ticks.times);
@@ -229,7 +215,14 @@ ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loade
     if (made.problem) return made;
     made.timing = std::move(found.timing);
     made.shown = {ticks.times, ticks.per_unit, memory};
-    time_period(settings, order, made);
+    const auto add_messages = [&](const Schedule& all) {
+        return with_messages_as(settings.messages, all, ticks.times);
+    };
+    try {
+        if (for_ever) made.period = time_period(*for_ever, ticks.times, add_messages);
+    } catch (const UsageError& error) {
+        made.no_period = error.what();
+    }
     made.picture = picture_of(made.schedule, ticks.per_unit);
     // Unless there are units to count, chunks are drawn whole.
     if (loaded.memory || settings.memory_activation.value_or(1) != 1 ||
@@ -324,33 +317,10 @@ Table period_stage_table(const ExaminedSchedule& examined) {
     return table;
 }
 
-std::string period_json(const ExaminedSchedule& examined) {
-    const PeriodTiming& period = *examined.period;
-    const auto time = [&](Picoseconds value) {
-        return json_number(static_cast<double>(value) / examined.shown.ticks);
-    };
-    std::vector<std::string> idle;
-    std::vector<std::string> memory;
-    std::vector<std::string> stale;
-    std::vector<int> in_flight;
-    std::vector<int> versions;
-    const std::vector<Holdings> peaks = peak_holdings(period, examined.shown.memory);
-    for (std::size_t stage = 0; stage < peaks.size(); ++stage) {
-        idle.push_back(time(period.length - period.busy[stage]));
-        memory.push_back(json_number(peaks[stage].memory));
-        in_flight.push_back(peaks[stage].in_flight);
-        versions.push_back(peaks[stage].weight_versions);
-    }
-    for (const std::vector<int>& stage : staleness(period))
-        stale.push_back("[" + joined(stage) + "]");
-    return fmt::format(
-        "{{\"micro_batches\": {}, \"length\": {}, \"ideal\": {}, \"bubble_time\": {}, "
-        "\"bubble_over_total\": {}, \"idle\": [{}], \"in_flight\": [{}], "
-        "\"weight_versions\": [{}], \"staleness\": [{}], \"peak_memory\": [{}]}}",
-        period.micro_batches, time(period.length), time(period.ideal()),
-        time(period.bubble()), json_number(period.bubble_over_total()),
-        fmt::join(idle, ", "), joined(in_flight), joined(versions),
-        fmt::join(stale, ", "), fmt::join(memory, ", "));
+std::string examined_json(const ExaminedSchedule& examined) {
+    TimingJsonOptions shown = examined.shown;
+    if (examined.period) shown.period = &*examined.period;
+    return timing_json(examined.schedule, examined.timing, shown);
 }
 
 Table stage_table(const ExaminedSchedule& examined) {

@@ -40,7 +40,7 @@ struct ScheduleSettings {
     /// as is what overlaps.
     std::map<std::string, Times> times;
     MessagesAs messages = MessagesAs::none;
-    /// Of a stage, all its chunks together.
+    /// They are of a stage, all its chunks together.
     std::optional<double> memory_activation;
     std::optional<double> memory_weight;
 
@@ -88,6 +88,9 @@ ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loade
 /// run.
 std::string problem_json(const Schedule& schedule, const ScheduleProblem& problem);
 
+/// All that is known of its times, and of its period, as one JSON document.
+std::string examined_json(const ExaminedSchedule& examined);
+
 /// Makespan, bubble, utilisation, in the unit that is shown.
 Table bubble_table(const ExaminedSchedule& examined);
 /// Returns a table of what each stage does and holds.
@@ -96,8 +99,6 @@ Table stage_table(const ExaminedSchedule& examined);
 /// gradients are.
 Table period_table(const ExaminedSchedule& examined);
 Table period_stage_table(const ExaminedSchedule& examined);
-/// All that is known of the period as a JSON object.
-std::string period_json(const ExaminedSchedule& examined);
 /// The critical path in words.
 std::string critical_path_text(const ExaminedSchedule& examined);
 /// Returns what is to be known of how the times were counted; a paragraph each.

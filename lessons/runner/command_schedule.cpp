@@ -144,7 +144,7 @@ int explain(const ScheduleRequest& request, const Schedule& schedule,
     return kFailed;
 }
 
-/// What is written must not take the schedule's place.
+/// Refuses to write over the schedule's own file.
 void require_other_file(const ScheduleRequest& request, const char* option,
                         const std::optional<std::filesystem::path>& file) {
     std::error_code ignored;
@@ -181,9 +181,7 @@ int run(const ScheduleRequest& asked) {
     write_into("--csv", request.csv, [&] { return schedule_csv(found.schedule); });
     write_into("--pytorch", request.pytorch, [&] { return pytorch_csv(found.schedule); });
     if (request.json) {
-        TimingJsonOptions shown = found.shown;
-        if (found.period) shown.period = period_json(found);
-        print(timing_json(found.schedule, found.timing, shown));
+        print(examined_json(found));
         return kSuccess;
     }
     const int width = window_columns(STDOUT_FILENO);

@@ -285,15 +285,19 @@ class ScheduleChart {
         });
         std::string heading = "memory";
         for (const int layer : panel.layers) {
-            if (chart_.looks[layer].meaning == Meaning::between_halves && !halves)
-                continue;
+            const Meaning meaning = chart_.looks[layer].meaning;
+            const bool unused =
+                (meaning == Meaning::between_halves && !halves) ||
+                (meaning == Meaning::workspace && !keeps(&KeptMemory::recomputed)) ||
+                (meaning == Meaning::parameters && !keeps(&KeptMemory::weights));
+            if (unused) continue;
             chart_.legend.push_back(
                 {std::exchange(heading, ""), {layer}, chart_.looks[layer].words});
         }
         return panel;
     }
 
-    /// Whether any part has this kind of memory.
+    /// Returns whether any part has this kind of memory.
     bool keeps(double KeptMemory::*kind) const {
         return std::ranges::any_of(picture_.memory.each, [&](const KeptMemory& kept) {
             return kept.*kind != 0;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/pipeline/period.hpp"
 #include "src/text/json.hpp"
 
 namespace lockstep {
@@ -48,6 +47,7 @@ void add_work(Members& members, const Schedule& schedule, bool unrolled) {
     const auto number = [](int part) { return std::to_string(part); };
     const auto parts = [&](const auto& held) { return list_json(held, number); };
     std::vector<std::vector<std::string>> texts;
+    texts.reserve(schedule.work.size());
     for (int stage = 0; stage < schedule.stages; ++stage)
         texts.push_back(unrolled ? texts_of(schedule.of(stage))
                                  : texts_of(schedule, stage));
@@ -74,7 +74,7 @@ class TimingWriter {
         add_memory();
         add_bubble();
         add_stages();
-        if (!options_.period.empty()) members_.add("period", options_.period);
+        if (options_.period != nullptr) add_period(*options_.period);
         add_critical_path();
         members_.add("communication", json_quoted(communication_text(schedule_)));
         members_.add("time_origin", json_quoted(time_origin_text()));
@@ -96,7 +96,7 @@ class TimingWriter {
         return json_number(static_cast<double>(ticks) / options_.ticks);
     }
 
-    /// Of a stage's chunks together, and of its messages.
+    /// They are of a stage's chunks together, and of its messages.
     void add_durations() {
         const auto of = [&](Picoseconds Durations::*kind, bool one) {
             std::vector<Picoseconds> sums(static_cast<std::size_t>(schedule_.stages), 0);
@@ -212,6 +212,34 @@ class TimingWriter {
         times("idle", [](const StageTiming& stage) { return stage.idle(); });
         times("start", [](const StageTiming& stage) { return stage.span.start; });
         times("end", [](const StageTiming& stage) { return stage.span.end; });
+    }
+
+    void add_period(const PeriodTiming& period) {
+        const std::vector<Holdings> peaks = peak_holdings(period, options_.memory);
+        const auto of_peaks = [&](auto&& text_of) { return list_json(peaks, text_of); };
+        const auto number = [](int value) { return std::to_string(value); };
+        std::string object;
+        const auto add = [&](const char* name, const std::string& value) {
+            object += (object.empty() ? "" : ", ") + json_quoted(name) + ": " + value;
+        };
+        add("micro_batches", std::to_string(period.micro_batches));
+        add("length", time(period.length));
+        add("ideal", time(period.ideal()));
+        add("bubble_time", time(period.bubble()));
+        add("bubble_over_total", json_number(period.bubble_over_total()));
+        add("idle", list_json(period.busy, [&](Picoseconds busy) {
+                return time(period.length - busy);
+            }));
+        add("in_flight",
+            of_peaks([&](const Holdings& peak) { return number(peak.in_flight); }));
+        add("weight_versions",
+            of_peaks([&](const Holdings& peak) { return number(peak.weight_versions); }));
+        add("staleness", list_json(staleness(period), [&](const std::vector<int>& stage) {
+                return list_json(stage, number);
+            }));
+        add("peak_memory",
+            of_peaks([](const Holdings& peak) { return json_number(peak.memory); }));
+        members_.add("period", "{" + object + "}");
     }
 
     void add_critical_path() {

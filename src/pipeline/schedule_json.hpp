@@ -3,6 +3,7 @@
 #include <string>
 
 #include "src/pipeline/holdings.hpp"
+#include "src/pipeline/period.hpp"
 #include "src/pipeline/timer.hpp"
 
 namespace lockstep {
@@ -12,10 +13,10 @@ std::string schedule_json(const Schedule& schedule);
 
 /// Says how timing_json() writes times and memory.
 struct TimingJsonOptions {
-    ScheduleTimes times;      ///< those that were timed
-    double ticks = 1;         ///< of the timing's whole numbers, in one unit shown
-    ScheduleMemory memory;    ///< what peak memory counts
-    std::string period = {};  ///< a JSON object to be written beside; empty if none
+    ScheduleTimes times;    ///< those that were timed
+    double ticks = 1;       ///< of the timing's whole numbers, in one unit shown
+    ScheduleMemory memory;  ///< what peak memory counts
+    const PeriodTiming* period = nullptr;  ///< to be written beside; null if none
 };
 
 /// All that is known of a schedule's times as one JSON document, which load_schedule()

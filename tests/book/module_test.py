@@ -31,6 +31,8 @@ GENERATED = [{"name": name, **SIZES} for name in NAMES] + [
     {"name": "interleaved", **SIZES, "chunks": 3, "comm": 1, "messages": True},
     {"name": "gpipe", **SIZES, "memory_activation": 7, "memory_weight": "2.5"},
     {"name": "naive", **SIZES, "forward": 0, "backward_input": 0, "backward_weight": 0},
+    {"name": "pipedream", **SIZES},
+    {"name": "pipedream-2bw", **SIZES, "messages": True},
     {"name": "gpip", **SIZES},
     {"name": "1f1b", "stages": 4},
     {"name": "1f1b", "stages": 0, "micro_batches": 3},
