@@ -91,7 +91,7 @@ bool flushes(const std::string& name) {
 
 namespace {
 
-/// Of the first stage.
+/// Counts those of the first stage.
 int count_updates(const Schedule& schedule) {
     int updates = 0;
     for (const Instruction& each : schedule.of(0))
@@ -104,7 +104,7 @@ int count_updates(const Schedule& schedule) {
 std::optional<Schedule> make_endless_schedule(const std::string& name,
                                               PipelineShape shape) {
     if (flushes(name)) return std::nullopt;
-    // What a generator takes for itself must not change with more micro-batches.
+    // A number that a generator takes for itself must not change with more micro-batches.
     if (const int updates = count_updates(make_schedule(name, shape)))
         shape.per_update = shape.micro_batches / updates;
     for (;; shape.micro_batches *= 2) {

@@ -66,7 +66,7 @@ Schedule zb_h2_schedule(const PipelineShape& shape);
 /// device each.
 Schedule pipedream_schedule(const PipelineShape& shape);
 
-/// The same with vertical sync (section 3.3): on all stages a micro-batch reads the
+/// PipeDream with vertical sync (section 3.3): on all stages a micro-batch reads the
 /// version that the first stage has for it, max(0, i - (p - 1)), so that its gradient is
 /// of one model's weights. All stages hold p versions.
 Schedule pipedream_vertical_schedule(const PipelineShape& shape);
@@ -100,10 +100,10 @@ const std::vector<std::string>& schedule_names();
 /// schedule has no chunks and `shape` asks for several. One that flushes is made for
 /// `per_update` micro-batches, if they are said, and repeated until all are done.
 Schedule make_schedule(const std::string& name, const PipelineShape& shape);
-/// Whether a schedule of that name empties the pipeline before each update of the
+/// Returns whether a schedule of that name empties the pipeline before each update of the
 /// weights.
 bool flushes(const std::string& name);
-/// The same with as many more micro-batches as it takes for its middle to repeat; none if
+/// Makes it with as many more micro-batches as it takes for its middle to repeat; none if
 /// it flushes, and so ends.
 std::optional<Schedule> make_endless_schedule(const std::string& name,
                                               PipelineShape shape);

@@ -118,7 +118,7 @@ std::vector<Holdings> peak_holdings(const Schedule& schedule,
         Holdings peak = held.now();
         for (int position = 0; position < within[stage].last;) {
             const Positions together = schedule.together({stage, position});
-            // What is held as the range begins belongs to it.
+            // The range has what is held as it begins, too.
             if (position <= within[stage].first) peak = held.now();
             raise(peak, held.run(together));
             raise(peak, held.now());

@@ -9,7 +9,8 @@ namespace lockstep {
 
 /// The memory, in any unit, that a stage keeps for a chunk, or for a part of the model.
 struct KeptMemory {
-    /// Of a micro-batch, from its forward to the end of the first half of its backward.
+    /// It keeps this of a micro-batch from its forward to the end of the first half of
+    /// its backward.
     double activations = 1;
     double for_weights = 1;  ///< then, until the second half
     double recomputed = 0;   ///< more, while its backward, or the first half, runs
@@ -81,7 +82,7 @@ class HeldByStage {
 /// valid.
 std::vector<Holdings> peak_holdings(const Schedule& schedule,
                                     const ScheduleMemory& memory = {});
-/// The same in a range of each stage's list alone.
+/// Returns it for a range of each stage's list alone.
 std::vector<Holdings> peak_holdings(const Schedule& schedule,
                                     const ScheduleMemory& memory,
                                     const std::vector<Positions>& within);

@@ -57,28 +57,33 @@ Schedule repeated(const Schedule& schedule, int times) {
         for (int copy = 0; copy < times; ++copy)
             for (int i = first.first; i < first.last; ++i)
                 work.push_back(shift.of(list[i], copy));
-        for (auto i = list.begin() + first.first + period.times * first.count();
-             i != list.end(); ++i)
-            work.push_back(shift.of(*i, times - period.times));
+        const int behind = first.first + period.times * first.count();
+        for (int i = behind; i < static_cast<int>(list.size()); ++i)
+            work.push_back(shift.of(list[i], times - period.times));
     }
     return made;
 }
 
 std::vector<std::string> texts_of(const Schedule& schedule, int stage) {
     if (!schedule.period) return texts_of(schedule.of(stage));
-    const Schedule once = repeated(schedule, 1);
-    const std::vector<Instruction>& list = once.of(stage);
-    const Positions middle = once.period->first[stage];
+    const std::vector<Instruction>& list = schedule.of(stage);
+    const Positions middle = schedule.period->first[stage];
+    const int times = schedule.period->times;
+    const PeriodShift shift(schedule, stage);
     std::vector<std::string> texts;
-    const auto add = [&](int first, int last) {
-        for (std::string& text : texts_of({list.begin() + first, list.begin() + last}))
+    const auto add = [&](int first, int last, int copies) {
+        std::vector<Instruction> work;
+        for (int i = first; i < last; ++i)
+            work.push_back(shift.of(list[i], copies));
+        for (std::string& text : texts_of(work))
             texts.push_back(std::move(text));
     };
-    add(0, middle.first);
+    add(0, middle.first, 0);
     texts.emplace_back("[");
-    add(middle.first, middle.last);
-    texts.push_back(fmt::format("]x{}", schedule.period->times));
-    add(middle.last, static_cast<int>(list.size()));
+    add(middle.first, middle.last, 0);
+    texts.push_back(fmt::format("]x{}", times));
+    // What is behind the copies is written as if there were one.
+    add(middle.first + times * middle.count(), static_cast<int>(list.size()), 1 - times);
     return texts;
 }
 
@@ -107,8 +112,8 @@ class Rhythm {
         return span(0, copy + copies, 0).end - span(0, copy, 0).end;
     }
 
-    /// Whether all copies from `first` to `last` happen as those `copies` before them, by
-    /// one time later.
+    /// Returns whether all copies from `first` to `last` happen as those `copies` before
+    /// them, by one time later.
     bool recurs(int first, int last, int copies) const {
         const Picoseconds length = length_of(first, copies);
         for (int stage = 0; stage < schedule_.stages; ++stage)
@@ -212,6 +217,7 @@ Positions PeriodTiming::positions(int stage) const {
 std::vector<Holdings> peak_holdings(const PeriodTiming& period,
                                     const ScheduleMemory& memory) {
     std::vector<Positions> within;
+    within.reserve(period.schedule.work.size());
     for (int stage = 0; stage < period.schedule.stages; ++stage)
         within.push_back(period.positions(stage));
     return peak_holdings(period.schedule, memory, within);

@@ -136,63 +136,54 @@ Schedule endless(const std::string& name, const PipelineShape& shape, Reads read
 }
 // lesson: end
 
-}  // namespace
-
-namespace {
-
-PipelineShape behind_every_micro_batch(const char* name, PipelineShape shape) {
+Schedule behind_every_micro_batch(const char* name, PipelineShape shape, Reads reads) {
     require(shape.per_update <= 1,
             "{} updates the weights behind every micro-batch; {} an update are what "
             "pipedream-2bw has",
             name, shape.per_update);
     shape.per_update = 1;
-    return shape;
+    return endless(name, shape, reads);
 }
 
 }  // namespace
 
 Schedule pipedream_schedule(const PipelineShape& shape) {
-    constexpr const char* kName = "pipedream";
-    return endless(kName, behind_every_micro_batch(kName, shape), stashed);
+    return behind_every_micro_batch("pipedream", shape, stashed);
 }
 
 Schedule pipedream_vertical_schedule(const PipelineShape& shape) {
-    constexpr const char* kName = "pipedream-vertical";
-    return endless(kName, behind_every_micro_batch(kName, shape), vertical);
+    return behind_every_micro_batch("pipedream-vertical", shape, vertical);
 }
 
 Schedule unstashed_schedule(const PipelineShape& shape) {
-    constexpr const char* kName = "unstashed";
-    return endless(kName, behind_every_micro_batch(kName, shape), unstashed);
+    return behind_every_micro_batch("unstashed", shape, unstashed);
 }
 
 Schedule spectrain_schedule(const PipelineShape& shape) {
-    constexpr const char* kName = "spectrain";
-    return endless(kName, behind_every_micro_batch(kName, shape), predicted);
+    return behind_every_micro_batch("spectrain", shape, predicted);
 }
 
 Schedule pipemare_schedule(const PipelineShape& shape) {
-    constexpr const char* kName = "pipemare";
-    return endless(kName, behind_every_micro_batch(kName, shape), corrected);
+    return behind_every_micro_batch("pipemare", shape, corrected);
 }
 
-Schedule pipedream_2bw_schedule(const PipelineShape& asked) {
-    const auto problem = size_problem(asked);
+Schedule pipedream_2bw_schedule(const PipelineShape& shape) {
+    const auto problem = size_problem(shape);
     require(!problem, [&] { return *problem; });
-    PipelineShape shape = asked;
-    const int least = std::min(shape.stages, shape.micro_batches);
-    if (shape.per_update == 0)
-        for (shape.per_update = least; shape.micro_batches % shape.per_update != 0;)
-            ++shape.per_update;
-    require(shape.per_update >= least,
+    PipelineShape made = shape;
+    const int least = std::min(made.stages, made.micro_batches);
+    if (made.per_update == 0)
+        for (made.per_update = least; made.micro_batches % made.per_update != 0;)
+            ++made.per_update;
+    require(made.per_update >= least,
             "pipedream-2bw with {} micro-batches an update on {} stages: with fewer than "
             "stages two versions of the weights are not enough",
-            shape.per_update, shape.stages);
-    require(shape.micro_batches % shape.per_update == 0,
+            made.per_update, made.stages);
+    require(made.micro_batches % made.per_update == 0,
             "pipedream-2bw updates the weights behind every {} micro-batches; {} are no "
             "multiple of that",
-            shape.per_update, shape.micro_batches);
-    return endless("pipedream-2bw", shape, two_buffers);
+            made.per_update, made.micro_batches);
+    return endless("pipedream-2bw", made, two_buffers);
 }
 
 }  // namespace lockstep

@@ -18,8 +18,6 @@ namespace {
 /// PyTorch's name of a kind, in the order of InstructionKind; none of an optimizer step.
 constexpr std::array<const char*, kInstructionKinds> kNames{
     "F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE_GRAD", nullptr};
-constexpr std::array<const char*, kInstructionKinds> kLetters{"F",  "B",  "I",  "W", "SA",
-                                                              "RA", "SG", "RG", "R", "U"};
 constexpr std::string_view kPair = "OVERLAP_F_B";
 
 }  // namespace
@@ -30,20 +28,20 @@ bool is_pytorch_action(std::string_view cell) {
     return take_digits(cell, number);
 }
 
-/// "2SEND_F0", "2UNSHARD", whose letters are empty.
+/// "2SEND_F0", "2REDUCE_GRAD", "2UNSHARD".
 std::optional<PyTorchRank::Action> PyTorchRank::read(std::string_view text) {
     Action action;
     if (!take_digits(text, action.part)) return std::nullopt;
     if (text == "UNSHARD" || text == "RESHARD") return action;
-    const std::size_t letters = std::min(text.find_first_of("0123456789"), text.size());
-    for (std::size_t kind = 0; kind < kNames.size(); ++kind)
-        if (kNames[kind] != nullptr && text.substr(0, letters) == kNames[kind])
-            action.letters = kLetters[kind];
-    if (action.letters.empty()) return std::nullopt;
-    text.remove_prefix(letters);
-    if (action.letters == "R") return text.empty() ? std::optional(action) : std::nullopt;
-    if (!take_digits(text, action.micro_batch) || !text.empty()) return std::nullopt;
-    return action;
+    const std::string_view name = text.substr(0, text.find_first_of("0123456789"));
+    for (int kind = 0; kind < kInstructionKinds; ++kind)
+        if (kNames[kind] != nullptr && name == kNames[kind])
+            action.kind = static_cast<InstructionKind>(kind);
+    if (!action.kind) return std::nullopt;
+    text.remove_prefix(name.size());
+    const bool whole =
+        !has_micro_batch(*action.kind) || take_digits(text, action.micro_batch);
+    return whole && text.empty() ? std::optional(action) : std::nullopt;
 }
 
 bool PyTorchRank::add(std::string_view cell, int line) {
@@ -60,7 +58,7 @@ bool PyTorchRank::add(std::string_view cell, int line) {
             pair ? std::min(cell.find(';'), cell.size()) : cell.size();
         std::optional<Action> action = read(trimmed(cell.substr(0, end)));
         if (!action) return false;
-        if (!action->letters.empty()) made.actions.push_back(std::move(*action));
+        if (action->kind) made.actions.push_back(*action);
         if (end == cell.size()) break;
         cell.remove_prefix(end + 1);
     }
@@ -80,17 +78,14 @@ std::vector<std::pair<std::string, int>> PyTorchRank::texts() const {
     const std::vector<int> held = parts();
     std::vector<std::pair<std::string, int>> texts;
     for (const Cell& cell : cells_) {
-        std::string text;
+        std::vector<Instruction> work;
         for (const Action& action : cell.actions) {
             const auto chunk =
                 std::lower_bound(held.begin(), held.end(), action.part) - held.begin();
-            text += text.empty() ? "" : ";";
-            text += action.letters;
-            if (action.micro_batch >= 0) text += std::to_string(action.micro_batch);
-            if (chunk != 0) text += fmt::format(".{}", chunk);
+            work.push_back({*action.kind, action.micro_batch, static_cast<int>(chunk)});
+            work.back().together = work.size() > 1;
         }
-        if (cell.actions.size() > 1) text = "(" + text + ")";
-        texts.emplace_back(std::move(text), cell.line);
+        texts.emplace_back(texts_of(work).front(), cell.line);
     }
     return texts;
 }
@@ -113,7 +108,7 @@ std::string lines_of(const std::vector<std::vector<std::string>>& rows) {
     std::string text;
     for (const std::vector<std::string>& row : rows) {
         for (std::size_t i = 0; i < row.size(); ++i)
-            text += (i == 0 ? "" : ",") + row[i];
+            text.append(i == 0 ? "" : ",").append(row[i]);
         text += '\n';
     }
     return text;
@@ -149,6 +144,7 @@ std::string pytorch_csv(const Schedule& schedule) {
 
 std::string schedule_csv(const Schedule& schedule) {
     std::vector<std::vector<std::string>> rows;
+    rows.reserve(schedule.work.size());
     for (int stage = 0; stage < schedule.stages; ++stage)
         rows.push_back(texts_of(schedule, stage));
     return lines_of(rows);

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/pipeline/schedule.hpp"
@@ -17,8 +18,8 @@ namespace lockstep {
 // sharded weights, mean nothing here and are passed over. Optimizer steps are not part of
 // it.
 
-/// Whether a cell of a CSV file is written so: it begins with a number, or a bracket and
-/// a number.
+/// Returns whether a cell of a CSV file is written so: it begins with a number, or a
+/// bracket and a number.
 bool is_pytorch_action(std::string_view cell);
 
 /// One rank's cells in Lockstep's own words.
@@ -35,7 +36,7 @@ class PyTorchRank {
   private:
     struct Action {
         int part = 0;
-        std::string letters;  ///< "SA"
+        std::optional<InstructionKind> kind;  ///< none if it means nothing here
         int micro_batch = -1;
     };
     struct Cell {

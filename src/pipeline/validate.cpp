@@ -331,16 +331,11 @@ class StepCheck {
             std::vector<char> any(used.size(), 0);
             for (const Place place : schedule_.places(stage)) {
                 const Instruction& work = schedule_.at(place);
-                char& gradients = any[work.chunk];
-                if (work.kind == backward || work.kind == backward_weight) gradients = 1;
-                if (work.kind != reduce_gradients && work.kind != optimizer_step)
-                    continue;
-                const bool reduces = work.kind == reduce_gradients;
-                if (Problem found = reduces ? check_meeting(place) : std::nullopt)
+                if (adds_gradients(work.kind)) any[work.chunk] = 1;
+                if (!ends_step(work.kind)) continue;
+                if (Problem found = check(place, any[work.chunk] != 0, used[work.chunk]))
                     return found;
-                if (reduces ? !reduces_something(place) : gradients == 0)
-                    return nothing(place, used[work.chunk], reduces);
-                gradients = reduces ? 1 : 0;
+                any[work.chunk] = work.kind == reduce_gradients ? 1 : 0;
                 used[work.chunk] = place;
             }
         }
@@ -348,16 +343,30 @@ class StepCheck {
     }
 
   private:
-    /// Marks reductions behind which a backward stands, and no other step between.
+    static bool adds_gradients(InstructionKind kind) {
+        return kind == backward || kind == backward_weight;
+    }
+    static bool ends_step(InstructionKind kind) {
+        return kind == reduce_gradients || kind == optimizer_step;
+    }
+
+    /// `any`: the chunk has gradients to update with; `used` is the step before.
+    Problem check(Place place, bool any, Place used) const {
+        const bool reduces = schedule_.at(place).kind == reduce_gradients;
+        if (Problem found = reduces ? check_meeting(place) : std::nullopt) return found;
+        if (reduces ? reduces_something(place) : any) return std::nullopt;
+        return nothing(place, used, reduces);
+    }
+
+    /// Marks steps before which a backward stands, and no other step between.
     void find_new_gradients(int stage) {
         std::vector<char>& marks = new_gradients_.emplace_back();
         marks.resize(schedule_.of(stage).size());
         std::vector<char> since(static_cast<std::size_t>(schedule_.chunks), 0);
         for (const Place place : schedule_.places(stage)) {
             const Instruction& work = schedule_.at(place);
-            if (work.kind == backward || work.kind == backward_weight)
-                since[work.chunk] = 1;
-            if (work.kind == reduce_gradients || work.kind == optimizer_step)
+            if (adds_gradients(work.kind)) since[work.chunk] = 1;
+            if (ends_step(work.kind))
                 marks[place.position] = std::exchange(since[work.chunk], char{0});
         }
     }
@@ -461,9 +470,8 @@ std::string short_text(const Schedule& schedule, Place place) {
 }
 
 std::string link_text(const Schedule& schedule, const Link& link) {
-    const std::string text =
-        fmt::format("{} waits for {}", place_text(schedule, link.stuck),
-                    place_text(schedule, link.needed));
+    std::string text = fmt::format("{} waits for {}", place_text(schedule, link.stuck),
+                                   place_text(schedule, link.needed));
     if (link.needed == link.in_front) return text;
     return fmt::format("{}, before which {} must be done", text,
                        link.needed.stage == link.in_front.stage

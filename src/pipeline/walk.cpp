@@ -143,33 +143,32 @@ void Walk::serve(int stage, Queue& queue) {
             const Place other = index_.partner(mine);
             if (!other || state(mine) != State::waits) continue;
             Queue* theirs = queue_of(other);
-            const Posted* meets = theirs->front();
+            Posted* meets = theirs->front();
             if (!meets || other.position < meets->positions.first ||
                 other.position >= meets->positions.last)
                 continue;
-            deliver(mine, queue, other, *theirs);
+            if (is_send(schedule_.at(mine).kind))
+                deliver({mine, queue, *front}, {other, *theirs, *meets});
+            else
+                deliver({other, *theirs, *meets}, {mine, queue, *front});
             if (settle(other.stage, *theirs)) look_again(other.stage);
         }
         if (!settle(stage, queue)) return;
     }
 }
 
-void Walk::deliver(Place mine, Queue& queue, Place other, Queue& other_queue) {
-    const bool sends = is_send(schedule_.at(mine).kind);
-    Posted* const fronts[] = {queue.front(), other_queue.front()};
-    // The sender first, for one order of causes.
-    Earliest start = fronts[sends ? 0 : 1]->begin;
-    start.after(fronts[sends ? 1 : 0]->begin);
-    start.after((sends ? queue : other_queue).free);
-    start.after((sends ? other_queue : queue).free);
-    const Picoseconds duration = sends ? times_.of_message(schedule_, mine, other)
-                                       : times_.of_message(schedule_, other, mine);
-    for (int end = 0; end < 2; ++end) {
-        const Place place = end == 0 ? mine : other;
+void Walk::deliver(const End& send, const End& recv) {
+    Earliest start = send.posted.begin;
+    start.after(recv.posted.begin);
+    start.after(send.queue.free);
+    start.after(recv.queue.free);
+    const Picoseconds duration = times_.of_message(schedule_, send.place, recv.place);
+    for (const End* end : {&send, &recv}) {
+        const Place place = end->place;
         enter(place, start, duration);
         states_[place.stage][place.position] = State::delivered;
-        --fronts[end]->left;
-        fronts[end]->end.after(start.time + duration, place);
+        --end->posted.left;
+        end->posted.end.after(start.time + duration, place);
     }
 }
 

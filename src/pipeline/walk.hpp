@@ -69,6 +69,12 @@ class Walk {
             return served == posted.size() ? nullptr : &posted[served];
         }
     };
+    /// One end of a message, at the front of its queue.
+    struct End {
+        Place place;
+        Queue& queue;
+        Posted& posted;
+    };
     struct Lane {
         int next = 0;        ///< in the stage's list
         Earliest computing;  ///< the stage's next computation
@@ -87,7 +93,7 @@ class Walk {
     bool compute(Positions positions, int stage);
     bool meet(Place place);
     void serve(int stage, Queue& queue);
-    void deliver(Place mine, Queue& queue, Place other, Queue& other_queue);
+    void deliver(const End& send, const End& recv);
     bool settle(int stage, Queue& queue);
     void after_data(Earliest& start, Place need, Picoseconds way) const;
     Queue* queue_of(Place message);
