@@ -163,24 +163,24 @@ void write_into(const char* option, const std::optional<std::filesystem::path>& 
 
 }  // namespace
 
-int run(const ScheduleRequest& asked) {
-    ScheduleRequest request = asked;
-    if (request.with_messages && request.messages == MessagesAs::none)
-        request.messages = MessagesAs::planned;
-    LoadedSchedule schedule = request.is_file()
-                                  ? loaded(request)
-                                  : LoadedSchedule{generated_schedule(request), {}, {}};
-    require_other_file(request, "--svg", request.svg);
-    require_other_file(request, "--csv", request.csv);
-    require_other_file(request, "--pytorch", request.pytorch);
-    const ExaminedSchedule found = examined(request, std::move(schedule));
-    if (found.problem) return explain(request, found.schedule, *found.problem);
+int run(const ScheduleRequest& request) {
+    ScheduleRequest settled = request;
+    if (settled.with_messages && settled.messages == MessagesAs::none)
+        settled.messages = MessagesAs::planned;
+    LoadedSchedule schedule = settled.is_file()
+                                  ? loaded(settled)
+                                  : LoadedSchedule{generated_schedule(settled), {}, {}};
+    require_other_file(settled, "--svg", settled.svg);
+    require_other_file(settled, "--csv", settled.csv);
+    require_other_file(settled, "--pytorch", settled.pytorch);
+    const ExaminedSchedule found = examined(settled, std::move(schedule));
+    if (found.problem) return explain(settled, found.schedule, *found.problem);
 
     const Chart chart = found.chart();
-    write_into("--svg", request.svg, [&] { return chart_svg(chart); });
-    write_into("--csv", request.csv, [&] { return schedule_csv(found.schedule); });
-    write_into("--pytorch", request.pytorch, [&] { return pytorch_csv(found.schedule); });
-    if (request.json) {
+    write_into("--svg", settled.svg, [&] { return chart_svg(chart); });
+    write_into("--csv", settled.csv, [&] { return schedule_csv(found.schedule); });
+    write_into("--pytorch", settled.pytorch, [&] { return pytorch_csv(found.schedule); });
+    if (settled.json) {
         print(examined_json(found));
         return kSuccess;
     }
@@ -188,9 +188,9 @@ int run(const ScheduleRequest& asked) {
     const bool colour = wants_colour(STDOUT_FILENO);
     print(chart_text(chart, {width, colour, "--svg"}) + "\n");
     Document page = timing_page(found);
-    if (request.svg)
+    if (settled.svg)
         page.push_back({Paragraph{words_of(
-            fmt::format("The picture is in {}.", printable(request.svg->string())))}});
+            fmt::format("The picture is in {}.", printable(settled.svg->string())))}});
     print_document(page);
     print("\n");
     return kSuccess;

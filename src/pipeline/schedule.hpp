@@ -48,8 +48,9 @@ struct Instruction {
     /// Reads an estimate of that version, made from the newest and from how the last
     /// steps changed it: of one to come, or of one that nobody kept.
     bool estimated = false;
-    bool mixes_weights =
-        false;  ///< a backward, on purpose at other weights than its forward
+    /// A backward, on purpose at other weights than its forward. The full check stops a
+    /// run with it, and one with estimates, for what would be a mistake elsewhere (F25).
+    bool mixes_weights = false;
 
     bool operator==(const Instruction& other) const {
         return kind == other.kind && micro_batch == other.micro_batch &&
@@ -115,7 +116,8 @@ enum class MessageQueues : std::uint8_t {
     /// Those from one stage to another are in a queue of their own, so that what is sent
     /// and what is received never wait for one another: as with a communicator for each
     /// direction between two stages, which Megatron-LM has if there are two stages.
-    /// Messages have no groups then.
+    /// Messages have no groups then. A schedule that hangs in one queue may hang so, too,
+    /// on a GPU without room for all kernels that wait: the full check calls it F12.
     by_direction
 };
 

@@ -27,7 +27,7 @@ void count(benchmark::State& state, const Schedule& schedule) {
 }
 
 void generate(benchmark::State& state) {
-    for (auto _ : state)
+    for ([[maybe_unused]] auto _ : state)
         benchmark::DoNotOptimize(work());
     count(state, work());
 }
@@ -35,7 +35,7 @@ BENCHMARK(generate)->Unit(benchmark::kMillisecond);
 
 void validate(benchmark::State& state) {
     const Schedule schedule = state.range(0) == 0 ? work() : with_messages(work());
-    for (auto _ : state)
+    for ([[maybe_unused]] auto _ : state)
         benchmark::DoNotOptimize(find_problem(schedule));
     count(state, schedule);
 }
@@ -45,7 +45,7 @@ BENCHMARK(validate)->ArgName("messages")->Arg(0)->Arg(1)->Unit(benchmark::kMilli
 void time(benchmark::State& state) {
     const Schedule schedule =
         state.range(0) == 0 ? work() : with_messages(work(), kDurations);
-    for (auto _ : state)
+    for ([[maybe_unused]] auto _ : state)
         benchmark::DoNotOptimize(time_schedule(schedule, kDurations));
     count(state, schedule);
 }
@@ -54,7 +54,7 @@ BENCHMARK(time)->ArgName("messages")->Arg(0)->Arg(1)->Unit(benchmark::kMilliseco
 /// By instructions of the result.
 void add_messages(benchmark::State& state) {
     const Schedule schedule = work();
-    for (auto _ : state)
+    for ([[maybe_unused]] auto _ : state)
         benchmark::DoNotOptimize(with_messages(schedule, kDurations));
     count(state, with_messages(schedule, kDurations));
 }
