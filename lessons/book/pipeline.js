@@ -67,7 +67,10 @@
   // The charts' own colours (src/chart/look.cpp).
   const colours = {F: "#56B4E9", B: "#E69F00", I: "#D55E00", W: "#009E73"};
 
-  const names = ["naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"];
+  // Those whose work can be changed by hand: a row of instructions a stage says all.
+  const names = ["naive", "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2"];
+  // These have as many chunks as one likes; one would be another schedule.
+  const hasChunks = (name) => name === "interleaved" || name === "looped-bfs";
   // The settings, by their names in the address, which are the command's options, too.
   const settings = {
     "stages": {label: said("Stages, p"), least: 1, most: 8, usual: 4, step: 1},
@@ -103,7 +106,7 @@
     const address = {schedule: state.schedule};
     for (const [key, {usual}] of Object.entries(settings))
       if (state[key] !== usual || key === "stages" || key === "micro-batches")
-        if (key !== "chunks" || state.schedule === "interleaved") address[key] = state[key];
+        if (key !== "chunks" || hasChunks(state.schedule)) address[key] = state[key];
     if (state.messages) address.messages = 1;
     if (state.work) address.work = state.work.map((row) => row.join(",")).join(";");
     writeAddress(address);
@@ -123,7 +126,7 @@
     const asked = {do: "schedule", messages: state.messages === 1};
     for (const key of Object.keys(settings)) asked[key.replace("-", "_")] = state[key];
     asked.name = state.schedule;
-    if (state.schedule !== "interleaved") delete asked.chunks;
+    if (!hasChunks(state.schedule)) delete asked.chunks;
     return asked;
   }
 
@@ -136,7 +139,7 @@
   function commandLine(isByHand) {
     let text = "lockstep schedule " + (isByHand ? "schedule.csv" : state.schedule);
     for (const [key, {usual, isTime}] of Object.entries(settings)) {
-      const isSize = !isTime && !isByHand && (key !== "chunks" || state.schedule === "interleaved");
+      const isSize = !isTime && !isByHand && (key !== "chunks" || hasChunks(state.schedule));
       if (isSize || (isTime && state[key] !== usual)) text += ` --${key} ${state[key]}`;
     }
     return text + (state.messages ? " --messages" : "");
@@ -224,8 +227,7 @@
   function makeControls() {
     const select = element("select", {name: "schedule", onchange: () => {
       state.schedule = select.value;
-      // One chunk would be 1f1b.
-      if (state.schedule === "interleaved") state.chunks = Math.max(state.chunks, 2);
+      if (hasChunks(state.schedule)) state.chunks = Math.max(state.chunks, 2);
       change();
     }},
       ...names.map((name) => element("option", {value: name}, name)));
@@ -241,7 +243,7 @@
 
   function showControls() {
     for (const field of Object.values(fields)) field.show();
-    fields.chunks.label.hidden = state.schedule !== "interleaved";
+    fields.chunks.label.hidden = !hasChunks(state.schedule);
   }
 
   // The tables that a schedule's answer has, whoever made the schedule.

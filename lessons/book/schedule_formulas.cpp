@@ -15,6 +15,10 @@ struct Sizes {
     Picoseconds s = 0;  ///< the stage, where a formula is of one
 
     Picoseconds both_ways() const { return t_f + t_i + t_w; }
+    /// What units of p micro-batches, one behind another, wait for once a stage.
+    Picoseconds by_units() const { return t_i + t_w + (m / p - 1) * (t_i + t_w - t_f); }
+    /// What a pair of passes, a backward and three weight halves make.
+    Picoseconds by_pairs() const { return t_f + 2 * t_i - t_w; }
 };
 
 enum class Quantity { makespan, bubble, in_flight, between_halves };
@@ -31,6 +35,18 @@ struct Formula {
     Picoseconds (*value)(const Sizes&);
     std::array<Condition, 3> conditions = {};
 };
+
+constexpr std::array<Condition, 3> kInUnits{
+    {{"p divides m", [](const Sizes& of) { return of.m % of.p == 0; }},
+     {"t_f ≤ t_b", [](const Sizes& of) { return of.t_f <= of.t_i + of.t_w; }}}};
+constexpr std::array<Condition, 3> kForPairs{{{"t_f = t_i ≥ t_w", [](const Sizes& of) {
+                                                   return of.t_f == of.t_i &&
+                                                          of.t_w <= of.t_f;
+                                               }}}};
+constexpr Condition kAtLeastStages{"m ≥ p", [](const Sizes& of) { return of.m >= of.p; }};
+constexpr Condition kAllAlike{"t_f = t_i = t_w", [](const Sizes& of) {
+                                  return of.t_f == of.t_i && of.t_i == of.t_w;
+                              }};
 
 // Times are those of a chunk: what a stage takes for a micro-batch is v of them.
 constexpr std::array kFormulas{
@@ -49,7 +65,7 @@ constexpr std::array kFormulas{
             Quantity::makespan,
             "(m + (p − 1) / v)(t_f + t_b)",
             [](const Sizes& of) { return (of.m * of.v + of.p - 1) * of.both_ways(); },
-            {{{"m ≥ p", [](const Sizes& of) { return of.m >= of.p; }}}}},
+            {{kAtLeastStages}}},
     Formula{"interleaved", Quantity::in_flight,
             "min(2 (p − s − 1) + (v − 1) ⌈m / ⌊m / p⌋⌉ + 1, m v)",
             [](const Sizes& of) {
@@ -62,14 +78,42 @@ constexpr std::array kFormulas{
             Quantity::makespan,
             "(m + (p − 1) / v)(t_f + t_b)",
             [](const Sizes& of) { return (of.m * of.v + of.p - 1) * of.both_ways(); },
-            {{{"m ≥ p", [](const Sizes& of) { return of.m >= of.p; }}}}},
+            {{kAtLeastStages}}},
     Formula{"looped-bfs", Quantity::in_flight, "m v",
             [](const Sizes& of) { return of.m * of.v; }},
+    Formula{"hanayo", Quantity::bubble, "2 (p − 1) / v (t_b + (m / p − 1)(t_b − t_f))",
+            [](const Sizes& of) { return 2 * (of.p - 1) * of.by_units(); }, kInUnits},
+    Formula{"hanayo",
+            Quantity::in_flight,
+            "(v − 1) p + s + 1",
+            [](const Sizes& of) { return (of.v - 1) * of.p + of.s + 1; },
+            {{kAtLeastStages}}},
+    Formula{"zb-v",
+            Quantity::bubble,
+            "0",
+            [](const Sizes&) { return Picoseconds{0}; },
+            {{{"m ≥ 2 p", [](const Sizes& of) { return of.m >= 2 * of.p; }}, kAllAlike}}},
+    Formula{"chimera", Quantity::bubble, "(p − 2)(t_b + (m / p − 1)(t_b − t_f))",
+            [](const Sizes& of) { return (of.p - 2) * of.by_units(); }, kInUnits},
+    Formula{
+        "chimera",
+        Quantity::in_flight,
+        "p / 2 + 1 + min(s, p − 1 − s)",
+        [](const Sizes& of) { return of.p / 2 + 1 + std::min(of.s, of.p - 1 - of.s); },
+        {{kAtLeastStages}}},
+    Formula{"dualpipe", Quantity::bubble, "(p / 2 − 1)(t_f + 2 t_b − 3 t_w)",
+            [](const Sizes& of) { return (of.p / 2 - 1) * of.by_pairs(); }, kForPairs},
+    Formula{"dualpipe", Quantity::in_flight, "p + 1",
+            [](const Sizes& of) { return of.p + 1; }},
+    Formula{"dualpipe-v", Quantity::bubble, "(p − 1)(t_f + 2 t_b − 3 t_w)",
+            [](const Sizes& of) { return (of.p - 1) * of.by_pairs(); }, kForPairs},
+    Formula{"dualpipe-v", Quantity::in_flight, "2 p + 1",
+            [](const Sizes& of) { return 2 * of.p + 1; }},
     Formula{"zb-h1",
             Quantity::bubble,
             "(p − 1)(t_f + t_i − t_w)",
             [](const Sizes& of) { return (of.p - 1) * (of.t_f + of.t_i - of.t_w); },
-            {{{"m ≥ p", [](const Sizes& of) { return of.m >= of.p; }},
+            {{kAtLeastStages,
               {"t_w ≤ t_f", [](const Sizes& of) { return of.t_w <= of.t_f; }}}}},
     Formula{"zb-h1", Quantity::in_flight, "min(p − s, m)",
             [](const Sizes& of) { return std::min(of.p - of.s, of.m); }},
@@ -89,6 +133,15 @@ constexpr std::array kFormulas{
             [](const Sizes& of) { return std::min(2 * of.s + 1, of.m); }},
 };
 
+void add_conditions(ScheduleFormula& shown, const Formula& formula, const Sizes& sizes) {
+    for (const Condition& condition : formula.conditions) {
+        if (condition.text == nullptr) continue;
+        shown.condition += (shown.condition.empty() ? "" : ", ");
+        shown.condition += condition.text;
+        shown.applies = shown.applies && condition.is_met(sizes);
+    }
+}
+
 /// Returns a formula of the whole schedule beside what was timed.
 ScheduleFormula of_schedule(const Formula& formula, const Sizes& sizes,
                             bool messages_are_free, const ExaminedSchedule& examined) {
@@ -101,11 +154,8 @@ ScheduleFormula of_schedule(const Formula& formula, const Sizes& sizes,
     shown.value = time(formula.value(sizes));
     shown.measured =
         time(is_bubble ? examined.timing.bubble() : examined.timing.makespan);
-    for (const Condition& condition : formula.conditions) {
-        if (condition.text == nullptr) continue;
-        shown.condition += std::string(condition.text) + ", ";
-        shown.applies = shown.applies && condition.is_met(sizes);
-    }
+    add_conditions(shown, formula, sizes);
+    shown.condition += (shown.condition.empty() ? "" : ", ");
     shown.condition += "messages are free";
     shown.applies = shown.applies && messages_are_free;
     return shown;
@@ -116,6 +166,7 @@ ScheduleFormula of_stages(const Formula& formula, Sizes sizes,
                           const std::vector<Holdings>& peaks) {
     const bool in_flight = formula.quantity == Quantity::in_flight;
     ScheduleFormula shown;
+    add_conditions(shown, formula, sizes);
     shown.what = in_flight ? "in flight" : "between halves";
     for (const Holdings& peak : peaks) {
         const char* gap = sizes.s == 0 ? "" : ", ";

@@ -14,24 +14,31 @@ namespace {
 struct Generator {
     const char* name;
     Schedule (*make)(const PipelineShape& shape);
-    bool takes_chunks;
+    int most_chunks = 1;  ///< a stage
     bool flushes = true;  ///< before each update
 };
 
 constexpr Generator kGenerators[] = {
-    {"naive", naive_schedule, false},
-    {"gpipe", gpipe_schedule, false},
-    {"1f1b", one_forward_one_backward_schedule, false},
-    {"interleaved", interleaved_schedule, true},
-    {"looped-bfs", looped_breadth_first_schedule, true},
-    {"zb-h1", zb_h1_schedule, false},
-    {"zb-h2", zb_h2_schedule, false},
-    {"pipedream", pipedream_schedule, false, false},
-    {"pipedream-vertical", pipedream_vertical_schedule, false, false},
-    {"pipedream-2bw", pipedream_2bw_schedule, false, false},
-    {"unstashed", unstashed_schedule, false, false},
-    {"spectrain", spectrain_schedule, false, false},
-    {"pipemare", pipemare_schedule, false, false},
+    {"naive", naive_schedule},
+    {"gpipe", gpipe_schedule},
+    {"1f1b", one_forward_one_backward_schedule},
+    {"interleaved", interleaved_schedule, kMostChunks},
+    {"looped-bfs", looped_breadth_first_schedule, kMostChunks},
+    {"hanayo", hanayo_schedule, kMostChunks},
+    {"zb-h1", zb_h1_schedule},
+    {"zb-h2", zb_h2_schedule},
+    {"zb-v", zb_v_schedule, 2},
+    {"v-half", v_half_schedule, 2},
+    {"v-min", v_min_schedule, 2},
+    {"chimera", chimera_schedule, 2},
+    {"dualpipe", dualpipe_schedule, 2},
+    {"dualpipe-v", dualpipe_v_schedule, 2},
+    {"pipedream", pipedream_schedule, 1, false},
+    {"pipedream-vertical", pipedream_vertical_schedule, 1, false},
+    {"pipedream-2bw", pipedream_2bw_schedule, 1, false},
+    {"unstashed", unstashed_schedule, 1, false},
+    {"spectrain", spectrain_schedule, 1, false},
+    {"pipemare", pipemare_schedule, 1, false},
 };
 
 /// A step of `per_update` micro-batches, as often as it takes.
@@ -75,10 +82,10 @@ const Generator& generator(const std::string& name) {
 
 Schedule make_schedule(const std::string& name, const PipelineShape& shape) {
     const Generator* found = &generator(name);
-    require(shape.chunks <= 1 || found->takes_chunks,
-            "{} has one chunk a stage; {} were asked for, which interleaved and "
-            "looped-bfs have",
-            name, shape.chunks);
+    require(shape.chunks <= 1 || shape.chunks <= found->most_chunks,
+            "{} has {} a stage; {} were asked for, which interleaved, looped-bfs and "
+            "hanayo have",
+            name, found->most_chunks == 1 ? "one chunk" : "two chunks", shape.chunks);
     require(shape.per_update >= 0, "{} micro-batches an update; one at least is expected",
             shape.per_update);
     const bool steps = found->flushes && shape.per_update > 0;

@@ -9,7 +9,8 @@
 namespace lockstep {
 
 // Generators of schedules, each in the file of its name, but for zb-h1 and zb-h2, which
-// are in split_backward.cpp, and the kinds of pipedream, which share a file. All give the
+// are in split_backward.cpp, zb-v, v-half and v-min, which are in v_shape.cpp, and the
+// kinds of pipedream and of dualpipe, which share a file each. All give the
 // order of work without messages, and throw UsageError if the shape cannot be. Times: a
 // stage's forward of a micro-batch takes t_f, its backward t_b = t_i + t_w, the halves; a
 // chunk of v takes a v-th; messages are free. The bubble is what Timing::bubble() in
@@ -42,8 +43,17 @@ Schedule interleaved_schedule(const PipelineShape& shape);
 /// GPipe over v chunks a stage: all micro-batches pass through a chunk before the next
 /// (Lamy-Poirier 2023, Breadth-First Pipeline Parallelism, 2211.05953, section 4). Takes
 /// (m + (p - 1) / v)(t_f + t_b) if m >= p; stage s holds all m v chunks' activations, but
-/// each chunk's gradients are reduced as soon as they are whole.
+/// each chunk's gradients are reduced as soon as they are whole. So the first and the
+/// last part cannot share a table, unless all of them lie on one stage.
 Schedule looped_breadth_first_schedule(const PipelineShape& shape);
+
+/// 1F1B whose micro-batches go to and fro over the stages in W waves (Liu et al. 2023,
+/// Hanayo, 2308.15762, section 3): v = 2 W chunks a stage, two if one is asked for, of
+/// which every second is on a way back; where a wave turns round nothing is sent. They go
+/// in units of p. If m is a multiple of p and t_f <= t_b, the bubble is 2 (p - 1) / v
+/// times t_b + (m / p - 1)(t_b - t_f); stage s holds (v - 1) p + s + 1 chunks'
+/// activations.
+Schedule hanayo_schedule(const PipelineShape& shape);
 
 /// 1F1B with backward in two halves, the second as late as 1F1B's memory allows: it fills
 /// the bubble (Qi et al. 2023, Zero Bubble, 2401.10241, section 2). The bubble is
@@ -56,6 +66,45 @@ Schedule zb_h1_schedule(const PipelineShape& shape);
 /// + t_i: none if all three take the same time; stage s holds min(2 (p - s)
 /// - 1, m) micro-batches before and min(2 s + 1, m) between the halves.
 Schedule zb_h2_schedule(const PipelineShape& shape);
+
+// Two chunks a stage, in a V, and backward in two halves (Qi et al. 2024, Pipeline
+// Parallelism with Controllable Memory, 2405.15362, section 3): a building block of one
+// micro-batch's passes is repeated every six passes, and what is idle is squeezed out. If
+// all passes take the same time, nothing is idle in the middle of a run, and what is left
+// does not grow with m. A micro-batch's activations are those of two chunks.
+
+/// ZB-H2's bubble with 1F1B's memory (Qi et al. 2023, 2401.10241, section 6). None if m
+/// >= 2 p and all passes take the same time; each stage holds p micro-batches.
+Schedule zb_v_schedule(const PipelineShape& shape);
+
+/// About half of 1F1B's bubble with half of its memory: less than 3 p passes, and
+/// floor((p + 2) / 2) micro-batches.
+Schedule v_half_schedule(const PipelineShape& shape);
+
+/// Two thirds of 1F1B's bubble with a third of its memory: less than 4 p passes, and
+/// floor((p + 4) / 3) micro-batches.
+Schedule v_min_schedule(const PipelineShape& shape);
+
+/// Two pipelines in one, from both ends (Li and Hoefler 2021, Chimera, 2107.06925,
+/// section 3): each stage, of an even number, holds two parts, and each part is on two
+/// stages, which reduce its gradients. Micro-batches come in units of p, half of them
+/// from each end. If m is a multiple of p and t_f <= t_b, the bubble is (p - 2)(t_b +
+/// (m / p - 1)(t_b - t_f)); stage s holds p / 2 + 1 + min(s, p - 1 - s) micro-batches.
+/// Differs: units are joined directly; the paper also doubles forwards.
+Schedule chimera_schedule(const PipelineShape& shape);
+
+/// Chimera with backwards in halves where that helps, and pairs of a forward and a
+/// backward that overlap (DeepSeek-AI 2024, DeepSeek-V3, 2412.19437, section 3.2.1): the
+/// messages of one hide behind the computation of the other. An even number of stages,
+/// and of micro-batches, 2 p at least. If t_f = t_i >= t_w, the stages in the middle are
+/// idle for (p / 2 - 1)(t_fb + t_b - 3 t_w), where t_fb is the time of a pair; each holds
+/// p + 1 micro-batches.
+Schedule dualpipe_schedule(const PipelineShape& shape);
+
+/// Half of DualPipe: its upper half's parts lie on its lower half, in a V, so that each
+/// part is on one stage. With m micro-batches, 2 p at least, p stages do what stages 0 to
+/// p - 1 of 2 p do in DualPipe with 2 m.
+Schedule dualpipe_v_schedule(const PipelineShape& shape);
 
 /// 1F1B that does not stop: weights change behind every backward, and each backward reads
 /// those that its forward read, which the stage has kept (weight stashing; Harlap et al.
@@ -93,12 +142,14 @@ Schedule spectrain_schedule(const PipelineShape& shape);
 /// Differs: the paper also lowers the learning rate at first (technique 1).
 Schedule pipemare_schedule(const PipelineShape& shape);
 
-/// "naive", "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "pipedream",
+/// "naive", "gpipe", "1f1b", "interleaved", "looped-bfs", "hanayo", "zb-h1", "zb-h2",
+/// "zb-v", "v-half", "v-min", "chimera", "dualpipe", "dualpipe-v", "pipedream",
 /// "pipedream-vertical", "pipedream-2bw", "unstashed", "spectrain", "pipemare".
 const std::vector<std::string>& schedule_names();
-/// One of them by name. Throws UsageError for another name, or if the
-/// schedule has no chunks and `shape` asks for several. One that flushes is made for
-/// `per_update` micro-batches, if they are said, and repeated until all are done.
+/// One of them by name. Throws UsageError for another name, or for more chunks than the
+/// schedule has; one chunk, which is what is asked for by default, is its own number. One
+/// that flushes is made for `per_update` micro-batches, if they are said, and repeated
+/// until all are done.
 Schedule make_schedule(const std::string& name, const PipelineShape& shape);
 /// Returns whether a schedule of that name empties the pipeline before each update of the
 /// weights.

@@ -63,6 +63,19 @@ class CountedText {
     int line_ = 1;
 };
 
+std::optional<int> whole_number(std::string_view text) {
+    int number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stopped, error] = std::from_chars(text.data(), end, number);
+    if (error != std::errc{} || stopped != end) return std::nullopt;
+    return number;
+}
+
+constexpr int kMostPart = kMostStages * kMostChunks - 1;
+
+/// The value of "queues" that stands for MessageQueues::by_direction.
+constexpr std::string_view kByDirection = "by direction";
+
 /// A schedule, gathered as its file is read. All functions throw
 /// UsageError, with file and line, for what cannot be.
 class GatheredSchedule {
@@ -172,11 +185,8 @@ bool GatheredSchedule::add_bracket(std::string_view text, int line) {
         return true;
     }
     if (!text.starts_with("]")) return false;
-    const char* const end = text.data() + text.size();
-    const char* const digits = text.data() + std::min<std::size_t>(2, text.size());
-    const auto [stopped, error] = std::from_chars(digits, end, middle.times);
-    if (!text.starts_with("]x") || error != std::errc{} || stopped != end ||
-        middle.times < 1 || middle.times > kMostMicroBatches)
+    middle.times = text.starts_with("]x") ? whole_number(text.substr(2)).value_or(0) : 0;
+    if (middle.times < 1 || middle.times > kMostMicroBatches)
         fail(line,
              "{} does not end a middle that repeats; ] and how often it stands there, as "
              "in ]x3, is expected",
@@ -394,6 +404,43 @@ bool is_pytorch(const std::vector<CsvRow>& rows) {
     return false;
 }
 
+/// Takes in "parts": behind that word a cell for each stage, with numbers in it.
+void add_parts(const CsvRow& row, GatheredSchedule& gathered) {
+    if (gathered.parts_line != 0)
+        gathered.fail(row.line, "a second line of parts; the first is line {}",
+                      gathered.parts_line);
+    gathered.parts_line = row.line;
+    for (std::size_t i = 1; i < row.cells.size(); ++i) {
+        std::vector<int>& parts = gathered.parts.emplace_back();
+        std::istringstream words(row.cells[i]);
+        for (std::string word; words >> word;) {
+            const std::optional<int> part = whole_number(word);
+            if (!part || *part < 0 || *part > kMostPart)
+                gathered.fail(row.line,
+                              "{} among the parts of stage {}; numbers with blanks "
+                              "between them are expected, as in parts,0 3,1 2",
+                              shown_text(word), i - 1);
+            parts.push_back(*part);
+        }
+    }
+}
+
+/// Takes in what a line says of the whole schedule; false if it is a stage's.
+bool add_heading(const CsvRow& row, GatheredSchedule& gathered) {
+    const std::string& word = row.cells.front();
+    if (word == "parts") {
+        add_parts(row, gathered);
+        return true;
+    }
+    if (word != "queues") return false;
+    const std::string way = row.cells.size() == 2 ? row.cells[1] : "";
+    if (way != "one" && way != kByDirection)
+        gathered.fail(row.line, "queues,{}: queues,one or queues,{} is expected",
+                      printable(way), kByDirection);
+    if (way == kByDirection) gathered.queues = MessageQueues::by_direction;
+    return true;
+}
+
 /// Translates PyTorch's cells; its ranks are the stages.
 void add_pytorch(const std::vector<CsvRow>& rows, GatheredSchedule& gathered) {
     std::size_t chunks = 0;
@@ -452,6 +499,7 @@ Schedule read_schedule_csv(const std::string& text, const std::string& name) {
         add_pytorch(rows, gathered);
     } else {
         for (const CsvRow& stage : rows) {
+            if (add_heading(stage, gathered)) continue;
             gathered.add_stage(stage.line);
             for (const std::string& cell : stage.cells)
                 if (!cell.empty()) gathered.add_instruction(cell, stage.line);
@@ -652,7 +700,7 @@ void ScheduleReader::member(Kind kind, std::string_view text) {
     } else if (key_ == "chunks") {
         gathered_.chunks = {whole(kind, text, 1, kMostChunks, what), line_};
     } else if (key_ == "queues") {
-        const bool known = text == "one" || text == "by direction";
+        const bool known = text == "one" || text == kByDirection;
         if (kind != Kind::text || !known)
             fail(what, kind, text, "\"one\" or \"by direction\"");
         if (text != "one") gathered_.queues = MessageQueues::by_direction;
@@ -784,7 +832,6 @@ void ScheduleReader::list_of(Kind kind, std::string_view text) {
 
 void ScheduleReader::element(Kind kind, std::string_view text) {
     if (key_ == "parts") {
-        constexpr int kMostPart = kMostStages * kMostChunks - 1;
         gathered_.parts.back().push_back(
             whole(kind, text, 0, kMostPart, "a part of the model"));
         return;
@@ -798,13 +845,10 @@ void ScheduleReader::element(Kind kind, std::string_view text) {
 
 int ScheduleReader::whole(Kind kind, std::string_view text, int least, int most,
                           const std::string& what) {
-    int number = 0;
-    const char* const end = text.data() + text.size();
-    const auto [stopped, error] = std::from_chars(text.data(), end, number);
-    if (kind != Kind::number || error != std::errc{} || stopped != end ||
-        number < least || number > most)
+    const std::optional<int> number = whole_number(text);
+    if (kind != Kind::number || !number || *number < least || *number > most)
         fail(what, kind, text, fmt::format("a whole number from {} to {}", least, most));
-    return number;
+    return *number;
 }
 
 void ScheduleReader::fail(const std::string& what, Kind kind, std::string_view text,

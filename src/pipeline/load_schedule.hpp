@@ -48,8 +48,10 @@ struct LoadedSchedule {
 /// later versions of weights. What stands behind it is written as if it stood there once.
 ///
 /// CSV (src/report/csv_cells.hpp): a line a stage, a cell an instruction; empty cells are
-/// idle time and mean nothing; lines that are empty or begin with # are passed over. If
-/// its first cell is one of PyTorch's, all are: src/pipeline/pytorch_schedule.hpp.
+/// idle time and mean nothing; lines that are empty or begin with # are passed over. A
+/// line "parts,0 3,1 2" says what "parts" says in JSON, a cell for each stage, and
+/// "queues,by direction" what "queues" does. If its first cell is one of PyTorch's, all
+/// are: src/pipeline/pytorch_schedule.hpp.
 ///
 /// Both may begin with a byte order mark, and end lines in LF or CRLF. Instructions keep
 /// the line of the file that they are on, so that messages can name it. Throws UsageError

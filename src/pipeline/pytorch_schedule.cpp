@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "src/core/require.hpp"
 #include "src/pipeline/period.hpp"
@@ -104,6 +105,15 @@ std::string pytorch_text(const Schedule& schedule, Place place) {
     return text;
 }
 
+/// Whether chunk c of stage s is part c p + s.
+bool are_dealt_round(const Schedule& schedule) {
+    for (int stage = 0; stage < schedule.stages; ++stage)
+        for (int chunk = 0; chunk < schedule.chunks; ++chunk)
+            if (schedule.part(stage, chunk) != chunk * schedule.stages + stage)
+                return false;
+    return true;
+}
+
 std::string lines_of(const std::vector<std::vector<std::string>>& rows) {
     std::string text;
     for (const std::vector<std::string>& row : rows) {
@@ -144,7 +154,13 @@ std::string pytorch_csv(const Schedule& schedule) {
 
 std::string schedule_csv(const Schedule& schedule) {
     std::vector<std::vector<std::string>> rows;
-    rows.reserve(schedule.work.size());
+    if (!are_dealt_round(schedule)) {
+        std::vector<std::string>& row = rows.emplace_back(1, "parts");
+        for (const std::vector<int>& held : schedule.parts)
+            row.push_back(fmt::format("{}", fmt::join(held, " ")));
+    }
+    if (schedule.queues == MessageQueues::by_direction)
+        rows.push_back({"queues", "by direction"});
     for (int stage = 0; stage < schedule.stages; ++stage)
         rows.push_back(texts_of(schedule, stage));
     return lines_of(rows);

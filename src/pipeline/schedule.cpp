@@ -238,11 +238,18 @@ Schedule empty_schedule(const std::string& name, const PipelineShape& shape) {
 }
 
 void end_step(Schedule& schedule) {
-    for (std::vector<Instruction>& list : schedule.work) {
+    for (int stage = 0; stage < schedule.stages; ++stage) {
+        std::vector<Instruction>& list = schedule.work[stage];
+        std::vector<int> chunks;
         for (int chunk = 0; chunk < schedule.chunks; ++chunk)
-            list.push_back({InstructionKind::reduce_gradients, -1, chunk});
-        for (int chunk = 0; chunk < schedule.chunks; ++chunk)
-            list.push_back({InstructionKind::optimizer_step, -1, chunk});
+            chunks.push_back(chunk);
+        std::sort(chunks.begin(), chunks.end(), [&](int one, int other) {
+            return schedule.part(stage, one) < schedule.part(stage, other);
+        });
+        for (const InstructionKind kind :
+             {InstructionKind::reduce_gradients, InstructionKind::optimizer_step})
+            for (const int chunk : chunks)
+                list.push_back({kind, -1, chunk});
     }
 }
 

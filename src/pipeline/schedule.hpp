@@ -207,8 +207,9 @@ std::optional<std::string> size_problem(const PipelineShape& shape);
 /// not positive, or too large to be meant.
 Schedule empty_schedule(const std::string& name, const PipelineShape& shape);
 
-/// How every synchronous schedule ends: each chunk's gradients are reduced
-/// over replicas, then all weights are updated.
+/// How every synchronous schedule ends: each chunk's gradients are reduced over all who
+/// hold its part, then all weights are updated. Stages that meet do so in one order, by
+/// part.
 void end_step(Schedule& schedule);
 
 }  // namespace lockstep

@@ -85,7 +85,7 @@ class Pipeline(laboratory.LaboratoryTest):
 
     def test_every_generator_is_drawn_and_keeps_its_formulas(self):
         self.open()
-        for name in ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"):
+        for name in ("naive", "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2"):
             self.window.run(
                 "const select = document.querySelector('select[name=schedule]');"
                 "select.value = arguments[0]; select.dispatchEvent(new Event('change'))", name)

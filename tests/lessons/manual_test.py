@@ -107,7 +107,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.completed("fault", "F3"), ["F30", "F31"])
         self.assertEqual(self.completed("word", "all-"), ["all-reduce", "all-gather", "all-to-all"])
         self.assertEqual(self.completed("word", "in-f"), ["in-flight"])
-        self.assertEqual(self.completed("schedule", "--stages", "4", "z"), ["zb-h1", "zb-h2"])
+        self.assertEqual(self.completed("schedule", "--stages", "4", "zb-h"), ["zb-h1", "zb-h2"])
 
     def test_options_and_their_values(self):
         lesson = ("lesson", "gradient-accumulation")

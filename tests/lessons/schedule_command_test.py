@@ -15,7 +15,8 @@ import unittest
 import xml.etree.ElementTree
 
 PROGRAM = os.path.abspath(sys.argv[1])
-NAMES = ("naive", "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "pipedream",
+NAMES = ("naive", "gpipe", "1f1b", "interleaved", "looped-bfs", "hanayo", "zb-h1", "zb-h2",
+         "zb-v", "v-half", "v-min", "chimera", "dualpipe", "dualpipe-v", "pipedream",
          "pipedream-vertical", "pipedream-2bw", "unstashed", "spectrain", "pipemare")
 SIZES = ("--stages", "4", "--micro-batches", "8")
 # Qi et al. 2023 (Zero Bubble, 2401.10241), the model of 1.5B parameters, in milliseconds.

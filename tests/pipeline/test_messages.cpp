@@ -2,6 +2,7 @@
 #include "src/pipeline/messages.hpp"
 #include "src/pipeline/validate.hpp"
 #include "tests/catch.hpp"
+#include "tests/pipeline/generator_shapes.hpp"
 #include "tests/pipeline/longest_path.hpp"
 #include "tests/pipeline/naive_check.hpp"
 #include "tests/pipeline/random_schedule.hpp"
@@ -55,8 +56,7 @@ void for_each_schedule(Check&& check) {
         for (const int p : {1, 2, 3, 4, 7, 8, 16})
             for (const int m : {1, 2, 3, 8, 16, 21, 24, 64})
                 for (const int v : {1, 2, 4}) {
-                    const bool interleaved = name == "interleaved";
-                    if (interleaved ? m % p != 0 : v > 1) continue;
+                    if (!takes(name, {p, m, v})) continue;
                     CAPTURE(name, p, m, v);
                     check(make_schedule(name, {p, m, v}));
                 }
@@ -115,8 +115,13 @@ TEST_CASE("messages that take little time do not make the generators' schedules 
           "[pipeline]") {
     const std::vector<Durations> measured{{18522, 18086, 9337, 601}};
     for_each_schedule([&](const Schedule& work) {
-        CHECK(time_schedule(with_messages(work, measured), measured).makespan ==
-              time_schedule(work, measured).makespan);
+        const Picoseconds free = time_schedule(work, measured).makespan;
+        const Picoseconds sent =
+            time_schedule(with_messages(work, measured), measured).makespan;
+        CHECK(sent >= free);
+        // Where messages meet others that go the other way, one of them waits.
+        const bool folded = has_two_chunks(work.name) || work.name == "hanayo";
+        CHECK(sent <= (folded ? free + free / 20 : free));
     });
 }
 

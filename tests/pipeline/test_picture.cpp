@@ -11,6 +11,7 @@
 #include "src/text/wrap.hpp"
 #include "tests/balanced_xml.hpp"
 #include "tests/catch.hpp"
+#include "tests/pipeline/generator_shapes.hpp"
 #include "tests/svg_bounds.hpp"
 
 using namespace lockstep;
@@ -102,8 +103,12 @@ void require_boxes(const Timed& timed) {
             INFO(timed.schedule.name << ": " << title.str());
             REQUIRE(count_of(svg, title.str()) == 1);
             const std::size_t tag = svg.rfind("<rect", svg.find(title.str()));
-            const double start = static_cast<double>(span.start);
-            const double length = static_cast<double>(span.end - span.start);
+            // Two that overlap have half of their time's box each.
+            const Positions pair = timed.schedule.together({stage, static_cast<int>(i)});
+            const double length =
+                static_cast<double>(span.end - span.start) / pair.count();
+            const double start = static_cast<double>(span.start) +
+                                 (static_cast<int>(i) - pair.first) * length;
             REQUIRE_THAT(attribute(svg, tag, "x"),
                          WithinAbs(left + pixels * start, 0.01));
             REQUIRE_THAT(attribute(svg, tag, "width"), WithinAbs(pixels * length, 0.02));
@@ -223,8 +228,9 @@ TEST_CASE("more than nine micro-batches are held as letters, many in ninths",
 TEST_CASE("every computation is a box of the SVG, where its time says", "[pipeline]") {
     for (const std::string& name : schedule_names()) {
         require_boxes(timed(name, 4, 8));
-        require_boxes(timed(name, 3, 6, 3, {18522, 18086, 9337, 601}));
-        require_boxes(timed(name, 1, 1));
+        if (takes(name, {3, 6}))
+            require_boxes(timed(name, 3, 6, 3, {18522, 18086, 9337, 601}));
+        if (takes(name, {1, 1})) require_boxes(timed(name, 1, 1));
     }
 }
 
@@ -274,8 +280,8 @@ TEST_CASE("the peaks drawn are those that the schedule holds", "[pipeline]") {
 TEST_CASE("no line of a picture is wider than asked", "[pipeline]") {
     for (const std::string& name : schedule_names()) {
         for (const Timed& drawn :
-             {timed(name, 4, 8), timed(name, 20, 40), timed(name, 2, 2, 3, {7, 5, 3, 1}),
-              timed(name, 2, 2, 3, {1'000'000'000, 1, 0, 0})}) {
+             {timed(name, 4, 8), timed(name, 20, 40), timed(name, 2, 4, 3, {7, 5, 3, 1}),
+              timed(name, 2, 4, 3, {1'000'000'000, 1, 0, 0})}) {
             for (int width = 0; width <= 200; width += 7) {
                 SchedulePicture picture;
                 picture.title = "a title — which is rather long for forty columns";
@@ -348,8 +354,8 @@ TEST_CASE("no number is dropped that fits into its box", "[pipeline]") {
 TEST_CASE("nothing lies outside of a picture", "[pipeline]") {
     for (const std::string& name : schedule_names())
         for (const Timed& drawn :
-             {timed(name, 4, 8), timed(name, 8, 24, 3), timed(name, 1, 1),
-              timed(name, 2, 2, 3, {1'000'000'000, 1, 0, 0})}) {
+             {timed(name, 4, 8), timed(name, 8, 24, 3), timed(name, 2, 4),
+              timed(name, 2, 4, 3, {1'000'000'000, 1, 0, 0})}) {
             INFO(name);
             REQUIRE(outside_of_viewport(drawn.svg()) == std::vector<std::string>());
         }

@@ -10,6 +10,7 @@
 #include "src/pipeline/validate.hpp"
 #include "tests/catch.hpp"
 #include "tests/pipeline/chain.hpp"
+#include "tests/pipeline/generator_shapes.hpp"
 #include "tests/pipeline/random_schedule.hpp"
 
 using namespace lockstep;
@@ -150,7 +151,12 @@ void check_times(const Schedule& schedule, std::vector<Durations> durations,
     for (Durations& each : durations)
         each = {2 * each.forward, 2 * each.backward_input, 2 * each.backward_weight,
                 message};
-    const Schedule sent = schedule.has_messages() ? schedule : with_messages(schedule);
+    Schedule sent = schedule.has_messages() ? schedule : with_messages(schedule);
+    // A device runs one computation after another.
+    for (auto& list : sent.work)
+        for (Instruction& each : list)
+            each.together &= is_message(each.kind);
+    if (find_problem(sent)) return;
     const Timing timing = time_schedule(sent, durations);
     if (shares_ports(sent, timing)) return;
     CAPTURE(schedule.name, schedule.stages, schedule.micro_batches, schedule.chunks);
@@ -189,8 +195,9 @@ TEST_CASE("every generator's schedule takes on the clock what the timer says",
         for (const int stages : {1, 2, 3, 5})
             for (const int rounds : {1, 2, 3}) {
                 const int chunks = name == "interleaved" ? 2 : 1;
-                const Schedule schedule =
-                    make_schedule(name, {stages, stages * rounds, chunks});
+                const PipelineShape shape{stages, stages * rounds, chunks};
+                if (!takes(name, shape)) continue;
+                const Schedule schedule = make_schedule(name, shape);
                 check_times(schedule, {{5, 4, 3, 0}}, 0);
                 check_times(schedule, {{5, 4, 3, 0}}, kMessage);
             }
@@ -208,12 +215,8 @@ TEST_CASE("random groups and directions take on the clock what the timer says",
     Random random(2);
     int runs = 0;
     for (int i = 0; i < 300; ++i) {
-        Schedule schedule =
+        const Schedule schedule =
             random_schedule(random, {false, true, i % 2 == 0, i % 2 == 1});
-        // A device runs one computation after another.
-        for (auto& list : schedule.work)
-            for (Instruction& each : list)
-                each.together &= is_message(each.kind);
         if (find_problem(schedule)) continue;
         check_times(schedule, random_durations(random, schedule.stages, false),
                     random.one_in(3) ? 0 : random.between(1, 9));

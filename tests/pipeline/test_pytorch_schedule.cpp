@@ -6,6 +6,7 @@
 #include "src/pipeline/pytorch_schedule.hpp"
 #include "src/pipeline/validate.hpp"
 #include "tests/catch.hpp"
+#include "tests/pipeline/generator_shapes.hpp"
 #include "tests/pipeline/random_schedule.hpp"
 #include "tests/pipeline/sentence.hpp"
 #include "tests/pipeline/written_schedule.hpp"
@@ -65,13 +66,16 @@ TEST_CASE("every schedule that PyTorch has words for is read back from them",
         for (const bool sent : {false, true}) {
             CAPTURE(name, sent);
             Schedule schedule =
-                make_schedule(name, {3, 6, name == "interleaved" ? 2 : 1});
+                make_schedule(name, {4, 8, name == "interleaved" ? 2 : 1});
             for (auto& list : schedule.work)
                 std::erase_if(list, [](const Instruction& each) {
                     return each.kind == InstructionKind::optimizer_step;
                 });
             if (sent) schedule = with_messages(schedule);
             const Schedule again = read(pytorch_csv(schedule));
+            CHECK(pytorch_csv(again) == pytorch_csv(schedule));
+            // PyTorch's stages are in order on each rank.
+            if (goes_both_ways(name)) continue;
             CHECK(again.work == schedule.work);
             CHECK(again.parts == schedule.parts);
         }

@@ -5,6 +5,7 @@
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/load_schedule.hpp"
 #include "src/pipeline/messages.hpp"
+#include "src/pipeline/pytorch_schedule.hpp"
 #include "src/pipeline/schedule_json.hpp"
 #include "tests/catch.hpp"
 
@@ -16,17 +17,6 @@ using Json = nlohmann::json;
 
 Schedule generated(const std::string& name) {
     return make_schedule(name, {4, 8, name == "interleaved" ? 3 : 1});
-}
-
-/// A line a stage.
-std::string csv_of(const Schedule& schedule) {
-    std::string text;
-    for (const std::vector<Instruction>& list : schedule.work) {
-        for (const std::string& each : texts_of(list))
-            text += (text.empty() || text.back() == '\n' ? "" : ",") + each;
-        text += '\n';
-    }
-    return text;
 }
 
 void check_same(const Schedule& read, const Schedule& written) {
@@ -57,7 +47,8 @@ TEST_CASE("every generator's schedule survives JSON and CSV", "[pipeline]") {
             check_same(json, schedule);
             CHECK(json.name == name);
             CHECK(json.file == "a.json");
-            const Schedule csv = read_schedule_csv(csv_of(schedule), "folder/b.csv");
+            const Schedule csv =
+                read_schedule_csv(schedule_csv(schedule), "folder/b.csv");
             check_same(csv, schedule);
             CHECK(csv.name == "b");
         }

@@ -1,0 +1,143 @@
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "src/core/require.hpp"
+#include "src/pipeline/generators.hpp"
+#include "src/pipeline/placements.hpp"
+
+namespace lockstep {
+
+namespace {
+
+/// The work of a stage between two streams of micro-batches. Stream 0 is the one whose
+/// end is farther away: it goes on to the middle of the pipeline, from where stream 1
+/// comes.
+class DualWork {
+  public:
+    /// Chunks of the streams, and their first micro-batches.
+    DualWork(std::array<int, 2> chunks, std::array<int, 2> first)
+        : chunks_(chunks), next_forward_(first), next_backward_(first) {}
+
+    void forward(int stream) {
+        work_.push_back(
+            {InstructionKind::forward, next_forward_[stream]++, chunks_[stream]});
+    }
+    void backward(int stream) {
+        work_.push_back(
+            {InstructionKind::backward, next_backward_[stream]++, chunks_[stream]});
+    }
+    /// The first half; weight() does the second.
+    void backward_input(int stream) {
+        work_.push_back(
+            {InstructionKind::backward_input, next_backward_[stream]++, chunks_[stream]});
+        halves_.push_back(work_.back());
+    }
+    void weight() {
+        work_.push_back(halves_.front());
+        work_.back().kind = InstructionKind::backward_weight;
+        halves_.pop_front();
+    }
+    /// A forward and a backward that overlap.
+    void pair(int forwards, int backwards) {
+        forward(forwards);
+        backward(backwards);
+        work_.back().together = true;
+    }
+    std::vector<Instruction> take() { return std::move(work_); }
+
+  private:
+    std::array<int, 2> chunks_;
+    std::array<int, 2> next_forward_;
+    std::array<int, 2> next_backward_;
+    std::deque<Instruction> halves_;
+    std::vector<Instruction> work_;
+};
+
+/// `stage` is counted from the end of the pipeline to its middle, where stage `half` - 1
+/// is; `count` micro-batches of each stream.
+// lesson: dualpipe-schedule
+void fill(DualWork& work, int half, int stage, int count) {
+    const int behind = half - 1 - stage;  // stages from here to the middle
+    const bool middle = behind == 0;
+    for (int i = 0; i < 2 * behind; ++i)
+        work.forward(0);
+    for (int i = 0; i <= stage; ++i) {
+        work.forward(0);
+        work.forward(1);
+    }
+    for (int i = 0; i < behind; ++i) {
+        work.backward_input(1);
+        work.weight();
+        work.forward(1);
+    }
+    for (int i = 0; i < count - 2 * half + stage + 1; ++i) {
+        if (i == 0 && middle) {
+            work.forward(0);  // the backward waits for this stage's own forward
+            work.backward(1);
+        } else {
+            work.pair(0, 1);
+        }
+        work.pair(1, 0);
+    }
+    for (int i = 0; i < behind; ++i) {
+        work.backward(1);
+        work.pair(1, 0);
+    }
+    // What is left of backwards: in halves from the middle of them on.
+    for (int i = 0; i < 2 * (stage + 1); ++i) {
+        const int stream = i % 2 == 0 ? 1 : 0;
+        if (i <= stage)
+            work.backward(stream);
+        else
+            work.backward_input(stream);
+    }
+    for (int i = 0; i < behind; ++i) {
+        work.weight();
+        work.backward_input(0);
+    }
+    for (int i = 0; i <= stage; ++i)
+        work.weight();
+}
+// lesson: end
+
+}  // namespace
+
+Schedule dualpipe_schedule(const PipelineShape& shape) {
+    Schedule schedule = empty_two_ways("dualpipe", shape);
+    const int p = shape.stages;
+    const int count = shape.micro_batches / 2;
+    require(shape.micro_batches % 2 == 0 && count >= p,
+            "dualpipe has an even number of micro-batches, 2 p at least; {} for {} "
+            "stages were asked for",
+            shape.micro_batches, p);
+    for (int stage = 0; stage < p; ++stage) {
+        // In the upper half all is mirrored: stream 0 goes up.
+        const bool mirrored = stage >= p / 2;
+        DualWork work(mirrored ? std::array{1, 0} : std::array{0, 1},
+                      mirrored ? std::array{count, 0} : std::array{0, count});
+        fill(work, p / 2, std::min(stage, p - 1 - stage), count);
+        schedule.work[stage] = work.take();
+    }
+    end_step(schedule);
+    return schedule;
+}
+
+Schedule dualpipe_v_schedule(const PipelineShape& shape) {
+    Schedule schedule = empty_waves("dualpipe-v", shape);
+    const int p = shape.stages;
+    require(shape.micro_batches >= 2 * p,
+            "dualpipe-v has 2 p micro-batches at least; {} for {} stages were asked for",
+            shape.micro_batches, p);
+    for (int stage = 0; stage < p; ++stage) {
+        DualWork work({0, 1}, {0, 0});
+        fill(work, p, stage, shape.micro_batches);
+        schedule.work[stage] = work.take();
+    }
+    end_step(schedule);
+    return schedule;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+#include "src/pipeline/generators.hpp"
+#include "src/pipeline/placements.hpp"
+#include "src/pipeline/timetable.hpp"
+
+namespace lockstep {
+
+// lesson: hanayo-schedule
+Schedule hanayo_schedule(const PipelineShape& shape) {
+    Schedule schedule = empty_waves("hanayo", shape);
+    Timetable timetable(schedule);
+    // Micro-batches begin in every second slot; what comes back up finds the slots
+    // between free. The next p follow when the first of these is through.
+    for (int i = 0; i < shape.micro_batches; ++i) {
+        const int unit = i / shape.stages;
+        const int turn = i % shape.stages;
+        timetable.add_round_trip(i, 2 * schedule.part_count() * unit + 2 * turn);
+    }
+    schedule.work = timetable.orders();
+    end_step(schedule);
+    return schedule;
+}
+// lesson: end
+
+}  // namespace lockstep

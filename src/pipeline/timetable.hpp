@@ -1,0 +1,33 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "src/pipeline/schedule.hpp"
+
+namespace lockstep {
+
+/// What each stage does in which slot, where a pass takes one slot. Only the order comes
+/// into a schedule.
+class Timetable {
+  public:
+    /// The schedule gives stages and parts, and must stay.
+    explicit Timetable(const Schedule& schedule)
+        : schedule_(schedule), slots_(static_cast<std::size_t>(schedule.stages)) {}
+
+    /// A micro-batch goes through all parts, forward and back, one slot each, from slot
+    /// `first` on; through those of one chunk where each stage has parts of two ways.
+    void add_round_trip(int micro_batch, int first, int chunk);
+    void add_round_trip(int micro_batch, int first) {
+        for (int chunk = 0; chunk < schedule_.chunks; ++chunk)
+            add_round_trip(micro_batch, first, chunk);
+    }
+    /// Returns each stage's passes in order.
+    std::vector<std::vector<Instruction>> orders() const;
+
+  private:
+    const Schedule& schedule_;
+    std::vector<std::map<int, Instruction>> slots_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,252 @@
+// Schedules of several chunks that go to and fro, or both ways, against published
+// figures.
+
+#include <algorithm>
+
+#include "src/pipeline/holdings.hpp"
+#include "src/pipeline/period.hpp"
+#include "src/pipeline/timer.hpp"
+#include "tests/catch.hpp"
+#include "tests/pipeline/generator_shapes.hpp"
+#include "tests/pipeline/sentence.hpp"
+#include "tests/pipeline/written_schedule.hpp"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+const std::vector<Durations> kTimes{{1, 1, 1}, {2, 1, 1},           {1, 2, 1},
+                                    {3, 3, 2}, {7, 3, 9},           {1, 0, 1},
+                                    {4, 5, 2}, {18522, 18086, 9337}};
+
+Picoseconds backward(const Durations& of) {
+    return of.backward_input + of.backward_weight;
+}
+
+/// The most chunks whose forward has begun and whose backward has not ended.
+std::vector<int> most_held(const Schedule& schedule) {
+    std::vector<int> most;
+    for (const std::vector<Instruction>& list : schedule.work) {
+        most.push_back(0);
+        int held = 0;
+        for (const Instruction& each : list) {
+            held += each.kind == InstructionKind::forward ? 1 : 0;
+            most.back() = std::max(most.back(), held);
+            held -= each.kind == InstructionKind::backward ||
+                            each.kind == InstructionKind::backward_weight
+                        ? 1
+                        : 0;
+        }
+    }
+    return most;
+}
+
+int most_anywhere(const Schedule& schedule) {
+    return std::ranges::max(most_held(schedule));
+}
+
+/// What Chimera and Hanayo wait for, once a stage, if units of p micro-batches follow one
+/// another.
+Picoseconds wait_of_units(const Durations& of, int units) {
+    return backward(of) + (units - 1) * (backward(of) - of.forward);
+}
+
+}  // namespace
+
+TEST_CASE("Chimera's bubble is that of table 2, and of its critical path", "[pipeline]") {
+    for (int p = 2; p <= 16; p += 2)
+        for (const int units : {1, 2, 3, 5}) {
+            CAPTURE(p, units);
+            const Schedule schedule = chimera_schedule({p, p * units});
+            // Table 2 takes forwards and backwards that are equal: (p - 2)/(2 m + p - 2).
+            const Timing even = time_schedule(schedule, {{2, 1, 1}});
+            CHECK(even.bubble() * (2 * p * units + p - 2) == even.makespan * (p - 2));
+            for (const Durations& of : kTimes) {
+                if (of.forward > backward(of)) continue;
+                const Timing timing = time_schedule(schedule, {of});
+                CHECK(timing.bubble() == (p - 2) * wait_of_units(of, units));
+                // Section 3.4: p forwards and 2 p - 2 backwards are on the critical path.
+                if (units == 1)
+                    CHECK(timing.makespan == p * of.forward + (2 * p - 2) * backward(of));
+            }
+            const std::vector<int> held = most_held(schedule);
+            for (int s = 0; s < p; ++s)
+                CHECK(held[static_cast<std::size_t>(s)] ==
+                      p / 2 + 1 + std::min(s, p - 1 - s));
+        }
+}
+
+TEST_CASE("Hanayo's waves divide the bubble", "[pipeline]") {
+    for (int p = 1; p <= 9; ++p)
+        for (const int units : {1, 2, 4})
+            for (const int waves : {1, 2, 3}) {
+                CAPTURE(p, units, waves);
+                const Schedule schedule = hanayo_schedule({p, p * units, 2 * waves});
+                for (const Durations& of : kTimes) {
+                    if (of.forward > backward(of)) continue;
+                    // Times are those of a chunk, one of 2 W.
+                    CHECK(time_schedule(schedule, {of}).bubble() ==
+                          2 * (p - 1) * wait_of_units(of, units));
+                }
+                const std::vector<int> held = most_held(schedule);
+                for (int s = 0; s < p; ++s)
+                    CHECK(held[static_cast<std::size_t>(s)] ==
+                          (2 * waves - 1) * p + s + 1);
+            }
+}
+
+TEST_CASE("a micro-batch in waves turns round without a message", "[pipeline]") {
+    const Schedule schedule = hanayo_schedule({3, 3, 4});
+    CHECK(schedule.parts ==
+          std::vector<std::vector<int>>{{0, 5, 6, 11}, {1, 4, 7, 10}, {2, 3, 8, 9}});
+    CHECK(zb_v_schedule({3, 3}).parts ==
+          std::vector<std::vector<int>>{{0, 5}, {1, 4}, {2, 3}});
+    CHECK(lines_of(zb_v_schedule({2, 2}))[1] ==
+          "F0 F0.1 F1 F1.1 I0.1 I0 W0.1 I1.1 I1 W0 W1.1 W1 R R.1 U U.1");
+}
+
+TEST_CASE("V-shaped schedules hold p, p / 2 and p / 3 micro-batches", "[pipeline]") {
+    for (int p = 1; p <= 16; ++p)
+        for (int m = 1; m <= 3 * p; ++m) {
+            CAPTURE(p, m);
+            for (const auto& [name, most] :
+                 {std::pair{"zb-v", p}, std::pair{"v-half", (p + 2) / 2},
+                  std::pair{"v-min", (p + 4) / 3}}) {
+                CAPTURE(name);
+                const int held = most_anywhere(make_schedule(name, {p, m}));
+                CHECK(held <= 2 * most);
+                if (m >= 2 * p) CHECK(held == 2 * most);
+            }
+        }
+}
+
+TEST_CASE("V-shaped schedules have a bubble of 0, 3 p and 4 p passes at most",
+          "[pipeline]") {
+    for (int p = 1; p <= 16; ++p)
+        for (const int m : {2 * p, 2 * p + 1, 3 * p, 5 * p}) {
+            CAPTURE(p, m);
+            const auto bubble = [&](const char* name) {
+                return time_schedule(make_schedule(name, {p, m}), {{1, 1, 1}}).bubble();
+            };
+            CHECK(bubble("zb-v") == 0);
+            CHECK(bubble("v-half") < 3 * p);
+            CHECK(bubble("v-min") < 4 * p);
+            // Nothing is idle in the middle: what is, does not grow.
+            for (const char* name : {"v-half", "v-min"})
+                CHECK(time_schedule(make_schedule(name, {p, m + 7}), {{1, 1, 1}})
+                          .bubble() == bubble(name));
+        }
+    // The last stage begins, and the first ends, p - 1 passes apart from the others.
+    const Timing timing = time_schedule(zb_v_schedule({6, 12}), {{1, 1, 1}});
+    CHECK(timing.makespan == 12 * 6 + 5);
+}
+
+TEST_CASE("ZB-V stays without waits in its middle for the times of the paper",
+          "[pipeline]") {
+    const auto bubble = [](int p, int m, const Durations& of) {
+        return time_schedule(zb_v_schedule({p, m}), {of}).bubble();
+    };
+    for (const int p : {2, 4, 5, 8})
+        for (int f = 1; f <= 4; ++f)
+            for (int i = 0; i <= 4; ++i)
+                for (int w = 0; w <= 4; ++w) {
+                    if (w + 2 * i < 2 * f || w + 2 * f < 2 * i) continue;
+                    CAPTURE(p, f, i, w);
+                    CHECK(bubble(p, 4 * p, {f, i, w}) == bubble(p, 4 * p + 5, {f, i, w}));
+                }
+}
+
+TEST_CASE("DualPipe's middle is idle for (p / 2 - 1)(t_fb + t_b - 3 t_w)", "[pipeline]") {
+    for (int p = 2; p <= 12; p += 2)
+        for (const int m : {2 * p, 2 * p + 2, 5 * p})
+            for (const Durations& of : {Durations{1, 1, 1}, {3, 3, 2}, {4, 4, 0}})
+                for (int saved = 0; saved <= of.forward; ++saved) {
+                    CAPTURE(p, m, of.forward, saved);
+                    Durations times = of;  // a pair takes no less than its backward
+                    times.overlapped = of.forward + backward(of) - saved;
+                    const Schedule schedule = dualpipe_schedule({p, m});
+                    const Timing timing = time_schedule(schedule, {times});
+                    const Picoseconds idle =
+                        (p / 2 - 1) *
+                        (times.overlapped + backward(of) - 3 * of.backward_weight);
+                    for (const int s : {p / 2 - 1, p / 2}) {
+                        const StageTiming& stage =
+                            timing.stages[static_cast<std::size_t>(s)];
+                        CHECK(timing.makespan - stage.busy == idle);
+                    }
+                    for (const int held : most_held(schedule))
+                        CHECK(held == p + 1);
+                }
+}
+
+TEST_CASE("DualPipe-V is half of DualPipe", "[pipeline]") {
+    for (const int p : {1, 2, 3, 5})
+        for (const int m : {2 * p, 2 * p + 1, 5 * p}) {
+            CAPTURE(p, m);
+            const Schedule half = dualpipe_v_schedule({p, m});
+            const Schedule whole = dualpipe_schedule({2 * p, 2 * m});
+            for (const Durations& of : kTimes) {
+                const Timing timing = time_schedule(half, {of});
+                CHECK(timing.makespan == time_schedule(whole, {of}).makespan);
+            }
+            for (const int held : most_held(half))
+                CHECK(held == 2 * p + 1);
+            // What enters at the other end of the whole is numbered from m on.
+            for (int s = 0; s < p; ++s) {
+                auto list = whole.of(s);
+                for (Instruction& each : list)
+                    if (each.chunk == 1 && has_micro_batch(each.kind))
+                        each.micro_batch -= m;
+                CHECK(list == half.of(s));
+            }
+        }
+}
+
+TEST_CASE("DualPipe overlaps what the published schedule overlaps", "[pipeline]") {
+    // Eight stages and twenty micro-batches, as the picture in DualPipe's own repository
+    // has them: the first stage overlaps 2 (10 - 8 + 1) + 3 pairs, its neighbours more.
+    const Schedule schedule = dualpipe_schedule({8, 20});
+    std::vector<std::ptrdiff_t> pairs;
+    for (const auto& list : schedule.work)
+        pairs.push_back(std::ranges::count_if(
+            list, [](const Instruction& each) { return each.together; }));
+    CHECK(pairs == std::vector<std::ptrdiff_t>{9, 10, 11, 11, 11, 11, 10, 9});
+    CHECK(lines_of(dualpipe_schedule({2, 4}))[0] ==
+          "F0 F2.1 F1 B2.1 (F3.1;B0) B3.1 I1 W1 R R.1 U U.1");
+}
+
+TEST_CASE("stages that share parts reduce them in one order", "[pipeline]") {
+    for (const char* name : {"chimera", "dualpipe"}) {
+        const std::vector<std::string> lines = lines_of(make_schedule(name, {4, 8}));
+        CHECK(lines[1].ends_with(" R R.1 U U.1"));
+        CHECK(lines[2].ends_with(" R.1 R U.1 U"));
+    }
+}
+
+TEST_CASE("shapes that folded schedules cannot have are refused", "[pipeline][errors]") {
+    const auto refused = [](const std::string& name, const PipelineShape& shape) {
+        return refusal([&] { make_schedule(name, shape); });
+    };
+    const auto is_made = [](const std::string& name, const PipelineShape& shape) {
+        try {
+            return make_schedule(name, shape).stages == shape.stages;
+        } catch (const UsageError&) {
+            return false;
+        }
+    };
+    CHECK(tells(refused("chimera", {3, 6}), {"chimera", "even", "3"}));
+    CHECK(tells(refused("dualpipe", {5, 20}), {"dualpipe", "even", "5"}));
+    CHECK(tells(refused("dualpipe", {4, 6}), {"dualpipe", "2 p", "6", "4"}));
+    CHECK(tells(refused("dualpipe", {4, 9}), {"dualpipe", "even", "9"}));
+    CHECK(tells(refused("dualpipe-v", {4, 7}), {"dualpipe-v", "2 p", "7", "4"}));
+    CHECK(tells(refused("hanayo", {4, 8, 3}), {"hanayo", "even", "3"}));
+    CHECK(tells(refused("zb-v", {4, 8, 3}), {"zb-v", "two chunks", "3"}));
+    for (const std::string& name : schedule_names())
+        for (int p = 1; p <= 5; ++p)
+            for (int m = 1; m <= 12; ++m)
+                for (int v = 1; v <= 3; ++v) {
+                    CAPTURE(name, p, m, v);
+                    CHECK(is_made(name, {p, m, v}) == takes(name, {p, m, v}));
+                }
+}
