@@ -67,61 +67,99 @@ Endless two_buffers(int per_update) {
             }};
 }
 
-/// What the papers' rules leave, on one device that keeps all versions.
+/// A device that trains all parts as a paper's rule says, and keeps all versions of their
+/// weights.
+class DeviceAlone {
+  public:
+    DeviceAlone(Device& device, const Endless& of, int stages, double learning_rate)
+        : device_(device), of_(of), stages_(stages), learning_rate_(learning_rate) {
+        for (int stage = 0; stage < stages; ++stage) {
+            parts_.push_back({stage, make_chain_part(device, stage), {}, {}});
+            keep_version(parts_.back());
+        }
+    }
+
+    /// Trains with micro-batch i.
+    void train(int i, const MicroBatch& batch) {
+        Tensor y = batch.input;
+        for (Part& part : parts_)
+            y = forward(part, i, y);
+        Tensor dy = mean_squared_error(device_, y, batch.target, batch.weight).gradient;
+        for (std::size_t stage = parts_.size(); stage-- > 0;) {
+            dy = backward(parts_[stage], i, dy);
+            if ((i + 1) % of_.per_update == 0) update(parts_[stage]);
+        }
+    }
+
+    void keep_values(Rank& rank) const {
+        for (const Part& part : parts_)
+            for (const Parameter* parameter : part.module->parameters())
+                rank.keep(parameter->name(), parameter->value);
+    }
+
+  private:
+    struct Part {
+        int stage = 0;
+        std::unique_ptr<Module> module;
+        std::vector<Weights> versions;
+        Saved saved;  ///< of the micro-batch that is trained with
+    };
+
+    Tensor forward(Part& part, int i, const Tensor& x) {
+        const int version = of_.version(of_, stages_, part.stage, i);
+        const bool predicts = of_.backward == Backward::predicted;
+        load(part,
+             estimated(part.versions, version, predicts ? i - version : 0, of_.decay));
+        if (i % of_.per_update == 0) zero_gradients(*part.module);
+        part.saved = Saved();
+        return part.module->forward(x, part.saved);
+    }
+
+    Tensor backward(Part& part, int i, const Tensor& dy) {
+        const int version = of_.version(of_, stages_, part.stage, i);
+        const int newest = static_cast<int>(part.versions.size()) - 1;
+        if (of_.backward == Backward::corrected)
+            load(part, estimated(part.versions, newest, version - newest, of_.decay));
+        else if (of_.backward != Backward::same)
+            load(part, part.versions.back());
+        return part.module->backward(dy, part.saved);
+    }
+
+    /// Makes the next version from the newest.
+    void update(Part& part) {
+        load(part, part.versions.back());
+        Sgd(part.module->parameters(), SgdOptions{learning_rate_, 0, 0}).step();
+        keep_version(part);
+    }
+
+    void load(Part& part, const Weights& weights) {
+        std::size_t tensor = 0;
+        for (const Parameter* parameter : part.module->parameters())
+            device_.upload_into(parameter->value, weights[tensor++]);
+    }
+
+    void keep_version(Part& part) {
+        Weights& weights = part.versions.emplace_back();
+        for (const Parameter* parameter : part.module->parameters())
+            weights.push_back(device_.download(parameter->value));
+    }
+
+    Device& device_;
+    const Endless& of_;
+    int stages_;
+    double learning_rate_;
+    std::vector<Part> parts_;
+};
+
+/// What the papers' rules leave on one device.
 std::map<std::string, HostTensor> endless_alone(const Endless& of, int stages,
                                                 int micro_batches, double learning_rate) {
     const RunReport report = sim::make_cluster(1)->run([&](Rank& rank) {
-        Device& device = rank.device();
-        const auto batches = chain_batches(device, micro_batches);
-        std::vector<std::unique_ptr<Module>> parts;
-        std::vector<std::vector<Weights>> versions;  // [part][version]
-        const auto values = [&](Module& module) {
-            Weights list;
-            for (const Parameter* parameter : module.parameters())
-                list.push_back(device.download(parameter->value));
-            return list;
-        };
-        const auto load = [&](Module& module, const Weights& list) {
-            std::size_t i = 0;
-            for (const Parameter* parameter : module.parameters())
-                device.upload_into(parameter->value, list[i++]);
-        };
-        for (int part = 0; part < stages; ++part) {
-            parts.push_back(make_chain_part(device, part));
-            versions.push_back({values(*parts.back())});
-        }
-        for (int i = 0; i < micro_batches; ++i) {
-            std::vector<Saved> saved(parts.size());
-            const MicroBatch& batch = batches[static_cast<std::size_t>(i)];
-            Tensor y = batch.input;
-            for (std::size_t part = 0; part < parts.size(); ++part) {
-                const int version = of.version(of, stages, static_cast<int>(part), i);
-                const bool predicts = of.backward == Backward::predicted;
-                load(*parts[part], estimated(versions[part], version,
-                                             predicts ? i - version : 0, of.decay));
-                if (i % of.per_update == 0) zero_gradients(*parts[part]);
-                y = parts[part]->forward(y, saved[part]);
-            }
-            Tensor dy =
-                mean_squared_error(device, y, batch.target, batch.weight).gradient;
-            for (std::size_t part = parts.size(); part-- > 0;) {
-                const int version = of.version(of, stages, static_cast<int>(part), i);
-                const int newest = static_cast<int>(versions[part].size()) - 1;
-                if (of.backward == Backward::corrected)
-                    load(*parts[part],
-                         estimated(versions[part], newest, version - newest, of.decay));
-                else if (of.backward != Backward::same)
-                    load(*parts[part], versions[part].back());
-                dy = parts[part]->backward(dy, saved[part]);
-                if ((i + 1) % of.per_update != 0) continue;
-                load(*parts[part], versions[part].back());
-                Sgd(parts[part]->parameters(), SgdOptions{learning_rate, 0, 0}).step();
-                versions[part].push_back(values(*parts[part]));
-            }
-        }
-        for (const auto& part : parts)
-            for (const Parameter* parameter : part->parameters())
-                rank.keep(parameter->name(), parameter->value);
+        const auto batches = chain_batches(rank.device(), micro_batches);
+        DeviceAlone alone(rank.device(), of, stages, learning_rate);
+        for (int i = 0; i < micro_batches; ++i)
+            alone.train(i, batches[static_cast<std::size_t>(i)]);
+        alone.keep_values(rank);
     });
     return report.ranks[0].kept;
 }
