@@ -264,6 +264,15 @@ void LongestPath::add_causes(const Node& of, std::vector<int>& open) const {
             open.push_back(edge.from);
 }
 
+/// The nodes that end at the makespan.
+std::vector<int> LongestPath::last_to_end() const {
+    const Picoseconds end = makespan();
+    std::vector<int> last;
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+        if (nodes_[i].end() == end) last.push_back(static_cast<int>(i));
+    return last;
+}
+
 bool LongestPath::lets_begin(std::optional<Place> earlier,
                              std::optional<Place> later) const {
     std::vector<int> open;
@@ -272,8 +281,7 @@ bool LongestPath::lets_begin(std::optional<Place> earlier,
         if (!earlier && last.start == 0) return true;
         add_causes(last, open);
     } else {
-        for (std::size_t i = 0; i < nodes_.size(); ++i)
-            if (nodes_[i].end() == makespan()) open.push_back(static_cast<int>(i));
+        open = last_to_end();
     }
     std::vector<char> seen(nodes_.size(), 0);
     while (!open.empty()) {

@@ -81,6 +81,7 @@ class LongestPath {
     void join_need(Place place);
     void follow();
     void add_causes(const Node& of, std::vector<int>& open) const;
+    std::vector<int> last_to_end() const;
 
     const Schedule& schedule_;
     ScheduleTimes times_;

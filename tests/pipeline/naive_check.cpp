@@ -32,10 +32,12 @@ class NaiveCheck {
         return found;
     }
 
+    int count(int stage) const { return static_cast<int>(schedule_.of(stage).size()); }
+
     std::vector<Place> places() const {
         std::vector<Place> all;
         for (int stage = 0; stage < schedule_.stages; ++stage)
-            for (int i = 0; i < static_cast<int>(schedule_.of(stage).size()); ++i)
+            for (int i = 0; i < count(stage); ++i)
                 all.push_back({stage, i});
         return all;
     }
@@ -57,43 +59,51 @@ class NaiveCheck {
     bool together_fit() const {
         for (const auto& list : schedule_.work) {
             if (!list.empty() && list.front().together) return false;
-            for (std::size_t i = 1; i < list.size(); ++i) {
-                if (!list[i].together) continue;
-                if (is_message(list[i].kind) && is_message(list[i - 1].kind)) {
-                    if (schedule_.queues == MessageQueues::by_direction) return false;
-                    continue;
-                }
-                int forwards = 0;
-                int backwards = 0;
-                for (const Instruction& it : {list[i - 1], list[i]}) {
-                    forwards += it.kind == Kind::forward;
-                    backwards +=
-                        it.kind == Kind::backward || it.kind == Kind::backward_input;
-                }
-                if (forwards != 1 || backwards != 1 || list[i - 1].together) return false;
-                if (i + 1 < list.size() && list[i + 1].together) return false;
-            }
+            for (std::size_t i = 1; i < list.size(); ++i)
+                if (list[i].together && !fits_with_last(list, i)) return false;
         }
         return true;
     }
 
+    /// Whether instruction i of the list may begin together with the one before it.
+    bool fits_with_last(const std::vector<Instruction>& list, std::size_t i) const {
+        if (is_message(list[i].kind) && is_message(list[i - 1].kind))
+            return schedule_.queues == MessageQueues::one;
+        const bool third =
+            list[i - 1].together || (i + 1 < list.size() && list[i + 1].together);
+        return !third && (overlap(list[i - 1].kind, list[i].kind) ||
+                          overlap(list[i].kind, list[i - 1].kind));
+    }
+    static bool overlap(Kind forward, Kind backward) {
+        return forward == Kind::forward && makes_gradient(backward);
+    }
+    static bool makes_gradient(Kind kind) {
+        return kind == Kind::backward || kind == Kind::backward_input;
+    }
+
     bool complete() const {
         for (int part = 0; part < schedule_.part_count(); ++part)
-            for (int it = 0; it < schedule_.micro_batches; ++it) {
-                std::vector<Place> order = all(Kind::forward, part, it);
-                const auto whole = all(Kind::backward, part, it);
-                const auto first = all(Kind::backward_input, part, it);
-                const auto second = all(Kind::backward_weight, part, it);
-                if (order.size() != 1) return false;
-                if (whole.size() + first.size() != 1 || first.size() != second.size())
-                    return false;
-                for (const auto& more : {whole, first, second})
-                    order.insert(order.end(), more.begin(), more.end());
-                for (std::size_t i = 1; i < order.size(); ++i)
-                    if (order[i].stage != order[0].stage ||
-                        order[i].position < order[i - 1].position)
-                        return false;
-            }
+            for (int it = 0; it < schedule_.micro_batches; ++it)
+                if (!complete(part, it)) return false;
+        return true;
+    }
+
+    /// Whether there is one forward, and behind it, on the same stage, one backward or
+    /// its two halves in order.
+    bool complete(int part, int micro_batch) const {
+        std::vector<Place> order = all(Kind::forward, part, micro_batch);
+        const auto whole = all(Kind::backward, part, micro_batch);
+        const auto first = all(Kind::backward_input, part, micro_batch);
+        const auto second = all(Kind::backward_weight, part, micro_batch);
+        if (order.size() != 1) return false;
+        if (whole.size() + first.size() != 1 || first.size() != second.size())
+            return false;
+        for (const auto& more : {whole, first, second})
+            order.insert(order.end(), more.begin(), more.end());
+        for (std::size_t i = 1; i < order.size(); ++i)
+            if (order[i].stage != order[0].stage ||
+                order[i].position < order[i - 1].position)
+                return false;
         return true;
     }
 
@@ -238,20 +248,30 @@ class NaiveCheck {
         const auto stages = static_cast<std::size_t>(schedule_.stages);
         state.next.resize(stages);
         state.queues.resize(stages);
-        bool moved = true;
-        while (moved) {
-            moved = false;
-            for (int stage = 0; stage < schedule_.stages; ++stage)
-                while (step(state, stage))
-                    moved = true;
-            for (std::size_t a = 0; a < stages; ++a)
-                for (std::size_t b = 0; b < stages; ++b)
-                    while (a != b && meet(state, a, b))
-                        moved = true;
+        while (move_all(state)) {
         }
-        for (std::size_t stage = 0; stage < stages; ++stage) {
-            if (state.next[stage] < static_cast<int>(schedule_.work[stage].size()))
-                return false;
+        return is_at_end(state);
+    }
+
+    /// Lets every stage, and the messages between every two, go as far as they can.
+    /// Returns whether anything moved.
+    bool move_all(State& state) const {
+        bool moved = false;
+        for (int stage = 0; stage < schedule_.stages; ++stage)
+            while (step(state, stage))
+                moved = true;
+        const std::size_t stages = state.next.size();
+        for (std::size_t a = 0; a < stages; ++a)
+            for (std::size_t b = 0; b < stages; ++b)
+                while (a != b && meet(state, a, b))
+                    moved = true;
+        return moved;
+    }
+
+    /// Whether all instructions are done, and no message waits for its other end.
+    bool is_at_end(const State& state) const {
+        for (std::size_t stage = 0; stage < state.next.size(); ++stage) {
+            if (state.next[stage] < count(static_cast<int>(stage))) return false;
             for (const auto& [key, queue] : state.queues[stage])
                 if (!queue.empty()) return false;
         }
@@ -261,31 +281,41 @@ class NaiveCheck {
     /// The next instruction, with those that begin together with it.
     bool step(State& state, int stage) const {
         int& next = state.next[static_cast<std::size_t>(stage)];
-        const auto& list = schedule_.of(stage);
-        const int count = static_cast<int>(list.size());
-        if (next == count) return false;
-        int last = next + 1;
-        while (last < count && list[static_cast<std::size_t>(last)].together)
-            ++last;
-        std::vector<Place> all;
-        for (int i = next; i < last; ++i)
-            all.push_back({stage, i});
-        if (is_message(schedule_.at(all.front()).kind)) {
+        if (next == count(stage)) return false;
+        const Place first{stage, next};
+        const Kind kind = schedule_.at(first).kind;
+        if (kind == Kind::reduce_gradients) return reduce(state, first);
+        const std::vector<Place> all = beginning_with(first);
+        if (is_message(kind)) {
             post(state, all);
-        } else if (schedule_.at(all.front()).kind == Kind::reduce_gradients) {
-            for (const Place end : meeting(all.front()))
-                if (state.next[static_cast<std::size_t>(end.stage)] != end.position)
-                    return false;
-            for (const Place end : meeting(all.front()))
-                ++state.next[static_cast<std::size_t>(end.stage)];
-            return true;
         } else {
             for (const Place place : all)
                 if (!may_compute(state, place)) return false;
             for (const Place place : all)
                 compute(state, place);
         }
-        next = last;
+        next += static_cast<int>(all.size());
+        return true;
+    }
+
+    /// The instruction, and those behind it that begin together with it.
+    std::vector<Place> beginning_with(Place first) const {
+        std::vector<Place> all{first};
+        for (int i = first.position + 1; i < count(first.stage); ++i) {
+            if (!schedule_.at({first.stage, i}).together) break;
+            all.push_back({first.stage, i});
+        }
+        return all;
+    }
+
+    /// Once all that meet in a reduction have come to it, all go on.
+    bool reduce(State& state, Place place) const {
+        const std::vector<Place> ends = meeting(place);
+        for (const Place end : ends)
+            if (state.next[static_cast<std::size_t>(end.stage)] != end.position)
+                return false;
+        for (const Place end : ends)
+            ++state.next[static_cast<std::size_t>(end.stage)];
         return true;
     }
 
@@ -293,8 +323,7 @@ class NaiveCheck {
         const Instruction& it = schedule_.at(place);
         const int part = schedule_.part(place);
         const bool forward = it.kind == Kind::forward;
-        if (!forward && it.kind != Kind::backward && it.kind != Kind::backward_input)
-            return true;
+        if (!forward && !makes_gradient(it.kind)) return true;
         const bool needs = forward ? part > 0 : part < schedule_.last_part();
         // The model's last part makes its own gradient.
         const Data own{false, part + 1, it.micro_batch};
@@ -305,7 +334,7 @@ class NaiveCheck {
         const Instruction& it = schedule_.at(place);
         const int part = schedule_.part(place);
         const bool forward = it.kind == Kind::forward;
-        if (forward || it.kind == Kind::backward || it.kind == Kind::backward_input)
+        if (forward || makes_gradient(it.kind))
             made(state, place.stage,
                  {!forward, forward ? part + 1 : part - 1, it.micro_batch});
     }
