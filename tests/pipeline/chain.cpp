@@ -150,8 +150,9 @@ ChainResult run_chain(const PipelinePlan& plan, const ChainOptions& options) {
         if (options.learning_rate != 0) pipeline.update_by(stage.updates);
         pipeline.estimate_by(options.decay);
         const auto all = chain_batches(device, count * options.replicas, options.uneven);
-        const std::span<const MicroBatch> mine(all.data() + count * mesh.coordinate("dp"),
-                                               static_cast<std::size_t>(count));
+        const auto each = static_cast<std::size_t>(count);
+        const auto replica = static_cast<std::size_t>(mesh.coordinate("dp"));
+        const auto mine = std::span(all).subspan(replica * each, each);
         for (int run = 0; run < options.runs; ++run) {
             const Tensor loss = pipeline.run(mean_squared_error, mine);
             if (loss) rank.keep_value("loss", device.peek(loss).at(0));

@@ -54,7 +54,7 @@ class Draw {
           parts_(schedule.part_count()),
           homes_(slots()),
           read_(slots()),
-          newest_(static_cast<std::size_t>(schedule.stages * schedule.chunks), 0),
+          newest_(static_cast<std::size_t>(schedule.stages) * schedule.chunks, 0),
           unreduced_(newest_.size(), 0),
           gradients_(newest_.size(), 0) {
         for (int part = 0; part < parts_; ++part)
@@ -97,15 +97,12 @@ class Draw {
 
   private:
     std::size_t slots() const {
-        return static_cast<std::size_t>(parts_ * schedule_.micro_batches);
+        return static_cast<std::size_t>(parts_) * schedule_.micro_batches;
     }
     std::size_t slot(int part, int micro_batch) const {
-        return static_cast<std::size_t>(part * schedule_.micro_batches + micro_batch);
+        return static_cast<std::size_t>(part) * schedule_.micro_batches + micro_batch;
     }
-    int& newest(Home home) {
-        return newest_[static_cast<std::size_t>(home.stage * schedule_.chunks +
-                                                home.chunk)];
-    }
+    int& newest(Home home) { return newest_[number(home)]; }
 
     Home random_home(int part) {
         const std::vector<Home> homes = homes_of(part);
@@ -127,7 +124,7 @@ class Draw {
         return homes;
     }
     std::size_t number(Home home) const {
-        return static_cast<std::size_t>(home.stage * schedule_.chunks + home.chunk);
+        return static_cast<std::size_t>(home.stage) * schedule_.chunks + home.chunk;
     }
 
     /// A reduction on all stages that hold a part, or an update on one; only if there are

@@ -80,7 +80,7 @@ TEST_CASE("naive takes m p (f + b): one stage works at a time", "[pipeline]") {
     for_each_shape([](int p, int m) {
         for (const Durations& of : kDurations) {
             const Timing timing = time_schedule(naive_schedule({p, m, 1}), {of});
-            CHECK(timing.makespan == m * p * both(of));
+            CHECK(timing.makespan == both(of) * m * p);
             CHECK(timing.ideal == m * both(of));
             CHECK_THAT(timing.utilisation(), WithinAbs(1.0 / p, 1e-15));
             CHECK_THAT(timing.bubble_over_ideal(), WithinAbs(p - 1.0, 1e-13));
@@ -146,8 +146,9 @@ TEST_CASE("ZB-H2's longest stage is idle for (p - 1)(f + i - 2 w)", "[pipeline]"
             CHECK(timing.ideal == m * both(of));
             CHECK(timing.bubble() == (p - 1) * idle);
         }
-        const Timing even = time_schedule(zb_h2_schedule({p, m, 1}), {{1, 1, 1}});
-        CHECK(even.longest == 3 * m);
+        const Durations one{1, 1, 1};
+        const Timing even = time_schedule(zb_h2_schedule({p, m, 1}), {one});
+        CHECK(even.longest == m * both(one));
         CHECK(even.bubble_over_total() == 0);
     });
 }

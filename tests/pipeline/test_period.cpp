@@ -33,10 +33,9 @@ double average_by_hand(const Schedule& schedule, const ScheduleTimes& times, int
     const Schedule many = repeated(schedule, 300);
     const LongestPath graph(many, times);
     const Positions first = many.period->first[0];
+    const auto length = static_cast<std::size_t>(first.count());
     const auto end = [&](int copy) {
-        return static_cast<double>(
-            graph.spans()[0][static_cast<std::size_t>(first.first + copy * first.count())]
-                .end);
+        return static_cast<double>(graph.spans()[0][first.first + copy * length].end);
     };
     return (end(100 + copies) - end(100)) / (copies * many.period->micro_batches);
 }
@@ -93,13 +92,14 @@ TEST_CASE(
     "PipeDream-2BW's period has no bubble, two versions, and gradients one update "
     "late",
     "[pipeline]") {
+    const Picoseconds work = 6;  // t_f + t_b, of a micro-batch
     for (int p = 1; p <= 8; ++p)
         for (const int k : {p, p + 1, 2 * p + 3}) {
             CAPTURE(p, k);
             const PeriodTiming period =
                 period_of("pipedream-2bw", {p, 3 * k, 1, k}, {{2, 3, 1, 0}});
             CHECK(period.micro_batches == k);
-            CHECK(period.length == 6 * k);
+            CHECK(period.length == k * work);
             CHECK(period.bubble() == 0);
             for (const Holdings& held : peak_holdings(period)) {
                 CHECK(held.weight_versions == 2);
@@ -118,6 +118,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a flush costs (p - 1)(t_f + t_b) in each period", "[pipeline]") {
+    const Picoseconds work = 6;  // t_f + t_b, of a micro-batch
     for (int p = 1; p <= 6; ++p)
         for (const int k : {p, 2 * p, 7}) {
             CAPTURE(p, k);
@@ -125,8 +126,8 @@ TEST_CASE("a flush costs (p - 1)(t_f + t_b) in each period", "[pipeline]") {
             REQUIRE(steps.period);
             const PeriodTiming period = time_period(steps, {{2, 3, 1, 0}});
             CHECK(period.micro_batches == k);
-            CHECK(period.length == (k + p - 1) * 6);
-            CHECK(period.bubble() == (p - 1) * 6);
+            CHECK(period.length == (k + p - 1) * work);
+            CHECK(period.bubble() == (p - 1) * work);
             for (const auto& stage : staleness(period))
                 CHECK(stage == std::vector<int>{0});
         }
