@@ -317,8 +317,9 @@ Table period_stage_table(const ExaminedSchedule& examined) {
     return table;
 }
 
-std::string examined_json(const ExaminedSchedule& examined) {
+std::string examined_json(const ExaminedSchedule& examined, bool spans) {
     TimingJsonOptions shown = examined.shown;
+    shown.spans = spans;
     if (examined.period) shown.period = &*examined.period;
     return timing_json(examined.schedule, examined.timing, shown);
 }

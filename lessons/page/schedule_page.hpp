@@ -88,8 +88,9 @@ ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loade
 /// run.
 std::string problem_json(const Schedule& schedule, const ScheduleProblem& problem);
 
-/// All that is known of its times, and of its period, as one JSON document.
-std::string examined_json(const ExaminedSchedule& examined);
+/// All that is known of its times, and of its period, as one JSON document; `spans`: with
+/// when each instruction begins and ends.
+std::string examined_json(const ExaminedSchedule& examined, bool spans = false);
 
 /// Makespan, bubble, utilisation, in the unit that is shown.
 Table bubble_table(const ExaminedSchedule& examined);

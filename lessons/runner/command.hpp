@@ -69,6 +69,7 @@ struct BackendsRequest {
 struct ScheduleRequest : ScheduleSettings {
     bool with_messages = false;  ///< planned, unless it is said how
     bool json = false;
+    bool spans = false;
     std::optional<std::filesystem::path> svg;
     std::optional<std::filesystem::path> csv;
     std::optional<std::filesystem::path> pytorch;  ///< in PyTorch's own words

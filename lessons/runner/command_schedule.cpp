@@ -73,9 +73,11 @@ void declare_schedule(CommandLine& line) {
                    whole_into(request.stages, 1, kMostStages));
     command.option("--micro-batches", "M", "parts of a batch; a file has its own",
                    whole_into(request.micro_batches, 1, kMostMicroBatches));
-    command.option("--chunks", "V",
-                   "parts of the model on a stage, of interleaved; default 1",
-                   whole_into(request.chunks, 1, kMostChunks));
+    command.option(
+        "--chunks", "V",
+        "parts of the model on a stage, of interleaved, looped-bfs and hanayo; "
+        "default 1, or what the schedule has",
+        whole_into(request.chunks, 1, kMostChunks));
     command.option("--per-update", "K",
                    "micro-batches between two updates of the weights; default all of "
                    "them, or what a schedule without a flush takes for itself",
@@ -107,7 +109,14 @@ void declare_schedule(CommandLine& line) {
                    "updates of weights",
                    path_into(request.pytorch));
     command.flag("--json", kJsonMeaning, request.json);
-    command.finally([&request] { require_known(request); });
+    command.flag("--spans",
+                 "in the JSON also when each instruction begins and ends: long for large "
+                 "schedules",
+                 request.spans);
+    command.finally([&request] {
+        require_known(request);
+        require(request.json || !request.spans, "--spans goes with --json");
+    });
 }
 
 namespace {
@@ -181,7 +190,7 @@ int run(const ScheduleRequest& request) {
     write_into("--csv", settled.csv, [&] { return schedule_csv(found.schedule); });
     write_into("--pytorch", settled.pytorch, [&] { return pytorch_csv(found.schedule); });
     if (settled.json) {
-        print(examined_json(found));
+        print(examined_json(found, settled.spans));
         return kSuccess;
     }
     const int width = window_columns(STDOUT_FILENO);

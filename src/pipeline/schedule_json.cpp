@@ -79,19 +79,21 @@ class TimingWriter {
         members_.add("communication", json_quoted(communication_text(schedule_)));
         members_.add("time_origin", json_quoted(time_origin_text()));
         add_work(members_, schedule_, /*unrolled=*/true);
-        members_.add("spans", list_json(
-                                  timing_.spans,
-                                  [&](const std::vector<TimeSpan>& spans) {
-                                      return list_json(spans, [&](TimeSpan span) {
-                                          return "[" + time(span.start) + ", " +
-                                                 time(span.end) + "]";
-                                      });
-                                  },
-                                  kALineEach));
+        if (options_.spans) add_spans();
         return members_.text();
     }
 
   private:
+    void add_spans() {
+        const auto text = [&](TimeSpan span) {
+            return "[" + time(span.start) + ", " + time(span.end) + "]";
+        };
+        const auto list = [&](const std::vector<TimeSpan>& spans) {
+            return list_json(spans, text);
+        };
+        members_.add("spans", list_json(timing_.spans, list, kALineEach));
+    }
+
     std::string time(Picoseconds ticks) const {
         return json_number(static_cast<double>(ticks) / options_.ticks);
     }

@@ -17,6 +17,7 @@ struct TimingJsonOptions {
     double ticks = 1;       ///< of the timing's whole numbers, in one unit shown
     ScheduleMemory memory;  ///< what peak memory counts
     const PeriodTiming* period = nullptr;  ///< to be written beside; null if none
+    bool spans = false;                    ///< when each instruction begins and ends
 };
 
 /// All that is known of a schedule's times as one JSON document, which load_schedule()

@@ -111,6 +111,7 @@ REFUSED = [
     (["pipedream", *SIZES, "--per-update", "3"], ["pipedream-2bw"]),
     (["pipedream-2bw", *SIZES, "--per-update", "2"], ["2 micro-batches an update on 4 stages"]),
     (["1f1b", *SIZES, "--backward", "0.000000001"], ["--backward 0.000000001", "rounded"]),
+    (["1f1b", *SIZES, "--spans"], ["--spans goes with --json"]),
     (["1f1b", *SIZES, "--messages-as", "it-comes"], ["--messages-as it-comes", "groups"]),
     (["good.csv", "--csv", "good.csv"], ["--csv good.csv", "own file"]),
     (["pipedream", *SIZES, "--pytorch", "a.csv"], ["stage 0", "no versions of weights"]),
@@ -184,7 +185,8 @@ class Figures(Command):
         self.assertEqual(document["bubble_over_ideal"], 3 / 8)
 
     def test_every_stage_can_have_times_of_its_own(self):
-        document = self.document("1f1b", *SIZES, "--forward", "1,2,0.5, 1", "--comm", "0,0,1,0")
+        document = self.document("1f1b", *SIZES, "--forward", "1,2,0.5, 1", "--comm", "0,0,1,0",
+                                 "--spans")
         self.assertEqual(document["durations"]["forward"], [1, 2, 0.5, 1])
         self.assertEqual(document["spans"][1][0], [1, 3])
         self.assertEqual(document["spans"][3][0], [4.5, 5.5])
@@ -242,7 +244,8 @@ class Figures(Command):
     def test_thirds_and_billionths_are_exact(self):
         document = self.document("interleaved", "--stages", "1", "--micro-batches", "1",
                                  "--chunks", "3", "--forward", "0.000000001",
-                                 "--backward-input", "0", "--backward-weight", "1000000")
+                                 "--backward-input", "0", "--backward-weight", "1000000",
+                                 "--spans")
         self.assertEqual(document["makespan"], 1000000.000000001)
         self.assertEqual(document["spans"][0][2], [2 / 3e9, 1e-9])
 
@@ -275,6 +278,10 @@ class Figures(Command):
         document = self.document("interleaved", *SIZES, "--chunks", "2")
         self.assertEqual(document["in_flight"], [11, 9, 7, 5])
         self.assertEqual(document["peak_memory"], [5.5, 4.5, 3.5, 2.5])
+
+    def test_spans_are_written_on_request(self):
+        self.assertNotIn("spans", self.document("1f1b", *SIZES))
+        self.assertEqual(len(self.document("1f1b", *SIZES, "--spans")["spans"]), 4)
 
     def test_a_large_schedule(self):
         document = self.document("interleaved", "--stages", "64", "--micro-batches", "1024",
@@ -312,7 +319,7 @@ class Documents(Command):
         self.assertEqual(document["makespan"], 8)
 
     def test_the_critical_path_ends_at_the_end(self):
-        document = self.document("zb-h2", *PUBLISHED)
+        document = self.document("zb-h2", *PUBLISHED, "--spans")
         path = document["critical_path"]
         self.assertEqual((path[0]["start"], path[-1]["end"]), (0, document["makespan"]))
         for step in path:
