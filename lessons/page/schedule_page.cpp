@@ -205,6 +205,13 @@ ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loade
     const ScheduleMemory memory = memory_of(settings, loaded);
     ExaminedSchedule made;
     made.schedule = std::move(loaded.schedule);
+    if (settings.limit && !find_problem(made.schedule)) {
+        FoundOrder order =
+            search_order(made.schedule, ticks.times, memory, *settings.limit);
+        made.schedule = std::move(order.schedule);
+        made.known = std::move(order.known);
+        made.limit = settings.limit;
+    }
     const std::optional<Schedule> for_ever = endless(settings, made.schedule);
     Examination found = timed(made.schedule, ticks.times);
     if (!found.problem && settings.messages != MessagesAs::none) {
@@ -274,6 +281,22 @@ Table bubble_table(const ExaminedSchedule& examined) {
           percent(timing.utilisation())}}};
 }
 
+Table known_table(const ExaminedSchedule& examined) {
+    Table table{{"order of the same work", "bubble", "most memory", "fits"}, {}};
+    const auto add = [&](const std::string& name, Picoseconds bubble, double memory) {
+        table.rows.push_back({name,
+                              figure(static_cast<double>(bubble) / examined.shown.ticks),
+                              figure(memory), memory <= *examined.limit ? "yes" : "no"});
+    };
+    double memory = 0;
+    for (const Holdings& peak : peak_holdings(examined.schedule, examined.shown.memory))
+        memory = std::max(memory, peak.memory);
+    add("found here", examined.timing.bubble(), memory);
+    for (const KnownOrder& known : examined.known)
+        add(known.name, known.bubble, known.memory);
+    return table;
+}
+
 Table period_table(const ExaminedSchedule& examined) {
     const PeriodTiming& period = *examined.period;
     const auto time = [&](Picoseconds value) {
@@ -320,6 +343,7 @@ Table period_stage_table(const ExaminedSchedule& examined) {
 std::string examined_json(const ExaminedSchedule& examined, bool spans) {
     TimingJsonOptions shown = examined.shown;
     shown.spans = spans;
+    if (examined.limit) shown.known = &examined.known;
     if (examined.period) shown.period = &*examined.period;
     return timing_json(examined.schedule, examined.timing, shown);
 }
@@ -417,7 +441,14 @@ std::vector<std::string> timing_remarks(const Schedule& schedule) {
 }
 
 Document timing_page(const ExaminedSchedule& examined) {
-    Document page{{table_of(bubble_table(examined))}, {table_of(stage_table(examined))}};
+    Document page;
+    if (examined.limit) {
+        page.push_back({table_of(known_table(examined))});
+        page.push_back({Paragraph{
+            words_of("It was searched for, not proved: another order may be better.")}});
+    }
+    page.push_back({table_of(bubble_table(examined))});
+    page.push_back({table_of(stage_table(examined))});
     if (examined.period) {
         page.push_back({table_of(period_table(examined))});
         page.push_back({table_of(period_stage_table(examined))});

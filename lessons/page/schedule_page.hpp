@@ -13,6 +13,7 @@
 #include "src/pipeline/period.hpp"
 #include "src/pipeline/picture.hpp"
 #include "src/pipeline/schedule_json.hpp"
+#include "src/pipeline/search.hpp"
 #include "src/pipeline/validate.hpp"
 #include "src/text/table.hpp"
 
@@ -43,6 +44,8 @@ struct ScheduleSettings {
     /// They are of a stage, all its chunks together.
     std::optional<double> memory_activation;
     std::optional<double> memory_weight;
+    /// Then the best order of the same work is searched for in which no stage holds more.
+    std::optional<double> limit;
 
     bool is_file() const;
     PipelineShape shape() const;  ///< if stages and micro-batches are known
@@ -72,6 +75,8 @@ struct ExaminedSchedule {
     Timing timing;
     std::optional<PeriodTiming> period;  ///< if its middle can repeat for ever
     std::string no_period = {};          ///< why it is not known then, if it is not
+    std::optional<double> limit;         ///< under which its order was searched for
+    std::vector<KnownOrder> known;       ///< other orders of its work, if it was
     TimingJsonOptions shown;
     SchedulePicture picture;
 
@@ -92,6 +97,8 @@ std::string problem_json(const Schedule& schedule, const ScheduleProblem& proble
 /// when each instruction begins and ends.
 std::string examined_json(const ExaminedSchedule& examined, bool spans = false);
 
+/// The order that was searched for beside those that generators have.
+Table known_table(const ExaminedSchedule& examined);
 /// Makespan, bubble, utilisation, in the unit that is shown.
 Table bubble_table(const ExaminedSchedule& examined);
 /// Returns a table of what each stage does and holds.

@@ -101,6 +101,10 @@ void declare_schedule(CommandLine& line) {
     command.option("--memory-weight", "K",
                    "and then until its backward-weight; default 1",
                    memory_into(request.memory_weight));
+    command.option("--limit", "M",
+                   "search for the order of the same work with the least bubble in which "
+                   "no stage holds more memory than M, and compare it with known ones",
+                   memory_into(request.limit));
     command.option("--svg", "FILE", "draw it there as well", path_into(request.svg));
     command.option("--csv", "FILE", "write the schedule there, a line a stage",
                    path_into(request.csv));

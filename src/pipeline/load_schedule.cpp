@@ -601,26 +601,13 @@ class ScheduleReader final : public nlohmann::json_sax<LibraryJson> {
 
 /// Returns whether timing_json() writes this key beside the schedule.
 bool is_known_output(const std::string& key) {
-    constexpr std::array kOutputs{"durations",
-                                  "makespan",
-                                  "longest_stage",
-                                  "ideal",
-                                  "bubble_time",
-                                  "idle",
-                                  "bubble_over_total",
-                                  "bubble_over_ideal",
-                                  "utilisation",
-                                  "in_flight",
-                                  "between_halves",
-                                  "peak_memory",
-                                  "period",
-                                  "weight_versions",
-                                  "start",
-                                  "end",
-                                  "critical_path",
-                                  "communication",
-                                  "time_origin",
-                                  "spans"};
+    constexpr std::array kOutputs{
+        "durations",   "makespan",      "longest_stage",     "ideal",
+        "bubble_time", "idle",          "bubble_over_total", "bubble_over_ideal",
+        "utilisation", "in_flight",     "between_halves",    "peak_memory",
+        "period",      "known",         "weight_versions",   "start",
+        "end",         "critical_path", "communication",     "time_origin",
+        "spans"};
     return std::ranges::find(kOutputs, key) != kOutputs.end();
 }
 

@@ -75,6 +75,7 @@ class TimingWriter {
         add_bubble();
         add_stages();
         if (options_.period != nullptr) add_period(*options_.period);
+        if (options_.known != nullptr) add_known(*options_.known);
         add_critical_path();
         members_.add("communication", json_quoted(communication_text(schedule_)));
         members_.add("time_origin", json_quoted(time_origin_text()));
@@ -242,6 +243,15 @@ class TimingWriter {
         add("peak_memory",
             of_peaks([](const Holdings& peak) { return json_number(peak.memory); }));
         members_.add("period", "{" + object + "}");
+    }
+
+    void add_known(const std::vector<KnownOrder>& known) {
+        members_.add("known", list_json(known, [&](const KnownOrder& each) {
+                         return fmt::format(
+                             "{{\"name\": {}, \"bubble_time\": {}, \"peak_memory\": {}}}",
+                             json_quoted(each.name), time(each.bubble),
+                             json_number(each.memory));
+                     }));
     }
 
     void add_critical_path() {

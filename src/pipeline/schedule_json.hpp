@@ -4,6 +4,7 @@
 
 #include "src/pipeline/holdings.hpp"
 #include "src/pipeline/period.hpp"
+#include "src/pipeline/search.hpp"
 #include "src/pipeline/timer.hpp"
 
 namespace lockstep {
@@ -17,7 +18,9 @@ struct TimingJsonOptions {
     double ticks = 1;       ///< of the timing's whole numbers, in one unit shown
     ScheduleMemory memory;  ///< what peak memory counts
     const PeriodTiming* period = nullptr;  ///< to be written beside; null if none
-    bool spans = false;                    ///< when each instruction begins and ends
+    /// Other orders of the same work, to be written beside; null if none.
+    const std::vector<KnownOrder>* known = nullptr;
+    bool spans = false;  ///< when each instruction begins and ends
 };
 
 /// All that is known of a schedule's times as one JSON document, which load_schedule()

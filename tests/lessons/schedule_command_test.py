@@ -111,7 +111,9 @@ REFUSED = [
     (["pipedream", *SIZES, "--per-update", "3"], ["pipedream-2bw"]),
     (["pipedream-2bw", *SIZES, "--per-update", "2"], ["2 micro-batches an update on 4 stages"]),
     (["1f1b", *SIZES, "--backward", "0.000000001"], ["--backward 0.000000001", "rounded"]),
-    (["1f1b", *SIZES, "--spans"], ["--spans goes with --json"]),
+    (["zb-h1", *SIZES, "--limit", "0.5"], ["0.5 at most", "takes 1"]),
+    (["pipedream", *SIZES, "--limit", "4"], ["stage 0, instruction", "R and U at their end"]),
+    (["sent.csv", "--limit", "4"], ["sent.csv:1: stage 0, instruction 2", "without messages"]),
     (["1f1b", *SIZES, "--messages-as", "it-comes"], ["--messages-as it-comes", "groups"]),
     (["good.csv", "--csv", "good.csv"], ["--csv good.csv", "own file"]),
     (["pipedream", *SIZES, "--pytorch", "a.csv"], ["stage 0", "no versions of weights"]),
@@ -278,6 +280,22 @@ class Figures(Command):
         document = self.document("interleaved", *SIZES, "--chunks", "2")
         self.assertEqual(document["in_flight"], [11, 9, 7, 5])
         self.assertEqual(document["peak_memory"], [5.5, 4.5, 3.5, 2.5])
+
+    def test_a_search_finds_what_fits_and_says_what_is_known(self):
+        asked = ("zb-h1", *SIZES, "--limit", "6")
+        document = self.document(*asked)
+        self.assertLess(document["bubble_time"], 3)
+        self.assertLessEqual(max(document["peak_memory"]), 6)
+        self.assertEqual([(each["name"], each["bubble_time"], each["peak_memory"])
+                          for each in document["known"]], [("zb-h2", 0, 7), ("zb-h1", 3, 4)])
+        self.assertEqual(self.document(*asked), document)
+        text = self.text(*asked)
+        self.assertRegex(text, r"found here +1 +6 +yes")
+        self.assertRegex(text, r"zb-h2 +0 +7 +no")
+
+    def test_spans_without_json_are_refused(self):
+        done = self.run_program("1f1b", *SIZES, "--spans")
+        self.assert_refused(done, 2, ["--spans goes with --json"])
 
     def test_spans_are_written_on_request(self):
         self.assertNotIn("spans", self.document("1f1b", *SIZES))

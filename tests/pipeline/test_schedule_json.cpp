@@ -31,8 +31,9 @@ void check_same(const Schedule& read, const Schedule& written) {
 Json timed(const Schedule& schedule) {
     const std::vector<Durations> durations{{4, 6, 2, 1}};
     const Timing timing = time_schedule(schedule, durations);
-    return Json::parse(timing_json(
-        schedule, timing, {durations, 2, KeptMemory{10, 4}, nullptr, /*spans=*/true}));
+    return Json::parse(
+        timing_json(schedule, timing,
+                    {durations, 2, KeptMemory{10, 4}, nullptr, nullptr, /*spans=*/true}));
 }
 
 }  // namespace

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/pipeline/holdings.hpp"
+#include "src/pipeline/schedule.hpp"
+#include "src/pipeline/times.hpp"
+
+namespace lockstep {
+
+/// A schedule of a generator's with the parts and the instructions of another schedule.
+struct KnownOrder {
+    std::string name;
+    Picoseconds bubble = 0;
+    double memory = 0;  ///< of the stage that holds most
+};
+
+/// What search_order() found.
+struct FoundOrder {
+    Schedule schedule;
+    std::vector<KnownOrder> known;  ///< whatever they hold, the shortest first
+};
+
+/// Returns the generators' schedules that do the same work as this one on the same
+/// stages, in other orders.
+std::vector<KnownOrder> known_orders(const Schedule& work, const ScheduleTimes& times,
+                                     const ScheduleMemory& memory);
+
+/// Searches for the order of the same work in which no stage holds more than `limit` and
+/// the bubble is least, and of these the one that ends first. Micro-batches keep their
+/// order in each chunk, and so the sums of gradients their bits.
+///
+/// It begins with the best of the known orders that fit, so it never finds a worse one,
+/// and changes it by simulated annealing (Kirkpatrick et al. 1983, Science 220): each
+/// trial moves one instruction of one stage, and is kept if it is better, or with a
+/// chance that falls. So what it finds need not be the best. The same call finds the same
+/// order. Takes seconds: up to 30,000 trials, each of which is timed, less for large
+/// schedules.
+///
+/// Throws UsageError if the schedule cannot run, has messages, or steps before its end,
+/// and if no order holds so little.
+FoundOrder search_order(const Schedule& work, const ScheduleTimes& times,
+                        const ScheduleMemory& memory, double limit);
+
+}  // namespace lockstep
