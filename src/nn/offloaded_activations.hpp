@@ -2,9 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <vector>
 
+#include "src/nn/saved_on_host.hpp"
 #include "src/nn/sequential.hpp"
 
 namespace lockstep {
@@ -34,12 +33,10 @@ struct OffloadOptions {
 /// the host and back, once a micro-batch. That costs no time if a module's forward takes
 /// longer than A over the link; else each module takes as long as the link does.
 ///
-/// What goes is memory of the category `activations`, not values of parameters, and not
-/// indices, which are small, and the caller's. A tensor that one module saved under
-/// several names or shapes is copied once; so is one that neighbours saved, if they are
-/// under way together (prefetch is not 0). An input that the caller holds as well is
-/// copied, but its memory stays. Between the halves of a backward, what backward_weight
-/// needs stays on the device.
+/// What goes is what SavedOnHost says; a tensor that neighbours saved is copied once if
+/// they are under way together (prefetch is not 0). An input that the caller holds as
+/// well is copied, but its memory stays. Between the halves of a backward, what
+/// backward_weight needs stays on the device.
 ///
 /// A module may be one that is recomputed (Recompute): then its input is all that goes
 /// (Rajbhandari et al. 2021, ZeRO-Infinity, 2104.07857). A block of a GPT saves 16 times
@@ -60,34 +57,14 @@ class OffloadedActivations {
 
   private:
     class Layer;
-    /// A tensor on both sides, until the copy that it is in has ended.
-    struct Copy {
-        Tensor here;
-        Tensor there;
-        Work work;
-    };
-    /// Those of one module, in the order in which they were started.
-    struct Copies {
-        const Saved* of;
-        std::vector<Copy> list;
-    };
-    using Queue = std::deque<Copies>;
-
     void after_forward(std::size_t place, Saved& saved);
     void before_backward(Saved& saved);
-    void send(Saved& saved);
-    void fetch(Saved& saved);
-    bool goes(const Tensor& tensor) const;
     bool stays(std::size_t place) const;
-    static void wait_for_first(Queue& queue);
-    static const Copy* find(const Queue& queue, Tensor Copy::*side, const Tensor& range);
 
-    Device& device_;
+    SavedOnHost on_host_;
     std::size_t count_;  ///< of modules
     OffloadOptions options_;
     Saved* before_ = nullptr;  ///< of the module before, in the forward that goes on
-    Queue leaving_;
-    Queue returning_;
 };
 
 }  // namespace lockstep

@@ -112,6 +112,7 @@ void Pipeline::require_batches(std::span<const MicroBatch> micro_batches,
 
 // lesson: pipeline-executor
 void Pipeline::execute(Place place) {
+    if (on_host_ && is_computation(at(place).kind)) fetch_from_host(place);
     switch (at(place).kind) {
         case InstructionKind::forward:
             return forward(place);
@@ -146,6 +147,7 @@ void Pipeline::forward(Place place) {
     });
     for (const Tensor& term : it.saved.take_losses())
         add_to_total(place, term);
+    if (on_host_ && loss_) send_to_host(place);
     if (is_last(place))
         add_loss(place, y);
     else
@@ -161,6 +163,7 @@ void Pipeline::backward(Place place) {
         return chunk(place).backward(dy, it.saved, at_);
     }));
     it.saved = {};
+    if (on_host_) on_host_->let_go(0);
 }
 
 // lesson: end
@@ -172,6 +175,7 @@ void Pipeline::backward_input(Place place) {
     finish_backward(place, stash_.with_weights(place, chunk(place), [&] {
         return chunk(place).backward_input(dy, it.saved, at_);
     }));
+    if (on_host_) on_host_->let_go(0);
 }
 
 void Pipeline::backward_weight(Place place) {
@@ -183,6 +187,47 @@ void Pipeline::backward_weight(Place place) {
         return true;
     });
     it.saved = {};
+}
+
+namespace {
+
+/// What forward has saved is read by it.
+constexpr bool begins_backward(InstructionKind kind) {
+    return kind == InstructionKind::backward || kind == InstructionKind::backward_input;
+}
+
+}  // namespace
+
+void Pipeline::offload_activations(std::int64_t least_bytes) {
+    on_host_.emplace(device_, least_bytes);
+}
+
+/// Returns the stage's computation behind this instruction; none behind its last one,
+/// which is a backward.
+Place Pipeline::next_computation(Place place) const {
+    const std::vector<Instruction>& list = plan_.schedule().of(place.stage);
+    const auto next =
+        std::find_if(list.begin() + place.position + 1, list.end(),
+                     [](const Instruction& each) { return is_computation(each.kind); });
+    if (next == list.end()) return {};
+    return {place.stage, static_cast<int>(next - list.begin())};
+}
+
+/// Unless its own backward is what the stage computes next.
+void Pipeline::send_to_host(Place place) {
+    const Place next = next_computation(place);
+    if (!begins_backward(at(next).kind) || &flight(next) != &flight(place))
+        on_host_->send(flight(place).saved);
+    on_host_->let_go(1);
+}
+
+/// For this computation, and for the next, so that copies run beside this one.
+void Pipeline::fetch_from_host(Place place) {
+    const bool needed = begins_backward(at(place).kind);
+    if (needed) on_host_->fetch(flight(place).saved);
+    const Place next = next_computation(place);
+    if (next && begins_backward(at(next).kind)) on_host_->fetch(flight(next).saved);
+    if (needed) on_host_->wait(flight(place).saved);
 }
 
 void Pipeline::add_loss(Place place, const Tensor& y) {

@@ -10,6 +10,7 @@
 #include "src/comm/rank.hpp"
 #include "src/nn/losses.hpp"
 #include "src/nn/module.hpp"
+#include "src/nn/saved_on_host.hpp"
 #include "src/parallel/train_step.hpp"
 #include "src/pipeline/messages.hpp"
 #include "src/pipeline/weight_versions.hpp"
@@ -212,6 +213,14 @@ class Pipeline {
     /// section 3.2).
     void estimate_by(double decay, SourceLine at = SourceLine::here());
 
+    /// What a forward has saved waits on the host for its backward, unless that is what
+    /// the stage computes next: it goes while the next computation runs, and comes back
+    /// while the one before its backward does. So what forwards have saved takes the room
+    /// of three micro-batches at most, whatever the schedule (Wan et al. 2025,
+    /// PipeOffload, 2503.01328). All that SavedOnHost says of tensors holds; the device
+    /// needs a host.
+    void offload_activations(std::int64_t least_bytes = 1024);
+
     /// Follows the schedule once. The stage that holds the model's first part reads the
     /// micro-batches' inputs, that of the last part their targets, all their weights (B_i
     /// / B for the mean over all samples of all replicas). Leaves the sums of gradients
@@ -259,6 +268,9 @@ class Pipeline {
     void backward(Place place);
     void backward_input(Place place);
     void backward_weight(Place place);
+    void send_to_host(Place place);
+    void fetch_from_host(Place place);
+    Place next_computation(Place place) const;
     StageMail::Message message(Place place);
     StageMail::Message sent(Place place, Tensor& tensor,
                             SourceLine at = SourceLine::here());
@@ -306,6 +318,7 @@ class Pipeline {
     std::vector<Optimizer*> optimizers_;
     bool keeps_losses_ = false;
     std::function<void(int chunk, int version)> after_update_;
+    std::optional<SavedOnHost> on_host_;
 
     // These belong to the run in progress.
     SourceLine at_;

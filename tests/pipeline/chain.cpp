@@ -149,6 +149,7 @@ ChainResult run_chain(const PipelinePlan& plan, const ChainOptions& options) {
         if (options.replicas > 1) pipeline.reduce_over(mesh["dp"]);
         if (options.learning_rate != 0) pipeline.update_by(stage.updates);
         pipeline.estimate_by(options.decay);
+        if (options.offload) pipeline.offload_activations(/*least_bytes=*/0);
         const auto all = chain_batches(device, count * options.replicas, options.uneven);
         const auto each = static_cast<std::size_t>(count);
         const auto replica = static_cast<std::size_t>(mesh.coordinate("dp"));

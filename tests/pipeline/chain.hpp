@@ -45,7 +45,8 @@ struct ChainOptions {
     bool uneven = false;
     int replicas = 1;  ///< that share out twice, three times … the schedule's batches
     double decay = 0;  ///< of the average of steps by which weights are estimated
-    bool tie = true;   ///< the copies of a part that several stages hold
+    bool offload = false;  ///< activations wait on the host
+    bool tie = true;       ///< the copies of a part that several stages hold
     sim::CheckLevel check = sim::check_level_asked();
 };
 
