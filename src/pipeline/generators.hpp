@@ -121,11 +121,11 @@ Schedule pipedream_schedule(const PipelineShape& shape);
 Schedule pipedream_vertical_schedule(const PipelineShape& shape);
 
 /// PipeDream with two versions of the weights (Narayanan et al. 2021, PipeDream-2BW,
-/// 2006.09503, section 3.1): gradients of `per_update` micro-batches, p at least and the
-/// first divisor of m from p on if it is not said, are summed up before an update, and
-/// those of batch k read version
-/// max(0, k - 1) on all stages: W(t + 1) = W(t) - f'(W(t - 1)). The micro-batches must be
-/// a multiple. In the period there is no bubble. Its variant with a flush is 1f1b.
+/// 2006.09503, section 3.1): gradients of `per_update` micro-batches, p - 1 at least and
+/// the first divisor of m from p on if it is not said, are summed up before an update,
+/// and those of batch k read version max(0, k - 1) on all stages: W(t + 1) = W(t) -
+/// f'(W(t - 1)). The micro-batches must be a multiple. In the period there is no bubble.
+/// Its variant with a flush is 1f1b. Differs: the paper takes p at least.
 Schedule pipedream_2bw_schedule(const PipelineShape& shape);
 
 /// PipeDream without a stash: forward and backward read the newest weights, so that a

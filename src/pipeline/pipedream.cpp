@@ -171,14 +171,16 @@ Schedule pipedream_2bw_schedule(const PipelineShape& shape) {
     const auto problem = size_problem(shape);
     require(!problem, [&] { return *problem; });
     PipelineShape made = shape;
-    const int least = std::min(made.stages, made.micro_batches);
     if (made.per_update == 0)
-        for (made.per_update = least; made.micro_batches % made.per_update != 0;)
+        for (made.per_update = std::min(made.stages, made.micro_batches);
+             made.micro_batches % made.per_update != 0;)
             ++made.per_update;
-    require(made.per_update >= least,
+    // Stage 0 begins batch b with p - 1 micro-batches in flight. If all of them are of
+    // batch b - 1, version b - 1 is there.
+    require(made.per_update >= std::min(made.stages - 1, made.micro_batches),
             "pipedream-2bw with {} micro-batches an update on {} stages: with fewer than "
-            "stages two versions of the weights are not enough",
-            made.per_update, made.stages);
+            "{} two versions of the weights are not enough",
+            made.per_update, made.stages, made.stages - 1);
     require(made.micro_batches % made.per_update == 0,
             "pipedream-2bw updates the weights behind every {} micro-batches; {} are no "
             "multiple of that",

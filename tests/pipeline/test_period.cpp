@@ -94,7 +94,7 @@ TEST_CASE(
     "[pipeline]") {
     const Picoseconds work = 6;  // t_f + t_b, of a micro-batch
     for (int p = 1; p <= 8; ++p)
-        for (const int k : {p, p + 1, 2 * p + 3}) {
+        for (const int k : {std::max(p - 1, 1), p, p + 1, 2 * p + 3}) {
             CAPTURE(p, k);
             const PeriodTiming period =
                 period_of("pipedream-2bw", {p, 3 * k, 1, k}, {{2, 3, 1, 0}});
