@@ -1,24 +1,16 @@
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <span>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "lessons/assignments/catalogue.hpp"
+#include "lessons/assignments/left_schedule.hpp"
+#include "lessons/assignments/trained_stack.hpp"
 #include "lessons/grader/judge.hpp"
-#include "sim/cluster.hpp"
-#include "src/comm/mesh.hpp"
-#include "src/core/host_tensor.hpp"
 #include "src/core/require.hpp"
-#include "src/nn/activation.hpp"
-#include "src/nn/linear.hpp"
-#include "src/nn/sequential.hpp"
 #include "src/pipeline/holdings.hpp"
-#include "src/pipeline/load_schedule.hpp"
-#include "src/pipeline/pipeline.hpp"
 #include "src/pipeline/schedule.hpp"
 #include "src/pipeline/timer.hpp"
 #include "src/pipeline/validate.hpp"
@@ -39,6 +31,7 @@ struct Case {
         const std::string sizes = fmt::format("p = {}, m = {}", stages, micro_batches);
         return limit == 0 ? sizes : fmt::format("{}, limit {}", sizes, limit);
     }
+    AskedSchedule asked() const { return {name(), stages, micro_batches}; }
 };
 
 /// A function of the handout, and what it is held to.
@@ -126,106 +119,7 @@ const Exercise kSplit{"a4.3",
                       },
                       true};
 
-constexpr std::int64_t kWidth = 3;
-constexpr std::int64_t kRows = 2;  ///< of a micro-batch
-constexpr int kReplicas = 2;
-constexpr double kLearningRate = 0.5;
-
-/// tanh(linear(x)).
-std::unique_ptr<Module> make_layer(Device& device, int number) {
-    auto layer = std::make_unique<Sequential>();
-    layer->add<Linear>(ParameterInit{device, DType::f64, 1, std::to_string(number)},
-                       kWidth, kWidth);
-    layer->add<Tanh>(device);
-    return layer;
-}
-
-/// (kRows, kWidth) each, of other values.
-std::vector<MicroBatch> make_batches(Device& device, int count) {
-    std::vector<MicroBatch> batches;
-    for (int i = 0; i < count; ++i) {
-        const Tensor x = device.empty({kRows, kWidth}, DType::f64);
-        const Tensor target = device.empty({kRows, kWidth}, DType::f64);
-        device.random_normal(x, RandomStream(2, "x"), 0, 1, i * x.elements());
-        device.random_normal(target, RandomStream(2, "target"), 0, 1, i * x.elements());
-        batches.push_back({x, target, 1.0 / count});
-    }
-    return batches;
-}
-
-void keep(Rank& rank, Module& module) {
-    for (const Parameter* parameter : module.parameters()) {
-        rank.keep("grad/" + parameter->name(), parameter->gradient);
-        rank.keep("value/" + parameter->name(), parameter->value);
-    }
-}
-
-// One training step of a small stack of layers in f64, one layer a stage. What it leaves
-// of each parameter, by name: "grad/0.weight", and "value/0.weight" after the update.
-using StepResult = std::map<std::string, HostTensor>;
-
-StepResult kept_of(const RunReport& report) {
-    StepResult all;
-    for (const RankReport& rank : report.ranks)
-        all.insert(rank.kept.begin(), rank.kept.end());
-    return all;
-}
-
-std::unique_ptr<Cluster> cluster_of(int ranks) {
-    sim::ClusterOptions options;
-    options.ranks = ranks;
-    options.workers = 1;
-    return sim::make_cluster(options);
-}
-
-/// By the schedule, on virtual devices: two pipelines side by side, which share the
-/// micro-batches and sum their gradients. The schedule must be valid, with a chunk a
-/// stage.
-StepResult step_by(const Schedule& schedule) {
-    const PipelinePlan plan(schedule);
-    const int count = schedule.micro_batches;
-    return kept_of(cluster_of(schedule.stages * kReplicas)->run([&](Rank& rank) {
-        Device& device = rank.device();
-        const Mesh mesh(rank.world(), {{"pp", schedule.stages}, {"dp", kReplicas}});
-        const auto layer = make_layer(device, mesh.coordinate("pp"));
-        Sgd sgd(layer->parameters(), SgdOptions{kLearningRate, 0, 0});
-        Pipeline pipeline(
-            device, mesh["pp"], plan, {layer.get()},
-            {[](const MicroBatch& batch) { return batch.input.shape(); }, DType::f64});
-        pipeline.reduce_over(mesh["dp"]);
-        pipeline.update_by({&sgd});
-        const auto batches = make_batches(device, count * kReplicas);
-        pipeline.run(mean_squared_error,
-                     std::span(batches).subspan(
-                         static_cast<std::size_t>(count) *
-                             static_cast<std::size_t>(mesh.coordinate("dp")),
-                         static_cast<std::size_t>(count)));
-        keep(rank, *layer);
-    }));
-}
-
-/// By one device: the same numbers, but for the order of sums.
-StepResult step_alone(int stages, int micro_batches) {
-    return kept_of(cluster_of(1)->run([&](Rank& rank) {
-        Device& device = rank.device();
-        Sequential stack;
-        for (int layer = 0; layer < stages; ++layer)
-            stack.add(make_layer(device, layer));
-        accumulate_gradients(device, stack, mean_squared_error,
-                             make_batches(device, micro_batches * kReplicas));
-        Sgd(stack.parameters(), SgdOptions{kLearningRate, 0, 0}).step();
-        keep(rank, stack);
-    }));
-}
-
 using enum InstructionKind;
-const std::string& text_left(Judge& judge, const TaskResult& result,
-                             const std::string& name) {
-    const auto& texts = result.ranks.at(0).texts;
-    const auto text = texts.find(name);
-    if (text == texts.end()) judge.ask(false, "a schedule", "none");
-    return text->second;
-}
 
 const TaskResult& run(Judge& judge, const Exercise& exercise, const Case& size) {
     RankTask task{exercise.task,
@@ -234,21 +128,6 @@ const TaskResult& run(Judge& judge, const Exercise& exercise, const Case& size) 
                    {"micro_batches", size.micro_batches},
                    {"limit", size.limit}}};
     return judge.run({size.name(), {task}});
-}
-
-Schedule read(Judge& judge, const std::string& text, const Case& size) {
-    try {
-        Schedule schedule = read_schedule_json(text, "schedule").schedule;
-        // Sentences name stage and instruction, not lines that nobody has seen.
-        schedule.file.clear();
-        for (auto& list : schedule.work)
-            for (Instruction& each : list)
-                each.line = 0;
-        return schedule;
-    } catch (const UsageError& error) {
-        judge.ask(false, size.name() + ": a schedule", "", error.what());
-        throw;
-    }
 }
 
 const char* work_of(const Exercise& exercise) {
@@ -282,19 +161,7 @@ void ask_kinds(Judge& judge, const Exercise& exercise, const Case& size,
 /// for and can run.
 Schedule schedule_of(Judge& judge, const Exercise& exercise, const Case& size) {
     const TaskResult& result = run(judge, exercise, size);
-    Schedule schedule = read(judge, text_left(judge, result, "schedule"), size);
-    judge.ask(schedule.stages == size.stages &&
-                  schedule.micro_batches == size.micro_batches && schedule.chunks == 1,
-              size.name() + ": a schedule of these sizes, 1 chunk a stage",
-              fmt::format("p = {}, m = {}, chunks: {}", schedule.stages,
-                          schedule.micro_batches, schedule.chunks));
-    int same = 0;
-    while (same < size.stages && schedule.part(same, 0) == same)
-        ++same;
-    judge.ask(same == size.stages, size.name() + ": part s on stage s",
-              same == size.stages
-                  ? "it is so"
-                  : fmt::format("stage {} holds part {}", same, schedule.part(same, 0)));
+    Schedule schedule = left_schedule(judge, result, size.asked());
     ask_kinds(judge, exercise, size, schedule);
     const auto problem = find_problem(schedule);
     judge.ask(!problem, size.name() + ": it can run", problem ? "it cannot" : "it can",
@@ -322,13 +189,14 @@ void ask_work(Judge& judge, const Exercise& exercise, const Case& size,
 }
 
 void ask_values(Judge& judge, const Case& size, const Schedule& schedule) {
-    StepResult left;
+    TrainedStack left;
     try {
-        left = step_by(schedule);
+        left = train_by(schedule, size.micro_batches);
     } catch (const UsageError& error) {
         judge.ask(false, size.name() + ": it trains a stack of layers", "", error.what());
     }
-    for (const auto& [name, expected] : step_alone(size.stages, size.micro_batches))
+    for (const auto& [name, expected] :
+         train_alone(size.stages, size.micro_batches, size.micro_batches))
         judge.close(size.name() + ": " + name, left.at(name), expected);
 }
 
@@ -337,10 +205,7 @@ void judge_values(Judge& judge, const Exercise& exercise) {
     for (const Case& size : exercise.cases(judge)) {
         const TaskResult& result = run(judge, exercise, size);
         const Schedule schedule = schedule_of(judge, exercise, size);
-        const bool same =
-            text_left(judge, result, "schedule") == text_left(judge, result, "again");
-        judge.ask(same, size.name() + ": the same schedule when asked again",
-                  same ? "the same" : "another");
+        ask_made_alike(judge, result, size.asked());
         ask_work(judge, exercise, size, schedule);
         if (size.stages <= kMostStages) ask_values(judge, size, schedule);
     }
