@@ -12,8 +12,8 @@ const std::vector<Assignment>& assignments() {
         ring_all_reduce_assignment(),   data_parallel_assignment(),
         ddp_buckets_assignment(),       zero_assignment(),
         column_row_linear_assignment(), pipeline_1f1b_assignment(),
-        ring_attention_assignment(),    experts_assignment(),
-        debug_the_cluster_assignment()};
+        two_buffers_assignment(),       ring_attention_assignment(),
+        experts_assignment(),           debug_the_cluster_assignment()};
     return all;
 }
 

@@ -27,6 +27,8 @@ Assignment zero_assignment();
 Assignment column_row_linear_assignment();
 /// Pipeline schedules as data: 1F1B, under a limit of memory, with backward in halves.
 Assignment pipeline_1f1b_assignment();
+/// PipeDream-2BW: a pipeline that does not stop, its memory, and when to choose it.
+Assignment two_buffers_assignment();
 /// The online softmax on the host; Ring Attention, forward and backward.
 Assignment ring_attention_assignment();
 /// A layer of experts: a gate, the way of copies there and back, a capacity.

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "src/pipeline/schedule.hpp"
+
+/// A version of a stage's weights, and the instructions between which the stage keeps it:
+/// positions in the stage's list, from 0.
+struct Kept {
+    /// The U that makes it; -1 for version 0, which is there at the beginning.
+    int made = -1;
+    /// The last instruction that needs it; -1 for the last version, which stays.
+    int dropped = -1;
+};
+
+/// How a pipeline trains without end.
+enum class Scheme {
+    flush,       ///< 1F1B, which comes to its end before each update
+    stash,       ///< PipeDream: an update behind every backward, old weights are kept
+    two_buffers  ///< PipeDream-2BW
+};
+
+struct Choice {
+    Scheme scheme = Scheme::flush;
+    int per_update = 1;  ///< k, micro-batches between two updates; 1 with a stash
+};
+
+/// What a stage holds, in bytes.
+struct StageBytes {
+    std::int64_t weights = 0;      ///< of one version
+    std::int64_t activations = 0;  ///< of one micro-batch in flight
+    std::int64_t gradients = 0;    ///< the sum of gradients, all the time
+    std::int64_t optimizer = 0;    ///< the optimizer's state, all the time
+};
+
+/// What a choice is made for.
+struct Setting {
+    int stages = 1;                 ///< p
+    std::int64_t memory = 0;        ///< bytes that each stage's device has
+    int most_per_update = 1;        ///< the largest k with which the model still learns
+    int most_late = 0;              ///< updates that a gradient may be late, at most
+    std::int64_t forward = 1;       ///< t_f, on every stage
+    std::int64_t backward = 2;      ///< t_b
+    std::int64_t update = 1;        ///< t_u, of one U; more than 0
+    std::vector<StageBytes> bytes;  ///< of each stage
+};
+
+// All that tests and the grader call. How your own functions are called is up to you:
+// adapters.cpp calls them.
+
+namespace adapters {
+
+lockstep::Schedule two_buffers(int stages, int micro_batches, int per_update);
+std::vector<Kept> kept_versions(const std::vector<lockstep::Instruction>& list);
+std::int64_t most_bytes(const Choice& choice, int stages, int stage,
+                        const StageBytes& bytes);
+std::optional<Choice> fastest(const Setting& setting);
+
+}  // namespace adapters
