@@ -3,8 +3,8 @@
 #include <string>
 
 #include "src/pipeline/holdings.hpp"
+#include "src/pipeline/known_order.hpp"
 #include "src/pipeline/period.hpp"
-#include "src/pipeline/search.hpp"
 #include "src/pipeline/timer.hpp"
 
 namespace lockstep {

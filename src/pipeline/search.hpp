@@ -1,20 +1,13 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "src/pipeline/holdings.hpp"
+#include "src/pipeline/known_order.hpp"
 #include "src/pipeline/schedule.hpp"
 #include "src/pipeline/times.hpp"
 
 namespace lockstep {
-
-/// A schedule of a generator's with the parts and the instructions of another schedule.
-struct KnownOrder {
-    std::string name;
-    Picoseconds bubble = 0;
-    double memory = 0;  ///< of the stage that holds most
-};
 
 /// What search_order() found.
 struct FoundOrder {

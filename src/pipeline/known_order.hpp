@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "src/core/units.hpp"
+
+namespace lockstep {
+
+/// A schedule of a generator's with the parts and the instructions of another schedule.
+struct KnownOrder {
+    std::string name;
+    Picoseconds bubble = 0;
+    double memory = 0;  ///< of the stage that holds most
+};
+
+}  // namespace lockstep
