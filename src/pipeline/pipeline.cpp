@@ -449,6 +449,22 @@ void Pipeline::tie(Parameter& parameter, Communicator& sharers) {
     replicate_over(sharers, {&parameter}, Placement::Kind::partial);
 }
 
+void Pipeline::tie_copies() {
+    const Schedule& schedule = plan_.schedule();
+    for (int part = 0; part < schedule.part_count(); ++part) {
+        if (schedule.holders(part) == 1) continue;
+        std::vector<int> holders;
+        for (int stage = 0; stage < schedule.stages; ++stage)
+            if (std::ranges::count(schedule.parts[stage], part) > 0)
+                holders.push_back(stage);
+        holders_.push_back(line_.subgroup(holders, fmt::format("part {}", part)));
+        for (int chunk = 0; chunk < schedule.chunks; ++chunk)
+            if (schedule.part(line_.rank(), chunk) == part)
+                for (Parameter* parameter : chunks_[chunk]->parameters())
+                    tie(*parameter, *holders_.back());
+    }
+}
+
 /// The chunk that holds the parameter; -1 if none does.
 int Pipeline::chunk_of(const Parameter& parameter) const {
     for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
@@ -479,7 +495,7 @@ void Pipeline::require_tied(int chunk) const {
     for (const Parameter* parameter : chunks_[chunk]->parameters()) {
         require(std::ranges::find(ties_, parameter) != ties_.end(),
                 "schedule '{}' has part {} on several stages, so {} on stage {} must be "
-                "tied to the other copy; see Pipeline::tie",
+                "tied to the other copy; see Pipeline::tie_copies",
                 schedule.name, schedule.part(line_.rank(), chunk), parameter->name(),
                 line_.rank());
     }

@@ -198,6 +198,9 @@ class Pipeline {
     /// as often, and in one order with their messages and with other chunks that they
     /// tie. Throws UsageError if no chunk has the parameter.
     void tie(Parameter& parameter, Communicator& sharers);
+    /// Ties all parameters of parts that another stage holds, too, as pipelines from both
+    /// ends have them. Every rank of the line calls it.
+    void tie_copies();
     /// Sets what optimizer steps do: optimizers[c] updates chunk c. Without it they do
     /// nothing, and gradients stay as they are. Throws UsageError if there is not one for
     /// each chunk, or the schedule has no step (U) of one.
@@ -244,7 +247,8 @@ class Pipeline {
 
     /// Follows the schedule's forwards and their messages alone, and keeps nothing for a
     /// backward. Gives what the last part makes of each micro-batch, in order, on the
-    /// stage that holds it; nothing elsewhere.
+    /// stage that holds it, and none of those that another stage makes; nothing
+    /// elsewhere.
     std::vector<Tensor> infer(std::span<const MicroBatch> micro_batches,
                               SourceLine at = SourceLine::here());
 
@@ -314,6 +318,7 @@ class Pipeline {
     std::vector<Module*> chunks_;
     PartBoundary boundary_;
     std::vector<Parameter*> ties_;
+    std::vector<std::unique_ptr<Communicator>> holders_;  ///< of parts that are tied
     std::vector<GradientSync*> syncs_;
     std::vector<Optimizer*> optimizers_;
     bool keeps_losses_ = false;

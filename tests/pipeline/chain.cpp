@@ -105,29 +105,6 @@ ChainStage make_chain_stage(Device& device, const Schedule& schedule, int stage,
     return made;
 }
 
-/// Ties the copies of parts that several stages hold; the communicators must stay.
-std::vector<std::unique_ptr<Communicator>> tie_copies(Pipeline& pipeline,
-                                                      const Schedule& schedule,
-                                                      Communicator& line,
-                                                      const ChainStage& stage) {
-    std::vector<std::unique_ptr<Communicator>> groups;
-    for (int part = 0; part < schedule.part_count(); ++part) {
-        if (schedule.holders(part) == 1) continue;
-        std::vector<int> holders;
-        for (int other = 0; other < schedule.stages; ++other)
-            if (std::ranges::count(schedule.parts[static_cast<std::size_t>(other)],
-                                   part) > 0)
-                holders.push_back(other);
-        groups.push_back(line.subgroup(holders, "copies"));
-        for (int chunk = 0; chunk < schedule.chunks; ++chunk)
-            if (schedule.part(line.rank(), chunk) == part)
-                for (Parameter* parameter :
-                     stage.chunks[static_cast<std::size_t>(chunk)]->parameters())
-                    pipeline.tie(*parameter, *groups.back());
-    }
-    return groups;
-}
-
 }  // namespace
 
 ChainResult run_chain(const PipelinePlan& plan, const ChainOptions& options) {
@@ -144,8 +121,7 @@ ChainResult run_chain(const PipelinePlan& plan, const ChainOptions& options) {
         const ChainStage stage =
             make_chain_stage(device, schedule, line.rank(), options.learning_rate);
         Pipeline pipeline(device, line, plan, stage.chunks, chain_boundary());
-        std::vector<std::unique_ptr<Communicator>> groups;
-        if (options.tie) groups = tie_copies(pipeline, schedule, line, stage);
+        if (options.tie) pipeline.tie_copies();
         if (options.replicas > 1) pipeline.reduce_over(mesh["dp"]);
         if (options.learning_rate != 0) pipeline.update_by(stage.updates);
         pipeline.estimate_by(options.decay);

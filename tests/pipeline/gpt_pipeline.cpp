@@ -126,6 +126,7 @@ GptTrained train_pipeline(const GptTask& task, const Schedule& schedule, int rep
                           gpt_boundary(task.sizes, task.dtype));
         std::unique_ptr<Communicator> sharers;
         if (!task.forget_tie) sharers = tie_gpt(pipeline, stage, schedule, line);
+        pipeline.tie_copies();
         if (replicas > 1 && !task.forget_replicas) pipeline.reduce_over(mesh["dp"]);
         std::vector<std::unique_ptr<Sgd>> optimizers;
         std::vector<Optimizer*> updates;

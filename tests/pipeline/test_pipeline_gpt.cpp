@@ -46,6 +46,24 @@ TEST_CASE("a pipelined GPT has one device's bits, whatever the schedule",
     }
 }
 
+TEST_CASE("a GPT whose parts lie on two stages trains as on one device",
+          "[pipeline][sim]") {
+    GptTask task = small_gpt();
+    task.micro_batches = 8;
+    task.check = sim::CheckLevel::full;
+    const GptTrained alone = train_alone(task);
+    for (const char* name : {"chimera", "dualpipe"})
+        for (const int replicas : {1, 2})
+            for (const int stages : {2, 4}) {
+                if (std::string(name) == "dualpipe" && stages * replicas > 4) continue;
+                CAPTURE(name, replicas, stages);
+                const Schedule schedule =
+                    make_schedule(name, {stages, task.micro_batches / replicas});
+                CHECK(largest_difference(train_pipeline(task, schedule, replicas),
+                                         alone) < 1e-12);
+            }
+}
+
 TEST_CASE("a tied head and its table, stages apart, step alike", "[pipeline][sim]") {
     const GptTask task = small_gpt(/*tied=*/true);
     const GptTrained alone = train_alone(task);
