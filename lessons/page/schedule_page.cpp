@@ -235,6 +235,13 @@ ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loade
     if (loaded.memory || settings.memory_activation.value_or(1) != 1 ||
         settings.memory_weight.value_or(1) != 1)
         made.picture.memory = memory;
+    if (made.period) {
+        made.period_picture = made.picture;
+        made.period_picture.window = made.period->window;
+        made.period_picture.title = fmt::format(
+            "{}, again and again: {} micro-batch{}", printable(made.schedule.name),
+            made.period->micro_batches, made.period->micro_batches == 1 ? "" : "es");
+    }
     return made;
 }
 

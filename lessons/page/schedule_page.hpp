@@ -82,6 +82,11 @@ struct ExaminedSchedule {
 
     /// The picture; this must outlive it.
     Chart chart() const { return schedule_chart(schedule, timing, picture); }
+    SchedulePicture period_picture = {};
+    /// That of the period, if there is one; likewise.
+    Chart chart_of_period() const {
+        return schedule_chart(period->sent, period->timing, period_picture);
+    }
 };
 
 /// Times the schedule as the settings and its file say, with its messages if they ask for

@@ -71,6 +71,7 @@ struct ScheduleRequest : ScheduleSettings {
     bool json = false;
     bool spans = false;
     std::optional<std::filesystem::path> svg;
+    std::optional<std::filesystem::path> svg_period;
     std::optional<std::filesystem::path> csv;
     std::optional<std::filesystem::path> pytorch;  ///< in PyTorch's own words
 };

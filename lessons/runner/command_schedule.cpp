@@ -106,6 +106,9 @@ void declare_schedule(CommandLine& line) {
                    "no stage holds more memory than M, and compare it with known ones",
                    memory_into(request.limit));
     command.option("--svg", "FILE", "draw it there as well", path_into(request.svg));
+    command.option("--svg-period", "FILE",
+                   "draw one period of it there, if its middle can repeat for ever",
+                   path_into(request.svg_period));
     command.option("--csv", "FILE", "write the schedule there, a line a stage",
                    path_into(request.csv));
     command.option("--pytorch", "FILE",
@@ -184,6 +187,7 @@ int run(const ScheduleRequest& request) {
                                   ? loaded(settled)
                                   : LoadedSchedule{generated_schedule(settled), {}, {}};
     require_other_file(settled, "--svg", settled.svg);
+    require_other_file(settled, "--svg-period", settled.svg_period);
     require_other_file(settled, "--csv", settled.csv);
     require_other_file(settled, "--pytorch", settled.pytorch);
     const ExaminedSchedule found = examined(settled, std::move(schedule));
@@ -191,6 +195,10 @@ int run(const ScheduleRequest& request) {
 
     const Chart chart = found.chart();
     write_into("--svg", settled.svg, [&] { return chart_svg(chart); });
+    require(!settled.svg_period || found.period.has_value(),
+            "--svg-period: schedule '{}' has no period", found.schedule.name);
+    write_into("--svg-period", settled.svg_period,
+               [&] { return chart_svg(found.chart_of_period()); });
     write_into("--csv", settled.csv, [&] { return schedule_csv(found.schedule); });
     write_into("--pytorch", settled.pytorch, [&] { return pytorch_csv(found.schedule); });
     if (settled.json) {
@@ -200,6 +208,9 @@ int run(const ScheduleRequest& request) {
     const int width = window_columns(STDOUT_FILENO);
     const bool colour = wants_colour(STDOUT_FILENO);
     print(chart_text(chart, {width, colour, "--svg"}) + "\n");
+    if (found.period)
+        print(chart_text(found.chart_of_period(), {width, colour, "--svg-period"}) +
+              "\n");
     Document page = timing_page(found);
     if (settled.svg)
         page.push_back({Paragraph{words_of(

@@ -112,6 +112,14 @@ class Rhythm {
         return span(0, copy + copies, 0).end - span(0, copy, 0).end;
     }
 
+    /// Returns when all stages have begun a copy.
+    Picoseconds begin_of(int copy) const {
+        Picoseconds begin = 0;
+        for (int stage = 0; stage < schedule_.stages; ++stage)
+            begin = std::max(begin, span(stage, copy, 0).start);
+        return begin;
+    }
+
     /// Returns whether all copies from `first` to `last` happen as those `copies` before
     /// them, by one time later.
     bool recurs(int first, int last, int copies) const {
@@ -181,9 +189,9 @@ PeriodTiming time_period(const Schedule& schedule, const ScheduleTimes& times,
             break;
         PeriodTiming found;
         found.schedule = repeated(schedule, copies);
-        const Schedule sent =
-            add_messages ? add_messages(found.schedule) : found.schedule;
-        const Rhythm rhythm(found.schedule, sent, time_schedule(sent, times));
+        found.sent = add_messages ? add_messages(found.schedule) : found.schedule;
+        found.timing = time_schedule(found.sent, times);
+        const Rhythm rhythm(found.schedule, found.sent, found.timing);
         for (int every = 1; every <= looked_at / 4; ++every) {
             if (!rhythm.recurs(looked_at, 2 * looked_at, every)) continue;
             found.first = looked_at;
@@ -192,6 +200,8 @@ PeriodTiming time_period(const Schedule& schedule, const ScheduleTimes& times,
             found.length = rhythm.length_of(looked_at, every);
             for (int stage = 0; stage < schedule.stages; ++stage)
                 found.busy.push_back(rhythm.busy(stage, looked_at, every));
+            found.window.start = rhythm.begin_of(looked_at);
+            found.window.end = found.window.start + found.length;
             return found;
         }
     }

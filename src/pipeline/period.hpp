@@ -41,6 +41,9 @@ struct PeriodTiming {
     int micro_batches = 0;
     Picoseconds length = 0;
     std::vector<Picoseconds> busy;  ///< of each stage, in one period
+    Schedule sent;    ///< the schedule with its messages, if it is given any
+    Timing timing;    ///< of that one
+    TimeSpan window;  ///< one period, in which all stages keep the pace
 
     /// What the busiest stage computes, and what it does not.
     Picoseconds ideal() const;

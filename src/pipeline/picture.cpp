@@ -110,10 +110,17 @@ BoxWords box_words(const Schedule& schedule, const Timing& timing, double ticks,
 
 /// Memory is taken when a forward begins and given back when a half of backward ends.
 Strip held_memory(const Schedule& schedule, const Timing& timing, int stage,
-                  const ScheduleMemory& memory, int scale) {
+                  const ScheduleMemory& memory, TimeSpan window, int scale) {
     Strip strip{"", {Level{}}, 0, 0};
     HeldByStage held(schedule, stage, memory);
-    const auto note = [&](Picoseconds time, const Holdings& now) {
+    const auto note = [&](Picoseconds at, const Holdings& now) {
+        if (at >= window.end && at > window.start) return;
+        const Picoseconds time = (std::max(at, window.start) - window.start) * scale;
+        // What was held before is held at first; its peak is not of what is drawn.
+        if (at <= window.start) {
+            strip.levels = {Level{}};
+            strip.peak = 0;
+        }
         const Level level{
             time, {now.activations, now.for_weights, now.recomputed, now.weights}};
         if (strip.levels.back().amounts == level.amounts) return;
@@ -129,8 +136,8 @@ Strip held_memory(const Schedule& schedule, const Timing& timing, int stage,
         const Positions together = schedule.together({stage, position});
         if (!is_message(schedule.at({stage, position}).kind)) {
             const TimeSpan span = timing.span({stage, position});
-            note(span.start * scale, held.run(together));
-            note(span.end * scale, held.now());
+            note(span.start, held.run(together));
+            note(span.end, held.now());
         }
         position = together.last;
     }
@@ -144,8 +151,9 @@ class ScheduleChart {
         : schedule_(schedule),
           timing_(timing),
           picture_(picture),
+          window_(picture.window.value_or(TimeSpan{0, timing.makespan})),
           scale_(has_pairs(schedule) ? 2 : 1),
-          axis_{std::max<Picoseconds>(timing.makespan, 1) * scale_,
+          axis_{std::max<Picoseconds>(window_.end - window_.start, 1) * scale_,
                 picture.ticks * scale_, ""} {
         chart_.member = "stage";
         chart_.grows = true;
@@ -170,7 +178,7 @@ class ScheduleChart {
     Panel work_panel() {
         Panel panel;
         panel.title = picture_.title;
-        panel.end = timing_.makespan * scale_;
+        panel.end = (window_.end - window_.start) * scale_;
         panel.axis = axis_;
         for (int stage = 0; stage < schedule_.stages; ++stage) {
             RowGroup& group = panel.groups.emplace_back();
@@ -209,8 +217,10 @@ class ScheduleChart {
                 const bool last = version + 1 == begins.size();
                 const Picoseconds end = last ? timing_.makespan : begins[version + 1];
                 const int number = static_cast<int>(version);
-                if (end > begins[version])
-                    lane.boxes.push_back({begins[version] * scale_, end * scale_,
+                const TimeSpan drawn =
+                    in_window({begins[version] * scale_, end * scale_});
+                if (drawn.end > drawn.start)
+                    lane.boxes.push_back({drawn.start, drawn.end,
                                           chart_.look(newest_look(number)), number, 0,
                                           kNoInstruction});
             }
@@ -249,9 +259,19 @@ class ScheduleChart {
                 if (work[i].together) start = (start + end) / 2;
                 if (i + 1 < work.size() && work[i + 1].together) end = (start + end) / 2;
             }
-            row.boxes.push_back({start, end, look_place(work[i]), number, 0, i});
+            const TimeSpan drawn = in_window({start, end});
+            if (drawn.end > drawn.start)
+                row.boxes.push_back(
+                    {drawn.start, drawn.end, look_place(work[i]), number, 0, i});
         }
         return row;
+    }
+
+    /// Returns what is drawn of a box, from the window's beginning on.
+    TimeSpan in_window(TimeSpan scaled) const {
+        const Picoseconds first = window_.start * scale_;
+        return {std::max(scaled.start, first) - first,
+                std::min(scaled.end, window_.end * scale_) - first};
     }
 
     /// The look's place in the chart; asked for every box.
@@ -264,7 +284,7 @@ class ScheduleChart {
     Panel held_panel() {
         Panel panel;
         panel.title = held_words();
-        panel.end = timing_.makespan * scale_;
+        panel.end = (window_.end - window_.start) * scale_;
         panel.axis = axis_;
         panel.amount_text = amount_text;
         panel.layers = {
@@ -277,8 +297,8 @@ class ScheduleChart {
         for (int stage = 0; stage < schedule_.stages; ++stage) {
             panel.groups.push_back({{stage}, {}, {}});
             if (stage < kMostStagesDrawn)
-                panel.groups.back().strips.push_back(
-                    held_memory(schedule_, timing_, stage, picture_.memory, scale_));
+                panel.groups.back().strips.push_back(held_memory(
+                    schedule_, timing_, stage, picture_.memory, window_, scale_));
         }
         const bool halves = std::ranges::any_of(chart_.looks, [](const Look& look) {
             return look.meaning == Meaning::backward_weight;
@@ -351,6 +371,7 @@ class ScheduleChart {
     const Schedule& schedule_;
     const Timing& timing_;
     const SchedulePicture& picture_;
+    TimeSpan window_;
     int scale_;  ///< times are doubled to draw halves of pairs
     Axis axis_;
     Chart chart_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "src/chart/chart.hpp"
@@ -12,6 +13,8 @@ struct SchedulePicture {
     std::string title;      ///< empty is none
     ScheduleMemory memory;  ///< what the memory strips count
     double ticks = 1;       ///< of the timing's whole numbers, in one unit shown
+    /// What is drawn, as if it began at time 0; none is all.
+    std::optional<TimeSpan> window;
 };
 
 /// The classic picture of a schedule as a chart (src/chart/chart.hpp): a row a stage, a

@@ -6,6 +6,7 @@
 #include "src/chart/text.hpp"
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/messages.hpp"
+#include "src/pipeline/period.hpp"
 #include "src/pipeline/picture.hpp"
 #include "src/report/timeline.hpp"
 #include "src/text/wrap.hpp"
@@ -359,6 +360,45 @@ TEST_CASE("nothing lies outside of a picture", "[pipeline]") {
             INFO(name);
             REQUIRE(outside_of_viewport(drawn.svg()) == std::vector<std::string>());
         }
+}
+
+TEST_CASE("the picture of a period has what stages compute and hold in it",
+          "[pipeline]") {
+    for (const char* name : {"pipedream", "pipedream-vertical", "pipedream-2bw"})
+        for (const int stages : {2, 3, 5}) {
+            CAPTURE(name, stages);
+            const auto endless = make_endless_schedule(name, {stages, 2 * stages});
+            const PeriodTiming period = time_period(*endless, {{2, 1, 2}});
+            SchedulePicture picture;
+            picture.window = period.window;
+            const Chart chart = schedule_chart(period.sent, period.timing, picture);
+            REQUIRE(chart.panels[0].end == period.length);
+            const std::vector<Holdings> held = peak_holdings(period);
+            for (std::size_t stage = 0; stage < held.size(); ++stage) {
+                Picoseconds busy = 0;
+                for (const Box& box : chart.panels[0].groups[stage].rows[0].boxes)
+                    busy += box.end - box.start;
+                CHECK(busy == period.busy[stage]);
+                CHECK(chart.panels[1].groups[stage].strips[0].peak == held[stage].memory);
+            }
+        }
+}
+
+TEST_CASE("updates, meetings, pairs and versions are drawn", "[pipeline]") {
+    Durations times{2, 1, 1};
+    times.reduce = 3;
+    times.update = 4;
+    const Timed drawn = timed(make_schedule("dualpipe", {2, 4}), times);
+    const std::string svg = drawn.svg();
+    // Two chunks on two stages each meet and step.
+    REQUIRE(count_of(svg, "<title>R on stage ") == 2);
+    REQUIRE(count_of(svg, "<title>R.1 on stage ") == 2);
+    REQUIRE(count_of(svg, "<title>U on stage ") == 2);
+    REQUIRE(count_of(svg, "\noverlaps with B0") == 1);
+    REQUIRE(contains(drawn.text({160, false, ""}), "R"));
+    const Timed endless = timed(make_schedule("pipedream", {2, 4}), times);
+    REQUIRE(count_of(endless.svg(), "version 3 of the weights is the newest") == 2);
+    REQUIRE(contains(endless.text({160, false, ""}), "v3"));
 }
 
 TEST_CASE("whole backwards and halves of others have four colours", "[pipeline]") {
