@@ -3,9 +3,9 @@
 #include "lessons/03_column_linear/lesson.hpp"
 #include "lessons/04_tensor_parallel_block/lesson.hpp"
 #include "lessons/05_pipeline_1f1b/lesson.hpp"
-#include "lessons/06_ring_self_attention/lesson.hpp"
-#include "lessons/07_zero/lesson.hpp"
-#include "lessons/08_experts/lesson.hpp"
+#include "lessons/07_ring_self_attention/lesson.hpp"
+#include "lessons/08_zero/lesson.hpp"
+#include "lessons/09_experts/lesson.hpp"
 #include "lessons/runner/lesson.hpp"
 
 namespace lockstep::lessons {

@@ -1,7 +1,7 @@
 #include <string>
 #include <vector>
 
-#include "lessons/06_ring_self_attention/attention_problem.hpp"
+#include "lessons/07_ring_self_attention/attention_problem.hpp"
 #include "lessons/book/laboratory_runs.hpp"
 #include "lessons/runner/lesson.hpp"
 #include "src/core/units.hpp"

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "lessons/06_ring_self_attention/lesson.hpp"
+#include "lessons/07_ring_self_attention/lesson.hpp"
 #include "lessons/runner/rounding.hpp"
 #include "src/core/units.hpp"
 #include "src/device/ledger.hpp"

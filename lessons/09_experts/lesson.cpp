@@ -1,4 +1,4 @@
-#include "lessons/08_experts/lesson.hpp"
+#include "lessons/09_experts/lesson.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "lessons/08_experts/layer_runs.hpp"
+#include "lessons/09_experts/layer_runs.hpp"
 #include "lessons/runner/rounding.hpp"
 #include "src/cost/collectives.hpp"
 #include "src/cost/products_and_messages.hpp"
@@ -53,7 +53,7 @@ std::vector<Experiment> ExpertsLesson::experiments() {
 LessonEntry experts_lesson() {
     LessonEntry entry;
     entry.slug = "experts";
-    entry.folder = "08_experts";
+    entry.folder = "09_experts";
     entry.default_ranks = 4;
     entry.most_ranks = kMostRanks;
     entry.settings = {

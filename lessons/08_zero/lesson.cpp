@@ -1,4 +1,4 @@
-#include "lessons/07_zero/lesson.hpp"
+#include "lessons/08_zero/lesson.hpp"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "lessons/07_zero/ways.hpp"
+#include "lessons/08_zero/ways.hpp"
 #include "src/cost/products_and_messages.hpp"
 #include "src/cost/virtual_time.hpp"
 
@@ -59,7 +59,7 @@ std::vector<Experiment> Zero::experiments() {
 LessonEntry zero_lesson() {
     LessonEntry entry;
     entry.slug = "zero";
-    entry.folder = "07_zero";
+    entry.folder = "08_zero";
     entry.default_ranks = 4;
     entry.most_ranks = 64;
     entry.settings = language_settings();

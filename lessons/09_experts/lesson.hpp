@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lessons/08_experts/gpt_experts.hpp"
+#include "lessons/09_experts/gpt_experts.hpp"
 #include "lessons/runner/lesson.hpp"
 #include "src/nn/gate.hpp"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "lessons/06_ring_self_attention/attention_problem.hpp"
-#include "lessons/06_ring_self_attention/gpt_context.hpp"
+#include "lessons/07_ring_self_attention/attention_problem.hpp"
+#include "lessons/07_ring_self_attention/gpt_context.hpp"
 #include "lessons/runner/lesson.hpp"
 #include "lessons/runner/rounding.hpp"
 

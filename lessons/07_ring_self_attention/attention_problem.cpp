@@ -1,4 +1,4 @@
-#include "lessons/06_ring_self_attention/attention_problem.hpp"
+#include "lessons/07_ring_self_attention/attention_problem.hpp"
 
 #include <cmath>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "lessons/06_ring_self_attention/gpt_context.hpp"
+#include "lessons/07_ring_self_attention/gpt_context.hpp"
 
 #include <fmt/format.h>
 

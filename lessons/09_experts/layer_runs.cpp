@@ -1,4 +1,4 @@
-#include "lessons/08_experts/layer_runs.hpp"
+#include "lessons/09_experts/layer_runs.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "lessons/07_zero/ways.hpp"
+#include "lessons/08_zero/ways.hpp"
 
 #include "src/device/ledger.hpp"
 #include "src/nn/gpt.hpp"

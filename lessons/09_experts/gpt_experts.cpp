@@ -1,4 +1,4 @@
-#include "lessons/08_experts/gpt_experts.hpp"
+#include "lessons/09_experts/gpt_experts.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "lessons/06_ring_self_attention/lesson.hpp"
+#include "lessons/07_ring_self_attention/lesson.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -129,7 +129,7 @@ LessonEntry ring_self_attention_lesson() {
         methods.words.emplace_back(name_of(method));
     LessonEntry entry;
     entry.slug = "ring-self-attention";
-    entry.folder = "06_ring_self_attention";
+    entry.folder = "07_ring_self_attention";
     entry.default_ranks = 4;
     entry.least_ranks = kLeastRanks;
     entry.most_ranks = kMostRanks;
