@@ -5,13 +5,9 @@
 #include "src/comm/mesh.hpp"
 #include "src/nn/activation.hpp"
 #include "src/nn/linear.hpp"
-#include "src/nn/sequential.hpp"
 
 namespace lockstep::lessons {
 
-namespace {
-
-/// Layers of part `part`, of so many parts in all.
 std::unique_ptr<Sequential> stack_part(const ParameterInit& init, int part, int layers) {
     auto stack = std::make_unique<Sequential>();
     for (int layer = part * layers; layer < (part + 1) * layers; ++layer) {
@@ -22,10 +18,8 @@ std::unique_ptr<Sequential> stack_part(const ParameterInit& init, int part, int 
     return stack;
 }
 
-/// The inputs are there before the step, so they are no activations.
-std::vector<MicroBatch> stack_batches(Device& device, const Schedule& schedule,
-                                      const StackOptions& options) {
-    const int count = schedule.micro_batches;
+std::vector<MicroBatch> stack_batches(Device& device, const StackOptions& options,
+                                      int count, double weight) {
     const MemoryScope scope(device, MemoryCategory::workspace);
     std::vector<MicroBatch> batches;
     for (int i = 0; i < count; ++i) {
@@ -35,17 +29,14 @@ std::vector<MicroBatch> stack_batches(Device& device, const Schedule& schedule,
         device.random_normal(x, RandomStream(options.seed, "x"), 0, 1, i * x.elements());
         device.random_normal(target, RandomStream(options.seed, "target"), 0, 1,
                              i * target.elements());
-        batches.push_back({x, target, 1.0 / count});
+        batches.push_back({x, target, weight});
     }
     return batches;
 }
 
-/// What goes from stage to stage is as large as a micro-batch's input.
-PartBoundary boundary(const StackOptions& options) {
-    return {[](const MicroBatch& batch) { return batch.input.shape(); }, options.dtype};
+PartBoundary stack_boundary(DType dtype) {
+    return {[](const MicroBatch& batch) { return batch.input.shape(); }, dtype};
 }
-
-}  // namespace
 
 // lesson: pipeline-program
 Program stack_program(const PipelinePlan& plan, const StackOptions& options) {
@@ -62,9 +53,10 @@ Program stack_program(const PipelinePlan& plan, const StackOptions& options) {
             parts.push_back(stack_part(init, part, layers));
             chunks.push_back(parts.back().get());
         }
-        const PartBoundary between = boundary(options);
+        const PartBoundary between = stack_boundary(options.dtype);
         Pipeline pipeline(device, mesh["pp"], plan, chunks, between);
-        const auto batches = stack_batches(device, schedule, options);
+        const int count = schedule.micro_batches;
+        const auto batches = stack_batches(device, options, count, 1.0 / count);
         const Tensor loss = pipeline.run(mean_squared_error, batches);
         if (loss) rank.keep_value("loss", device.peek(loss).at(0));
     };

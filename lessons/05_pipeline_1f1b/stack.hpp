@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lessons/runner/lesson.hpp"
+#include "src/nn/sequential.hpp"
 #include "src/pipeline/pipeline.hpp"
 
 namespace lockstep::lessons {
@@ -15,6 +16,17 @@ struct StackOptions {
     DType dtype = DType::f32;
     std::uint64_t seed = 1;
 };
+
+/// Returns the layers of part `part`, so many of them.
+std::unique_ptr<Sequential> stack_part(const ParameterInit& init, int part, int layers);
+
+/// Returns `count` micro-batches. Inputs are there before the step, so the ledger does
+/// not count them as activations.
+std::vector<MicroBatch> stack_batches(Device& device, const StackOptions& options,
+                                      int count, double weight);
+
+/// What goes from stage to stage is as large as a micro-batch's input.
+PartBoundary stack_boundary(DType dtype);
 
 /// The program of one stage: forward and backward of all micro-batches, once, as the plan
 /// says. Keeps the loss, where it is known, in the series "loss".

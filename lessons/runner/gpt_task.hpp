@@ -21,11 +21,12 @@ struct GptTask {
     std::int64_t batch = 0;  ///< sequences of `sizes.context` characters a step
     int steps = 0;
     double learning_rate = 0;
+    double momentum = 0.9;
     std::vector<std::int32_t> starts;  ///< of sequences, (steps, batch)
 
     std::int64_t length() const { return sizes.context; }
     std::int64_t tokens() const { return length() * batch; }
-    SgdOptions optimizer() const { return {learning_rate, 0.9, 0}; }
+    SgdOptions optimizer() const { return {learning_rate, momentum, 0}; }
 };
 
 /// Makes a task of the text of --text, or the one that lessons share; of `batch`
