@@ -700,6 +700,7 @@ WeightStash::Values WeightStash::copies_of(Module& chunk) const {
     return values;
 }
 
+// lesson: weight-stash
 void WeightStash::before_update(Place place, Module& chunk) {
     const auto trend = trends_.find(at(place).chunk);
     if (trend != trends_.end()) trend->second.before = copies_of(chunk);
@@ -707,6 +708,7 @@ void WeightStash::before_update(Place place, Module& chunk) {
     if (found == last_read_.end() || found->second < place.position) return;
     kept_[found->first] = copies_of(chunk);
 }
+// lesson: end
 
 void WeightStash::after_update(Place place, Module& chunk) {
     const auto found = trends_.find(at(place).chunk);

@@ -114,6 +114,7 @@ class WeightStash {
     void before_update(Place place, Module& chunk);
     /// Behind it: takes the step into the average of steps, if the chunk has estimates.
     void after_update(Place place, Module& chunk);
+    // lesson: weights-that-are-read
     /// Runs `work` of the instruction with the weights that it reads.
     template <typename Work>
     auto with_weights(Place place, Module& chunk, Work&& work) {
@@ -125,6 +126,7 @@ class WeightStash {
         drop(place);
         return result;
     }
+    // lesson: end
 
   private:
     using Values = std::vector<Tensor>;
