@@ -3,6 +3,7 @@
 #include "lessons/03_column_linear/lesson.hpp"
 #include "lessons/04_tensor_parallel_block/lesson.hpp"
 #include "lessons/05_pipeline_1f1b/lesson.hpp"
+#include "lessons/06_pipedream/lesson.hpp"
 #include "lessons/07_ring_self_attention/lesson.hpp"
 #include "lessons/08_zero/lesson.hpp"
 #include "lessons/09_experts/lesson.hpp"
@@ -11,14 +12,11 @@
 namespace lockstep::lessons {
 
 const std::vector<LessonEntry>& catalogue() {
-    static const std::vector<LessonEntry> lessons{gradient_accumulation_lesson(),
-                                                  data_parallel_lesson(),
-                                                  column_linear_lesson(),
-                                                  tensor_parallel_block_lesson(),
-                                                  pipeline_1f1b_lesson(),
-                                                  ring_self_attention_lesson(),
-                                                  zero_lesson(),
-                                                  experts_lesson()};
+    static const std::vector<LessonEntry> lessons{
+        gradient_accumulation_lesson(), data_parallel_lesson(), column_linear_lesson(),
+        tensor_parallel_block_lesson(), pipeline_1f1b_lesson(), pipedream_lesson(),
+        ring_self_attention_lesson(),   zero_lesson(),          experts_lesson(),
+    };
     return lessons;
 }
 

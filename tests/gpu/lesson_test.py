@@ -27,6 +27,8 @@ BLOCK = ["lesson", "tensor-parallel-block", "--set", "layers=1", "--set", "hidde
          "--set", "batch=2", "--set", "steps=3"]
 PIPELINE = ["lesson", "pipeline-1f1b", "--set", "heads=2", "--set", "hidden=8", "--set",
             "context=4", "--set", "steps=2"]
+ENDLESS = ["lesson", "pipedream", "--set", "hidden=8", "--set", "context=4",
+           "--set", "steps=2"]
 RINGS = ["lesson", "ring-self-attention", "--set", "hidden=16", "--set", "context=24", "--set",
          "batch=2", "--set", "steps=2"]
 LIMIT = 240
@@ -203,6 +205,19 @@ class Lessons(unittest.TestCase):
                 done = self.run_to("gpu", "--backend", backend, *chosen, lesson=PIPELINE)
                 self.assertEqual(done.stdout.count("checks passed"), 1)
                 self.assertEqual(done.stderr, "")
+                self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("gpu")))
+                self.assert_equal_within_bound("sim", "gpu")
+
+    def test_pipelines_that_do_not_stop_as_in_the_simulator(self):
+        for backend, ranks, dtype in (("cuda", 2, "f32"), ("cuda", 3, "f64"), ("nccl", 2, "f64"),
+                                      ("nccl", 4, "f32")):
+            if backend == "nccl" and ranks > GPUS:
+                continue
+            with self.subTest(backend=backend, ranks=ranks, dtype=dtype):
+                chosen = ["--ranks", str(ranks), "--dtype", dtype]
+                self.run_to("sim", *chosen, lesson=ENDLESS)
+                done = self.run_to("gpu", "--backend", backend, *chosen, lesson=ENDLESS)
+                self.assertEqual(done.stdout.count("checks passed"), 1)
                 self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("gpu")))
                 self.assert_equal_within_bound("sim", "gpu")
 

@@ -18,6 +18,7 @@ SHORT = {
     "column-linear": ["rows=64"],
     "tensor-parallel-block": ["steps=10"],
     "pipeline-1f1b": ["steps=4"],
+    "pipedream": ["steps=4"],
     "ring-self-attention": ["steps=4", "context=64"],
 }
 

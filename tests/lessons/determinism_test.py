@@ -56,6 +56,11 @@ class Determinism(unittest.TestCase):
         self.check("--ranks", "4", "--set", "heads=2", "--set", "hidden=16", "--set", "context=8",
                    "--set", "steps=2", "--set", "tied=1")
 
+    def test_pipelines_that_do_not_stop(self):
+        self.lesson = "pipedream"
+        self.check("--ranks", "3", "--set", "hidden=16", "--set", "context=8", "--set", "steps=2",
+                   "--step", "8")
+
     def test_rings_and_a_context_that_ranks_share(self):
         self.lesson = "ring-self-attention"
         short = ("--set", "hidden=16", "--set", "context=32", "--set", "steps=2")

@@ -376,7 +376,7 @@ class Windows(Lessons):
                         self.assertLessEqual(self.height(text, across), height, text)
 
     def test_nor_in_any_other_lesson(self):
-        for slug in ("column-linear", "tensor-parallel-block", "pipeline-1f1b",
+        for slug in ("column-linear", "tensor-parallel-block", "pipeline-1f1b", "pipedream",
                      "ring-self-attention"):
             with self.subTest(slug):
                 terminal = self.open(command=[PROGRAM, "lesson", slug], rows=24, columns=60)

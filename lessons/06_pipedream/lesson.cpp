@@ -1,0 +1,747 @@
+#include "lessons/06_pipedream/lesson.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "lessons/06_pipedream/delayed_descent.hpp"
+#include "lessons/runner/rounding.hpp"
+#include "src/core/require.hpp"
+#include "src/core/units.hpp"
+#include "src/nn/published_sizes.hpp"
+#include "src/pipeline/generators.hpp"
+#include "src/pipeline/period.hpp"
+#include "src/run/diagnosis.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr int kLeastRanks = 2;
+constexpr int kMostRanks = 16;
+
+/// Schedules in which a micro-batch meets two versions of the weights on purpose, which
+/// the full check would stop.
+bool mixes_versions(const std::string& schedule) {
+    return schedule == "unstashed" || schedule == "spectrain" || schedule == "pipemare";
+}
+
+/// Takes in another difference; NaN is the widest.
+void widen(double& widest, double here) {
+    if (!std::isnan(widest) && !(here <= widest)) widest = here;
+}
+
+GptSizes sizes_of(const LessonOptions& options, int stages, std::int64_t vocabulary) {
+    GptSizes sizes;
+    sizes.vocabulary = vocabulary;
+    sizes.context = options.values.integer("context");
+    sizes.layers = options.values.integer("layers", stages);
+    sizes.block.heads = options.values.integer("heads");
+    sizes.block.hidden = options.values.integer("hidden", 16 * sizes.block.heads);
+    require_shared_out("hidden", sizes.block.hidden, sizes.block.heads, "the heads");
+    require(sizes.layer_count() >= stages,
+            "--set layers={}: with embeddings, norm and head these are {} layers, too "
+            "few for {} stages",
+            sizes.layers, sizes.layer_count(), stages);
+    return sizes;
+}
+
+}  // namespace
+
+PipedreamLesson::PipedreamLesson(const LessonOptions& options, Record& record)
+    : Lesson(options, record), ranks_(options.ranks.value_or(4)) {
+    per_update_ = static_cast<int>(
+        options.values.integer("micro_batches", std::int64_t{2} * ranks_));
+    require(per_update_ >= ranks_,
+            "--set micro_batches={}: with fewer micro-batches an update than stages, two "
+            "versions of the weights are not enough; {} at least",
+            per_update_, ranks_);
+    const auto made = make_gpt_task(options, per_update_, [&](std::int64_t vocabulary) {
+        return sizes_of(options, ranks_, vocabulary);
+    });
+    const auto task = std::make_shared<GptTask>(*made);
+    task->momentum = options.values.number("momentum");
+    task_ = task;
+    note("micro_batches", per_update_);
+    note("layers", task_->sizes.layers);
+    note("hidden", task_->sizes.block.hidden);
+    record.options.sum_length = task_->tokens() * task_->steps;
+}
+
+std::vector<Experiment> PipedreamLesson::experiments() {
+    return {experiment("flush", &PipedreamLesson::flush),
+            experiment("endless", &PipedreamLesson::endless),
+            experiment("versions", &PipedreamLesson::versions),
+            experiment("stale", &PipedreamLesson::stale),
+            experiment("stash", &PipedreamLesson::stash),
+            experiment("buffers", &PipedreamLesson::buffers),
+            experiment("delay", &PipedreamLesson::delay),
+            experiment("train", &PipedreamLesson::train),
+            experiment("breaks", &PipedreamLesson::breaks)};
+}
+
+LessonEntry pipedream_lesson() {
+    LessonEntry entry;
+    entry.slug = "pipedream";
+    entry.folder = "06_pipedream";
+    entry.default_ranks = 4;
+    entry.least_ranks = kLeastRanks;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        {"micro_batches", "of a step; the stages at least", Whole{1, 256},
+         "twice the ranks"},
+        {"layers", "transformer blocks of the GPT", Whole{1, 64}, "as many as the ranks"},
+        {"heads", "of attention", Whole{1, 64, 2}},
+        {"hidden", "columns between layers; 16 a head", Whole{1, 1024}, "32"},
+        {"context", "tokens of a sequence, one a micro-batch", Whole{1, 1024, 32}},
+        {"steps", "of training, of so many micro-batches", Whole{1, 100'000, 48}},
+        {"learning_rate", "of SGD", Real{0, 1e6, 0.2}},
+        {"momentum", "of SGD", Real{0, 0.999, 0}},
+    };
+    entry.takes_text = true;
+    entry.make = make_lesson<PipedreamLesson>;
+    return entry;
+}
+
+RunReport PipedreamLesson::run_stack(const WeightRule& rule, int micro_batches,
+                                     bool trace) {
+    LessonOptions unit =
+        mixes_versions(rule.schedule) ? options().without_full_check() : options();
+    if (unit.has_virtual_time()) unit.cluster = "unit";
+    const PartedTraining training =
+        stack_training({options().dtype, options().seed}, ranks_);
+    RunReport report =
+        train_endless(*make_cluster(unit, ranks_, trace), rule, training, micro_batches);
+    if (trace) record().runs.emplace_back("stack_" + rule.schedule, report);
+    return report;
+}
+
+void PipedreamLesson::check_clock(Findings& found, const std::string& name,
+                                  const RunReport& report, double seconds) const {
+    if (!options().has_virtual_time()) return;
+    found.equal(name,
+                Figure::seconds(static_cast<double>(report.makespan()) /
+                                static_cast<double>(kSecond)),
+                seconds);
+}
+
+namespace {
+
+constexpr double kBoth = 3;  ///< seconds of a forward and a backward in `unit`
+
+/// A part of a whole: "25 %", "27.3 %".
+Figure part(double over, double under) {
+    const double hundredths = 100 * over / under;
+    return Figure::percent(hundredths, hundredths == std::floor(hundredths) ? 0 : 1);
+}
+
+/// The stages take as long as in the cluster `unit`.
+Timing timed(const Schedule& schedule) {
+    return time_schedule(schedule, {{}});
+}
+
+PeriodTiming period_of(const WeightRule& rule) {
+    if (rule.schedule == "1f1b")
+        return time_period(schedule_of(rule, 2 * rule.per_update), {{}});
+    const PipelineShape shape{rule.stages, rule.per_update * rule.stages, 1,
+                              rule.per_update};
+    return time_period(make_endless_schedule(rule.schedule, shape).value(), {{}});
+}
+
+}  // namespace
+
+/// What a flush at each step costs.
+void PipedreamLesson::flush(Findings& found) {
+    const int p = ranks_, m = per_update_;
+    constexpr int kSteps = 2;
+    const WeightRule steps = rule("1f1b", m);
+    found.give("numbers", has_numbers());
+    found.give("virtual_time", options().has_virtual_time());
+    found.give("p", p);
+    found.give("p_less_1", p - 1);
+    found.give("m", m);
+    found.give("rounds", m + p - 1);
+    found.give("hundred_steps", 100 * m);
+    found.give("flush_part", part(p - 1, m + p - 1));
+    found.give("flush_once", part(p - 1, 100 * m + p - 1));
+    found.picture("flush_picture", schedule_of(steps, kSteps * m),
+                  timed(schedule_of(steps, kSteps * m)));
+    check_clock(found, "flush_clock", run_stack(steps, kSteps * m, /*trace=*/true),
+                kSteps * (m + p - 1) * kBoth);
+    const PeriodTiming period = period_of(steps);
+    found.equal("flush_bubble", Figure::seconds(static_cast<double>(period.bubble())),
+                (p - 1) * kBoth);
+}
+
+/// The same without a flush.
+void PipedreamLesson::endless(Findings& found) {
+    const int p = ranks_, m = per_update_;
+    const WeightRule one = rule("pipedream");
+    found.give("endless_part", part(p - 1, m + p - 1));
+    found.give("no_part", Figure::percent(0));
+    found.give("faster", Figure::decimals(static_cast<double>(m + p - 1) / m, 3));
+    found.picture("endless_picture", schedule_of(one, m), timed(schedule_of(one, m)));
+    check_clock(found, "endless_clock", run_stack(one, m, /*trace=*/true),
+                (m + p - 1) * kBoth);
+    double widest = 0;
+    for (const int steps : {1, 10, 100}) {
+        const int all = steps * m;
+        const double flushed =
+            timed(schedule_of(rule("1f1b", m), all)).bubble_over_total();
+        const double not_flushed = timed(schedule_of(one, all)).bubble_over_total();
+        Findings& row = found.row("lengths");
+        row.give("length", all);
+        row.give("flushed", Figure::percent(100 * flushed, 1));
+        row.give("not_flushed", Figure::percent(100 * not_flushed, 1));
+        widest = std::max({widest, std::abs(flushed - (p - 1.0) / (m + p - 1)),
+                           std::abs(not_flushed - (p - 1.0) / (all + p - 1))});
+    }
+    found.at_most("lengths_off", widest, 1e-12);
+    const PeriodTiming period = period_of(one);
+    found.equal("period_length", Figure::seconds(static_cast<double>(period.length)),
+                kBoth);
+    found.equal("period_bubble", Figure::seconds(static_cast<double>(period.bubble())),
+                0);
+}
+
+namespace {
+
+/// One value for each stage: "0 1 2 3".
+template <typename Value>
+std::string by_stage(int stages, Value&& value) {
+    std::string text;
+    for (int stage = 0; stage < stages; ++stage)
+        text += fmt::format("{}{}", stage == 0 ? "" : " ", value(stage));
+    return text;
+}
+
+/// Counts where the schedule reads or changes other weights than the rule says.
+int uses_off(const WeightRule& rule, int micro_batches) {
+    const auto uses = weight_uses(schedule_of(rule, micro_batches));
+    int off = 0;
+    for (int stage = 0; stage < rule.stages; ++stage)
+        for (int i = 0; i < micro_batches; ++i) {
+            const WeightUse& use = uses[stage][0][i];
+            off += use.forward != rule.forward(stage, i).version ||
+                   use.backward != rule.backward(stage, i).version ||
+                   use.updated != rule.newest(i);
+        }
+    return off;
+}
+
+}  // namespace
+
+/// Which weights each micro-batch meets.
+void PipedreamLesson::versions(Findings& found) {
+    const int p = ranks_;
+    const int shown = p + 4, asked = p + 1;
+    const WeightRule one = rule("pipedream");
+    const auto uses = weight_uses(schedule_of(one, shown));
+    found.give("asked", asked);
+    found.give("version_read", uses[0][0][asked].forward);
+    for (int i = 0; i < shown; ++i) {
+        Findings& row = found.row("reads");
+        row.give("micro_batch", i);
+        row.give("forward", by_stage(p, [&](int s) { return uses[s][0][i].forward; }));
+        row.give("newest", by_stage(p, [&](int s) { return uses[s][0][i].updated; }));
+    }
+    found.equal("reads_off", uses_off(one, 4 * per_update_), 0);
+}
+
+std::string PipedreamLesson::diagnosis_without_stash() const {
+    sim::ClusterOptions watched;
+    watched.ranks = ranks_;
+    watched.spec = load_cluster("classroom");
+    watched.numbers = false;
+    watched.check = sim::CheckLevel::full;
+    try {
+        train_endless(*sim::make_cluster(watched), rule("unstashed"),
+                      stack_training({options().dtype, options().seed}, ranks_),
+                      2 * ranks_);
+    } catch (const FaultError& fault) {
+        constexpr int kColumns = 76;
+        return fault.diagnosis().text(kColumns);
+    }
+    return "";
+}
+
+/// How old gradients are, and what they are gradients of.
+void PipedreamLesson::stale(Findings& found) {
+    const int p = ranks_;
+    found.give("stalest", p - 1);
+    const auto measured = staleness(period_of(rule("pipedream")));
+    int off = 0;
+    for (int s = 0; s < p; ++s) {
+        Findings& row = found.row("late");
+        row.give("stage", s);
+        row.give("updates", measured[s][0]);
+        off += std::abs(measured[s][0] - (p - s - 1));
+    }
+    found.equal("late_off", off, 0);
+
+    const WeightRule unstashed = rule("unstashed");
+    const int met = p + 1;
+    const auto uses = weight_uses(schedule_of(unstashed, 2 * p));
+    found.give("met", met);
+    found.give("met_forward",
+               by_stage(p, [&](int s) { return uses[s][0][met].forward; }));
+    found.give("met_backward",
+               by_stage(p, [&](int s) { return uses[s][0][met].backward; }));
+    found.equal("unstashed_off", uses_off(unstashed, 4 * per_update_), 0);
+    const std::string said = diagnosis_without_stash();
+    found.give("f25", said);
+    found.equal("class_f25", said.starts_with("F25") ? 1 : 0, 1);
+}
+
+double PipedreamLesson::gap_to_one_device(const WeightRule& rule, int micro_batches,
+                                          const RunReport& report) {
+    const RunReport alone = train_alone(
+        *make_cluster(options(), 1), rule,
+        stack_training({options().dtype, options().seed}, ranks_), micro_batches);
+    double gap = 0;
+    if (!has_numbers()) return gap;
+    for (const auto& [name, tensor] : kept_under(alone, "")) {
+        const HostTensor& other = report.whole(name);
+        for (std::int64_t i = 0; i < tensor.elements(); ++i)
+            widen(gap, std::abs(tensor.at(i) - other.at(i)));
+    }
+    return gap;
+}
+
+namespace {
+
+/// Bytes of one version of a stage's weights.
+std::int64_t version_bytes(DType dtype) {
+    return kStackLayers * (kStackWidth * kStackWidth + kStackWidth) * bytes_of(dtype);
+}
+
+std::int64_t weights_held(const RunReport& report, int stage) {
+    return report.ranks[stage].memory.peak_of(MemoryCategory::parameters);
+}
+
+/// What rounding may make of a weight of the stack; on the simulator nothing.
+constexpr RoundingBound kSameWeights{1e-5, 1e-13};
+
+}  // namespace
+
+/// Old weights that are kept, and the bytes that they take.
+void PipedreamLesson::stash(Findings& found) {
+    const int p = ranks_, m = 2 * per_update_;
+    const std::int64_t each = version_bytes(options().dtype);
+    found.give("weights", kStackLayers * (kStackWidth * kStackWidth + kStackWidth));
+    found.give("stack_layers", kStackLayers);
+    found.give("stack_width", kStackWidth);
+    found.give("version_bytes", Figure::bytes(each));
+    found.give("stash_bytes", Figure::bytes(p * each));
+    found.give("behind_bytes", Figure::bytes((p - 1) * each));
+    const RunReport stashed = run_stack(rule("pipedream"), m);
+    const RunReport vertical = run_stack(rule("pipedream-vertical"), m);
+    const RunReport unstashed = run_stack(rule("unstashed"), m);
+    if (options().has_virtual_time()) {
+        std::int64_t off = 0, vertical_off = 0;
+        for (int s = 0; s < p; ++s) {
+            Findings& row = found.row("ledger");
+            row.give("stage", s);
+            row.give("kept", p - s);
+            row.give("unstashed_bytes", Figure::bytes(weights_held(unstashed, s)));
+            row.give("stashed_bytes", Figure::bytes(weights_held(stashed, s)));
+            row.give("vertical_bytes", Figure::bytes(weights_held(vertical, s)));
+            off += std::abs(weights_held(stashed, s) - (p - s) * each) +
+                   std::abs(weights_held(unstashed, s) - each);
+            vertical_off += std::abs(weights_held(vertical, s) - p * each);
+        }
+        found.equal("stash_ledger", off, 0);
+        found.equal("vertical_ledger", vertical_off, 0);
+    }
+    double gap = gap_to_one_device(rule("pipedream"), m, stashed);
+    widen(gap, gap_to_one_device(rule("pipedream-vertical"), m, vertical));
+    values_at_most(found, "stash_alone", gap, kSameWeights.of(options().dtype, 4 * m));
+}
+
+void PipedreamLesson::give_models(Findings& found) const {
+    constexpr std::int64_t kBytes = 2;  // bf16
+    const std::int64_t weights = mixtral_8x7b(4096).parameters();
+    found.give("mixtral_weights",
+               Figure::decimals(static_cast<double>(weights) / 1e9, 1));
+    for (const int stages : {4, 16, 64}) {
+        const std::int64_t version = weights * kBytes / stages;
+        Findings& row = found.row("models");
+        row.give("stages", stages);
+        row.give("one", Figure::memory(version));
+        row.give("many", Figure::memory(stages * version));
+        row.give("double", Figure::memory(2 * version));
+    }
+}
+
+/// Two versions for all: PipeDream-2BW.
+void PipedreamLesson::buffers(Findings& found) {
+    const int p = ranks_, m = 4 * per_update_;
+    const WeightRule two = rule("pipedream-2bw", per_update_);
+    const WeightRule drawn = rule("pipedream-2bw", p);
+    const auto uses = weight_uses(schedule_of(two, m));
+    for (int i = 0; i < m; i += per_update_) {
+        Findings& row = found.row("batches");
+        row.give("batch", i / per_update_);
+        row.give("of", fmt::format("{}–{}", i, i + per_update_ - 1));
+        row.give("read", uses[0][0][i].forward);
+        row.give("changed", uses[0][0][i].updated);
+        row.give("made", uses[0][0][i].updated + 1);
+    }
+    found.give("two", 2);
+    give_models(found);
+    found.picture("buffers_picture", schedule_of(drawn, 3 * p),
+                  timed(schedule_of(drawn, 3 * p)));
+    run_stack(drawn, 3 * p, /*trace=*/true);
+    found.equal("buffers_off", uses_off(two, m), 0);
+    const PeriodTiming period = period_of(two);
+    found.equal("buffers_bubble", Figure::seconds(static_cast<double>(period.bubble())),
+                0);
+    const RunReport report = run_stack(two, m);
+    if (options().has_virtual_time()) {
+        const std::int64_t each = version_bytes(options().dtype);
+        std::int64_t off = 0;
+        for (int s = 0; s < p; ++s)
+            off += std::abs(weights_held(report, s) - 2 * each);
+        found.give("two_bytes", Figure::bytes(weights_held(report, 0)));
+        found.equal("buffers_ledger", off, 0);
+    }
+    values_at_most(found, "buffers_alone", gap_to_one_device(two, m, report),
+                   kSameWeights.of(options().dtype, 4 * m));
+}
+
+/// What a delay does to the largest learning rate.
+void PipedreamLesson::delay(Findings& found) {
+    double widest = 0;
+    for (const int updates : {0, 1, 2, 3, 7, 15}) {
+        const double formula = largest_step(updates);
+        const double tried = largest_step_tried(updates);
+        Findings& row = found.row("delays");
+        row.give("updates", updates);
+        row.give("formula", Figure::decimals(formula, 3));
+        row.give("tried", Figure::decimals(tried, 3));
+        widest = std::max(widest, std::abs(formula - tried));
+    }
+    found.give("one_late", Figure::count(std::round(1e6 * largest_step(1)) / 1e6));
+    found.give("in_time", Figure::count(std::round(1e6 * largest_step(0)) / 1e6));
+    found.at_most("delays_off", widest, 1e-3);
+}
+
+namespace {
+
+/// The mean of some losses in a row.
+double mean_of(const std::vector<double>& losses, std::size_t first, std::size_t last) {
+    return std::accumulate(losses.begin() + static_cast<std::ptrdiff_t>(first),
+                           losses.begin() + static_cast<std::ptrdiff_t>(last), 0.0) /
+           static_cast<double>(last - first);
+}
+
+/// The mean of the last quarter of the first so many.
+double end_of(const std::vector<double>& losses, std::size_t count) {
+    return mean_of(losses, count - (count + 3) / 4, count);
+}
+
+/// Gives a loss, or says that training broke: it is no number, or larger than the limit.
+bool give_loss(Findings& row, const std::string& name, double loss, double limit) {
+    const bool holds = loss <= limit;
+    if (holds)
+        row.give(name, Figure::decimals(loss, 3));
+    else
+        row.give(name, "broken");
+    return holds;
+}
+
+}  // namespace
+
+const PipedreamLesson::Trained& PipedreamLesson::run_called(
+    const std::string& name) const {
+    return *std::ranges::find(trained_, name, &Trained::name);
+}
+
+PipedreamLesson::Trained PipedreamLesson::train_by(const std::string& name,
+                                                   const WeightRule& rule) {
+    const auto progress = show_progress(name, micro_batches() / rule.per_update);
+    const LessonOptions chosen =
+        mixes_versions(rule.schedule) ? options().without_full_check() : options();
+    const RunReport report =
+        train_endless(*make_cluster(chosen, ranks_), rule,
+                      gpt_training(*task_, ranks_, options().dtype, options().seed),
+                      micro_batches(), progress.get());
+    record().runs.emplace_back(name, report);
+    Trained trained{name, rule, losses_of(report), report.makespan()};
+    if (has_numbers())
+        record_training(
+            record(), name, trained_.empty(), trained.losses,
+            [&](const std::string& prefix) { return kept_under(report, prefix); });
+    return trained;
+}
+
+double PipedreamLesson::first_losses_gap(const Trained& trained) const {
+    const int count = std::min(micro_batches(), 8 * per_update_);
+    const std::vector<double> alone = losses_of(train_alone(
+        *make_cluster(options().without_full_check(), 1), trained.rule,
+        gpt_training(*task_, ranks_, options().dtype, options().seed), count));
+    double gap = 0;
+    for (std::size_t i = 0; i < alone.size(); ++i) {
+        const double ours = trained.losses[i], theirs = alone[i];
+        // A training that breaks is to break alike.
+        const bool both_broken = !std::isfinite(ours) && !std::isfinite(theirs);
+        if (!both_broken) widen(gap, std::abs(ours - theirs));
+    }
+    return gap;
+}
+
+void PipedreamLesson::give_curves(Findings& found) const {
+    constexpr std::size_t kRows = 8;
+    const auto all = static_cast<std::size_t>(micro_batches());
+    const std::size_t rows = std::min(kRows, all);
+    for (std::size_t i = 0; i < rows; ++i) {
+        const std::size_t first = i * all / rows, last = (i + 1) * all / rows;
+        Findings& row = found.row("curves");
+        row.give("seen", last);
+        for (const Trained& trained : trained_)
+            give_loss(row, "loss_" + trained.name, mean_of(trained.losses, first, last),
+                      2 * knows_nothing());
+    }
+}
+
+/// Micro-batches follow one another at an even pace, so that a run's time says how many
+/// it has done when PipeDream is through.
+void PipedreamLesson::give_times(Findings& found) const {
+    static const std::set<std::string> kAsked{"flush_each", "stashed", "flush",
+                                              "two_buffers"};
+    const Picoseconds through = run_called("stashed").time;
+    found.give("through", Figure::time(through));
+    found.give("slower", through > run_called("flush").time);
+    std::string best = "none";
+    double lowest = std::numeric_limits<double>::infinity();
+    for (const Trained& trained : trained_) {
+        const auto all = static_cast<double>(micro_batches());
+        const double done = std::min(
+            1.0, static_cast<double>(through) / static_cast<double>(trained.time));
+        const auto seen = static_cast<std::size_t>(std::max(1.0, std::floor(done * all)));
+        Findings& row = found.row("times");
+        row.give("way", trained.name);
+        row.give("time", Figure::time(trained.time));
+        row.give("updates", micro_batches() / trained.rule.per_update);
+        row.give("seen_by_then", seen);
+        if (!has_numbers()) continue;
+        const double loss = end_of(trained.losses, seen);
+        const bool holds = give_loss(row, "loss_by_then", loss, 2 * knows_nothing());
+        give_loss(row, "loss_at_end", end_of(trained.losses, trained.losses.size()),
+                  2 * knows_nothing());
+        if (!holds || !kAsked.contains(trained.name) || loss >= lowest) continue;
+        best = trained.name;
+        lowest = loss;
+    }
+    if (has_numbers()) found.give("best", best);
+    found.give("any_holds", best != "none");
+}
+
+void PipedreamLesson::give_paces(Findings& found) const {
+    const int count = 8 * per_update_;
+    for (const int context : {32, 256, 2048}) {
+        GptTask task = *task_;
+        task.sizes.context = context;
+        const auto pace = [&](const WeightRule& rule) {
+            const auto takes = [&](int micro_batches) {
+                return train_endless(*make_shapes_only_cluster(ranks_), rule,
+                                     gpt_training(task, ranks_, options().dtype, 0),
+                                     micro_batches)
+                    .makespan();
+            };
+            return (takes(2 * count) - takes(count)) / count;
+        };
+        const Picoseconds flushed = pace(rule("1f1b", per_update_));
+        Findings& row = found.row("paces");
+        row.give("tokens", context);
+        row.give("flush_pace", Figure::time(flushed));
+        for (const auto& [name, rule] :
+             {std::pair{"stashed", rule("pipedream")},
+              std::pair{"two_buffers", rule("pipedream-2bw", per_update_)}}) {
+            const Picoseconds own = pace(rule);
+            row.give(fmt::format("{}_pace", name), Figure::time(own));
+            row.give(fmt::format("{}_faster", name),
+                     Figure::decimals(
+                         static_cast<double>(flushed) / static_cast<double>(own), 2));
+        }
+    }
+}
+
+/// A GPT on real text, by every schedule.
+void PipedreamLesson::train(Findings& found) {
+    const GptSizes& sizes = task_->sizes;
+    found.give("cluster", options().cluster);
+    found.give("blocks", sizes.layers);
+    found.give("hidden", sizes.block.hidden);
+    found.give("heads", sizes.block.heads);
+    found.give("context", sizes.context);
+    found.give("all", micro_batches());
+    found.give("learning_rate", Figure::count(task_->learning_rate));
+    found.give("has_momentum", task_->momentum > 0);
+    record_gpt_inputs(record(), *task_);
+
+    const int m = per_update_;
+    const std::vector<std::pair<std::string, WeightRule>> ways{
+        {"flush_each", rule("1f1b")},
+        {"stashed", rule("pipedream")},
+        {"vertical", rule("pipedream-vertical")},
+        {"unstashed", rule("unstashed")},
+        {"predicted", rule("spectrain")},
+        {"corrected", rule("pipemare")},
+        {"flush", rule("1f1b", m)},
+        {"two_buffers", rule("pipedream-2bw", m)}};
+    for (const auto& [name, rule] : ways)
+        trained_.push_back(train_by(name, rule));
+    double gap = 0;
+    for (const Trained& trained : trained_)
+        if (has_numbers()) widen(gap, first_losses_gap(trained));
+    if (has_numbers()) give_curves(found);
+    if (options().has_virtual_time()) {
+        give_times(found);
+        give_paces(found);
+    }
+    found.give("checked", std::min(micro_batches(), 8 * m));
+    const int stores = static_cast<int>(sizes.layers) * block_stores(1) + 2 * m;
+    values_at_most(found, "same_losses", gap,
+                   loss_bound(options().dtype, stores, trained_.front().losses));
+}
+
+double PipedreamLesson::end_of_run(const WeightRule& rule, double learning_rate,
+                                   int micro_batches) {
+    GptTask task = *task_;
+    task.learning_rate = learning_rate;
+    task.sizes.layers = std::max<std::int64_t>(task.sizes.layers, rule.stages);
+    LessonOptions chosen = options().without_full_check();
+    // If there are more stages than ranks, they are virtual devices, in every process.
+    if (rule.stages != ranks_) {
+        chosen.backend = "sim";
+        chosen.process = nullptr;
+    }
+    const auto progress = show_progress(rule.schedule, micro_batches / rule.per_update);
+    const RunReport report =
+        train_endless(*make_cluster(chosen, rule.stages), rule,
+                      gpt_training(task, rule.stages, options().dtype, options().seed),
+                      micro_batches, progress.get());
+    const std::vector<double> losses = losses_of(report);
+    return end_of(losses, losses.size());
+}
+
+namespace {
+
+/// A learning rate so many times as large, at which some schedules break.
+constexpr double kLarger = 2.5;
+
+}  // namespace
+
+/// The last losses at larger learning rates, after half as many micro-batches.
+void PipedreamLesson::give_rates(Findings& found) {
+    const int half = half_of_them();
+    const std::vector<double> times{1, kLarger, 10};
+    std::string first = "none";
+    std::size_t lowest = times.size();
+    found.give("half", half);
+    for (std::size_t i = 0; i < times.size(); ++i)
+        found.give(fmt::format("rate_{}", i),
+                   Figure::count(times[i] * task_->learning_rate));
+    for (const Trained& trained : trained_) {
+        if (trained.name == "predicted" || trained.name == "corrected") continue;
+        Findings& row = found.row("rates");
+        row.give("way", trained.name);
+        for (std::size_t i = 0; i < times.size(); ++i) {
+            const double loss =
+                i == 0 ? end_of(trained.losses, static_cast<std::size_t>(half))
+                       : end_of_run(trained.rule, times[i] * task_->learning_rate, half);
+            if (give_loss(row, fmt::format("end_{}", i), loss, knows_nothing())) continue;
+            if (i < lowest) first = trained.name;
+            lowest = std::min(lowest, i);
+        }
+    }
+    found.give("first_broken", first);
+}
+
+namespace {
+
+/// By how many updates each stage is late: none; as in PipeDream; all but the last stage;
+/// that one alone; and all, as with vertical sync.
+std::vector<std::vector<int>> ways_to_be_late(int stages) {
+    const int last = stages - 1;
+    std::vector<std::vector<int>> ways(5, std::vector<int>(stages, 0));
+    for (int s = 0; s < stages; ++s) {
+        ways[1][s] = last - s;
+        ways[2][s] = s == last ? 0 : last;
+        ways[3][s] = s == last ? last : 0;
+        ways[4][s] = last;
+    }
+    return ways;
+}
+
+}  // namespace
+
+/// Whose lateness matters: on one device, each part is late as a row says.
+void PipedreamLesson::give_late(Findings& found) const {
+    const int p = ranks_;
+    GptTask task = *task_;
+    task.learning_rate *= kLarger;
+    std::vector<double> norms;
+    for (const std::vector<int>& late : ways_to_be_late(p)) {
+        WeightRule rule = this->rule("1f1b");
+        rule.late = late;
+        const RunReport report = train_alone(
+            *make_cluster(options().without_full_check(), 1), rule,
+            gpt_training(task, p, options().dtype, options().seed), half_of_them());
+        const std::vector<double> losses = losses_of(report);
+        // The first micro-batch is the same for all.
+        norms = report.ranks[0].series.at("norm");
+        Findings& row = found.row("lates");
+        row.give("stages", by_stage(p, [&](int s) { return late[s]; }));
+        for (std::size_t quarter = 0; quarter < 4; ++quarter)
+            give_loss(row, fmt::format("quarter_{}", quarter),
+                      mean_of(losses, quarter * losses.size() / 4,
+                              (quarter + 1) * losses.size() / 4),
+                      2 * knows_nothing());
+    }
+    found.give("norms",
+               by_stage(p, [&](int s) { return fmt::format("{:.2f}", norms[s]); }));
+}
+
+/// A pipeline of many stages, where gradients are much older.
+void PipedreamLesson::give_deep(Findings& found) {
+    constexpr int kStages = 16;
+    const int count = std::min(micro_batches(), 96);
+    const std::vector<double> times{0.5, kLarger};
+    found.give("deep_stages", kStages);
+    found.give("deep_stages_less_1", kStages - 1);
+    found.give("deep_count", count);
+    for (std::size_t i = 0; i < times.size(); ++i)
+        found.give(fmt::format("deep_rate_{}", i),
+                   Figure::count(times[i] * task_->learning_rate));
+    bool holds = true;
+    for (const auto& [name, schedule] :
+         {std::pair{"flush_each", "1f1b"}, std::pair{"stashed", "pipedream"},
+          std::pair{"unstashed", "unstashed"}, std::pair{"corrected", "pipemare"}}) {
+        Findings& row = found.row("deep");
+        row.give("way", name);
+        for (std::size_t i = 0; i < times.size(); ++i) {
+            const double loss = end_of_run({schedule, kStages, 1},
+                                           times[i] * task_->learning_rate, count);
+            const bool here =
+                give_loss(row, fmt::format("end_{}", i), loss, knows_nothing());
+            if (schedule == std::string("unstashed")) holds = holds && here;
+        }
+    }
+    found.give("deep_breaks", !holds);
+}
+
+/// Where training breaks.
+void PipedreamLesson::breaks(Findings& found) {
+    if (!has_numbers()) return;
+    give_rates(found);
+    give_late(found);
+    give_deep(found);
+}
+
+}  // namespace lockstep::lessons
