@@ -205,6 +205,9 @@ ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loade
     const ScheduleMemory memory = memory_of(settings, loaded);
     ExaminedSchedule made;
     made.schedule = std::move(loaded.schedule);
+    require(!settings.limit || settings.messages == MessagesAs::none,
+            "--limit searches for an order of work; write it to a file with --csv, and "
+            "give that its messages");
     if (settings.limit && !find_problem(made.schedule)) {
         FoundOrder order =
             search_order(made.schedule, ticks.times, memory, *settings.limit);

@@ -56,6 +56,19 @@ void declare_times(Command& command, ScheduleRequest& request) {
     times("--update", "update", "an update of weights (U); default 0");
 }
 
+void declare_files(Command& command, ScheduleRequest& request) {
+    command.option("--svg", "FILE", "draw it there as well", path_into(request.svg));
+    command.option("--svg-period", "FILE",
+                   "draw one period of it there, if its middle can repeat for ever",
+                   path_into(request.svg_period));
+    command.option("--csv", "FILE", "write the schedule there, a line a stage",
+                   path_into(request.csv));
+    command.option("--pytorch", "FILE",
+                   "write it there as torch.distributed.pipelining reads it, without its "
+                   "updates of weights",
+                   path_into(request.pytorch));
+}
+
 }  // namespace
 
 void declare_schedule(CommandLine& line) {
@@ -105,16 +118,7 @@ void declare_schedule(CommandLine& line) {
                    "search for the order of the same work with the least bubble in which "
                    "no stage holds more memory than M, and compare it with known ones",
                    memory_into(request.limit));
-    command.option("--svg", "FILE", "draw it there as well", path_into(request.svg));
-    command.option("--svg-period", "FILE",
-                   "draw one period of it there, if its middle can repeat for ever",
-                   path_into(request.svg_period));
-    command.option("--csv", "FILE", "write the schedule there, a line a stage",
-                   path_into(request.csv));
-    command.option("--pytorch", "FILE",
-                   "write it there as torch.distributed.pipelining reads it, without its "
-                   "updates of weights",
-                   path_into(request.pytorch));
+    declare_files(command, request);
     command.flag("--json", kJsonMeaning, request.json);
     command.flag("--spans",
                  "in the JSON also when each instruction begins and ends: long for large "

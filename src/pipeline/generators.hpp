@@ -73,8 +73,9 @@ Schedule zb_h2_schedule(const PipelineShape& shape);
 // all passes take the same time, nothing is idle in the middle of a run, and what is left
 // does not grow with m. A micro-batch's activations are those of two chunks.
 
-/// ZB-H2's bubble with 1F1B's memory (Qi et al. 2023, 2401.10241, section 6). None if m
-/// >= 2 p and all passes take the same time; each stage holds p micro-batches.
+/// ZB-H2's bubble with 1F1B's memory (Qi et al. 2023, 2401.10241, section 6). There is no
+/// bubble if m >= 2 p and all passes take the same time; each stage holds p
+/// micro-batches.
 Schedule zb_v_schedule(const PipelineShape& shape);
 
 /// About half of 1F1B's bubble with half of its memory: less than 3 p passes, and
@@ -96,9 +97,9 @@ Schedule chimera_schedule(const PipelineShape& shape);
 /// Chimera with backwards in halves where that helps, and pairs of a forward and a
 /// backward that overlap (DeepSeek-AI 2024, DeepSeek-V3, 2412.19437, section 3.2.1): the
 /// messages of one hide behind the computation of the other. An even number of stages,
-/// and of micro-batches, 2 p at least. If t_f = t_i >= t_w, the stages in the middle are
-/// idle for (p / 2 - 1)(t_fb + t_b - 3 t_w), where t_fb is the time of a pair; each holds
-/// p + 1 micro-batches.
+/// and of micro-batches, 2 p at least. If t_f = t_i >= t_w, and a pair takes no less than
+/// a backward, the stages in the middle are idle for (p / 2 - 1)(t_fb + t_b - 3 t_w),
+/// where t_fb is the time of a pair; each holds p + 1 micro-batches.
 Schedule dualpipe_schedule(const PipelineShape& shape);
 
 /// Half of DualPipe: its upper half's parts lie on its lower half, in a V, so that each

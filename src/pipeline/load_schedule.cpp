@@ -94,6 +94,7 @@ class GatheredSchedule {
     std::optional<Size> chunks;
     std::vector<std::vector<int>> parts;  ///< empty if it has none
     MessageQueues queues = MessageQueues::one;
+    bool has_queues = false;  ///< a line of a CSV file says it
     std::optional<WrittenTimes> times;
     int times_line = 0;
     /// By name: one for all parts, or one a part.
@@ -433,10 +434,13 @@ bool add_heading(const CsvRow& row, GatheredSchedule& gathered) {
         return true;
     }
     if (word != "queues") return false;
-    const std::string way = row.cells.size() == 2 ? row.cells[1] : "";
+    const std::string way =
+        fmt::format("{}", fmt::join(row.cells.begin() + 1, row.cells.end(), ","));
     if (way != "one" && way != kByDirection)
         gathered.fail(row.line, "queues,{}: queues,one or queues,{} is expected",
                       printable(way), kByDirection);
+    if (std::exchange(gathered.has_queues, true))
+        gathered.fail(row.line, "a second line of queues; one is expected");
     if (way == kByDirection) gathered.queues = MessageQueues::by_direction;
     return true;
 }

@@ -14,7 +14,7 @@ struct SchedulePicture {
     ScheduleMemory memory;  ///< what the memory strips count
     double ticks = 1;       ///< of the timing's whole numbers, in one unit shown
     /// What is drawn, as if it began at time 0; none is all.
-    std::optional<TimeSpan> window;
+    std::optional<TimeSpan> window = {};
 };
 
 /// The classic picture of a schedule as a chart (src/chart/chart.hpp): a row a stage, a

@@ -191,7 +191,7 @@ void Pipeline::backward_weight(Place place) {
 
 namespace {
 
-/// What forward has saved is read by it.
+/// Returns whether it is the first to read what forward has saved.
 constexpr bool begins_backward(InstructionKind kind) {
     return kind == InstructionKind::backward || kind == InstructionKind::backward_input;
 }
@@ -213,15 +213,16 @@ Place Pipeline::next_computation(Place place) const {
     return {place.stage, static_cast<int>(next - list.begin())};
 }
 
-/// Unless its own backward is what the stage computes next.
+/// Sends what the forward has saved, unless its own backward is what comes next.
 void Pipeline::send_to_host(Place place) {
     const Place next = next_computation(place);
-    if (!begins_backward(at(next).kind) || &flight(next) != &flight(place))
+    if (!next || !begins_backward(at(next).kind) || &flight(next) != &flight(place))
         on_host_->send(flight(place).saved);
     on_host_->let_go(1);
 }
 
-/// For this computation, and for the next, so that copies run beside this one.
+/// Fetches what this computation needs, and what the next does, whose copies run beside
+/// this one.
 void Pipeline::fetch_from_host(Place place) {
     const bool needed = begins_backward(at(place).kind);
     if (needed) on_host_->fetch(flight(place).saved);

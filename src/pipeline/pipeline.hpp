@@ -222,8 +222,9 @@ class Pipeline {
     /// the stage computes next: it goes while the next computation runs, and comes back
     /// while the one before its backward does. So what forwards have saved takes the room
     /// of three micro-batches at most, whatever the schedule (Wan et al. 2025,
-    /// PipeOffload, 2503.01328). All that SavedOnHost says of tensors holds; the device
-    /// needs a host.
+    /// PipeOffload, 2503.01328); between the halves of a backward, what the second needs
+    /// stays on the device. All that SavedOnHost says of tensors holds; the device needs
+    /// a host.
     void offload_activations(std::int64_t least_bytes = 1024);
 
     /// Follows the schedule once. The stage that holds the model's first part reads the

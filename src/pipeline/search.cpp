@@ -86,7 +86,7 @@ class OrderSearch {
     }
 
     Schedule run() {
-        const int trials = std::clamp(40'000'000 / now_.instructions(), 500, 100'000);
+        const int trials = std::clamp(40'000'000 / now_.instructions(), 400, 100'000);
         // A pass more or less at first, hardly any time at the end.
         const double pass =
             std::max(1.0, static_cast<double>(cost_.longest) / work_count(now_.of(0)));
@@ -271,6 +271,11 @@ class GreedyOrder {
         return stage.held + kept <= limit_ - (last ? 0 : ahead_);
     }
 
+    /// A whole backward makes what its first half makes.
+    static InstructionKind data_of(InstructionKind kind) {
+        return kind == InstructionKind::backward ? InstructionKind::backward_input : kind;
+    }
+
     /// When what it needs is done; none if that has not been taken yet.
     std::optional<Picoseconds> ready_at(Place place) const {
         const Instruction& each = work_.at(place);
@@ -278,7 +283,7 @@ class GreedyOrder {
         Picoseconds ready = 0;
         bool known = true;
         const auto need = [&](InstructionKind kind, int of_part) {
-            const auto found = done_.find({kind, of_part, each.micro_batch});
+            const auto found = done_.find({data_of(kind), of_part, each.micro_batch});
             known = known && found != done_.end();
             if (known) ready = std::max(ready, found->second);
         };
@@ -299,7 +304,7 @@ class GreedyOrder {
         Stage& stage = stages_[choice.place.stage];
         stage.todo[{each.chunk, each.kind}].pop_front();
         stage.free = choice.start + times_.of(work_, choice.place).of(each.kind);
-        done_[{each.kind, part, each.micro_batch}] = stage.free;
+        done_[{data_of(each.kind), part, each.micro_batch}] = stage.free;
         const KeptMemory& kept = memory_.of(part);
         if (each.kind == InstructionKind::forward) stage.held += kept.activations;
         if (each.kind == InstructionKind::backward) stage.held -= kept.activations;
@@ -338,15 +343,25 @@ Schedule one_by_one(Schedule schedule) {
     return schedule;
 }
 
-/// Generators' schedules with the same work, and the work itself if it has a name.
+/// The same work in the orders that generators have, with its own end of a step.
 std::vector<Schedule> candidates(const Schedule& work) {
     std::vector<Schedule> found;
     for (const std::string& name : schedule_names()) {
         if (!flushes(name)) continue;
         try {
-            Schedule schedule =
+            const Schedule made =
                 make_schedule(name, {work.stages, work.micro_batches, work.chunks});
-            if (is_same_work(schedule, work)) found.push_back(std::move(schedule));
+            if (!is_same_work(made, work)) continue;
+            Schedule schedule = work;
+            schedule.name = name;
+            for (int stage = 0; stage < work.stages; ++stage) {
+                std::vector<Instruction>& list = schedule.work[stage];
+                list.erase(list.begin(), list.begin() + work_count(list));
+                const std::vector<Instruction>& order = made.of(stage);
+                list.insert(list.begin(), order.begin(),
+                            order.begin() + work_count(order));
+            }
+            if (!find_problem(schedule)) found.push_back(std::move(schedule));
         } catch (const UsageError&) {
             // It has no schedule of this shape.
         }
@@ -354,20 +369,30 @@ std::vector<Schedule> candidates(const Schedule& work) {
     return found;
 }
 
+/// Says of an instruction why the order around it is not searched; null if it is.
+const char* reason_not_to(const Instruction& each, bool at_end) {
+    if (is_message(each.kind)) return "the order of work is searched, without messages";
+    if (each.together) return "pairs that overlap are not searched";
+    if (each.weight_version >= 0 || each.estimated || each.mixes_weights)
+        return "weights of other versions are not searched";
+    const bool in_between = at_end == is_computation(each.kind);
+    return in_between ? "R and U are expected at the end of the list" : nullptr;
+}
+
 void require_searchable(const Schedule& work) {
     require_valid(work);
+    constexpr int kMostInstructions = 30'000;
+    require(work.instructions() <= kMostInstructions,
+            "an order of {} instructions is too long to be searched for; {} are possible",
+            work.instructions(), kMostInstructions);
     for (int stage = 0; stage < work.stages; ++stage) {
         const std::vector<Instruction>& list = work.of(stage);
+        const int end = work_count(list);
         for (int i = 0; i < static_cast<int>(list.size()); ++i) {
-            const bool at_end = i >= work_count(list);
-            require(!list[i].together && is_computation(list[i].kind) != at_end &&
-                        !is_message(list[i].kind),
-                    [&] {
-                        return work.where({stage, i}) +
-                               ": an order is searched for schedules of forwards and "
-                               "backwards, without messages or pairs, and with R and U "
-                               "at their end";
-                    });
+            const char* const reason = reason_not_to(list[i], i >= end);
+            require(reason == nullptr, [&] {
+                return work.where({stage, i}) + ": " + reason;
+            });
         }
     }
 }
@@ -398,7 +423,7 @@ FoundOrder search_order(const Schedule& work, const ScheduleTimes& times,
         if (auto greedy = GreedyOrder(work, times, memory, limit, part * limit).run())
             starts.push_back(std::move(*greedy));
     require(least <= limit,
-            "no order holds {:g} at most: one micro-batch after another takes {:g}",
+            "no order fits into {:g}: even one micro-batch after another holds {:g}",
             limit, least);
     std::erase_if(starts, [&](const Schedule& start) {
         return most_memory(start, memory) > limit;
@@ -411,7 +436,7 @@ FoundOrder search_order(const Schedule& work, const ScheduleTimes& times,
     FoundOrder found{OrderSearch(*start, times, memory, limit).run(),
                      known_orders(work, times, memory)};
     found.schedule.name = fmt::format("{} within {:g}", work.name, limit);
-    found.schedule.file = work.file;
+    found.schedule.period.reset();  // no middle repeats any more
     return found;
 }
 

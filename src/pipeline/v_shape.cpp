@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <deque>
 
+#include "src/core/require.hpp"
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/placements.hpp"
 
@@ -40,6 +42,10 @@ class VTimetable {
         for (const Block& block : blocks)
             last = std::max(last, block[kBackUp]);
         slots_ = last + 1 + kInterval * micro_batches + 2 * micro_batches;
+        constexpr std::int64_t kMostCells = 200'000'000;
+        require(std::int64_t{stages_} * slots_ <= kMostCells,
+                "a V of {} stages and {} micro-batches is too large to be squeezed",
+                stages_, micro_batches);
         cells_.assign(blocks.size(), std::vector<Cell>(slots_));
         held_.assign(blocks.size(), std::vector<int>(slots_));
         slot_of_.assign(blocks.size() * kPasses, std::vector<int>(micro_batches));
