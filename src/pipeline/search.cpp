@@ -357,9 +357,11 @@ std::vector<Schedule> candidates(const Schedule& work) {
             for (int stage = 0; stage < work.stages; ++stage) {
                 std::vector<Instruction>& list = schedule.work[stage];
                 list.erase(list.begin(), list.begin() + work_count(list));
-                const std::vector<Instruction>& order = made.of(stage);
-                list.insert(list.begin(), order.begin(),
-                            order.begin() + work_count(order));
+                std::vector<Instruction> order = made.of(stage);
+                std::erase_if(order, [](const Instruction& each) {
+                    return !is_computation(each.kind);
+                });
+                list.insert(list.begin(), order.begin(), order.end());
             }
             if (!find_problem(schedule)) found.push_back(std::move(schedule));
         } catch (const UsageError&) {

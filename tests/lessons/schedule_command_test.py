@@ -113,7 +113,7 @@ REFUSED = [
     (["1f1b", *SIZES, "--backward", "0.000000001"], ["--backward 0.000000001", "rounded"]),
     (["zb-h1", *SIZES, "--limit", "0.5"], ["fits into 0.5", "holds 1"]),
     (["zb-h1", *SIZES, "--limit", "4", "--messages"], ["--limit", "--csv"]),
-    (["pipedream", *SIZES, "--limit", "4"], ["stage 0, instruction", "versions"]),
+    (["pipedream", *SIZES, "--limit", "4"], ["stage 0, instruction", "R and U"]),
     (["sent.csv", "--limit", "4"], ["sent.csv:1: stage 0, instruction 2", "without messages"]),
     (["1f1b", *SIZES, "--messages-as", "it-comes"], ["--messages-as it-comes", "groups"]),
     (["good.csv", "--csv", "good.csv"], ["--csv good.csv", "own file"]),
