@@ -57,8 +57,8 @@ PipedreamLesson::PipedreamLesson(const LessonOptions& options, Record& record)
     per_update_ = static_cast<int>(
         options.values.integer("micro_batches", std::int64_t{2} * ranks_));
     require(per_update_ >= ranks_,
-            "--set micro_batches={}: with fewer micro-batches an update than stages, two "
-            "versions of the weights are not enough; {} at least",
+            "--set micro_batches={}: PipeDream-2BW's paper has as many micro-batches an "
+            "update as stages, or more; {} at least are expected",
             per_update_, ranks_);
     const auto made = make_gpt_task(options, per_update_, [&](std::int64_t vocabulary) {
         return sizes_of(options, ranks_, vocabulary);

@@ -241,6 +241,7 @@ void end_step(Schedule& schedule) {
     for (int stage = 0; stage < schedule.stages; ++stage) {
         std::vector<Instruction>& list = schedule.work[stage];
         std::vector<int> chunks;
+        chunks.reserve(static_cast<std::size_t>(schedule.chunks));
         for (int chunk = 0; chunk < schedule.chunks; ++chunk)
             chunks.push_back(chunk);
         std::sort(chunks.begin(), chunks.end(), [&](int one, int other) {

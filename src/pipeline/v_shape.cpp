@@ -13,7 +13,14 @@ namespace {
 
 /// A pass of a micro-batch on a stage: down through the first chunks, up through the
 /// second ones, and the same way back. The weight halves follow when there is time.
-enum Pass { kDown, kUp, kBackDown, kBackUp, kWeightUp, kWeightDown, kPasses };
+using Pass = int;
+constexpr Pass kDown = 0;
+constexpr Pass kUp = 1;
+constexpr Pass kBackDown = 2;
+constexpr Pass kBackUp = 3;
+constexpr Pass kWeightUp = 4;
+constexpr Pass kWeightDown = 5;
+constexpr Pass kPasses = 6;
 
 constexpr Instruction kInstructions[kPasses]{
     {InstructionKind::forward, 0, 0},         {InstructionKind::forward, 0, 1},
@@ -216,6 +223,7 @@ Schedule v_schedule(const std::string& name, const PipelineShape& shape,
                     Block (*block)(int stages, int stage)) {
     Schedule schedule = empty_waves(name, shape);
     std::vector<Block> blocks;
+    blocks.reserve(static_cast<std::size_t>(shape.stages));
     for (int stage = 0; stage < shape.stages; ++stage)
         blocks.push_back(block(shape.stages, stage));
     VTimetable timetable(blocks, shape.micro_batches);
