@@ -107,26 +107,11 @@ const RunReport& PipelineLesson::run(const Schedule& schedule, const std::string
     return runs_.emplace(name, std::move(report)).first->second;
 }
 
-void PipelineLesson::check_clock(Findings& found, const std::string& name,
-                                 const RunReport& report, double seconds) const {
-    if (!options().has_virtual_time()) return;
-    found.equal(name,
-                Figure::seconds(static_cast<double>(report.makespan()) /
-                                static_cast<double>(kSecond)),
-                seconds);
-}
-
 namespace {
 
 constexpr double kForward = 1;   ///< seconds of a stage, in the cluster `unit`
 constexpr double kBackward = 2;  ///< both halves
 constexpr double kBoth = kForward + kBackward;
-
-/// A part of a whole: "25 %", "27.3 %".
-Figure part(double over, double under) {
-    const double hundredths = 100 * over / under;
-    return Figure::percent(hundredths, hundredths == std::floor(hundredths) ? 0 : 1);
-}
 
 /// The stages take as long as in the cluster `unit`.
 Timing timed(const Schedule& schedule) {
@@ -153,14 +138,14 @@ void PipelineLesson::staircase(Findings& found) {
     found.give("p_less_1", ranks_ - 1);
     found.give("stack_width", kStackWidth);
     found.give("stack_layers", kStackLayers);
-    found.give("stage_share", part(1, ranks_));
-    found.give("waiting_share", part(ranks_ - 1, ranks_));
+    found.give("stage_share", Figure::part(1, ranks_));
+    found.give("waiting_share", Figure::part(ranks_ - 1, ranks_));
     found.give("stage_work", Figure::seconds(kBoth));
     found.give("staircase_seconds", Figure::seconds(ranks_ * kBoth));
 
     const Schedule naive = schedule("naive", 1, 1);
     draw(found, "staircase", naive);
-    check_clock(found, "staircase_clock", run(naive, "naive"), ranks_ * kBoth);
+    makespan_equals(found, "staircase_clock", run(naive, "naive"), ranks_ * kBoth);
     found.equal("staircase_share", timed(naive).utilisation(), 1.0 / ranks_);
 }
 
@@ -171,12 +156,13 @@ void PipelineLesson::gpipe(Findings& found) {
     const Schedule all_forwards = schedule("gpipe");
     found.give("m", m);
     found.give("rounds", m + p - 1);
-    found.give("bubble_part", part(p - 1, m + p - 1));
-    found.give("bubble_over_work", part(p - 1, m));
-    found.give("bubble_twice", part(2 * (p - 1), m + 2 * (p - 1)));
+    found.give("bubble_part", Figure::part(p - 1, m + p - 1));
+    found.give("bubble_over_work", Figure::part(p - 1, m));
+    found.give("bubble_twice", Figure::part(2 * (p - 1), m + 2 * (p - 1)));
     found.give("bubble_seconds", Figure::seconds((p - 1) * kBoth));
     draw(found, "gpipe_picture", all_forwards);
-    check_clock(found, "gpipe_clock", run(all_forwards, "gpipe"), (m + p - 1) * kBoth);
+    makespan_equals(found, "gpipe_clock", run(all_forwards, "gpipe"),
+                    (m + p - 1) * kBoth);
     found.equal("gpipe_bubble", timed(all_forwards).bubble_over_total(),
                 static_cast<double>(p - 1) / (m + p - 1));
 }
@@ -246,7 +232,7 @@ void PipelineLesson::memory(Findings& found) {
                Figure::memory(kStackLayers * stack_boundary_bytes(options().dtype)));
     found.give("number_bytes", Figure::bytes(bytes_of(options().dtype)));
     give_ledger(found, turns);
-    check_clock(found, "turns_clock", report, (m + p - 1) * kBoth);
+    makespan_equals(found, "turns_clock", report, (m + p - 1) * kBoth);
 }
 
 namespace {
@@ -357,7 +343,7 @@ void PipelineLesson::interleaved(Findings& found) {
     found.give("rounds_messages_apart", 2 * m * kChunks * (p - 1));
     found.give("plain_messages", plain);
     draw(found, "rounds_picture", rounds);
-    check_clock(found, "rounds_clock", report, kBoth * (kChunks * m + p - 1));
+    makespan_equals(found, "rounds_clock", report, kBoth * (kChunks * m + p - 1));
     found.equal("rounds_bubble", timed(rounds).bubble_over_ideal(),
                 static_cast<double>(p - 1) / (kChunks * m));
     found.equal("rounds_messages_sent", messages_of(report), 2.0 * m * (kChunks * p - 1));
@@ -374,7 +360,7 @@ void PipelineLesson::halves(Findings& found) {
     found.give("h1_idle", Figure::seconds(p - 1));
     found.give("h1_idle_unfilled", Figure::seconds(2 * (p - 1)));
     draw(found, "h1_picture", h1);
-    check_clock(found, "h1_clock", run(h1, "zb-h1"), kBoth * m + p - 1);
+    makespan_equals(found, "h1_clock", run(h1, "zb-h1"), kBoth * m + p - 1);
     const int enough = std::max(m, 2 * p);
     const Schedule h2 = schedule("zb-h2", 1, enough);
     found.give("h2_micro_batches", std::to_string(enough));
@@ -398,7 +384,8 @@ void PipelineLesson::published(Findings& found) {
     };
     found.give("free_messages_bubble",
                Figure::percent(100 * lost("1f1b", no_messages), 1));
-    found.give("free_messages_ideal", part(kShape.stages - 1, kShape.micro_batches));
+    found.give("free_messages_ideal",
+               Figure::part(kShape.stages - 1, kShape.micro_batches));
     double widest = 0;
     const std::map<std::string, double> theirs{
         {"1f1b", 0.2431}, {"zb-h1", 0.1585}, {"zb-h2", 0.1083}};

@@ -38,9 +38,6 @@ class PipelineLesson final : public Lesson {
     /// Runs it over the stack where forward takes a second and each half of
     /// backward another, unless that was done under this name before.
     const RunReport& run(const Schedule& schedule, const std::string& name);
-    /// Holds the virtual clock's time against the formula's.
-    void check_clock(Findings& found, const std::string& name, const RunReport& report,
-                     double seconds) const;
     /// Gives what each stage holds, against what one micro-batch and two cost.
     void give_ledger(Findings& found, const Schedule& turns);
 

@@ -25,7 +25,7 @@ std::unique_ptr<Sequential> stack_part(const ParameterInit& init, int part, int 
 std::vector<MicroBatch> stack_batches(Device& device, const StackOptions& options,
                                       int count, double weight);
 
-/// What goes from stage to stage is as large as a micro-batch's input.
+/// Between stages goes as much as a micro-batch's input has.
 PartBoundary stack_boundary(DType dtype);
 
 /// The program of one stage: forward and backward of all micro-batches, once, as the plan

@@ -14,7 +14,7 @@ double largest_step(int delay) {
 
 namespace {
 
-/// Whether w goes to 0: whether its swings become small, and not large.
+/// Returns whether w goes to 0: whether its swings become small, and not large.
 bool shrinks(double a, int delay) {
     constexpr std::size_t kSteps = 500'000;
     constexpr double kLarge = 1e3, kSmall = 1e-3;

@@ -120,24 +120,9 @@ RunReport PipedreamLesson::run_stack(const WeightRule& rule, int micro_batches,
     return report;
 }
 
-void PipedreamLesson::check_clock(Findings& found, const std::string& name,
-                                  const RunReport& report, double seconds) const {
-    if (!options().has_virtual_time()) return;
-    found.equal(name,
-                Figure::seconds(static_cast<double>(report.makespan()) /
-                                static_cast<double>(kSecond)),
-                seconds);
-}
-
 namespace {
 
 constexpr double kBoth = 3;  ///< seconds of a forward and a backward in `unit`
-
-/// A part of a whole: "25 %", "27.3 %".
-Figure part(double over, double under) {
-    const double hundredths = 100 * over / under;
-    return Figure::percent(hundredths, hundredths == std::floor(hundredths) ? 0 : 1);
-}
 
 /// The stages take as long as in the cluster `unit`.
 Timing timed(const Schedule& schedule) {
@@ -154,7 +139,7 @@ PeriodTiming period_of(const WeightRule& rule) {
 
 }  // namespace
 
-/// What a flush at each step costs.
+/// Each flush costs (p - 1)(t_f + t_b).
 void PipedreamLesson::flush(Findings& found) {
     const int p = ranks_, m = per_update_;
     constexpr int kSteps = 2;
@@ -166,27 +151,27 @@ void PipedreamLesson::flush(Findings& found) {
     found.give("m", m);
     found.give("rounds", m + p - 1);
     found.give("hundred_steps", 100 * m);
-    found.give("flush_part", part(p - 1, m + p - 1));
-    found.give("flush_once", part(p - 1, 100 * m + p - 1));
+    found.give("flush_part", Figure::part(p - 1, m + p - 1));
+    found.give("flush_once", Figure::part(p - 1, 100 * m + p - 1));
     found.picture("flush_picture", schedule_of(steps, kSteps * m),
                   timed(schedule_of(steps, kSteps * m)));
-    check_clock(found, "flush_clock", run_stack(steps, kSteps * m, /*trace=*/true),
-                kSteps * (m + p - 1) * kBoth);
+    makespan_equals(found, "flush_clock", run_stack(steps, kSteps * m, /*trace=*/true),
+                    kSteps * (m + p - 1) * kBoth);
     const PeriodTiming period = period_of(steps);
     found.equal("flush_bubble", Figure::seconds(static_cast<double>(period.bubble())),
                 (p - 1) * kBoth);
 }
 
-/// The same without a flush.
+/// Without a flush nothing is idle in the long run.
 void PipedreamLesson::endless(Findings& found) {
     const int p = ranks_, m = per_update_;
     const WeightRule one = rule("pipedream");
-    found.give("endless_part", part(p - 1, m + p - 1));
+    found.give("endless_part", Figure::part(p - 1, m + p - 1));
     found.give("no_part", Figure::percent(0));
     found.give("faster", Figure::decimals(static_cast<double>(m + p - 1) / m, 3));
     found.picture("endless_picture", schedule_of(one, m), timed(schedule_of(one, m)));
-    check_clock(found, "endless_clock", run_stack(one, m, /*trace=*/true),
-                (m + p - 1) * kBoth);
+    makespan_equals(found, "endless_clock", run_stack(one, m, /*trace=*/true),
+                    (m + p - 1) * kBoth);
     double widest = 0;
     for (const int steps : {1, 10, 100}) {
         const int all = steps * m;
@@ -323,7 +308,7 @@ std::int64_t weights_held(const RunReport& report, int stage) {
     return report.ranks[stage].memory.peak_of(MemoryCategory::parameters);
 }
 
-/// What rounding may make of a weight of the stack; on the simulator nothing.
+/// Rounding may make so much of a weight of the stack; on the simulator nothing.
 constexpr RoundingBound kSameWeights{1e-5, 1e-13};
 
 }  // namespace
@@ -413,7 +398,7 @@ void PipedreamLesson::buffers(Findings& found) {
                    kSameWeights.of(options().dtype, 4 * m));
 }
 
-/// What a delay does to the largest learning rate.
+/// One weight shows by how much a delay lowers the largest learning rate.
 void PipedreamLesson::delay(Findings& found) {
     double widest = 0;
     for (const int updates : {0, 1, 2, 3, 7, 15}) {
@@ -444,17 +429,17 @@ double end_of(const std::vector<double>& losses, std::size_t count) {
     return mean_of(losses, count - (count + 3) / 4, count);
 }
 
-/// Gives a loss, or says that training broke: it is no number, or larger than the limit.
-bool give_loss(Findings& row, const std::string& name, double loss, double limit) {
-    const bool holds = loss <= limit;
+}  // namespace
+
+bool PipedreamLesson::give_loss(Findings& row, const std::string& name,
+                                double loss) const {
+    const bool holds = loss <= 2 * std::log(static_cast<double>(task_->sizes.vocabulary));
     if (holds)
         row.give(name, Figure::decimals(loss, 3));
     else
         row.give(name, "broken");
     return holds;
 }
-
-}  // namespace
 
 const PipedreamLesson::Trained& PipedreamLesson::run_called(
     const std::string& name) const {
@@ -503,8 +488,7 @@ void PipedreamLesson::give_curves(Findings& found) const {
         Findings& row = found.row("curves");
         row.give("seen", last);
         for (const Trained& trained : trained_)
-            give_loss(row, "loss_" + trained.name, mean_of(trained.losses, first, last),
-                      2 * knows_nothing());
+            give_loss(row, "loss_" + trained.name, mean_of(trained.losses, first, last));
     }
 }
 
@@ -530,9 +514,8 @@ void PipedreamLesson::give_times(Findings& found) const {
         row.give("seen_by_then", seen);
         if (!has_numbers()) continue;
         const double loss = end_of(trained.losses, seen);
-        const bool holds = give_loss(row, "loss_by_then", loss, 2 * knows_nothing());
-        give_loss(row, "loss_at_end", end_of(trained.losses, trained.losses.size()),
-                  2 * knows_nothing());
+        const bool holds = give_loss(row, "loss_by_then", loss);
+        give_loss(row, "loss_at_end", end_of(trained.losses, trained.losses.size()));
         if (!holds || !kAsked.contains(trained.name) || loss >= lowest) continue;
         best = trained.name;
         lowest = loss;
@@ -655,7 +638,7 @@ void PipedreamLesson::give_rates(Findings& found) {
             const double loss =
                 i == 0 ? end_of(trained.losses, static_cast<std::size_t>(half))
                        : end_of_run(trained.rule, times[i] * task_->learning_rate, half);
-            if (give_loss(row, fmt::format("end_{}", i), loss, knows_nothing())) continue;
+            if (give_loss(row, fmt::format("end_{}", i), loss)) continue;
             if (i < lowest) first = trained.name;
             lowest = std::min(lowest, i);
         }
@@ -701,8 +684,7 @@ void PipedreamLesson::give_late(Findings& found) const {
         for (std::size_t quarter = 0; quarter < 4; ++quarter)
             give_loss(row, fmt::format("quarter_{}", quarter),
                       mean_of(losses, quarter * losses.size() / 4,
-                              (quarter + 1) * losses.size() / 4),
-                      2 * knows_nothing());
+                              (quarter + 1) * losses.size() / 4));
     }
     found.give("norms",
                by_stage(p, [&](int s) { return fmt::format("{:.2f}", norms[s]); }));
@@ -728,15 +710,14 @@ void PipedreamLesson::give_deep(Findings& found) {
         for (std::size_t i = 0; i < times.size(); ++i) {
             const double loss = end_of_run({schedule, kStages, 1},
                                            times[i] * task_->learning_rate, count);
-            const bool here =
-                give_loss(row, fmt::format("end_{}", i), loss, knows_nothing());
+            const bool here = give_loss(row, fmt::format("end_{}", i), loss);
             if (schedule == std::string("unstashed")) holds = holds && here;
         }
     }
     found.give("deep_breaks", !holds);
 }
 
-/// Where training breaks.
+/// The learning rate is raised until training breaks.
 void PipedreamLesson::breaks(Findings& found) {
     if (!has_numbers()) return;
     give_rates(found);

@@ -44,23 +44,19 @@ class PipedreamLesson final : public Lesson {
     }
     /// Trains the stack where forward takes a second and each half of backward another.
     RunReport run_stack(const WeightRule& rule, int micro_batches, bool trace = false);
-    /// Holds the virtual clock's time against the formula's.
-    void check_clock(Findings& found, const std::string& name, const RunReport& report,
-                     double seconds) const;
     /// The largest difference of a weight from one device's that keeps all versions.
     double gap_to_one_device(const WeightRule& rule, int micro_batches,
                              const RunReport& report);
-    /// What copies of weights take of a real model.
+    /// Gives the memory that copies of a real model's weights take.
     void give_models(Findings& found) const;
-    /// What the checker says of a stack whose pipeline keeps no old weights.
+    /// Returns the checker's words on a stack whose pipeline keeps no old weights.
     std::string diagnosis_without_stash() const;
 
     int micro_batches() const { return task_->steps * per_update_; }
     int half_of_them() const { return std::max(1, task_->steps / 2) * per_update_; }
-    /// The loss of a model that knows nothing of the text.
-    double knows_nothing() const {
-        return std::log(static_cast<double>(task_->sizes.vocabulary));
-    }
+    /// Gives a loss, or says that training broke: it is no number, or twice that of a
+    /// model that knows nothing of the text.
+    bool give_loss(Findings& row, const std::string& name, double loss) const;
     const Trained& run_called(const std::string& name) const;
     /// Trains the GPT, and leaves it in the record under the name.
     Trained train_by(const std::string& name, const WeightRule& rule);
@@ -68,7 +64,7 @@ class PipedreamLesson final : public Lesson {
     double first_losses_gap(const Trained& trained) const;
     void give_curves(Findings& found) const;
     void give_times(Findings& found) const;
-    /// What a micro-batch takes in the long run, for longer sequences.
+    /// Gives the time of a micro-batch in the long run, for longer sequences.
     void give_paces(Findings& found) const;
     void give_rates(Findings& found);
     void give_late(Findings& found) const;

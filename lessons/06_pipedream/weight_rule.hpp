@@ -25,7 +25,7 @@ struct WeightRule {
     /// Updates by which each stage's gradients are late, if no schedule says it.
     std::vector<int> late{};
 
-    /// Of micro-batch i on stage s, both counted from 0.
+    /// Returns the weights that a micro-batch reads on a stage, both counted from 0.
     WeightsRead forward(int stage, int micro_batch) const;
     WeightsRead backward(int stage, int micro_batch) const;
     /// The version that is the newest when the micro-batch's backward runs, and that its

@@ -15,7 +15,7 @@ struct Sizes {
     Picoseconds s = 0;  ///< the stage, where a formula is of one
 
     Picoseconds both_ways() const { return t_f + t_i + t_w; }
-    /// What units of p micro-batches, one behind another, wait for once a stage.
+    /// Units of p micro-batches, one behind another, wait so long once a stage.
     Picoseconds by_units() const { return t_i + t_w + (m / p - 1) * (t_i + t_w - t_f); }
     /// A pair of passes and a backward take this, less three weight halves.
     Picoseconds by_pairs() const { return t_f + 2 * t_i - t_w; }

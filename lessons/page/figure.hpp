@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -47,6 +48,11 @@ struct Figure {
     static Figure seconds(double seconds) { return {seconds, Unit::seconds}; }
     static Figure percent(double hundredths, int digits = 0) {
         return {hundredths, Unit::percent, digits};
+    }
+    /// A part of a whole: "25 %", "27.3 %".
+    static Figure part(double over, double under) {
+        const double hundredths = 100 * over / under;
+        return percent(hundredths, hundredths == std::floor(hundredths) ? 0 : 1);
     }
     static Figure decimals(double value, int digits) {
         return {value, Unit::decimals, digits};

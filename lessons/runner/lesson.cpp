@@ -160,4 +160,14 @@ void Lesson::values_equal(Findings& found, const std::string& name, std::int64_t
         found.not_compared(name, at);
 }
 
+void Lesson::makespan_equals(Findings& found, const std::string& name,
+                             const RunReport& report, double seconds,
+                             SourceLine at) const {
+    if (!options_.has_virtual_time()) return;
+    found.equal(name,
+                Figure::seconds(static_cast<double>(report.makespan()) /
+                                static_cast<double>(kSecond)),
+                seconds, at);
+}
+
 }  // namespace lockstep::lessons

@@ -105,6 +105,10 @@ class Lesson {
                         double limit, SourceLine at = SourceLine::here()) const;
     void values_equal(Findings& found, const std::string& name, std::int64_t figure,
                       std::int64_t expected, SourceLine at = SourceLine::here()) const;
+    /// Holds the virtual clock's time against a formula's seconds, if there is one.
+    void makespan_equals(Findings& found, const std::string& name,
+                         const RunReport& report, double seconds,
+                         SourceLine at = SourceLine::here()) const;
 
   private:
     const LessonOptions& options_;

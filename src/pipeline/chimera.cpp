@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "src/pipeline/generators.hpp"
-#include "src/pipeline/placements.hpp"
 #include "src/pipeline/timetable.hpp"
 
 namespace lockstep {

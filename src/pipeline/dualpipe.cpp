@@ -6,7 +6,6 @@
 
 #include "src/core/require.hpp"
 #include "src/pipeline/generators.hpp"
-#include "src/pipeline/placements.hpp"
 
 namespace lockstep {
 

@@ -1,5 +1,4 @@
 #include "src/pipeline/generators.hpp"
-#include "src/pipeline/placements.hpp"
 #include "src/pipeline/timetable.hpp"
 
 namespace lockstep {

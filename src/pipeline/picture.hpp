@@ -13,7 +13,7 @@ struct SchedulePicture {
     std::string title;      ///< empty is none
     ScheduleMemory memory;  ///< what the memory strips count
     double ticks = 1;       ///< of the timing's whole numbers, in one unit shown
-    /// What is drawn, as if it began at time 0; none is all.
+    /// This is drawn, as if it began at time 0; none is all.
     std::optional<TimeSpan> window = {};
 };
 

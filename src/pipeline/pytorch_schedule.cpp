@@ -105,7 +105,7 @@ std::string pytorch_text(const Schedule& schedule, Place place) {
     return text;
 }
 
-/// Whether chunk c of stage s is part c p + s.
+/// Returns whether chunk c of stage s is part c p + s.
 bool are_dealt_round(const Schedule& schedule) {
     for (int stage = 0; stage < schedule.stages; ++stage)
         for (int chunk = 0; chunk < schedule.chunks; ++chunk)

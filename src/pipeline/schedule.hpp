@@ -207,6 +207,18 @@ std::optional<std::string> size_problem(const PipelineShape& shape);
 /// not positive, or too large to be meant.
 Schedule empty_schedule(const std::string& name, const PipelineShape& shape);
 
+/// A schedule without work whose parts go to and fro over the stages: chunk c of stage s
+/// is part c p + s if c is even, and part c p + p - 1 - s if it is odd, so that a
+/// micro-batch turns round without a message. One chunk a stage is taken for two, which
+/// make a V. Throws UsageError for an odd number of more.
+Schedule empty_waves(const std::string& name, PipelineShape shape);
+
+/// A schedule without work whose micro-batches enter at both ends: chunk 0 of stage s is
+/// part s, on the way down, and chunk 1 is part p - 1 - s, on the way up. So two stages
+/// hold each part. One chunk a stage is taken for the two. Throws UsageError if the
+/// stages are odd in number.
+Schedule empty_two_ways(const std::string& name, PipelineShape shape);
+
 /// How every synchronous schedule ends: each chunk's gradients are reduced over all who
 /// hold its part, then all weights are updated. Stages that meet do so in one order, by
 /// part.

@@ -15,6 +15,7 @@
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/timer.hpp"
 #include "src/pipeline/validate.hpp"
+#include "src/pipeline/work_index.hpp"
 
 namespace lockstep {
 
@@ -27,7 +28,7 @@ int work_count(const std::vector<Instruction>& list) {
     return static_cast<int>(end - list.begin());
 }
 
-/// Whether the two do the same work, each stage in an order of its own.
+/// Returns whether the two do the same work, each stage in an order of its own.
 bool is_same_work(const Schedule& one, const Schedule& other) {
     if (one.stages != other.stages || one.chunks != other.chunks ||
         one.parts != other.parts)
@@ -45,7 +46,7 @@ bool is_same_work(const Schedule& one, const Schedule& other) {
     return true;
 }
 
-/// Whether instruction `later` must stay behind `earlier` on its stage.
+/// Returns whether instruction `later` must stay behind `earlier` on its stage.
 bool follows(const Instruction& earlier, const Instruction& later) {
     if (earlier.chunk != later.chunk) return false;
     return earlier.kind == later.kind || earlier.micro_batch == later.micro_batch;
@@ -61,7 +62,7 @@ struct Cost {
         return std::tie(longest, makespan, all_stages) <
                std::tie(other.longest, other.makespan, other.all_stages);
     }
-    /// What annealing goes by. Most moves change another stage's time than the longest.
+    /// Annealing goes by this: most moves change another stage's time than the longest.
     double energy(int stages) const {
         return static_cast<double>(longest) + static_cast<double>(makespan) / 16 +
                static_cast<double>(all_stages) / (4.0 * stages);
@@ -184,8 +185,8 @@ double most_memory(const Schedule& schedule, const ScheduleMemory& memory) {
     return most;
 }
 
-/// The same work, each stage doing what it can do first: a backward, or its first half,
-/// before a forward, and a weight half where nothing else is there to do.
+/// Has each stage do what it can do first: a backward, or its first half, before a
+/// forward, and a weight half where nothing else is there to do.
 class GreedyOrder {
   public:
     /// `ahead`: what a forward of another chunk than the last leaves free at least.
@@ -196,13 +197,16 @@ class GreedyOrder {
           memory_(memory),
           limit_(limit),
           ahead_(ahead),
+          index_(work),
           stages_(work.work.size()) {
-        for (int stage = 0; stage < work.stages; ++stage)
+        for (int stage = 0; stage < work.stages; ++stage) {
+            ends_.emplace_back(work.of(stage).size());
             for (const Place place : work.places(stage)) {
                 const Instruction& each = work.at(place);
                 if (is_computation(each.kind))
                     stages_[stage].todo[{each.chunk, each.kind}].push_back(place);
             }
+        }
     }
 
     /// None if forwards take the memory that others wait for.
@@ -240,8 +244,6 @@ class GreedyOrder {
                    std::tie(other.start, other.rank, other.place.stage);
         }
     };
-    using Data = std::tuple<InstructionKind, int, int>;  ///< part, micro-batch
-
     std::optional<Choice> earliest() const {
         std::optional<Choice> best;
         for (const Stage& stage : stages_)
@@ -271,31 +273,21 @@ class GreedyOrder {
         return stage.held + kept <= limit_ - (last ? 0 : ahead_);
     }
 
-    /// A whole backward makes what its first half makes.
-    static InstructionKind data_of(InstructionKind kind) {
-        return kind == InstructionKind::backward ? InstructionKind::backward_input : kind;
-    }
-
-    /// When what it needs is done; none if that has not been taken yet.
+    /// Returns when what it needs is done; none if that has not been taken yet.
     std::optional<Picoseconds> ready_at(Place place) const {
         const Instruction& each = work_.at(place);
-        const int part = work_.part(place);
-        Picoseconds ready = 0;
-        bool known = true;
-        const auto need = [&](InstructionKind kind, int of_part) {
-            const auto found = done_.find({data_of(kind), of_part, each.micro_batch});
-            known = known && found != done_.end();
-            if (known) ready = std::max(ready, found->second);
+        std::optional<Picoseconds> ready = 0;
+        const auto need = [&](Place needed) {
+            if (!needed || !ready) return;
+            const std::optional<Picoseconds>& end = ends_[needed.stage][needed.position];
+            ready = end ? std::optional(std::max(*ready, *end)) : std::nullopt;
         };
-        if (each.kind == InstructionKind::forward) {
-            if (part > 0) need(InstructionKind::forward, part - 1);
-        } else if (each.kind == InstructionKind::backward_weight) {
-            need(InstructionKind::backward_input, part);
-        } else {
-            need(InstructionKind::forward, part);
-            if (part < work_.last_part()) need(each.kind, part + 1);
-        }
-        return known ? std::optional(ready) : std::nullopt;
+        need(index_.need(place));
+        if (each.kind == InstructionKind::backward ||
+            each.kind == InstructionKind::backward_input)
+            need(index_.find(InstructionKind::forward, work_.part(place),
+                             each.micro_batch));
+        return ready;
     }
 
     void take(const Choice& choice) {
@@ -304,7 +296,7 @@ class GreedyOrder {
         Stage& stage = stages_[choice.place.stage];
         stage.todo[{each.chunk, each.kind}].pop_front();
         stage.free = choice.start + times_.of(work_, choice.place).of(each.kind);
-        done_[{data_of(each.kind), part, each.micro_batch}] = stage.free;
+        ends_[choice.place.stage][choice.place.position] = stage.free;
         const KeptMemory& kept = memory_.of(part);
         if (each.kind == InstructionKind::forward) stage.held += kept.activations;
         if (each.kind == InstructionKind::backward) stage.held -= kept.activations;
@@ -318,11 +310,12 @@ class GreedyOrder {
     const ScheduleMemory& memory_;
     double limit_;
     double ahead_;
+    WorkIndex index_;
     std::vector<Stage> stages_;
-    std::map<Data, Picoseconds> done_;
+    std::vector<std::vector<std::optional<Picoseconds>>> ends_;  ///< by stage, position
 };
 
-/// The same work with one micro-batch under way at a time: nothing holds less.
+/// Returns the same work with one micro-batch under way at a time: nothing holds less.
 Schedule one_by_one(Schedule schedule) {
     const auto key = [&](int stage) {
         return [&schedule, stage](const Instruction& each) {
@@ -343,7 +336,7 @@ Schedule one_by_one(Schedule schedule) {
     return schedule;
 }
 
-/// The same work in the orders that generators have, with its own end of a step.
+/// Returns the same work in the orders that generators have, with its own end of a step.
 std::vector<Schedule> candidates(const Schedule& work) {
     std::vector<Schedule> found;
     for (const std::string& name : schedule_names()) {

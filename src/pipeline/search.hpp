@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What search_order() found.
+/// search_order() found this.
 struct FoundOrder {
     Schedule schedule;
     std::vector<KnownOrder> known;  ///< whatever they hold, the shortest first

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// What each stage does in which slot, where a pass takes one slot. Only the order comes
-/// into a schedule.
+/// Says what each stage does in which slot, where a pass takes one slot. Only the order
+/// comes into a schedule.
 class Timetable {
   public:
     /// The schedule gives stages and parts, and must stay.

@@ -60,7 +60,7 @@ NamedOperation named(const char* name, Operation operation) {
             }};
 }
 
-/// Softmax and activations.
+/// Activations, gates and norms.
 inline std::vector<NamedOperation> repeated_by_row() {
     using B = Bench;
     using T = const Tensor;
@@ -102,6 +102,14 @@ inline std::vector<NamedOperation> repeated_by_row() {
                   x->add_columns(a, list, which);
                   return a;
               }),
+    };
+}
+
+/// Softmax, rotations and gated activations.
+inline std::vector<NamedOperation> repeated_in_attention() {
+    using B = Bench;
+    using T = const Tensor;
+    return {
         named("softmax", [](B& x, T& a, T&, T&) { return x->softmax(a); }),
         named("softmax_backward",
               [](B& x, T& a, T& b, T&) { return x->softmax_backward(a, b); }),
@@ -277,8 +285,8 @@ inline std::vector<NamedOperation> repeated_batch_norm() {
 /// could be loaded in one way or another. What one gives has been rounded once.
 inline std::vector<NamedOperation> operations_to_repeat() {
     std::vector<NamedOperation> all = repeated_by_row();
-    for (const auto& more :
-         {repeated_losses(), repeated_sums(), repeated_norms(), repeated_batch_norm()})
+    for (const auto& more : {repeated_in_attention(), repeated_losses(), repeated_sums(),
+                             repeated_norms(), repeated_batch_norm()})
         all.insert(all.end(), more.begin(), more.end());
     return all;
 }

@@ -9,18 +9,18 @@
 
 namespace lockstep::test {
 
-/// Whether two stages hold each part.
+/// Returns whether two stages hold each part.
 inline bool goes_both_ways(const std::string& name) {
     return name == "chimera" || name == "dualpipe";
 }
 
-/// Whether each stage has two chunks, in a V or on the ways from both ends.
+/// Returns whether each stage has two chunks, in a V or on the ways from both ends.
 inline bool has_two_chunks(const std::string& name) {
     return goes_both_ways(name) || name == "zb-v" || name == "v-half" ||
            name == "v-min" || name == "dualpipe-v";
 }
 
-/// Whether a generator has a schedule of that shape.
+/// Returns whether a generator has a schedule of that shape.
 inline bool takes(const std::string& name, const PipelineShape& shape) {
     const bool any_chunks = name == "interleaved" || name == "looped-bfs";
     if (goes_both_ways(name) && shape.stages % 2 != 0) return false;

@@ -46,13 +46,13 @@ int most_anywhere(const Schedule& schedule) {
     return std::ranges::max(most_held(schedule));
 }
 
-/// What Chimera and Hanayo wait for, once a stage, if units of p micro-batches follow one
+/// Chimera and Hanayo wait for this, once a stage, if units of p micro-batches follow one
 /// another.
 Picoseconds wait_of_units(const Durations& of, int units) {
     return backward(of) + (units - 1) * (backward(of) - of.forward);
 }
 
-/// What enters at the other end of DualPipe is numbered from m on; here, from 0.
+/// Numbers what enters at the other end of DualPipe from 0 on, not from m.
 std::vector<Instruction> renumbered(std::vector<Instruction> list, int m) {
     for (Instruction& each : list)
         if (each.chunk == 1 && has_micro_batch(each.kind)) each.micro_batch -= m;

@@ -138,7 +138,7 @@ bool shares_ports(const Schedule& schedule, const Timing& timing) {
     return false;
 }
 
-/// Whether the stages would wait for one another if each had one queue, not one a
+/// Returns whether the stages would wait for one another if each had one queue, not one a
 /// direction. Then they do on GPUs that run out of room for kernels that wait.
 bool needs_directions(Schedule schedule) {
     if (schedule.queues == MessageQueues::one) return false;

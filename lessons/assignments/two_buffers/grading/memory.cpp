@@ -144,7 +144,7 @@ std::string text_of(const Choice& choice) {
                        choice.per_update);
 }
 
-/// What a stage holds, in bytes; the order is the handout's.
+/// A stage holds these bytes; the order is the handout's.
 struct StageBytes {
     std::int64_t weights = 0;
     std::int64_t activations = 0;
@@ -176,7 +176,7 @@ std::vector<StageBytes> drawn_bytes(const Judge& judge, const std::string& name,
     return bytes;
 }
 
-/// Whether a scheme can be had with so many micro-batches between updates.
+/// Returns whether a scheme can be had with so many micro-batches between updates.
 bool can_be(const Choice& choice, int stages) {
     if (choice.scheme == Scheme::stash) return choice.per_update == 1;
     return choice.scheme == Scheme::flush || choice.per_update >= stages - 1;
@@ -242,7 +242,7 @@ struct Setting {
     int stages() const { return static_cast<int>(bytes.size()); }
 };
 
-/// What comes of a choice.
+/// A choice comes to this.
 struct Outcome {
     Choice choice;
     Picoseconds length = 0;  ///< of a period

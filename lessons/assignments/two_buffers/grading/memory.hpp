@@ -4,7 +4,7 @@
 
 #include "lessons/grader/judge.hpp"
 
-// What stages keep, and what to choose by it: a10.2 to a10.4 of the handout.
+// These judge what stages keep, and what is chosen by it: a10.2 to a10.4.
 
 namespace lockstep::lessons::two_buffers {
 

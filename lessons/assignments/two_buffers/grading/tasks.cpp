@@ -29,7 +29,7 @@ void kept_versions(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     out.values["kept"] = kept;
 }
 
-/// What each stage holds, from a tensor (stages, 4).
+/// Reads what each stage holds from a tensor (stages, 4).
 std::vector<StageBytes> given_bytes(Rank& rank, const TaskInputs& in) {
     const HostTensor rows = rank.device().download(in.tensor("bytes"));
     const auto at = [&](std::int64_t i) { return static_cast<std::int64_t>(rows.at(i)); };

@@ -27,7 +27,7 @@ struct Choice {
     int per_update = 1;  ///< k, micro-batches between two updates; 1 with a stash
 };
 
-/// What a stage holds, in bytes.
+/// A stage holds these bytes.
 struct StageBytes {
     std::int64_t weights = 0;      ///< of one version
     std::int64_t activations = 0;  ///< of one micro-batch in flight
@@ -35,7 +35,7 @@ struct StageBytes {
     std::int64_t optimizer = 0;    ///< the optimizer's state, all the time
 };
 
-/// What a choice is made for.
+/// A choice is made for these.
 struct Setting {
     int stages = 1;                 ///< p
     std::int64_t memory = 0;        ///< bytes that each stage's device has
