@@ -522,16 +522,23 @@ void PipedreamLesson::give_times(Findings& found) const {
     }
     if (has_numbers()) found.give("best", best);
     found.give("any_holds", best != "none");
+    found.give("stashed_best", best == "stashed");
+    const Picoseconds plain = run_called("unstashed").time;
+    found.give("estimates_slower", run_called("predicted").time > plain &&
+                                       run_called("corrected").time > plain);
 }
 
 void PipedreamLesson::give_paces(Findings& found) const {
+    ClusterSpec spec = load_cluster(options().cluster);
+    spec.memory_bytes = 0;
     const int count = 8 * per_update_;
+    std::vector<double> gains;  // of PipeDream
     for (const int context : {32, 256, 2048}) {
         GptTask task = *task_;
         task.sizes.context = context;
         const auto pace = [&](const WeightRule& rule) {
             const auto takes = [&](int micro_batches) {
-                return train_endless(*make_shapes_only_cluster(ranks_), rule,
+                return train_endless(*make_shapes_only_cluster(ranks_, spec), rule,
                                      gpt_training(task, ranks_, options().dtype, 0),
                                      micro_batches)
                     .makespan();
@@ -546,12 +553,16 @@ void PipedreamLesson::give_paces(Findings& found) const {
              {std::pair{"stashed", rule("pipedream")},
               std::pair{"two_buffers", rule("pipedream-2bw", per_update_)}}) {
             const Picoseconds own = pace(rule);
+            const double gain = static_cast<double>(flushed) / static_cast<double>(own);
             row.give(fmt::format("{}_pace", name), Figure::time(own));
-            row.give(fmt::format("{}_faster", name),
-                     Figure::decimals(
-                         static_cast<double>(flushed) / static_cast<double>(own), 2));
+            row.give(fmt::format("{}_faster", name), Figure::decimals(gain, 2));
+            if (name == std::string("stashed")) gains.push_back(gain);
         }
     }
+    const double ideal = static_cast<double>(per_update_ + ranks_ - 1) / per_update_;
+    const auto off = [&](double gain) { return std::abs(gain - ideal); };
+    found.give("gains_come_near",
+               off(gains.back()) < off(gains.front()) && off(gains.back()) < 0.1);
 }
 
 /// A GPT on real text, by every schedule.
@@ -624,8 +635,7 @@ constexpr double kLarger = 2.5;
 void PipedreamLesson::give_rates(Findings& found) {
     const int half = half_of_them();
     const std::vector<double> times{1, kLarger, 10};
-    std::string first = "none";
-    std::size_t lowest = times.size();
+    std::vector<std::set<std::string>> broken(times.size());
     found.give("half", half);
     for (std::size_t i = 0; i < times.size(); ++i)
         found.give(fmt::format("rate_{}", i),
@@ -638,18 +648,21 @@ void PipedreamLesson::give_rates(Findings& found) {
             const double loss =
                 i == 0 ? end_of(trained.losses, static_cast<std::size_t>(half))
                        : end_of_run(trained.rule, times[i] * task_->learning_rate, half);
-            if (give_loss(row, fmt::format("end_{}", i), loss)) continue;
-            if (i < lowest) first = trained.name;
-            lowest = std::min(lowest, i);
+            if (!give_loss(row, fmt::format("end_{}", i), loss))
+                broken[i].insert(trained.name);
         }
     }
-    found.give("first_broken", first);
+    const auto first = std::ranges::find_if(
+        broken, [](const std::set<std::string>& names) { return !names.empty(); });
+    found.give("first_broken", first == broken.end() ? "none"
+                               : first->size() > 1   ? "several"
+                                                     : *first->begin());
 }
 
 namespace {
 
-/// By how many updates each stage is late: none; as in PipeDream; all but the last stage;
-/// that one alone; and all, as with vertical sync.
+/// By how many updates each stage is late: none; as in PipeDream; all but the last stage
+/// (with two stages this is PipeDream's); that one alone; and all, as with vertical sync.
 std::vector<std::vector<int>> ways_to_be_late(int stages) {
     const int last = stages - 1;
     std::vector<std::vector<int>> ways(5, std::vector<int>(stages, 0));
@@ -659,6 +672,7 @@ std::vector<std::vector<int>> ways_to_be_late(int stages) {
         ways[3][s] = s == last ? last : 0;
         ways[4][s] = last;
     }
+    if (ways[2] == ways[1]) ways.erase(ways.begin() + 2);
     return ways;
 }
 
@@ -670,6 +684,8 @@ void PipedreamLesson::give_late(Findings& found) const {
     GptTask task = *task_;
     task.learning_rate *= kLarger;
     std::vector<double> norms;
+    std::vector<double> first_quarters;
+    std::vector<bool> holds;
     for (const std::vector<int>& late : ways_to_be_late(p)) {
         WeightRule rule = this->rule("1f1b");
         rule.late = late;
@@ -681,11 +697,25 @@ void PipedreamLesson::give_late(Findings& found) const {
         norms = report.ranks[0].series.at("norm");
         Findings& row = found.row("lates");
         row.give("stages", by_stage(p, [&](int s) { return late[s]; }));
-        for (std::size_t quarter = 0; quarter < 4; ++quarter)
-            give_loss(row, fmt::format("quarter_{}", quarter),
-                      mean_of(losses, quarter * losses.size() / 4,
-                              (quarter + 1) * losses.size() / 4));
+        holds.push_back(true);
+        for (std::size_t quarter = 0; quarter < 4; ++quarter) {
+            const double loss = mean_of(losses, quarter * losses.size() / 4,
+                                        (quarter + 1) * losses.size() / 4);
+            if (quarter == 0) first_quarters.push_back(loss);
+            const bool here = give_loss(row, fmt::format("quarter_{}", quarter), loss);
+            holds.back() = holds.back() && here;
+        }
     }
+    const auto all_but_two = static_cast<std::ptrdiff_t>(holds.size()) - 2;
+    found.give("only_all_break",
+               !holds.back() && std::none_of(holds.begin(), holds.end() - 1,
+                                             [](bool each) { return !each; }));
+    found.give("last_costs_most",
+               std::all_of(
+                   first_quarters.begin(), first_quarters.begin() + all_but_two,
+                   [&](double loss) { return loss < first_quarters[holds.size() - 2]; }));
+    found.give("last_is_steepest",
+               std::ranges::max_element(norms) == std::prev(norms.end()));
     found.give("norms",
                by_stage(p, [&](int s) { return fmt::format("{:.2f}", norms[s]); }));
 }
@@ -701,7 +731,8 @@ void PipedreamLesson::give_deep(Findings& found) {
     for (std::size_t i = 0; i < times.size(); ++i)
         found.give(fmt::format("deep_rate_{}", i),
                    Figure::count(times[i] * task_->learning_rate));
-    bool holds = true;
+    // By learning rate.
+    std::vector<std::set<std::string>> broken(times.size());
     for (const auto& [name, schedule] :
          {std::pair{"flush_each", "1f1b"}, std::pair{"stashed", "pipedream"},
           std::pair{"unstashed", "unstashed"}, std::pair{"corrected", "pipemare"}}) {
@@ -710,11 +741,11 @@ void PipedreamLesson::give_deep(Findings& found) {
         for (std::size_t i = 0; i < times.size(); ++i) {
             const double loss = end_of_run({schedule, kStages, 1},
                                            times[i] * task_->learning_rate, count);
-            const bool here = give_loss(row, fmt::format("end_{}", i), loss);
-            if (schedule == std::string("unstashed")) holds = holds && here;
+            if (!give_loss(row, fmt::format("end_{}", i), loss)) broken[i].insert(name);
         }
     }
-    found.give("deep_breaks", !holds);
+    found.give("stash_matters",
+               std::ranges::count(broken, std::set<std::string>{"unstashed"}) > 0);
 }
 
 /// The learning rate is raised until training breaks.

@@ -98,10 +98,12 @@ Schedule generated_schedule(const ScheduleSettings& settings) {
     try {
         return make_schedule(settings.name, shape);
     } catch (const UsageError& error) {
-        const std::string chunks =
-            settings.chunks ? fmt::format(" --chunks {}", shape.chunks) : "";
-        throw UsageError(fmt::format("--stages {} --micro-batches {}{}: {}", shape.stages,
-                                     shape.micro_batches, chunks, error.what()));
+        std::string sizes = fmt::format("--stages {} --micro-batches {}", shape.stages,
+                                        shape.micro_batches);
+        if (settings.chunks) sizes += fmt::format(" --chunks {}", shape.chunks);
+        if (settings.per_update)
+            sizes += fmt::format(" --per-update {}", shape.per_update);
+        throw UsageError(sizes + ": " + error.what());
     }
 }
 
@@ -145,9 +147,7 @@ Examination timed(const Schedule& schedule, const ScheduleTimes& times) {
     try {
         times.require_fit(schedule);
     } catch (const UsageError& error) {
-        throw UsageError(
-            std::string("--forward, --backward-input, --backward-weight and --comm: ") +
-            error.what());
+        throw UsageError(std::string("the times: ") + error.what());
     }
     return examine_schedule(schedule, times);
 }
@@ -190,12 +190,26 @@ SchedulePicture picture_of(const Schedule& schedule, double ticks) {
 
 namespace {
 
-/// The file's, or that of a generator which has one.
+/// Returns the file's, or that of a generator which has one. If there is none, says why.
 std::optional<Schedule> endless(const ScheduleSettings& settings,
-                                const Schedule& schedule) {
+                                const Schedule& schedule, std::string& why_not) {
     if (schedule.period) return schedule;
     if (settings.is_file() || !schedule.file.empty()) return std::nullopt;
-    return make_endless_schedule(settings.name, settings.shape());
+    try {
+        return make_endless_schedule(settings.name, settings.shape());
+    } catch (const UsageError& error) {
+        why_not = error.what();
+        return std::nullopt;
+    }
+}
+
+FoundOrder found_order(const Schedule& schedule, const TickedTimes& ticks,
+                       const ScheduleMemory& memory, double limit) {
+    try {
+        return search_order(schedule, ticks.times, memory, limit);
+    } catch (const UsageError& error) {
+        throw UsageError(fmt::format("--limit {:g}: {}", limit, error.what()));
+    }
 }
 
 }  // namespace
@@ -209,13 +223,13 @@ ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loade
             "--limit searches for an order of work; write it to a file with --csv, and "
             "give that its messages");
     if (settings.limit && !find_problem(made.schedule)) {
-        FoundOrder order =
-            search_order(made.schedule, ticks.times, memory, *settings.limit);
+        FoundOrder order = found_order(made.schedule, ticks, memory, *settings.limit);
         made.schedule = std::move(order.schedule);
         made.known = std::move(order.known);
         made.limit = settings.limit;
     }
-    const std::optional<Schedule> for_ever = endless(settings, made.schedule);
+    const std::optional<Schedule> for_ever =
+        endless(settings, made.schedule, made.no_period);
     Examination found = timed(made.schedule, ticks.times);
     if (!found.problem && settings.messages != MessagesAs::none) {
         made.schedule = with_messages_as(settings.messages, made.schedule, ticks.times);
@@ -323,9 +337,13 @@ Table period_table(const ExaminedSchedule& examined) {
 
 namespace {
 
-/// "3", or "3, 1" of several chunks.
-std::string joined(const std::vector<int>& numbers) {
-    return fmt::format("{}", fmt::join(numbers, ", "));
+/// "3", or "3, 1" of several chunks; "never" of one that nothing updates.
+std::string updates_late(const std::vector<int>& chunks) {
+    std::vector<std::string> texts;
+    texts.reserve(chunks.size());
+    for (const int late : chunks)
+        texts.push_back(late < 0 ? "never" : std::to_string(late));
+    return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 }  // namespace
@@ -345,7 +363,7 @@ Table period_stage_table(const ExaminedSchedule& examined) {
                               std::to_string(peak.in_flight),
                               std::to_string(peak.between), figure(peak.memory),
                               std::to_string(peak.weight_versions),
-                              joined(stale[stage])});
+                              updates_late(stale[stage])});
     }
     return table;
 }

@@ -1,6 +1,10 @@
-#include <functional>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <unistd.h>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -127,6 +131,8 @@ void declare_schedule(CommandLine& line) {
     command.finally([&request] {
         require_known(request);
         require(request.json || !request.spans, "--spans goes with --json");
+        require(!request.with_messages || request.messages == MessagesAs::none,
+                "--messages and --messages-as: one of them is expected");
     });
 }
 
@@ -149,6 +155,8 @@ LoadedSchedule loaded(const ScheduleRequest& request) {
                 "{} {}: the schedule in {} has {}; a file's sizes are its own",
                 size.option, *size.asked, request.name, size.has);
         });
+    require(!request.per_update, "--per-update: the updates in {} are its own",
+            request.name);
     require(request.messages == MessagesAs::none || !schedule.has_messages(),
             "--messages: the schedule in {} has messages already", request.name);
     return file;
@@ -164,21 +172,53 @@ int explain(const ScheduleRequest& request, const Schedule& schedule,
     return kFailed;
 }
 
-/// Refuses to write over the schedule's own file.
-void require_other_file(const ScheduleRequest& request, const char* option,
-                        const std::optional<std::filesystem::path>& file) {
-    std::error_code ignored;
-    require(!file || !request.is_file() ||
-                !std::filesystem::equivalent(*file, request.name, ignored),
-            "{} {}: that is the schedule's own file", option,
-            printable(file ? file->string() : ""));
+using MaybePath = std::optional<std::filesystem::path>;
+
+/// Refuses to write over the schedule's own file, or twice into one.
+void require_other_files(const ScheduleRequest& request) {
+    std::map<std::filesystem::path, const char*> asked;
+    const auto check = [&](const char* option, const MaybePath& file) {
+        if (!file) return;
+        const std::string shown = printable(file->string());
+        std::error_code ignored;
+        require(!request.is_file() ||
+                    !std::filesystem::equivalent(*file, request.name, ignored),
+                "{} {}: that is the schedule's own file", option, shown);
+        const auto [other, fresh] =
+            asked.emplace(std::filesystem::absolute(*file).lexically_normal(), option);
+        require(fresh, "{} {}: {} writes there, too", option, shown, other->second);
+    };
+    check("--svg", request.svg);
+    check("--svg-period", request.svg_period);
+    check("--csv", request.csv);
+    check("--pytorch", request.pytorch);
 }
 
-void write_into(const char* option, const std::optional<std::filesystem::path>& file,
-                const std::function<std::string()>& text) {
-    if (!file) return;
-    const std::string made = text();
-    naming(option, *file, [&](const auto& path) { write_text_file(path, made); });
+struct NewFile {
+    const char* option;
+    std::filesystem::path path;
+    std::string text;
+};
+
+/// Makes what goes into the files that are asked for. Throws UsageError if one cannot be
+/// made.
+std::vector<NewFile> new_files(const ScheduleRequest& request,
+                               const ExaminedSchedule& found) {
+    require(!request.svg_period || found.period.has_value(), [&] {
+        return fmt::format("--svg-period: schedule '{}' has no period{}",
+                           printable(found.schedule.name),
+                           found.no_period.empty() ? "" : ": " + found.no_period);
+    });
+    std::vector<NewFile> files;
+    const auto add = [&](const char* option, const MaybePath& path, const auto& text) {
+        if (path) files.push_back({option, *path, text()});
+    };
+    add("--svg", request.svg, [&] { return chart_svg(found.chart()); });
+    add("--svg-period", request.svg_period,
+        [&] { return chart_svg(found.chart_of_period()); });
+    add("--csv", request.csv, [&] { return schedule_csv(found.schedule); });
+    add("--pytorch", request.pytorch, [&] { return pytorch_csv(found.schedule); });
+    return files;
 }
 
 }  // namespace
@@ -190,28 +230,21 @@ int run(const ScheduleRequest& request) {
     LoadedSchedule schedule = settled.is_file()
                                   ? loaded(settled)
                                   : LoadedSchedule{generated_schedule(settled), {}, {}};
-    require_other_file(settled, "--svg", settled.svg);
-    require_other_file(settled, "--svg-period", settled.svg_period);
-    require_other_file(settled, "--csv", settled.csv);
-    require_other_file(settled, "--pytorch", settled.pytorch);
+    require_other_files(settled);
     const ExaminedSchedule found = examined(settled, std::move(schedule));
     if (found.problem) return explain(settled, found.schedule, *found.problem);
 
-    const Chart chart = found.chart();
-    write_into("--svg", settled.svg, [&] { return chart_svg(chart); });
-    require(!settled.svg_period || found.period.has_value(),
-            "--svg-period: schedule '{}' has no period", found.schedule.name);
-    write_into("--svg-period", settled.svg_period,
-               [&] { return chart_svg(found.chart_of_period()); });
-    write_into("--csv", settled.csv, [&] { return schedule_csv(found.schedule); });
-    write_into("--pytorch", settled.pytorch, [&] { return pytorch_csv(found.schedule); });
+    // All are made before the first one is written.
+    for (const NewFile& file : new_files(settled, found))
+        naming(file.option, file.path,
+               [&](const auto& path) { write_text_file(path, file.text); });
     if (settled.json) {
         print(examined_json(found, settled.spans));
         return kSuccess;
     }
     const int width = window_columns(STDOUT_FILENO);
     const bool colour = wants_colour(STDOUT_FILENO);
-    print(chart_text(chart, {width, colour, "--svg"}) + "\n");
+    print(chart_text(found.chart(), {width, colour, "--svg"}) + "\n");
     if (found.period)
         print(chart_text(found.chart_of_period(), {width, colour, "--svg-period"}) +
               "\n");

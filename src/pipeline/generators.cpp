@@ -82,9 +82,9 @@ const Generator& generator(const std::string& name) {
 
 Schedule make_schedule(const std::string& name, const PipelineShape& shape) {
     const Generator* found = &generator(name);
-    require(shape.chunks <= 1 || shape.chunks <= found->most_chunks,
-            "{} has {} a stage; {} were asked for, which interleaved, looped-bfs and "
-            "hanayo have",
+    const bool any = found->most_chunks == kMostChunks;
+    require(any || shape.chunks <= 1 || shape.chunks <= found->most_chunks,
+            "{} has {} a stage; {} were asked for, which interleaved and looped-bfs have",
             name, found->most_chunks == 1 ? "one chunk" : "two chunks", shape.chunks);
     require(shape.per_update >= 0, "{} micro-batches an update; one at least is expected",
             shape.per_update);

@@ -50,9 +50,9 @@ Schedule looped_breadth_first_schedule(const PipelineShape& shape);
 /// 1F1B whose micro-batches go to and fro over the stages in W waves (Liu et al. 2023,
 /// Hanayo, 2308.15762, section 3): v = 2 W chunks a stage, two if one is asked for, of
 /// which every second is on a way back; where a wave turns round nothing is sent. They go
-/// in units of p. If m is a multiple of p and t_f <= t_b, the bubble is 2 (p - 1) / v
-/// times t_b + (m / p - 1)(t_b - t_f); stage s holds (v - 1) p + s + 1 chunks'
-/// activations.
+/// in units of p. If m is a multiple of p and t_f <= t_b, the bubble is
+/// (2 (p - 1) / v) (t_b + (m / p - 1)(t_b - t_f)); stage s holds (v - 1) p + s + 1
+/// chunks' activations.
 Schedule hanayo_schedule(const PipelineShape& shape);
 
 /// 1F1B with backward in two halves, the second as late as 1F1B's memory allows: it fills
@@ -89,17 +89,19 @@ Schedule v_min_schedule(const PipelineShape& shape);
 /// Two pipelines in one, from both ends (Li and Hoefler 2021, Chimera, 2107.06925,
 /// section 3): each stage, of an even number, holds two parts, and each part is on two
 /// stages, which reduce its gradients. Micro-batches come in units of p, half of them
-/// from each end. If m is a multiple of p and t_f <= t_b, the bubble is (p - 2)(t_b +
-/// (m / p - 1)(t_b - t_f)); stage s holds p / 2 + 1 + min(s, p - 1 - s) micro-batches.
-/// Differs: units are joined directly; the paper also doubles forwards.
+/// from each end. If m is a multiple of p and t_f <= t_b, both here of a chunk, the
+/// bubble is (p - 2)(t_b + (m / p - 1)(t_b - t_f)); stage s holds p / 2 + 1 + min(s, p -
+/// 1 - s) chunks' activations. Differs: units are joined directly; the paper also doubles
+/// forwards.
 Schedule chimera_schedule(const PipelineShape& shape);
 
 /// Chimera with backwards in halves where that helps, and pairs of a forward and a
 /// backward that overlap (DeepSeek-AI 2024, DeepSeek-V3, 2412.19437, section 3.2.1): the
 /// messages of one hide behind the computation of the other. An even number of stages,
-/// and of micro-batches, 2 p at least. If t_f = t_i >= t_w, and a pair takes no less than
-/// a backward, the stages in the middle are idle for (p / 2 - 1)(t_fb + t_b - 3 t_w),
-/// where t_fb is the time of a pair; each holds p + 1 micro-batches.
+/// and of micro-batches, 2 p at least. If t_f = t_i >= t_w, all here of a chunk, and a
+/// pair takes no less than a backward, the stages in the middle are idle for (p / 2 - 1)
+/// (t_fb + t_b - 3 t_w), where t_fb is the time of a pair; each holds p + 1 chunks'
+/// activations.
 Schedule dualpipe_schedule(const PipelineShape& shape);
 
 /// Half of DualPipe: its upper half's parts lie on its lower half, in a V, so that each

@@ -62,39 +62,53 @@ Holdings HeldByStage::run(Positions together) {
 
 void HeldByStage::begin(const Instruction& work, int position) {
     Chunk& chunk = chunks_[work.chunk];
-    if (work.kind == forward) ++chunk.in_flight;
+    if (work.kind == forward) add(chunk, 1, 0);
     if (work.kind != optimizer_step) return;
-    if (chunk.last_read[chunk.newest] > position) chunk.old.push_back(chunk.newest);
+    if (chunk.last_read[chunk.newest] > position) {
+        chunk.old.push_back(chunk.newest);
+        ++old_;
+    }
     ++chunk.newest;
 }
 
 void HeldByStage::end(const Instruction& work, int position) {
     Chunk& chunk = chunks_[work.chunk];
-    if (work.kind == backward || work.kind == backward_input) --chunk.in_flight;
-    if (work.kind == backward_input) ++chunk.between;
-    if (work.kind == backward_weight) --chunk.between;
-    std::erase_if(chunk.old,
-                  [&](int version) { return chunk.last_read[version] <= position; });
+    if (work.kind == backward) add(chunk, -1, 0);
+    if (work.kind == backward_input) add(chunk, -1, 1);
+    if (work.kind == backward_weight) add(chunk, 0, -1);
+    old_ -= static_cast<int>(std::erase_if(
+        chunk.old, [&](int version) { return chunk.last_read[version] <= position; }));
+}
+
+void HeldByStage::add(Chunk& chunk, int in_flight, int between) {
+    chunk.in_flight += in_flight;
+    in_flight_ += in_flight;
+    chunk.between += between;
+    between_ += between;
 }
 
 Holdings HeldByStage::sum(double recomputed) const {
     Holdings all;
-    const bool uniform = memory_.each.size() == 1;
-    for (std::size_t c = 0; c < chunks_.size(); ++c) {
-        const Chunk& chunk = chunks_[c];
-        const int versions = 1 + static_cast<int>(chunk.old.size());
-        const KeptMemory& kept = memory_.of(schedule_.part(stage_, static_cast<int>(c)));
-        all.in_flight += chunk.in_flight;
-        all.between += chunk.between;
-        all.weight_versions = std::max(all.weight_versions, versions);
-        all.weights += versions * kept.weights;
-        if (uniform) continue;
-        all.activations += chunk.in_flight * kept.activations;
-        all.for_weights += chunk.between * kept.for_weights;
-    }
-    if (uniform) {
-        all.activations = all.in_flight * memory_.each.front().activations;
-        all.for_weights = all.between * memory_.each.front().for_weights;
+    all.in_flight = in_flight_;
+    all.between = between_;
+    if (old_ > 0)
+        for (const Chunk& chunk : chunks_)
+            all.weight_versions =
+                std::max(all.weight_versions, 1 + static_cast<int>(chunk.old.size()));
+    if (memory_.each.size() == 1) {
+        const KeptMemory& kept = memory_.each.front();
+        all.activations = in_flight_ * kept.activations;
+        all.for_weights = between_ * kept.for_weights;
+        all.weights = (schedule_.chunks + old_) * kept.weights;
+    } else {
+        for (std::size_t c = 0; c < chunks_.size(); ++c) {
+            const Chunk& chunk = chunks_[c];
+            const KeptMemory& kept =
+                memory_.of(schedule_.part(stage_, static_cast<int>(c)));
+            all.activations += chunk.in_flight * kept.activations;
+            all.for_weights += chunk.between * kept.for_weights;
+            all.weights += (1 + static_cast<int>(chunk.old.size())) * kept.weights;
+        }
     }
     all.recomputed = recomputed;
     all.memory = all.activations + all.for_weights + all.recomputed + all.weights;

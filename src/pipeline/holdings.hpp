@@ -67,6 +67,7 @@ class HeldByStage {
 
     void begin(const Instruction& work, int position);
     void end(const Instruction& work, int position);
+    void add(Chunk& chunk, int in_flight, int between);
     /// Sums up all chunks.
     Holdings sum(double recomputed) const;
 
@@ -74,6 +75,10 @@ class HeldByStage {
     int stage_;
     const ScheduleMemory& memory_;
     std::vector<Chunk> chunks_;
+    // Of all chunks together.
+    int in_flight_ = 0;
+    int between_ = 0;
+    int old_ = 0;  ///< versions that are kept for later
     Holdings now_;
 };
 

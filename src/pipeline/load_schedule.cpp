@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -69,6 +70,16 @@ std::optional<int> whole_number(std::string_view text) {
     const auto [stopped, error] = std::from_chars(text.data(), end, number);
     if (error != std::errc{} || stopped != end) return std::nullopt;
     return number;
+}
+
+/// Returns whether it has a number of more digits than any that may be meant.
+bool has_long_number(std::string_view text) {
+    const auto is_digit = [](char letter) { return '0' <= letter && letter <= '9'; };
+    std::ptrdiff_t digits = 0;
+    return std::any_of(text.begin(), text.end(), [&](char letter) {
+        digits = is_digit(letter) ? digits + 1 : 0;
+        return digits > std::numeric_limits<int>::digits10;
+    });
 }
 
 constexpr int kMostPart = kMostStages * kMostChunks - 1;
@@ -189,9 +200,9 @@ bool GatheredSchedule::add_bracket(std::string_view text, int line) {
     middle.times = text.starts_with("]x") ? whole_number(text.substr(2)).value_or(0) : 0;
     if (middle.times < 1 || middle.times > kMostMicroBatches)
         fail(line,
-             "{} does not end a middle that repeats; ] and how often it stands there, as "
-             "in ]x3, is expected",
-             shown_text(text));
+             "{} does not end a middle that repeats; ] and how often it stands there, 1 "
+             "to {} times, is expected, as in ]x3",
+             shown_text(text), kMostMicroBatches);
     if (middle.line == 0 || middle.positions.last >= 0)
         fail(line, "{} ends nothing: no [ of its stage stands before it",
              shown_text(text));
@@ -204,6 +215,8 @@ bool GatheredSchedule::add_bracket(std::string_view text, int line) {
 void GatheredSchedule::add_instruction(std::string_view text, int line) {
     if (add_bracket(text, line)) return;
     const std::vector<Instruction> read = read_instructions(text);
+    if (read.empty() && has_long_number(text))
+        fail(line, "a number in {} is too large to be one", shown_text(text));
     if (read.empty())
         fail(
             line,
@@ -227,7 +240,8 @@ void GatheredSchedule::add_instruction(std::string_view text, int line) {
     }
 }
 
-/// By which each copy is later: micro-batches whose forwards one chunk runs there.
+/// Returns by how many micro-batches each copy is later: as many as one chunk runs
+/// forward there.
 int micro_batches_of(const std::vector<Instruction>& work, Positions positions) {
     int count = 0;
     for (int i = positions.first; i < positions.last; ++i)
@@ -397,11 +411,16 @@ std::string without_comments(std::string_view text) {
     return rest;
 }
 
-/// Returns whether the first cell with text is PyTorch's.
+/// Returns whether a line says something of the whole schedule, and is not a stage's.
+bool is_heading(const CsvRow& row) {
+    return row.cells.front() == "parts" || row.cells.front() == "queues";
+}
+
+/// Returns whether the first stage's first cell with text is PyTorch's.
 bool is_pytorch(const std::vector<CsvRow>& rows) {
     for (const CsvRow& row : rows)
         for (const std::string& cell : row.cells)
-            if (!cell.empty()) return is_pytorch_action(cell);
+            if (!is_heading(row) && !cell.empty()) return is_pytorch_action(cell);
     return false;
 }
 
@@ -426,14 +445,8 @@ void add_parts(const CsvRow& row, GatheredSchedule& gathered) {
     }
 }
 
-/// Takes in what a line says of the whole schedule; false if it is a stage's.
-bool add_heading(const CsvRow& row, GatheredSchedule& gathered) {
-    const std::string& word = row.cells.front();
-    if (word == "parts") {
-        add_parts(row, gathered);
-        return true;
-    }
-    if (word != "queues") return false;
+/// Takes in "queues": behind that word the one or the other.
+void add_queues(const CsvRow& row, GatheredSchedule& gathered) {
     const std::string way =
         fmt::format("{}", fmt::join(row.cells.begin() + 1, row.cells.end(), ","));
     if (way != "one" && way != kByDirection)
@@ -442,7 +455,12 @@ bool add_heading(const CsvRow& row, GatheredSchedule& gathered) {
     if (std::exchange(gathered.has_queues, true))
         gathered.fail(row.line, "a second line of queues; one is expected");
     if (way == kByDirection) gathered.queues = MessageQueues::by_direction;
-    return true;
+}
+
+void add_stage(const CsvRow& row, GatheredSchedule& gathered) {
+    gathered.add_stage(row.line);
+    for (const std::string& cell : row.cells)
+        if (!cell.empty()) gathered.add_instruction(cell, row.line);
 }
 
 /// Translates PyTorch's cells; its ranks are the stages.
@@ -452,14 +470,13 @@ void add_pytorch(const std::vector<CsvRow>& rows, GatheredSchedule& gathered) {
     for (std::size_t i = 0; i < rows.size(); ++i) {
         for (const std::string& cell : rows[i].cells)
             if (!cell.empty() && !ranks[i].add(cell, rows[i].line))
-                gathered.fail(
-                    rows[i].line,
-                    "{} is no action of torch.distributed.pipelining, which the "
-                    "file's first cell is; those are a stage, then F, B, I, W, "
-                    "SEND_F, RECV_F, SEND_B or RECV_B and a micro-batch, as in "
-                    "2F0, or REDUCE_GRAD, UNSHARD or RESHARD, and pairs, as in "
-                    "(5F2;3B1)OVERLAP_F_B",
-                    shown_text(cell));
+                gathered.fail(rows[i].line,
+                              "{} is no action of torch.distributed.pipelining, as which "
+                              "the file begins; those are a stage, then F, B, I, W, "
+                              "SEND_F, RECV_F, SEND_B or RECV_B and a micro-batch, as in "
+                              "2F0, or REDUCE_GRAD, UNSHARD or RESHARD, and pairs, as in "
+                              "(5F2;3B1)OVERLAP_F_B",
+                              shown_text(cell));
         chunks = std::max(chunks, ranks[i].parts().size());
     }
     gathered.parts_line = rows.front().line;
@@ -502,11 +519,13 @@ Schedule read_schedule_csv(const std::string& text, const std::string& name) {
     if (is_pytorch(rows)) {
         add_pytorch(rows, gathered);
     } else {
-        for (const CsvRow& stage : rows) {
-            if (add_heading(stage, gathered)) continue;
-            gathered.add_stage(stage.line);
-            for (const std::string& cell : stage.cells)
-                if (!cell.empty()) gathered.add_instruction(cell, stage.line);
+        for (const CsvRow& each : rows) {
+            if (each.cells.front() == "parts")
+                add_parts(each, gathered);
+            else if (each.cells.front() == "queues")
+                add_queues(each, gathered);
+            else
+                add_stage(each, gathered);
         }
     }
     return gathered.finish().schedule;

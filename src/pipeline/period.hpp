@@ -69,7 +69,7 @@ std::vector<Holdings> peak_holdings(const PeriodTiming& period,
                                     const ScheduleMemory& memory = {});
 
 /// The steps between weights that gradients are of and those that they change, by stage
-/// and chunk, at most, in the period (WeightUse::staleness()).
+/// and chunk, at most, in the period (WeightUse::staleness()); -1 where nothing updates.
 std::vector<std::vector<int>> staleness(const PeriodTiming& period);
 
 }  // namespace lockstep

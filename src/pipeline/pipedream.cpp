@@ -25,8 +25,8 @@ void read_version(int version, int updates, Instruction& work) {
 }
 
 // lesson: pipedream-versions
-/// Forward the newest there is, which backwards of the micro-batches before have made;
-/// backward the same again, which the stage has kept.
+/// Forward reads the newest version, which earlier backwards have made.
+/// Backward reads the same one, which the stage has kept.
 int newest_forward(const PipelineShape& shape, int stage, int micro_batch) {
     return std::max(micro_batch - ahead_of(shape, stage), 0);
 }
@@ -34,24 +34,24 @@ void stashed(const PipelineShape& shape, int stage, int updates, Instruction& wo
     read_version(newest_forward(shape, stage, work.micro_batch), updates, work);
 }
 
-/// On all stages the version of the first, where it is the oldest (vertical sync).
+/// All stages read the version that stage 0 reads, the oldest one.
 void vertical(const PipelineShape& shape, int /*stage*/, int updates, Instruction& work) {
     read_version(newest_forward(shape, 0, work.micro_batch), updates, work);
 }
 
-/// The version before the newest that its batch could read everywhere (double buffering).
+/// Micro-batches of batch k read version k - 1, which all stages have.
 void two_buffers(const PipelineShape& shape, int /*stage*/, int updates,
                  Instruction& work) {
     read_version(std::max(work.micro_batch / shape.per_update - 1, 0), updates, work);
 }
 
-/// The newest both ways, though a backward then is at other weights than its forward.
+/// Both read the newest version, so backward mixes two versions.
 void unstashed(const PipelineShape& shape, int stage, int updates, Instruction& work) {
     const int read = newest_forward(shape, stage, work.micro_batch);
     work.mixes_weights = work.kind == InstructionKind::backward && read != updates;
 }
 
-/// Forward a prediction of the weights that backward will find.
+/// Forward reads a prediction of the weights that backward will find.
 void predicted(const PipelineShape& /*shape*/, int /*stage*/, int updates,
                Instruction& work) {
     if (work.kind == InstructionKind::backward || work.micro_batch == updates) return;
@@ -59,7 +59,7 @@ void predicted(const PipelineShape& /*shape*/, int /*stage*/, int updates,
     work.estimated = true;
 }
 
-/// Backward an estimate of the weights that forward has read.
+/// Backward reads an estimate of the weights that forward has read.
 void corrected(const PipelineShape& shape, int stage, int updates, Instruction& work) {
     const int read = newest_forward(shape, stage, work.micro_batch);
     if (work.kind == InstructionKind::forward || read == updates) return;
@@ -87,7 +87,7 @@ class Middle {
         if (micro_batch == first_) period_.first[stage].first = position;
         if (micro_batch == first_ + each_) period_.first[stage].last = position;
     }
-    /// If there is one at least.
+    /// Gives the schedule its middle, if that stands there once at least.
     void mark() {
         if (period_.times < 1) return;
         for (std::size_t stage = 0; stage < schedule_.work.size(); ++stage)

@@ -105,6 +105,30 @@ std::string pytorch_text(const Schedule& schedule, Place place) {
     return text;
 }
 
+/// Refuses an update of weights that is not at the end: PyTorch's caller updates them
+/// when the whole schedule is done.
+void require_at_end(const Schedule& schedule, Place update) {
+    const std::vector<Instruction>& list = schedule.of(update.stage);
+    require(
+        std::none_of(list.begin() + update.position, list.end(),
+                     [](const Instruction& each) { return is_computation(each.kind); }),
+        [&] {
+            return schedule.where(update) +
+                   ": work stands behind it, but torch.distributed.pipelining has no "
+                   "updates inside a schedule";
+        });
+}
+
+void require_parts_once(const Schedule& schedule) {
+    std::set<int> parts;
+    for (int stage = 0; stage < schedule.stages; ++stage)
+        for (const int part : schedule.parts[stage])
+            require(parts.insert(part).second,
+                    "schedule '{}' has part {} of the model on two stages; "
+                    "torch.distributed.pipelining has each on one rank",
+                    schedule.name, part);
+}
+
 /// Returns whether chunk c of stage s is part c p + s.
 bool are_dealt_round(const Schedule& schedule) {
     for (int stage = 0; stage < schedule.stages; ++stage)
@@ -131,12 +155,16 @@ std::string pytorch_csv(const Schedule& schedule) {
             "schedule '{}' has a queue of messages for each direction, which "
             "torch.distributed.pipelining has not",
             schedule.name);
+    require_parts_once(schedule);
     std::vector<std::vector<std::string>> rows;
     for (int stage = 0; stage < schedule.stages; ++stage) {
         std::vector<std::string>& row = rows.emplace_back();
         for (const Place place : schedule.places(stage)) {
             const Instruction& work = schedule.at(place);
-            if (work.kind == InstructionKind::optimizer_step) continue;
+            if (work.kind == InstructionKind::optimizer_step) {
+                require_at_end(schedule, place);
+                continue;
+            }
             const std::string text = pytorch_text(schedule, place);
             if (!work.together) {
                 row.push_back(text);

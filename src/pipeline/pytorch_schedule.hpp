@@ -50,8 +50,8 @@ class PyTorchRank {
 };
 
 /// The schedule as PyTorch reads it, without its optimizer steps. Throws UsageError for
-/// what PyTorch has no words for: versions of weights, groups of messages, a queue for
-/// each direction.
+/// what PyTorch has no words for: versions of weights, updates with work behind them, a
+/// part on two stages, groups of messages, a queue for each direction.
 std::string pytorch_csv(const Schedule& schedule);
 
 /// The schedule as load_schedule() reads it: a line a stage.

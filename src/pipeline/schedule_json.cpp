@@ -240,7 +240,9 @@ class TimingWriter {
         add("weight_versions",
             of_peaks([&](const Holdings& peak) { return number(peak.weight_versions); }));
         add("staleness", list_json(staleness(period), [&](const std::vector<int>& stage) {
-                return list_json(stage, number);
+                return list_json(stage, [](int late) {
+                    return late < 0 ? "null" : std::to_string(late);
+                });
             }));
         add("peak_memory",
             of_peaks([](const Holdings& peak) { return json_number(peak.memory); }));

@@ -137,7 +137,7 @@ class OrderSearch {
         best_cost_ = cost_;
     }
 
-    /// Better ones are, and others with a chance that falls.
+    /// Takes any that is better, and one that is worse with a chance that falls.
     bool is_taken(const Cost& cost) {
         const double worse = cost.energy(now_.stages) - cost_.energy(now_.stages);
         if (worse <= 0) return true;
@@ -236,12 +236,12 @@ class GreedyOrder {
     };
     struct Choice {
         Picoseconds start;
-        int rank;  ///< of two that can start, the one with the lower rank does
+        int turn;  ///< of two that can start, the one with the lower turn does
         Place place;
 
         bool operator<(const Choice& other) const {
-            return std::tie(start, rank, place.stage) <
-                   std::tie(other.start, other.rank, other.place.stage);
+            return std::tie(start, turn, place.stage) <
+                   std::tie(other.start, other.turn, other.place.stage);
         }
     };
     std::optional<Choice> earliest() const {
@@ -251,14 +251,14 @@ class GreedyOrder {
                 if (places.empty()) continue;
                 const std::optional<Picoseconds> ready = ready_at(places.front());
                 if (!ready || !has_room(stage, places.front())) continue;
-                const Choice choice{std::max(*ready, stage.free), rank_of(key),
+                const Choice choice{std::max(*ready, stage.free), turn_of(key),
                                     places.front()};
                 if (!best || choice < *best) best = choice;
             }
         return best;
     }
 
-    int rank_of(const std::pair<int, InstructionKind>& key) const {
+    int turn_of(const std::pair<int, InstructionKind>& key) const {
         const auto [chunk, kind] = key;
         if (kind == InstructionKind::backward_weight) return 2 * work_.chunks + chunk;
         if (kind == InstructionKind::forward) return 2 * work_.chunks - 1 - chunk;
@@ -365,13 +365,12 @@ std::vector<Schedule> candidates(const Schedule& work) {
 }
 
 /// Says of an instruction why the order around it is not searched; null if it is.
-const char* reason_not_to(const Instruction& each, bool at_end) {
+const char* reason_not_searched(const Instruction& each) {
     if (is_message(each.kind)) return "the order of work is searched, without messages";
     if (each.together) return "pairs that overlap are not searched";
     if (each.weight_version >= 0 || each.estimated || each.mixes_weights)
         return "weights of other versions are not searched";
-    const bool in_between = at_end == is_computation(each.kind);
-    return in_between ? "R and U are expected at the end of the list" : nullptr;
+    return nullptr;
 }
 
 void require_searchable(const Schedule& work) {
@@ -383,10 +382,14 @@ void require_searchable(const Schedule& work) {
     for (int stage = 0; stage < work.stages; ++stage) {
         const std::vector<Instruction>& list = work.of(stage);
         const int end = work_count(list);
-        for (int i = 0; i < static_cast<int>(list.size()); ++i) {
-            const char* const reason = reason_not_to(list[i], i >= end);
-            require(reason == nullptr, [&] {
-                return work.where({stage, i}) + ": " + reason;
+        for (const Place place : work.places(stage)) {
+            const Instruction& each = work.at(place);
+            const char* const reason = reason_not_searched(each);
+            require(reason == nullptr, [&] { return work.where(place) + ": " + reason; });
+            require(place.position < end || !is_computation(each.kind), [&] {
+                return work.where({stage, end}) +
+                       ": more work stands behind it; only the order of one step is "
+                       "searched, which has R and U at its end";
             });
         }
     }

@@ -1,6 +1,7 @@
 #include "src/pipeline/validate.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -65,7 +66,7 @@ Problem check_sizes(const Schedule& schedule) {
 Problem check_parts(const Schedule& schedule) {
     const auto stages = static_cast<std::size_t>(schedule.stages);
     const std::size_t most = stages * static_cast<std::size_t>(schedule.chunks);
-    std::vector<char> held(most, 0);
+    std::vector<int> held(most, -1);  // by part: the last stage that holds it
     for (const std::vector<int>& parts : schedule.parts) {
         if (parts.size() != static_cast<std::size_t>(schedule.chunks))
             return problem_of(schedule,
@@ -78,14 +79,15 @@ Problem check_parts(const Schedule& schedule) {
                                   "a stage holds part {} of the model; {} stages of "
                                   "{} chunks hold at most {} parts, counted from 0",
                                   part, schedule.stages, schedule.chunks, most);
-            if (std::ranges::count(parts, part) > 1)
+            const int stage = static_cast<int>(&parts - schedule.parts.data());
+            if (std::exchange(held[part], stage) == stage)
                 return problem_of(schedule, "stage {} holds part {} of the model twice",
-                                  &parts - schedule.parts.data(), part);
-            held[part] = 1;
+                                  stage, part);
         }
     }
-    for (int part = 0; part < schedule.part_count(); ++part)
-        if (!held[part])
+    const int parts = schedule.part_count();
+    for (int part = 0; part < parts; ++part)
+        if (held[part] < 0)
             return problem_of(schedule, "no stage holds part {} of the model", part);
     return std::nullopt;
 }
@@ -223,7 +225,7 @@ Problem check_follows(const Schedule& schedule, Place later, Place earlier) {
                       name, earlier.position + 1);
 }
 
-/// Both passes of a micro-batch through a part.
+/// Checks both passes of a micro-batch through a part.
 Problem check_part(const Schedule& schedule, const WorkIndex& index, int part,
                    int micro_batch) {
     const auto missing = [&](const char* what) {
@@ -306,17 +308,20 @@ Problem check_versions(const Schedule& schedule, const WorkIndex& index) {
                               read, newest);
         const Place there = index.find(forward, schedule.part(place), work.micro_batch);
         if (read == versions.read(there) || work.mixes_weights) return std::nullopt;
+        const bool estimate = schedule.at(there).estimated;
         return problem_at(schedule, place,
                           "it reads weights of version {}, but its forward, "
-                          "instruction {}, has read version {}; \"@{}\" "
+                          "instruction {}, has read {}version {}; \"@{}{}\" "
                           "behind it would ask for those",
-                          read, there.position + 1, versions.read(there),
+                          read, there.position + 1, estimate ? "an estimate of " : "",
+                          versions.read(there), estimate ? "~" : "",
                           versions.read(there));
     });
 }
 
 /// Checks reductions and updates of each stage's chunks: that all stages that hold a part
-/// come to its reductions, and that neither stands where there are no gradients.
+/// come to its reductions, that neither stands where there are no gradients, and that the
+/// copies of a part stay equal.
 class StepCheck {
   public:
     StepCheck(const Schedule& schedule, const WorkIndex& index)
@@ -339,7 +344,7 @@ class StepCheck {
                 used[work.chunk] = place;
             }
         }
-        return std::nullopt;
+        return check_copies();
     }
 
   private:
@@ -354,8 +359,54 @@ class StepCheck {
     Problem check(Place place, bool any, Place used) const {
         const bool reduces = schedule_.at(place).kind == reduce_gradients;
         if (Problem found = reduces ? check_meeting(place) : std::nullopt) return found;
-        if (reduces ? reduces_something(place) : any) return std::nullopt;
-        return nothing(place, used, reduces);
+        if (!(reduces ? reduces_something(place) : any))
+            return nothing(place, used, reduces);
+        const int part = schedule_.part(place);
+        if (reduces || !index_.is_shared(part) || !has_new_gradients(place))
+            return std::nullopt;
+        return problem_at(
+            schedule_, place,
+            "another stage holds part {}, too: R is expected between the "
+            "last backward and this, or each updates with its own gradients "
+            "alone",
+            part);
+    }
+
+    /// Checks that all stages that hold a part reduce and update it in one order.
+    Problem check_copies() const {
+        std::map<int, std::vector<std::vector<Place>>> copies;
+        for (int stage = 0; stage < schedule_.stages; ++stage) {
+            for (int chunk = 0; chunk < schedule_.chunks; ++chunk)
+                if (const int part = schedule_.part(stage, chunk); index_.is_shared(part))
+                    copies[part].emplace_back();
+            for (const Place place : schedule_.places(stage))
+                if (const auto copy = copies.find(schedule_.part(place));
+                    copy != copies.end() && ends_step(schedule_.at(place).kind))
+                    copy->second.back().push_back(place);
+        }
+        for (const auto& [part, steps] : copies)
+            for (const std::vector<Place>& copy : steps)
+                if (Problem found = check_alike(steps.front(), copy)) return found;
+        return std::nullopt;
+    }
+
+    /// Compares the reductions and updates of two copies of a part.
+    Problem check_alike(const std::vector<Place>& one,
+                        const std::vector<Place>& other) const {
+        const auto updates = [&](const std::vector<Place>& steps, std::size_t i) {
+            return i < steps.size() && schedule_.at(steps[i]).kind == optimizer_step;
+        };
+        for (std::size_t i = 0; i < std::max(one.size(), other.size()); ++i) {
+            if (updates(one, i) == updates(other, i)) continue;
+            const std::vector<Place>& there = updates(one, i) ? one : other;
+            // It has met the reductions, so it is not empty.
+            const std::vector<Place>& missing = updates(one, i) ? other : one;
+            return problem_at(schedule_, there[i],
+                              "stage {} holds part {}, too, but does not update it here: "
+                              "the two copies would no longer be equal",
+                              missing.front().stage, schedule_.part(there[i]));
+        }
+        return std::nullopt;
     }
 
     /// Marks steps before which a backward stands, and no other step between.
@@ -371,12 +422,15 @@ class StepCheck {
         }
     }
 
+    bool has_new_gradients(Place step) const {
+        return new_gradients_[step.stage][step.position] != 0;
+    }
+
     /// A stage without gradients of its own takes part, if another that holds the part
     /// has some.
     bool reduces_something(Place place) const {
-        return std::ranges::any_of(index_.meeting(place), [&](Place end) {
-            return new_gradients_[end.stage][end.position] != 0;
-        });
+        return std::ranges::any_of(index_.meeting(place),
+                                   [&](Place end) { return has_new_gradients(end); });
     }
 
     Problem check_meeting(Place place) const {
@@ -561,7 +615,7 @@ std::optional<ScheduleProblem> find_bad_number(const Schedule& schedule) {
 
 namespace {
 
-/// All but a deadlock.
+/// Finds any problem but a deadlock.
 Problem find_misfit(const Schedule& schedule, const WorkIndex& index) {
     if (Problem found = check_twice(schedule, index)) return found;
     if (Problem found = check_passes(schedule, index)) return found;

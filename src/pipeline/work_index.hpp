@@ -40,6 +40,8 @@ class WorkIndex {
     /// the part: its first reduction meets the others' first. Position -1 stands for one
     /// that its stage's list does not have.
     std::vector<Place> meeting(Place place) const;
+    /// Returns whether several stages hold the part.
+    bool is_shared(int part) const { return shared_.contains(part); }
 
   private:
     /// A stage that holds a part, and where it reduces the part's gradients.

@@ -231,7 +231,8 @@ std::vector<std::string> fold_code(std::string_view code, int width) {
         for (std::size_t i = begin; i < end; ++i) {
             if (i > begin && !fits)
                 lines[i].replace(0, indent_of(i), indent + kStep, ' ');
-            for (std::string& part : cut_line(lines[i], width, "//"))
+            const bool documents = lines[i].find("///") != std::string::npos;
+            for (std::string& part : cut_line(lines[i], width, documents ? "///" : "//"))
                 folded.push_back(std::move(part));
         }
     }

@@ -79,7 +79,7 @@ REFUSED = [
     (["1f1b", *SIZES, "--forward", "1,2"], ["--forward has 2 numbers", "4, one a stage"]),
     (["1f1b", *SIZES, "--comm", "0,0,0,0,0"], ["--comm has 5 numbers", "4, one a stage"]),
     (["1f1b", "--stages", "100", "--micro-batches", "10000", "--forward", "1000000",
-      "--comm", "0.000000001"], ["--forward, --backward-input", "longer than can be counted"]),
+      "--comm", "0.000000001"], ["the times", "longer than can be counted"]),
     (["1f1b", *SIZES, "--memory-activation", "-1"], ["--memory-activation -1"]),
     (["1f1b", *SIZES, "--memory-weight", "nan"], ["--memory-weight nan"]),
     (["1f1b", *SIZES, "--svg", ""], ["--svg: a path is expected"]),
@@ -113,11 +113,21 @@ REFUSED = [
     (["1f1b", *SIZES, "--backward", "0.000000001"], ["--backward 0.000000001", "rounded"]),
     (["zb-h1", *SIZES, "--limit", "0.5"], ["fits into 0.5", "holds 1"]),
     (["zb-h1", *SIZES, "--limit", "4", "--messages"], ["--limit", "--csv"]),
-    (["pipedream", *SIZES, "--limit", "4"], ["stage 0, instruction", "R and U"]),
+    (["pipedream", *SIZES, "--limit", "4"],
+     ["--limit 4: stage 0, instruction 6", "more work stands behind it"]),
+    (["1f1b", *SIZES, "--svg", "new.svg", "--svg-period", "period.svg"],
+     ["--svg-period", "no period"]),
+    (["1f1b", *SIZES, "--svg", "new.svg", "--csv", "./new.svg"], ["--csv", "--svg writes"]),
+    (["1f1b", *SIZES, "--per-update", "4", "--svg", "new.svg", "--pytorch", "torch.csv"],
+     ["optimizer step", "no updates inside"]),
+    (["chimera", *SIZES, "--pytorch", "torch.csv"], ["on two stages", "one rank"]),
+    (["chimera", *SIZES, "--chunks", "3"], ["chimera has two chunks", "3 were asked for"]),
+    (["1f1b", *SIZES, "--messages", "--messages-as", "groups"], ["--messages-as", "one of"]),
+    (["good.json", "--per-update", "2"], ["--per-update", "good.json"]),
     (["sent.csv", "--limit", "4"], ["sent.csv:1: stage 0, instruction 2", "without messages"]),
     (["1f1b", *SIZES, "--messages-as", "it-comes"], ["--messages-as it-comes", "groups"]),
     (["good.csv", "--csv", "good.csv"], ["--csv good.csv", "own file"]),
-    (["pipedream", *SIZES, "--pytorch", "a.csv"], ["stage 0", "no versions of weights"]),
+    (["pipedream", *SIZES, "--pytorch", "a.csv"], ["stage 0", "no updates inside"]),
     (["sent.csv", "--messages"], ["--messages", "sent.csv has messages already"]),
 ]
 
@@ -218,6 +228,18 @@ class Figures(Command):
         self.assertEqual(flush["period"]["bubble_time"], 9)
         self.assertIn("period, once all stages keep one pace",
                       self.text("1f1b", *SIZES, "--per-update", "4"))
+
+    def test_what_is_too_long_to_go_on_for_ever_is_timed_as_far_as_it_goes(self):
+        sizes = ("--stages", "1500", "--micro-batches", "2")
+        self.assertNotIn("period", self.document("pipedream", *sizes))
+        text = self.text("pipedream-2bw", "--stages", "4", "--micro-batches", "2")
+        self.assertIn("No period: ", text)
+
+    def test_a_period_in_which_nothing_updates_says_so(self):
+        with open(os.path.join(self.folder, "gathers.csv"), "w", encoding="utf-8") as file:
+            file.write("[,F0,B0,]x3\n")
+        self.assertEqual(self.document("gathers.csv")["period"]["staleness"], [[None]])
+        self.assertRegex(self.text("gathers.csv"), r"updates late\n[^\0]* never\n")
 
     def test_pytorchs_schedules_are_written_and_read(self):
         mine = self.document("interleaved", *SIZES, "--chunks", "2", "--csv", "mine.csv",

@@ -209,10 +209,35 @@ class NaiveCheck {
                 ends.push_back(other);
         return ends;
     }
+    /// Returns whether an update of a part changes all of its copies alike: all of them
+    /// have been reduced since their last backwards, and are updated, too.
+    bool fits_copies(Place update) const {
+        const int part = schedule_.part(update);
+        if (schedule_.holders(part) == 1) return true;
+        int back = update.position - 1;
+        while (schedule_.at({update.stage, back}).chunk != schedule_.at(update).chunk ||
+               is_message_or_forward({update.stage, back}))
+            --back;
+        if (schedule_.at({update.stage, back}).kind != Kind::reduce_gradients)
+            return false;
+        int updates = 0;
+        for (const Place other : places())
+            updates += schedule_.at(other).kind == Kind::optimizer_step &&
+                       schedule_.part(other) == part &&
+                       reductions(other) == reductions(update);
+        return updates == schedule_.holders(part);
+    }
+    bool is_message_or_forward(Place place) const {
+        const Kind kind = schedule_.at(place).kind;
+        return is_message(kind) || kind == Kind::forward || kind == Kind::backward_input;
+    }
+
     bool steps_fit() const {
         for (const Place place : places()) {
             const Instruction& it = schedule_.at(place);
-            if (it.kind == Kind::optimizer_step && !has_gradients(place)) return false;
+            if (it.kind == Kind::optimizer_step &&
+                (!has_gradients(place) || !fits_copies(place)))
+                return false;
             if (it.kind != Kind::reduce_gradients) continue;
             bool any = false;
             const std::vector<Place> ends = meeting(place);

@@ -127,8 +127,8 @@ class Draw {
         return static_cast<std::size_t>(home.stage) * schedule_.chunks + home.chunk;
     }
 
-    /// A reduction on all stages that hold a part, or an update on one; only if there are
-    /// gradients.
+    /// A reduction on all stages that hold a part, or an update on all of them, of
+    /// several behind a reduction; only if there are gradients.
     void end_of_step(int part) {
         const std::vector<Home> homes = homes_of(part);
         if (random_.one_in(3)) {
@@ -142,12 +142,15 @@ class Draw {
             }
             return;
         }
-        const Home home = homes[static_cast<std::size_t>(
-            random_.below(static_cast<int>(homes.size())))];
-        if (std::exchange(gradients_[number(home)], char{0}) == 0) return;
-        unreduced_[number(home)] = 0;
-        append(home, Kind::optimizer_step, -1);
-        ++newest(home);
+        for (const Home home : homes)
+            if (gradients_[number(home)] == 0 ||
+                (homes.size() > 1 && unreduced_[number(home)] != 0))
+                return;
+        for (const Home home : homes) {
+            unreduced_[number(home)] = gradients_[number(home)] = 0;
+            append(home, Kind::optimizer_step, -1);
+            ++newest(home);
+        }
     }
 
     void compute(const Task& task) {

@@ -178,7 +178,8 @@ TEST_CASE("sizes that cannot be are refused with their line", "[pipeline]") {
         {"{\"schedule\": [[\"F1000000\"]]}",
          {"mine.json:1: \"F1000000\" is of micro-batch 1000000; at most 1000000"}},
         {"{\"schedule\": [[\"F2147483647\"]]}", {"mine.json:1", "at most 1000000"}},
-        {"{\"schedule\": [[\"F2147483648\"]]}", {"mine.json:1", "is no instruction"}},
+        {"{\"schedule\": [[\"F2147483648\"]]}", {"mine.json:1", "F2147483648", "large"}},
+        {"{\"schedule\": [[\"99999999999F0\"]]}", {"mine.json:1", "too large"}},
         {"{\"schedule\": [[\"R.1024\"]]}",
          {"mine.json:1: \"R.1024\" is of chunk 1024; at most 1024"}},
     });

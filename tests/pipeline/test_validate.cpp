@@ -95,6 +95,35 @@ TEST_CASE("1F1B with messages in place deadlocks in sends that face each other",
         }
 }
 
+TEST_CASE("a part on two stages is updated alike, behind a reduction", "[pipeline]") {
+    const auto problem = [](const std::string& one, const std::string& other) {
+        Schedule schedule = written_schedule({2, 2, 1}, {one, other});
+        schedule.parts = {{0}, {0}};
+        const auto found = find_problem(schedule);
+        return found ? found->sentence : "";
+    };
+    CHECK(problem("F0 B0 R U", "F1 B1 R U") == "");
+    CHECK(problem("F0 B0 R", "F1 B1 R") == "");
+    CHECK(problem("F0 B0", "F1 B1") == "");
+    CHECK(tells(problem("F0 B0 U", "F1 B1 U"),
+                {"stage 0, instruction 3", "another stage", "R is expected"}));
+    CHECK(tells(problem("F0 B0 R U", "F1 B1 R"),
+                {"stage 0, instruction 4", "stage 1", "does not update"}));
+    CHECK(tells(problem("F0 B0 R", "F1 B1 R U"),
+                {"stage 1, instruction 4", "stage 0", "does not update"}));
+    CHECK(
+        tells(problem("F0 B0", "F1 B1 U"), {"stage 1, instruction 3", "R is expected"}));
+    CHECK(tells(problem("F0 B0 R U F1 B1 U", "R U"),
+                {"stage 0, instruction 7", "R is expected"}));
+}
+
+TEST_CASE("a version that its forward estimated is asked for as an estimate",
+          "[pipeline]") {
+    const auto problem = find_problem(written_schedule({1, 1, 1}, {"F0@~3 B0 U"}));
+    REQUIRE(problem);
+    CHECK(tells(problem->sentence, {"an estimate of version 3", "\"@~3\""}));
+}
+
 TEST_CASE("stages that wait for one another are all named", "[pipeline]") {
     // Stage 0 waits for stage 2, that for stage 1, and that for stage 0.
     const Schedule ring = written_schedule(

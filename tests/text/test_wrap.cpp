@@ -61,6 +61,8 @@ TEST_CASE("code that is too wide loses its alignment before it is folded", "[tex
     CHECK(fold_code("", 10).empty());
     CHECK(fold_code("    // a comment that goes on", 24) ==
           Lines{"    // a comment that", "    // goes on"});
+    CHECK(fold_code("    /// a comment that goes on", 24) ==
+          Lines{"    /// a comment that", "    /// goes on"});
     CHECK(fold_code("f(a);  // a comment that goes on", 24) ==
           Lines{"f(a);  // a comment that", "    // goes on"});
     CHECK(fold_code("f(a, beta);  // gamma", 16) == Lines{"f(a, beta);", "    // gamma"});
