@@ -66,11 +66,10 @@ MessagesAs read_messages_as(const std::string& option, const std::string& value)
 }
 
 double read_memory(const std::string& option, const std::string& value) {
-    constexpr double kMost = 1e15;
     const std::optional<double> read = parse_typed_number(value);
-    require(read && *read >= 0 && *read <= kMost,
+    require(read && *read >= 0 && *read <= kMostKeptMemory,
             "{} {}: a number from 0 to {} is expected", option, printable(value),
-            number_text(kMost));
+            number_text(kMostKeptMemory));
     return *read;
 }
 

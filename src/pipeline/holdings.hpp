@@ -7,6 +7,9 @@
 
 namespace lockstep {
 
+/// More memory of one kind is refused.
+constexpr double kMostKeptMemory = 1e15;
+
 /// The memory, in any unit, that a stage keeps for a chunk, or for a part of the model.
 struct KeptMemory {
     /// It keeps this of a micro-batch from its forward to the end of the first half of
@@ -82,9 +85,9 @@ class HeldByStage {
     Holdings now_;
 };
 
-/// At most, by stage, micro-batches of different chunks counted apart. Each comes at a
-/// time of its own; an instruction's own workspace is not counted. The schedule must be
-/// valid.
+/// Returns what each stage holds at most, micro-batches of different chunks counted
+/// apart. Each comes at a time of its own; an instruction's own workspace is not counted.
+/// The schedule must be valid.
 std::vector<Holdings> peak_holdings(const Schedule& schedule,
                                     const ScheduleMemory& memory = {});
 /// Returns it for a range of each stage's list alone.

@@ -795,10 +795,9 @@ void ScheduleReader::amount(Kind kind, std::string_view text) {
              links ? "an object with a number for each link, as in {\"1-2\": 0.5},"
                    : "a number, or a list of numbers,");
     if (key_ == "times") return add_time(text, what);
-    constexpr double kMost = 1e15;
     const std::optional<double> read = parse_number(text);
-    if (!read || !(*read >= 0 && *read <= kMost))
-        fail(what, kind, text, fmt::format("a number from 0 to {:g}", kMost));
+    if (!read || !(*read >= 0 && *read <= kMostKeptMemory))
+        fail(what, kind, text, fmt::format("a number from 0 to {:g}", kMostKeptMemory));
     gathered_.memory[inner_].push_back(*read);
 }
 

@@ -64,7 +64,7 @@ using AddMessages = std::function<Schedule(const Schedule&)>;
 PeriodTiming time_period(const Schedule& schedule, const ScheduleTimes& times,
                          const AddMessages& add_messages = {});
 
-/// At most, by stage, in the period.
+/// Returns what each stage holds at most in the period.
 std::vector<Holdings> peak_holdings(const PeriodTiming& period,
                                     const ScheduleMemory& memory = {});
 

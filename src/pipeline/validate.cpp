@@ -76,9 +76,9 @@ Problem check_parts(const Schedule& schedule) {
         for (const int part : parts) {
             if (part < 0 || static_cast<std::size_t>(part) >= most)
                 return problem_of(schedule,
-                                  "a stage holds part {} of the model; {} stages of "
-                                  "{} chunks hold at most {} parts, counted from 0",
-                                  part, schedule.stages, schedule.chunks, most);
+                                  "a stage holds part {} of the model; parts from 0 to "
+                                  "{}, one a stage and chunk, are possible",
+                                  part, most - 1);
             const int stage = static_cast<int>(&parts - schedule.parts.data());
             if (std::exchange(held[part], stage) == stage)
                 return problem_of(schedule, "stage {} holds part {} of the model twice",
@@ -303,8 +303,8 @@ Problem check_versions(const Schedule& schedule, const WorkIndex& index) {
         const int newest = versions.newest(place);
         if (read > newest && !work.estimated)
             return problem_at(schedule, place,
-                              "it asks for weights of version {}, but {} "
-                              "optimizer steps of its chunk stand before it",
+                              "it asks for weights of version {}, but the newest that "
+                              "optimizer steps (U) before it have made is version {}",
                               read, newest);
         const Place there = index.find(forward, schedule.part(place), work.micro_batch);
         if (read == versions.read(there) || work.mixes_weights) return std::nullopt;

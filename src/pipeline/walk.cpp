@@ -117,22 +117,22 @@ void Walk::after_data(Earliest& start, Place need, Picoseconds way) const {
 
 void Walk::post(Positions positions, int stage) {
     Lane& mine = lane(stage);
-    Queue* queue = queue_of({stage, positions.first});
-    queue->posted.push_back({positions, positions.count(), mine.computing, {}});
+    Queue& queue = queue_of({stage, positions.first});
+    queue.posted.push_back({positions, positions.count(), mine.computing, {}});
     mine.next = positions.last;
-    serve(stage, *queue);
+    serve(stage, queue);
 }
 
-/// The queue in which a message stands, or is to be put.
-Walk::Queue* Walk::queue_of(Place message) {
+/// Returns the queue in which a message stands, or is to be put.
+Walk::Queue& Walk::queue_of(Place message) {
     std::vector<Queue>& queues = lane(message.stage).queues;
     const bool by_direction = schedule_.queues == MessageQueues::by_direction;
     const int peer = by_direction ? index_.peer(message) : -1;
     const bool sends = by_direction && is_send(schedule_.at(message).kind);
     for (Queue& queue : queues)
-        if (queue.peer == peer && queue.sends == sends) return &queue;
+        if (queue.peer == peer && queue.sends == sends) return queue;
     queues.push_back({peer, sends, {}, 0, {}});
-    return &queues.back();
+    return queues.back();
 }
 
 /// The stage's messages of a queue, as far as the other ends have come to them.
@@ -142,16 +142,16 @@ void Walk::serve(int stage, Queue& queue) {
             const Place mine{stage, i};
             const Place other = index_.partner(mine);
             if (!other || state(mine) != State::waits) continue;
-            Queue* theirs = queue_of(other);
-            Posted* meets = theirs->front();
+            Queue& theirs = queue_of(other);
+            Posted* meets = theirs.front();
             if (!meets || other.position < meets->positions.first ||
                 other.position >= meets->positions.last)
                 continue;
             if (is_send(schedule_.at(mine).kind))
-                deliver({mine, queue, *front}, {other, *theirs, *meets});
+                deliver({mine, queue, *front}, {other, theirs, *meets});
             else
-                deliver({other, *theirs, *meets}, {mine, queue, *front});
-            if (settle(other.stage, *theirs)) look_again(other.stage);
+                deliver({other, theirs, *meets}, {mine, queue, *front});
+            if (settle(other.stage, theirs)) look_again(other.stage);
         }
         if (!settle(stage, queue)) return;
     }

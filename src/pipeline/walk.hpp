@@ -96,7 +96,7 @@ class Walk {
     void deliver(const End& send, const End& recv);
     bool settle(int stage, Queue& queue);
     void after_data(Earliest& start, Place need, Picoseconds way) const;
-    Queue* queue_of(Place message);
+    Queue& queue_of(Place message);
     void enter(Place place, const Earliest& start, Picoseconds duration);
     void finish(Positions positions, int stage);
     void look_again(int stage);
