@@ -34,7 +34,8 @@ struct ScheduleProblem {
 /// - backward reads the weights that its forward read, and no instruction
 ///   those of an optimizer step that is still to come;
 /// - gradients are reduced, and weights updated, only after a backward since
-///   the last time, and stages that hold the same part reduce it equally often;
+///   the last time, and stages that hold the same part reduce it equally often
+///   and update it alike, after a reduction since the last backward;
 /// - followed in order by all stages (src/pipeline/walk.hpp), it comes to
 ///   its end.
 std::optional<ScheduleProblem> find_problem(const Schedule& schedule);
