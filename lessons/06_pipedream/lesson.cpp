@@ -751,6 +751,16 @@ void PipedreamLesson::give_deep(Findings& found) {
 /// The learning rate is raised until training breaks.
 void PipedreamLesson::breaks(Findings& found) {
     if (!has_numbers()) return;
+    const auto end = [](const Trained& trained) {
+        return end_of(trained.losses, trained.losses.size());
+    };
+    constexpr double kAlike = 0.01;  // of the loss
+    const double flushed = end(run_called("flush_each"));
+    found.give("most_learn_alike",
+               std::ranges::count_if(trained_, [&](const Trained& trained) {
+                   return trained.rule.per_update == 1 &&
+                          std::abs(end(trained) - flushed) < kAlike * flushed;
+               }) > 3);
     give_rates(found);
     give_late(found);
     give_deep(found);

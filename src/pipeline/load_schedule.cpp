@@ -463,6 +463,20 @@ void add_stage(const CsvRow& row, GatheredSchedule& gathered) {
         if (!cell.empty()) gathered.add_instruction(cell, row.line);
 }
 
+/// Refuses a file in which two ranks have one of PyTorch's stages.
+void require_own_parts(const std::vector<CsvRow>& rows,
+                       const std::vector<PyTorchRank>& ranks,
+                       const GatheredSchedule& gathered) {
+    std::map<int, std::size_t> rank_of;
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+        for (const int part : ranks[i].parts())
+            if (const auto [other, is_new] = rank_of.emplace(part, i); !is_new)
+                gathered.fail(rows[i].line,
+                              "ranks {} and {} both have stage {}, but "
+                              "torch.distributed.pipelining has each stage on one rank",
+                              other->second, i, part);
+}
+
 /// Translates PyTorch's cells; its ranks are the stages.
 void add_pytorch(const std::vector<CsvRow>& rows, GatheredSchedule& gathered) {
     std::size_t chunks = 0;
@@ -479,6 +493,7 @@ void add_pytorch(const std::vector<CsvRow>& rows, GatheredSchedule& gathered) {
                               shown_text(cell));
         chunks = std::max(chunks, ranks[i].parts().size());
     }
+    require_own_parts(rows, ranks, gathered);
     gathered.parts_line = rows.front().line;
     for (std::size_t i = 0; i < rows.size(); ++i) {
         if (ranks[i].parts().size() != chunks)

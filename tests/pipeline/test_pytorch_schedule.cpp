@@ -115,6 +115,7 @@ TEST_CASE("cells that are no actions are refused with their line", "[pipeline][e
     // Its cells say which parts a rank has.
     CHECK(tells(refused("parts,0,1\n0F0,0B0\n1F0,1B0\n"),
                 {"a.csv:1", "parts", "torch.distributed.pipelining"}));
+    CHECK(tells(refused("0F0,0B0\n0F1,0B1\n"), {"a.csv:2", "ranks 0 and 1", "stage 0"}));
     CHECK(tells(refused("0F0,0B0\n1F0,2F0,1B0,2B0\n"),
                 {"a.csv:1", "rank 0 has 1 of PyTorch's stages, but another has 2"}));
 }
