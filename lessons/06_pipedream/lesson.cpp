@@ -124,6 +124,11 @@ namespace {
 
 constexpr double kBoth = 3;  ///< seconds of a forward and a backward in `unit`
 
+/// Returns how many times as fast a pipeline is that does not flush behind each m.
+double gain_without_flush(int p, int m) {
+    return static_cast<double>(m + p - 1) / m;
+}
+
 /// The stages take as long as in the cluster `unit`.
 Timing timed(const Schedule& schedule) {
     return time_schedule(schedule, {{}});
@@ -168,7 +173,7 @@ void PipedreamLesson::endless(Findings& found) {
     const WeightRule one = rule("pipedream");
     found.give("endless_part", Figure::part(p - 1, m + p - 1));
     found.give("no_part", Figure::percent(0));
-    found.give("faster", Figure::decimals(static_cast<double>(m + p - 1) / m, 3));
+    found.give("faster", Figure::decimals(gain_without_flush(p, m), 3));
     found.picture("endless_picture", schedule_of(one, m), timed(schedule_of(one, m)));
     makespan_equals(found, "endless_clock", run_stack(one, m, /*trace=*/true),
                     (m + p - 1) * kBoth);
@@ -559,8 +564,9 @@ void PipedreamLesson::give_paces(Findings& found) const {
             if (name == std::string("stashed")) gains.push_back(gain);
         }
     }
-    const double ideal = static_cast<double>(per_update_ + ranks_ - 1) / per_update_;
-    const auto off = [&](double gain) { return std::abs(gain - ideal); };
+    const auto off = [&](double gain) {
+        return std::abs(gain - gain_without_flush(ranks_, per_update_));
+    };
     found.give("gains_come_near",
                off(gains.back()) < off(gains.front()) && off(gains.back()) < 0.1);
 }
@@ -706,14 +712,12 @@ void PipedreamLesson::give_late(Findings& found) const {
             holds.back() = holds.back() && here;
         }
     }
-    const auto all_but_two = static_cast<std::ptrdiff_t>(holds.size()) - 2;
+    // The last row is late on all stages, the one before on the last stage alone.
     found.give("only_all_break",
-               !holds.back() && std::none_of(holds.begin(), holds.end() - 1,
-                                             [](bool each) { return !each; }));
+               std::ranges::find(holds, false) == std::prev(holds.end()));
     found.give("last_costs_most",
-               std::all_of(
-                   first_quarters.begin(), first_quarters.begin() + all_but_two,
-                   [&](double loss) { return loss < first_quarters[holds.size() - 2]; }));
+               std::max_element(first_quarters.begin(), first_quarters.end() - 1) ==
+                   first_quarters.end() - 2);
     found.give("last_is_steepest",
                std::ranges::max_element(norms) == std::prev(norms.end()));
     found.give("norms",
@@ -731,7 +735,7 @@ void PipedreamLesson::give_deep(Findings& found) {
     for (std::size_t i = 0; i < times.size(); ++i)
         found.give(fmt::format("deep_rate_{}", i),
                    Figure::count(times[i] * task_->learning_rate));
-    // By learning rate.
+    // Those that break, by learning rate.
     std::vector<std::set<std::string>> broken(times.size());
     for (const auto& [name, schedule] :
          {std::pair{"flush_each", "1f1b"}, std::pair{"stashed", "pipedream"},

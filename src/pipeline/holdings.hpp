@@ -78,7 +78,7 @@ class HeldByStage {
     int stage_;
     const ScheduleMemory& memory_;
     std::vector<Chunk> chunks_;
-    // Of all chunks together.
+    // These count all chunks together.
     int in_flight_ = 0;
     int between_ = 0;
     int old_ = 0;  ///< versions that are kept for later

@@ -303,8 +303,8 @@ Problem check_versions(const Schedule& schedule, const WorkIndex& index) {
         const int newest = versions.newest(place);
         if (read > newest && !work.estimated)
             return problem_at(schedule, place,
-                              "it asks for weights of version {}, but the newest that "
-                              "optimizer steps (U) before it have made is version {}",
+                              "it asks for weights of version {}, but the newest before "
+                              "it is version {}",
                               read, newest);
         const Place there = index.find(forward, schedule.part(place), work.micro_batch);
         if (read == versions.read(there) || work.mixes_weights) return std::nullopt;
