@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/comm/communicator.hpp"
+#include "src/comm/mesh_shape.hpp"
 
 namespace lockstep {
 
@@ -27,10 +28,7 @@ namespace lockstep {
 /// tp 2. Every rank of `world` makes the same mesh; FaultError (F06) where they do not.
 class Mesh {
   public:
-    struct Axis {
-        std::string name;
-        int size = 1;
-    };
+    using Axis = MeshShape::Axis;
 
     /// Splits `world` once an axis, in their order; `world` must stay. UsageError where
     /// the sizes do not multiply to the world's, or a name is empty or there twice.
@@ -48,19 +46,17 @@ class Mesh {
     /// Returns whether `ranks` is a line of that axis, or a plane along it, of this mesh.
     bool spans(const Communicator& ranks, const std::string& axis) const;
     /// Returns this rank's place along the axis, from 0.
-    int coordinate(const std::string& axis) const;
-    int size(const std::string& axis) const;
-    bool has(const std::string& axis) const;
+    int coordinate(const std::string& axis) const { return (*this)[axis].rank(); }
+    int size(const std::string& axis) const { return shape_.size(axis); }
+    bool has(const std::string& axis) const { return shape_.has(axis); }
 
-    const std::vector<Axis>& axes() const { return axes_; }
+    const MeshShape& shape() const { return shape_; }
+    const std::vector<Axis>& axes() const { return shape_.axes(); }
     Communicator& world() const { return *world_; }
 
   private:
-    std::size_t place_of(const std::string& axis) const;
-    void check_axes(SourceLine at) const;
-
     Communicator* world_;
-    std::vector<Axis> axes_;
+    MeshShape shape_;
     std::vector<std::unique_ptr<Communicator>> lines_;  ///< by axis
     /// The axes of each plane, in order.
     std::map<std::vector<std::size_t>, std::unique_ptr<Communicator>> planes_;

@@ -68,7 +68,8 @@ TEST_CASE("meshes that cannot be are refused in a sentence", "[sim][comm][errors
     refused(4, {{"dp", 2}, {"dp", 2}}, "two axes dp");
     refused(4, {{"", 4}}, "has no name");
     refused(4, {}, "no axes");
-    refused(4, {{"a", 1 << 30}, {"b", 1 << 30}, {"c", 1 << 30}}, "must multiply");
+    refused(4, {{"a", 1 << 30}, {"b", 1 << 30}, {"c", 1 << 30}},
+            "multiply to more than 1073741824 ranks");
 }
 
 TEST_CASE("counts of an all_to_all_v that cannot be are refused", "[sim][comm][errors]") {

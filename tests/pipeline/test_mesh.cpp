@@ -1,12 +1,11 @@
 // A GPT spread over meshes: tensor, sequence, pipeline, context and data parallelism at
 // once, each a kit around a kit, beside one device.
 
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <deque>
 #include <limits>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,21 +15,14 @@
 #include "src/comm/mesh.hpp"
 #include "src/nn/flash_attention.hpp"
 #include "src/nn/offloaded_activations.hpp"
-#include "src/nn/part.hpp"
-#include "src/nn/recompute.hpp"
 #include "src/parallel/bucketed_data_parallel.hpp"
-#include "src/parallel/context_parallel.hpp"
-#include "src/parallel/expert_parallel.hpp"
 #include "src/parallel/fully_sharded.hpp"
 #include "src/parallel/placement.hpp"
 #include "src/parallel/power_sgd.hpp"
-#include "src/parallel/sequence_parallel.hpp"
-#include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/train_step.hpp"
-#include "src/parallel/zero_1.hpp"
 #include "src/parallel/zero_2.hpp"
 #include "src/pipeline/generators.hpp"
-#include "src/pipeline/pipeline_gpt.hpp"
+#include "src/pipeline/gpt_on_mesh.hpp"
 #include "tests/catch.hpp"
 
 namespace lockstep::test {
@@ -62,15 +54,16 @@ struct Spread {
     std::int64_t kv_heads = 0;
     ContextMethod method = ContextMethod::ring_attention;
     TokenOrder order = TokenOrder::contiguous;
-    bool context_first = false;  ///< the order in which kits are nested
     Sync sync = Sync::all_reduce;
     bool llama = false;      ///< RMS norms, SwiGLU, rotary positions, no biases
     bool recompute = false;  ///< of every layer
     bool selective = false;  ///< recomputation of attention's core
     bool offload = false;    ///< what is saved waits on the host
     bool flash = false;      ///< FlashAttention, on a rank's heads
-    int steps = 3;
-    int ep = 1;  ///< ranks that share out experts, replicas of all else
+    int steps = 5;
+    DType dtype = DType::f64;
+    bool turned = false;  ///< axes in the reverse order
+    int ep = 1;           ///< ranks that share out experts, replicas of all else
     std::int64_t experts = 0;
     enum class Gate { plain, deepseek, gshard } gate = Gate::plain;
     bool other_experts = false;  ///< ranks of "tp" hold other ones, too
@@ -82,13 +75,13 @@ struct Spread {
     std::string text() const {
         return fmt::format(
             "pp {} dp {} ep {} cp {} tp {}{} {} {}kv {} {} {} sync {} experts {} {} {} "
-            "gate {}",
+            "gate {} {}{}",
             pp, dp, ep, cp, tp, sequence ? " sp" : "", schedule, tied ? "tied " : "",
             kv_heads, name_of(method), name_of(order), static_cast<int>(sync), experts,
             other_experts   ? "apart"
             : share_columns ? "shared"
                             : "copied",
-            drop_copies, static_cast<int>(gate));
+            drop_copies, static_cast<int>(gate), name_of(dtype), turned ? " turned" : "");
     }
 };
 
@@ -172,19 +165,19 @@ Trained train_alone(const Spread& spread) {
     const int all = kMicroBatches * spread.replicas();
     const RunReport report = sim::make_cluster(1)->run([&](Rank& rank) {
         Device& device = rank.device();
-        const auto gpt = make_gpt({device, DType::f64, 1, ""}, sizes_of(spread));
+        const auto gpt = make_gpt({device, spread.dtype, 1, ""}, sizes_of(spread));
         const auto parameters = gpt->parameters();
         std::unique_ptr<GradientSync> sync = std::make_unique<AllReduceSync>(parameters);
         if (spread.sync == Sync::power_sgd)
             sync = std::make_unique<PowerSgd>(device, rank.world(), parameters);
-        Sgd optimizer(parameters, kSgd);
+        const auto optimizer = make_optimizer<Sgd>(parameters, kSgd);
         for (int step = 0; step < spread.steps; ++step) {
             std::vector<MicroBatch> batches;
             batches.reserve(all);
             for (int i = 0; i < all; ++i)
                 batches.push_back(micro_batch(device, step, i, all, {}, 1.0 / all));
             const Tensor loss =
-                train_step(device, *gpt, cross_entropy_loss, batches, *sync, optimizer);
+                train_step(device, *gpt, cross_entropy_loss, batches, *sync, *optimizer);
             trained.losses.push_back(device.peek(loss).at(0));
             const Tensor norm = squared_gradient_norm(device, rank.world(), parameters);
             trained.norms.push_back(device.peek(norm).at(0));
@@ -196,112 +189,75 @@ Trained train_alone(const Spread& spread) {
     return trained;
 }
 
-GptKit kit_of(const Spread& spread, TensorParallel& tp, Mesh& mesh) {
-    Communicator& cp = mesh["cp"];
-    GptKit kit;
+MeshOptions::Recompute recompute_of(const Spread& spread) {
+    return spread.recompute   ? MeshOptions::Recompute::layers
+           : spread.selective ? MeshOptions::Recompute::attention
+                              : MeshOptions::Recompute::nothing;
+}
+
+/// Strategies that a mesh has no number for.
+MakeSync other_sync(Sync way) {
+    return [way](Device& device, Mesh& mesh,
+                 Sequential& model) -> std::unique_ptr<GradientSync> {
+        Communicator& replicas = mesh.plane(kReplicaAxes);
+        const std::vector<Parameter*> all = model.parameters();
+        const BucketSizes sizes{2000, 2000};
+        if (way == Sync::zero2)
+            return std::make_unique<Zero2>(device, replicas, all,
+                                           ZeroOptions{.sizes = sizes});
+        if (way == Sync::flat)
+            return std::make_unique<FullySharded>(
+                device, replicas, model, FullyShardedOptions{.by = ShardBy::flat});
+        if (way == Sync::power_sgd)
+            return std::make_unique<PowerSgd>(device, replicas, all);
+        return std::make_unique<BucketedDataParallel>(device, replicas, all,
+                                                      BucketOptions{.sizes = sizes});
+    };
+}
+
+MeshOptions options_of(const Spread& spread) {
+    MeshOptions options;
+    options.axes = {{"pp", spread.pp},
+                    {"dp", spread.dp},
+                    {"ep", spread.ep},
+                    {"cp", spread.cp},
+                    {"tp", spread.tp}};
+    if (spread.turned) std::ranges::reverse(options.axes);
+    options.schedule = spread.schedule;
+    if (spread.schedule == "interleaved") options.chunks = 2;
+    options.micro_batches = kMicroBatches;
+    options.sequence = spread.sequence;
+    options.context = spread.method;
+    options.order = spread.order;
+    if (spread.other_experts) options.expert_axes.emplace_back("tp");
+    options.share_columns = spread.share_columns;
+    options.drop_copies = spread.drop_copies;
+    options.recompute = recompute_of(spread);
+    if (spread.sync == Sync::zero1)
+        options.zero = 1;
+    else if (spread.sync == Sync::by_rows)
+        options.zero = 3;
+    else if (spread.sync != Sync::all_reduce)
+        options.sync = other_sync(spread.sync);
+    if (spread.offload)
+        options.offload = OffloadOptions{.least_bytes = 0, .last_stay = false};
     if (spread.flash)
-        kit.core = [](Device& device, const AttentionSizes& sizes) {
+        options.kit.core = [](Device& device, const AttentionSizes& sizes) {
             return std::make_unique<FlashAttention>(device, sizes);
         };
-    const auto context = [&] {
-        if (spread.cp > 1) kit = context_parallel(kit, cp, spread.method, spread.order);
-    };
-    if (spread.context_first) context();
-    kit = tensor_parallel(kit, tp);
-    if (!spread.context_first) context();
-    if (spread.experts > 0) {
-        std::vector<std::string> axes{"ep"};
-        if (spread.other_experts) axes.push_back("tp");
-        kit = expert_parallel(kit, mesh, axes,
-                              {.batch = {"cp"},
-                               .tp = &tp,
-                               .share_columns = spread.share_columns,
-                               .drop_copies = spread.drop_copies});
-    }
-    return spread.selective ? selective_recompute(kit) : kit;
+    return options;
 }
 
 /// A replica's micro-batches of a step.
-std::vector<MicroBatch> own_batches(Device& device, const Spread& spread, int step,
-                                    int replica, const TokenDeal& tokens) {
+std::vector<MicroBatch> own_batches(Device& device, const GptOnMesh& gpt, int step) {
+    const MeshPlan& plan = gpt.plan();
     std::vector<MicroBatch> batches;
     batches.reserve(kMicroBatches);
-    const int all = kMicroBatches * spread.replicas();
     for (int i = 0; i < kMicroBatches; ++i)
-        batches.push_back(micro_batch(device, step, kMicroBatches * replica + i, all,
-                                      tokens, 1.0 / (all * spread.cp)));
+        batches.push_back(micro_batch(device, step, kMicroBatches * gpt.replica() + i,
+                                      plan.micro_batches(), gpt.tokens(), plan.weight()));
     return batches;
 }
-
-/// Has the stage's layers recomputed, or sends what they save to the host, all of it, if
-/// that is asked for. What it returns is to be kept as long as the stage.
-std::deque<OffloadedActivations> hold_activations(Device& device, const Spread& spread,
-                                                  const GptStage& stage) {
-    std::deque<OffloadedActivations> offloaded;
-    for (const auto& chunk : stage.chunks) {
-        if (spread.recompute) recompute_modules(*chunk, 0, chunk->size());
-        if (spread.offload)
-            offloaded.emplace_back(device, *chunk, 0, chunk->size(),
-                                   OffloadOptions{.least_bytes = 0, .last_stay = false});
-    }
-    return offloaded;
-}
-
-/// A strategy of data parallelism and an optimizer for each chunk, for a pipeline's R and
-/// U.
-class SyncOfChunks {
-  public:
-    SyncOfChunks(Device& device, Mesh& mesh, const GptStage& stage, Sync way,
-                 Pipeline& pipeline) {
-        Communicator& replicas = mesh.plane({"dp", "ep", "cp"});
-        std::vector<GradientSync*> syncs;
-        std::vector<Optimizer*> optimizers;
-        for (const auto& chunk : stage.chunks) {
-            const auto all = chunk->parameters();
-            const auto own =
-                way == Sync::zero1
-                    ? keep(zero_1_by_places(device, mesh, {"dp", "ep", "cp"}, all))
-                : way == Sync::zero2   ? share<Zero2>(device, replicas, all,
-                                                    ZeroOptions{.sizes = {2000, 2000}})
-                : way == Sync::by_rows ? share<FullySharded>(device, replicas, *chunk)
-                : way == Sync::flat
-                    ? share<FullySharded>(device, replicas, *chunk,
-                                          FullyShardedOptions{.by = ShardBy::flat})
-                    : all;
-            if (way == Sync::power_sgd)
-                syncs_.push_back(std::make_unique<PowerSgd>(device, replicas, own));
-            if (way == Sync::buckets)
-                syncs_.push_back(std::make_unique<BucketedDataParallel>(
-                    device, replicas, own, BucketOptions{.sizes = {2000, 2000}}));
-            syncs.push_back(syncs_.back().get());
-            optimizers_.push_back(std::make_unique<Sgd>(own, kSgd));
-            optimizers.push_back(optimizers_.back().get());
-            updated_.insert(updated_.end(), own.begin(), own.end());
-        }
-        pipeline.sync_by(syncs);
-        pipeline.update_by(optimizers);
-    }
-
-    /// Returns the parameters that this rank updates.
-    const std::vector<Parameter*>& updated() const { return updated_; }
-
-  private:
-    /// Makes a strategy that shares parameters out; returns this rank's shards.
-    template <typename Stage, typename... Arguments>
-    std::vector<Parameter*> share(Device& device, Communicator& replicas,
-                                  Arguments&&... arguments) {
-        return keep(std::make_unique<Stage>(device, replicas,
-                                            std::forward<Arguments>(arguments)...));
-    }
-    std::vector<Parameter*> keep(std::unique_ptr<GradientSync> sync) {
-        syncs_.push_back(std::move(sync));
-        return syncs_.back()->shards();
-    }
-
-    std::vector<std::unique_ptr<GradientSync>> syncs_;
-    std::vector<std::unique_ptr<Optimizer>> optimizers_;
-    std::vector<Parameter*> updated_;
-};
 
 /// A loss that several ranks share is none on all but one.
 void note_step(Rank& rank, int step, const Tensor& loss,
@@ -314,62 +270,31 @@ void note_step(Rank& rank, int step, const Tensor& loss,
 }
 
 /// Returns those that hold values between steps: shards, if the whole ones are not there.
-const std::vector<Parameter*>& holders(const std::vector<Parameter*>& whole,
-                                       const std::vector<Parameter*>& shards) {
+std::vector<Parameter*> holders(const std::vector<Parameter*>& whole,
+                                const std::vector<Parameter*>& shards) {
     return whole.front()->value ? whole : shards;
 }
 
 Trained train_spread(const Spread& spread) {
-    const int chunks = spread.schedule == "interleaved" ? 2 : 1;
-    const PipelinePlan plan(
-        make_schedule(spread.schedule, {spread.pp, kMicroBatches, chunks}));
-    const GptSizes sizes = sizes_of(spread);
+    const MeshPlan plan(sizes_of(spread), options_of(spread));
     Trained trained;
     trained.losses.assign(spread.steps, 0);
     trained.norms.assign(spread.steps, std::numeric_limits<double>::quiet_NaN());
     sim::ClusterOptions options;
-    options.ranks = spread.ranks();
+    options.ranks = plan.shape().ranks();
     options.check = sim::CheckLevel::full;
     options.workers = 1;  // ranks add up losses
     const RunReport report = sim::make_cluster(options)->run([&](Rank& rank) {
-        Device& device = rank.device();
-        Mesh mesh(rank.world(), {{"pp", spread.pp},
-                                 {"dp", spread.dp},
-                                 {"ep", spread.ep},
-                                 {"cp", spread.cp},
-                                 {"tp", spread.tp}});
-        const std::unique_ptr<TensorParallel> tp =
-            spread.sequence ? std::make_unique<SequenceParallel>(device, mesh["tp"])
-                            : std::make_unique<TensorParallel>(device, mesh["tp"]);
-        const GptKit kit = kit_of(spread, *tp, mesh);
-        Communicator& line = mesh["pp"];
-        const Schedule& schedule = plan.schedule();
-        const GptStage stage =
-            make_gpt_stage({device, DType::f64, 1, ""}, sizes, schedule, line.rank(),
-                           cut_gpt(sizes, schedule), kit);
-        const auto offloaded = hold_activations(device, spread, stage);
-        const auto parameters = stage.parameters();
-        Pipeline pipeline(device, line, plan, stage.modules(),
-                          gpt_boundary(sizes, DType::f64, kit));
-        pipeline.reduce_over(mesh, {"dp", "ep", "cp"});
-        const auto tied = tie_gpt(pipeline, stage, schedule, line);
-        std::optional<SyncOfChunks> sync;
-        if (spread.sync != Sync::all_reduce)
-            sync.emplace(device, mesh, stage, spread.sync, pipeline);
-        const auto updated = sync ? sync->updated() : parameters;
-        std::optional<Sgd> optimizer;
-        if (!sync) optimizer.emplace(parameters, kSgd);
+        GptOnMesh gpt(rank, plan, spread.dtype, 1);
+        const auto updated = gpt.sync().shards();
+        const auto optimizer = make_optimizer<Sgd>(updated, kSgd);
         for (int step = 0; step < spread.steps; ++step) {
-            const auto batches = own_batches(
-                device, spread, step,
-                mesh.coordinate("dp") * spread.ep + mesh.coordinate("ep"), kit.tokens);
-            const Tensor loss = pipeline.run(kit.loss(sizes), batches);
-            note_step(rank, step, tp->rank() == 0 ? loss : Tensor(), updated, trained);
-            if (!optimizer) continue;
-            const PhaseScope phase(device, Phase::update);
-            optimizer->step();
+            const auto batches = own_batches(rank.device(), gpt, step);
+            const Tensor loss = gpt.gradients(batches);
+            note_step(rank, step, loss, updated, trained);
+            gpt.update(*optimizer);
         }
-        keep(rank, holders(parameters, updated), "value/", &Parameter::value);
+        keep(rank, holders(gpt.parameters(), updated), "value/", &Parameter::value);
     });
     trained.whole = wholes(report);
     return trained;
@@ -414,11 +339,11 @@ TEST_CASE("A GPT spread over 8 devices trains as on one", "[pipeline][mesh]") {
         Spread{2, 1, 2, 2, true}, Spread{1, 2, 2, 2, true, "gpipe", true, 2},
         Spread{2, 2, 1, 2, true, "1f1b", true, 4},
         Spread{2, 1, 2, 2, true, "zb-h1", true, 2, kRing, kZigzag},
-        Spread{2, 1, 2, 2, false, "interleaved", true, 4, kUlysses, kStriped, true},
+        Spread{2, 1, 2, 2, false, "interleaved", true, 4, kUlysses, kStriped},
         Spread{4, 1, 1, 2, true, "zb-h1"}, Spread{4, 1, 2, 1, false, "1f1b", true},
         Spread{2, 2, 2, 1, false, "interleaved", false, 2, ContextMethod::gather},
         Spread{2, 1, 1, 4, true, "1f1b", true, 4}, Spread{1, 1, 4, 2, true, "gpipe"},
-        Spread{1, 1, 2, 4, true, "gpipe", true, 4, kRing, kZigzag, true},
+        Spread{1, 1, 2, 4, true, "gpipe", true, 4, kRing, kZigzag},
         Spread{2, 2, 1, 2, false, "zb-h1", true},
         Spread{2, 1, 2, 2, true, "1f1b", false, 0, ContextMethod::ring_self_attention});
     check_as_alone(spread);
@@ -447,21 +372,19 @@ TEST_CASE("A GPT spread over 16 devices trains as on one", "[pipeline][mesh]") {
     const Spread spread = GENERATE(
         Spread{2, 2, 2, 2}, Spread{2, 2, 2, 2, true},
         Spread{2, 2, 2, 2, true, "zb-h1", true, 2, kRing, kZigzag},
-        Spread{2, 2, 2, 2, true, "interleaved", true, 4, kUlysses, kZigzag, true},
+        Spread{2, 2, 2, 2, true, "interleaved", true, 4, kUlysses, kZigzag},
         Spread{4, 1, 2, 2, true, "1f1b", true, 2, ContextMethod::gather, kZigzag},
         Spread{4, 2, 1, 2, false, "zb-h1", true, 4}, Spread{2, 1, 2, 4, true, "1f1b"},
         Spread{2, 4, 1, 2, true, "interleaved", true},
         Spread{1, 2, 2, 4, true, "gpipe", true, 4, kRing, kStriped},
-        Spread{2, 1, 4, 2, true, "zb-h1", false, 2, kRing, kZigzag, true},
-        Spread{2, 4, 1, 2, true, "1f1b", true, 4, kRing, kZigzag, false, Sync::buckets},
-        Spread{2, 2, 2, 2, true, "zb-h1", true, 4, kRing, kZigzag, false, Sync::buckets},
-        Spread{2, 4, 2, 1, true, "interleaved", true, 4, kRing, kZigzag, false,
-               Sync::buckets},
-        Spread{2, 4, 1, 2, true, "1f1b", true, 4, kRing, kZigzag, false, Sync::zero1},
-        Spread{2, 2, 2, 2, true, "zb-h1", true, 4, kRing, kZigzag, false, Sync::zero1},
-        Spread{2, 4, 2, 1, true, "interleaved", true, 4, kRing, kZigzag, false,
-               Sync::zero1},
-        Spread{1, 4, 1, 4, true, "gpipe", true, 4, kRing, kZigzag, false, Sync::zero1});
+        Spread{2, 1, 4, 2, true, "zb-h1", false, 2, kRing, kZigzag},
+        Spread{2, 4, 1, 2, true, "1f1b", true, 4, kRing, kZigzag, Sync::buckets},
+        Spread{2, 2, 2, 2, true, "zb-h1", true, 4, kRing, kZigzag, Sync::buckets},
+        Spread{2, 4, 2, 1, true, "interleaved", true, 4, kRing, kZigzag, Sync::buckets},
+        Spread{2, 4, 1, 2, true, "1f1b", true, 4, kRing, kZigzag, Sync::zero1},
+        Spread{2, 2, 2, 2, true, "zb-h1", true, 4, kRing, kZigzag, Sync::zero1},
+        Spread{2, 4, 2, 1, true, "interleaved", true, 4, kRing, kZigzag, Sync::zero1},
+        Spread{1, 4, 1, 4, true, "gpipe", true, 4, kRing, kZigzag, Sync::zero1});
     check_as_alone(spread);
 }
 

@@ -1,0 +1,131 @@
+#include "src/comm/mesh_shape.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
+
+namespace lockstep {
+
+MeshShape::MeshShape(std::vector<Axis> axes, SourceLine at) : axes_(std::move(axes)) {
+    constexpr std::int64_t kMostRanks = std::int64_t{1} << 30;
+    std::int64_t product = 1;
+    for (std::size_t i = 0; i < axes_.size(); ++i) {
+        const Axis& axis = axes_[i];
+        require(!axis.name.empty(), at, "mesh: axis number {} has no name", i);
+        require(axis.size >= 1, at, "mesh: axis {} has size {}, expected 1 or more",
+                axis.name, axis.size);
+        const auto same = [&](const Axis& other) { return other.name == axis.name; };
+        require(std::count_if(axes_.begin(), axes_.end(), same) == 1, at,
+                "mesh: there are two axes {}", axis.name);
+        product *= axis.size;
+        require(product <= kMostRanks, at, [&] {
+            return fmt::format("mesh: the sizes of {} multiply to more than {} ranks",
+                               text(), kMostRanks);
+        });
+    }
+    ranks_ = static_cast<int>(product);
+    int stride = ranks_;
+    for (const Axis& axis : axes_)
+        strides_.push_back(stride /= axis.size);
+}
+
+bool MeshShape::has(const std::string& axis) const {
+    return std::any_of(axes_.begin(), axes_.end(),
+                       [&](const Axis& candidate) { return candidate.name == axis; });
+}
+
+std::size_t MeshShape::place_of(const std::string& axis) const {
+    const auto found =
+        std::find_if(axes_.begin(), axes_.end(),
+                     [&](const Axis& candidate) { return candidate.name == axis; });
+    require(found != axes_.end(),
+            [&] { return fmt::format("mesh: {} is no axis of {}", axis, text()); });
+    return static_cast<std::size_t>(found - axes_.begin());
+}
+
+int MeshShape::coordinate(int rank, const std::string& axis) const {
+    const std::size_t place = place_of(axis);
+    return rank / strides_[place] % axes_[place].size;
+}
+
+std::vector<int> MeshShape::coordinates(int rank) const {
+    std::vector<int> places;
+    places.reserve(axes_.size());
+    for (std::size_t i = 0; i < axes_.size(); ++i)
+        places.push_back(rank / strides_[i] % axes_[i].size);
+    return places;
+}
+
+std::vector<int> MeshShape::plane(int rank, const std::vector<std::string>& axes,
+                                  SourceLine at) const {
+    std::vector<bool> free(axes_.size());
+    for (const std::string& axis : axes) {
+        const std::size_t place = place_of(axis);
+        require(!free[place], at, "mesh: a plane of {} twice", axis);
+        free[place] = true;
+    }
+    // The first rank of the plane; then all places along each free axis, the slowest one
+    // first, so that ranks ascend.
+    for (std::size_t i = 0; i < axes_.size(); ++i)
+        if (free[i]) rank -= rank / strides_[i] % axes_[i].size * strides_[i];
+    std::vector<int> members{rank};
+    for (std::size_t i = 0; i < axes_.size(); ++i) {
+        if (!free[i]) continue;
+        std::vector<int> wider;
+        wider.reserve(members.size() * static_cast<std::size_t>(axes_[i].size));
+        for (const int member : members)
+            for (int place = 0; place < axes_[i].size; ++place)
+                wider.push_back(member + place * strides_[i]);
+        members = std::move(wider);
+    }
+    return members;
+}
+
+std::vector<std::vector<int>> MeshShape::planes(const std::vector<std::string>& axes,
+                                                SourceLine at) const {
+    std::vector<std::vector<int>> all;
+    std::vector<bool> seen(static_cast<std::size_t>(ranks_));
+    for (int rank = 0; rank < ranks_; ++rank) {
+        if (seen[static_cast<std::size_t>(rank)]) continue;
+        all.push_back(plane(rank, axes, at));
+        for (const int member : all.back())
+            seen[static_cast<std::size_t>(member)] = true;
+    }
+    return all;
+}
+
+std::string MeshShape::text() const {
+    if (axes_.empty()) return "no axes";
+    std::string text;
+    for (const Axis& axis : axes_)
+        text += fmt::format("{}{} {}", text.empty() ? "" : " x ", axis.name, axis.size);
+    return text;
+}
+
+MeshShape read_mesh_shape(std::string_view text) {
+    std::vector<MeshShape::Axis> axes;
+    while (true) {
+        const std::string_view word = text.substr(0, text.find(','));
+        const std::size_t equals = word.find('=');
+        const std::string_view digits =
+            equals == std::string_view::npos ? "" : word.substr(equals + 1);
+        int size = 0;
+        const char* end = digits.data() + digits.size();
+        const auto read = std::from_chars(digits.data(), end, size);
+        require(!digits.empty() && read.ec == std::errc{} && read.ptr == end,
+                "'{}' is no axis of a mesh; NAME=SIZE is expected, commas between, as in "
+                "pp=2,dp=2,tp=4",
+                word);
+        axes.push_back({std::string(word.substr(0, equals)), size});
+        if (word.size() == text.size()) break;
+        text.remove_prefix(word.size() + 1);
+    }
+    return MeshShape(std::move(axes));
+}
+
+}  // namespace lockstep

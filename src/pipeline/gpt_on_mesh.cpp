@@ -1,0 +1,159 @@
+#include "src/pipeline/gpt_on_mesh.hpp"
+
+#include <algorithm>
+
+#include "src/core/require.hpp"
+#include "src/nn/recompute.hpp"
+#include "src/parallel/fully_sharded.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/sequence_parallel.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
+#include "src/parallel/zero_1.hpp"
+#include "src/parallel/zero_2.hpp"
+#include "src/pipeline/generators.hpp"
+
+namespace lockstep {
+
+namespace {
+
+MeshShape with_all_axes(const std::vector<MeshShape::Axis>& given) {
+    const std::vector<std::string> names{"pp", "dp", "ep", "cp", "tp"};
+    std::vector<MeshShape::Axis> all;
+    for (const std::string& name : names)
+        if (std::ranges::find(given, name, &MeshShape::Axis::name) == given.end())
+            all.push_back({name, 1});
+    for (const MeshShape::Axis& axis : given) {
+        require(std::ranges::find(names, axis.name) != names.end(),
+                "a GPT on a mesh: the axis '{}' shares out nothing; pp, dp, ep, cp and "
+                "tp are known",
+                axis.name);
+        all.push_back(axis);
+    }
+    return MeshShape(all);
+}
+
+}  // namespace
+
+MeshPlan::MeshPlan(const GptSizes& sizes, const MeshOptions& options)
+    : sizes_(sizes),
+      options_(options),
+      shape_(with_all_axes(options.axes)),
+      pipeline_(make_schedule(options.schedule,
+                              {size("pp"), options.micro_batches, options.chunks})),
+      cut_(cut_gpt(sizes, pipeline_.schedule())) {
+    require(options.zero >= 0 && options.zero <= 3,
+            "a GPT on a mesh: ZeRO has stages 1 to 3, or 0 for none, but it is {}",
+            options.zero);
+    require(sizes.block.experts.count > 0 || size("ep") == 1,
+            "a GPT on a mesh: there are {} ranks along ep, but the GPT has no experts",
+            size("ep"));
+    require(sizes.block.experts.count == 0 || options.zero < 2 || options.sync,
+            "a GPT on a mesh: ZeRO stage {} shares out layers as a whole, but experts "
+            "lie on other ranks than the rest; 0 or 1 is expected",
+            options.zero);
+}
+
+namespace {
+
+// lesson: mesh-kit
+/// Puts one kit into another: each replaces the parts that it is about.
+GptKit kit_on(Mesh& mesh, TensorParallel& tensor, const MeshPlan& plan) {
+    const MeshOptions& options = plan.options();
+    GptKit kit = tensor_parallel(options.kit, tensor);
+    if (mesh.size("cp") > 1)
+        kit = context_parallel(kit, mesh["cp"], options.context, options.order);
+    if (plan.sizes().block.experts.count > 0)
+        kit = expert_parallel(kit, mesh, options.expert_axes,
+                              {.batch = {"cp"},
+                               .tp = &tensor,
+                               .share_columns = options.share_columns,
+                               .drop_copies = options.drop_copies});
+    if (options.recompute == MeshOptions::Recompute::attention)
+        kit = selective_recompute(kit);
+    return kit;
+}
+// lesson: end
+
+std::unique_ptr<TensorParallel> tensor_on(Device& device, Mesh& mesh, bool sequence) {
+    if (sequence) return std::make_unique<SequenceParallel>(device, mesh["tp"]);
+    return std::make_unique<TensorParallel>(device, mesh["tp"]);
+}
+
+/// ZeRO makes what it shares out.
+bool allocates(const MeshOptions& options) {
+    return options.sync || options.zero == 0;
+}
+
+std::unique_ptr<GradientSync> sync_of(Device& device, Mesh& mesh, Sequential& model,
+                                      const MeshOptions& options) {
+    if (options.sync) return options.sync(device, mesh, model);
+    if (options.zero == 0) return std::make_unique<AllReduceSync>(model.parameters());
+    if (options.zero == 1)
+        return zero_1_by_places(device, mesh, kReplicaAxes, model.parameters());
+    Communicator& replicas = mesh.plane(kReplicaAxes);
+    if (options.zero == 2)
+        return std::make_unique<Zero2>(device, replicas, model.parameters());
+    return std::make_unique<FullySharded>(device, replicas, model);
+}
+
+}  // namespace
+
+// lesson: gpt-on-mesh
+GptOnMesh::GptOnMesh(Rank& rank, const MeshPlan& plan, DType dtype, std::uint64_t seed)
+    : rank_(rank),
+      plan_(plan),
+      mesh_(rank.world(), plan.shape().axes()),
+      tensor_(tensor_on(rank.device(), mesh_, plan.options().sequence)),
+      kit_(kit_on(mesh_, *tensor_, plan)) {
+    Device& device = rank.device();
+    Communicator& line = mesh_["pp"];
+    const GptSizes& sizes = plan.sizes();
+    const Schedule& schedule = plan.pipeline().schedule();
+    const ParameterInit init{device, dtype, seed, "", allocates(plan.options())};
+    stage_ = make_gpt_stage(init, sizes, schedule, line.rank(), plan.cut(), kit_);
+    for (const auto& chunk : stage_.chunks) {
+        if (plan.options().recompute == MeshOptions::Recompute::layers)
+            recompute_modules(*chunk, 0, chunk->size());
+        if (plan.options().offload)
+            offloaded_.emplace_back(device, *chunk, 0, chunk->size(),
+                                    *plan.options().offload);
+    }
+
+    pipeline_ =
+        std::make_unique<Pipeline>(device, line, plan.pipeline(), stage_.modules(),
+                                   gpt_boundary(sizes, dtype, kit_));
+    // Where gradients have to be added up follows from this alone.
+    pipeline_->reduce_over(mesh_, kReplicaAxes);
+    tied_ = tie_gpt(*pipeline_, stage_, schedule, line);
+    pipeline_->tie_copies();
+
+    std::vector<GradientSync*> of_chunks;
+    for (const auto& chunk : stage_.chunks) {
+        auto sync = sync_of(device, mesh_, *chunk, plan.options());
+        of_chunks.push_back(sync.get());
+        sync_.add(std::move(sync));
+    }
+    pipeline_->sync_by(of_chunks);
+}
+
+Tensor GptOnMesh::gradients(std::span<const MicroBatch> micro_batches) {
+    const Tensor loss = pipeline_->run(kit_.loss(plan_.sizes()), micro_batches);
+    // All ranks of a tensor group have the same one.
+    return tensor_->rank() == 0 ? loss : Tensor();
+}
+
+Tensor GptOnMesh::step(std::span<const MicroBatch> micro_batches, Optimizer& optimizer,
+                       double most) {
+    const Tensor loss = gradients(micro_batches);
+    if (most > 0) clip_gradients(rank_.device(), rank_.world(), sync_.shards(), most);
+    update(optimizer);
+    return loss;
+}
+
+void GptOnMesh::update(Optimizer& optimizer) {
+    const PhaseScope phase(rank_.device(), Phase::update);
+    sync_.update(optimizer);
+}
+// lesson: end
+
+}  // namespace lockstep
