@@ -86,8 +86,10 @@ bool allocates(const MeshOptions& options) {
 
 std::unique_ptr<GradientSync> sync_of(Device& device, Mesh& mesh, Sequential& model,
                                       const MeshOptions& options) {
+    // A chunk that is only a head, tied to another chunk's table, has no parameters.
+    if ((options.zero == 0 && !options.sync) || model.parameters().empty())
+        return std::make_unique<AllReduceSync>(model.parameters());
     if (options.sync) return options.sync(device, mesh, model);
-    if (options.zero == 0) return std::make_unique<AllReduceSync>(model.parameters());
     if (options.zero == 1)
         return zero_1_by_places(device, mesh, kReplicaAxes, model.parameters());
     Communicator& replicas = mesh.plane(kReplicaAxes);

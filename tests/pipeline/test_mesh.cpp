@@ -19,6 +19,8 @@
 #include "src/parallel/fully_sharded.hpp"
 #include "src/parallel/placement.hpp"
 #include "src/parallel/power_sgd.hpp"
+#include "src/parallel/sequence_parallel.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/train_step.hpp"
 #include "src/parallel/zero_2.hpp"
 #include "src/pipeline/generators.hpp"
@@ -326,6 +328,26 @@ void check_as_alone(const Spread& spread) {
     }
 }
 
+/// In bf16 sums in another order differ; so one device in bf16 and the mesh are both held
+/// against one device in f64. The mesh may be four times as far off, or 4 %.
+void check_as_alone_in_bf16(Spread spread) {
+    CAPTURE(spread.text());
+    const Trained exact = train_alone(spread);
+    spread.dtype = DType::bf16;
+    const Trained one = train_alone(spread), many = train_spread(spread);
+    for (int step = 0; step < spread.steps; ++step) {
+        CHECK(std::abs(many.losses[step] / one.losses[step] - 1) <= 0x1p-8);
+        CHECK(std::abs(many.norms[step] / one.norms[step] - 1) <= 0x1p-4);
+    }
+    REQUIRE(many.whole.size() == exact.whole.size());
+    for (const auto& [name, tensor] : exact.whole) {
+        CAPTURE(name);
+        REQUIRE(many.whole.contains(name));
+        CHECK(largest_difference(many.whole.at(name), tensor) <=
+              4 * std::max(largest_difference(one.whole.at(name), tensor), 0.01));
+    }
+}
+
 constexpr auto kRing = ContextMethod::ring_attention;
 constexpr auto kUlysses = ContextMethod::ulysses;
 constexpr auto kZigzag = TokenOrder::zigzag;
@@ -333,20 +355,94 @@ constexpr auto kStriped = TokenOrder::striped;
 
 }  // namespace
 
-TEST_CASE("A GPT spread over 8 devices trains as on one", "[pipeline][mesh]") {
-    const Spread spread = GENERATE(
-        Spread{2, 2, 1, 2}, Spread{2, 2, 1, 2, true}, Spread{2, 1, 2, 2},
-        Spread{2, 1, 2, 2, true}, Spread{1, 2, 2, 2, true, "gpipe", true, 2},
-        Spread{2, 2, 1, 2, true, "1f1b", true, 4},
-        Spread{2, 1, 2, 2, true, "zb-h1", true, 2, kRing, kZigzag},
-        Spread{2, 1, 2, 2, false, "interleaved", true, 4, kUlysses, kStriped},
-        Spread{4, 1, 1, 2, true, "zb-h1"}, Spread{4, 1, 2, 1, false, "1f1b", true},
-        Spread{2, 2, 2, 1, false, "interleaved", false, 2, ContextMethod::gather},
-        Spread{2, 1, 1, 4, true, "1f1b", true, 4}, Spread{1, 1, 4, 2, true, "gpipe"},
-        Spread{1, 1, 2, 4, true, "gpipe", true, 4, kRing, kZigzag},
-        Spread{2, 2, 1, 2, false, "zb-h1", true},
-        Spread{2, 1, 2, 2, true, "1f1b", false, 0, ContextMethod::ring_self_attention});
-    check_as_alone(spread);
+namespace {
+
+/// All meshes of 2 to 16 devices that have 1, 2 or 4 along each axis: pp, dp, cp, tp.
+std::vector<std::array<int, 4>> all_meshes() {
+    std::vector<std::array<int, 4>> meshes;
+    for (const int pp : {1, 2, 4})
+        for (const int dp : {1, 2, 4})
+            for (const int cp : {1, 2, 4})
+                for (const int tp : {1, 2, 4}) {
+                    const int devices = pp * dp * cp * tp;
+                    if (devices >= 2 && devices <= 16) meshes.push_back({pp, dp, cp, tp});
+                }
+    return meshes;
+}
+
+/// What else a GPT has goes round at different speeds: each meets each on some mesh.
+Spread on_mesh(const std::array<int, 4>& sizes, std::size_t index) {
+    const auto one_of = [&](std::size_t every, auto... all) {
+        const std::array list{all...};
+        return list[index / every % list.size()];
+    };
+    Spread spread{sizes[0], sizes[1], sizes[2], sizes[3]};
+    spread.schedule = spread.pp == 1
+                          ? "gpipe"
+                          : one_of(1, "1f1b", "zb-h1", "interleaved", "gpipe", "zb-v");
+    spread.tied = one_of(2, true, false);
+    spread.kv_heads = one_of(3, 0, 4);
+    spread.method = one_of(1, kRing, kUlysses, ContextMethod::gather,
+                           ContextMethod::ring_self_attention);
+    if (spread.method == kUlysses && spread.cp * spread.tp > 4) spread.method = kRing;
+    spread.order = one_of(1, kZigzag, TokenOrder::contiguous, kStriped);
+    spread.sequence = spread.cp * spread.tp <= kLength && one_of(1, true, true, false);
+    spread.sync = one_of(1, Sync::all_reduce, Sync::zero1, Sync::zero2, Sync::by_rows,
+                         Sync::zero1, Sync::flat, Sync::all_reduce);
+    spread.turned = one_of(4, false, true);
+    spread.llama = one_of(5, false, true);
+    // It has a layer less, too few for two on each of four stages.
+    if (spread.llama && spread.pp == 4) spread.schedule = "1f1b";
+    return spread;
+}
+
+}  // namespace
+
+TEST_CASE("A GPT on any mesh of up to 16 devices trains as on one", "[pipeline][mesh]") {
+    const std::vector<std::array<int, 4>> meshes = all_meshes();
+    CHECK(meshes.size() == 49);
+    const std::size_t round = GENERATE(0, 1);
+    for (std::size_t i = 0; i < meshes.size(); ++i)
+        check_as_alone(on_mesh(meshes[i], 2 * i + round));
+}
+
+TEST_CASE("A GPT in bf16 with masters in f32 trains on meshes as on one device",
+          "[pipeline][mesh]") {
+    const std::vector<std::array<int, 4>> meshes = all_meshes();
+    for (std::size_t i = 0; i < meshes.size(); ++i)
+        check_as_alone_in_bf16(on_mesh(meshes[i], i));
+}
+
+TEST_CASE("Kits of contexts and tensors nest in either order: the same bits",
+          "[pipeline][mesh]") {
+    const Spread spread{1, 1, 2, 2, true, "gpipe", true, 4};
+    const auto trained = [&](bool context_first) {
+        sim::ClusterOptions options;
+        options.ranks = spread.ranks();
+        options.check = sim::CheckLevel::full;
+        return wholes(sim::make_cluster(options)->run([&](Rank& rank) {
+            Device& device = rank.device();
+            Mesh mesh(rank.world(), {{"cp", spread.cp}, {"tp", spread.tp}});
+            SequenceParallel tp(device, mesh["tp"]);
+            GptKit kit;
+            const auto context = [&] {
+                kit = context_parallel(kit, mesh["cp"], kRing, kZigzag);
+            };
+            if (context_first) context();
+            kit = tensor_parallel(kit, tp);
+            if (!context_first) context();
+            const GptSizes sizes = sizes_of(spread);
+            const auto gpt = make_gpt({device, DType::f64, 1, ""}, sizes, kit);
+            declare_replicas_of(mesh, {"cp"}, *gpt);
+            AllReduceSync sync(gpt->parameters());
+            Sgd optimizer(gpt->parameters(), kSgd);
+            const MicroBatch mine =
+                micro_batch(device, 0, 0, 1, kit.tokens, 1.0 / spread.cp);
+            train_step(device, *gpt, kit.loss(sizes), {&mine, 1}, sync, optimizer);
+            keep(rank, gpt->parameters(), "value/", &Parameter::value);
+        }));
+    };
+    CHECK(trained(false) == trained(true));
 }
 
 TEST_CASE("Rotary positions and recomputation under every sharding of heads and tokens",
@@ -365,26 +461,6 @@ TEST_CASE("Rotary positions and recomputation under every sharding of heads and 
     spread.schedule = pp == 1 ? "gpipe" : spread.recompute ? "zb-h1" : "1f1b";
     spread.order = GENERATE(TokenOrder::contiguous, TokenOrder::zigzag);
     if (cp > 1) spread.method = GENERATE(from_range(all_context_methods()));
-    check_as_alone(spread);
-}
-
-TEST_CASE("A GPT spread over 16 devices trains as on one", "[pipeline][mesh]") {
-    const Spread spread = GENERATE(
-        Spread{2, 2, 2, 2}, Spread{2, 2, 2, 2, true},
-        Spread{2, 2, 2, 2, true, "zb-h1", true, 2, kRing, kZigzag},
-        Spread{2, 2, 2, 2, true, "interleaved", true, 4, kUlysses, kZigzag},
-        Spread{4, 1, 2, 2, true, "1f1b", true, 2, ContextMethod::gather, kZigzag},
-        Spread{4, 2, 1, 2, false, "zb-h1", true, 4}, Spread{2, 1, 2, 4, true, "1f1b"},
-        Spread{2, 4, 1, 2, true, "interleaved", true},
-        Spread{1, 2, 2, 4, true, "gpipe", true, 4, kRing, kStriped},
-        Spread{2, 1, 4, 2, true, "zb-h1", false, 2, kRing, kZigzag},
-        Spread{2, 4, 1, 2, true, "1f1b", true, 4, kRing, kZigzag, Sync::buckets},
-        Spread{2, 2, 2, 2, true, "zb-h1", true, 4, kRing, kZigzag, Sync::buckets},
-        Spread{2, 4, 2, 1, true, "interleaved", true, 4, kRing, kZigzag, Sync::buckets},
-        Spread{2, 4, 1, 2, true, "1f1b", true, 4, kRing, kZigzag, Sync::zero1},
-        Spread{2, 2, 2, 2, true, "zb-h1", true, 4, kRing, kZigzag, Sync::zero1},
-        Spread{2, 4, 2, 1, true, "interleaved", true, 4, kRing, kZigzag, Sync::zero1},
-        Spread{1, 4, 1, 4, true, "gpipe", true, 4, kRing, kZigzag, Sync::zero1});
     check_as_alone(spread);
 }
 
