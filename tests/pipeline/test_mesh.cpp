@@ -26,6 +26,7 @@
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/gpt_on_mesh.hpp"
 #include "tests/catch.hpp"
+#include "tests/pipeline/meshes.hpp"
 
 namespace lockstep::test {
 
@@ -356,19 +357,6 @@ constexpr auto kStriped = TokenOrder::striped;
 }  // namespace
 
 namespace {
-
-/// All meshes of 2 to 16 devices that have 1, 2 or 4 along each axis: pp, dp, cp, tp.
-std::vector<std::array<int, 4>> all_meshes() {
-    std::vector<std::array<int, 4>> meshes;
-    for (const int pp : {1, 2, 4})
-        for (const int dp : {1, 2, 4})
-            for (const int cp : {1, 2, 4})
-                for (const int tp : {1, 2, 4}) {
-                    const int devices = pp * dp * cp * tp;
-                    if (devices >= 2 && devices <= 16) meshes.push_back({pp, dp, cp, tp});
-                }
-    return meshes;
-}
 
 /// What else a GPT has goes round at different speeds: each meets each on some mesh.
 Spread on_mesh(const std::array<int, 4>& sizes, std::size_t index) {

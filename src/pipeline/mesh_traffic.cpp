@@ -1,0 +1,139 @@
+#include "src/pipeline/mesh_traffic.hpp"
+
+#include "src/core/require.hpp"
+#include "src/parallel/context_traffic.hpp"
+
+namespace lockstep {
+
+namespace {
+
+/// What the formulas are made of.
+struct Terms {
+    const GptSizes& sizes;
+    const MeshOptions& options;
+    std::int64_t pp, cp, tp;
+    std::int64_t replicas;  ///< of one share of the parameters
+    std::int64_t tokens;    ///< of a micro-batch, on one rank
+    MicroBatchShape shape;
+
+    std::int64_t hidden() const { return sizes.block.hidden; }
+    /// Bytes of one activation of a micro-batch, on one rank without SequenceParallel.
+    std::int64_t activation() const { return tokens * hidden() * bytes_of(shape.dtype); }
+};
+
+/// Sends of one tensor group, in a pass of a micro-batch through all stages.
+std::int64_t tensor_pass(const Terms& of) {
+    const std::int64_t at_block = of.options.sequence ? 10 : 8;
+    const std::int64_t at_head = of.options.sequence ? 3 : 2;
+    const std::int64_t statistics = bytes_of(computed_in(of.shape.dtype));
+    return (of.tp - 1) * ((at_block * of.sizes.layers + 2 + at_head) * of.activation() +
+                          6 * of.tokens * statistics);
+}
+
+/// Numbers of norms, of positions, and of biases behind a sum: all ranks of a tensor
+/// group hold them.
+std::int64_t held_alike(const GptSizes& sizes) {
+    const BlockSizes& block = sizes.block;
+    const std::int64_t norm = block.hidden * (block.norm == NormKind::layer_norm ? 2 : 1);
+    const std::int64_t behind_sums =
+        block.bias ? block.hidden * (block.mlp == MlpKind::gelu ? 2 : 1) : 0;
+    const std::int64_t positions =
+        sizes.learns_positions() ? sizes.context * block.hidden : 0;
+    return sizes.layers * (2 * norm + behind_sums) + norm + positions;
+}
+
+/// Rows of a table that the ranks of a tensor group hold together, padding and all.
+std::int64_t table_rows(const Terms& of) {
+    return (of.sizes.vocabulary + of.tp - 1) / of.tp * of.tp;
+}
+
+/// Numbers that one replica's ranks hold together; those of a tied table at both ends of
+/// the pipeline count twice.
+std::int64_t held_together(const Terms& of, int tables) {
+    const std::int64_t alike = held_alike(of.sizes);
+    const std::int64_t table = of.sizes.vocabulary * of.hidden();
+    const std::int64_t without_tables =
+        of.sizes.parameters() - table * (of.sizes.tied ? 1 : 2);
+    return without_tables + (of.tp - 1) * alike + tables * table_rows(of) * of.hidden();
+}
+
+/// The stage of each part of the model; of parts that two have, the last one.
+std::vector<int> stages_of_parts(const Schedule& schedule) {
+    std::vector<int> stages(static_cast<std::size_t>(schedule.part_count()));
+    for (int stage = 0; stage < schedule.stages; ++stage)
+        for (int chunk = 0; chunk < schedule.chunks; ++chunk)
+            stages[static_cast<std::size_t>(schedule.part(stage, chunk))] = stage;
+    return stages;
+}
+
+}  // namespace
+
+MeshTraffic mesh_traffic(const MeshPlan& plan, const MicroBatchShape& shape) {
+    const MeshOptions& options = plan.options();
+    require(plan.sizes().block.experts.count == 0 && options.zero <= 1 && !options.sync &&
+                options.recompute == MeshOptions::Recompute::nothing,
+            "mesh_traffic: formulas are known for a GPT without experts and "
+            "recomputation, and for ZeRO's stages 0 and 1");
+    const std::int64_t cp = plan.size("cp");
+    const std::int64_t replicas = plan.size("dp") * plan.size("ep") * cp;
+    const Terms of{plan.sizes(),
+                   options,
+                   plan.size("pp"),
+                   cp,
+                   plan.size("tp"),
+                   replicas,
+                   shape.length / cp * shape.batch,
+                   shape};
+    const BlockSizes& block = of.sizes.block;
+    const std::int64_t bytes = bytes_of(shape.dtype);
+    const std::int64_t passes = plan.micro_batches();  // of all replicas
+    const std::vector<int> stages = stages_of_parts(plan.pipeline().schedule());
+    const bool apart = stages.front() != stages.back();
+    MeshTraffic traffic;
+
+    traffic.tp = passes * cp * tensor_pass(of);
+    if (options.sequence)
+        traffic.tp += 2 * (of.tp - 1) * held_alike(of.sizes) * bytes *
+                      (options.zero == 0 ? replicas : 1);
+
+    const std::int64_t heads = block.heads / of.tp;
+    const ContextShape attention{static_cast<int>(cp),
+                                 shape.length,
+                                 shape.batch,
+                                 heads,
+                                 block.attention().key_heads() / of.tp,
+                                 block.hidden / block.heads};
+    const std::int64_t sent = sent_forward(options.context, attention).elements +
+                              sent_backward(options.context, attention).elements;
+    traffic.cp = passes * cp * of.tp * of.sizes.layers * sent * bytes;
+
+    std::int64_t boundaries = 0;
+    for (std::size_t part = 1; part < stages.size(); ++part)
+        boundaries += stages[part] != stages[part - 1] ? 1 : 0;
+    traffic.pp =
+        2 * passes * cp * boundaries * of.activation() * (options.sequence ? 1 : of.tp);
+
+    traffic.replicas =
+        2 * (replicas - 1) * held_together(of, !of.sizes.tied || apart ? 2 : 1) * bytes;
+    if (of.sizes.tied && apart)
+        traffic.tied =
+            2 * table_rows(of) * of.hidden() * bytes * (options.zero == 0 ? replicas : 1);
+    return traffic;
+}
+
+MeshTraffic mesh_traffic(const RunReport& report) {
+    MeshTraffic sent;
+    for (const RankReport& rank : report.ranks)
+        for (const Traffic& traffic : rank.traffic) {
+            if (traffic.group == "world") continue;
+            std::int64_t& axis = traffic.group == "pp"     ? sent.pp
+                                 : traffic.group == "cp"   ? sent.cp
+                                 : traffic.group == "tp"   ? sent.tp
+                                 : traffic.group == "tied" ? sent.tied
+                                                           : sent.replicas;
+            axis += traffic.bytes_sent;
+        }
+    return sent;
+}
+
+}  // namespace lockstep
