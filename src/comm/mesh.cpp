@@ -28,6 +28,7 @@ Communicator& Mesh::plane(const std::vector<std::string>& axes, SourceLine at) {
     const std::vector<int> members = shape_.plane(world_->rank(), axes, at);
     if (axes.size() == 1) return (*this)[axes[0]];
     std::vector<std::size_t> places;
+    places.reserve(axes.size());
     for (const std::string& axis : axes)
         places.push_back(shape_.place_of(axis));
     std::sort(places.begin(), places.end());

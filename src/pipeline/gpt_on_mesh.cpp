@@ -34,6 +34,13 @@ MeshShape with_all_axes(const std::vector<MeshShape::Axis>& given) {
 
 }  // namespace
 
+std::vector<std::string> replica_axes(const MeshShape& shape) {
+    std::vector<std::string> axes{"dp"};
+    for (const char* axis : {"ep", "cp"})
+        if (shape.size(axis) > 1) axes.emplace_back(axis);
+    return axes;
+}
+
 MeshPlan::MeshPlan(const GptSizes& sizes, const MeshOptions& options)
     : sizes_(sizes),
       options_(options),
@@ -90,9 +97,10 @@ std::unique_ptr<GradientSync> sync_of(Device& device, Mesh& mesh, Sequential& mo
     if ((options.zero == 0 && !options.sync) || model.parameters().empty())
         return std::make_unique<AllReduceSync>(model.parameters());
     if (options.sync) return options.sync(device, mesh, model);
+    const std::vector<std::string> axes = replica_axes(mesh.shape());
     if (options.zero == 1)
-        return zero_1_by_places(device, mesh, kReplicaAxes, model.parameters());
-    Communicator& replicas = mesh.plane(kReplicaAxes);
+        return zero_1_by_places(device, mesh, axes, model.parameters());
+    Communicator& replicas = mesh.plane(axes);
     if (options.zero == 2)
         return std::make_unique<Zero2>(device, replicas, model.parameters());
     return std::make_unique<FullySharded>(device, replicas, model);
@@ -125,7 +133,7 @@ GptOnMesh::GptOnMesh(Rank& rank, const MeshPlan& plan, DType dtype, std::uint64_
         std::make_unique<Pipeline>(device, line, plan.pipeline(), stage_.modules(),
                                    gpt_boundary(sizes, dtype, kit_));
     // Where gradients have to be added up follows from this alone.
-    pipeline_->reduce_over(mesh_, kReplicaAxes);
+    pipeline_->reduce_over(mesh_, replica_axes(plan.shape()));
     tied_ = tie_gpt(*pipeline_, stage_, schedule, line);
     pipeline_->tie_copies();
 
@@ -146,7 +154,7 @@ Tensor GptOnMesh::gradients(std::span<const MicroBatch> micro_batches) {
 
 Tensor GptOnMesh::step(std::span<const MicroBatch> micro_batches, Optimizer& optimizer,
                        double most) {
-    const Tensor loss = gradients(micro_batches);
+    Tensor loss = gradients(micro_batches);
     if (most > 0) clip_gradients(rank_.device(), rank_.world(), sync_.shards(), most);
     update(optimizer);
     return loss;

@@ -21,8 +21,9 @@ namespace lockstep {
 using MakeSync = std::function<std::unique_ptr<GradientSync>(Device& device, Mesh& mesh,
                                                              Sequential& model)>;
 
-/// Axes whose ranks have micro-batches, or tokens, of their own.
-inline const std::vector<std::string> kReplicaAxes{"dp", "ep", "cp"};
+/// Returns the axes whose ranks have micro-batches, or tokens, of their own: "dp", and
+/// "ep" and "cp" if they have several ranks.
+std::vector<std::string> replica_axes(const MeshShape& shape);
 
 /// Says how a GPT and its batch are spread over a mesh. Axes have these names, and each
 /// shares something out:

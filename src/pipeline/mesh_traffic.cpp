@@ -11,7 +11,7 @@ namespace {
 struct Terms {
     const GptSizes& sizes;
     const MeshOptions& options;
-    std::int64_t pp, cp, tp;
+    std::int64_t cp, tp;
     std::int64_t replicas;  ///< of one share of the parameters
     std::int64_t tokens;    ///< of a micro-batch, on one rank
     MicroBatchShape shape;
@@ -47,16 +47,6 @@ std::int64_t table_rows(const Terms& of) {
     return (of.sizes.vocabulary + of.tp - 1) / of.tp * of.tp;
 }
 
-/// Numbers that one replica's ranks hold together; those of a tied table at both ends of
-/// the pipeline count twice.
-std::int64_t held_together(const Terms& of, int tables) {
-    const std::int64_t alike = held_alike(of.sizes);
-    const std::int64_t table = of.sizes.vocabulary * of.hidden();
-    const std::int64_t without_tables =
-        of.sizes.parameters() - table * (of.sizes.tied ? 1 : 2);
-    return without_tables + (of.tp - 1) * alike + tables * table_rows(of) * of.hidden();
-}
-
 /// The stage of each part of the model; of parts that two have, the last one.
 std::vector<int> stages_of_parts(const Schedule& schedule) {
     std::vector<int> stages(static_cast<std::size_t>(schedule.part_count()));
@@ -66,7 +56,60 @@ std::vector<int> stages_of_parts(const Schedule& schedule) {
     return stages;
 }
 
+bool has_two_tables(const Terms& of, const std::vector<int>& stages) {
+    return !of.sizes.tied || stages.front() != stages.back();
+}
+
+/// Numbers that one replica's ranks hold together.
+std::int64_t held_together(const Terms& of, const std::vector<int>& stages) {
+    const std::int64_t alike = held_alike(of.sizes);
+    const std::int64_t table = of.sizes.vocabulary * of.hidden();
+    const std::int64_t without_tables =
+        of.sizes.parameters() - table * (of.sizes.tied ? 1 : 2);
+    return without_tables + (of.tp - 1) * alike +
+           (has_two_tables(of, stages) ? 2 : 1) * table_rows(of) * of.hidden();
+}
+
+/// Numbers that a rank sends in one block's attention, forward and backward.
+std::int64_t attention_sent(const Terms& of) {
+    const BlockSizes& block = of.sizes.block;
+    const ContextShape shape{static_cast<int>(of.cp),
+                             of.shape.length,
+                             of.shape.batch,
+                             block.heads / of.tp,
+                             block.attention().key_heads() / of.tp,
+                             block.hidden / block.heads};
+    return sent_forward(of.options.context, shape).elements +
+           sent_backward(of.options.context, shape).elements;
+}
+
+/// Parts whose next one is on another stage.
+std::int64_t boundaries(const std::vector<int>& stages) {
+    std::int64_t count = 0;
+    for (std::size_t part = 1; part < stages.size(); ++part)
+        count += stages[part] != stages[part - 1] ? 1 : 0;
+    return count;
+}
+
+Terms terms_of(const MeshPlan& plan, const MicroBatchShape& shape) {
+    const std::int64_t cp = plan.size("cp");
+    return {plan.sizes(),
+            plan.options(),
+            cp,
+            plan.size("tp"),
+            std::int64_t{plan.replicas()} * cp,
+            shape.length / cp * shape.batch,
+            shape};
+}
+
 }  // namespace
+
+std::int64_t parameters_on_mesh(const MeshPlan& plan) {
+    require(plan.sizes().block.experts.count == 0,
+            "parameters_on_mesh: the formula is for a GPT without experts");
+    const Terms of = terms_of(plan, {});
+    return of.replicas * held_together(of, stages_of_parts(plan.pipeline().schedule()));
+}
 
 MeshTraffic mesh_traffic(const MeshPlan& plan, const MicroBatchShape& shape) {
     const MeshOptions& options = plan.options();
@@ -74,50 +117,23 @@ MeshTraffic mesh_traffic(const MeshPlan& plan, const MicroBatchShape& shape) {
                 options.recompute == MeshOptions::Recompute::nothing,
             "mesh_traffic: formulas are known for a GPT without experts and "
             "recomputation, and for ZeRO's stages 0 and 1");
-    const std::int64_t cp = plan.size("cp");
-    const std::int64_t replicas = plan.size("dp") * plan.size("ep") * cp;
-    const Terms of{plan.sizes(),
-                   options,
-                   plan.size("pp"),
-                   cp,
-                   plan.size("tp"),
-                   replicas,
-                   shape.length / cp * shape.batch,
-                   shape};
-    const BlockSizes& block = of.sizes.block;
-    const std::int64_t bytes = bytes_of(shape.dtype);
-    const std::int64_t passes = plan.micro_batches();  // of all replicas
+    const Terms of = terms_of(plan, shape);
     const std::vector<int> stages = stages_of_parts(plan.pipeline().schedule());
-    const bool apart = stages.front() != stages.back();
+    const std::int64_t bytes = bytes_of(shape.dtype);
+    // Each micro-batch goes through all stages once, on each place along cp.
+    const std::int64_t passes = plan.micro_batches() * of.cp;
+    // With ZeRO, sums along other lines than the replicas' are of shards.
+    const std::int64_t sums = options.zero == 0 ? of.replicas : 1;
     MeshTraffic traffic;
-
-    traffic.tp = passes * cp * tensor_pass(of);
+    traffic.tp = passes * tensor_pass(of);
     if (options.sequence)
-        traffic.tp += 2 * (of.tp - 1) * held_alike(of.sizes) * bytes *
-                      (options.zero == 0 ? replicas : 1);
-
-    const std::int64_t heads = block.heads / of.tp;
-    const ContextShape attention{static_cast<int>(cp),
-                                 shape.length,
-                                 shape.batch,
-                                 heads,
-                                 block.attention().key_heads() / of.tp,
-                                 block.hidden / block.heads};
-    const std::int64_t sent = sent_forward(options.context, attention).elements +
-                              sent_backward(options.context, attention).elements;
-    traffic.cp = passes * cp * of.tp * of.sizes.layers * sent * bytes;
-
-    std::int64_t boundaries = 0;
-    for (std::size_t part = 1; part < stages.size(); ++part)
-        boundaries += stages[part] != stages[part - 1] ? 1 : 0;
-    traffic.pp =
-        2 * passes * cp * boundaries * of.activation() * (options.sequence ? 1 : of.tp);
-
-    traffic.replicas =
-        2 * (replicas - 1) * held_together(of, !of.sizes.tied || apart ? 2 : 1) * bytes;
-    if (of.sizes.tied && apart)
-        traffic.tied =
-            2 * table_rows(of) * of.hidden() * bytes * (options.zero == 0 ? replicas : 1);
+        traffic.tp += sums * 2 * (of.tp - 1) * held_alike(of.sizes) * bytes;
+    traffic.cp = passes * of.tp * of.sizes.layers * attention_sent(of) * bytes;
+    traffic.pp = passes * 2 * boundaries(stages) * of.activation() *
+                 (options.sequence ? 1 : of.tp);
+    traffic.replicas = 2 * (of.replicas - 1) * held_together(of, stages) * bytes;
+    if (of.sizes.tied && has_two_tables(of, stages))
+        traffic.tied = sums * 2 * table_rows(of) * of.hidden() * bytes;
     return traffic;
 }
 

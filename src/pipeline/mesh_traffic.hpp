@@ -19,7 +19,7 @@ struct MeshTraffic {
     std::int64_t pp = 0;  ///< activations and their gradients between stages
     std::int64_t cp = 0;  ///< keys and values between ranks with parts of a sequence
     std::int64_t tp = 0;  ///< activations, and gradients of what all hold alike
-    /// Gradients, and with ZeRO values: over the plane of kReplicaAxes.
+    /// Gradients, and with ZeRO values: over the plane of replica_axes().
     std::int64_t replicas = 0;
     std::int64_t tied = 0;  ///< the gradient of a table at both ends of a pipeline
     bool operator==(const MeshTraffic&) const = default;
@@ -42,6 +42,12 @@ struct MeshTraffic {
 /// Zero's stage 1 sends as many, if n divides each bucket. Throws UsageError for experts,
 /// recomputation, other stages, or another strategy.
 MeshTraffic mesh_traffic(const MeshPlan& plan, const MicroBatchShape& shape);
+
+/// Returns how many numbers of the parameters all devices together hold: each replica
+/// has them once, but what the ranks of a tensor group hold alike, t times; the table and
+/// the head padded to a multiple of t rows; and a table that is tied over two stages on
+/// both. Throws UsageError for experts.
+std::int64_t parameters_on_mesh(const MeshPlan& plan);
 
 /// What ranks of a run have sent, by the names of GptOnMesh's groups. What goes over the
 /// world (norms) is none of these.

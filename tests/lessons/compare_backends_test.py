@@ -125,6 +125,25 @@ class CompareBackends(unittest.TestCase):
             self.assertIn("ring-attention_causal/dx", shapes)
 
     @unittest.skipUnless("EMULATED_GPUS" in os.environ, "needs GPUs that are emulated")
+    def test_a_mesh_of_processes_is_the_simulators(self):
+        for gpus, backend, axes in ((1, "cuda", "dp=2 pp=2 cp=2 tp=2"),
+                                    (4, "nccl", "dp=1 pp=1 cp=2 tp=2"),
+                                    (4, "nccl", "dp=2 pp=2 cp=1 tp=1"),
+                                    (8, "nccl", "dp=2 pp=2 cp=1 tp=2")):
+            settings = [word for axis in axes.split() for word in ("--set", axis)]
+            ranks = 16 if backend == "cuda" else gpus
+            with self.subTest(backend=backend, axes=axes):
+                status, output, _ = self.run_program(
+                    "compare", "mesh", "--backends", f"sim,{backend}", "--step", "2", "--json",
+                    "--ranks", str(ranks), "--set", "steps=2", *settings,
+                    EMULATED_GPUS=str(gpus))
+                document = json.loads(output)
+                self.assertEqual((status, document["ranks"]), (0, ranks))
+                names = {tensor["name"] for tensor in document["comparison"]["tensors"]}
+                self.assertLessEqual({"mesh/loss", "mesh/norm",
+                                      "mesh/grad/transformer.wte.weight"}, names)
+
+    @unittest.skipUnless("EMULATED_GPUS" in os.environ, "needs GPUs that are emulated")
     def test_what_is_wrong_with_a_setting_is_said_once(self):
         for backend in ("sim", "cuda", "nccl", "gpu"):
             done = subprocess.run([PROGRAM, "lesson", "gradient-accumulation", "--backend",

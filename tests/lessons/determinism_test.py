@@ -73,6 +73,10 @@ class Determinism(unittest.TestCase):
         self.check("--ranks", "4", "--set", "layers=1", "--set", "hidden=16", "--set",
                    "steps=2")
 
+    def test_a_mesh_of_every_axis(self):
+        self.lesson = "mesh"
+        self.check("--step", "4", "--set", "hidden=16", "--set", "steps=2")
+
     def test_shapes_only_give_the_same_times_bytes_and_memory(self):
         for self.lesson in ("gradient-accumulation", "column-linear", "pipeline-1f1b",
                             "ring-self-attention"):

@@ -202,7 +202,7 @@ MeshOptions::Recompute recompute_of(const Spread& spread) {
 MakeSync other_sync(Sync way) {
     return [way](Device& device, Mesh& mesh,
                  Sequential& model) -> std::unique_ptr<GradientSync> {
-        Communicator& replicas = mesh.plane(kReplicaAxes);
+        Communicator& replicas = mesh.plane(replica_axes(mesh.shape()));
         const std::vector<Parameter*> all = model.parameters();
         const BucketSizes sizes{2000, 2000};
         if (way == Sync::zero2)
@@ -374,7 +374,8 @@ Spread on_mesh(const std::array<int, 4>& sizes, std::size_t index) {
                            ContextMethod::ring_self_attention);
     if (spread.method == kUlysses && spread.cp * spread.tp > 4) spread.method = kRing;
     spread.order = one_of(1, kZigzag, TokenOrder::contiguous, kStriped);
-    spread.sequence = spread.cp * spread.tp <= kLength && one_of(1, true, true, false);
+    spread.sequence =
+        std::int64_t{spread.cp} * spread.tp <= kLength && one_of(1, true, true, false);
     spread.sync = one_of(1, Sync::all_reduce, Sync::zero1, Sync::zero2, Sync::by_rows,
                          Sync::zero1, Sync::flat, Sync::all_reduce);
     spread.turned = one_of(4, false, true);

@@ -47,6 +47,9 @@ RunReport step_of(const MeshPlan& plan, const MicroBatchShape& shape) {
     return sim::make_cluster(options)->run([&](Rank& rank) {
         GptOnMesh gpt(rank, plan, shape.dtype, 1);
         const auto optimizer = make_optimizer<AdamW>(gpt.sync().shards(), AdamWOptions{});
+        for (const Parameter* parameter : gpt.parameters())
+            rank.keep_value("numbers",
+                            static_cast<double>(parameter->shape().elements()));
         const Shape ids{shape.length / plan.size("cp"), shape.batch};
         const MicroBatch one{rank.device().empty(ids, DType::i32),
                              rank.device().empty(ids, DType::i32), plan.weight()};
@@ -60,7 +63,13 @@ void check_traffic(const MeshOptions& options, const GptSizes& sizes) {
     const MeshPlan plan(sizes, options);
     CAPTURE(plan.shape().text(), options.sequence, options.schedule, options.zero,
             name_of(options.context), sizes.tied, sizes.block.kv_heads);
-    const MeshTraffic counted = mesh_traffic(step_of(plan, kShape));
+    const RunReport report = step_of(plan, kShape);
+    double numbers = 0;
+    for (const RankReport& rank : report.ranks)
+        for (const double count : rank.series.at("numbers"))
+            numbers += count;
+    CHECK(numbers == static_cast<double>(parameters_on_mesh(plan)));
+    const MeshTraffic counted = mesh_traffic(report);
     const MeshTraffic formula = mesh_traffic(plan, kShape);
     CHECK(counted.pp == formula.pp);
     CHECK(counted.cp == formula.cp);
@@ -71,7 +80,7 @@ void check_traffic(const MeshOptions& options, const GptSizes& sizes) {
 
 }  // namespace
 
-TEST_CASE("The bytes along each axis of a mesh are those of the formulas",
+TEST_CASE("What a mesh holds, and sends along each axis, is what the formulas say",
           "[pipeline][mesh][costs]") {
     MeshOptions options;
     options.micro_batches = 4;
@@ -94,6 +103,20 @@ TEST_CASE("The bytes along each axis of a mesh are those of the formulas",
             options, sizes_of(turn % 2 == 0, turn % 5 < 2 || cp * tp > 8 ? 0 : 8, llama));
         ++turn;
     }
+}
+
+TEST_CASE("A mesh of a thousand devices, or four, sends what the formulas say",
+          "[pipeline][mesh][costs]") {
+    MeshOptions options;
+    options.sequence = true;
+    options.zero = 1;
+    options.micro_batches = 2;
+    const int dp = GENERATE(16, 64);
+    options.axes = {{"dp", dp}, {"pp", 4}, {"cp", 2}, {"tp", 8}};
+    GptSizes sizes = sizes_of(true, 8, false);
+    sizes.layers = 8;
+    sizes.vocabulary = sizes.block.hidden = 1024;
+    check_traffic(options, sizes);
 }
 
 TEST_CASE("Formulas of bytes refuse what they do not cover", "[pipeline][mesh][errors]") {

@@ -1,0 +1,913 @@
+#include "lessons/10_mesh/lesson.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "lessons/10_mesh/mesh_steps.hpp"
+#include "lessons/runner/rounding.hpp"
+#include "src/core/require.hpp"
+#include "src/cost/products_and_messages.hpp"
+#include "src/nn/flash_attention.hpp"
+#include "src/nn/part.hpp"
+#include "src/os/environment.hpp"
+#include "src/parallel/bucketed_data_parallel.hpp"
+#include "src/parallel/placement.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr int kMostRanks = 16;
+
+/// "0–3", or "2" of one.
+std::string range_text(std::int64_t first, std::int64_t count) {
+    return count == 1 ? std::to_string(first)
+                      : fmt::format("{}–{}", first, first + count - 1);
+}
+
+/// "dp 2 x tp 4", without the axes that have one rank.
+std::string axes_text(const std::vector<MeshShape::Axis>& axes) {
+    std::vector<MeshShape::Axis> longer;
+    std::ranges::copy_if(axes, std::back_inserter(longer),
+                         [](const MeshShape::Axis& axis) { return axis.size > 1; });
+    return MeshShape(longer).text();
+}
+
+/// "0 8".
+std::string ranks_text(const std::vector<int>& ranks) {
+    return fmt::format("{}", fmt::join(ranks, " "));
+}
+
+}  // namespace
+
+MeshLesson::MeshLesson(const LessonOptions& options, Record& record)
+    : Lesson(options, record),
+      sizes_(mesh_sizes(options)),
+      task_(make_mesh_task(options, sizes_)),
+      plan_(std::make_unique<MeshPlan>(
+          task_->sizes, mesh_options(sizes_.axes(), sizes_.micro_batches()))) {
+    for (const MeshShape::Axis& axis : sizes_.axes())
+        note(axis.name, axis.size);
+    const BlockSizes& block = task_->sizes.block;
+    note("layers", task_->sizes.layers);
+    note("heads", block.heads);
+    note("kv_heads", block.kv_heads);
+    note("hidden", block.hidden);
+    note("context", task_->sizes.context);
+    note("batch", task_->batch);
+    note("micro_batches", plan_->micro_batches());
+    Lesson::record().options.sum_length = task_->tokens() * task_->steps;
+}
+
+std::vector<Experiment> MeshLesson::experiments() {
+    return {experiment("holds", &MeshLesson::holds),
+            experiment("same", &MeshLesson::same),
+            experiment("dealt", &MeshLesson::dealt),
+            experiment("messages", &MeshLesson::messages),
+            experiment("nodes", &MeshLesson::nodes),
+            experiment("prices", &MeshLesson::prices),
+            experiment("tied", &MeshLesson::tied),
+            experiment("restart", &MeshLesson::restart),
+            experiment("experts", &MeshLesson::experts),
+            experiment("large", &MeshLesson::large),
+            experiment("choose", &MeshLesson::choose)};
+}
+
+LessonEntry mesh_lesson() {
+    LessonEntry entry;
+    entry.slug = "mesh";
+    entry.folder = "10_mesh";
+    entry.default_ranks = kMostRanks;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        // The default is what the other axes leave of the ranks.
+        {"dp", "replicas with sequences of their own", Whole{1, kMostRanks}, "2 of 16"},
+        {"pp", "stages with layers of their own", Whole{1, kMostRanks}, "2 of 16"},
+        {"cp", "devices with tokens of their own, of each sequence", Whole{1, kMostRanks},
+         "2 of 16"},
+        {"tp", "devices with heads and columns of their own", Whole{1, kMostRanks},
+         "2 of 16"},
+        {"layers", "transformer blocks; as many as stages from 4 on", Whole{1, 64}, "4"},
+        {"hidden", "columns between layers; 8 a head", Whole{1, 1024}, "32"},
+        {"context", "tokens of a sequence; the least multiple of 2 cp tp from 32 on",
+         Whole{1, 1024}, "32"},
+        {"batch", "sequences of a step; the least multiple of 2 dp pp from 8 on",
+         Whole{1, 1024}, "8"},
+        {"steps", "of training", Whole{2, 100'000, 20}},
+        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.1}},
+    };
+    entry.takes_text = true;
+    entry.make = make_lesson<MeshLesson>;
+    return entry;
+}
+
+std::unique_ptr<Cluster> MeshLesson::virtual_devices(int ranks) const {
+    LessonOptions here = options();
+    here.backend = "sim";
+    return make_cluster(here, ranks);
+}
+
+std::vector<double> MeshLesson::train(const std::string& variant, const GptTask& task,
+                                      const MeshPlan* plan) {
+    const auto progress = show_progress(variant, task.steps);
+    const DType dtype = options().dtype;
+    const RunReport report =
+        plan ? train_on_mesh(*make_cluster(options(), plan->shape().ranks()), task, *plan,
+                             {dtype, options().seed}, progress.get())
+             : train_alone(*make_cluster(options(), 1), task, plan_->micro_batches(),
+                           dtype, options().seed, progress.get());
+    record_training(
+        record(), variant, plan == nullptr, losses_of(report),
+        [&](const std::string& prefix) { return kept_under(report, prefix); });
+    if (has_numbers()) {
+        const std::vector<double>& norms = report.ranks[0].series.at("norm");
+        record().outputs.insert_or_assign(
+            variant + "/norm",
+            HostTensor::of(Shape::flat(static_cast<std::int64_t>(norms.size())), norms));
+    }
+    if (plan) record().runs.emplace_back(variant, report);
+    return losses_of(report);
+}
+
+/// Shows what each device has of the model and of the batch.
+void MeshLesson::holds(Findings& found) {
+    const GptSizes& gpt = task_->sizes;
+    const MeshShape& shape = plan_->shape();
+    for (const MeshShape::Axis& axis : sizes_.axes())
+        found.give(axis.name, axis.size);
+    found.give("ranks", shape.ranks());
+    found.give("numbers", has_numbers());
+    found.give("layers", gpt.layers);
+    found.give("heads", gpt.block.heads);
+    found.give("key_heads", gpt.block.kv_heads);
+    found.give("context", gpt.context);
+    found.give("batch", task_->batch);
+    found.give("parameters", gpt.parameters());
+    found.give("micro_batches", plan_->options().micro_batches);
+
+    const std::int64_t sequences = task_->batch / sizes_.dp;
+    const std::int64_t heads = gpt.block.heads / sizes_.tp;
+    const std::int64_t stretch = gpt.context / (std::int64_t{2} * sizes_.cp);
+    std::int64_t held = 0;
+    const RunReport report =
+        make_shapes_only_cluster(shape.ranks())->run([&](Rank& rank) {
+            const GptOnMesh made(rank, *plan_, options().dtype, options().seed);
+            for (const Parameter* parameter : made.parameters())
+                rank.keep_value("numbers",
+                                static_cast<double>(parameter->shape().elements()));
+        });
+    for (int rank = 0; rank < shape.ranks(); ++rank) {
+        Findings& row = found.row("devices");
+        row.give("rank", rank);
+        for (const MeshShape::Axis& axis : sizes_.axes())
+            row.give("at_" + axis.name, shape.coordinate(rank, axis.name));
+        const int dp = shape.coordinate(rank, "dp"), pp = shape.coordinate(rank, "pp");
+        const int cp = shape.coordinate(rank, "cp"), tp = shape.coordinate(rank, "tp");
+        const LayerRange& layers = plan_->cut()[static_cast<std::size_t>(pp)];
+        const int first = std::max(layers.first - gpt.first_block(), 0);
+        const int last =
+            std::min<int>(layers.last - gpt.first_block(), static_cast<int>(gpt.layers));
+        row.give("blocks", last > first ? range_text(first, last - first) : "-");
+        row.give("ends", sizes_.pp == 1        ? "both"
+                         : pp == 0             ? "table"
+                         : pp == sizes_.pp - 1 ? "head"
+                                               : "neither");
+        row.give("own_heads", range_text(tp * heads, heads));
+        row.give("own_sequences", range_text(dp * sequences, sequences));
+        // In zigzag order: a stretch from the front, and its mirror image.
+        const int last_stretch = 2 * sizes_.cp - 1 - cp;
+        row.give("own_tokens",
+                 sizes_.cp == 1
+                     ? range_text(0, gpt.context)
+                     : fmt::format("{}, {}", range_text(cp * stretch, stretch),
+                                   range_text(last_stretch * stretch, stretch)));
+        const auto& numbers =
+            report.ranks[static_cast<std::size_t>(rank)].series.at("numbers");
+        const auto own = static_cast<std::int64_t>(
+            std::accumulate(numbers.begin(), numbers.end(), 0.0));
+        row.give("held", own);
+        held += own;
+    }
+    found.give("copies", sizes_.dp * sizes_.cp);
+    found.give("copies_tensor", sizes_.ranks() / sizes_.tp);
+    found.give("copies_replicas", sizes_.dp);
+    found.equal("held", held, static_cast<double>(parameters_on_mesh(*plan_)));
+}
+
+/// Trains on the mesh and on one device.
+void MeshLesson::same(Findings& found) {
+    record_gpt_inputs(record(), *task_);
+    Curves curves;
+    const std::vector<double> alone = train("alone", *task_, nullptr);
+    const std::vector<double> mesh = train("mesh", *task_, plan_.get());
+    found.give("steps", task_->steps);
+    if (!has_numbers()) {
+        for (const char* name : {"same_losses", "same_norms", "same_values"})
+            found.not_compared(name);
+        return;
+    }
+    curves.add("alone", alone);
+    curves.add("mesh", mesh);
+    const auto& outputs = record().outputs;
+    const auto gap = [&](const std::string& name) {
+        const HostTensor &one = outputs.at("alone/" + name),
+                         &many = outputs.at("mesh/" + name);
+        double apart = 0, largest = 0;
+        for (std::int64_t i = 0; i < one.elements(); ++i) {
+            const double here = std::abs(one.at(i) - many.at(i));
+            if (std::isnan(here)) return here;
+            apart = std::max(apart, here);
+            largest = std::max(largest, std::abs(one.at(i)));
+        }
+        return largest > 0 ? apart / largest : apart;
+    };
+    const HostTensor &one = outputs.at("alone/norm"), &many = outputs.at("mesh/norm");
+    for (const std::size_t step : shown_steps(alone.size())) {
+        Findings& row = found.row("curves");
+        const auto at = static_cast<std::int64_t>(step);
+        row.give("step", step + 1);
+        row.give("alone", Figure::decimals(alone[step], 4));
+        row.give("mesh", Figure::decimals(mesh[step], 4));
+        row.give("alone_norm", Figure::decimals(one.at(at), 4));
+        row.give("mesh_norm", Figure::decimals(many.at(at), 4));
+    }
+    double values = 0;
+    for (const auto& [name, tensor] : outputs)
+        if (name.starts_with("alone/") && tensor.dtype() == options().dtype &&
+            !name.ends_with("/loss") && !name.ends_with("/norm"))
+            values = std::max(values, gap(name.substr(6)));
+    const int stores = block_stores(sizes_.tp) * static_cast<int>(task_->sizes.layers);
+    const DType dtype = options().dtype;
+    values_at_most(found, "same_losses", curves.widest_gap(),
+                   loss_bound(dtype, stores, alone));
+    values_at_most(found, "same_norms", gap("norm"),
+                   RoundingBound{1e-3, 1e-11}.of(dtype, stores));
+    values_at_most(found, "same_values", values,
+                   RoundingBound{1e-2, 1e-10}.of(dtype, stores));
+}
+
+/// Shows which loss, norm and random numbers belong to which device.
+void MeshLesson::dealt(Findings& found) {
+    const int all = plan_->micro_batches();
+    found.give("all_micro_batches", all);
+    found.give("weight_under", all * sizes_.cp);
+    found.give("losses", sizes_.dp * sizes_.cp);
+    found.give("too_many", sizes_.dp * sizes_.cp * sizes_.tp);
+    refuse_other_norms(found);
+    drop_by_place(found);
+}
+
+/// Asks for norms over too few of the mesh's ranks.
+void MeshLesson::refuse_other_norms(Findings& found) const {
+    found.give("has_planes", sizes_.dp * sizes_.cp > 1);
+    if (sizes_.dp * sizes_.cp == 1) return;
+    std::string sentence;
+    make_shapes_only_cluster(sizes_.ranks())->run([&](Rank& rank) {
+        GptOnMesh gpt(rank, *plan_, options().dtype, options().seed);
+        std::vector<MicroBatch> batches;
+        const Tensor ids = rank.device().empty(
+            {task_->length() / sizes_.cp, task_->batch / plan_->micro_batches()},
+            DType::i32);
+        batches.assign(static_cast<std::size_t>(plan_->options().micro_batches),
+                       {ids, ids, plan_->weight()});
+        gpt.gradients(batches);
+        try {
+            squared_gradient_norm(rank.device(), gpt.mesh().plane({"pp", "tp"}),
+                                  gpt.sync().shards());
+        } catch (const UsageError& error) {
+            if (rank.index() == 0) sentence = error.what();
+        }
+    });
+    // Without the line of this file, which says nothing to a reader of the page.
+    found.give("refused_norm", sentence.substr(sentence.find("the norm")));
+}
+
+namespace {
+
+constexpr std::int64_t kDropRows = 4, kDropColumns = 8;
+
+/// "1011 0010": which elements of a row stay.
+std::string mask_text(const HostTensor& mask, std::int64_t row) {
+    std::string text;
+    for (std::int64_t j = 0; j < kDropColumns; ++j)
+        text += fmt::format("{}{}", j == kDropColumns / 2 ? " " : "",
+                            mask.at(row * kDropColumns + j) != 0 ? 1 : 0);
+    return text;
+}
+
+/// A mask of ones, dropped by numbers of a stream from each element's place on.
+HostTensor dropped(Device& device, const Shape& shape, const RandomStream& stream,
+                   const RandomPart& part) {
+    const Tensor ones = device.empty(shape, DType::f32);
+    device.fill(ones, 1);
+    return device.download(device.dropout(ones, 0.5, stream, part));
+}
+
+}  // namespace
+
+/// Drops elements of one matrix on one device, on four that know their places, and on
+/// four with seeds of their own.
+void MeshLesson::drop_by_place(Findings& found) const {
+    const RandomStream stream(options().seed, "dropout");
+    HostTensor whole({kDropRows, kDropColumns}, DType::f32);
+    const RunReport report = virtual_devices(4)->run([&](Rank& rank) {
+        if (!rank.device().has_numbers()) return;
+        const Mesh mesh(rank.world(), {{"dp", 2}, {"tp", 2}});
+        constexpr std::int64_t kRows = kDropRows / 2, kColumns = kDropColumns / 2;
+        const std::int64_t row = mesh.coordinate("dp") * kRows;
+        const std::int64_t column = mesh.coordinate("tp") * kColumns;
+        const Part part{
+            {kDropRows, kDropColumns}, {kRows, kColumns}, {{0, row, kRows}}, column};
+        const auto keep = [&](const std::string& name, const HostTensor& mask) {
+            rank.keep(name, rank.device().upload(mask), part);
+        };
+        keep("by place", dropped(rank.device(), {kRows, kColumns}, stream,
+                                 {row * kDropColumns + column, kDropColumns}));
+        const RandomStream own(options().seed + static_cast<std::uint64_t>(rank.index()),
+                               "dropout");
+        keep("own seeds", dropped(rank.device(), {kRows, kColumns}, own, {0, kColumns}));
+        keep("same seeds",
+             dropped(rank.device(), {kRows, kColumns}, stream, {0, kColumns}));
+        if (rank.index() == 0)
+            rank.keep("whole", rank.device().upload(dropped(rank.device(),
+                                                            {kDropRows, kDropColumns},
+                                                            stream, {0, kDropColumns})));
+    });
+    if (!has_numbers()) return found.not_compared("same_mask");
+    const HostTensor one = report.ranks[0].kept.at("whole");
+    const HostTensor places = report.whole("by place"), own = report.whole("own seeds");
+    const HostTensor same = report.whole("same seeds");
+    std::int64_t differing = 0;
+    for (std::int64_t i = 0; i < one.elements(); ++i)
+        differing += one.at(i) != places.at(i);
+    for (std::int64_t row = 0; row < kDropRows; ++row) {
+        Findings& list = found.row("masks");
+        list.give("one", mask_text(one, row));
+        list.give("places", mask_text(places, row));
+        list.give("own", mask_text(own, row));
+        list.give("same", mask_text(same, row));
+    }
+    values_equal(found, "same_mask", differing, 0);
+}
+
+/// Counts each axis' bytes.
+void MeshLesson::messages(Findings& found) {
+    const MicroBatchShape shape{task_->length(), task_->batch / plan_->micro_batches(),
+                                options().dtype};
+    const auto step = [&](const MeshPlan& plan, const MicroBatchShape& of,
+                          bool trace = false) {
+        const auto cluster = make_shapes_only_cluster(plan.shape().ranks(),
+                                                      products_and_messages(), trace);
+        return cluster->run([&](Rank& rank) {
+            GptOnMesh gpt(rank, plan, of.dtype, options().seed);
+            const auto optimizer =
+                make_optimizer<Sgd>(gpt.sync().shards(), task_->optimizer());
+            const Tensor ids =
+                rank.device().empty({of.length / plan.size("cp"), of.batch}, DType::i32);
+            const std::vector<MicroBatch> batches(
+                static_cast<std::size_t>(plan.options().micro_batches),
+                MicroBatch{ids, ids, plan.weight()});
+            gpt.step(batches, *optimizer);
+        });
+    };
+    const MeshTraffic counted = mesh_traffic(step(*plan_, shape));
+    // Without ZeRO, whose buckets may be padded, all replicas do the same, too.
+    MeshOptions options = plan_->options();
+    options.zero = 0;
+    const MeshPlan plain(task_->sizes, options);
+    const MeshTraffic formula = mesh_traffic(plain, shape);
+    options.sync = [](Device& device, Mesh& mesh, Sequential& model) {
+        return std::make_unique<BucketedDataParallel>(
+            device, mesh.plane(replica_axes(mesh.shape())), model.parameters(),
+            BucketOptions{.broadcast = false, .rebuild = false});
+    };
+    const RunReport traced = step(MeshPlan(task_->sizes, options), shape, true);
+    found.timeline("mesh_step", traced);
+    record().runs.emplace_back("step", traced);
+    const MeshTraffic unshared = mesh_traffic(traced);
+    MicroBatchShape twice = shape;
+    twice.batch *= 2;
+    const MeshTraffic larger = mesh_traffic(plain, twice);
+    const auto row = [&](const char* axis, int size, std::int64_t MeshTraffic::*bytes) {
+        Findings& list = found.row("axes");
+        list.give("axis", axis);
+        list.give("size", size);
+        list.give("formula", Figure::bytes(formula.*bytes));
+        list.give("counted", Figure::bytes(unshared.*bytes));
+        list.give("shared", Figure::bytes(counted.*bytes));
+        list.give("twice", Figure::bytes(larger.*bytes));
+        found.equal(std::string(axis) + "_bytes", Figure::bytes(unshared.*bytes),
+                    static_cast<double>(formula.*bytes));
+    };
+    row("tp", sizes_.tp, &MeshTraffic::tp);
+    row("cp", sizes_.cp, &MeshTraffic::cp);
+    row("pp", sizes_.pp, &MeshTraffic::pp);
+    row("replicas", sizes_.dp * sizes_.cp, &MeshTraffic::replicas);
+    row("tied", sizes_.pp > 1 ? 2 : 1, &MeshTraffic::tied);
+    found.give("shards", sizes_.dp * sizes_.cp);
+    found.give("ratio_answer", Figure::count(1));
+    found.give("ratio_all", Figure::count(2));
+}
+
+namespace {
+
+/// The sizes of GPTs that are only measured; 51,200 words, tied.
+GptSizes measured_gpt(std::int64_t layers, std::int64_t hidden, std::int64_t context) {
+    GptSizes sizes;
+    sizes.vocabulary = 51'200;
+    sizes.context = context;
+    sizes.layers = layers;
+    sizes.block.hidden = hidden;
+    sizes.block.heads = hidden / 128;
+    sizes.tied = true;
+    return sizes;
+}
+
+/// A step on those axes, one sequence a micro-batch, with FlashAttention where a device
+/// has whole sequences.
+MeshStep measured_step(const GptSizes& sizes, const std::vector<MeshShape::Axis>& axes,
+                       std::int64_t batch, const ClusterSpec& spec) {
+    int replicas = 1;
+    for (const MeshShape::Axis& axis : axes)
+        if (axis.name == "dp") replicas = axis.size;
+    MeshStep step;
+    step.sizes = sizes;
+    step.options = mesh_options(axes, static_cast<int>(batch / replicas));
+    step.options.kit.core = [](Device& device, const AttentionSizes& of) {
+        return std::make_unique<FlashAttention>(device, of);
+    };
+    step.shape.length = sizes.context;
+    step.spec = spec;
+    return step;
+}
+
+ClusterSpec h100_nodes_of(int devices) {
+    ClusterSpec spec = load_cluster("h100");
+    spec.devices_per_node = devices;
+    return spec;
+}
+
+constexpr std::int64_t kBillion = 1'000'000'000;
+
+Figure billions(std::int64_t parameters) {
+    return Figure::decimals(static_cast<double>(parameters) / kBillion, 1);
+}
+
+}  // namespace
+
+/// Lays the same mesh out in other orders.
+void MeshLesson::nodes(Findings& found) {
+    constexpr int kNode = 4;
+    constexpr std::int64_t kBatch = 16;
+    const GptSizes gpt = measured_gpt(8, 4096, 4096);
+    found.give("node", kNode);
+    found.give("node_count", 16 / kNode);
+    found.give("nodes_layers", gpt.layers);
+    found.give("nodes_hidden", gpt.block.hidden);
+    found.give("nodes_context", gpt.context);
+    found.give("nodes_batch", kBatch);
+    const auto measure = [&](const std::vector<std::string>& order) {
+        std::vector<MeshShape::Axis> axes;
+        axes.reserve(order.size());
+        for (const std::string& name : order)
+            axes.push_back({name, 2});
+        return measure_mesh_step(measured_step(gpt, axes, kBatch, h100_nodes_of(kNode)));
+    };
+    std::vector<std::string> order{"cp", "dp", "pp", "tp"};
+    Picoseconds best = 0, worst = 0;
+    std::vector<std::string> best_order;
+    do {
+        const Picoseconds time = measure(order).time;
+        if (best_order.empty() || time < best) {
+            best = time;
+            best_order = order;
+        }
+        worst = std::max(worst, time);
+    } while (std::ranges::next_permutation(order).found);
+
+    Picoseconds usual = 0;
+    for (const std::vector<std::string>& each :
+         {std::vector<std::string>{"dp", "pp", "cp", "tp"},
+          std::vector<std::string>{"tp", "dp", "pp", "cp"},
+          std::vector<std::string>{"cp", "tp", "dp", "pp"},
+          std::vector<std::string>{"pp", "cp", "tp", "dp"}}) {
+        const MeasuredMeshStep step = measure(each);
+        if (usual == 0) usual = step.time;
+        Findings& row = found.row("orders");
+        row.give("order", fmt::format("{}", fmt::join(each, " ")));
+        row.give("inside", each[2] + ", " + each[3]);
+        row.give("between", Figure::memory(sent_between_nodes(step.report)));
+        row.give("all", Figure::memory(step.report.bytes_sent()));
+        row.give("time", Figure::time(step.time));
+    }
+    found.give("best_order", fmt::format("{}", fmt::join(best_order, " ")));
+    found.give("best_time", Figure::time(best));
+    found.give("worst_time", Figure::time(worst));
+    found.at_most("usual_is_best", static_cast<double>(usual) / static_cast<double>(best),
+                  1.0);
+}
+
+/// Shares one model out along one axis after the other.
+void MeshLesson::prices(Findings& found) {
+    constexpr std::int64_t kBatch = 16;
+    const GptSizes gpt = measured_gpt(16, 2048, 4096);
+    const ClusterSpec spec = h100_nodes_of(8);
+    found.give("prices_layers", gpt.layers);
+    found.give("prices_hidden", gpt.block.hidden);
+    found.give("prices_context", gpt.context);
+    found.give("prices_batch", kBatch);
+    found.give("prices_parameters", billions(gpt.parameters()));
+    Picoseconds alone = 0;
+    const auto measure = [&](const char* axis, const std::vector<MeshShape::Axis>& axes) {
+        const MeasuredMeshStep step =
+            measure_mesh_step(measured_step(gpt, axes, kBatch, spec));
+        if (alone == 0) alone = step.time;
+        const int devices = static_cast<int>(step.report.ranks.size());
+        Findings& row = found.row("prices");
+        row.give("axis", axis);
+        row.give("devices", devices);
+        row.give("state", Figure::memory(step.state));
+        row.give("activations", Figure::memory(step.activations));
+        row.give("peak", Figure::memory(step.peak));
+        row.give("time", Figure::time(step.time));
+        row.give("times",
+                 Figure::decimals(
+                     static_cast<double>(alone) / static_cast<double>(step.time), 1));
+    };
+    measure("one", {});
+    for (const char* axis : {"dp", "pp", "cp", "tp"})
+        for (const int devices : {2, 4, 8, 16})
+            measure(axis, {{axis, devices}});
+    measure("all", {{"dp", 2}, {"pp", 2}, {"cp", 2}, {"tp", 2}});
+}
+
+/// Shows where the table lies that is tied to the head.
+void MeshLesson::tied(Findings& found) {
+    const MeshShape& shape = plan_->shape();
+    found.give("several_stages", sizes_.pp > 1);
+    const std::int64_t rows =
+        least_multiple(sizes_.tp, task_->sizes.vocabulary) / sizes_.tp;
+    found.give("tied_rows", rows);
+    found.give("vocabulary", task_->sizes.vocabulary);
+    for (const std::vector<int>& line : shape.planes({"pp"})) {
+        Findings& row = found.row("ties");
+        row.give("first", line.front());
+        row.give("last", line.back());
+        row.give("tp", shape.coordinate(line.front(), "tp"));
+        const std::int64_t first = shape.coordinate(line.front(), "tp") * rows;
+        row.give("rows",
+                 range_text(first, std::min(rows, task_->sizes.vocabulary - first)));
+    }
+    found.give("table_copies", (sizes_.pp > 1 ? 2 : 1) * sizes_.dp * sizes_.cp);
+    found.give("table_copies_one_end", sizes_.dp * sizes_.cp);
+    found.give("table_copies_ties", 2);
+    const std::string name = kGptTable;
+    if (!has_numbers()) return found.not_compared("same_table");
+    const auto& outputs = record().outputs;
+    const HostTensor &one = outputs.at("alone/grad/" + name),
+                     &many = outputs.at("mesh/grad/" + name);
+    double apart = 0, largest = 0;
+    for (std::int64_t i = 0; i < one.elements(); ++i) {
+        apart = std::max(apart, std::abs(one.at(i) - many.at(i)));
+        largest = std::max(largest, std::abs(one.at(i)));
+    }
+    values_at_most(found, "same_table", apart / largest,
+                   RoundingBound{1e-4, 1e-12}.of(options().dtype, 8));
+}
+
+namespace {
+
+/// A folder that goes when this does.
+class Scratch {
+  public:
+    Scratch() : path_(os::make_temporary_folder()) {}
+    ~Scratch() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    const std::filesystem::path& path() const { return path_; }
+
+  private:
+    std::filesystem::path path_;
+};
+
+/// A smaller mesh for the same model: the first axis that has several ranks loses half of
+/// them.
+std::vector<MeshShape::Axis> smaller(std::vector<MeshShape::Axis> axes) {
+    const auto halved = std::ranges::find_if(
+        axes, [](const MeshShape::Axis& axis) { return axis.size % 2 == 0; });
+    if (halved != axes.end()) halved->size /= 2;
+    return axes;
+}
+
+}  // namespace
+
+/// Loses a device, and goes on with fewer from a checkpoint.
+void MeshLesson::restart(Findings& found) {
+    GptTask task = *task_;
+    task.steps = std::min(6, task_->steps);
+    // The step before the last one is lost, and a checkpoint lies before it.
+    const int lost_step = std::max(2, task.steps - 1);
+    const int every = lost_step > 3 ? 2 : 1;
+    const int lost_rank = sizes_.ranks() - 1;
+    const bool enough = has_numbers();
+    found.give("enough_steps", enough);
+    found.give("save_every", every);
+    found.give("lost_rank", lost_rank);
+    found.give("lost_step", lost_step);
+    if (!enough) {
+        found.not_compared("resumed_values");
+        found.not_compared("resumed_losses");
+        return;
+    }
+    const Scratch scratch;
+    MeshTraining training{options().dtype, options().seed};
+    training.folder = scratch.path();
+    training.save_every = every;
+    training.lost_rank = lost_rank;
+    training.lost_at = lost_step - 1;
+    std::string sentence;
+    try {
+        train_on_mesh(*virtual_devices(sizes_.ranks()), task, *plan_, training);
+    } catch (const std::exception& error) {
+        sentence = error.what();
+    }
+    found.give("lost", sentence);
+
+    const MeshSizes all = sizes_;
+    const auto axes = smaller(all.axes());
+    int replicas = 1, ranks = 1;
+    for (const MeshShape::Axis& axis : axes) {
+        if (axis.name == "dp") replicas = axis.size;
+        ranks *= axis.size;
+    }
+    // As many micro-batches as before, on fewer replicas.
+    const MeshPlan fewer(task.sizes,
+                         mesh_options(axes, plan_->micro_batches() / replicas));
+    found.give("before_axes", axes_text(all.axes()));
+    found.give("after_axes", axes_text(axes));
+    found.give("after_ranks", ranks);
+    MeshTraining resumed{options().dtype, options().seed};
+    resumed.resume = scratch.path();
+    const RunReport rest = train_on_mesh(*virtual_devices(ranks), task, fewer, resumed);
+    const RunReport whole = train_on_mesh(*virtual_devices(all.ranks()), task, *plan_,
+                                          {options().dtype, options().seed});
+    const std::vector<double> late = losses_of(rest), losses = losses_of(whole);
+    const int first = task.steps - static_cast<int>(late.size());
+    double gap = 0;
+    for (int step = 0; step < task.steps; ++step) {
+        const auto at = static_cast<std::size_t>(step);
+        Findings& row = found.row("resumed");
+        row.give("step", step + 1);
+        row.give("whole", Figure::decimals(losses[at], 5));
+        const bool again = step >= first;
+        row.give("fewer",
+                 again ? fmt::format("{:.5f}", late[at - static_cast<std::size_t>(first)])
+                       : "-");
+        if (again)
+            gap = std::max(
+                gap, std::abs(losses[at] - late[at - static_cast<std::size_t>(first)]));
+    }
+    double values = 0;
+    for (const auto& [name, tensor] : kept_under(whole, "")) {
+        const HostTensor other = rest.whole(name);
+        double apart = 0, largest = 0;
+        for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+            apart = std::max(apart, std::abs(tensor.at(i) - other.at(i)));
+            largest = std::max(largest, std::abs(tensor.at(i)));
+        }
+        values = std::max(values, apart / largest);
+    }
+    const int stores = block_stores(sizes_.tp) * static_cast<int>(task.sizes.layers);
+    values_at_most(found, "resumed_losses", gap,
+                   loss_bound(options().dtype, stores, losses));
+    values_at_most(found, "resumed_values", values,
+                   RoundingBound{1e-3, 1e-11}.of(options().dtype, stores));
+}
+
+namespace {
+
+/// Numbers that a rank holds, and ranks that hold the same, of experts and of the rest.
+struct Kind {
+    std::int64_t numbers = 0;
+    std::int64_t whole = 0;
+    std::set<std::vector<int>> copies;
+};
+
+}  // namespace
+
+/// Shares experts out, and sees which ranks hold the same.
+void MeshLesson::experts(Findings& found) {
+    int ep = 1;
+    while (ep < 4 && sizes_.ranks() % (2 * ep) == 0)
+        ep *= 2;
+    const int dp = sizes_.ranks() / ep;
+    found.give("experts_dp", dp);
+    found.give("experts_ep", ep);
+    const std::int64_t batch = least_multiple(std::int64_t{2} * dp * ep, 8);
+    GptTask task = *make_gpt_task(options(), batch, [&](std::int64_t vocabulary) {
+        GptSizes sizes = task_->sizes;
+        sizes.vocabulary = vocabulary;
+        sizes.block.mlp = MlpKind::swiglu;
+        sizes.block.bias = false;
+        ExpertSizes& experts = sizes.block.experts;
+        experts.count = std::int64_t{2} * ep;
+        experts.inner = 16;
+        experts.gate.chosen = 2;
+        return sizes;
+    });
+    const ExpertSizes& experts = task.sizes.block.experts;
+    found.give("experts_count", experts.count);
+    found.give("experts_own", experts.count / ep);
+    MeshOptions spread = mesh_options({{"dp", dp}, {"ep", ep}}, 2);
+    spread.zero = 0;
+    const MeshPlan plan(task.sizes, spread);
+
+    Kind kinds[2];
+    make_shapes_only_cluster(plan.shape().ranks())->run([&](Rank& rank) {
+        GptOnMesh gpt(rank, plan, DType::bf16, 0);
+        if (rank.index() != 0) return;
+        for (const Parameter* parameter : gpt.parameters()) {
+            const bool of_experts =
+                parameter->name().find(".experts.") != std::string::npos;
+            Kind& kind = kinds[of_experts ? 1 : 0];
+            kind.numbers += parameter->shape().elements();
+            kind.whole += parameter->part().whole.elements();
+            for (const Placement& placement : parameter->placements)
+                if (placement.kind == Placement::Kind::partial &&
+                    placement.line->size() > 1)
+                    kind.copies.insert(plan.shape().plane(
+                        0, of_experts ? std::vector<std::string>{"dp"}
+                                      : std::vector<std::string>{"dp", "ep"}));
+        }
+    });
+    for (const auto& [name, kind] :
+         {std::pair{"rest", &kinds[0]}, std::pair{"experts", &kinds[1]}}) {
+        Findings& row = found.row("groups");
+        row.give("what", name);
+        row.give("whole", kind->whole);
+        row.give("numbers", kind->numbers);
+        row.give("ranks", kind->copies.empty() ? "0" : ranks_text(*kind->copies.begin()));
+        row.give("copies", name == std::string("experts") ? dp : dp * ep);
+    }
+    found.give("expert_copies", dp);
+    found.give("expert_copies_all", dp * ep);
+    if (!has_numbers()) return found.not_compared("experts_losses");
+    task.steps = std::min(task.steps, 5);
+    const DType dtype = options().dtype;
+    const std::uint64_t seed = options().seed;
+    const std::vector<double> one = losses_of(
+        train_alone(*virtual_devices(1), task, plan.micro_batches(), dtype, seed));
+    const std::vector<double> many = losses_of(
+        train_on_mesh(*virtual_devices(plan.shape().ranks()), task, plan, {dtype, seed}));
+    double gap = 0;
+    for (std::size_t i = 0; i < one.size(); ++i)
+        gap = std::max(gap, std::abs(one[i] - many[i]));
+    values_at_most(found, "experts_losses", gap,
+                   loss_bound(dtype, 12 * static_cast<int>(task.sizes.layers) + 4, one));
+}
+
+/// A thousand devices, by shapes only.
+void MeshLesson::large(Findings& found) {
+    constexpr std::int64_t kContext = 2048;
+    const GptSizes gpt = measured_gpt(60, 10'240, kContext);
+    constexpr int kTp = 8, kPp = 4;
+    const ClusterSpec spec = load_cluster("a100");
+    found.give("large_parameters", billions(gpt.parameters()));
+    found.give("large_layers", gpt.layers);
+    found.give("large_hidden", gpt.block.hidden);
+    found.give("large_tp", kTp);
+    found.give("large_pp", kPp);
+    const auto step_of = [&](int dp, int micro_batches) {
+        MeshStep step = measured_step(gpt, {{"dp", dp}, {"pp", kPp}, {"tp", kTp}},
+                                      std::int64_t{dp} * micro_batches, spec);
+        step.options.recompute = MeshOptions::Recompute::layers;
+        return step;
+    };
+    // Narayanan et al. 2021, 2104.04473, equation 3, with recomputation.
+    const auto paper_flops = [&](std::int64_t sequences) {
+        const auto b = static_cast<double>(sequences), s = static_cast<double>(kContext);
+        const auto l = static_cast<double>(gpt.layers);
+        const auto h = static_cast<double>(gpt.block.hidden);
+        const auto v = static_cast<double>(gpt.vocabulary);
+        return 96 * b * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
+    };
+    for (const auto& [dp, micro_batches] : {std::pair{1, 4}, {1, 56}, {32, 4}}) {
+        const MeasuredMeshStep step = measure_mesh_step(step_of(dp, micro_batches));
+        const int devices = dp * kPp * kTp;
+        double flops = 0;
+        for (const RankReport& rank : step.report.ranks)
+            flops += static_cast<double>(rank.flops);
+        Findings& row = found.row("thousand");
+        row.give("devices", devices);
+        row.give("micro_batches", micro_batches);
+        row.give("time", Figure::time(step.time));
+        row.give("peak", Figure::memory(step.peak));
+        row.give("state", Figure::memory(step.state));
+        const double seconds = static_cast<double>(step.time) * 1e-12;
+        row.give("rate", Figure::decimals(flops / seconds / devices / 1e12, 0));
+        const double formula = paper_flops(std::int64_t{dp} * micro_batches);
+        if (dp > 1)
+            found.at_most("large_flops",
+                          Figure::percent(100 * std::abs(flops / formula - 1), 2), 2);
+    }
+    constexpr int kPaperBatch = 1792;
+    found.give("paper_batch", kPaperBatch);
+    found.give("paper_micro_batches", kPaperBatch / 32);
+    found.give("paper_rate", 140);
+    found.give("paper_peak", 312);
+}
+
+namespace {
+
+/// A mesh that was tried.
+struct Tried {
+    std::vector<MeshShape::Axis> axes;
+    std::optional<MeasuredMeshStep> step;
+
+    int size(const std::string& name) const {
+        for (const MeshShape::Axis& axis : axes)
+            if (axis.name == name) return axis.size;
+        return 1;
+    }
+};
+
+/// All meshes of sixteen devices whose replicas can share out the batch, by time.
+std::vector<Tried> try_all(const GptSizes& gpt, std::int64_t batch,
+                           const ClusterSpec& spec) {
+    std::vector<Tried> all;
+    for (int dp = 1; dp <= kMostRanks; dp *= 2)
+        for (int pp = 1; dp * pp <= kMostRanks; pp *= 2)
+            for (int cp = 1; dp * pp * cp <= kMostRanks; cp *= 2) {
+                const int tp = kMostRanks / (dp * pp * cp);
+                if (batch % dp != 0 || gpt.block.heads % tp != 0 ||
+                    pp > gpt.layer_count())
+                    continue;
+                const std::vector<MeshShape::Axis> axes{
+                    {"dp", dp}, {"pp", pp}, {"cp", cp}, {"tp", tp}};
+                all.push_back(
+                    {axes, measure_if_it_fits(measured_step(gpt, axes, batch, spec))});
+            }
+    std::ranges::stable_sort(all, [](const Tried& a, const Tried& b) {
+        if (!a.step || !b.step) return a.step.has_value() && !b.step.has_value();
+        return a.step->time < b.step->time;
+    });
+    return all;
+}
+
+}  // namespace
+
+/// Runs all meshes for three models.
+void MeshLesson::choose(Findings& found) {
+    struct Case {
+        const char* name;
+        GptSizes gpt;
+        std::int64_t batch;
+    };
+    const ClusterSpec spec = h100_nodes_of(8);
+    for (const Case& each : {Case{"large", measured_gpt(24, 8192, 2048), 8},
+                             Case{"long", measured_gpt(16, 2048, 131'072), 1},
+                             Case{"small", measured_gpt(8, 2048, 2048), 16}}) {
+        const std::string name = each.name;
+        const std::vector<Tried> all = try_all(each.gpt, each.batch, spec);
+        found.give(name + ".parameters", billions(each.gpt.parameters()));
+        found.give(name + ".layers", each.gpt.layers);
+        found.give(name + ".hidden", each.gpt.block.hidden);
+        found.give(name + ".context", each.gpt.context);
+        found.give(name + ".batch", each.batch);
+        found.give(name + ".tried", all.size());
+        const auto fitting = std::ranges::count_if(
+            all, [](const Tried& tried) { return tried.step.has_value(); });
+        found.give(name + ".fitting", fitting);
+        constexpr std::size_t kShown = 5;
+        const auto show = [&](const Tried& tried) {
+            Findings& row = found.row(name);
+            for (const MeshShape::Axis& axis : tried.axes)
+                row.give("of_" + axis.name, axis.size);
+            row.give("time", Figure::time(tried.step->time));
+            row.give("peak", Figure::memory(tried.step->peak));
+        };
+        for (std::size_t i = 0; i < kShown && all[i].step; ++i)
+            show(all[i]);
+        show(all[static_cast<std::size_t>(fitting) - 1]);
+        for (const char* axis : {"dp", "pp", "cp", "tp"})
+            found.give(name + ".best_" + axis, all[0].size(axis));
+        found.give(name + ".best_model", all[0].size("pp") * all[0].size("tp"));
+        const auto replicas = std::ranges::find_if(
+            all, [](const Tried& tried) { return tried.size("dp") == kMostRanks; });
+        if (replicas != all.end() && replicas->step) {
+            found.give(name + ".all", kMostRanks);
+            found.give(name + ".all_time", Figure::time(replicas->step->time));
+        }
+    }
+}
+
+}  // namespace lockstep::lessons
