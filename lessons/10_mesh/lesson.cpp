@@ -39,6 +39,29 @@ std::string axes_text(const std::vector<MeshShape::Axis>& axes) {
     return MeshShape(longer).text();
 }
 
+/// The largest difference of two tensors, as a part of the first one's largest element.
+double relative_gap(const HostTensor& one, const HostTensor& many) {
+    double apart = 0, largest = 0;
+    for (std::int64_t i = 0; i < one.elements(); ++i) {
+        const double here = std::abs(one.at(i) - many.at(i));
+        if (std::isnan(here)) return here;
+        apart = std::max(apart, here);
+        largest = std::max(largest, std::abs(one.at(i)));
+    }
+    return largest > 0 ? apart / largest : apart;
+}
+
+/// The largest difference of two curves that end with the same step.
+double widest_gap(const std::vector<double>& one, const std::vector<double>& many) {
+    double widest = 0;
+    for (std::size_t i = 1; i <= std::min(one.size(), many.size()); ++i) {
+        const double here = std::abs(one[one.size() - i] - many[many.size() - i]);
+        if (std::isnan(here)) return here;
+        widest = std::max(widest, here);
+    }
+    return widest;
+}
+
 /// "0 8".
 std::string ranks_text(const std::vector<int>& ranks) {
     return fmt::format("{}", fmt::join(ranks, " "));
@@ -203,7 +226,6 @@ void MeshLesson::holds(Findings& found) {
 /// Trains on the mesh and on one device.
 void MeshLesson::same(Findings& found) {
     record_gpt_inputs(record(), *task_);
-    Curves curves;
     const std::vector<double> alone = train("alone", *task_, nullptr);
     const std::vector<double> mesh = train("mesh", *task_, plan_.get());
     found.give("steps", task_->steps);
@@ -212,20 +234,9 @@ void MeshLesson::same(Findings& found) {
             found.not_compared(name);
         return;
     }
-    curves.add("alone", alone);
-    curves.add("mesh", mesh);
     const auto& outputs = record().outputs;
     const auto gap = [&](const std::string& name) {
-        const HostTensor &one = outputs.at("alone/" + name),
-                         &many = outputs.at("mesh/" + name);
-        double apart = 0, largest = 0;
-        for (std::int64_t i = 0; i < one.elements(); ++i) {
-            const double here = std::abs(one.at(i) - many.at(i));
-            if (std::isnan(here)) return here;
-            apart = std::max(apart, here);
-            largest = std::max(largest, std::abs(one.at(i)));
-        }
-        return largest > 0 ? apart / largest : apart;
+        return relative_gap(outputs.at("alone/" + name), outputs.at("mesh/" + name));
     };
     const HostTensor &one = outputs.at("alone/norm"), &many = outputs.at("mesh/norm");
     for (const std::size_t step : shown_steps(alone.size())) {
@@ -244,7 +255,7 @@ void MeshLesson::same(Findings& found) {
             values = std::max(values, gap(name.substr(6)));
     const int stores = block_stores(sizes_.tp) * static_cast<int>(task_->sizes.layers);
     const DType dtype = options().dtype;
-    values_at_most(found, "same_losses", curves.widest_gap(),
+    values_at_most(found, "same_losses", widest_gap(alone, mesh),
                    loss_bound(dtype, stores, alone));
     values_at_most(found, "same_norms", gap("norm"),
                    RoundingBound{1e-3, 1e-11}.of(dtype, stores));
@@ -570,14 +581,9 @@ void MeshLesson::tied(Findings& found) {
     const std::string name = kGptTable;
     if (!has_numbers()) return found.not_compared("same_table");
     const auto& outputs = record().outputs;
-    const HostTensor &one = outputs.at("alone/grad/" + name),
-                     &many = outputs.at("mesh/grad/" + name);
-    double apart = 0, largest = 0;
-    for (std::int64_t i = 0; i < one.elements(); ++i) {
-        apart = std::max(apart, std::abs(one.at(i) - many.at(i)));
-        largest = std::max(largest, std::abs(one.at(i)));
-    }
-    values_at_most(found, "same_table", apart / largest,
+    const double gap =
+        relative_gap(outputs.at("alone/grad/" + name), outputs.at("mesh/grad/" + name));
+    values_at_most(found, "same_table", gap,
                    RoundingBound{1e-4, 1e-12}.of(options().dtype, 8));
 }
 
@@ -662,7 +668,6 @@ void MeshLesson::restart(Findings& found) {
                                           {options().dtype, options().seed});
     const std::vector<double> late = losses_of(rest), losses = losses_of(whole);
     const int first = task.steps - static_cast<int>(late.size());
-    double gap = 0;
     for (int step = 0; step < task.steps; ++step) {
         const auto at = static_cast<std::size_t>(step);
         Findings& row = found.row("resumed");
@@ -672,22 +677,12 @@ void MeshLesson::restart(Findings& found) {
         row.give("fewer",
                  again ? fmt::format("{:.5f}", late[at - static_cast<std::size_t>(first)])
                        : "-");
-        if (again)
-            gap = std::max(
-                gap, std::abs(losses[at] - late[at - static_cast<std::size_t>(first)]));
     }
     double values = 0;
-    for (const auto& [name, tensor] : kept_under(whole, "")) {
-        const HostTensor other = rest.whole(name);
-        double apart = 0, largest = 0;
-        for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-            apart = std::max(apart, std::abs(tensor.at(i) - other.at(i)));
-            largest = std::max(largest, std::abs(tensor.at(i)));
-        }
-        values = std::max(values, apart / largest);
-    }
+    for (const auto& [name, tensor] : kept_under(whole, ""))
+        values = std::max(values, relative_gap(tensor, rest.whole(name)));
     const int stores = block_stores(sizes_.tp) * static_cast<int>(task.sizes.layers);
-    values_at_most(found, "resumed_losses", gap,
+    values_at_most(found, "resumed_losses", widest_gap(losses, late),
                    loss_bound(options().dtype, stores, losses));
     values_at_most(found, "resumed_values", values,
                    RoundingBound{1e-3, 1e-11}.of(options().dtype, stores));
@@ -695,11 +690,11 @@ void MeshLesson::restart(Findings& found) {
 
 namespace {
 
-/// Numbers that a rank holds, and ranks that hold the same, of experts and of the rest.
+/// Numbers of parameters that have the same copies.
 struct Kind {
-    std::int64_t numbers = 0;
+    std::int64_t numbers = 0;  ///< on rank 0
     std::int64_t whole = 0;
-    std::set<std::vector<int>> copies;
+    std::vector<std::string> axes;  ///< along which ranks hold the same
 };
 
 }  // namespace
@@ -741,12 +736,11 @@ void MeshLesson::experts(Findings& found) {
             Kind& kind = kinds[of_experts ? 1 : 0];
             kind.numbers += parameter->shape().elements();
             kind.whole += parameter->part().whole.elements();
+            kind.axes.clear();
             for (const Placement& placement : parameter->placements)
-                if (placement.kind == Placement::Kind::partial &&
-                    placement.line->size() > 1)
-                    kind.copies.insert(plan.shape().plane(
-                        0, of_experts ? std::vector<std::string>{"dp"}
-                                      : std::vector<std::string>{"dp", "ep"}));
+                for (const char* axis : {"dp", "ep"})
+                    if (placement.has_terms() && gpt.mesh().spans(*placement.line, axis))
+                        kind.axes.emplace_back(axis);
         }
     });
     for (const auto& [name, kind] :
@@ -755,8 +749,7 @@ void MeshLesson::experts(Findings& found) {
         row.give("what", name);
         row.give("whole", kind->whole);
         row.give("numbers", kind->numbers);
-        row.give("ranks", kind->copies.empty() ? "0" : ranks_text(*kind->copies.begin()));
-        row.give("copies", name == std::string("experts") ? dp : dp * ep);
+        row.give("ranks", ranks_text(plan.shape().plane(0, kind->axes)));
     }
     found.give("expert_copies", dp);
     found.give("expert_copies_all", dp * ep);
@@ -768,10 +761,7 @@ void MeshLesson::experts(Findings& found) {
         train_alone(*virtual_devices(1), task, plan.micro_batches(), dtype, seed));
     const std::vector<double> many = losses_of(
         train_on_mesh(*virtual_devices(plan.shape().ranks()), task, plan, {dtype, seed}));
-    double gap = 0;
-    for (std::size_t i = 0; i < one.size(); ++i)
-        gap = std::max(gap, std::abs(one[i] - many[i]));
-    values_at_most(found, "experts_losses", gap,
+    values_at_most(found, "experts_losses", widest_gap(one, many),
                    loss_bound(dtype, 12 * static_cast<int>(task.sizes.layers) + 4, one));
 }
 
