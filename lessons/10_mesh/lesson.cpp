@@ -174,10 +174,6 @@ void MeshLesson::holds(Findings& found) {
     found.give("parameters", gpt.parameters());
     found.give("micro_batches", plan_->options().micro_batches);
 
-    const std::int64_t sequences = task_->batch / sizes_.dp;
-    const std::int64_t heads = gpt.block.heads / sizes_.tp;
-    const std::int64_t stretch = gpt.context / (std::int64_t{2} * sizes_.cp);
-    std::int64_t held = 0;
     const RunReport report =
         make_shapes_only_cluster(shape.ranks())->run([&](Rank& rank) {
             const GptOnMesh made(rank, *plan_, options().dtype, options().seed);
@@ -185,31 +181,10 @@ void MeshLesson::holds(Findings& found) {
                 rank.keep_value("numbers",
                                 static_cast<double>(parameter->shape().elements()));
         });
+    std::int64_t held = 0;
     for (int rank = 0; rank < shape.ranks(); ++rank) {
         Findings& row = found.row("devices");
-        row.give("rank", rank);
-        for (const MeshShape::Axis& axis : sizes_.axes())
-            row.give("at_" + axis.name, shape.coordinate(rank, axis.name));
-        const int dp = shape.coordinate(rank, "dp"), pp = shape.coordinate(rank, "pp");
-        const int cp = shape.coordinate(rank, "cp"), tp = shape.coordinate(rank, "tp");
-        const LayerRange& layers = plan_->cut()[static_cast<std::size_t>(pp)];
-        const int first = std::max(layers.first - gpt.first_block(), 0);
-        const int last =
-            std::min<int>(layers.last - gpt.first_block(), static_cast<int>(gpt.layers));
-        row.give("blocks", last > first ? range_text(first, last - first) : "-");
-        row.give("ends", sizes_.pp == 1        ? "both"
-                         : pp == 0             ? "table"
-                         : pp == sizes_.pp - 1 ? "head"
-                                               : "neither");
-        row.give("own_heads", range_text(tp * heads, heads));
-        row.give("own_sequences", range_text(dp * sequences, sequences));
-        // In zigzag order: a stretch from the front, and its mirror image.
-        const int last_stretch = 2 * sizes_.cp - 1 - cp;
-        row.give("own_tokens",
-                 sizes_.cp == 1
-                     ? range_text(0, gpt.context)
-                     : fmt::format("{}, {}", range_text(cp * stretch, stretch),
-                                   range_text(last_stretch * stretch, stretch)));
+        give_share(row, rank);
         const auto& numbers =
             report.ranks[static_cast<std::size_t>(rank)].series.at("numbers");
         const auto own = static_cast<std::int64_t>(
@@ -221,6 +196,38 @@ void MeshLesson::holds(Findings& found) {
     found.give("copies_tensor", sizes_.ranks() / sizes_.tp);
     found.give("copies_replicas", sizes_.dp);
     found.equal("held", held, static_cast<double>(parameters_on_mesh(*plan_)));
+}
+
+/// Gives a device's place on the mesh, and its share of layers, heads and the batch.
+void MeshLesson::give_share(Findings& row, int rank) const {
+    const GptSizes& gpt = task_->sizes;
+    const MeshShape& shape = plan_->shape();
+    row.give("rank", rank);
+    for (const MeshShape::Axis& axis : sizes_.axes())
+        row.give("at_" + axis.name, shape.coordinate(rank, axis.name));
+    const int dp = shape.coordinate(rank, "dp"), pp = shape.coordinate(rank, "pp");
+    const int cp = shape.coordinate(rank, "cp"), tp = shape.coordinate(rank, "tp");
+
+    const LayerRange& layers = plan_->cut()[static_cast<std::size_t>(pp)];
+    const int first = std::max(layers.first - gpt.first_block(), 0);
+    const int last =
+        std::min<int>(layers.last - gpt.first_block(), static_cast<int>(gpt.layers));
+    row.give("blocks", last > first ? range_text(first, last - first) : "-");
+    row.give("ends", sizes_.pp == 1        ? "both"
+                     : pp == 0             ? "table"
+                     : pp == sizes_.pp - 1 ? "head"
+                                           : "neither");
+    const std::int64_t heads = gpt.block.heads / sizes_.tp;
+    row.give("own_heads", range_text(tp * heads, heads));
+    const std::int64_t sequences = task_->batch / sizes_.dp;
+    row.give("own_sequences", range_text(dp * sequences, sequences));
+    // In zigzag order: a stretch from the front, and its mirror image.
+    const std::int64_t stretch = gpt.context / (std::int64_t{2} * sizes_.cp);
+    const int mirror = 2 * sizes_.cp - 1 - cp;
+    row.give("own_tokens", sizes_.cp == 1
+                               ? range_text(0, gpt.context)
+                               : fmt::format("{}, {}", range_text(cp * stretch, stretch),
+                                             range_text(mirror * stretch, stretch)));
 }
 
 /// Trains on the mesh and on one device.
@@ -624,12 +631,11 @@ void MeshLesson::restart(Findings& found) {
     const int lost_step = std::max(2, task.steps - 1);
     const int every = lost_step > 3 ? 2 : 1;
     const int lost_rank = sizes_.ranks() - 1;
-    const bool enough = has_numbers();
-    found.give("enough_steps", enough);
+    found.give("enough_steps", has_numbers());
     found.give("save_every", every);
     found.give("lost_rank", lost_rank);
     found.give("lost_step", lost_step);
-    if (!enough) {
+    if (!has_numbers()) {
         found.not_compared("resumed_values");
         found.not_compared("resumed_losses");
         return;
@@ -640,14 +646,17 @@ void MeshLesson::restart(Findings& found) {
     training.save_every = every;
     training.lost_rank = lost_rank;
     training.lost_at = lost_step - 1;
-    std::string sentence;
     try {
         train_on_mesh(*virtual_devices(sizes_.ranks()), task, *plan_, training);
     } catch (const std::exception& error) {
-        sentence = error.what();
+        found.give("lost", std::string(error.what()));
     }
-    found.give("lost", sentence);
+    resume(found, task, scratch.path());
+}
 
+/// Goes on with half of the devices, and compares with a training that lost none.
+void MeshLesson::resume(Findings& found, const GptTask& task,
+                        const std::filesystem::path& folder) {
     const MeshSizes all = sizes_;
     const auto axes = smaller(all.axes());
     int replicas = 1, ranks = 1;
@@ -662,7 +671,7 @@ void MeshLesson::restart(Findings& found) {
     found.give("after_axes", axes_text(axes));
     found.give("after_ranks", ranks);
     MeshTraining resumed{options().dtype, options().seed};
-    resumed.resume = scratch.path();
+    resumed.resume = folder;
     const RunReport rest = train_on_mesh(*virtual_devices(ranks), task, fewer, resumed);
     const RunReport whole = train_on_mesh(*virtual_devices(all.ranks()), task, *plan_,
                                           {options().dtype, options().seed});
@@ -695,7 +704,32 @@ struct Kind {
     std::int64_t numbers = 0;  ///< on rank 0
     std::int64_t whole = 0;
     std::vector<std::string> axes;  ///< along which ranks hold the same
+
+    void add(const Parameter& parameter, const Mesh& mesh) {
+        numbers += parameter.shape().elements();
+        whole += parameter.part().whole.elements();
+        axes.clear();
+        for (const Placement& placement : parameter.placements)
+            for (const char* axis : {"dp", "ep"})
+                if (placement.has_terms() && mesh.spans(*placement.line, axis))
+                    axes.emplace_back(axis);
+    }
 };
+
+/// Rank 0's parameters: those that are no experts', and those of experts.
+std::pair<Kind, Kind> kinds_on(const MeshPlan& plan) {
+    std::pair<Kind, Kind> kinds;
+    make_shapes_only_cluster(plan.shape().ranks())->run([&](Rank& rank) {
+        GptOnMesh gpt(rank, plan, DType::bf16, 0);
+        if (rank.index() != 0) return;
+        for (const Parameter* parameter : gpt.parameters()) {
+            const bool is_experts =
+                parameter->name().find(".experts.") != std::string::npos;
+            (is_experts ? kinds.second : kinds.first).add(*parameter, gpt.mesh());
+        }
+    });
+    return kinds;
+}
 
 }  // namespace
 
@@ -726,25 +760,9 @@ void MeshLesson::experts(Findings& found) {
     spread.zero = 0;
     const MeshPlan plan(task.sizes, spread);
 
-    Kind kinds[2];
-    make_shapes_only_cluster(plan.shape().ranks())->run([&](Rank& rank) {
-        GptOnMesh gpt(rank, plan, DType::bf16, 0);
-        if (rank.index() != 0) return;
-        for (const Parameter* parameter : gpt.parameters()) {
-            const bool of_experts =
-                parameter->name().find(".experts.") != std::string::npos;
-            Kind& kind = kinds[of_experts ? 1 : 0];
-            kind.numbers += parameter->shape().elements();
-            kind.whole += parameter->part().whole.elements();
-            kind.axes.clear();
-            for (const Placement& placement : parameter->placements)
-                for (const char* axis : {"dp", "ep"})
-                    if (placement.has_terms() && gpt.mesh().spans(*placement.line, axis))
-                        kind.axes.emplace_back(axis);
-        }
-    });
+    const auto [rest, of_experts] = kinds_on(plan);
     for (const auto& [name, kind] :
-         {std::pair{"rest", &kinds[0]}, std::pair{"experts", &kinds[1]}}) {
+         {std::pair{"rest", &rest}, std::pair{"experts", &of_experts}}) {
         Findings& row = found.row("groups");
         row.give("what", name);
         row.give("whole", kind->whole);

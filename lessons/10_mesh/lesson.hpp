@@ -17,6 +17,7 @@ class MeshLesson final : public Lesson {
 
   private:
     void holds(Findings& found);
+    void give_share(Findings& row, int rank) const;
     void same(Findings& found);
     void dealt(Findings& found);
     void refuse_other_norms(Findings& found) const;
@@ -26,6 +27,8 @@ class MeshLesson final : public Lesson {
     void prices(Findings& found);
     void tied(Findings& found);
     void restart(Findings& found);
+    void resume(Findings& found, const GptTask& task,
+                const std::filesystem::path& folder);
     void experts(Findings& found);
     void large(Findings& found);
     void choose(Findings& found);

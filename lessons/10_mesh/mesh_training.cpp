@@ -90,6 +90,7 @@ std::vector<MicroBatch> own_batches(Device& device, const GptTask& task,
                                     const GptOnMesh& gpt, int step) {
     const MeshPlan& plan = gpt.plan();
     std::vector<MicroBatch> batches;
+    batches.reserve(static_cast<std::size_t>(plan.options().micro_batches));
     for (int i = 0; i < plan.options().micro_batches; ++i)
         batches.push_back(micro_batch(device, task, step,
                                       gpt.replica() * plan.options().micro_batches + i,
@@ -140,6 +141,7 @@ RunReport train_alone(Cluster& cluster, const GptTask& task, int micro_batches,
         const auto optimizer = make_optimizer<Sgd>(gpt->parameters(), task.optimizer());
         const auto step = [&](int i) {
             std::vector<MicroBatch> batches;
+            batches.reserve(static_cast<std::size_t>(micro_batches));
             for (int index = 0; index < micro_batches; ++index)
                 batches.push_back(micro_batch(device, task, i, index, micro_batches,
                                               1.0 / micro_batches));

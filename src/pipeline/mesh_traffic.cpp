@@ -91,6 +91,14 @@ std::int64_t boundaries(const std::vector<int>& stages) {
     return count;
 }
 
+void require_formulas(const MeshPlan& plan) {
+    const MeshOptions& options = plan.options();
+    require(plan.sizes().block.experts.count == 0 && options.zero <= 1 && !options.sync &&
+                options.recompute == MeshOptions::Recompute::nothing,
+            "mesh_traffic: formulas are known for a GPT without experts and "
+            "recomputation, and for ZeRO's stages 0 and 1");
+}
+
 Terms terms_of(const MeshPlan& plan, const MicroBatchShape& shape) {
     const std::int64_t cp = plan.size("cp");
     return {plan.sizes(),
@@ -113,10 +121,7 @@ std::int64_t parameters_on_mesh(const MeshPlan& plan) {
 
 MeshTraffic mesh_traffic(const MeshPlan& plan, const MicroBatchShape& shape) {
     const MeshOptions& options = plan.options();
-    require(plan.sizes().block.experts.count == 0 && options.zero <= 1 && !options.sync &&
-                options.recompute == MeshOptions::Recompute::nothing,
-            "mesh_traffic: formulas are known for a GPT without experts and "
-            "recomputation, and for ZeRO's stages 0 and 1");
+    require_formulas(plan);
     const Terms of = terms_of(plan, shape);
     const std::vector<int> stages = stages_of_parts(plan.pipeline().schedule());
     const std::int64_t bytes = bytes_of(shape.dtype);
@@ -137,18 +142,24 @@ MeshTraffic mesh_traffic(const MeshPlan& plan, const MicroBatchShape& shape) {
     return traffic;
 }
 
+namespace {
+
+std::int64_t& axis_of(MeshTraffic& sent, const std::string& group) {
+    if (group == "pp") return sent.pp;
+    if (group == "cp") return sent.cp;
+    if (group == "tp") return sent.tp;
+    if (group == "tied") return sent.tied;
+    return sent.replicas;
+}
+
+}  // namespace
+
 MeshTraffic mesh_traffic(const RunReport& report) {
     MeshTraffic sent;
     for (const RankReport& rank : report.ranks)
-        for (const Traffic& traffic : rank.traffic) {
-            if (traffic.group == "world") continue;
-            std::int64_t& axis = traffic.group == "pp"     ? sent.pp
-                                 : traffic.group == "cp"   ? sent.cp
-                                 : traffic.group == "tp"   ? sent.tp
-                                 : traffic.group == "tied" ? sent.tied
-                                                           : sent.replicas;
-            axis += traffic.bytes_sent;
-        }
+        for (const Traffic& traffic : rank.traffic)
+            if (traffic.group != "world")
+                axis_of(sent, traffic.group) += traffic.bytes_sent;
     return sent;
 }
 
