@@ -122,6 +122,7 @@ TaskResult Examiner::make(const TaskRun& run) const {
     sim::ClusterOptions options;
     options.ranks = static_cast<int>(run.ranks.size());
     options.spec = run.spec;
+    options.numbers = run.numbers;
     options.workers = 1;  // threads take room, however many cores there are
     options.check = sim::CheckLevel::full;
     options.trace = true;

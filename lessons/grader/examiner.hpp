@@ -46,6 +46,9 @@ struct TaskRun {
     std::string name;  ///< "5 ranks, 37 elements": for sentences; one of its task
     std::vector<RankTask> ranks;
     ClusterSpec spec = examination_cluster();
+    /// False computes shapes only: the same time, bytes and memory, for sizes that no
+    /// grader can compute. Tensors that are left are then NaN.
+    bool numbers = true;
 };
 
 /// Why a run did not come to its end.

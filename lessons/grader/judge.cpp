@@ -152,11 +152,25 @@ void Judge::ask(bool answer, const std::string& asked, const std::string& measur
     measured_.push_back(measured);
 }
 
-std::int64_t Judge::draw(const std::string& name, std::int64_t low,
-                         std::int64_t high) const {
-    const RandomStream stream(targets_.seed, "draw/" + name);
+namespace {
+
+std::int64_t drawn(std::uint64_t seed, const std::string& name, std::int64_t low,
+                   std::int64_t high) {
+    const RandomStream stream(seed, "draw/" + name);
     return low + static_cast<std::int64_t>(stream.bits(0) %
                                            static_cast<std::uint64_t>(high - low + 1));
+}
+
+}  // namespace
+
+std::int64_t Judge::draw(const std::string& name, std::int64_t low,
+                         std::int64_t high) const {
+    return drawn(targets_.seed, name, low, high);
+}
+
+std::int64_t Judge::draw_anew(const std::string& name, std::int64_t low,
+                              std::int64_t high) const {
+    return drawn(secret_, name, low, high);
 }
 
 HostTensor Judge::normal(const std::string& name, const Shape& shape) const {

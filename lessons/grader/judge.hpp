@@ -81,6 +81,10 @@ class Judge {
 
     /// Drawn with the targets' seed, in [low, high]; the same for the same name.
     std::int64_t draw(const std::string& name, std::int64_t low, std::int64_t high) const;
+    /// Drawn in [low, high]; the same for the same name, but another one in another
+    /// grading. What targets are compared with must not depend on it.
+    std::int64_t draw_anew(const std::string& name, std::int64_t low,
+                           std::int64_t high) const;
     /// Normal, f64; the same for the same name, but others in another grading, so that
     /// nobody can make another rank's. What targets are compared with must not depend on
     /// them.

@@ -33,7 +33,8 @@ class WireError : public std::runtime_error {
 /// A tensor on a device, as the other process knows it.
 struct TensorOnWire {
     std::int64_t handle = 0;  ///< of its storage, from 1; 0 is no tensor
-    std::int64_t offset = 0;  ///< in bytes
+    /// In bytes; of a flat buffer of a large model more than other numbers may be.
+    std::uint64_t offset = 0;
     Shape shape;
     DType dtype = DType::f32;
     std::string label;

@@ -198,6 +198,23 @@ Tasks of_the_device() {
         {"asks for its host", [](Rank& rank, const TaskInputs&,
                                  TaskOutputs&) { rank.host().zeros({1}, DType::f32); }},
         {"does nothing", [](Rank&, const TaskInputs&, TaskOutputs&) {}},
+        {"works far out",
+         [](Rank& rank, const TaskInputs&, TaskOutputs& out) {
+             // 6 GB, of which a range lies beyond 4 GB.
+             const std::int64_t elements = std::int64_t{3} << 30;
+             const Tensor flat = rank.device().empty({elements}, DType::bf16);
+             const Tensor range = flat.slice(elements - 8, 8);
+             rank.device().fill(range, 1);
+             out.tensors["range"] = range;
+         }},
+        {"attends for ever",
+         [](Rank& rank, const TaskInputs& in, TaskOutputs&) {
+             const auto rows = std::int64_t{1} << in.number("seed");
+             const Tensor x = rank.device().empty({rows, 1, 8}, DType::f32);
+             const Heads heads{x, 1, 8, 0};
+             rank.device().attend(rank.device().begin_attention(heads),
+                                  {heads, heads, heads}, {});
+         }},
     };
 }
 

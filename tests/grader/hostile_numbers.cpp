@@ -23,7 +23,8 @@ TensorOnWire ToldTensors::named(const Tensor& tensor) {
     TensorOnWire on_wire;
     if (tensor)
         on_wire = {std::bit_cast<std::int64_t>(tensor.storage()->data),
-                   tensor.offset_bytes(), tensor.shape(), tensor.dtype(), ""};
+                   static_cast<std::uint64_t>(tensor.offset_bytes()), tensor.shape(),
+                   tensor.dtype(), ""};
     const auto other = instead.find(static_cast<int>(told.size()));
     told.push_back(on_wire);
     return other == instead.end() ? on_wire : other->second;

@@ -126,6 +126,55 @@ TEST_CASE("A task gives the same bits, bytes, time and memory in processes of it
         }
 }
 
+TEST_CASE("A task of shapes only takes the same bytes, time and memory", "[grader]") {
+    const RankProgram program("EVERYTHING_RANK");
+    Examiner examiner = program.examiner();
+    for (const auto& [task, function] : tasks()) {
+        INFO(task);
+        TaskRun run = run_of(task, 2);
+        const TaskResult& numbers = examiner.run(run);
+        run.name += ", shapes only";
+        run.numbers = false;
+        const TaskResult& shapes = examiner.run(run);
+        if (shapes.trouble) FAIL(shapes.trouble->text);
+        CHECK(shapes.report.makespan() == numbers.report.makespan());
+        for (std::size_t rank = 0; rank < shapes.ranks.size(); ++rank) {
+            const RankReport& a = shapes.report.ranks[rank];
+            const RankReport& b = numbers.report.ranks[rank];
+            CHECK(a.memory.at_peak == b.memory.at_peak);
+            CHECK(a.flops == b.flops);
+            CHECK(a.bytes_sent() == b.bytes_sent());
+            for (const auto& [name, tensor] : numbers.ranks[rank].tensors)
+                CHECK(shapes.ranks[rank].tensors.at(name).shape() == tensor.shape());
+        }
+    }
+}
+
+namespace {
+
+/// A run of a hostile task on a device with much memory, of shapes only.
+TaskRun run_of_shapes(const std::string& task, std::int64_t seed = 0) {
+    TaskRun run = run_of(task, 1, seed);
+    run.spec.memory_bytes = std::int64_t{1} << 40;
+    run.numbers = false;
+    return run;
+}
+
+}  // namespace
+
+TEST_CASE("With shapes only sizes are those of large models, but not beyond",
+          "[grader]") {
+    Examiner examiner = hostile_examiner();
+    const TaskResult& far = examiner.run(run_of_shapes("works far out"));
+    if (far.trouble) FAIL(far.trouble->text);
+    CHECK(far.report.most_held() > std::int64_t{6} << 30);
+    CHECK(far.ranks[0].tensors.at("range").shape() == Shape{8});
+    CHECK(!examiner.run(run_of_shapes("attends for ever", 20)).trouble);
+    const TaskResult& late = examiner.run(run_of_shapes("attends for ever", 28));
+    REQUIRE(late.trouble);
+    CHECK_THAT(late.trouble->text, ContainsSubstring("takes more time than"));
+}
+
 TEST_CASE("A program that does not end is ended, and why is said", "[grader]") {
     CHECK_THAT(said_of("loops"), ContainsSubstring("1 s of processor time"));
     CHECK_THAT(said_of("sleeps"), ContainsSubstring("time was over"));

@@ -45,7 +45,8 @@ TensorOnWire any_tensor(Chance& chance) {
     if (elements > kGiven) return any_tensor(chance);
     const DType dtype = dtype_of(handle);
     const std::int64_t first = chance.below(kGiven - elements + 1);
-    return {handle, chance.one_in(2) ? first / 16 * 16 * bytes_of(dtype) : 0,
+    const std::int64_t offset = chance.one_in(2) ? first / 16 * 16 * bytes_of(dtype) : 0;
+    return {handle, static_cast<std::uint64_t>(offset),
             Shape(extents.data(), static_cast<int>(extents.size())), dtype,
             chance.one_in(9) ? "label" : ""};
 }

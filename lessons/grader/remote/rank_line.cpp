@@ -37,7 +37,8 @@ TensorOnWire RankLine::named(const Tensor& tensor) {
     const Storage::Label* range = tensor.labelled();
     const bool is_named = range != nullptr && range->begin == tensor.offset_bytes() &&
                           range->bytes == tensor.bytes();
-    return {handle_of(*tensor.storage()), tensor.offset_bytes(), tensor.shape(),
+    return {handle_of(*tensor.storage()),
+            static_cast<std::uint64_t>(tensor.offset_bytes()), tensor.shape(),
             tensor.dtype(), is_named ? range->name : ""};
 }
 

@@ -203,14 +203,16 @@ void RankSession::wait_any(WireReader& in, WireWriter& out) {
 }
 
 /// No memory bounds the time of attention, and nothing ends it on its way.
-void RankSession::require_short(const AttentionHeads& heads, SourceLine at) {
+void RankSession::require_short(const AttentionHeads& heads, bool computed,
+                                SourceLine at) {
     const Heads& queries = heads.queries;
     const Heads& keys = heads.keys;
     constexpr double kBesideWidth = 16;
     const double pairs =
         static_cast<double>(queries.rows()) * static_cast<double>(keys.rows()) *
         static_cast<double>(queries.batches()) * static_cast<double>(queries.heads);
-    require(pairs * (kBesideWidth + static_cast<double>(queries.width)) <= kMostAttention,
+    require(pairs * (kBesideWidth + static_cast<double>(queries.width)) <=
+                (computed ? kMostAttention : kMostAttentionOfShapes),
             at,
             "attention of {} queries to {} keys in {} batches of {} heads of width {} "
             "takes more time than a graded program has",
@@ -256,7 +258,7 @@ void RankSession::perform(WireReader& in, WireWriter& out) {
         in.end();
         if constexpr (std::is_same_v<Op, ops::Attend> ||
                       std::is_same_v<Op, ops::AttendBackward>)
-            require_short(op.heads, at);
+            require_short(op.heads, rank_.device().has_numbers(), at);
         rank_.device().perform(OperationRef(op), at);
         if constexpr (kMakesResults<Op>)
             op.make([&out](const Tensor& result, const Shape&, DType) { out(result); });
@@ -383,7 +385,8 @@ TensorOnWire RankSession::named(const Tensor& tensor) {
     if (!tensor) return {};
     const auto [place, is_new] = handles_.try_emplace(tensor.storage(), last_handle_ + 1);
     if (is_new) tensors_.emplace(++last_handle_, tensor);
-    return {place->second, tensor.offset_bytes(), tensor.shape(), tensor.dtype(), ""};
+    return {place->second, static_cast<std::uint64_t>(tensor.offset_bytes()),
+            tensor.shape(), tensor.dtype(), ""};
 }
 
 Tensor RankSession::found(const TensorOnWire& tensor) {
@@ -391,13 +394,14 @@ Tensor RankSession::found(const TensorOnWire& tensor) {
     const auto known = tensors_.find(tensor.handle);
     if (known == tensors_.end()) throw WireError("a tensor that is not there");
     const Tensor& whole = known->second;
-    const std::int64_t width = bytes_of(whole.dtype());
+    const auto width = static_cast<std::uint64_t>(bytes_of(whole.dtype()));
     const std::int64_t elements = tensor.shape.elements();
-    if (tensor.dtype != whole.dtype() || tensor.offset < 0 ||
-        tensor.offset % width != 0 || tensor.offset / width + elements > whole.elements())
+    const std::int64_t most = whole.elements() - elements;
+    if (tensor.dtype != whole.dtype() || tensor.offset % width != 0 || most < 0 ||
+        tensor.offset / width > static_cast<std::uint64_t>(most))
         throw WireError("a tensor that reaches beyond its memory");
-    Tensor view =
-        whole.flat().slice(tensor.offset / width, elements).reshaped(tensor.shape);
+    const auto first = static_cast<std::int64_t>(tensor.offset / width);
+    Tensor view = whole.flat().slice(first, elements).reshaped(tensor.shape);
     if (!tensor.label.empty() && tensor.label.size() < 200) view.set_label(tensor.label);
     return view;
 }

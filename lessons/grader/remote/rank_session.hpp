@@ -100,6 +100,8 @@ class RankSession final : public TensorNames {
     static constexpr std::size_t kLongestName = 1000;
     /// Queries times keys of all heads, each with its width and what else it takes.
     static constexpr double kMostAttention = 1 << 30;
+    /// The same where shapes alone are computed: the flops can be counted.
+    static constexpr double kMostAttentionOfShapes = 0x1p54;
 
     void start(const RankTask& task);
     std::string receive();
@@ -123,7 +125,7 @@ class RankSession final : public TensorNames {
 
     void require_room() const;
     static void require_name(const std::string& name);
-    static void require_short(const AttentionHeads& heads, SourceLine at);
+    static void require_short(const AttentionHeads& heads, bool computed, SourceLine at);
     Communicator& communicator(WireReader& in);
     void keep(Work work, WireWriter& out);
 
