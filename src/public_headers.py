@@ -34,12 +34,13 @@ def included(text):
     return [match[2] for match in INCLUDE.finditer(text)]
 
 
-def put(root, there, headers):
+def put(root, there, headers, known=frozenset()):
+    """They may include each other, and those that are known."""
     for path in headers:
         with open(os.path.join(root, path), encoding="utf-8") as file:
             text = file.read()
         for name in included(text):
-            if name not in headers:
+            if name not in headers and name not in known:
                 sys.exit(f"{path} is a header for programs, but {name}, which it includes, is not")
         target = os.path.join(there, public_name(path))
         os.makedirs(os.path.dirname(target), exist_ok=True)

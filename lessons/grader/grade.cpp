@@ -80,11 +80,11 @@ std::optional<BuildFailure> Workspace::build(const Assignment& assignment, const
                                              const fs::path& student,
                                              const std::vector<std::string>& compiler) {
     // The kit may stand where the user that the compiler runs as cannot look.
-    const Kit own_kit = kit.copied_to(folder_ / "kit");
+    const Kit own_kit = kit.copied_to(folder_ / "kit", assignment.slug);
     BuildPlan plan;
     plan.compiler = compiler;
     plan.folder = folder_;
-    plan.flags = own_kit.compile_flags();
+    plan.flags = own_kit.compile_flags(assignment.slug);
     plan.link = own_kit.link_flags(assignment.slug);
     plan.program = kProgram;
     // The grader's own: a student's file of the same name is not looked at.

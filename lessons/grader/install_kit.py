@@ -10,6 +10,6 @@ import sys
 
 kit, folder = sys.argv[1:]
 there = os.path.join(os.environ["MESON_INSTALL_DESTDIR_PREFIX"], folder)
-for part in ["include", "pkgconfig", "assignments"]:
+for part in ["include", "more", "pkgconfig", "assignments"]:
     shutil.rmtree(os.path.join(there, part), ignore_errors=True)
     shutil.copytree(os.path.join(kit, part), os.path.join(there, part))

@@ -39,29 +39,47 @@ fs::path Kit::sources() const {
     throw MissingError("this needs Lockstep's sources: run it as ./lockstep in a clone");
 }
 
-Kit Kit::copied_to(const fs::path& folder) const {
-    fs::create_directories(folder);
-    for (const char* part : {"include", "lib"})
+fs::path Kit::more_include(const std::string& slug) const {
+    return folder_ / "more" / slug / "include";
+}
+
+std::vector<std::string> Kit::rank_libraries(const std::string& slug) const {
+    std::string name = slug;
+    std::replace(name.begin(), name.end(), '-', '_');
+    std::vector<std::string> libraries{"lockstep_rank", "tasks_" + name};
+    if (fs::exists(more_include(slug))) libraries.push_back("more_" + name);
+    return libraries;
+}
+
+Kit Kit::copied_to(const fs::path& folder, const std::string& slug) const {
+    const auto copy = [&](const fs::path& part) {
+        fs::create_directories((folder / part).parent_path());
         fs::copy(folder_ / part, folder / part, fs::copy_options::recursive);
+    };
+    copy("include");
+    for (const std::string& library : rank_libraries(slug))
+        copy(fs::path("lib") / fmt::format("lib{}.a", library));
+    if (fs::exists(more_include(slug))) copy(fs::path("more") / slug);
     return Kit(folder);
 }
 
-std::vector<std::string> Kit::compile_flags() const {
-    return {"-std=c++20", "-O1", "-g1", "-w", "-I" + include().string()};
+std::vector<std::string> Kit::compile_flags(const std::string& slug) const {
+    std::vector<std::string> flags{"-std=c++20", "-O1", "-g1", "-w",
+                                   "-I" + include().string()};
+    if (fs::exists(more_include(slug)))
+        flags.push_back("-I" + more_include(slug).string());
+    return flags;
 }
 
 std::vector<std::string> Kit::link_flags(const std::string& slug) const {
-    std::string name = slug;
-    std::replace(name.begin(), name.end(), '-', '_');
     // The tasks call the library, whose main calls the tasks.
-    return {"-L" + (folder_ / "lib").string(),
-            "-Wl,--start-group",
-            "-llockstep_rank",
-            "-ltasks_" + name,
-            "-Wl,--end-group",
-            "-lfmt",
-            "-lboost_context",
-            "-pthread"};
+    std::vector<std::string> flags{"-L" + (folder_ / "lib").string(),
+                                   "-Wl,--start-group"};
+    for (const std::string& library : rank_libraries(slug))
+        flags.push_back("-l" + library);
+    flags.insert(flags.end(),
+                 {"-Wl,--end-group", "-lfmt", "-lboost_context", "-pthread"});
+    return flags;
 }
 
 }  // namespace lockstep::lessons

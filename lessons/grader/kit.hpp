@@ -24,14 +24,20 @@ class Kit {
     /// For --pkg-config-path.
     std::filesystem::path pkgconfig() const { return folder_ / "pkgconfig"; }
 
-    /// Another one, of what programs are built with alone.
-    Kit copied_to(const std::filesystem::path& folder) const;
+    /// Another one, of what an assignment's programs are built with alone.
+    Kit copied_to(const std::filesystem::path& folder, const std::string& slug) const;
 
     /// For the compiler, and for linking a rank's program, with the assignment's tasks.
-    std::vector<std::string> compile_flags() const;
+    std::vector<std::string> compile_flags(const std::string& slug) const;
     std::vector<std::string> link_flags(const std::string& slug) const;
 
   private:
+    /// Headers that the assignment's students have beside the others' own; a folder that
+    /// may not be there.
+    std::filesystem::path more_include(const std::string& slug) const;
+    /// Libraries of a rank's program, in the order in which they are linked.
+    std::vector<std::string> rank_libraries(const std::string& slug) const;
+
     std::filesystem::path folder_;
 };
 

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Puts together what students' programs are built with: the kit.
 
-usage: make_kit.py ROOT VERSION KIT STAMP DEPENDENCIES LEFT_OUT LIBRARY…
+usage: make_kit.py ROOT VERSION KIT STAMP DEPENDENCIES LEFT_OUT MORE LIBRARY…
 
     include/      headers of the library, as <lockstep/…>, but for what assignments ask for
+    more/SLUG/    headers that students of one assignment have besides
     lib/          the libraries
-    pkgconfig/    lockstep-course.pc, for a student's own build
+    pkgconfig/    lockstep-course.pc, for a student's own build, and lockstep-course-SLUG.pc
     assignments/  of each assignment, the handout and what the grader adds
     sources       where Lockstep's own sources are
 
-LEFT_OUT are the stems of sources, separated by commas, whose headers students do without. The
-kit can be moved. In it, sources and what is said of headers have the names that these have
+LEFT_OUT are the stems of sources, separated by commas, whose headers students do without; MORE,
+"SLUG=STEM,STEM …", those that an assignment's have all the same, with the library libmore_NAME.a.
+The kit can be moved. In it, sources and what is said of headers have the names that these have
 outside of the tree. What was looked at is listed in the file DEPENDENCIES, for Ninja.
 """
 
@@ -33,6 +35,16 @@ Version: {version}
 Requires: fmt
 Cflags: -I${prefix}/include
 Libs: -L${prefix}/lib -llockstep_course -lboost_context -pthread
+"""
+MORE_CONFIG = """\
+prefix=${pcfiledir}/..
+
+Name: lockstep-course-{slug}
+Description: What students of the assignment {slug} have besides
+Version: {version}
+Requires: lockstep-course
+Cflags: -I${prefix}/more/{slug}/include
+Libs: -L${prefix}/lib -lmore_{name}
 """
 
 
@@ -75,6 +87,22 @@ def copy_headers(root, kit, left_out):
                        if name.endswith(".hpp") and f"{folder}/{name[:-4]}" not in left_out)
     public_headers.put(root, os.path.join(kit, "include"), headers)
     looked_at.extend(os.path.join(root, header) for header in sorted(headers))
+    return headers
+
+
+def copy_more(root, kit, more, headers):
+    """`headers` are those that all students have."""
+    for slug, stems in more.items():
+        own = {f"src/{stem}.hpp" for stem in stems}
+        public_headers.put(root, os.path.join(kit, "more", slug, "include"), own, headers)
+        looked_at.extend(os.path.join(root, header) for header in sorted(own))
+
+
+def write_config(kit, name, text, values):
+    for key, value in values.items():
+        text = text.replace("{" + key + "}", value)
+    with open(os.path.join(kit, "pkgconfig", name + ".pc"), "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def copy_assignments(root, kit):
@@ -93,17 +121,22 @@ def copy_assignments(root, kit):
 
 
 def main():
-    root, version, kit, stamp, dependencies, left_out, *libraries = sys.argv[1:]
+    root, version, kit, stamp, dependencies, left_out, more, *libraries = sys.argv[1:]
+    more = {slug: stems.split(",")
+            for slug, stems in (each.split("=") for each in more.split())}
     fresh = kit + ".new"
     shutil.rmtree(fresh, ignore_errors=True)
-    copy_headers(root, fresh, set(left_out.split(",")))
+    headers = copy_headers(root, fresh, set(left_out.split(",")))
+    copy_more(root, fresh, more, headers)
     copy_assignments(root, fresh)
     os.makedirs(os.path.join(fresh, "lib"))
     for library in libraries:
         copy(library, os.path.join(fresh, "lib"))
     os.makedirs(os.path.join(fresh, "pkgconfig"))
-    with open(os.path.join(fresh, "pkgconfig/lockstep-course.pc"), "w", encoding="utf-8") as file:
-        file.write(CONFIG.replace("{version}", version))
+    write_config(fresh, "lockstep-course", CONFIG, {"version": version})
+    for slug in more:
+        write_config(fresh, "lockstep-course-" + slug, MORE_CONFIG,
+                     {"version": version, "slug": slug, "name": slug.replace("-", "_")})
     with open(os.path.join(fresh, "sources"), "w", encoding="utf-8") as file:
         file.write(root)
     shutil.rmtree(kit, ignore_errors=True)
