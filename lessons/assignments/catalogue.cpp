@@ -13,7 +13,8 @@ const std::vector<Assignment>& assignments() {
         ddp_buckets_assignment(),       zero_assignment(),
         column_row_linear_assignment(), pipeline_1f1b_assignment(),
         two_buffers_assignment(),       ring_attention_assignment(),
-        experts_assignment(),           debug_the_cluster_assignment()};
+        experts_assignment(),           mesh_assignment(),
+        debug_the_cluster_assignment()};
     return all;
 }
 

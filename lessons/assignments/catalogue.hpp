@@ -33,6 +33,8 @@ Assignment two_buffers_assignment();
 Assignment ring_attention_assignment();
 /// A layer of experts: a gate, the way of copies there and back, a capacity.
 Assignment experts_assignment();
+/// The program of one device of a mesh, and which mesh to choose.
+Assignment mesh_assignment();
 /// Six programs with a mistake each, to be found and mended.
 Assignment debug_the_cluster_assignment();
 

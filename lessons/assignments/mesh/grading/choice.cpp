@@ -1,0 +1,223 @@
+#include "lessons/assignments/mesh/grading/choice.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "lessons/assignments/mesh/grading/training.hpp"
+#include "src/core/require.hpp"
+#include "src/core/units.hpp"
+
+namespace lockstep::lessons::mesh {
+
+namespace {
+
+// a11.2: a mesh for a model and a cluster.
+
+NamedSetting setting_of(const Judge& judge, Kind kind) {
+    const std::vector<NamedSetting> variants = variants_of(kind);
+    return variants.at(judge.draw_anew(fmt::format("setting {}", static_cast<int>(kind)),
+                                       0, std::ssize(variants) - 1));
+}
+
+/// The three sizes deal out what there is equally.
+void ask_equal(Judge& judge, const NamedSetting& of, const MeshShape& shape) {
+    const auto ask = [&](std::int64_t count, const char* what, int by, const char* axis) {
+        judge.ask(count % by == 0,
+                  fmt::format("{}: {} divides the {} {}", of.name, axis, count, what),
+                  text_of(shape.axes()));
+    };
+    const GptSizes& sizes = of.setting.sizes;
+    ask(of.setting.sequences, "sequences", shape.size("dp"), "dp");
+    ask(sizes.context, "tokens", 2 * shape.size("cp"), "2 cp");
+    ask(sizes.block.heads, "heads", shape.size("tp"), "tp");
+    ask(sizes.block.attention().key_heads(), "heads of keys and values", shape.size("tp"),
+        "tp");
+}
+
+/// Returns what choose() gave, once it is a mesh of all devices.
+Axes chosen(Judge& judge, const NamedSetting& of) {
+    const RankTask task{"choose", {}, numbers_of(of.setting)};
+    const TaskResult& result = judge.run({of.name, {task}});
+    const auto left = result.ranks.front().texts.find("axes");
+    const std::string text = left == result.ranks.front().texts.end() ? "" : left->second;
+    const std::string asked =
+        fmt::format("{}: dp, cp and tp, once each, of {} devices together", of.name,
+                    of.setting.devices);
+    try {
+        const MeshShape shape = read_mesh_shape(text);
+        const bool is_mesh = shape.axes().size() == 3 && shape.has("dp") &&
+                             shape.has("cp") && shape.has("tp") &&
+                             shape.ranks() == of.setting.devices;
+        judge.ask(is_mesh, asked, is_mesh ? text_of(shape.axes()) : shape.text());
+        ask_equal(judge, of, shape);
+        return shape.axes();
+    } catch (const UsageError& error) {
+        throw Judge::No{Mark::failed, asked, text.empty() ? "no axes" : text,
+                        text.empty() ? "" : error.what()};
+    }
+}
+
+/// The same mesh, with a small GPT, whose numbers can be looked at.
+MeshCase twin_of(const Judge& judge, const NamedSetting& of, const Axes& axes) {
+    const int replicas = MeshShape(axes).size("dp");
+    MeshCase twin = small_case(judge, axes, replicas > 1 ? replicas + 1 : 1);
+    twin.job.sizes.context = 64;
+    twin.job.sizes.block.heads = 16;
+    twin.job.sizes.block.hidden = 32;
+    if (of.setting.sizes.block.kv_heads > 0)
+        twin.job.sizes.block.kv_heads = of.setting.sizes.block.kv_heads;
+    twin.job.by_sgd = true;
+    return twin;
+}
+
+/// A step of what is drawn for grading, with shapes only.
+struct Step {
+    NamedSetting of;
+    MeshCase step;
+    const RunReport& report;
+};
+
+Step run_step(Judge& judge, Kind kind) {
+    const NamedSetting of = setting_of(judge, kind);
+    Judge asking = judge;  // what is asked before is not told where figures are asked
+    const Axes axes = chosen(asking, of);
+    judge_right_on(asking, twin_of(judge, of, axes));
+    const MeshCase step = step_of(of.setting, axes);
+    TaskRun asked{of.name + ", " + text_of(axes), {}, roomy(of.setting), false};
+    asked.ranks.assign(static_cast<std::size_t>(step.ranks()),
+                       {"train " + name_of(kind), {}, given_numbers(step)});
+    return {of, step, judge.run(asked).report};
+}
+
+std::string gigabytes(std::int64_t bytes) {
+    return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9);
+}
+
+/// With shapes only there are no numbers to look at: it has to be as much work as a step.
+void ask_whole(Judge& judge, const Step& step) {
+    const RunReport usual = run_library(step.step, roomy(step.of.setting));
+    const auto ask = [&](const char* what, double own, double least) {
+        constexpr double kLess = 0.9;
+        if (own < kLess * least)
+            judge.ask(
+                false,
+                fmt::format("{}: {}: {} of all devices: at least {:.3g}", step.of.name,
+                            text_of(step.step.axes), what, kLess * least),
+                fmt::format("{:.3g}", own), "a step of training takes more than that");
+    };
+    const auto flops = [](const RunReport& report) {
+        double sum = 0;
+        for (const RankReport& rank : report.ranks)
+            sum += static_cast<double>(rank.flops);
+        return sum;
+    };
+    const auto state = [](const RunReport& report) {
+        return static_cast<double>(peaks_of(report, MemoryCategory::optimizer));
+    };
+    // How attention sends keys and values along cp is up to the program.
+    double sent = 0;
+    for (const RankReport& rank : usual.ranks)
+        for (const Traffic& traffic : rank.traffic)
+            if (traffic.group != "cp") sent += static_cast<double>(traffic.bytes_sent);
+    ask("flops", flops(step.report), flops(usual));
+    ask("bytes of the optimizer's state", state(step.report), state(usual));
+    ask("bytes sent", static_cast<double>(step.report.bytes_sent()), sent);
+}
+
+std::string memory_cause(const MemoryReport& memory) {
+    std::string held;
+    for (int i = 0; i < kMemoryCategories; ++i) {
+        const auto category = static_cast<MemoryCategory>(i);
+        const std::int64_t bytes = memory.at_peak.at(static_cast<std::size_t>(i));
+        if (bytes > memory.peak / 50)
+            held += fmt::format("{}{} {}", held.empty() ? "" : ", ", name_of(category),
+                                gigabytes(bytes));
+    }
+    return fmt::format(
+        "at its peak it holds {}. Along tp ranks share out parameters, gradients and the "
+        "optimizer's state, and activations within layers; along cp all activations; "
+        "along dp sequences, which are held one after another. The optimizer's state is "
+        "shared out along dp and cp if your program does so",
+        held);
+}
+
+}  // namespace
+
+void judge_fits(Judge& judge, Kind kind) {
+    needs(judge, "a11.1-gradients", judge_gradients);
+    const Step step = run_step(judge, kind);
+    ask_whole(judge, step);
+    const std::int64_t most = step.of.setting.cluster.memory_bytes;
+    for (std::size_t rank = 0; rank < step.report.ranks.size(); ++rank) {
+        const MemoryReport& memory = step.report.ranks[rank].memory;
+        const bool fits = memory.peak <= most;
+        judge.ask(fits,
+                  fmt::format("{}: {}: device {} holds at most {}", step.of.name,
+                              text_of(step.step.axes), rank, gigabytes(most)),
+                  gigabytes(memory.peak), fits ? "" : memory_cause(memory));
+    }
+}
+
+namespace {
+
+/// What devices do in that time.
+std::string time_cause(const Step& step) {
+    TimeReport most;
+    std::int64_t inside = 0;
+    std::map<std::string, std::int64_t> between;  // by communicator
+    for (const RankReport& rank : step.report.ranks) {
+        most.compute = std::max(most.compute, rank.time.compute);
+        most.waiting = std::max(most.waiting, rank.time.waiting);
+        std::map<bool, std::map<std::string, std::int64_t>> sent;
+        for (const Traffic& traffic : rank.traffic)
+            sent[traffic.between_nodes][traffic.group] += traffic.bytes_sent;
+        std::int64_t own = 0;
+        for (const auto& [group, bytes] : sent[false])
+            own += bytes;
+        inside = std::max(inside, own);
+        for (const auto& [group, bytes] : sent[true])
+            between[group] = std::max(between[group], bytes);
+    }
+    std::string text;
+    for (const auto& [group, bytes] : between)
+        if (bytes > 0)
+            text += fmt::format("{}{} over {}", text.empty() ? "" : ", ",
+                                gigabytes(bytes), group);
+    const ClusterSpec& cluster = step.of.setting.cluster;
+    return fmt::format(
+        "a device computes for {} of it, and stands still for {} until messages have "
+        "come. It sends up to {} to devices of its node ({:.3g} GB/s), and to those of "
+        "other nodes ({:.3g} GB/s) {}",
+        time_text(most.compute), time_text(most.waiting), gigabytes(inside),
+        cluster.inside.bytes_per_second * 1e-9, cluster.between.bytes_per_second * 1e-9,
+        text.empty() ? "nothing" : text);
+}
+
+/// The time of the best mesh, which is looked for once.
+Picoseconds best_time(const NamedSetting& of) {
+    static std::map<std::string, Picoseconds> known;
+    const auto found = known.find(of.name);
+    if (found != known.end()) return found->second;
+    const std::vector<Tried> meshes = fitting_meshes(of.setting);
+    require(!meshes.empty(), "mesh: {}: nothing fits", of.name);
+    return known.emplace(of.name, meshes.front().report.makespan()).first->second;
+}
+
+}  // namespace
+
+void judge_time(Judge& judge, Kind kind, int percent) {
+    const Step step = run_step(judge, kind);
+    const Picoseconds best = best_time(step.of);
+    const Picoseconds most = best + best / 100 * percent;
+    const Picoseconds taken = step.report.makespan();
+    judge.ask(taken <= most,
+              fmt::format("{}: a step takes at most {} of virtual time, {} % more than "
+                          "the library's program on its best mesh",
+                          step.of.name, time_text(most), percent),
+              fmt::format("{} on {}", time_text(taken), text_of(step.step.axes)),
+              taken <= most ? "" : time_cause(step));
+}
+
+}  // namespace lockstep::lessons::mesh

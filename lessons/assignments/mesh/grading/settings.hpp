@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lessons/assignments/mesh/grading/cases.hpp"
+
+// a11.2: what a mesh is chosen for, and how good a choice is.
+
+namespace lockstep::lessons::mesh {
+
+/// Which of the three settings.
+enum class Kind { wide, nodes, context };
+std::string name_of(Kind kind);
+
+struct NamedSetting {
+    std::string name;
+    Setting setting;
+};
+
+/// All variants of a setting, of which one is drawn for each grading.
+std::vector<NamedSetting> variants_of(Kind kind);
+
+/// A step of a setting, with shapes only.
+MeshCase step_of(const Setting& setting, const Axes& axes);
+/// The setting's cluster, whose devices hold whatever they are asked to, within reason.
+ClusterSpec roomy(const Setting& setting);
+
+/// A mesh, and a step of the library's own program on it.
+struct Tried {
+    Axes axes;
+    RunReport report;
+};
+/// All meshes on which the library's program can run and no device holds more than there
+/// is; the fastest is the first.
+std::vector<Tried> fitting_meshes(const Setting& setting);
+
+}  // namespace lockstep::lessons::mesh

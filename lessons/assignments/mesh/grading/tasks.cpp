@@ -1,0 +1,45 @@
+#include <fmt/format.h>
+
+#include "lessons/assignments/mesh/grading/given.hpp"
+#include "src/course/task.hpp"
+
+namespace lockstep {
+
+namespace {
+
+namespace given = lessons::mesh;
+
+void train(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
+    const auto asked = given::from_numbers<given::GivenJob>(in.numbers);
+    const Trained trained =
+        adapters::train(rank, given::job_of(asked), given::axes_from(in.numbers));
+    const auto leave = [&out](const char* name, const std::vector<Tensor>& of_steps) {
+        for (std::size_t step = 0; step < of_steps.size(); ++step)
+            out.tensors[fmt::format("{} {}", name, step)] = of_steps[step];
+    };
+    leave("loss", trained.losses);
+    leave("squares", trained.squares);
+    if (!asked.leaves_weights) return;
+    for (const auto& [name, weight] : trained.weights)
+        out.tensors["weight " + name] = weight;
+}
+
+void choose(Rank& /*rank*/, const TaskInputs& in, TaskOutputs& out) {
+    const Axes axes = adapters::choose(given::from_numbers<Setting>(in.numbers));
+    std::string& text = out.texts["axes"];
+    for (const Mesh::Axis& axis : axes)
+        text += fmt::format("{}{}={}", text.empty() ? "" : ",", axis.name, axis.size);
+}
+
+}  // namespace
+
+Tasks tasks() {
+    // One that runs out of time is not run again; the others are.
+    return {{"train", train},
+            {"train wide", train},
+            {"train nodes", train},
+            {"train context", train},
+            {"choose", choose}};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,68 @@
+// The assignment `mesh`: settings are such that what it asks can be had.
+
+#include <algorithm>
+
+#include "lessons/assignments/mesh/grading/settings.hpp"
+#include "lessons/assignments/mesh/handout/mesh.hpp"
+#include "sim/cluster.hpp"
+#include "tests/catch.hpp"
+
+using namespace lockstep;
+using namespace lockstep::lessons::mesh;
+
+namespace {
+
+RunReport run_reference(const Setting& setting, const Axes& axes) {
+    const Job job = job_of(step_of(setting, axes).job);
+    sim::ClusterOptions options;
+    options.ranks = setting.devices;
+    options.spec = roomy(setting);
+    options.numbers = false;
+    options.workers = 1;
+    options.check = sim::CheckLevel::cheap;
+    return sim::make_cluster(options)->run([&](Rank& rank) { train(rank, job, axes); });
+}
+
+}  // namespace
+
+TEST_CASE("In each setting the reference chooses a mesh that gets all points",
+          "[grader][mesh][slow]") {
+    for (const Kind kind : {Kind::wide, Kind::nodes, Kind::context})
+        for (const NamedSetting& of : variants_of(kind)) {
+            INFO(of.name);
+            const std::vector<Tried> all = fitting_meshes(of.setting);
+            REQUIRE(all.size() > 1);
+            const Axes axes = choose(of.setting);
+            INFO(text_of(axes));
+            const auto found = std::ranges::find(
+                all, text_of(axes), [](const Tried& one) { return text_of(one.axes); });
+            REQUIRE(found != all.end());
+            const Picoseconds best = all.front().report.makespan();
+            // As a choice within a tenth, and as a program within 25 %.
+            CHECK(found->report.makespan() <= best + best / 10);
+            const RunReport own = run_reference(of.setting, axes);
+            CHECK(own.makespan() <= best + best * 24 / 100);
+            CHECK(own.most_held() <= of.setting.cluster.memory_bytes);
+            // A bad choice costs points: not all that fits is near the best.
+            if (kind != Kind::context)
+                CHECK(all.back().report.makespan() > best + best * 6 / 10);
+        }
+}
+
+TEST_CASE("A setting goes over the line as it is", "[grader][mesh]") {
+    for (const Kind kind : {Kind::wide, Kind::nodes, Kind::context})
+        for (const NamedSetting& of : variants_of(kind)) {
+            INFO(of.name);
+            const auto back = from_numbers<Setting>(numbers_of(of.setting));
+            CHECK(numbers_of(back) == numbers_of(of.setting));
+            CHECK(back.sizes.parameters() == of.setting.sizes.parameters());
+            CHECK(back.cluster.memory_bytes == of.setting.cluster.memory_bytes);
+            CHECK(back.cluster.between.bytes_per_second ==
+                  of.setting.cluster.between.bytes_per_second);
+            CHECK(choose(back) == choose(of.setting));
+            for (const auto& [name, number] : numbers_of(of.setting))
+                CHECK(std::abs(number) < std::int64_t{1} << 31);
+            // An index into a flat buffer of all parameters is a number on the line.
+            CHECK(of.setting.sizes.parameters() < std::int64_t{1} << 32);
+        }
+}
