@@ -67,14 +67,15 @@ std::string Setting::help() const {
 }
 
 Settings::Settings(const std::vector<Setting>& declared,
-                   const std::map<std::string, std::string>& given) {
+                   const std::map<std::string, std::string>& given,
+                   const std::string& option) {
     std::vector<std::string> keys;
     keys.reserve(declared.size());
     for (const Setting& setting : declared)
         keys.push_back(setting.key);
     for (const auto& [key, text] : given)
         require(std::ranges::find(keys, key) != keys.end(),
-                "--set {}={}: no such setting; there are {}", printable(key),
+                "{} {}={}: no such setting; there are {}", option, printable(key),
                 printable(text), fmt::join(keys, ", "));
     for (const Setting& setting : declared) {
         const auto text = given.find(setting.key);
@@ -82,7 +83,7 @@ Settings::Settings(const std::vector<Setting>& declared,
             const auto value =
                 text == given.end() ? kind.standard : read(kind, text->second);
             require(value || text == given.end(), [&] {
-                return fmt::format("--set {}={}: {} is expected", setting.key,
+                return fmt::format("{} {}={}: {} is expected", option, setting.key,
                                    printable(text->second), setting.expected());
             });
             values_[setting.key] = value ? Value(*value) : Value();

@@ -49,10 +49,12 @@ struct Setting {
 class Settings {
   public:
     Settings() = default;
-    /// `given` are the texts of --set. Throws UsageError for a key that is not declared,
-    /// naming those that are, and for a value that is not among those expected.
+    /// `given` are the texts of --set, or of another option. Throws UsageError for a key
+    /// that is not declared, naming those that are, and for a value that is not among
+    /// those expected.
     Settings(const std::vector<Setting>& declared,
-             const std::map<std::string, std::string>& given);
+             const std::map<std::string, std::string>& given,
+             const std::string& option = "--set");
 
     // These return the value that was given, or the declared default. They throw
     // std::logic_error if there is neither, or the setting is not declared.

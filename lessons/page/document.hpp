@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/chart/chart.hpp"
+#include "src/report/mesh_picture.hpp"
 #include "src/text/table.hpp"
 
 namespace lockstep::lessons {
@@ -85,9 +86,13 @@ struct Quotation {
     std::vector<Block> blocks;
 };
 
-/// A chart is drawn when it is shown, since its title is the page's.
+/// What a picture shows. Its painters draw it as text or as SVG.
+using Drawing = std::variant<Chart, MeshPicture>;
+using Draw = std::function<Drawing(const std::string& title)>;
+
+/// A drawing is made when it is shown, since its title is the page's.
 struct Picture {
-    std::shared_ptr<const std::function<Chart(const std::string& title)>> draw;
+    std::shared_ptr<const Draw> draw;
     std::string title;
 };
 

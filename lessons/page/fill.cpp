@@ -29,14 +29,12 @@ std::string failure_text(const MadeCheck& made, Language language) {
                        text_of(bound, language));
 }
 
-using Draw = std::function<Chart(const std::string& title)>;
-
 /// Draws the same, with the words of pictures in Chinese.
 std::shared_ptr<const Draw> drawn_in_chinese(const std::shared_ptr<const Draw>& draw) {
     return std::make_shared<const Draw>([draw](const std::string& title) {
-        Chart chart = (*draw)(title);
-        chart.translate = in_chinese;
-        return chart;
+        Drawing drawing = (*draw)(title);
+        std::visit([](auto& drawn) { drawn.translate = in_chinese; }, drawing);
+        return drawing;
     });
 }
 

@@ -75,12 +75,9 @@ void Findings::not_compared(const std::string& name, SourceLine at) {
     keep(name, {Check::equal(label_of(name), 0, 0), {}, false}, at);
 }
 
-void Findings::draw(const std::string& name,
-                    std::function<Chart(const std::string&)> chart, SourceLine at) {
+void Findings::draw(const std::string& name, Draw draw, SourceLine at) {
     given_at_[name] = at;
-    pictures_[name] = {std::make_shared<const std::function<Chart(const std::string&)>>(
-                           std::move(chart)),
-                       ""};
+    pictures_[name] = {std::make_shared<const Draw>(std::move(draw)), ""};
 }
 
 void Findings::timeline(const std::string& name, const RunReport& report, SourceLine at) {
@@ -107,6 +104,17 @@ void Findings::picture(const std::string& name, const Schedule& schedule,
             SchedulePicture picture;
             picture.title = title;
             return schedule_chart(kept->first, kept->second, picture);
+        },
+        at);
+}
+
+void Findings::mesh(const std::string& name, MeshPicture mesh, SourceLine at) {
+    draw(
+        name,
+        [kept = std::move(mesh)](const std::string& title) {
+            MeshPicture titled = kept;
+            titled.title = title;
+            return titled;
         },
         at);
 }

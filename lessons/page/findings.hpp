@@ -106,6 +106,13 @@ class Findings {
                 SourceLine at = SourceLine::here());
     void picture(const std::string& name, const Schedule& schedule, const Timing& timing,
                  SourceLine at = SourceLine::here());
+    /// A mesh of devices, whose title is the page's:
+    ///
+    ///     MeshPicture mesh = MeshPicture::of(shape, spec.devices_per_node);
+    ///     mesh.labels = …;  // of each rank, what it holds
+    ///     found.mesh("who_holds_what", mesh);
+    void mesh(const std::string& name, MeshPicture mesh,
+              SourceLine at = SourceLine::here());
 
     /// Returns all names that were given, also those of rows, "sizes.devices", and the
     /// lines that gave them.
@@ -126,8 +133,7 @@ class Findings {
 
     void put(const std::string& name, Value value, SourceLine at);
     void keep(const std::string& name, MadeCheck made, SourceLine at);
-    void draw(const std::string& name, std::function<Chart(const std::string&)> chart,
-              SourceLine at);
+    void draw(const std::string& name, Draw draw, SourceLine at);
     std::string label_of(const std::string& name) const;
 
     const Wording& wording_;

@@ -111,7 +111,10 @@ std::string html_of(const TableBlock& table, const HtmlLook& look) {
 }
 
 std::string html_of(const Picture& picture) {
-    const SvgPart part = chart_part((*picture.draw)(picture.title));
+    const Drawing drawing = (*picture.draw)(picture.title);
+    const auto* chart = std::get_if<Chart>(&drawing);
+    const SvgPart part =
+        chart ? chart_part(*chart) : mesh_part(std::get<MeshPicture>(drawing));
     return fmt::format(
         "<figure class=\"picture\"><svg viewBox=\"0 0 {0} {1}\" style=\"--width:{0}px\" "
         "role=\"img\" aria-label=\"{2}\">\n{3}</svg></figure>\n",

@@ -186,10 +186,11 @@ Lines lines_of(const TableBlock& block, const TextLook& look) {
 }
 
 Lines lines_of(const Picture& picture, const TextLook& look) {
-    const std::string drawing =
-        chart_text((*picture.draw)(picture.title),
-                   {std::max(look.width, kNarrowestChart), look.colour, ""});
-    Lines lines = split_lines(drawing);
+    const TextStyle style{std::max(look.width, kNarrowestChart), look.colour, ""};
+    const Drawing drawing = (*picture.draw)(picture.title);
+    const auto* chart = std::get_if<Chart>(&drawing);
+    Lines lines = split_lines(chart ? chart_text(*chart, style)
+                                    : mesh_text(std::get<MeshPicture>(drawing), style));
     while (!lines.empty() && lines.back().empty())
         lines.pop_back();
     return lines;

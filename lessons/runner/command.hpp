@@ -13,6 +13,8 @@
 #include "lessons/page/schedule_page.hpp"
 #include "lessons/runner/lesson.hpp"
 #include "program/ending.hpp"
+#include "src/comm/mesh_shape.hpp"
+#include "src/nn/gpt_kit.hpp"
 
 namespace lockstep::lessons {
 
@@ -76,6 +78,24 @@ struct ScheduleRequest : ScheduleSettings {
     std::optional<std::filesystem::path> pytorch;  ///< in PyTorch's own words
 };
 
+/// A mesh of devices, and a model that is spread over it.
+struct MeshRequest {
+    MeshShape shape{{}};
+    std::vector<std::vector<std::string>> planes;  ///< the axes of each
+    std::optional<int> rank;
+    std::optional<int> per_node;
+    std::optional<std::string> cluster;
+    std::optional<GptSizes> model;
+    std::optional<int> zero;
+    bool sequence = false;
+    std::optional<std::string> schedule;
+    std::optional<int> chunks;
+    std::optional<int> micro_batches;
+    std::optional<std::filesystem::path> svg;
+    std::string colour;  ///< an axis; empty: the slowest one
+    bool json = false;
+};
+
 /// The page on a kind of mistake.
 struct FaultRequest {
     std::string fault;  ///< "F16"
@@ -125,9 +145,10 @@ struct DoctorRequest {
 using GraderRequest = std::variant<AssignmentsRequest, NewAssignmentRequest,
                                    TargetsRequest, GradescopeRequest, GradeRequest>;
 
-using Request = std::variant<TextRequest, LessonsRequest, LessonRequest, CompareRequest,
-                             BackendsRequest, ScheduleRequest, FaultRequest, WordRequest,
-                             HandInRequest, BookRequest, GraderRequest, DoctorRequest>;
+using Request =
+    std::variant<TextRequest, LessonsRequest, LessonRequest, CompareRequest,
+                 BackendsRequest, ScheduleRequest, MeshRequest, FaultRequest, WordRequest,
+                 HandInRequest, BookRequest, GraderRequest, DoctorRequest>;
 
 /// Returns what a command line asks for. Throws UsageError with one sentence that names
 /// the option and the value. Whether a lesson or a setting exists is asked later.
@@ -145,6 +166,7 @@ int run(const CompareRequest& request);
 int run(const BackendsRequest& request);
 /// Returns kFailed if the schedule deadlocks.
 int run(const ScheduleRequest& request);
+int run(const MeshRequest& request);
 int run(const FaultRequest& request);
 int run(const WordRequest& request);
 int run(const DoctorRequest& request);

@@ -56,6 +56,7 @@ void declare_commands(CommandLine& line) {
     declare_book(line);
     declare_compare(line);
     declare_schedule(line);
+    declare_mesh(line);
     declare_fault(line);
     declare_word(line);
     declare_assignment(line);

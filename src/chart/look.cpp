@@ -34,6 +34,18 @@ constexpr std::array<Colour, 18> kColours{{
     {0x8A, 0x8A, 0x8A},  // waiting for none: middle grey
 }};
 
+/// Tol's light ones, "Colour schemes", 2021, in his order: for cells with text on them.
+constexpr std::array<Colour, 8> kPlaces{{
+    {0x77, 0xAA, 0xDD},  // light blue
+    {0xEE, 0x88, 0x66},  // orange
+    {0xEE, 0xDD, 0x88},  // light yellow
+    {0xFF, 0xAA, 0xBB},  // pink
+    {0x99, 0xDD, 0xFF},  // light cyan
+    {0x44, 0xBB, 0x99},  // mint
+    {0xBB, 0xCC, 0x33},  // pear
+    {0xAA, 0xAA, 0x00},  // olive
+}};
+
 /// The place of a byte among the six steps of the terminals' colour cube.
 int cube_step(int value) {
     constexpr std::array<int, 6> kSteps{0, 95, 135, 175, 215, 255};
@@ -72,6 +84,18 @@ Colour colour_of(Meaning meaning) {
 
 Colour colour_of(const Look& look) {
     return colour_of(look.meaning).lighter(look.lightness);
+}
+
+Colour colour_of_place(int place) {
+    constexpr double kLighter = 0.33;  // at each time round
+    const int round = place % kPlaceColours / static_cast<int>(kPlaces.size());
+    return kPlaces[static_cast<std::size_t>(place) % kPlaces.size()].lighter(kLighter *
+                                                                             round);
+}
+
+std::string on_colour(const std::string& text, const Colour& colour) {
+    return fmt::format("\x1b[38;5;{};48;5;{}m{}\x1b[0m", colour.is_dark() ? 231 : 16,
+                       colour.terminal(), text);
 }
 
 }  // namespace lockstep

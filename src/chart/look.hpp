@@ -53,4 +53,12 @@ struct Colour {
 Colour colour_of(Meaning meaning);
 Colour colour_of(const Look& look);
 
+/// Returns the colour of the one at this place among several of a kind, from 0: of a
+/// mesh's places along an axis, say. Neighbours differ; after 24 they begin anew.
+Colour colour_of_place(int place);
+inline constexpr int kPlaceColours = 24;
+
+/// Returns the text on this colour, as terminals of 256 colours show it.
+std::string on_colour(const std::string& text, const Colour& colour);
+
 }  // namespace lockstep

@@ -28,6 +28,7 @@ constexpr const char* kStyle =
     ".b{font-size:10px;text-anchor:middle;pointer-events:none}.v{fill:#fff}"
     ".w{stroke:#fff;stroke-width:.8}.r{fill:#f4f4f4}.d{fill:url(#idle)}"
     ".g{stroke:#ddd;stroke-width:1}"
+    ".n{fill:#f4f4f4;stroke:#888}.k{font-weight:bold;font-size:11px}"
     ".i{fill:#000;fill-opacity:.28;stroke:#fff;stroke-width:.4}"
     ".a{stroke:#333;stroke-width:.8;stroke-opacity:.7;fill:none}</style>\n";
 
@@ -48,9 +49,7 @@ constexpr double kGap = 3;
 constexpr double kGroupGap = 6;
 constexpr double kLine = 20;
 constexpr double kInner = 6;
-constexpr double kLetter = 6.9;  ///< of a label beside the rows
-constexpr double kDigit = 6.4;   ///< of a label on a box
-constexpr int kMostLabel = 24;   ///< columns
+constexpr int kMostLabel = 24;  ///< columns
 constexpr double kLeastBox = 0.5;
 constexpr double kMostMerged = 5;
 constexpr double kLeastEdged = 4;  ///< wider boxes have a white edge
@@ -63,7 +62,7 @@ double height_of(RowSize size) {
 }
 
 double width_on_box(const std::string& text) {
-    return kDigit * columns_of(text) + 1;
+    return kSvgDigit * columns_of(text) + 1;
 }
 
 /// What a script needs to go from a box to what it waits for.
@@ -74,13 +73,6 @@ std::string data_of(const BoxWords& words) {
         if (!value->empty())
             data += fmt::format(" data-{}=\"{}\"", name, xml_escaped(*value));
     return data;
-}
-
-std::string svg_rectangle(double x, double y, double width, double height,
-                          const std::string& dress) {
-    return fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" {}",
-                       svg_number(x), svg_number(y), svg_number(width),
-                       svg_number(height), dress);
 }
 
 /// Says where times lie, in pixels.
@@ -145,50 +137,6 @@ std::vector<Level> levels_by_pixel(const std::vector<Level>& all, const Scale& s
     return levels;
 }
 
-/// Swatches with their words, in lines from `left` to `right`.
-class Legend {
-  public:
-    Legend(double left, double right, double top)
-        : left_(left), right_(right), x_(left), y_(top) {}
-
-    void heading(const std::string& words) {
-        next_line();
-        add({}, words + ":");
-    }
-    /// `dresses` say how to fill a swatch each.
-    void add(const std::vector<std::string>& dresses, const std::string& words) {
-        constexpr double kSwatch = 12;
-        const double swatches = kSwatch * static_cast<double>(dresses.size());
-        const double space = dresses.empty() ? 0 : 5;
-        const double width = swatches + space + kLetter * columns_of(words);
-        if (x_ + width > right_) next_line();
-        double x = x_;
-        for (const std::string& dress : dresses) {
-            const double lower = dress == kInnerDress ? kSwatch - kInner : 0;
-            svg_ +=
-                svg_rectangle(x, y_ + lower, kSwatch, kSwatch - lower, dress + "/>\n");
-            x += kSwatch;
-        }
-        svg_ += svg_text(x + space, y_ + 10, words);
-        x_ += width + 18;
-    }
-    const std::string& svg() const { return svg_; }
-    double bottom() const { return y_ + kLine; }
-
-  private:
-    void next_line() {
-        if (x_ == left_) return;
-        x_ = left_;
-        y_ += kLine;
-    }
-
-    double left_;
-    double right_;
-    double x_;
-    double y_;
-    std::string svg_;
-};
-
 class SvgPicture {
   public:
     explicit SvgPicture(const Chart& chart) : chart_(chart) {
@@ -246,7 +194,7 @@ class SvgPicture {
                 }
             }
         }
-        left_ = std::ceil(kMargin + kLetter * (groups + rows) + (rows > 0 ? 20 : 10));
+        left_ = std::ceil(kMargin + kSvgLetter * (groups + rows) + (rows > 0 ? 20 : 10));
     }
 
     /// Measures the picture, and whether it has too many boxes for one element each.
@@ -257,7 +205,7 @@ class SvgPicture {
             for (const Box& box : row.boxes)
                 digits = std::max(digits, columns_of(std::to_string(box.number)));
         });
-        const double least = std::max(kLeastNumbered, kDigit * digits + 2);
+        const double least = std::max(kLeastNumbered, kSvgDigit * digits + 2);
         for_each_row([&](const Panel& panel, const RowGroup&, const Row& row) {
             for (const Box& box : row.boxes)
                 if (box.number >= 0 && box.end > box.start && row.size != RowSize::small)
@@ -289,7 +237,7 @@ class SvgPicture {
         const Scale scale = scale_of(panel);
         if (!panel.title.empty() || !panel.note.empty()) {
             const std::string note = chart_.said(panel.note);
-            const double room = scale.right() - kMargin - kLetter * columns_of(note);
+            const double room = scale.right() - kMargin - kSvgLetter * columns_of(note);
             body_ += svg_text(
                 kMargin, y_ + 14,
                 clipped(chart_.said(panel.title), static_cast<int>(room / 9)), "h");
@@ -491,7 +439,7 @@ class SvgPicture {
     }
 
     void draw_legend() {
-        Legend legend(kMargin, left_ + width_ + kRight, y_);
+        SvgLegend legend(kMargin, left_ + width_ + kRight, y_);
         const auto add_idle = [&] {
             if (has_idle_) legend.add({"class=\"d\""}, chart_.said("idle"));
             if (has_inner_)
@@ -607,6 +555,44 @@ std::string svg_text(double x, double y, std::string_view text,
     return fmt::format(
         "<text x=\"{}\" y=\"{}\"{}>{}</text>\n", svg_number(x), svg_number(y),
         classes.empty() ? "" : fmt::format(" class=\"{}\"", classes), xml_escaped(text));
+}
+
+std::string svg_rectangle(double x, double y, double width, double height,
+                          const std::string& dress) {
+    return fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" {}",
+                       svg_number(x), svg_number(y), svg_number(width),
+                       svg_number(height), dress);
+}
+
+void SvgLegend::heading(const std::string& words) {
+    next_line();
+    add({}, words + ":");
+}
+
+void SvgLegend::add(const std::vector<std::string>& dresses, const std::string& words) {
+    constexpr double kSwatch = 12;
+    const double swatches = kSwatch * static_cast<double>(dresses.size());
+    const double space = dresses.empty() ? 0 : 5;
+    const double width = swatches + space + kSvgLetter * columns_of(words);
+    if (x_ + width > right_) next_line();
+    double x = x_;
+    for (const std::string& dress : dresses) {
+        const double lower = dress == kInnerDress ? kSwatch - kInner : 0;
+        svg_ += svg_rectangle(x, y_ + lower, kSwatch, kSwatch - lower, dress + "/>\n");
+        x += kSwatch;
+    }
+    svg_ += svg_text(x + space, y_ + 10, words);
+    x_ += width + 18;
+}
+
+double SvgLegend::bottom() const {
+    return y_ + kLine;
+}
+
+void SvgLegend::next_line() {
+    if (x_ == left_) return;
+    x_ = left_;
+    y_ += kLine;
 }
 
 }  // namespace lockstep

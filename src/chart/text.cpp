@@ -279,10 +279,7 @@ class TextPicture {
     }
 
     std::string in_colour(const std::string& text, const Look& look) const {
-        if (!style_.colour) return text;
-        const Colour colour = colour_of(look);
-        return fmt::format("\x1b[38;5;{};48;5;{}m{}\x1b[0m", colour.is_dark() ? 231 : 16,
-                           colour.terminal(), text);
+        return style_.colour ? on_colour(text, colour_of(look)) : text;
     }
 
     /// A ruler, and times below it, each where its column begins.

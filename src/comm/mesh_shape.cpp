@@ -11,24 +11,47 @@
 
 namespace lockstep {
 
-MeshShape::MeshShape(std::vector<Axis> axes, SourceLine at) : axes_(std::move(axes)) {
-    constexpr std::int64_t kMostRanks = std::int64_t{1} << 30;
+namespace {
+
+constexpr std::int64_t kMostRanks = std::int64_t{1} << 30;
+
+std::string text_of(const std::vector<MeshShape::Axis>& axes) {
+    if (axes.empty()) return "no axes";
+    std::string text;
+    for (const MeshShape::Axis& axis : axes)
+        text += fmt::format("{}{} {}", text.empty() ? "" : " x ", axis.name, axis.size);
+    return text;
+}
+
+/// Says why no mesh has such axes; empty if one can have them.
+std::string problem_of(const std::vector<MeshShape::Axis>& axes) {
     std::int64_t product = 1;
-    for (std::size_t i = 0; i < axes_.size(); ++i) {
-        const Axis& axis = axes_[i];
-        require(!axis.name.empty(), at, "mesh: axis number {} has no name", i);
-        require(axis.size >= 1, at, "mesh: axis {} has size {}, expected 1 or more",
-                axis.name, axis.size);
-        const auto same = [&](const Axis& other) { return other.name == axis.name; };
-        require(std::count_if(axes_.begin(), axes_.end(), same) == 1, at,
-                "mesh: there are two axes {}", axis.name);
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+        const MeshShape::Axis& axis = axes[i];
+        if (axis.name.empty()) return fmt::format("axis number {} has no name", i);
+        if (axis.size < 1)
+            return fmt::format("axis {} has size {}, expected 1 or more", axis.name,
+                               axis.size);
+        const auto same = [&](const MeshShape::Axis& other) {
+            return other.name == axis.name;
+        };
+        if (std::count_if(axes.begin(), axes.end(), same) > 1)
+            return "there are two axes " + axis.name;
         product *= axis.size;
-        require(product <= kMostRanks, at, [&] {
-            return fmt::format("mesh: the sizes of {} multiply to more than {} ranks",
-                               text(), kMostRanks);
-        });
+        if (product > kMostRanks)
+            return fmt::format("the sizes of {} multiply to more than {} ranks",
+                               text_of(axes), kMostRanks);
     }
-    ranks_ = static_cast<int>(product);
+    return "";
+}
+
+}  // namespace
+
+MeshShape::MeshShape(std::vector<Axis> axes, SourceLine at) : axes_(std::move(axes)) {
+    const std::string problem = problem_of(axes_);
+    require(problem.empty(), at, "mesh: {}", problem);
+    for (const Axis& axis : axes_)
+        ranks_ *= axis.size;
     int stride = ranks_;
     for (const Axis& axis : axes_)
         strides_.push_back(stride /= axis.size);
@@ -100,17 +123,28 @@ std::vector<std::vector<int>> MeshShape::planes(const std::vector<std::string>& 
 }
 
 std::string MeshShape::text() const {
-    if (axes_.empty()) return "no axes";
-    std::string text;
-    for (const Axis& axis : axes_)
-        text += fmt::format("{}{} {}", text.empty() ? "" : " x ", axis.name, axis.size);
-    return text;
+    return text_of(axes_);
 }
+
+namespace {
+
+bool is_axis_name(std::string_view name) {
+    constexpr std::size_t kLongest = 16;
+    const auto is_fine = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+               (c >= '0' && c <= '9') || c == '-' || c == '_';
+    };
+    return !name.empty() && name.size() <= kLongest &&
+           std::all_of(name.begin(), name.end(), is_fine);
+}
+
+}  // namespace
 
 MeshShape read_mesh_shape(std::string_view text) {
     std::vector<MeshShape::Axis> axes;
+    std::string_view rest = text;
     while (true) {
-        const std::string_view word = text.substr(0, text.find(','));
+        const std::string_view word = rest.substr(0, rest.find(','));
         const std::size_t equals = word.find('=');
         const std::string_view digits =
             equals == std::string_view::npos ? "" : word.substr(equals + 1);
@@ -121,10 +155,18 @@ MeshShape read_mesh_shape(std::string_view text) {
                 "'{}' is no axis of a mesh; NAME=SIZE is expected, commas between, as in "
                 "pp=2,dp=2,tp=4",
                 word);
-        axes.push_back({std::string(word.substr(0, equals)), size});
-        if (word.size() == text.size()) break;
-        text.remove_prefix(word.size() + 1);
+        const std::string_view name = word.substr(0, equals);
+        require(
+            is_axis_name(name),
+            "'{}' is no axis of a mesh; its name is expected to have 1 to 16 letters, "
+            "digits, - and _",
+            word);
+        axes.push_back({std::string(name), size});
+        if (word.size() == rest.size()) break;
+        rest.remove_prefix(word.size() + 1);
     }
+    const std::string problem = problem_of(axes);
+    require(problem.empty(), "{}: {}", text, problem);
     return MeshShape(std::move(axes));
 }
 

@@ -64,8 +64,8 @@ class MeshShape {
     int ranks_ = 1;
 };
 
-/// Reads "pp=2,dp=2,tp=4", the slowest axis first. Throws UsageError, which says what was
-/// expected, for anything else.
+/// Reads "pp=2,dp=2,tp=4", the slowest axis first. A name has at most 16 letters, digits,
+/// "-" and "_". Throws UsageError, which says what was expected, for anything else.
 MeshShape read_mesh_shape(std::string_view text);
 
 }  // namespace lockstep

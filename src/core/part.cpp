@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include "src/core/require.hpp"
 
 namespace lockstep {
@@ -113,6 +115,148 @@ Part part_of_part(const Part& outer, const Part& inner) {
 bool holds_all(const Part& part) {
     return part.shape == part.whole && part.rows.size() == 1 &&
            part.rows[0].count == matrix_rows(part.whole);
+}
+
+std::int64_t elements_of(const Part& part) {
+    std::int64_t elements = 0;
+    each_run(part,
+             [&](std::int64_t, std::int64_t, std::int64_t count) { elements += count; });
+    return elements;
+}
+
+std::vector<Stretches> stretches_of(const Part& part) {
+    std::vector<Stretches> all;
+    const auto add = [&](std::int64_t, std::int64_t from, std::int64_t count) {
+        if (count == 0) return;
+        Stretches* const last = all.empty() ? nullptr : &all.back();
+        if (last && last->times == 1 && last->from + last->count == from) {
+            last->count += count;
+            return;
+        }
+        const bool repeats =
+            last && last->count == count && from > last->from &&
+            (last->times == 1 || last->from + last->times * last->apart == from);
+        if (!repeats) {
+            all.push_back({from, count});
+            return;
+        }
+        if (last->times == 1) last->apart = from - last->from;
+        ++last->times;
+    };
+    each_run(part, add);
+    return all;
+}
+
+namespace {
+
+/// Places [from, from + count) of a whole.
+struct Stretch {
+    std::int64_t from = 0;
+    std::int64_t count = 0;
+};
+
+/// Puts together those that touch each other.
+std::vector<Stretch> joined(const std::vector<Stretch>& stretches) {
+    std::vector<Stretch> whole;
+    for (const Stretch& next : stretches) {
+        if (next.count == 0) continue;
+        if (!whole.empty() && whole.back().from + whole.back().count == next.from)
+            whole.back().count += next.count;
+        else
+            whole.push_back(next);
+    }
+    return whole;
+}
+
+/// "rows 0–3, 8–11", "row 5"; "rows 0–1, 4–5, 8–9, …, 60–61 (16 stretches)".
+std::string stretches_text(const char* what, const std::vector<Stretch>& stretches) {
+    constexpr std::size_t kShown = 3;
+    std::string text;
+    for (std::size_t i = 0; i < stretches.size(); ++i) {
+        const auto [from, count] = stretches[i];
+        const bool shown =
+            stretches.size() <= kShown + 1 || i < kShown || i + 1 == stretches.size();
+        if (!shown) continue;
+        const bool skipped = i > kShown && stretches.size() > kShown + 1;
+        text +=
+            fmt::format("{}{}{}", text.empty() ? "" : ", ", skipped ? "…, " : "", from);
+        if (count > 1) text += fmt::format("–{}", from + count - 1);
+    }
+    const bool one = stretches.size() == 1 && stretches.front().count == 1;
+    text = fmt::format("{}{} {}", what, one ? "" : "s", text);
+    if (stretches.size() > kShown + 1)
+        text += fmt::format(" ({} stretches)", stretches.size());
+    return text;
+}
+
+/// Stretches of elements that are the same columns of rows that follow one another.
+bool are_columns(const std::vector<Stretch>& elements, std::int64_t pitch) {
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+        const Stretch& first = elements.front();
+        const bool fits =
+            elements[i].count == first.count &&
+            elements[i].from == first.from + static_cast<std::int64_t>(i) * pitch;
+        if (!fits) return false;
+    }
+    const std::int64_t column = elements.front().from % pitch;
+    return column + elements.front().count <= pitch;
+}
+
+std::string columns_text(const Shape& whole, std::int64_t column, std::int64_t width,
+                         const std::vector<Stretch>& rows) {
+    const std::string columns = stretches_text("column", {{column, width}});
+    const bool all = rows.size() == 1 && rows.front().count == matrix_rows(whole);
+    return all ? columns : columns + " of " + stretches_text("row", rows);
+}
+
+/// Of elements of a whole that is laid out flat.
+std::string flat_text(const Shape& whole, const std::vector<Stretch>& elements) {
+    const std::int64_t pitch = matrix_columns(whole);
+    const auto is_of_rows = [&](const Stretch& each) {
+        return each.from % pitch == 0 && each.count % pitch == 0;
+    };
+    if (pitch > 1 && std::all_of(elements.begin(), elements.end(), is_of_rows)) {
+        std::vector<Stretch> rows;
+        rows.reserve(elements.size());
+        for (const auto& [from, count] : elements)
+            rows.push_back({from / pitch, count / pitch});
+        return stretches_text("row", rows);
+    }
+    if (pitch > 1 && elements.size() > 1 && are_columns(elements, pitch))
+        return columns_text(whole, elements.front().from % pitch, elements.front().count,
+                            {{elements.front().from / pitch,
+                              static_cast<std::int64_t>(elements.size())}});
+    return stretches_text("element", elements);
+}
+
+/// ", 1 row of padding"; nothing if there is none.
+std::string padding_text(const Part& part, std::int64_t padding) {
+    if (padding == 0) return "";
+    const bool rows = !part.flat && part.whole.dimensions() > 1 &&
+                      part.width() == part.pitch() && padding % part.width() == 0;
+    const std::int64_t count = rows ? padding / part.width() : padding;
+    return fmt::format(", {} {}{} of padding", count, rows ? "row" : "element",
+                       count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::string text_of(const Part& part) {
+    const std::int64_t named = elements_of(part);
+    const std::int64_t padding = part.shape.elements() - named;
+    const std::string padded = padding_text(part, padding);
+    if (named == 0) return padding == 0 ? "nothing" : "padding alone";
+    if (named == part.whole.elements()) return "all" + padded;
+    std::vector<Stretch> stretches;
+    stretches.reserve(part.rows.size());
+    for (const Part::Rows& rows : part.rows)
+        stretches.push_back({rows.from, rows.count});
+    stretches = joined(stretches);
+    if (part.flat) return flat_text(part.whole, stretches) + padded;
+    if (part.width() < part.pitch())
+        return columns_text(part.whole, part.column, part.width(), stretches) + padded;
+    return stretches_text(part.whole.dimensions() == 1 ? "element" : "row", stretches) +
+           padded;
 }
 
 bool is_sound(const Part& part) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "src/core/host_tensor.hpp"
@@ -58,6 +59,25 @@ Part part_of_part(const Part& outer, const Part& inner);
 bool holds_all(const Part& part);
 /// Returns whether all that the part names is there, in the shard and in the whole.
 bool is_sound(const Part& part);
+
+/// Returns how many elements of the whole the part names: its shard's, without padding.
+std::int64_t elements_of(const Part& part);
+/// Elements of a whole that is laid out flat: `times` stretches of `count` each, which
+/// begin `apart` from one another, the first one at `from`.
+struct Stretches {
+    std::int64_t from = 0;
+    std::int64_t count = 0;
+    std::int64_t times = 1;
+    std::int64_t apart = 0;
+    bool operator==(const Stretches&) const = default;
+};
+/// Returns the elements that the part names, in the shard's order: rows that follow one
+/// another are one stretch, columns of a matrix are stretches as many as rows.
+std::vector<Stretches> stretches_of(const Part& part);
+/// Returns what it is of the whole, in words: "all", "rows 0–31, 64–79, 96–111", "columns
+/// 32–63", "elements 0–15", and with how much padding. Of many stretches the first and
+/// the last, and how many they are.
+std::string text_of(const Part& part);
 
 /// Calls visit(place in the shard, place in the whole, elements) for every run of
 /// elements that lie one behind the other in both; places are numbers of elements.

@@ -66,7 +66,8 @@ namespace {
 /// Puts one kit into another: each replaces the parts that it is about.
 GptKit kit_on(Mesh& mesh, TensorParallel& tensor, const MeshPlan& plan) {
     const MeshOptions& options = plan.options();
-    GptKit kit = tensor_parallel(options.kit, tensor);
+    GptKit kit = options.kit;
+    if (mesh.size("tp") > 1) kit = tensor_parallel(kit, tensor);
     if (mesh.size("cp") > 1)
         kit = context_parallel(kit, mesh["cp"], options.context, options.order);
     if (plan.sizes().block.experts.count > 0)

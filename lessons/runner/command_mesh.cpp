@@ -1,0 +1,213 @@
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lessons/page/mesh_page.hpp"
+#include "lessons/runner/command_line.hpp"
+#include "lessons/runner/reader.hpp"
+#include "lessons/runner/terminal.hpp"
+#include "sim/cluster.hpp"
+#include "src/core/require.hpp"
+#include "src/cost/cluster_spec.hpp"
+#include "src/pipeline/generators.hpp"
+#include "src/report/files.hpp"
+#include "src/report/mesh_picture.hpp"
+#include "src/text/names.hpp"
+#include "src/text/utf8.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr int kMostRanks = sim::ClusterOptions::kMaxRanks;
+
+std::vector<std::string> split_names(std::string_view text) {
+    std::vector<std::string> names;
+    while (true) {
+        names.emplace_back(text.substr(0, text.find(',')));
+        if (names.back().size() == text.size()) return names;
+        text.remove_prefix(names.back().size() + 1);
+    }
+}
+
+void declare_spread(Command& command, MeshRequest& request) {
+    command.option("--model", "NAME|SIZES",
+                   "spread this GPT over the mesh and say who holds what of it: " +
+                       either(model_names()) +
+                       ", or sizes KEY=VALUE with commas between, see below",
+                   [&request](const std::string& option, const std::string& value) {
+                       request.model = read_model(option, value);
+                   });
+    command.suggest(model_names());
+    command.option("--zero", "STAGE",
+                   "what replicas share out: 0 nothing (default), 1 the optimizer's "
+                   "state, 2 gradients, too, 3 weights, too",
+                   whole_into(request.zero, 0, 3));
+    command.flag("--sequence", "sequence parallelism along tp", request.sequence);
+    command.option("--schedule", "NAME", "of the pipeline; default 1f1b",
+                   text_into(request.schedule));
+    command.suggest(schedule_names());
+    command.option("--chunks", "V", "parts of the model on a stage; default 1",
+                   whole_into(request.chunks, 1, kMostChunks));
+    command.option("--micro-batches", "M",
+                   "of a replica in a step; default as many as there are stages",
+                   whole_into(request.micro_batches, 1, kMostMicroBatches));
+    command.footer(settings_help("Sizes of --model", model_settings()));
+}
+
+/// Those that only say how a model is spread.
+void require_model(const MeshRequest& request) {
+    if (request.model) return;
+    for (const auto& [option, is_given] :
+         {std::pair{"--zero", request.zero.has_value()},
+          std::pair{"--sequence", request.sequence},
+          std::pair{"--schedule", request.schedule.has_value()},
+          std::pair{"--chunks", request.chunks.has_value()},
+          std::pair{"--micro-batches", request.micro_batches.has_value()}})
+        require(!is_given, "{} goes with --model", option);
+}
+
+void require_known(const MeshRequest& request) {
+    const MeshShape& shape = request.shape;
+    require(shape.ranks() <= kMostRanks, "{} has {} ranks; at most {} are possible",
+            shape.text(), shape.ranks(), kMostRanks);
+    require(!request.per_node || !request.cluster,
+            "--per-node and --cluster: one of them is expected");
+    require(request.colour.empty() || shape.has(request.colour), [&] {
+        return fmt::format("--colour {}: that is no axis of {}",
+                           printable(request.colour), shape.text());
+    });
+    if (request.schedule) {
+        const std::vector<std::string>& names = schedule_names();
+        require(std::ranges::find(names, *request.schedule) != names.end(), [&] {
+            return "--schedule: " + no_such("schedule", *request.schedule, names);
+        });
+    }
+    require_model(request);
+}
+
+}  // namespace
+
+void declare_mesh(CommandLine& line) {
+    Command& command = line.add(
+        "mesh",
+        "Prints a mesh of devices: its ranks, the lines of its axes, planes, and nodes; "
+        "with a model also who holds which part of each parameter. Axes have any names, "
+        "the slowest stands first; a GPT is spread over axes called pp, dp, ep, cp and "
+        "tp.");
+    auto& request = command.asks_for<MeshRequest>();
+    command.positional("SIZES", "axes and their sizes, as in pp=2,dp=2,cp=2,tp=2",
+                       [&request](const std::string&, const std::string& value) {
+                           request.shape = read_mesh_shape(value);
+                       });
+    command.repeated("--plane", "AXES",
+                     "also the planes along these axes, as in dp,cp; may be repeated",
+                     [&request](const std::string&, const std::string& value) {
+                         request.planes.push_back(split_names(value));
+                     });
+    command.option("--rank", "R",
+                   "say it of this rank: its places, its lines and planes, its node",
+                   whole_into(request.rank, 0, kMostRanks - 1));
+    command.option("--per-node", "N",
+                   "devices of a node, which are neighbours; default 8",
+                   whole_into(request.per_node, 1, kMostRanks));
+    command.option("--cluster", "NAME|FILE",
+                   "take the devices of a node from this cluster: " +
+                       either(cluster_preset_names()) + ", or a JSON file",
+                   text_into(request.cluster));
+    command.suggest(cluster_preset_names());
+    declare_spread(command, request);
+    command.option("--svg", "FILE", "draw it there as well", path_into(request.svg));
+    command.option("--colour", "AXIS",
+                   "colour devices by their place along this axis; default the slowest "
+                   "axis of more than one rank",
+                   text_into(request.colour));
+    command.flag("--json", kJsonMeaning, request.json);
+    command.finally([&request] { require_known(request); });
+}
+
+namespace {
+
+int devices_per_node(const MeshRequest& request) {
+    if (!request.cluster)
+        return request.per_node.value_or(ClusterSpec().devices_per_node);
+    try {
+        return load_cluster(*request.cluster).devices_per_node;
+    } catch (const UsageError& error) {
+        throw UsageError(std::string("--cluster: ") + error.what());
+    }
+}
+
+MeshOptions spread_of(const MeshRequest& request) {
+    MeshOptions options;
+    options.axes = request.shape.axes();
+    options.zero = request.zero.value_or(0);
+    options.sequence = request.sequence;
+    options.schedule = request.schedule.value_or(options.schedule);
+    options.chunks = request.chunks.value_or(1);
+    const int stages = request.shape.has("pp") ? request.shape.size("pp") : 1;
+    options.micro_batches = request.micro_batches.value_or(stages);
+    return options;
+}
+
+std::optional<ModelOnMesh> model_of(const MeshRequest& request) {
+    if (!request.model) return std::nullopt;
+    try {
+        return model_on_mesh(*request.model, spread_of(request));
+    } catch (const UsageError& error) {
+        throw UsageError(
+            fmt::format("--model on {}: {}", request.shape.text(), error.what()));
+    }
+}
+
+MeshPicture picture_of(const MeshRequest& request, const ExaminedMesh& mesh) {
+    MeshPicture picture = MeshPicture::of(mesh.shape(), mesh.settings.per_node);
+    picture.title = mesh.shape().text();
+    if (!request.colour.empty()) picture.coloured = request.colour;
+    if (mesh.model) picture.labels = mesh.model->labels();
+    picture.marked = mesh.settings.rank.value_or(-1);
+    return picture;
+}
+
+}  // namespace
+
+int run(const MeshRequest& request) {
+    const ExaminedMesh mesh = examined_mesh(
+        {request.shape, devices_per_node(request), request.planes, request.rank},
+        model_of(request));
+    MeshPicture picture = picture_of(request, mesh);
+    if (request.svg && request.cluster) {
+        std::error_code ignored;
+        require(!std::filesystem::equivalent(*request.svg, *request.cluster, ignored),
+                "--svg {}: that is the cluster's own file",
+                printable(request.svg->string()));
+    }
+    if (request.svg)
+        naming("--svg", *request.svg,
+               [&](const auto& path) { write_text_file(path, mesh_svg(picture)); });
+    if (request.json) {
+        print(mesh_json(mesh));
+        return kSuccess;
+    }
+    picture.labels.clear();  // the tables below say more
+    print(mesh_text(picture,
+                    {window_columns(STDOUT_FILENO), wants_colour(STDOUT_FILENO), ""}) +
+          "\n");
+    Document page = mesh_page(mesh);
+    if (request.svg)
+        page.push_back({Paragraph{words_of(
+            fmt::format("The picture is in {}.", printable(request.svg->string())))}});
+    print_document(page);
+    print("\n");
+    return kSuccess;
+}
+
+}  // namespace lockstep::lessons
