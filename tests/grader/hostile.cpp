@@ -198,6 +198,12 @@ Tasks of_the_device() {
         {"asks for its host", [](Rank& rank, const TaskInputs&,
                                  TaskOutputs&) { rank.host().zeros({1}, DType::f32); }},
         {"does nothing", [](Rank&, const TaskInputs&, TaskOutputs&) {}},
+    };
+}
+
+/// What only a run of shapes can do.
+Tasks with_shapes_only() {
+    return {
         {"works far out",
          [](Rank& rank, const TaskInputs&, TaskOutputs& out) {
              // 6 GB, of which a range lies beyond 4 GB.
@@ -266,6 +272,7 @@ Tasks tasks() {
     Tasks all = of_the_process();
     all.merge(of_the_line());
     all.merge(of_the_device());
+    all.merge(with_shapes_only());
     all.merge(beyond_all_bounds());
     return all;
 }

@@ -80,6 +80,24 @@ std::string any_like(const Message& message, Chance& chance) {
     return bytes;
 }
 
+/// Requests of two ranks, one behind the other.
+std::vector<Script> scripts_in_a_row(const std::vector<Request>& requests,
+                                     Chance& chance) {
+    constexpr int kInARow = 12;
+    std::vector<Script> scripts(2);
+    for (int i = 0; i < kInARow; ++i) {
+        const Request& request = requests[static_cast<std::size_t>(
+            chance.below(static_cast<std::int64_t>(requests.size())))];
+        for (int rank = 0; rank < 2; ++rank)
+            for (const Message& message : request.script(rank))
+                scripts[static_cast<std::size_t>(rank)].push_back(
+                    chance.one_in(8) ? any_like(message, chance) : bytes_of(message));
+    }
+    for (Script& script : scripts)
+        script.push_back(bytes_of(nothing_left()));
+    return scripts;
+}
+
 }  // namespace
 
 TEST_CASE("No requests in a row are reckoned with unchecked", "[grader]") {
@@ -88,21 +106,10 @@ TEST_CASE("No requests in a row are reckoned with unchecked", "[grader]") {
     for (const Request& request : other_requests())
         if (request.name != "returned" && request.name != "threw")
             requests.push_back(request);
-    constexpr int kRuns = 6000, kInARow = 12;
+    constexpr int kRuns = 6000;
     for (int run = 0; run < kRuns; ++run) {
         Chance chance(static_cast<std::uint64_t>(run));
-        std::vector<Script> scripts(2);
-        for (int i = 0; i < kInARow; ++i) {
-            const Request& request = requests[static_cast<std::size_t>(
-                chance.below(static_cast<std::int64_t>(requests.size())))];
-            for (int rank = 0; rank < 2; ++rank)
-                for (const Message& message : request.script(rank))
-                    scripts[static_cast<std::size_t>(rank)].push_back(
-                        chance.one_in(8) ? any_like(message, chance) : bytes_of(message));
-        }
-        for (Script& script : scripts)
-            script.push_back(bytes_of(nothing_left()));
-        runs.make(scripts, fmt::format("run {}", run));
+        runs.make(scripts_in_a_row(requests, chance), fmt::format("run {}", run));
     }
     runs.check();
 }
