@@ -232,6 +232,22 @@ TEST_CASE("models that are known by name have their published sizes", "[lessons]
     CHECK((sizes.block.inner == 100 && !sizes.block.bias && sizes.block.rotary_base > 0));
 }
 
+TEST_CASE("the largest model that can be asked for is counted exactly",
+          "[lessons][mesh]") {
+    const ModelOnMesh model =
+        spread({"dp=1",
+                "layers=1000,hidden=65536,heads=4096,style=llama,experts=4096,"
+                "expert-inner=262144,shared=262144,vocabulary=16777216"});
+    // Experts and the shared one, attention, the gate and two norms; the tables, ln_f.
+    const double layer =
+        4097. * 3 * 262144 * 65536 + 4. * 65536 * 65536 + 4096. * 65536 + 2. * 65536;
+    const double all = 1000 * layer + 2. * 16777216 * 65536 + 65536;
+    const RankHolding& holding = model.ranks.front();
+    CHECK(static_cast<double>(holding.numbers) == all);
+    CHECK(holding.numbers == model.sizes.parameters());
+    CHECK(holding.bytes() == 16 * holding.numbers);
+}
+
 TEST_CASE("a page shows a mesh in a terminal and in the book, in its language",
           "[lessons][mesh]") {
     const LessonPage page("a.md",
