@@ -164,7 +164,8 @@ TaskRun run_of_shapes(const std::string& task, std::int64_t seed = 0) {
 
 TEST_CASE("With shapes only sizes are those of large models, but not beyond",
           "[grader]") {
-    Examiner examiner = hostile_examiner();
+    const RankProgram program("HOSTILE_RANK");
+    Examiner examiner = program.examiner();
     const TaskResult& far = examiner.run(run_of_shapes("works far out"));
     if (far.trouble) FAIL(far.trouble->text);
     CHECK(far.report.most_held() > std::int64_t{6} << 30);
