@@ -101,8 +101,16 @@ void Comm::do_declare_replicas(const Tensor& tensor, const std::string& name,
 }
 
 void Comm::do_declare_same(const Tensor& tensor, const std::string& name, SourceLine at) {
-    if (engine(at).options().check == CheckLevel::full)
-        do_expect_replicated(tensor, name, at);
+    Engine& engine = this->engine(at);
+    if (engine.options().check == CheckLevel::full)
+        engine.declare_same(team_, rank(), tensor, name, at);
+}
+
+void Comm::do_declare_same(const HostTensor& values, const std::string& name,
+                           SourceLine at) {
+    Engine& engine = this->engine(at);
+    if (engine.options().check == CheckLevel::full)
+        engine.declare_same(team_, rank(), values, name, at);
 }
 
 }  // namespace lockstep::sim

@@ -33,6 +33,8 @@ class Comm final : public Communicator {
                              SourceLine at) override;
     void do_declare_same(const Tensor& tensor, const std::string& name,
                          SourceLine at) override;
+    void do_declare_same(const HostTensor& values, const std::string& name,
+                         SourceLine at) override;
 
     std::shared_ptr<Engine*> engine_;
     Team& team_;

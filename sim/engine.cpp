@@ -322,8 +322,29 @@ void Engine::communicator_went(Team& team, int member) {
 
 void Engine::expect_replicated(const Team& team, int member, const Tensor& tensor,
                                const std::string& name, SourceLine at) {
-    const int index = team.ranks[member];
-    checker_->expected(team, member, tensor, name, at, rank(index).clock.now());
+    expect(team, member, tensor, {false, {}, {}, {}, name, at, {}});
+}
+
+void Engine::declare_same(const Team& team, int member, const Tensor& tensor,
+                          const std::string& name, SourceLine at) {
+    expect(team, member, tensor,
+           {true, {}, {}, {}, name, at, tensor.storage()->allocated_at});
+}
+
+void Engine::declare_same(const Team& team, int member, const HostTensor& values,
+                          const std::string& name, SourceLine at) {
+    const Expectation same{true, values.shape(), values.dtype(), values, name, at, {}};
+    checker_->expected(team, member, same, rank(team.ranks[member]).clock.now());
+}
+
+/// `of_it` is what else the member says of the tensor.
+void Engine::expect(const Team& team, int member, const Tensor& tensor,
+                    Expectation of_it) {
+    of_it.shape = tensor.shape();
+    of_it.dtype = tensor.dtype();
+    Device& device = *tensor.device();
+    if (device.has_numbers()) of_it.values = device.peek(tensor, of_it.at);
+    checker_->expected(team, member, of_it, rank(team.ranks[member]).clock.now());
 }
 
 void Engine::declare_replicas(Team& team, int member, const Tensor& tensor,

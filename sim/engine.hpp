@@ -94,6 +94,10 @@ class Engine {
     void communicator_went(Team& team, int member);
     void expect_replicated(const Team& team, int member, const Tensor& tensor,
                            const std::string& name, SourceLine at);
+    void declare_same(const Team& team, int member, const Tensor& tensor,
+                      const std::string& name, SourceLine at);
+    void declare_same(const Team& team, int member, const HostTensor& values,
+                      const std::string& name, SourceLine at);
     void declare_replicas(Team& team, int member, const Tensor& tensor,
                           const std::string& name, SourceLine at);
     LaunchPool& launches() { return launches_; }
@@ -122,6 +126,7 @@ class Engine {
     using Order = std::array<std::int64_t, 6>;
 
     void run_rank(int index, const Program& program);
+    void expect(const Team& team, int member, const Tensor& tensor, Expectation of_it);
     Team& make_team(const std::string& name, std::vector<int> ranks);
     RankState& rank(int index) { return *ranks_[index]; }
 

@@ -12,9 +12,11 @@ namespace lockstep::sim {
 bool can_meet(const Team& team, const CommOperation& a, const CommOperation& b) {
     if (!same_signature(a, b)) return false;
     if (!a.is_sum() || !a.input || !b.input) return true;
-    const std::string &one = a.input.label(), &other = b.input.label();
-    return one.empty() || other.empty() || one == other ||
-           (team.declared.contains(one) && team.declared.contains(other));
+    const Storage::Label *one = a.input.labelled(), *other = b.input.labelled();
+    if (one == nullptr || other == nullptr) return true;
+    if (one->name != other->name)
+        return team.declared.contains(one->name) && team.declared.contains(other->name);
+    return one->part == other->part || one->part.empty() || other->part.empty();
 }
 
 void Launch::wait(SourceLine wait_at) {

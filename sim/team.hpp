@@ -192,7 +192,8 @@ struct Team;
 
 /// Returns whether members who bring these can be one collective: the same call, and if
 /// it adds up, nothing that is named after different parameters, unless the team's ranks
-/// have declared both (a table that is tied to a head of another name).
+/// have declared both (a table that is tied to a head of another name), or after
+/// different parts of one.
 bool can_meet(const Team& team, const CommOperation& a, const CommOperation& b);
 
 /// A collective that members are arriving for.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/team.hpp"
+#include "src/core/host_tensor.hpp"
 #include "src/device/monitor.hpp"
 #include "src/run/diagnosis.hpp"
 
@@ -112,6 +113,17 @@ class Watchers {
     std::vector<std::unique_ptr<Watcher>> watchers_;
 };
 
+/// What a member says should be the same on all.
+struct Expectation {
+    bool reads = false;  ///< by declare_same; else expect_replicated
+    Shape shape;
+    DType dtype = DType::f32;
+    std::optional<HostTensor> values;  ///< none if the run computes shapes only
+    std::string name;
+    SourceLine at;
+    SourceLine made_at;  ///< of a tensor that is read
+};
+
 /// The engine asks this when ranks meet, or when nothing can go on: the checks that are
 /// always on. In all of these but the first two the run is quiet.
 class Checker {
@@ -121,9 +133,9 @@ class Checker {
     Checker(const Checker&) = delete;
     Checker& operator=(const Checker&) = delete;
 
-    /// A member calls expect_replicated.
-    virtual void expected(const Team& team, int member, const Tensor& tensor,
-                          const std::string& name, SourceLine at, Picoseconds now) = 0;
+    /// A member calls expect_replicated or declare_same.
+    virtual void expected(const Team& team, int member, const Expectation& same,
+                          Picoseconds now) = 0;
     /// A member lets go of its communicator: what it could still have waited for there.
     virtual std::optional<Diagnosis> explain_open_works(const Team& team, int member) = 0;
 

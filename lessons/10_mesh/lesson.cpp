@@ -62,6 +62,19 @@ double widest_gap(const std::vector<double>& one, const std::vector<double>& man
     return widest;
 }
 
+/// What the pipeline of rank 0 did, of a run in which the others did the same.
+RunReport of_one_pipeline(RunReport report, const MeshShape& mesh) {
+    const std::vector<int> line = mesh.line(0, "pp");
+    const auto is_other = [&](int rank) { return !std::ranges::count(line, rank); };
+    const auto has_another = [&](const auto& event) { return is_other(event.rank); };
+    std::erase_if(report.trace, has_another);
+    std::erase_if(report.memory_trace, has_another);
+    std::erase_if(report.flows, [&](const TraceFlow& flow) {
+        return is_other(flow.source_rank) || is_other(flow.destination_rank);
+    });
+    return report;
+}
+
 /// "0 8".
 std::string ranks_text(const std::vector<int>& ranks) {
     return fmt::format("{}", fmt::join(ranks, " "));
@@ -181,53 +194,54 @@ void MeshLesson::holds(Findings& found) {
                 rank.keep_value("numbers",
                                 static_cast<double>(parameter->shape().elements()));
         });
+    // Nodes come later; here all devices are alike.
+    MeshPicture picture = MeshPicture::of(shape, shape.ranks());
     std::int64_t held = 0;
     for (int rank = 0; rank < shape.ranks(); ++rank) {
-        Findings& row = found.row("devices");
-        give_share(row, rank);
         const auto& numbers =
             report.ranks[static_cast<std::size_t>(rank)].series.at("numbers");
         const auto own = static_cast<std::int64_t>(
             std::accumulate(numbers.begin(), numbers.end(), 0.0));
-        row.give("held", own);
+        picture.labels.push_back(share_of(rank));
+        picture.labels.back().push_back("holds " +
+                                        text_of(Figure::count(own), Language::english));
         held += own;
     }
+    found.mesh("shares", picture);
     found.give("copies", sizes_.dp * sizes_.cp);
     found.give("copies_tensor", sizes_.ranks() / sizes_.tp);
     found.give("copies_replicas", sizes_.dp);
     found.equal("held", held, static_cast<double>(parameters_on_mesh(*plan_)));
 }
 
-/// Gives a device's place on the mesh, and its share of layers, heads and the batch.
-void MeshLesson::give_share(Findings& row, int rank) const {
+std::vector<std::string> MeshLesson::share_of(int rank) const {
     const GptSizes& gpt = task_->sizes;
     const MeshShape& shape = plan_->shape();
-    row.give("rank", rank);
-    for (const MeshShape::Axis& axis : sizes_.axes())
-        row.give("at_" + axis.name, shape.coordinate(rank, axis.name));
     const int dp = shape.coordinate(rank, "dp"), pp = shape.coordinate(rank, "pp");
     const int cp = shape.coordinate(rank, "cp"), tp = shape.coordinate(rank, "tp");
 
+    std::vector<std::string> share;
     const LayerRange& layers = plan_->cut()[static_cast<std::size_t>(pp)];
     const int first = std::max(layers.first - gpt.first_block(), 0);
     const int last =
         std::min<int>(layers.last - gpt.first_block(), static_cast<int>(gpt.layers));
-    row.give("blocks", last > first ? range_text(first, last - first) : "-");
-    row.give("ends", sizes_.pp == 1        ? "both"
-                     : pp == 0             ? "table"
-                     : pp == sizes_.pp - 1 ? "head"
-                                           : "neither");
+    if (last > first) share.push_back("blocks " + range_text(first, last - first));
+    if (pp == 0) share.emplace_back("the table");
+    if (pp == sizes_.pp - 1) share.emplace_back("the head");
     const std::int64_t heads = gpt.block.heads / sizes_.tp;
-    row.give("own_heads", range_text(tp * heads, heads));
+    share.push_back("heads " + range_text(tp * heads, heads));
     const std::int64_t sequences = task_->batch / sizes_.dp;
-    row.give("own_sequences", range_text(dp * sequences, sequences));
+    share.push_back("sequences " + range_text(dp * sequences, sequences));
     // In zigzag order: a stretch from the front, and its mirror image.
     const std::int64_t stretch = gpt.context / (std::int64_t{2} * sizes_.cp);
     const int mirror = 2 * sizes_.cp - 1 - cp;
-    row.give("own_tokens", sizes_.cp == 1
-                               ? range_text(0, gpt.context)
-                               : fmt::format("{}, {}", range_text(cp * stretch, stretch),
-                                             range_text(mirror * stretch, stretch)));
+    if (sizes_.cp == 1) {
+        share.push_back("tokens " + range_text(0, gpt.context));
+    } else {
+        share.push_back("tokens " + range_text(cp * stretch, stretch));
+        share.push_back("tokens " + range_text(mirror * stretch, stretch));
+    }
+    return share;
 }
 
 /// Trains on the mesh and on one device.
@@ -406,7 +420,7 @@ void MeshLesson::messages(Findings& found) {
             BucketOptions{.broadcast = false, .rebuild = false});
     };
     const RunReport traced = step(MeshPlan(task_->sizes, options), shape, true);
-    found.timeline("mesh_step", traced);
+    found.timeline("pipeline_step", of_one_pipeline(traced, plan_->shape()));
     record().runs.emplace_back("step", traced);
     const MeshTraffic unshared = mesh_traffic(traced);
     MicroBatchShape twice = shape;

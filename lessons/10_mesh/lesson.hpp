@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "lessons/10_mesh/mesh_training.hpp"
 #include "lessons/runner/lesson.hpp"
@@ -17,7 +19,6 @@ class MeshLesson final : public Lesson {
 
   private:
     void holds(Findings& found);
-    void give_share(Findings& row, int rank) const;
     void same(Findings& found);
     void dealt(Findings& found);
     void refuse_other_norms(Findings& found) const;
@@ -33,6 +34,8 @@ class MeshLesson final : public Lesson {
     void large(Findings& found);
     void choose(Findings& found);
 
+    /// What a device has of the model and of the batch, a line each: "heads 0–1".
+    std::vector<std::string> share_of(int rank) const;
     /// Trains on a cluster of its own, shows its progress, and records it as `variant`.
     std::vector<double> train(const std::string& variant, const GptTask& task,
                               const MeshPlan* plan);

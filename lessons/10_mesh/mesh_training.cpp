@@ -77,24 +77,18 @@ MeshOptions mesh_options(std::vector<MeshShape::Axis> axes, int micro_batches) {
 
 namespace {
 
-/// Micro-batch `index` of a step's, of `all`.
-MicroBatch micro_batch(Device& device, const GptTask& task, int step, int index, int all,
-                       double weight, const TokenDeal& tokens = {}) {
-    const std::int64_t sequences = task.batch / all;
-    return upload_tokens(device, task, step, index * sequences, sequences, weight,
-                         tokens);
-}
-
 /// A replica's micro-batches.
-std::vector<MicroBatch> own_batches(Device& device, const GptTask& task,
-                                    const GptOnMesh& gpt, int step) {
+std::vector<MicroBatch> own_batches(const GptTask& task, GptOnMesh& gpt, int step) {
     const MeshPlan& plan = gpt.plan();
+    const int own = plan.options().micro_batches;
+    const std::int64_t sequences = task.batch / plan.micro_batches();
     std::vector<MicroBatch> batches;
-    batches.reserve(static_cast<std::size_t>(plan.options().micro_batches));
-    for (int i = 0; i < plan.options().micro_batches; ++i)
-        batches.push_back(micro_batch(device, task, step,
-                                      gpt.replica() * plan.options().micro_batches + i,
-                                      plan.micro_batches(), plan.weight(), gpt.tokens()));
+    batches.reserve(static_cast<std::size_t>(own));
+    for (int i = 0; i < own; ++i) {
+        const HostTokens tokens =
+            tokens_of(task, step, (gpt.replica() * own + i) * sequences, sequences);
+        batches.push_back(gpt.micro_batch(tokens.ids, tokens.next));
+    }
     return batches;
 }
 
@@ -121,7 +115,7 @@ RunReport train_on_mesh(Cluster& cluster, const GptTask& task, const MeshPlan& p
             const int at = first + i;
             if (rank.index() == training.lost_rank && at == training.lost_at)
                 throw std::runtime_error("device is lost");
-            Tensor loss = gpt.step(own_batches(device, task, gpt, at), *optimizer);
+            Tensor loss = gpt.step(own_batches(task, gpt, at), *optimizer);
             keep_norm(rank, gpt.sync().shards());
             if (training.save_every > 0 && (at + 1) % training.save_every == 0)
                 save_checkpoint(device, rank.world(), training.folder, at + 1, state);
@@ -139,12 +133,13 @@ RunReport train_alone(Cluster& cluster, const GptTask& task, int micro_batches,
         const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes);
         AllReduceSync sync(gpt->parameters());
         const auto optimizer = make_optimizer<Sgd>(gpt->parameters(), task.optimizer());
+        const std::int64_t sequences = task.batch / micro_batches;
         const auto step = [&](int i) {
             std::vector<MicroBatch> batches;
             batches.reserve(static_cast<std::size_t>(micro_batches));
             for (int index = 0; index < micro_batches; ++index)
-                batches.push_back(micro_batch(device, task, i, index, micro_batches,
-                                              1.0 / micro_batches));
+                batches.push_back(upload_tokens(device, task, i, index * sequences,
+                                                sequences, 1.0 / micro_batches));
             Tensor loss =
                 train_step(device, *gpt, cross_entropy_loss, batches, sync, *optimizer);
             keep_norm(rank, gpt->parameters());

@@ -133,7 +133,12 @@ std::string text_of(const Posted& posted) {
     const std::string& team = posted.launch->team->name;
     if (is_point_to_point(posted.operation.verb))
         return text_of(posted.operation) + (team == "world" ? "" : " of " + team);
-    return fmt::format("{} #{} of {}", text_of(posted.operation), posted.sequence, team);
+    const Launch& launch = *posted.launch;
+    const std::string call =
+        posted.operation.verb == Verb::split
+            ? text_of(launch.engine->ranks()[launch.rank]->split.asked)
+            : text_of(posted.operation);
+    return fmt::format("{} #{} of {}", call, posted.sequence, team);
 }
 
 std::string text_of(const PastOperation& past) {

@@ -9,7 +9,7 @@
 //                     F26                         or add up different parameters
 //     group_making    F06                         members of a split disagree
 //     deadlock        F07, F10 to F14             nothing can run any more, and who waits
-//     checker         F07, F24                    expect_replicated
+//     checker         F07, F24                    expect_replicated, declare_same
 //     unfinished      F19, F31                    Work that nobody waited for,
 //                                                 communicators that some have let go of
 //
@@ -34,8 +34,11 @@
 //     reference       F21, F27, F28  the result beside that of one device
 //
 // Those that follow values through memory are trackers (shadow) and know what made them
-// (origin). What members say of one thing is compared by a rollcall.
+// (origin); gradient_terms finds nothing by itself, but tells whose terms a gradient
+// lacks that another has found to differ. What members say of one thing is compared by a
+// rollcall.
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -44,6 +47,7 @@
 namespace lockstep::sim {
 
 class Layouts;
+class TermsTracker;
 
 // Always on. The run is quiet, but for explain_open_works.
 
@@ -79,6 +83,29 @@ std::optional<Diagnosis> explain_open_works(const Engine& engine, const Team& te
 /// have kept beyond the end of their programs (F31). To end one takes all its ranks.
 std::optional<Diagnosis> explain_kept(const Engine& engine);
 
+/// Knows by which norms ranks have clipped their gradients.
+class Clips {
+  public:
+    Clips() = default;
+    virtual ~Clips() = default;
+    Clips(const Clips&) = delete;
+    Clips& operator=(const Clips&) = delete;
+
+    /// Returns which of the rank's clips has scaled the gradient, from 0; negative if
+    /// none is known.
+    virtual std::int64_t clip_of(int rank, const Tensor& gradient) const = 0;
+    /// Returns why that clip scales the two ranks' replicas of a gradient differently:
+    /// their norms count other gradients. Nothing if they count the same.
+    virtual std::optional<Diagnosis> explain_unlike(int one, int other,
+                                                    std::int64_t clip) const = 0;
+};
+
+/// What follows gradient norms, and what it knows, as long as it stays.
+struct NormWatcher {
+    std::unique_ptr<Watcher> watcher;
+    const Clips* clips;
+};
+
 // Under CheckLevel::full. What asks for the layouts is told of a call before they are: it
 // wants those from before it.
 
@@ -87,10 +114,12 @@ std::unique_ptr<Watcher> watch_launch_order(Engine& engine);
 std::unique_ptr<Watcher> watch_versions(Engine& engine, const Layouts& layouts);
 std::unique_ptr<Watcher> watch_row_weights(Engine& engine);
 std::unique_ptr<Watcher> watch_gradient_use(Engine& engine);
-std::unique_ptr<Watcher> watch_replicas(Engine& engine, const Layouts& layouts);
-std::unique_ptr<Watcher> watch_own_gradients(Engine& engine, const Layouts& layouts);
+std::unique_ptr<Watcher> watch_replicas(Engine& engine, const Layouts& layouts,
+                                        const TermsTracker& terms, const Clips& clips);
+std::unique_ptr<Watcher> watch_own_gradients(Engine& engine, const Layouts& layouts,
+                                             const TermsTracker& terms);
 std::unique_ptr<Watcher> watch_random_streams(Engine& engine, const Layouts& layouts);
-std::unique_ptr<Watcher> watch_gradient_norms(Engine& engine, const Layouts& layouts);
+NormWatcher watch_gradient_norms(Engine& engine, const Layouts& layouts);
 std::unique_ptr<Watcher> watch_shard_steps(Engine& engine, const Layouts& layouts);
 std::unique_ptr<Watcher> watch_shards(Engine& engine);
 std::unique_ptr<Watcher> watch_reference(Engine& engine);

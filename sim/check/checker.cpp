@@ -7,6 +7,7 @@
 
 #include "sim/check/activity.hpp"
 #include "sim/check/check.hpp"
+#include "sim/check/gradient_terms.hpp"
 #include "sim/check/layouts.hpp"
 #include "sim/check/origin.hpp"
 #include "sim/check/rollcall.hpp"
@@ -17,7 +18,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Copies that expect_replicated says are the same, and that differ.
+/// What expect_replicated or declare_same says is the same, and that differs.
 Diagnosis explain_copies(const Rollcall::Roll& roll,
                          const std::vector<Rollcall::Side>& sides) {
     const Rollcall::Claim& usual = sides[0].first();
@@ -31,13 +32,15 @@ Diagnosis explain_copies(const Rollcall::Roll& roll,
         else
             value = &side == &sides[0] ? difference.usual
                                        : first_difference(roll, claim, usual).odd;
-        told.push_back({side.ranks(*roll.team), std::move(value), claim.at});
+        told.push_back(
+            {side.ranks(*roll.team), std::move(value), claim.at, claim.made_at});
     }
-    return replicas_differ(roll.team->name, roll.team->ranks, usual.name, told,
-                           difference.element, difference.differing);
+    return (usual.reads ? reads_differ : replicas_differ)(
+        roll.team->name, roll.team->ranks, usual.name, told, difference.element,
+        difference.differing);
 }
 
-/// Every rank has ended: throws FaultError if one has not called expect_replicated.
+/// Every rank has ended: throws FaultError if one has not said what the others have.
 void require_all_expected(const Rollcall& rollcall) {
     const std::vector<const Rollcall::Roll*> rolls = rollcall.incomplete();
     if (rolls.empty()) return;
@@ -53,8 +56,8 @@ void require_all_expected(const Rollcall& rollcall) {
     const Rollcall::Claim& first = *std::min_element(
         roll.claims.begin(), roll.claims.end(),
         [](const auto& a, const auto& b) { return a.member < b.member; });
-    const std::string call = fmt::format("expect_replicated({}) #{} of {}", first.name,
-                                         roll.number, team.name);
+    const std::string call =
+        fmt::format("{}({}) #{} of {}", first.by, first.name, roll.number, team.name);
     Diagnosis diagnosis = diagnosis_on(team, "F07");
     diagnosis.sentence = fmt::format(
         "{} {} {} at {}, but not {}, which {} ended: every rank of {} must call it",
@@ -71,21 +74,23 @@ class RunChecker final : public Checker {
   public:
     explicit RunChecker(Engine& engine) : engine_(engine) {}
 
-    void expected(const Team& team, int member, const Tensor& tensor,
-                  const std::string& name, SourceLine at, Picoseconds now) override {
+    void expected(const Team& team, int member, const Expectation& same,
+                  Picoseconds now) override {
         Rollcall::Claim claim;
         claim.member = member;
-        claim.shape = tensor.shape();
-        claim.dtype = tensor.dtype();
-        claim.name = name;
-        claim.at = at;
+        claim.shape = same.shape;
+        claim.dtype = same.dtype;
+        claim.name = same.name;
+        claim.at = same.at;
+        claim.by = same.reads ? "declare_same" : "expect_replicated";
+        claim.reads = same.reads;
+        claim.made_at = same.made_at;
         claim.time = now;
         const std::uint64_t number = expected_.next_number(team, member);
-        Device& device = *tensor.device();
-        if (!device.has_numbers()) return expected_.note(team, number, std::move(claim));
-        HostTensor values = device.peek(tensor, at);
+        if (!same.values) return expected_.note(team, number, std::move(claim));
+        const HostTensor& values = *same.values;
         claim.hash = hash_of_bits(values.data(), values.bytes());
-        expected_.note(team, number, std::move(claim), [&] { return std::move(values); });
+        expected_.note(team, number, std::move(claim), [&] { return values; });
     }
     std::optional<Diagnosis> explain_open_works(const Team& team, int member) override {
         return sim::explain_open_works(engine_, team, member);
@@ -122,17 +127,21 @@ void add_watchers(Engine& engine, Watchers& watchers) {
     const bool several = engine.options().ranks > 1;
     const bool numbers = engine.options().numbers;
     auto layouts = std::make_unique<Layouts>(engine);
+    auto terms = std::make_unique<TermsTracker>(engine.ranks().size());
     watchers.add(watch_buffers(engine));
     watchers.add(watch_launch_order(engine));
     watchers.add(watch_versions(engine, *layouts));
     watchers.add(watch_row_weights(engine));
     watchers.add(watch_gradient_use(engine));
-    if (several) watchers.add(watch_gradient_norms(engine, *layouts));
-    if (several && numbers) watchers.add(watch_replicas(engine, *layouts));
-    if (several && numbers) watchers.add(watch_own_gradients(engine, *layouts));
+    NormWatcher norms = watch_gradient_norms(engine, *layouts);
+    if (several) watchers.add(std::move(norms.watcher));
+    if (several && numbers)
+        watchers.add(watch_replicas(engine, *layouts, *terms, *norms.clips));
+    if (several && numbers) watchers.add(watch_own_gradients(engine, *layouts, *terms));
     if (several) watchers.add(watch_shard_steps(engine, *layouts));
     if (several) watchers.add(watch_random_streams(engine, *layouts));
     watchers.add(std::move(layouts));
+    if (several && numbers) watchers.add(std::move(terms));
     watchers.add(watch_shards(engine));
     if (numbers && engine.options().reference) watchers.add(watch_reference(engine));
 }

@@ -54,8 +54,32 @@ Chain follow(const Engine& engine, int start) {
     return chain;
 }
 
-std::string wait_text(const Activity& link) {
-    return fmt::format("rank {} in {} at {}", link.rank, text_of(*link.posted),
+/// Returns the ranks that wait in the same collective, the link's among them; for a
+/// message it alone.
+std::vector<Activity> together_with(const Engine& engine, const Activity& link) {
+    if (is_point_to_point(link.posted->operation.verb)) return {link};
+    std::vector<Activity> all;
+    for (const int rank : sorted_ranks(*link.posted->launch->team)) {
+        Activity activity = activity_of(engine, rank);
+        const bool same = !activity.ended() &&
+                          activity.posted->launch->team == link.posted->launch->team &&
+                          activity.posted->sequence == link.posted->sequence &&
+                          !is_point_to_point(activity.posted->operation.verb);
+        if (same || rank == link.rank) all.push_back(rank == link.rank ? link : activity);
+    }
+    return all;
+}
+
+std::vector<int> ranks_of(const std::vector<Activity>& links) {
+    std::vector<int> ranks;
+    std::transform(links.begin(), links.end(), std::back_inserter(ranks),
+                   [](const Activity& link) { return link.rank; });
+    return ranks;
+}
+
+/// "ranks 0–3 in barrier() #0 of dp at train.cpp:12".
+std::string wait_text(const std::vector<int>& ranks, const Activity& link) {
+    return fmt::format("{} in {} at {}", ranks_text(ranks), text_of(*link.posted),
                        link.posted->operation.at.text());
 }
 
@@ -118,18 +142,57 @@ bool is_pipeline(const Engine& engine, const Chain& chain) {
     return !is_exchange && (exchanged_unlike(chain) || at_unlike_phases(engine, chain));
 }
 
+/// Returns whether a rank has made a call at that line before, on that communicator.
+bool has_made(const Engine& engine, int rank, const Posted& call) {
+    const RankState& state = *engine.ranks()[rank];
+    const std::uint64_t kept =
+        std::min<std::uint64_t>(state.launched, RankState::kHistory);
+    for (std::uint64_t i = state.launched - kept; i < state.launched; ++i) {
+        const PastOperation& past = state.history[i % RankState::kHistory];
+        if (past.team == call.launch->team && past.at == call.operation.at &&
+            past.sequence < call.sequence)
+            return true;
+    }
+    return false;
+}
+
+/// Returns whether one rank has come to a call that the next has not, where both have
+/// been through what the next waits in before: ranks that make the same calls in another
+/// order have not.
+bool is_divergence(const Engine& engine, const Chain& chain) {
+    for (std::size_t i = 0; i < chain.links.size(); ++i) {
+        const Activity& one = chain.links[i];
+        const Activity& next = chain.links[(i + 1) % chain.links.size()];
+        if (has_made(engine, one.rank, *next.posted) &&
+            !has_made(engine, next.rank, *one.posted))
+            return true;
+    }
+    return false;
+}
+
 std::string fault_of_circle(const Engine& engine, const Chain& chain) {
     const auto messages =
         std::count_if(chain.links.begin(), chain.links.end(), [](const Activity& link) {
             return is_point_to_point(link.posted->operation.verb);
         });
-    if (messages == 0) return "F12";
+    if (messages == 0) return is_divergence(engine, chain) ? "F13" : "F12";
     if (messages < std::ssize(chain.links)) return "F13";
     return is_pipeline(engine, chain) ? "F14" : "F11";
 }
 
-/// Returns the likely cause if the messages all go one way; null if there are both.
+constexpr const char* kMakesGroup =
+    "All ranks of a communicator make a new group together, those that are not in it, "
+    "too, and at one place among their calls. Make it before the condition or the loop; "
+    "a mesh makes a plane when it is first asked for it (Mesh::plane).";
+
+/// Returns the likely cause if a group is made, or if the messages all go one way; null
+/// for others.
 const char* cause_of_circle(const Chain& chain, const std::string& fault) {
+    if (std::ranges::any_of(chain.links, [](const Activity& link) {
+            return link.posted->operation.verb == Verb::split;
+        }))
+        return kMakesGroup;
+
     const auto all = [&](Verb verb) {
         return std::all_of(
             chain.links.begin(), chain.links.end(),
@@ -157,26 +220,22 @@ const char* cause_of_circle(const Chain& chain, const std::string& fault) {
     return nullptr;
 }
 
-std::string circle_sentence(const Chain& chain) {
+std::string circle_sentence(const Engine& engine, const Chain& chain) {
     constexpr std::size_t kTold = 3;
     std::string sentence = "nothing can go on: ";
     const std::size_t told = std::min(chain.links.size(), kTold);
-    for (std::size_t i = 0; i < told; ++i)
-        sentence += fmt::format("{}{}", i == 0 ? "" : ", which waits for ",
-                                wait_text(chain.links[i]));
+    const char* waits = "";
+    for (std::size_t i = 0; i < told; ++i) {
+        const std::vector<int> ranks = ranks_of(together_with(engine, chain.links[i]));
+        sentence += waits + wait_text(ranks, chain.links[i]);
+        waits = ranks.size() == 1 ? ", which waits for " : ", which wait for ";
+    }
     if (told < chain.links.size())
         return sentence + fmt::format(
                               ", and so on through {} ranks, the last of which waits for "
                               "rank {}",
                               chain.links.size(), chain.links.front().rank);
-    return sentence + fmt::format(", which waits for rank {}", chain.links.front().rank);
-}
-
-std::vector<int> ranks_of(const std::vector<Activity>& links) {
-    std::vector<int> ranks;
-    std::transform(links.begin(), links.end(), std::back_inserter(ranks),
-                   [](const Activity& link) { return link.rank; });
-    return ranks;
+    return sentence + waits + fmt::format("rank {}", chain.links.front().rank);
 }
 
 Diagnosis start_diagnosis(const Engine& engine, const std::string& fault,
@@ -192,11 +251,18 @@ Diagnosis start_diagnosis(const Engine& engine, const std::string& fault,
 Diagnosis explain_circle(const Engine& engine, const Chain& chain) {
     Diagnosis diagnosis = start_diagnosis(engine, fault_of_circle(engine, chain),
                                           *chain.links.front().posted);
-    diagnosis.sentence = circle_sentence(chain);
+    diagnosis.sentence = circle_sentence(engine, chain);
     if (const char* const cause = cause_of_circle(chain, diagnosis.fault))
         diagnosis.cause = cause;
-    diagnosis.parties = parties_of(engine, chain.links);
-    diagnosis.others = others_of(engine, ranks_of(chain.links));
+    std::vector<Activity> involved;
+    for (const Activity& link : chain.links)
+        for (const Activity& activity : together_with(engine, link))
+            if (std::ranges::none_of(involved, [&](const Activity& known) {
+                    return known.rank == activity.rank;
+                }))
+                involved.push_back(activity);
+    diagnosis.parties = parties_of(engine, involved);
+    diagnosis.others = others_of(engine, ranks_of(involved));
     return diagnosis;
 }
 
@@ -241,7 +307,10 @@ Diagnosis explain_end(const Engine& engine, const Chain& chain) {
     const std::vector<std::string> last = history_of(engine, gone.rank, nullptr);
     const std::string have = ended.size() == 1 ? "has" : "have";
     const bool still = engine.stands_still(gone.rank);
-    if (still) diagnosis.cause = kStandsStill;
+    if (still)
+        diagnosis.cause = kStandsStill;
+    else if (posted.operation.verb == Verb::split)
+        diagnosis.cause = kMakesGroup;
     const std::string missing =
         message && !posted.operation.all_to_all_v
             ? fmt::format("{} rank {}", sends ? "a recv from" : "a send to", waiting.rank)

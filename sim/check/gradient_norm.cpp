@@ -60,8 +60,8 @@ std::vector<Held> held_by(int rank, const Tensor& gradient) {
 /// How often a sum of squares counts each.
 using Terms = std::map<Held, int>;
 
-/// A watcher knows this of one number: it is a sum of squares, or, from `clip` on, the
-/// factor that its rank's clip of that number made of one.
+/// A watcher knows this of one number: it is a sum of squares, or the factor that its
+/// rank's clip of that number made of one. And of a gradient which clip has scaled it.
 struct NormFact {
     std::shared_ptr<const Terms> terms;
     std::int64_t clip = -1;
@@ -76,7 +76,7 @@ struct NormFact {
 /// communicator but world clip models of their own, unless they have declared replicas
 /// over world, or scale parts of a sum that was dealt out over it; and ranks that clip in
 /// parts leave out on purpose what others hold.
-class GradientNormWatcher final : public Tracker<NormFact> {
+class GradientNormWatcher final : public Tracker<NormFact>, public Clips {
   public:
     GradientNormWatcher(Engine& engine, const Layouts& layouts)
         : Tracker(engine.ranks().size()),
@@ -91,6 +91,10 @@ class GradientNormWatcher final : public Tracker<NormFact> {
     void message_ended(Posted& send, Posted& recv) override;
     void quiet() override;
     void run_ended() override;
+
+    std::int64_t clip_of(int rank, const Tensor& gradient) const override;
+    std::optional<Diagnosis> explain_unlike(int one, int other,
+                                            std::int64_t clip) const override;
 
   private:
     /// The ranks over which a gradient was summed, if that is known.
@@ -123,25 +127,28 @@ class GradientNormWatcher final : public Tracker<NormFact> {
     void add_square(int rank, const Tensor& sum, const Tensor& gradient);
     void add(int rank, const Tensor& sum, const Tensor& term);
     void note_clip(int rank, const std::shared_ptr<const Terms>& terms, SourceLine at);
-    void note_scaled(int rank, const DeviceOperation& operation);
+    bool note_scaled(int rank, const DeviceOperation& operation);
     bool is_done(std::int64_t number) const;
+    std::optional<Diagnosis> mistake_in(const Clip& clip) const;
     void evaluate(const Clip& clip) const;
     std::set<int> ranks_with(const Held& held, const Team* summed) const;
-    Diagnosis explain(const Held& held, const std::set<int>& holders, int count, int rank,
-                      const Claim& claim) const;
-    std::string line_between(int a, int b, const std::string& label) const;
+    Diagnosis explain_missing(const Clip& clip, const Held& held,
+                              const std::set<int>& holders, int rank) const;
+    Diagnosis explain_many(const Held& held, const std::set<int>& holders, int count,
+                           int rank, const Claim& claim) const;
+    std::string line_between(int a, int b, const std::string& label = "") const;
 
     const Engine& engine_;
     const Layouts& layouts_;
     std::vector<std::int64_t> clips_;  ///< of each rank, so far
     std::map<std::int64_t, Clip> open_;
     /// By name: who has declared a tensor of so many elements.
-    std::map<std::string, std::map<const Team*, std::int64_t>> declared_;
+    std::map<std::string, std::map<const Team*, std::set<std::int64_t>>> declared_;
 };
 
 void GradientNormWatcher::declared(const Team& team, int /*member*/, const Tensor& tensor,
                                    const std::string& name, SourceLine /*at*/) {
-    if (team.size() > 1) declared_[name][&team] = tensor.elements();
+    if (team.size() > 1) declared_[name][&team].insert(tensor.elements());
 }
 
 std::shared_ptr<const Terms> GradientNormWatcher::terms_of(int rank,
@@ -195,11 +202,12 @@ void GradientNormWatcher::note_clip(int rank, const std::shared_ptr<const Terms>
     claim.is_in_parts = last->second.is_in_parts = true;
 }
 
-/// Enters a gradient that a clip's factor scales, and over which ranks it was summed.
-void GradientNormWatcher::note_scaled(int rank, const DeviceOperation& operation) {
+/// Enters a gradient that a clip's factor scales, and over which ranks it was summed;
+/// returns whether it is one.
+bool GradientNormWatcher::note_scaled(int rank, const DeviceOperation& operation) {
     const auto* factor = known(rank).whole(*operation.reads.back());
     const auto clip = open_.find(factor ? factor->fact.clip : -1);
-    if (clip == open_.end()) return;
+    if (clip == open_.end()) return false;
     const Tensor& gradient = *operation.writes[0];
     const Layout layout = layouts_.of(rank, gradient);
     Reduced reduced;
@@ -208,6 +216,8 @@ void GradientNormWatcher::note_scaled(int rank, const DeviceOperation& operation
         reduced.dealt = layout.team();
     for (const Held& held : held_by(rank, gradient))
         clip->second.scaled.emplace(held, reduced);
+    known(rank).set(gradient, {nullptr, clip->first});
+    return true;
 }
 
 void GradientNormWatcher::executing(int rank, const DeviceOperation& operation) {
@@ -222,11 +232,11 @@ void GradientNormWatcher::executing(int rank, const DeviceOperation& operation) 
         const std::int64_t number = clips_[rank]++;
         const auto terms = terms_of(rank, *operation.reads[0]);
         known(rank).forget(*operation.writes[0]);
-        if (!terms || terms->empty()) return;
+        if (!terms) return;
         note_clip(rank, terms, operation.at);
         return known(rank).set(*operation.writes[0], {terms, number});
     }
-    if (operation.is<ops::ScaleByTensor>()) note_scaled(rank, operation);
+    if (operation.is<ops::ScaleByTensor>() && note_scaled(rank, operation)) return;
     if (is_one && operation.is<ops::Add>() && operation.derivation.factor == 1)
         return add(rank, *operation.writes[0], *operation.reads.back());
     if (is_one && operation.is<ops::Copy>()) return copy_facts(rank, operation);
@@ -283,9 +293,9 @@ std::set<int> GradientNormWatcher::ranks_with(const Held& held,
     for (bool grows = true; grows;) {
         grows = false;
         for (const auto& [team, elements] : teams->second) {
-            if (elements != held.all || std::ranges::none_of(team->ranks, [&](int rank) {
-                    return all.contains(rank);
-                }))
+            if (!elements.contains(held.all) ||
+                std::ranges::none_of(team->ranks,
+                                     [&](int rank) { return all.contains(rank); }))
                 continue;
             for (const int rank : team->ranks)
                 grows = all.insert(rank).second || grows;
@@ -340,7 +350,7 @@ std::pair<int, int> times_counted(const TermsByName& terms, const Held& held,
     return bounds;
 }
 
-void GradientNormWatcher::evaluate(const Clip& clip) const {
+std::optional<Diagnosis> GradientNormWatcher::mistake_in(const Clip& clip) const {
     std::map<Held, std::set<int>> holders_by_held;
     for (const auto& [held, reduced] : clip.scaled)
         holders_by_held.emplace(held, ranks_with(held, reduced.alike));
@@ -352,28 +362,48 @@ void GradientNormWatcher::evaluate(const Clip& clip) const {
         for (const auto& [held, holders] : holders_by_held) {
             const auto [least, most] = times_counted(terms, held, holders);
             const Team* const dealt = clip.scaled.at(held).dealt;
-            if (most > 1) throw FaultError(explain(held, holders, most, rank, claim));
+            if (most > 1) return explain_many(held, holders, most, rank, claim);
             const bool is_own_affair =
                 held.rank != rank && (claim.is_in_parts || clip.is_in_parts(held.rank) ||
                                       (!(dealt != nullptr && dealt->has(rank)) &&
                                        !work_together(rank, held.rank)));
             if (least == 0 && !is_own_affair)
-                throw FaultError(explain(held, holders, 0, rank, claim));
+                return explain_missing(clip, held, holders, rank);
         }
     }
+    return std::nullopt;
+}
+
+void GradientNormWatcher::evaluate(const Clip& clip) const {
+    if (std::optional<Diagnosis> found = mistake_in(clip))
+        throw FaultError(std::move(*found));
+}
+
+std::int64_t GradientNormWatcher::clip_of(int rank, const Tensor& gradient) const {
+    const auto* const range = known(rank).whole(gradient);
+    return range == nullptr ? -1 : range->fact.clip;
+}
+
+std::optional<Diagnosis> GradientNormWatcher::explain_unlike(int one, int other,
+                                                             std::int64_t clip) const {
+    const auto all = open_.find(clip);
+    if (all == open_.end()) return std::nullopt;
+    const auto& claims = all->second.claims;
+    const auto first = claims.find(one), second = claims.find(other);
+    if (first == claims.end() || second == claims.end() ||
+        *first->second.terms == *second->second.terms)
+        return std::nullopt;
+    return mistake_in(all->second);
 }
 
 /// The name of the smallest communicator that both ranks are in; of those that have
-/// declared the parameter if there is one. Empty if there is none.
+/// declared `label` if there is one. Empty if there is none.
 std::string GradientNormWatcher::line_between(int a, int b,
                                               const std::string& label) const {
     const Team* best = nullptr;
     const auto look = [&](const Team* team) {
-        const auto has = [&](int rank) {
-            return std::find(team->ranks.begin(), team->ranks.end(), rank) !=
-                   team->ranks.end();
-        };
-        if (has(a) && has(b) && (best == nullptr || team->size() < best->size()))
+        if (team->has(a) && team->has(b) &&
+            (best == nullptr || team->size() < best->size()))
             best = team;
     };
     if (const auto teams = declared_.find(label); teams != declared_.end())
@@ -385,28 +415,63 @@ std::string GradientNormWatcher::line_between(int a, int b,
     return best ? best->name : "";
 }
 
-Diagnosis GradientNormWatcher::explain(const Held& held, const std::set<int>& holders,
-                                       int count, int rank, const Claim& claim) const {
+/// A rank's norm counts an element of a gradient nowhere that its clip scales.
+Diagnosis GradientNormWatcher::explain_missing(const Clip& clip, const Held& held,
+                                               const std::set<int>& holders,
+                                               int rank) const {
+    // Whom would it have to be added up with: a rank that holds another part of the
+    // model; or, if it holds the same, the one of the copies that counts.
+    int with = held.rank;
+    if (holders.contains(rank))
+        for (const auto& [other, claim] : clip.claims)
+            for (const auto& [term, count] : *claim.terms)
+                if (with == held.rank && term.rank != rank && term.name == held.name &&
+                    holders.contains(term.rank))
+                    with = term.rank;
+    const bool is_copy = holders.contains(rank) && with != rank;
+    const Claim& claim = clip.claims.at(rank);
+    const auto there = clip.claims.find(with);
+    const std::string line = with == rank ? "" : line_between(rank, with);
+    Diagnosis diagnosis = diagnosis_of("F23");
+    diagnosis.title = "a gradient is missing in a norm";
+    diagnosis.sentence = fmt::format("rank {} clips at {} by a norm that leaves out ",
+                                     rank, claim.at.text());
+    if (with == rank)
+        diagnosis.sentence +=
+            fmt::format("its own gradient of {}, which the same clip scales", held.name);
+    else if (is_copy)
+        diagnosis.sentence += fmt::format(
+            "the gradient of {}: of its copies that on rank {} counts, and the squares "
+            "are not added up over {}",
+            held.name, with, line);
+    else
+        diagnosis.sentence += fmt::format(
+            "rank {}'s gradient of {}, which the same clip scales there: the squares are "
+            "not added up over {}, along which the two hold different parts of the model",
+            with, held.name, line);
+    if (with == rank)
+        diagnosis.cause =
+            "A norm of all gradients has a sum of squares of each: this one's is not in "
+            "it.";
+    else
+        diagnosis.cause = fmt::format(
+            "A norm of all gradients is one number for all ranks of the model: let the "
+            "sum of squares be over {}, too.{}",
+            line,
+            is_copy ? ""
+                    : " Or, if the two hold the same numbers, say so (declare_replicas), "
+                      "and they count once.");
+    diagnosis.parties = {party({rank}, "clip_factor", claim.at, "its norm")};
+    if (with != rank && there != clip.claims.end())
+        diagnosis.parties.push_back(
+            party({with}, "clip_factor", there->second.at, "left out"));
+    return diagnosis;
+}
+
+Diagnosis GradientNormWatcher::explain_many(const Held& held,
+                                            const std::set<int>& holders, int count,
+                                            int rank, const Claim& claim) const {
     const std::string& label = held.name;
-    if (count == 0) {
-        Diagnosis diagnosis = diagnosis_of("F23");
-        diagnosis.title = "a gradient is missing in a norm";
-        diagnosis.sentence = fmt::format(
-            "rank {} clips at {} by a norm that leaves out rank {}'s gradient of {}, "
-            "which the same clip scales there",
-            rank, claim.at.text(), held.rank, label);
-        if (held.rank != rank)
-            diagnosis.cause = fmt::format(
-                "The sum of squares is to be added up over {}, too: ranks {} and {} hold "
-                "different parts of the model along it.",
-                line_between(rank, held.rank, label), rank, held.rank);
-        else
-            diagnosis.cause =
-                "A norm of all gradients has a sum of squares of each: this one's is not "
-                "in it.";
-        diagnosis.parties = {party({rank}, "clip_factor", claim.at, "its norm")};
-        return diagnosis;
-    }
     std::vector<int> counted;
     for (const int holder : holders)
         if (std::ranges::any_of(*claim.terms, [&](const auto& term) {
@@ -433,8 +498,10 @@ Diagnosis GradientNormWatcher::explain(const Held& held, const std::set<int>& ho
 
 }  // namespace
 
-std::unique_ptr<Watcher> watch_gradient_norms(Engine& engine, const Layouts& layouts) {
-    return std::make_unique<GradientNormWatcher>(engine, layouts);
+NormWatcher watch_gradient_norms(Engine& engine, const Layouts& layouts) {
+    auto watcher = std::make_unique<GradientNormWatcher>(engine, layouts);
+    const Clips* const clips = watcher.get();
+    return {std::move(watcher), clips};
 }
 
 }  // namespace lockstep::sim

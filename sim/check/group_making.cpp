@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <map>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -90,6 +93,78 @@ std::vector<std::string> expectations_of(const Askings& askings) {
         diagnosis.parties.push_back(party(ranks_of(*side), call_of(*side),
                                           side->front().at, side == &odd ? field : ""));
     diagnosis.details = details;
+    throw FaultError(std::move(diagnosis));
+}
+
+/// The axes of a mesh, "pp 2", "dp 2"; without those of one rank, which change no other
+/// rank's place, unless they are what differs.
+using Axes = std::vector<std::string>;
+
+Axes axes_of(const std::string& mesh) {
+    Axes axes;
+    std::istringstream words(mesh);
+    for (std::string name, size, by; words >> name >> size; words >> by)
+        axes.push_back(fmt::format("{} {}", name, size));
+    return axes;
+}
+
+Axes without_ones(Axes axes) {
+    std::erase_if(axes, [](const std::string& axis) { return axis.ends_with(" 1"); });
+    return axes;
+}
+
+/// Returns how the axes of one mesh differ from the usual ones.
+std::string mesh_difference(const Axes& odd, const Axes& usual) {
+    const auto sorted = [](Axes axes) {
+        std::sort(axes.begin(), axes.end());
+        return axes;
+    };
+    if (sorted(odd) != sorted(usual)) return "the axes differ";
+    const auto [one, other] = std::mismatch(odd.begin(), odd.end(), usual.begin());
+    return fmt::format("the axes stand in another order, {} where {} is expected",
+                       one->substr(0, one->find(' ')),
+                       other->substr(0, other->find(' ')));
+}
+
+/// Ranks that make lines or planes of a mesh mean one mesh: else the lines of one axis
+/// are those of another to some ranks, though each may have the members that it expects.
+void require_same_mesh(const Team& team, const Meeting& meeting, const Askings& askings) {
+    Askings told = askings;
+    std::erase_if(told,
+                  [](const Asking& asking) { return asking.request->mesh.empty(); });
+    const auto sides = sides_of(told, [](const Asking& a, const Asking& b) {
+        return a.request->mesh == b.request->mesh;
+    });
+    if (sides.size() < 2) return;
+    const auto given = [](const Askings& side) {
+        return axes_of(side.front().request->mesh);
+    };
+    const bool ones_differ =
+        without_ones(given(sides[0])) == without_ones(given(sides[1]));
+    const auto of = [&](const Askings& side) {
+        return ones_differ ? given(side) : without_ones(given(side));
+    };
+    const auto mesh_of = [&](const Askings& side) {
+        return fmt::format("{}", fmt::join(of(side), " x "));
+    };
+    const auto text = [&](const Askings& side) {
+        return fmt::format("{} {} the mesh {} at {}", ranks_text(ranks_of(side)),
+                           side.size() == 1 ? "makes" : "make", mesh_of(side),
+                           side.front().at.text());
+    };
+    const std::string why = mesh_difference(of(sides[1]), of(sides[0]));
+    Diagnosis diagnosis = diagnosis_on(team, meeting.first->sequence, "F06");
+    diagnosis.title = "ranks disagree about a mesh";
+    diagnosis.sentence =
+        fmt::format("{}, but {}: {}", text(sides[1]), text(sides[0]), why);
+    diagnosis.cause =
+        "A rank finds its place on a mesh, and so its groups, from the axes' sizes in "
+        "their order, the slowest first. Let all ranks read this list from one place; "
+        "nothing in it may depend on the rank or on its node.";
+    for (const Askings* side : {&sides[1], &sides[0]})
+        diagnosis.parties.push_back(party(ranks_of(*side), "mesh of " + mesh_of(*side),
+                                          side->front().at,
+                                          side == &sides[1] ? why : ""));
     throw FaultError(std::move(diagnosis));
 }
 
@@ -193,6 +268,7 @@ void require_expected(const Team& team, const Meeting& meeting, const Askings& a
 void require_same_groups(const Engine& engine, const Team& team, const Meeting& meeting) {
     if (meeting.present < team.size()) return;
     const Askings askings = askings_of(engine, meeting);
+    require_same_mesh(team, meeting, askings);
     require_same_lists(team, meeting, askings);
     std::map<int, Askings> by_colour;
     for (const Asking& asking : askings)

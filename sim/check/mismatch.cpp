@@ -142,7 +142,34 @@ Difference difference(const CommOperation& odd, const CommOperation& usual) {
         return {"F04", "reduction", name_of(odd.reduction), name_of(usual.reduction)};
     if (odd.count != usual.count)
         return {"F02", "count", std::to_string(odd.count), std::to_string(usual.count)};
-    return {"F26", "parameter", odd.input.label(), usual.input.label()};
+    const Storage::Label &one = *odd.input.labelled(), &other = *usual.input.labelled();
+    if (one.name != other.name) return {"F26", "parameter", one.name, other.name};
+    return {"F26", "part", one.part, other.part};
+}
+
+/// F26: what members bring to a sum is not of one parameter, or not of one part of it.
+void tell_what_is_added(Diagnosis& diagnosis, const Side& odd, const Side& usual,
+                        const Difference& differs) {
+    diagnosis.title = "different parameters are added up";
+    diagnosis.cause =
+        "The group is not that of one parameter's replicas, or the ranks reduce their "
+        "parameters in another order.";
+    if (differs.field != "part") return;
+    const std::string& group = diagnosis.communicator;
+    diagnosis.title = "different parts of a parameter are added up";
+    diagnosis.sentence = fmt::format(
+        "collective #{} of {} adds up different parts of {}: {} {} {} in {} at {}, but "
+        "{} "
+        "{} in {} at {}",
+        diagnosis.sequence, group, odd.operation().input.label(), ranks_text(odd.ranks()),
+        odd.members.size() == 1 ? "brings" : "bring", differs.odd,
+        text_of(odd.operation()), odd.operation().at.text(), ranks_text(usual.ranks()),
+        differs.usual, text_of(usual.operation()), usual.operation().at.text());
+    diagnosis.cause = fmt::format(
+        "The ranks of {} share this parameter out, so what they hold are different "
+        "numbers, no terms of one sum. Add gradients up over ranks that hold the same "
+        "part and have data of their own: on a mesh along other axes, as dp and cp.",
+        group);
 }
 
 /// Returns whether `rank` has made the call at `at` among its last operations, before its
@@ -218,13 +245,7 @@ Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
             diagnosis.time = std::max(diagnosis.time, member->launch->opened);
         }
     }
-    if (differs.fault == "F26") {
-        diagnosis.title = "different parameters are added up";
-        diagnosis.cause =
-            "The group is not that of one parameter's replicas, or the ranks reduce "
-            "their "
-            "parameters in another order.";
-    }
+    if (differs.fault == "F26") tell_what_is_added(diagnosis, odd, usual, differs);
     if (differs.field == "count" || differs.field == "type")
         for (const Side* side : {&odd, &usual})
             add_maker(diagnosis, *side->members.front());

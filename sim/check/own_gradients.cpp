@@ -9,7 +9,9 @@
 #include <fmt/format.h>
 
 #include "sim/check/check.hpp"
+#include "sim/check/gradient_terms.hpp"
 #include "sim/check/layouts.hpp"
+#include "sim/check/rollcall.hpp"
 #include "sim/check/tensors.hpp"
 #include "sim/engine.hpp"
 #include "sim/watcher.hpp"
@@ -33,7 +35,8 @@ namespace {
 /// Compared when all ranks that update have done a step.
 class OwnGradientWatcher final : public Watcher {
   public:
-    OwnGradientWatcher(const Engine& engine, const Layouts& layouts);
+    OwnGradientWatcher(const Engine& engine, const Layouts& layouts,
+                       const TermsTracker& terms);
 
     void launched(Launch& launch) override;
     void executing(int rank, const DeviceOperation& operation) override;
@@ -52,6 +55,7 @@ class OwnGradientWatcher final : public Watcher {
         bool projects;        ///< has been a factor of a product
         const Team* reduced;  ///< over which the gradient was; null: none known
         HostTensor gradient;  ///< if not reduced
+        KnownTerms terms;     ///< of the gradient
         const char* name;
         SourceLine at;
     };
@@ -104,6 +108,7 @@ class OwnGradientWatcher final : public Watcher {
 
     const Engine& engine_;
     const Layouts& layouts_;
+    const TermsTracker& terms_;
     std::vector<RankSteps> ranks_;
     std::map<std::uint64_t, Step> steps_;  ///< by number, from 1
     bool noted_ = false;
@@ -158,9 +163,11 @@ void OwnGradientWatcher::Exchanges::clear() {
     gone_.clear();
 }
 
-OwnGradientWatcher::OwnGradientWatcher(const Engine& engine, const Layouts& layouts)
+OwnGradientWatcher::OwnGradientWatcher(const Engine& engine, const Layouts& layouts,
+                                       const TermsTracker& terms)
     : engine_(engine),
       layouts_(layouts),
+      terms_(terms),
       ranks_(static_cast<std::size_t>(engine.options().ranks)) {}
 
 void OwnGradientWatcher::launched(Launch& launch) {
@@ -213,8 +220,8 @@ void OwnGradientWatcher::note_update(int rank, const DeviceOperation& operation)
     steps_[use.updates].updates[label].push_back(
         {rank, hash_of_bits(values.data(), values.bytes()), hash_of(gradient),
          is_one_number(values), use.embeds, use.projects, reduced,
-         reduced == nullptr ? values_of(gradient) : HostTensor(), operation.name,
-         operation.at});
+         reduced == nullptr ? values_of(gradient) : HostTensor(),
+         terms_.of(rank, gradient), operation.name, operation.at});
     noted_ = true;
 }
 
@@ -271,8 +278,32 @@ bool are_tied(const Update& one, const Update& other) {
             only(other) == std::make_pair(true, false));
 }
 
-Diagnosis explain(const std::string& name, const Update& one, const Update& other,
-                  std::uint64_t step, const Team* over) {
+using Updates = std::vector<const Update*>;
+
+/// "Its gradient is one on ranks 1, 3, another on rank 7, another on rank 15": of all
+/// that hold the same parameter. Empty if these are no more than two.
+std::string gradients_text(const Updates& all, const Update& one) {
+    Updates same = all;
+    std::erase_if(same, [&](const Update* update) { return update->bits != one.bits; });
+    const auto sides = sides_of(same, [](const Update* a, const Update* b) {
+        return a->gradient_bits == b->gradient_bits;
+    });
+    constexpr std::size_t kListed = 8;
+    if (same.size() < 3 || sides.size() > kListed) return "";
+    std::string text;
+    for (const Updates& side : sides) {
+        std::vector<int> ranks;
+        for (const Update* update : side)
+            ranks.push_back(update->rank);
+        text += fmt::format("{} on {}", text.empty() ? " one" : ", another",
+                            ranks_text(ranks));
+    }
+    return fmt::format("Its gradient is{}.", text);
+}
+
+/// `all` are the step's updates of what has that name.
+Diagnosis explain(const std::string& name, const Updates& all, const Update& one,
+                  const Update& other, std::uint64_t step, const Team* over) {
     const bool known = have_values(one, other);
     const std::int64_t first =
         known ? difference_in_bits(one.gradient, other.gradient).first : 0;
@@ -301,6 +332,16 @@ Diagnosis explain(const std::string& name, const Update& one, const Update& othe
         step, one.rank, other.rank, name, why, element, gradient(one),
         known ? gradient(other)
               : fmt::format("another on rank {} (at {})", other.rank, other.at.text()));
+    const std::string lack =
+        terms_text({{one.rank}, one.terms}, {{other.rank}, other.terms});
+    if (!lack.empty()) diagnosis.sentence += "; " + lack;
+    if (over == nullptr)
+        diagnosis.cause =
+            "Tied weights need the terms of both ends, on every replica: sum the "
+            "gradient over the two ends of each line of stages before the line that uses "
+            "it. Look for a condition, or a list of groups, that leaves a line out.";
+    if (std::string gradients = gradients_text(all, one); !gradients.empty())
+        diagnosis.details.push_back(std::move(gradients));
     for (const Update* update : {&one, &other})
         diagnosis.parties.push_back(party({update->rank},
                                           fmt::format("{} of {}", update->name, name),
@@ -348,9 +389,9 @@ void OwnGradientWatcher::evaluate(std::uint64_t number, const Step& step) const 
             const Update& other = *updates[i];
             if (!are_own(one, other)) continue;
             if (are_tied(one, other))
-                throw FaultError(explain(name, one, other, number, nullptr));
+                throw FaultError(explain(name, updates, one, other, number, nullptr));
             if (const Team* over = forgotten_by(step, name, one, other))
-                throw FaultError(explain(name, one, other, number, over));
+                throw FaultError(explain(name, updates, one, other, number, over));
         }
     }
 }
@@ -386,8 +427,9 @@ const Team* OwnGradientWatcher::forgotten_by(const Step& step, const std::string
 
 }  // namespace
 
-std::unique_ptr<Watcher> watch_own_gradients(Engine& engine, const Layouts& layouts) {
-    return std::make_unique<OwnGradientWatcher>(engine, layouts);
+std::unique_ptr<Watcher> watch_own_gradients(Engine& engine, const Layouts& layouts,
+                                             const TermsTracker& terms) {
+    return std::make_unique<OwnGradientWatcher>(engine, layouts, terms);
 }
 
 }  // namespace lockstep::sim

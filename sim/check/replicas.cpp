@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "sim/check/check.hpp"
+#include "sim/check/gradient_terms.hpp"
 #include "sim/check/layouts.hpp"
 #include "sim/check/origin.hpp"
 #include "sim/check/rollcall.hpp"
@@ -71,7 +72,8 @@ class Declarations {
 /// at, unless by declaration.
 class ReplicaWatcher final : public Watcher {
   public:
-    ReplicaWatcher(const Engine& engine, const Layouts& layouts);
+    ReplicaWatcher(const Engine& engine, const Layouts& layouts,
+                   const TermsTracker& terms, const Clips& clips);
 
     void declared(const Team& team, int member, const Tensor& tensor,
                   const std::string& name, SourceLine at) override;
@@ -107,6 +109,8 @@ class ReplicaWatcher final : public Watcher {
 
     const Engine& engine_;
     const Layouts& layouts_;
+    const TermsTracker& terms_;
+    const Clips& clips_;
     std::vector<RankMemory> ranks_;
     Declarations declarations_;
     Rollcall rollcall_;
@@ -212,6 +216,25 @@ std::string reductions_text(const Roll& roll, const Side& usual, const Side& odd
     return fmt::format("it was reduced on {}, but on {}", text(odd), text(usual));
 }
 
+/// Says whose terms one of the two gradients lacks, if some sum has added any over the
+/// team: else each is a rank's own, which says nothing.
+std::string lack_text(const Roll& roll, const Side& usual, const Side& odd) {
+    const std::vector<int> team = sorted_ranks(*roll.team);
+    const auto is_of_team = [&](int rank) {
+        return std::binary_search(team.begin(), team.end(), rank);
+    };
+    const auto is_summed = [&](const Side& side) {
+        const auto& terms = side.first().terms;
+        if (terms == nullptr) return false;
+        return std::ranges::count_if(terms->ranks, [&](const auto& term) {
+                   return is_of_team(term.first);
+               }) > 1;
+    };
+    if (!is_summed(usual) && !is_summed(odd)) return "";
+    return terms_text({usual.ranks(*roll.team), usual.first().terms},
+                      {odd.ranks(*roll.team), odd.first().terms});
+}
+
 bool differ_by_rounding(const Roll& roll, const Side& usual, const Side& odd) {
     const HostTensor* const one = roll.values_of(usual.first());
     const HostTensor* const other = roll.values_of(odd.first());
@@ -220,11 +243,15 @@ bool differ_by_rounding(const Roll& roll, const Side& usual, const Side& odd) {
 }
 
 constexpr const char* kParts =
-    "Something between the loss and this gradient is not the same on all of these ranks. "
-    "Tensor parallelism: an all-reduce is left out, f's (backward, where a "
-    "column-parallel layer begins) or g's (forward, where a row-parallel layer ends). "
-    "Sequence parallelism: each rank has seen its tokens only; call complete_gradients() "
-    "after the last backward. Else: sum the gradient over these ranks before this line.";
+    "Something between the data and this gradient is not the same on all of these ranks. "
+    "Tensor parallelism: they read different batches (declare_same() compares what they "
+    "read), or an all-reduce is left out, f's (backward, where a column-parallel layer "
+    "begins) or g's (forward, where a row-parallel layer ends). Sequence parallelism: "
+    "each rank has seen its tokens only; call complete_gradients() after the last "
+    "backward. Else: sum the gradient over these ranks before this line.";
+constexpr const char* kTerms =
+    "The ranks must make the same sums of this gradient. Look for a condition, or a list "
+    "of groups, that leaves some of them out of one.";
 constexpr const char* kWhole =
     "The gradients were dealt out, but the whole parameter is stepped. Make the "
     "optimizer "
@@ -283,6 +310,7 @@ Diagnosis explain_own_gradients(const Roll& roll, const std::vector<Side>& sides
     const Side& usual = sides[0];
     const Side& odd = sides[1];
     const FirstDifference difference = first_difference(roll, odd.first(), usual.first());
+    const std::string lack = lack_text(roll, usual, odd);
     Diagnosis diagnosis = diagnosis_on(team, "F23");
     diagnosis.sentence = fmt::format(
         "in step {} {} hold the same {}, declared a replica over {} at {}, but step with "
@@ -290,9 +318,11 @@ Diagnosis explain_own_gradients(const Roll& roll, const std::vector<Side>& sides
         usual.first().step, ranks_text(sorted_ranks(team)), usual.first().name, team.name,
         usual.first().declared_at.text(), difference.element,
         gradient_text(roll, usual, difference.usual),
-        gradient_text(roll, odd, difference.odd), reductions_text(roll, usual, odd));
+        gradient_text(roll, odd, difference.odd),
+        lack.empty() ? reductions_text(roll, usual, odd) : lack);
     diagnosis.cause = differ_by_rounding(roll, usual, odd)                 ? kRounding
                       : usual.first().is_in_part || odd.first().is_in_part ? kWhole
+                      : !lack.empty()                                      ? kTerms
                                                                            : kParts;
     if (!difference.differing.empty()) diagnosis.details.push_back(difference.differing);
     if (sides.size() > 2) {
@@ -312,9 +342,14 @@ Diagnosis explain_own_gradients(const Roll& roll, const std::vector<Side>& sides
     return diagnosis;
 }
 
-Diagnosis explain(const Rollcall::Roll& roll, const std::vector<Rollcall::Side>& sides) {
-    return roll.claims.front().is_gradient ? explain_own_gradients(roll, sides)
-                                           : explain_drifted(roll, sides);
+Diagnosis explain(const Roll& roll, const std::vector<Side>& sides, const Clips& clips) {
+    if (!roll.claims.front().is_gradient) return explain_drifted(roll, sides);
+    const Claim &usual = sides[0].first(), &odd = sides[1].first();
+    if (usual.clip >= 0 && usual.clip == odd.clip)
+        if (auto found = clips.explain_unlike(roll.team->ranks[usual.member],
+                                              roll.team->ranks[odd.member], usual.clip))
+            return *std::move(found);
+    return explain_own_gradients(roll, sides);
 }
 
 std::string reduction_text(const Layout& gradient, const Team& replicas) {
@@ -324,12 +359,17 @@ std::string reduction_text(const Layout& gradient, const Team& replicas) {
                 : fmt::format(", not over {}", replicas.name));
 }
 
-ReplicaWatcher::ReplicaWatcher(const Engine& engine, const Layouts& layouts)
+ReplicaWatcher::ReplicaWatcher(const Engine& engine, const Layouts& layouts,
+                               const TermsTracker& terms, const Clips& clips)
     : engine_(engine),
       layouts_(layouts),
+      terms_(terms),
+      clips_(clips),
       ranks_(static_cast<std::size_t>(engine.options().ranks)),
       declarations_(ranks_.size()),
-      rollcall_(explain) {}
+      rollcall_([&clips](const Roll& roll, const std::vector<Side>& sides) {
+          return explain(roll, sides, clips);
+      }) {}
 
 void ReplicaWatcher::declared(const Team& team, int member, const Tensor& tensor,
                               const std::string& name, SourceLine at) {
@@ -369,6 +409,8 @@ void ReplicaWatcher::compare_declared(int rank, const DeviceOperation& update) {
         Claim value = claim_of(rank, update, part.value, part.step);
         Claim gradient = claim_of(rank, update, part.gradient, part.step);
         gradient.is_gradient = true;
+        gradient.terms = terms_.of(rank, part.gradient);
+        gradient.clip = clips_.clip_of(rank, part.gradient);
         if (is_reduced(layout)) {
             gradient.reduced = reduction_text(layout, *declaration.team);
         } else if (const Origin dealing =
@@ -441,8 +483,9 @@ void ReplicaWatcher::freed(int rank, const Storage& storage) noexcept {
 
 }  // namespace
 
-std::unique_ptr<Watcher> watch_replicas(Engine& engine, const Layouts& layouts) {
-    return std::make_unique<ReplicaWatcher>(engine, layouts);
+std::unique_ptr<Watcher> watch_replicas(Engine& engine, const Layouts& layouts,
+                                        const TermsTracker& terms, const Clips& clips) {
+    return std::make_unique<ReplicaWatcher>(engine, layouts, terms, clips);
 }
 
 }  // namespace lockstep::sim

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@
 #include "src/run/diagnosis.hpp"
 
 namespace lockstep::sim {
+
+struct GradientTerms;
 
 /// Returns the items in sides of which all are alike: the largest side first, and of
 /// equal ones the one whose first item comes first.
@@ -42,19 +45,23 @@ class Rollcall {
   public:
     struct Claim {
         int member = 0;
-        std::uint64_t hash = 0;  ///< equal for equal values, with the shape and dtype
+        bool reads = false;        ///< the thing, rather than holds it
+        bool is_gradient = false;  ///< of the step; else the parameter before it
+        bool is_in_part = false;   ///< only a part of the values was reduced
+        std::uint64_t hash = 0;    ///< equal for equal values, with the shape and dtype
         Shape shape;
         DType dtype = DType::f32;
-        std::string name;         ///< of the thing
-        SourceLine at;            ///< the call that makes the claim
-        const char* by = "";      ///< that call's name, for who tells it
-        SourceLine declared_at;   ///< the line that declared the thing, if one did
-        std::string reduced;      ///< by which collective the values were, for who knows
-        bool is_in_part = false;  ///< only a part of them was
+        std::string name;        ///< of the thing
+        SourceLine at;           ///< the call that makes the claim
+        const char* by = "";     ///< that call's name, for who tells it
+        SourceLine declared_at;  ///< the line that declared the thing, if one did
+        SourceLine made_at;      ///< the line that made what is read, if it is known
+        std::string reduced;     ///< by which collective the values were, for who knows
+        std::shared_ptr<const GradientTerms> terms;  ///< of a gradient, if known
+        std::int64_t clip = -1;  ///< of the rank's, the one that scaled it, if known
         Picoseconds time = 0;
-        std::uint64_t step = 0;    ///< of an optimizer, from 1
-        bool is_gradient = false;  ///< of the step; else the parameter before it
-        std::uint64_t order = 0;   ///< of the member's claims for its team; filled in
+        std::uint64_t step = 0;   ///< of an optimizer, from 1
+        std::uint64_t order = 0;  ///< of the member's claims for its team; filled in
         /// The operations that made the values, by bytes, if they are known.
         struct Maker {
             std::int64_t begin;

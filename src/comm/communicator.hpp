@@ -159,6 +159,8 @@ class Communicator {
                                  const std::string& name, SourceLine at);
     friend void declare_same(Communicator& group, const Tensor& tensor,
                              const std::string& name, SourceLine at);
+    friend void declare_same(Communicator& group, const HostTensor& values,
+                             const std::string& name, SourceLine at);
 
     /// Checks what the caller asks, and fills in the rest.
     void complete(CommOperation& operation) const {
@@ -213,6 +215,8 @@ class Communicator {
                                      const std::string& /*name*/, SourceLine /*at*/) {}
     virtual void do_declare_same(const Tensor& /*tensor*/, const std::string& /*name*/,
                                  SourceLine /*at*/) {}
+    virtual void do_declare_same(const HostTensor& /*values*/,
+                                 const std::string& /*name*/, SourceLine /*at*/) {}
 
     Device& device_;
     int owner_;

@@ -106,6 +106,11 @@ void declare_same(Communicator& group, const Tensor& tensor, const std::string& 
     group.do_declare_same(tensor, name, at);
 }
 
+void declare_same(Communicator& group, const HostTensor& values, const std::string& name,
+                  SourceLine at) {
+    group.do_declare_same(values, name, at);
+}
+
 namespace {
 
 /// A rank tells the others this: a hash of its values, their dtype and shape (or what it
@@ -244,18 +249,47 @@ void Communicator::do_expect_replicated(const Tensor& tensor, const std::string&
         fmt::format("{} of {} elements differ", odd[1], usual_values.elements())));
 }
 
+namespace {
+
+/// The diagnosis of two sides of what `call` is about, but for its cause.
+Diagnosis sides_differ(const std::string& group, const std::vector<int>& members,
+                       const std::string& call, const std::vector<ReplicaSide>& sides,
+                       const std::string& element) {
+    Diagnosis diagnosis = diagnosis_of("F24");
+    diagnosis.communicator = group;
+    diagnosis.members = members;
+    for (const ReplicaSide& side : sides) {
+        const bool usual = &side == &sides.front();
+        diagnosis.parties.push_back(
+            {side.ranks,
+             fmt::format("{} of {}", call, group),
+             usual ? "" : element + (element.empty() ? "" : " ") + side.value,
+             side.made_at.line > 0 ? side.made_at : side.at,
+             {}});
+    }
+    return diagnosis;
+}
+
+/// "ranks 0, 2 hold 3 in element [0]"; `does` it, if that is one rank.
+std::string value_text(const ReplicaSide& side, const char* does, const char* do_it,
+                       const std::string& element) {
+    return fmt::format("{} {} {}{}", ranks_text(side.ranks),
+                       side.ranks.size() == 1 ? does : do_it, side.value,
+                       element.empty() ? "" : " in " + element);
+}
+
+}  // namespace
+
 Diagnosis replicas_differ(const std::string& group, const std::vector<int>& members,
                           const std::string& name, const std::vector<ReplicaSide>& sides,
                           const std::string& element, const std::string& differing) {
     const std::string what = name.empty() ? "the tensor" : name;
     const auto holds = [&](const ReplicaSide& side) {
-        return fmt::format("{} {} {}{} at {}", ranks_text(side.ranks),
-                           side.ranks.size() == 1 ? "holds" : "hold", side.value,
-                           element.empty() ? "" : " in " + element, side.at.text());
+        return fmt::format("{} at {}", value_text(side, "holds", "hold", element),
+                           side.at.text());
     };
-    Diagnosis diagnosis = diagnosis_of("F24");
-    diagnosis.communicator = group;
-    diagnosis.members = members;
+    Diagnosis diagnosis = sides_differ(
+        group, members, fmt::format("expect_replicated({})", name), sides, element);
     diagnosis.sentence = fmt::format(
         "expect_replicated: {} is not the same on all ranks of {}: {}, but {}", what,
         group, holds(sides[1]), holds(sides[0]));
@@ -266,15 +300,33 @@ Diagnosis replicas_differ(const std::string& group, const std::vector<int>& memb
             "for a write that only some ranks make, or one of values that differ (a "
             "seed, a file, a gradient that was not reduced).",
             what, ranks_text(sides[1].ranks));
-    for (const ReplicaSide& side : sides) {
-        const bool usual = &side == &sides.front();
-        diagnosis.parties.push_back(
-            {side.ranks,
-             fmt::format("expect_replicated({}) of {}", name, group),
-             usual ? "" : element + (element.empty() ? "" : " ") + side.value,
-             side.at,
-             {}});
-    }
+    return diagnosis;
+}
+
+Diagnosis reads_differ(const std::string& group, const std::vector<int>& members,
+                       const std::string& name, const std::vector<ReplicaSide>& sides,
+                       const std::string& element, const std::string& differing) {
+    Diagnosis diagnosis = sides_differ(
+        group, members, fmt::format("declare_same({})", name), sides, element);
+    const auto holds = [&](const ReplicaSide& side) {
+        return fmt::format("{} ({} at {})", value_text(side, "reads", "read", element),
+                           side.made_at.line > 0 ? "made" : "given",
+                           (side.made_at.line > 0 ? side.made_at : side.at).text());
+    };
+    diagnosis.title = "ranks read different data";
+    diagnosis.sentence =
+        fmt::format("the ranks of {} must read the same {}, but do not: {}, but {}",
+                    group, name, holds(sides[1]), holds(sides[0]));
+    if (!differing.empty()) diagnosis.sentence += "; " + differing;
+    if (sides[0].made_at.line > 0)
+        diagnosis.details.push_back(
+            fmt::format("They are compared at {}.", sides[0].at.text()));
+    diagnosis.cause = fmt::format(
+        "What the ranks of {} read follows from something that is not the same on them: "
+        "their rank, a seed, the place of a loader. On a mesh, let it follow from the "
+        "coordinates along the axes whose ranks have data of their own (dp, and cp for "
+        "which tokens of a sequence) and from nothing else of the rank.",
+        group);
     return diagnosis;
 }
 

@@ -34,6 +34,10 @@ void declare_replicas(Communicator& group, const Tensor& tensor, const std::stri
 /// compare it as expect_replicated does, elsewhere nobody looks.
 void declare_same(Communicator& group, const Tensor& tensor, const std::string& name,
                   SourceLine at = SourceLine::here());
+/// Says so of values that are not on a device yet: of whole sequences, of which each rank
+/// takes its stretch.
+void declare_same(Communicator& group, const HostTensor& values, const std::string& name,
+                  SourceLine at = SourceLine::here());
 
 /// The bytes that this rank sends over a communicator from here on:
 ///
@@ -74,6 +78,7 @@ struct ReplicaSide {
     std::vector<int> ranks;
     std::string value;  ///< of the first element that differs, or the shape and dtype
     SourceLine at;
+    SourceLine made_at{};  ///< the line that made the tensor, if it is known
 };
 
 /// Returns what expect_replicated says of two sides; the first is the usual one.
@@ -82,5 +87,9 @@ struct ReplicaSide {
 Diagnosis replicas_differ(const std::string& group, const std::vector<int>& members,
                           const std::string& name, const std::vector<ReplicaSide>& sides,
                           const std::string& element, const std::string& differing);
+/// Returns what declare_same says of them.
+Diagnosis reads_differ(const std::string& group, const std::vector<int>& members,
+                       const std::string& name, const std::vector<ReplicaSide>& sides,
+                       const std::string& element, const std::string& differing);
 
 }  // namespace lockstep

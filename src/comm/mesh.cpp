@@ -15,8 +15,8 @@ Mesh::Mesh(Communicator& world, std::vector<Axis> axes, SourceLine at)
     for (const Axis& axis : shape_.axes()) {
         const std::vector<int> line = shape_.line(world.rank(), axis.name);
         const int coordinate = shape_.coordinate(world.rank(), axis.name);
-        lines_.push_back(
-            world.split({line.front(), coordinate, axis.name, line, false}, at));
+        lines_.push_back(world.split(
+            {line.front(), coordinate, axis.name, line, false, shape_.text()}, at));
     }
 }
 
@@ -38,7 +38,8 @@ Communicator& Mesh::plane(const std::vector<std::string>& axes, SourceLine at) {
     std::string name;
     for (const std::size_t place : places)
         name += (name.empty() ? "" : " x ") + shape_.axes()[place].name;
-    const SplitRequest request{members.front(), world_->rank(), name, members, false};
+    const SplitRequest request{members.front(), world_->rank(), name,
+                               members,         false,          shape_.text()};
     return *planes_.emplace(places, world_->split(request, at)).first->second;
 }
 

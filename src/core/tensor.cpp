@@ -65,14 +65,15 @@ std::string Storage::names(std::int64_t begin, std::int64_t end) const {
     return text;
 }
 
-void Tensor::set_label(const std::string& label) const {
+void Tensor::set_label(const std::string& label, const std::string& part) const {
     if (!storage_) return;
     for (Storage::Label& known : storage_->labels)
         if (known.begin == offset_ && known.bytes == bytes()) {
             known.name = label;
+            known.part = part;
             return;
         }
-    storage_->labels.push_back({offset_, bytes(), label});
+    storage_->labels.push_back({offset_, bytes(), label, part});
 }
 
 const Storage::Label* Tensor::labelled() const {

@@ -60,6 +60,7 @@ class Storage {
         std::int64_t begin = 0;
         std::int64_t bytes = 0;
         std::string name;
+        std::string part{};  ///< of what has that name: "rows 4–7"; empty if it is all
     };
     std::vector<Label> labels;
     /// Returns the names of what lies within these bytes, "a, b, c and 4 more".
@@ -120,8 +121,9 @@ class Tensor {
 
     const Storage* storage() const { return storage_.get(); }
     Device* device() const { return storage_ ? storage_->device : nullptr; }
-    /// Names what it holds, for messages: all of its storage or, for a view, a range.
-    void set_label(const std::string& label) const;
+    /// Names what it holds, for messages: all of its storage or, for a view, a range; and
+    /// which part of what has that name it is, if devices share it out.
+    void set_label(const std::string& label, const std::string& part = "") const;
     /// Returns the name of what it lies in: of the smallest range that was named. Empty
     /// if there is none.
     const std::string& label() const;

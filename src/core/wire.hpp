@@ -38,6 +38,7 @@ struct TensorOnWire {
     Shape shape;
     DType dtype = DType::f32;
     std::string label;
+    std::string part{};  ///< of what has that name
 };
 
 /// Gives each side's own tensor for what the line names, and the other way round.

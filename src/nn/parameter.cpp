@@ -23,8 +23,8 @@ Parameter::Parameter(const ParameterInit& init, const std::string& name, Part pa
     }
     MemoryScope scope(init.device, MemoryCategory::gradients);
     gradient = init.device.zeros(part_.shape, init.dtype);
-    value.set_label(name_);
-    gradient.set_label(name_);
+    name_tensor(value);
+    name_tensor(gradient);
 }
 
 // NOLINTNEXTLINE(performance-unnecessary-value-param): it would move before its shape.
@@ -44,7 +44,7 @@ Parameter::Parameter(std::string name, Tensor values, Tensor gradients, Part par
         // A name of this very range stays: of what the parameter is made of.
         const Storage::Label* range = tensor->labelled();
         if (range == nullptr || (range->name != name_ && range->bytes > tensor->bytes()))
-            tensor->set_label(name_);
+            name_tensor(*tensor);
     }
 }
 

@@ -39,7 +39,7 @@ Tensor make_flat(Device& device, const std::vector<Parameter*>& parameters,
         const Tensor view = flat.slice(begin, shape.elements()).reshaped(shape);
         begin += shape.elements();
         const Tensor before = std::exchange(parameter->*member, view);
-        view.set_label(parameter->name());
+        parameter->name_tensor(view);
         if (before)
             device.copy(view, before);
         else if (values)

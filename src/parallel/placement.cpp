@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "src/comm/expect.hpp"
 #include "src/core/require.hpp"
 
@@ -16,15 +18,39 @@ const Placement* find(const Parameter& parameter, const Communicator& line) {
     return nullptr;
 }
 
+/// Returns what it says of the ranks of a line.
+const char* text_of(Placement::Kind kind) {
+    switch (kind) {
+        case Placement::Kind::sharded:
+        case Placement::Kind::sharded_sum:
+            return "have different parts of it";
+        case Placement::Kind::replicated:
+            return "hold it alike, and each gets the whole gradient";
+        case Placement::Kind::partial:
+            return "hold it alike, and each gets terms of the gradient";
+    }
+    return "";
+}
+
+/// "it was said at model.cpp:12 that the ranks of tp hold it alike, …".
+std::string text_of(const Placement& placement) {
+    return fmt::format("it was said {}that the ranks of {} {}",
+                       placement.at.line == 0 ? "" : "at " + placement.at.text() + " ",
+                       placement.line->name(), text_of(placement.kind));
+}
+
 }  // namespace
 
 void replicate_over(Communicator& line, const std::vector<Parameter*>& parameters,
                     Placement::Kind kind, SourceLine at) {
     for (Parameter* parameter : parameters) {
         if (const Placement* known = find(*parameter, line)) {
-            require(known->kind == kind, at,
-                    "{} was said to lie along {} in another way before; one is expected",
-                    parameter->name(), line.name());
+            require(known->kind == kind, at, [&] {
+                return fmt::format(
+                    "{}: the ranks of {} {}, it is said here, but {}; are these the "
+                    "ranks that were meant?",
+                    parameter->name(), line.name(), text_of(kind), text_of(*known));
+            });
             continue;
         }
         parameter->placements.push_back({&line, kind, at});
@@ -60,6 +86,23 @@ std::vector<std::string> axes_of_copies(const Mesh& mesh, const Parameter& param
     return copies;
 }
 
+/// Ranks along those axes hold the parameter alike for no other reason: else the whole
+/// gradient, which each of them has, or gets, would be added up once more.
+void require_alike_once(const Mesh& mesh, const Parameter& parameter,
+                        const std::vector<std::string>& axes,
+                        const std::vector<Communicator*>& lines, SourceLine at) {
+    for (const Placement& placement : parameter.placements) {
+        if (placement.is_sharded() || std::ranges::count(lines, placement.line)) continue;
+        for (const std::string& axis : axes)
+            require(mesh.size(axis) == 1 || !mesh.spans(*placement.line, axis), at, [&] {
+                return fmt::format(
+                    "the gradients of {} cannot be added up along {}: {}. Axes are "
+                    "expected whose ranks have micro-batches, or tokens, of their own",
+                    parameter.name(), axis, text_of(placement));
+            });
+    }
+}
+
 }  // namespace
 
 void declare_replicas_of(Mesh& mesh, const std::vector<std::string>& axes, Module& model,
@@ -67,12 +110,15 @@ void declare_replicas_of(Mesh& mesh, const std::vector<std::string>& axes, Modul
     Communicator& all = mesh.plane(axes, at);
     for (Parameter* parameter : model.parameters()) {
         const auto copies = axes_of_copies(mesh, *parameter, axes, at);
-        if (copies.size() == axes.size()) {
-            replicate_over(all, {parameter}, Placement::Kind::partial, at);
-            continue;
-        }
-        for (const std::string& axis : copies)
-            replicate_over(mesh[axis], {parameter}, Placement::Kind::partial, at);
+        std::vector<Communicator*> lines;
+        if (copies.size() == axes.size())
+            lines.push_back(&all);
+        else
+            for (const std::string& axis : copies)
+                lines.push_back(&mesh[axis]);
+        require_alike_once(mesh, *parameter, copies, lines, at);
+        for (Communicator* line : lines)
+            replicate_over(*line, {parameter}, Placement::Kind::partial, at);
     }
 }
 

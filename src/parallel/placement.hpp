@@ -28,7 +28,8 @@ void declare_replicas_of(Communicator& replicas, Module& model,
 ///
 /// makes an expert's gradient the sum over the line of "dp", and all others' the sum over
 /// the plane of "dp" and "ep". Throws UsageError if a parameter is shared out along what
-/// is neither a line nor a plane of the mesh.
+/// is neither a line nor a plane of the mesh, and if ranks along one of the axes hold it
+/// alike for another reason, as all of a tensor group do.
 void declare_replicas_of(Mesh& mesh, const std::vector<std::string>& axes, Module& model,
                          SourceLine at = SourceLine::here());
 

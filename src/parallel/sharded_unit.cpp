@@ -125,7 +125,7 @@ void ShardedUnit::show(const Piece& piece, const Tensor& whole,
         const Shape& shape = parameter->shape();
         parameter->*member =
             whole ? whole.slice(begin, shape.elements()).reshaped(shape) : Tensor();
-        if (whole) (parameter->*member).set_label(parameter->name());
+        if (whole) parameter->name_tensor(parameter->*member);
         begin += shape.elements();
     }
 }

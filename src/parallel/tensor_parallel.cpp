@@ -32,8 +32,8 @@ void TensorParallel::replicate(const std::vector<Parameter*>& parameters, Source
         splits_sequence() ? Placement::Kind::partial : Placement::Kind::replicated, at);
 }
 
-void TensorParallel::shard(Parameter& parameter) {
-    parameter.placements.push_back({&group_, Placement::Kind::sharded});
+void TensorParallel::shard(Parameter& parameter, SourceLine at) {
+    parameter.placements.push_back({&group_, Placement::Kind::sharded, at});
 }
 
 std::int64_t TensorParallel::share(const std::string& layer, const char* of,

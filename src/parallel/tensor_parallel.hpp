@@ -57,7 +57,7 @@ class TensorParallel {
     /// replicated are whole if every rank has seen all tokens, else partial.
     void replicate(const std::vector<Parameter*>& parameters,
                    SourceLine at = SourceLine::here());
-    void shard(Parameter& parameter);
+    void shard(Parameter& parameter, SourceLine at = SourceLine::here());
 
     /// This rank's share of `count` rows, columns or heads; throws
     /// UsageError, which begins with `layer`, unless all get as many.

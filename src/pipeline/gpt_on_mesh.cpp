@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/comm/expect.hpp"
 #include "src/core/require.hpp"
 #include "src/nn/recompute.hpp"
 #include "src/parallel/fully_sharded.hpp"
@@ -110,10 +111,11 @@ std::unique_ptr<GradientSync> sync_of(Device& device, Mesh& mesh, Sequential& mo
 }  // namespace
 
 // lesson: gpt-on-mesh
-GptOnMesh::GptOnMesh(Rank& rank, const MeshPlan& plan, DType dtype, std::uint64_t seed)
+GptOnMesh::GptOnMesh(Rank& rank, const MeshPlan& plan, DType dtype, std::uint64_t seed,
+                     SourceLine at)
     : rank_(rank),
       plan_(plan),
-      mesh_(rank.world(), plan.shape().axes()),
+      mesh_(rank.world(), plan.shape().axes(), at),
       tensor_(tensor_on(rank.device(), mesh_, plan.options().sequence)),
       kit_(kit_on(mesh_, *tensor_, plan)) {
     Device& device = rank.device();
@@ -134,8 +136,8 @@ GptOnMesh::GptOnMesh(Rank& rank, const MeshPlan& plan, DType dtype, std::uint64_
         std::make_unique<Pipeline>(device, line, plan.pipeline(), stage_.modules(),
                                    gpt_boundary(sizes, dtype, kit_));
     // Where gradients have to be added up follows from this alone.
-    pipeline_->reduce_over(mesh_, replica_axes(plan.shape()));
-    tied_ = tie_gpt(*pipeline_, stage_, schedule, line);
+    pipeline_->reduce_over(mesh_, replica_axes(plan.shape()), at);
+    tied_ = tie_gpt(*pipeline_, stage_, schedule, line, at);
     pipeline_->tie_copies();
 
     std::vector<GradientSync*> of_chunks;
@@ -147,16 +149,16 @@ GptOnMesh::GptOnMesh(Rank& rank, const MeshPlan& plan, DType dtype, std::uint64_
     pipeline_->sync_by(of_chunks);
 }
 
-Tensor GptOnMesh::gradients(std::span<const MicroBatch> micro_batches) {
-    const Tensor loss = pipeline_->run(kit_.loss(plan_.sizes()), micro_batches);
+Tensor GptOnMesh::gradients(std::span<const MicroBatch> micro_batches, SourceLine at) {
+    const Tensor loss = pipeline_->run(kit_.loss(plan_.sizes()), micro_batches, at);
     // All ranks of a tensor group have the same one.
     return tensor_->rank() == 0 ? loss : Tensor();
 }
 
 Tensor GptOnMesh::step(std::span<const MicroBatch> micro_batches, Optimizer& optimizer,
-                       double most) {
-    Tensor loss = gradients(micro_batches);
-    if (most > 0) clip_gradients(rank_.device(), rank_.world(), sync_.shards(), most);
+                       double most, SourceLine at) {
+    Tensor loss = gradients(micro_batches, at);
+    if (most > 0) clip_gradients(rank_.device(), rank_.world(), sync_.shards(), most, at);
     update(optimizer);
     return loss;
 }
@@ -166,5 +168,22 @@ void GptOnMesh::update(Optimizer& optimizer) {
     sync_.update(optimizer);
 }
 // lesson: end
+
+MicroBatch GptOnMesh::micro_batch(const HostTensor& ids, const HostTensor& targets,
+                                  SourceLine at) {
+    require(ids.dtype() == DType::i32 && ids.shape().dimensions() == 2 &&
+                targets.dtype() == DType::i32 && targets.shape() == ids.shape(),
+            at,
+            "a micro-batch of ids {} {} and targets {} {}; whole sequences (s, b) of i32 "
+            "are expected for both",
+            ids.dtype(), ids.shape(), targets.dtype(), targets.shape());
+    for (const char* axis : {"pp", "cp", "tp"}) {
+        declare_same(mesh_[axis], ids, "ids of a micro-batch", at);
+        declare_same(mesh_[axis], targets, "targets of a micro-batch", at);
+    }
+    Device& device = rank_.device();
+    return {device.upload(dealt_rows(ids, tokens()), at),
+            device.upload(dealt_rows(targets, tokens()), at), plan_.weight()};
+}
 
 }  // namespace lockstep

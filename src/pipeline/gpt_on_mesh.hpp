@@ -51,11 +51,11 @@ struct MeshOptions {
     /// What the replicas share out: 0 nothing, 1 the optimizer's state, 2 gradients, too,
     /// 3 parameters, too. With experts 0 or 1.
     int zero = 0;
-    MakeSync sync;  ///< in the place of that
+    MakeSync sync{};  ///< in the place of that
 
     enum class Recompute { nothing, attention, layers } recompute = Recompute::nothing;
     std::optional<OffloadOptions> offload{};  ///< what layers save waits on the host
-    GptKit kit;                               ///< around which the others are put
+    GptKit kit{};                             ///< around which the others are put
 };
 
 /// A GPT's spread over a mesh, and its schedule. Made once, for all ranks of a process.
@@ -103,7 +103,8 @@ class GptOnMesh {
     /// Every rank of the world calls it, with the same plan, which must stay. Throws
     /// UsageError if the world has another size, and for what a kit or a strategy
     /// refuses.
-    GptOnMesh(Rank& rank, const MeshPlan& plan, DType dtype, std::uint64_t seed);
+    GptOnMesh(Rank& rank, const MeshPlan& plan, DType dtype, std::uint64_t seed,
+              SourceLine at = SourceLine::here());
 
     const MeshPlan& plan() const { return plan_; }
     Mesh& mesh() { return mesh_; }
@@ -119,15 +120,24 @@ class GptOnMesh {
         return mesh_.coordinate("dp") * mesh_.size("ep") + mesh_.coordinate("ep");
     }
     const TokenDeal& tokens() const { return kit_.tokens; }
+    /// One of the replica's micro-batches, whole sequences (s, b), i32: its ids, and what
+    /// follows each. Puts this rank's tokens of them on the device, of plan().weight().
+    /// All ranks of the replica give the same in the same order: those along "pp", since
+    /// one reads the ids and another the targets, and those along "cp" and "tp", since
+    /// they share the sequences out. Under --check full, virtual devices compare them
+    /// (declare_same).
+    MicroBatch micro_batch(const HostTensor& ids, const HostTensor& targets,
+                           SourceLine at = SourceLine::here());
 
     /// All micro-batches of the replica, of plan().weight() each, through the pipeline;
     /// leaves the batch's gradients in the shards. Gives this rank's share of the loss,
     /// (1): all ranks' together are the batch's. None where there is none.
-    Tensor gradients(std::span<const MicroBatch> micro_batches);
+    Tensor gradients(std::span<const MicroBatch> micro_batches,
+                     SourceLine at = SourceLine::here());
     /// The gradients; clipped, if their norm over all of the model is more than `most`
     /// and that is not 0; and one update. Gives the share of the loss.
     Tensor step(std::span<const MicroBatch> micro_batches, Optimizer& optimizer,
-                double most = 0);
+                double most = 0, SourceLine at = SourceLine::here());
     /// Norms and clipping by it come between the two.
     void update(Optimizer& optimizer);
 

@@ -419,14 +419,15 @@ void require_reductions(const Schedule& schedule, int stage, bool updates) {
 
 }  // namespace
 
-void Pipeline::reduce_over(Communicator& replicas) {
+void Pipeline::reduce_over(Communicator& replicas, SourceLine at) {
     for (Module* chunk : chunks_)
-        declare_replicas_of(replicas, *chunk);
+        declare_replicas_of(replicas, *chunk, at);
 }
 
-void Pipeline::reduce_over(Mesh& mesh, const std::vector<std::string>& axes) {
+void Pipeline::reduce_over(Mesh& mesh, const std::vector<std::string>& axes,
+                           SourceLine at) {
     for (Module* chunk : chunks_)
-        declare_replicas_of(mesh, axes, *chunk);
+        declare_replicas_of(mesh, axes, *chunk, at);
 }
 
 void Pipeline::sync_by(std::vector<GradientSync*> syncs, SourceLine at) {
@@ -442,12 +443,12 @@ void Pipeline::sync_by(std::vector<GradientSync*> syncs, SourceLine at) {
     syncs_ = std::move(syncs);
 }
 
-void Pipeline::tie(Parameter& parameter, Communicator& sharers) {
-    require(chunk_of(parameter) >= 0,
+void Pipeline::tie(Parameter& parameter, Communicator& sharers, SourceLine at) {
+    require(chunk_of(parameter) >= 0, at,
             "{} was tied on stage {}, which has no parameter of that name in its chunks",
             parameter.name(), line_.rank());
     ties_.push_back(&parameter);
-    replicate_over(sharers, {&parameter}, Placement::Kind::partial);
+    replicate_over(sharers, {&parameter}, Placement::Kind::partial, at);
 }
 
 void Pipeline::tie_copies() {
@@ -534,7 +535,7 @@ void Pipeline::reduce_gradients(Place place) {
     const int chunk = at(place).chunk;
     clear_used_up(chunk, place);
     if (syncs_.empty())
-        complete_gradients(chunks_[chunk]->parameters());
+        complete_gradients(chunks_[chunk]->parameters(), nullptr, at_);
     else
         syncs_[chunk]->finish();
 }

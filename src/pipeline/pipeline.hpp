@@ -186,9 +186,10 @@ class Pipeline {
 
     /// Gradients will be summed over `replicas`, which hold the same chunks and have
     /// micro-batches of their own: data parallelism. Every rank of them calls it.
-    void reduce_over(Communicator& replicas);
+    void reduce_over(Communicator& replicas, SourceLine at = SourceLine::here());
     /// Does so for ranks along those axes, of which some may share parameters out.
-    void reduce_over(Mesh& mesh, const std::vector<std::string>& axes);
+    void reduce_over(Mesh& mesh, const std::vector<std::string>& axes,
+                     SourceLine at = SourceLine::here());
     /// Says how gradients become whole at R, and who updates what at U: syncs[c] for
     /// chunk c. Without it R adds up each gradient along the axes where it is partial,
     /// after the chunk's last backward. Throws UsageError if there is not one for each
@@ -199,7 +200,8 @@ class Pipeline {
     /// and for parts that two stages hold. The sharers' schedules must reduce the chunk
     /// as often, and in one order with their messages and with other chunks that they
     /// tie. Throws UsageError if no chunk has the parameter.
-    void tie(Parameter& parameter, Communicator& sharers);
+    void tie(Parameter& parameter, Communicator& sharers,
+             SourceLine at = SourceLine::here());
     /// Ties all parameters of parts that another stage holds, too, as pipelines from both
     /// ends have them. Every rank of the line calls it.
     void tie_copies();

@@ -203,11 +203,12 @@ PartBoundary gpt_boundary(const GptSizes& sizes, DType dtype, const GptKit& kit)
 }
 
 std::unique_ptr<Communicator> tie_gpt(Pipeline& pipeline, const GptStage& stage,
-                                      const Schedule& schedule, Communicator& line) {
+                                      const Schedule& schedule, Communicator& line,
+                                      SourceLine at) {
     const std::vector<int> ends = ends_of(schedule);
     if (ends[0] == ends[1]) return nullptr;
-    auto sharers = line.subgroup(ends, "tied");
-    if (sharers && stage.tied) pipeline.tie(*stage.tied, *sharers);
+    auto sharers = line.subgroup(ends, "tied", at);
+    if (sharers && stage.tied) pipeline.tie(*stage.tied, *sharers, at);
     return sharers;
 }
 

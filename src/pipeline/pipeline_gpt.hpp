@@ -57,6 +57,7 @@ PartBoundary gpt_boundary(const GptSizes& sizes, DType dtype, const GptKit& kit 
 /// communicator of the two, to be kept as long as the pipeline and the table; null on
 /// ranks that hold neither end. A step then has one all-reduce of the table more.
 std::unique_ptr<Communicator> tie_gpt(Pipeline& pipeline, const GptStage& stage,
-                                      const Schedule& schedule, Communicator& line);
+                                      const Schedule& schedule, Communicator& line,
+                                      SourceLine at = SourceLine::here());
 
 }  // namespace lockstep

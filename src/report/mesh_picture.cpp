@@ -37,6 +37,14 @@ std::string MeshPicture::places(int rank) const {
     return text;
 }
 
+std::vector<std::string> MeshPicture::labels_of(int rank) const {
+    if (labels.empty()) return {};
+    std::vector<std::string> lines = labels[static_cast<std::size_t>(rank)];
+    for (std::string& line : lines)
+        line = said(line);
+    return lines;
+}
+
 int MeshPicture::colour_place(int rank) const {
     return coloured.empty() ? 0 : shape.coordinate(rank, coloured);
 }

@@ -36,6 +36,8 @@ struct MeshPicture {
     std::string note() const;
     /// "pp 0 dp 1 tp 0": the rank's places along axes of more than one rank.
     std::string places(int rank) const;
+    /// The lines on the rank's box, in their reader's language.
+    std::vector<std::string> labels_of(int rank) const;
     /// The rank's place along the axis that is coloured; 0 if none is.
     int colour_place(int rank) const;
 };

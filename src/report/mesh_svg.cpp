@@ -45,8 +45,7 @@ DeviceLook look_of(const MeshPicture& picture) {
     std::size_t lines = 0;
     for (int rank = 0; rank < ranks; ++rank) {
         columns = std::max(columns, columns_of(picture.places(rank)));
-        if (picture.labels.empty()) continue;
-        const auto& labels = picture.labels[static_cast<std::size_t>(rank)];
+        const std::vector<std::string> labels = picture.labels_of(rank);
         lines = std::max(lines, labels.size());
         for (const std::string& label : labels)
             columns = std::max(columns, columns_of(label));
@@ -275,10 +274,8 @@ class MeshSvg {
             return;
         }
         std::vector<std::string> lines{picture_.places(rank)};
-        if (!picture_.labels.empty()) {
-            const auto& labels = picture_.labels[static_cast<std::size_t>(rank)];
-            lines.insert(lines.end(), labels.begin(), labels.end());
-        }
+        for (std::string& label : picture_.labels_of(rank))
+            lines.push_back(std::move(label));
         const double room = kTextLine * static_cast<double>(lines.size() + 1);
         double line = y + (look_.height - room) / 2 + kTextLine - 2;
         body_ += svg_text(middle, line, std::to_string(rank), "b k");
@@ -293,10 +290,8 @@ class MeshSvg {
             text += ": " + places;
         if (picture_.nodes() > 1)
             text += "\n" + picture_.said(fmt::format("node {}", picture_.node_of(rank)));
-        if (!picture_.labels.empty())
-            for (const std::string& label :
-                 picture_.labels[static_cast<std::size_t>(rank)])
-                text += "\n" + label;
+        for (const std::string& label : picture_.labels_of(rank))
+            text += "\n" + label;
         return text;
     }
 

@@ -62,7 +62,8 @@ class MeshText {
         cell_ = columns_of(std::to_string(picture_.shape.ranks() - 1)) + 2;
         lines_ = 1;
         if (!labels_) return;
-        for (const auto& labels : picture_.labels) {
+        for (int rank = 0; rank < picture_.shape.ranks(); ++rank) {
+            const std::vector<std::string> labels = picture_.labels_of(rank);
             lines_ = std::max(lines_, static_cast<int>(labels.size()) + 1);
             for (const std::string& label : labels)
                 cell_ = std::max(cell_, columns_of(label) + 2);
@@ -250,7 +251,7 @@ class MeshText {
         if (rank < 0) return std::string(static_cast<std::size_t>(cell_), ' ');
         std::string text = line == 0 ? std::to_string(rank) : "";
         if (line > 0) {
-            const auto& labels = picture_.labels[static_cast<std::size_t>(rank)];
+            const std::vector<std::string> labels = picture_.labels_of(rank);
             const auto index = static_cast<std::size_t>(line) - 1;
             if (index < labels.size()) text = labels[index];
         }

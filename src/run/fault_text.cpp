@@ -52,8 +52,8 @@ constexpr FaultClass kClasses[] = {
      "others receive first."},
     {"F12", "communicators used in opposite order",
      "Ranks that share two communicators must launch on them in the same order: move "
-     "one of the calls so that all of them do. To wait between the two calls does "
-     "not help."},
+     "one of the calls so that all of them do; if only some of them make it, let all. To "
+     "wait between the two calls does not help."},
     {"F13", "ranks took different paths",
      "A condition or loop count before these lines differs between ranks; make it "
      "depend on values that are the same on all ranks (a loss: reduced over them "

@@ -368,7 +368,7 @@ class Lesson(laboratory.LaboratoryTest):
                 with self.subTest(page=page, question=question):
                     self.give(str(question[1] or question[2]))
                     self.window.until(self.settled(question[0]))
-                    self.assertIn(self.text(f"#{question[0]} + .outcome .good"), ["Right:", "正确："])
+                    self.assertIn(self.text(f"[id='{question[0]}'] + .outcome .good"), ["Right:", "正确："])
         self.page = Lesson.page
 
     def test_first_paint_comes_soon(self):

@@ -231,4 +231,59 @@ TEST_CASE("bytes are not counted while something is in flight", "[sim][comm][err
     });
 }
 
+TEST_CASE("what ranks are to read alike, and do not: on a device, and before",
+          "[sim][comm][errors]") {
+    const auto found = [](const Program& program) {
+        World world;
+        world.check = sim::CheckLevel::full;
+        try {
+            make_cluster_in(world, 4)->run(program);
+        } catch (const FaultError& fault) {
+            return fault.diagnosis();
+        }
+        return Diagnosis();
+    };
+    const auto batch_of = [](const Rank& rank) {
+        HostTensor ids({2, 2}, DType::i32);
+        ids.set(3, rank.index() == 2 ? 7 : 5);
+        return ids;
+    };
+    const Diagnosis of_tensor = found([&](Rank& rank) {
+        here = __LINE__ + 1;
+        const Tensor ids = rank.device().upload(batch_of(rank));
+        declare_same(rank.world(), ids, "ids");
+    });
+    CHECK(of_tensor.fault == "F24");
+    CHECK(of_tensor.title == "ranks read different data");
+    check_says(
+        of_tensor.sentence,
+        {"the ranks of world must read the same ids", "rank 2 reads 7", "element [1, 1]",
+         "(made at", line(here), "ranks 0–1, 3 read 5", "1 of 4 elements differ"});
+    REQUIRE(of_tensor.parties.size() == 2);
+    check_says(of_tensor.parties[0].at.text(), {line(here)});
+
+    const Diagnosis of_values = found([&](Rank& rank) {
+        here = __LINE__ + 1;
+        declare_same(rank.world(), batch_of(rank), "ids");
+    });
+    check_says(of_values.sentence, {"rank 2 reads 7", "(given at", line(here)});
+
+    const Diagnosis of_shapes = found([&](Rank& rank) {
+        declare_same(rank.world(), HostTensor({rank.index() + 1}, DType::i32), "ids");
+    });
+    check_says(of_shapes.sentence, {"rank 0 reads (1) i32", "rank 1 reads (2) i32"});
+
+    const Diagnosis of_absent = found([&](Rank& rank) {
+        if (rank.index() > 0) declare_same(rank.world(), batch_of(rank), "ids");
+    });
+    CHECK(of_absent.fault == "F07");
+    check_says(of_absent.sentence, {"declare_same(ids) #0 of world"});
+
+    // Nobody looks otherwise.
+    World cheap;
+    cheap.check = sim::CheckLevel::cheap;
+    make_cluster_in(cheap, 4)->run(
+        [&](Rank& rank) { declare_same(rank.world(), batch_of(rank), "ids"); });
+}
+
 }  // namespace lockstep::test

@@ -3,7 +3,7 @@
 // finds: F06
 // check: cheap
 // ranks: 4, 256
-// parties: 1 | 3
+// parties: 3 | rest
 
 #include "src/comm/mesh.hpp"
 #include "src/comm/rank.hpp"

@@ -4,7 +4,7 @@
 // finds: F23
 // check: full
 // ranks: 2, 4
-// parties: 0
+// parties: 0 | 1
 
 #include "tests/faults/zero_by_hand.hpp"
 

@@ -304,6 +304,11 @@ void add_handles(std::vector<Request>& to) {
             {name,
              in_split({message(request, kFirstSplit, real(0, {6, 8}), kName, kHere)}),
              1});
+    const HostTensor values(Shape{2, 3}, DType::i32);
+    to.push_back({"declare_values",
+                  in_split({message(RankRequest::declare_values, kFirstSplit, values,
+                                    kName, kHere)}),
+                  1});
 }
 
 void add_ends(std::vector<Request>& to) {

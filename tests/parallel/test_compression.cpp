@@ -814,7 +814,7 @@ TEST_CASE("A Q that differs between ranks is found", "[parallel][sim][errors]") 
     CHECK(found_in(0, nothing) == "(nothing was thrown)");
     const auto is_found = [](const std::string& message) {
         INFO(message);
-        CHECK(message.find("q/w is not the same on all ranks of world") !=
+        CHECK(message.find("the ranks of world must read the same q/w, but do not") !=
               std::string::npos);
     };
     is_found(found_in(1, nothing));

@@ -14,6 +14,8 @@
 #include "src/parallel/flat_buffer.hpp"
 #include "src/parallel/parameter_server.hpp"
 #include "src/parallel/placement.hpp"
+#include "src/parallel/sequence_parallel.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/zero_1.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/twin.hpp"
@@ -562,6 +564,45 @@ TEST_CASE("Strategies that are combined have parameters of their own",
                        sync.add(std::make_unique<AllReduceSync>(layer.parameters()));
                    }),
                    says("two strategies have layer.weight"));
+    });
+}
+
+TEST_CASE("Gradients are added up along axes whose ranks have data of their own",
+          "[parallel][errors]") {
+    sim::make_cluster(4)->run([](Rank& rank) {
+        Device& device = rank.device();
+        Mesh mesh(rank.world(), {{"dp", 2}, {"tp", 2}});
+        TensorParallel tp(device, mesh["tp"]);
+        const auto gpt =
+            make_gpt({device, DType::f32, 1, ""}, small_sizes(), tensor_parallel({}, tp));
+        const auto refused = [&](const std::vector<std::string>& axes) {
+            return refusal([&] { declare_replicas_of(mesh, axes, *gpt); });
+        };
+        const std::string line = refusal([&] { declare_replicas_of(mesh["tp"], *gpt); });
+        CHECK_THAT(line,
+                   says("transformer.wte.weight: the ranks of tp hold it alike, and "
+                        "each gets terms of the gradient, it is said here"));
+        CHECK_THAT(line, says("that the ranks of tp have different parts of it"));
+        CHECK_THAT(refused({"tp"}), says("that the ranks of tp hold it alike, and each "
+                                         "gets the whole gradient"));
+        CHECK_THAT(
+            refused({"dp", "tp"}),
+            says("the gradients of transformer.wpe.weight cannot be added up along "
+                 "tp: it was said at src/parallel/tensor_parallel_kit.cpp"));
+        const auto other =
+            make_gpt({device, DType::f32, 1, ""}, small_sizes(), tensor_parallel({}, tp));
+        for (int again = 0; again < 2; ++again)
+            declare_replicas_of(mesh, {"dp"}, *other);
+        for (const Parameter* parameter : other->parameters())
+            CHECK(parameter->placements.size() == 2);
+        // Gradients of sequence parallelism are partial along tp already.
+        SequenceParallel sp(device, mesh["tp"]);
+        const auto third =
+            make_gpt({device, DType::f32, 1, ""}, small_sizes(), tensor_parallel({}, sp));
+        CHECK_THAT(refusal([&] {
+                       declare_replicas_of(mesh, {"dp", "tp"}, *third);
+                   }),
+                   says("and each gets terms of the gradient. Axes are expected"));
     });
 }
 

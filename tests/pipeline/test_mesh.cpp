@@ -129,17 +129,27 @@ GptSizes sizes_of(const Spread& spread) {
     return sizes;
 }
 
-/// A micro-batch, of `all` in a step.
-MicroBatch micro_batch(Device& device, int step, int index, int all,
-                       const TokenDeal& tokens, double weight) {
-    HostTensor ids({kLength, kBatch}, DType::i32), next({kLength, kBatch}, DType::i32);
-    for (std::int64_t i = 0; i < ids.elements(); ++i) {
-        const std::int64_t at = (step * all + index) * ids.elements() + i;
-        ids.set(i, static_cast<double>((at * at + at / 3) % 13));
-        next.set(i, static_cast<double>(((at + 1) * (at + 1) + (at + 1) / 3) % 13));
+/// Ids, and what follows each.
+struct Sequences {
+    HostTensor ids{{kLength, kBatch}, DType::i32};
+    HostTensor next{{kLength, kBatch}, DType::i32};
+};
+
+/// Those of a micro-batch, of `all` in a step.
+Sequences sequences(int step, int index, int all) {
+    Sequences made;
+    for (std::int64_t i = 0; i < made.ids.elements(); ++i) {
+        const std::int64_t at = (step * all + index) * made.ids.elements() + i;
+        made.ids.set(i, static_cast<double>((at * at + at / 3) % 13));
+        made.next.set(i, static_cast<double>(((at + 1) * (at + 1) + (at + 1) / 3) % 13));
     }
-    return {device.upload(dealt_rows(ids, tokens)),
-            device.upload(dealt_rows(next, tokens)), weight};
+    return made;
+}
+
+/// A micro-batch on one device.
+MicroBatch micro_batch(Device& device, int step, int index, int all, double weight) {
+    const Sequences made = sequences(step, index, all);
+    return {device.upload(made.ids), device.upload(made.next), weight};
 }
 
 struct Trained {
@@ -178,7 +188,7 @@ Trained train_alone(const Spread& spread) {
             std::vector<MicroBatch> batches;
             batches.reserve(all);
             for (int i = 0; i < all; ++i)
-                batches.push_back(micro_batch(device, step, i, all, {}, 1.0 / all));
+                batches.push_back(micro_batch(device, step, i, all, 1.0 / all));
             const Tensor loss =
                 train_step(device, *gpt, cross_entropy_loss, batches, *sync, *optimizer);
             trained.losses.push_back(device.peek(loss).at(0));
@@ -252,13 +262,14 @@ MeshOptions options_of(const Spread& spread) {
 }
 
 /// A replica's micro-batches of a step.
-std::vector<MicroBatch> own_batches(Device& device, const GptOnMesh& gpt, int step) {
-    const MeshPlan& plan = gpt.plan();
+std::vector<MicroBatch> own_batches(GptOnMesh& gpt, int step) {
     std::vector<MicroBatch> batches;
     batches.reserve(kMicroBatches);
-    for (int i = 0; i < kMicroBatches; ++i)
-        batches.push_back(micro_batch(device, step, kMicroBatches * gpt.replica() + i,
-                                      plan.micro_batches(), gpt.tokens(), plan.weight()));
+    for (int i = 0; i < kMicroBatches; ++i) {
+        const Sequences made = sequences(step, kMicroBatches * gpt.replica() + i,
+                                         gpt.plan().micro_batches());
+        batches.push_back(gpt.micro_batch(made.ids, made.next));
+    }
     return batches;
 }
 
@@ -292,7 +303,7 @@ Trained train_spread(const Spread& spread) {
         const auto updated = gpt.sync().shards();
         const auto optimizer = make_optimizer<Sgd>(updated, kSgd);
         for (int step = 0; step < spread.steps; ++step) {
-            const auto batches = own_batches(rank.device(), gpt, step);
+            const auto batches = own_batches(gpt, step);
             const Tensor loss = gpt.gradients(batches);
             note_step(rank, step, loss, updated, trained);
             gpt.update(*optimizer);
@@ -425,8 +436,10 @@ TEST_CASE("Kits of contexts and tensors nest in either order: the same bits",
             declare_replicas_of(mesh, {"cp"}, *gpt);
             AllReduceSync sync(gpt->parameters());
             Sgd optimizer(gpt->parameters(), kSgd);
-            const MicroBatch mine =
-                micro_batch(device, 0, 0, 1, kit.tokens, 1.0 / spread.cp);
+            const Sequences made = sequences(0, 0, 1);
+            const MicroBatch mine{device.upload(dealt_rows(made.ids, kit.tokens)),
+                                  device.upload(dealt_rows(made.next, kit.tokens)),
+                                  1.0 / spread.cp};
             train_step(device, *gpt, kit.loss(sizes), {&mine, 1}, sync, optimizer);
             keep(rank, gpt->parameters(), "value/", &Parameter::value);
         }));
@@ -581,7 +594,7 @@ TEST_CASE("A pipeline can run forwards alone", "[pipeline][mesh]") {
         std::vector<MicroBatch> all;
         all.reserve(kMicroBatches);
         for (int i = 0; i < kMicroBatches; ++i)
-            all.push_back(micro_batch(device, 0, i, kMicroBatches, {}, 1));
+            all.push_back(micro_batch(device, 0, i, kMicroBatches, 1));
         return all;
     };
     std::vector<HostTensor> one, many(kMicroBatches);
@@ -607,6 +620,61 @@ TEST_CASE("A pipeline can run forwards alone", "[pipeline][mesh]") {
             if (results[i]) many[i] = device.peek(results[i]);
     });
     CHECK(one == many);
+}
+
+namespace {
+
+/// What a mesh of all four axes is found to do wrong whose ranks read the sequences of
+/// that number.
+std::string found_reading(const std::function<int(Mesh& mesh)>& number) {
+    Spread spread{2, 2, 2, 2};
+    const MeshPlan plan(sizes_of(spread), options_of(spread));
+    sim::ClusterOptions options;
+    options.ranks = 16;
+    options.check = sim::CheckLevel::full;
+    try {
+        sim::make_cluster(options)->run([&](Rank& rank) {
+            GptOnMesh gpt(rank, plan, DType::f32, 1);
+            const Sequences made = sequences(0, number(gpt.mesh()), 16);
+            const MicroBatch batch = gpt.micro_batch(made.ids, made.next);
+            CHECK(batch.input.shape() == Shape{kLength / 2, kBatch});
+            CHECK(batch.weight == 1.0 / 16);
+        });
+    } catch (const FaultError& fault) {
+        CHECK(fault.diagnosis().fault == "F24");
+        return fault.diagnosis().sentence;
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("Ranks that share out one model read one replica's sequences",
+          "[pipeline][mesh][errors]") {
+    for (const char* axis : {"pp", "cp", "tp"}) {
+        CAPTURE(axis);
+        CHECK_THAT(found_reading([&](Mesh& mesh) { return mesh.coordinate(axis); }),
+                   Catch::Matchers::ContainsSubstring(fmt::format(
+                       "the ranks of {} must read the same ids of a micro-batch", axis)));
+    }
+    CHECK(found_reading([](Mesh& mesh) { return mesh.coordinate("dp"); }).empty());
+}
+
+TEST_CASE("A micro-batch is of whole sequences of ids", "[pipeline][mesh][errors]") {
+    const Spread spread{1, 1, 2, 1, false, "gpipe"};
+    const MeshPlan plan(sizes_of(spread), options_of(spread));
+    sim::make_cluster(2)->run([&](Rank& rank) {
+        GptOnMesh gpt(rank, plan, DType::f32, 1);
+        const HostTensor right({kLength, kBatch}, DType::i32);
+        const HostTensor flat({kLength}, DType::i32);
+        const HostTensor real({kLength, kBatch}, DType::f32);
+        const HostTensor more({kLength, 2 * kBatch}, DType::i32);
+        for (const HostTensor* wrong : {&flat, &real, &more}) {
+            CHECK_THROWS_AS(gpt.micro_batch(*wrong, right), UsageError);
+            CHECK_THROWS_AS(gpt.micro_batch(right, *wrong), UsageError);
+        }
+        CHECK_THROWS_AS(gpt.micro_batch(flat, flat), UsageError);
+    });
 }
 
 }  // namespace lockstep::test

@@ -274,4 +274,82 @@ TEST_CASE("F23: replicas on the host are watched if they are declared there",
     }
 }
 
+TEST_CASE("F23: replicas of which some are left out of a sum: whose terms they lack",
+          "[sim][faults]") {
+    // As tied weights: each end of two lines of stages, summed along dp, then over the
+    // two ends; the second line forgets that.
+    const auto program = [](const std::function<void(Mesh&, const Tensor&)>& sums) {
+        return [sums](Rank& rank) {
+            Device& device = rank.device();
+            Mesh mesh(rank.world(), {{"pp", 2}, {"dp", 2}});
+            const Tensor weight = device.zeros({3, 4}, DType::f32);
+            declare_replicas(mesh["dp"], weight, "table");
+            const Tensor gradient = device.zeros({3, 4}, DType::f32);
+            const Tensor dy = device.empty({2, 3}, DType::f32);
+            device.random_normal(dy, RandomStream(rank.index(), "dy"), 0, 1);
+            const Tensor x = device.zeros({2, 4}, DType::f32);
+            device.fill(x, 1);
+            device.matmul_into(gradient, dy, x,
+                               {.transpose_a = true, .accumulate = true});
+            sums(mesh, gradient);
+            device.sgd(weight, gradient, Tensor(), {});
+        };
+    };
+    const Diagnosis later =
+        found_by_full_check(4, program([](Mesh& mesh, const Tensor& gradient) {
+                                mesh["dp"].all_reduce(gradient).wait();
+                                if (mesh.coordinate("dp") == 0)
+                                    mesh["pp"].all_reduce(gradient).wait();
+                            }));
+    CHECK(later.fault == "F23");
+    says(later,
+         "the gradient on rank 1 lacks the terms of ranks 2–3, which "
+         "all_reduce(sum, 12 x f32) of pp at");
+    says(later, "has added on rank 0");
+    says(later, "a list of groups, that leaves some of them out");
+
+    const Diagnosis none =
+        found_by_full_check(4, program([](Mesh& mesh, const Tensor& gradient) {
+                                mesh["pp"].all_reduce(gradient).wait();
+                            }));
+    // No sum has gone over the replicas: each has its own terms, as it may be.
+    says(none, "not over dp");
+
+    const Diagnosis twice =
+        found_by_full_check(4, program([](Mesh& mesh, const Tensor& gradient) {
+                                mesh["dp"].all_reduce(gradient).wait();
+                                mesh["pp"].all_reduce(gradient).wait();
+                                if (mesh.coordinate("dp") == 0)
+                                    mesh["pp"].all_reduce(gradient).wait();
+                            }));
+    CHECK(twice.fault == "F22");
+
+    check_silent(4, program([](Mesh& mesh, const Tensor& gradient) {
+                     mesh["pp"].all_reduce(gradient).wait();
+                     mesh["dp"].all_reduce(gradient).wait();
+                 }));
+}
+
+TEST_CASE("F23: the terms of buckets are followed, too", "[sim][faults]") {
+    const Diagnosis found = found_by_full_check(4, [](Rank& rank) {
+        Device& device = rank.device();
+        Mesh mesh(rank.world(), {{"dp", 2}, {"cp", 2}});
+        const Tensor weights = device.zeros({2, 4}, DType::f32);
+        declare_replicas(rank.world(), weights.slice(0, 4), "a");
+        declare_replicas(rank.world(), weights.slice(4, 4), "b");
+        const Tensor bucket = device.zeros({8}, DType::f32);
+        const Tensor rows = device.empty({3, 4}, DType::f32);
+        device.random_normal(rows, RandomStream(rank.index(), "rows"), 0, 1);
+        for (const int i : {0, 1})
+            device.accumulate_rows(bucket.slice(std::int64_t{4} * i, 4), rows);
+        mesh["cp"].all_reduce(bucket).wait();
+        if (mesh.coordinate("cp") == 0) mesh["dp"].all_reduce(bucket).wait();
+        for (const int i : {0, 1})
+            device.sgd(weights.slice(std::int64_t{4} * i, 4),
+                       bucket.slice(std::int64_t{4} * i, 4), Tensor(), {});
+    });
+    CHECK(found.fault == "F23");
+    says(found, "the gradient on rank 1 lacks the terms of ranks 2–3");
+}
+
 }  // namespace lockstep::test

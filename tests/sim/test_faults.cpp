@@ -1,6 +1,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "src/comm/mesh.hpp"
 #include "tests/catch.hpp"
 #include "tests/message_of.hpp"
 #include "tests/sim/worlds.hpp"
@@ -497,6 +498,49 @@ TEST_CASE("a device that is full says what fills it", "[sim][errors]") {
             CHECK(text.find(word) != std::string::npos);
         }
     }
+}
+
+TEST_CASE("F13: a barrier of a plane that some of its ranks do not come to",
+          "[sim][errors]") {
+    const auto program = [](bool on_first_step, bool all_make_the_plane) {
+        return [=](Rank& rank) {
+            Mesh mesh(rank.world(), {{"pp", 2}, {"dp", 2}, {"tp", 2}});
+            if (all_make_the_plane) mesh.plane({"dp", "tp"});
+            const Tensor gradient = rank.device().zeros({4}, DType::f32);
+            for (int step = 0; step < 3; ++step) {
+                if (step == (on_first_step ? 0 : 2) && mesh.coordinate("dp") == 0)
+                    mesh.plane({"dp", "tp"}).barrier().wait();
+                mesh["dp"].all_reduce(gradient).wait();
+            }
+        };
+    };
+    const Diagnosis later = fault_of(8, program(false, true));
+    CHECK(later.fault == "F13");
+    says(later, {"ranks 0–1 in barrier() #0 of dp x tp at", "which wait for rank 2 in",
+                 "all_reduce(sum, 4 x f32) #2 of dp", "which waits for rank 0"});
+    REQUIRE(later.parties.size() == 2);
+    CHECK(later.parties[0].ranks == std::vector<int>{0, 1});
+
+    // Nothing tells it yet from calls in another order.
+    const Diagnosis first = fault_of(8, program(true, true));
+    CHECK(first.fault == "F12");
+    CHECK(first.cause.find("if only some of them make it, let all") != std::string::npos);
+
+    const Diagnosis made = fault_of(8, program(false, false));
+    says(made, {"ranks 0–1, 4–5 in split(dp x tp, of ranks 0–3) #3 of world at",
+                "all_reduce(sum, 4 x f32) #2 of dp"});
+    CHECK(made.cause.find("Make it before the condition") != std::string::npos);
+    CHECK(made.fault == "F13");
+}
+
+TEST_CASE("F07: a plane that some ranks end without asking for", "[sim][errors]") {
+    const Diagnosis found = fault_of(4, [](Rank& rank) {
+        Mesh mesh(rank.world(), {{"dp", 2}, {"tp", 2}});
+        if (rank.index() < 2) mesh.plane({"dp", "tp"});
+    });
+    CHECK(found.fault == "F07");
+    says(found, {"ranks 0–1 wait in split(dp x tp, of ranks 0–3) #2 of world"});
+    CHECK(found.cause.find("Make it before the condition") != std::string::npos);
 }
 
 }  // namespace lockstep::test

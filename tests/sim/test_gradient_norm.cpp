@@ -12,6 +12,7 @@
 #include "src/parallel/train_step.hpp"
 #include "src/parallel/zero_1.hpp"
 #include "src/pipeline/generators.hpp"
+#include "src/pipeline/gpt_on_mesh.hpp"
 #include "src/pipeline/pipeline_gpt.hpp"
 #include "tests/catch.hpp"
 
@@ -135,14 +136,21 @@ TEST_CASE("A stage, and a shard, that a norm leaves out are found", "[sim][full]
     const std::string stage = clipped_by(summed(once, {"dp", "tp"}), /*has_tie=*/false);
     says(stage, "F23: a gradient is missing in a norm");
     says(stage, "which the same clip scales there");
-    says(stage, "added up over pp, too");
-    // Replicas that are scaled by norms of their own step apart: that shows first.
+    says(stage, "the squares are not added up over pp");
+    // Replicas that are scaled by norms of their own step apart. That shows first, and
+    // the norms say why.
     const std::string shard = clipped_by(summed(once, {"dp", "pp"}));
-    says(shard, "F23");
-    says(shard, "declared a replica over tp");
+    says(shard, "F23: a gradient is missing in a norm");
+    says(shard, "the squares are not added up over tp");
     const std::string own = clipped_by(summed([](const auto&) { return true; }, {}));
-    says(own, "F23");
-    says(own, "declared a replica over");
+    says(own, "F23: a gradient is missing in a norm");
+    says(own, "let the sum of squares be over");
+    // One copy's square counts, and has to come to the ranks of the others.
+    const std::string copy = clipped_by(summed(once, {"pp", "tp"}));
+    says(copy, "F23: a gradient is missing in a norm");
+    says(copy, "rank 2 clips");
+    says(copy, "of its copies that on rank 0 counts");
+    says(copy, "the squares are not added up over dp");
     const std::string forgotten = clipped_by(summed(
         [](const Parameter& parameter) {
             return once(parameter) && parameter.name() != "transformer.wpe.weight";
@@ -245,6 +253,37 @@ TEST_CASE("A norm of ZeRO-1's shards passes, and each way of getting it wrong is
     }
 }
 
+TEST_CASE("A shard may end within what a tensor group holds alike", "[sim][full]") {
+    // Sizes for which each rank of dp updates half of a layer norm's weight.
+    MeshOptions options;
+    options.axes = {{"dp", 2}, {"tp", 4}};
+    options.zero = 1;
+    GptSizes sizes{52, 16, 5, {32, 16}};
+    sizes.block.kv_heads = 8;
+    sizes.block.norm = NormKind::rms_norm;
+    sizes.block.mlp = MlpKind::swiglu;
+    sizes.block.inner = 48;
+    sizes.block.rotary_base = 10000;
+    sizes.block.bias = false;
+    sizes.tied = true;
+    const MeshPlan plan(sizes, options);
+    int cut = 0;
+    CHECK(found(8, sim::CheckLevel::full, [&](Rank& rank) {
+              GptOnMesh gpt(rank, plan, DType::bf16, 1);
+              for (const Parameter* shard : gpt.sync().shards())
+                  if (shard->name().ends_with("ln_2.weight") &&
+                      shard->shape().elements() < 32)
+                      ++cut;
+              const auto optimizer =
+                  make_optimizer<Sgd>(gpt.sync().shards(), SgdOptions{0.1, 0, 0});
+              const HostTensor ids({16, 1}, DType::i32);
+              const MicroBatch batch = gpt.micro_batch(ids, ids);
+              for (int step = 0; step < 2; ++step)
+                  gpt.step({&batch, 1}, *optimizer, 0.5);
+          }) == "nothing was found");
+    CHECK(cut == 8);
+}
+
 TEST_CASE("A norm counts elements, in whatever ranges they are added and scaled",
           "[sim][full]") {
     const auto clipped = [](bool pieces_are_counted, bool pieces_are_scaled) {
@@ -333,6 +372,35 @@ TEST_CASE("Copies of other names that are declared may be added up", "[sim]") {
               rank.device().fill(weight.value, 1);
               replicate_over(rank.world(), {&weight}, Placement::Kind::partial);
               complete_gradients({&weight});
+          }) == "nothing was found");
+}
+
+TEST_CASE("A sum of different parts of a parameter is found at once", "[sim]") {
+    const auto sums = [](const Part& of_0, const Part& of_1, bool sums_values) {
+        return found(2, sim::CheckLevel::cheap, [&](Rank& rank) {
+            const ParameterInit init{rank.device(), DType::f32, 1, "layer"};
+            const Parameter weight(init, "weight", rank.index() == 0 ? of_0 : of_1);
+            const auto& summed = sums_values ? weight.value : weight.gradient;
+            rank.world().all_reduce(summed).wait();
+        });
+    };
+    const Shape whole{4, 2};
+    const Part upper = row_part(whole, 0, 2), lower = row_part(whole, 2, 2);
+    for (const bool values : {false, true}) {
+        const std::string text = sums(upper, lower, values);
+        says(text, "F26: different parts of a parameter are added up");
+        says(text,
+             "world adds up different parts of layer.weight: rank 1 brings rows 2–3");
+        says(text, "but rank 0 rows 0–1 in all_reduce");
+        CHECK(sums(upper, upper, values) == "nothing was found");
+    }
+    says(sums(column_part(whole, 0, 1), column_part(whole, 1, 1), false),
+         "rank 1 brings column 1 in");
+    // The maximum of parts is no sum of terms.
+    CHECK(found(2, sim::CheckLevel::cheap, [&](Rank& rank) {
+              const ParameterInit init{rank.device(), DType::f32, 1, ""};
+              const Parameter weight(init, "weight", rank.index() == 0 ? upper : lower);
+              rank.world().all_reduce(weight.gradient, Reduction::maximum).wait();
           }) == "nothing was found");
 }
 

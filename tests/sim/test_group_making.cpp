@@ -70,7 +70,38 @@ TEST_CASE("F06: meshes with axes in another order", "[sim][errors]") {
         const Mesh mesh(rank.world(), axes);
     });
     CHECK(found.fault == "F06");
-    says(found, "rank 3");
+    says(found, "rank 3 makes the mesh tp 2 x dp 2 at");
+    says(found, "but ranks 0–2 make the mesh dp 2 x tp 2 at");
+    says(found, "the axes stand in another order, tp where dp is expected");
+}
+
+TEST_CASE("F06: a mesh in another order is found at its first axis", "[sim][errors]") {
+    // The axes that change places are as long as each other: the lines have the members
+    // that each rank expects, but are not of the axis that it means.
+    const Diagnosis found = fault_of(8, [](Rank& rank) {
+        std::vector<Mesh::Axis> axes{{"pp", 2}, {"ep", 1}, {"dp", 2}, {"tp", 2}};
+        if (rank.index() == 3) std::swap(axes[2], axes[3]);
+        const Mesh mesh(rank.world(), axes);
+    });
+    CHECK(found.fault == "F06");
+    CHECK(found.sequence == 0);
+    says(found, "rank 3 makes the mesh pp 2 x tp 2 x dp 2 at");
+    says(found, "tp where dp is expected");
+}
+
+TEST_CASE("F06: meshes of other axes or sizes", "[sim][errors]") {
+    const auto found_with = [](const std::vector<Mesh::Axis>& of_rank_1) {
+        return fault_of(4, [&](Rank& rank) {
+            const std::vector<Mesh::Axis> axes{{"dp", 2}, {"tp", 2}};
+            const Mesh mesh(rank.world(), rank.index() == 1 ? of_rank_1 : axes);
+        });
+    };
+    says(found_with({{"dp", 4}}), "the axes differ");
+    says(found_with({{"dp", 4}, {"tp", 1}}), "rank 1 makes the mesh dp 4 at");
+    says(found_with({{"dp", 2}, {"cp", 2}}), "the axes differ");
+    // Each axis is a split, that of one rank, too.
+    says(found_with({{"dp", 2}, {"tp", 2}, {"cp", 1}}),
+         "rank 1 makes the mesh dp 2 x tp 2 x cp 1 at");
 }
 
 TEST_CASE("F06: one group of three that is made with a wrong colour", "[sim][errors]") {

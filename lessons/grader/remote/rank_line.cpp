@@ -38,8 +38,11 @@ TensorOnWire RankLine::named(const Tensor& tensor) {
     const bool is_named = range != nullptr && range->begin == tensor.offset_bytes() &&
                           range->bytes == tensor.bytes();
     return {handle_of(*tensor.storage()),
-            static_cast<std::uint64_t>(tensor.offset_bytes()), tensor.shape(),
-            tensor.dtype(), is_named ? range->name : ""};
+            static_cast<std::uint64_t>(tensor.offset_bytes()),
+            tensor.shape(),
+            tensor.dtype(),
+            is_named ? range->name : "",
+            is_named ? range->part : ""};
 }
 
 Tensor RankLine::found(const TensorOnWire& tensor) {

@@ -181,6 +181,8 @@ void RankSession::serve_asked(RankRequest request, WireReader& in, WireWriter& o
             const BytesByVerb bytes = group.bytes_sent(at);
             return out(std::vector<std::int64_t>(bytes.begin(), bytes.end()));
         }
+        case RankRequest::declare_values:
+            return declare_values(in);
         default:
             return say_of_replicas(request, in);
     }
@@ -316,6 +318,7 @@ void RankSession::split(WireReader& in, WireWriter& out) {
     const auto at = in.get<SourceLine>();
     in.end();
     require_name(request.name);
+    require_name(request.mesh);
     if (request.members.size() > static_cast<std::size_t>(group.size()))
         throw WireError("a split has more members than there are ranks");
     std::unique_ptr<Communicator> made = group.split(request, at);
@@ -340,6 +343,16 @@ void RankSession::say_of_replicas(RankRequest request, WireReader& in) {
         default:
             return lockstep::declare_same(group, tensor, name, at);
     }
+}
+
+void RankSession::declare_values(WireReader& in) {
+    Communicator& group = communicator(in);
+    const auto values = in.get<HostTensor>();
+    const auto name = in.get<std::string>();
+    const auto at = in.get<SourceLine>();
+    in.end();
+    require_name(name);
+    lockstep::declare_same(group, values, name, at);
 }
 
 void RankSession::finish(WireReader& in) {
@@ -385,8 +398,12 @@ TensorOnWire RankSession::named(const Tensor& tensor) {
     if (!tensor) return {};
     const auto [place, is_new] = handles_.try_emplace(tensor.storage(), last_handle_ + 1);
     if (is_new) tensors_.emplace(++last_handle_, tensor);
-    return {place->second, static_cast<std::uint64_t>(tensor.offset_bytes()),
-            tensor.shape(), tensor.dtype(), ""};
+    return {place->second,
+            static_cast<std::uint64_t>(tensor.offset_bytes()),
+            tensor.shape(),
+            tensor.dtype(),
+            "",
+            ""};
 }
 
 Tensor RankSession::found(const TensorOnWire& tensor) {
@@ -402,7 +419,9 @@ Tensor RankSession::found(const TensorOnWire& tensor) {
         throw WireError("a tensor that reaches beyond its memory");
     const auto first = static_cast<std::int64_t>(tensor.offset / width);
     Tensor view = whole.flat().slice(first, elements).reshaped(tensor.shape);
-    if (!tensor.label.empty() && tensor.label.size() < 200) view.set_label(tensor.label);
+    constexpr std::size_t kLongest = 200;
+    if (!tensor.label.empty() && tensor.label.size() < kLongest)
+        view.set_label(tensor.label, tensor.part.substr(0, kLongest));
     return view;
 }
 

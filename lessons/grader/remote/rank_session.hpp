@@ -119,6 +119,7 @@ class RankSession final : public TensorNames {
     void all_to_all_v(WireReader& in, WireWriter& out);
     void split(WireReader& in, WireWriter& out);
     void say_of_replicas(RankRequest request, WireReader& in);
+    void declare_values(WireReader& in);
     void finish(WireReader& in);
     [[noreturn]] void rethrow(WireReader& in) const;
     [[noreturn]] void end_of_line();

@@ -85,4 +85,9 @@ void RemoteComm::do_declare_same(const Tensor& tensor, const std::string& name,
     line_.ask<void>(RankRequest::declare_same, number_, tensor, name, at);
 }
 
+void RemoteComm::do_declare_same(const HostTensor& values, const std::string& name,
+                                 SourceLine at) {
+    line_.ask<void>(RankRequest::declare_values, number_, values, name, at);
+}
+
 }  // namespace lockstep::lessons

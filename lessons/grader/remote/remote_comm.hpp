@@ -31,6 +31,8 @@ class RemoteComm final : public Communicator {
                              SourceLine at) override;
     void do_declare_same(const Tensor& tensor, const std::string& name,
                          SourceLine at) override;
+    void do_declare_same(const HostTensor& values, const std::string& name,
+                         SourceLine at) override;
 
     RankLine& line_;
     int number_;

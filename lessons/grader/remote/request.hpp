@@ -29,6 +29,7 @@ enum class RankRequest : std::uint8_t {
     expect_replicated,  ///< communicator, tensor, name, line; nothing
     declare_replicas,   ///< as expect_replicated
     declare_same,       ///< as expect_replicated
+    declare_values,     ///< declare_same: communicator, values, name, line; nothing
     returned,           ///< told: tensors, values and texts; the last
     threw               ///< told: how, and what it said; the last
 };

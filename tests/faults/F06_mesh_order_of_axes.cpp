@@ -1,0 +1,20 @@
+// F06: a GPT on a mesh of four axes. The node of rank 5 has an older file of settings, which
+// has cp before dp: each group has the members that this rank expects, but its cp line is the
+// others' dp line.
+//
+// finds: F06
+// check: cheap
+// ranks: 16
+// parties: 5 | rest
+
+#include "tests/faults/gpt_on_16.hpp"
+
+void program(Rank& rank) {
+    std::vector<Mesh::Axis> axes{{"pp", 2}, {"dp", 2}, {"cp", 2}, {"tp", 2}};
+    if (rank.index() == 5) std::swap(axes[1], axes[2]);  // twin:
+    const MeshPlan plan = plan_on(axes);
+    GptOnMesh gpt(rank, plan, DType::f32, 1);  // line: mesh
+    Sgd optimizer(gpt.sync().shards());
+    for (int step = 0; step < kSteps; ++step)
+        gpt.step(batches_of(gpt, step), optimizer, 0.01);
+}

@@ -1,0 +1,21 @@
+// F23: a GPT on a mesh whose head is tied to its table, across two stages. The tie is made
+// where the replica that writes checkpoints is set up, and nowhere else.
+//
+// finds: F23
+// check: full
+// ranks: 16
+// parties: 8 10 | 12 14
+
+#include "tests/faults/gpt_on_16.hpp"
+
+void program(Rank& rank) {
+    GptByHand gpt(rank, /*tied=*/true);
+    gpt.pipeline.reduce_over(gpt.mesh, {"dp", "cp"});
+    std::unique_ptr<Communicator> tied;
+    const bool saves = gpt.mesh.coordinate("dp") == 0;  // twin: const bool saves = true;
+    if (saves) tied = tie_gpt(gpt.pipeline, gpt.stage, gpt.plan.schedule(), gpt.mesh["pp"]);
+    for (int step = 0; step < kSteps; ++step) {
+        gpt.backward(gpt.batches(step));
+        gpt.optimizer.step();  // line: step
+    }
+}

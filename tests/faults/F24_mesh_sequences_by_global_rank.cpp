@@ -1,0 +1,25 @@
+// F24: a GPT on a mesh, where each rank reads the sequences that its number in the world says,
+// as in data parallelism alone. Ranks along pp, cp and tp share out one replica: the last
+// stage compares the logits of one text with the words of another.
+//
+// finds: F24
+// check: full
+// ranks: 16
+// parties: 0 | 8
+
+#include "tests/faults/gpt_on_16.hpp"
+
+void program(Rank& rank) {
+    const MeshPlan plan = plan_on(kAxes);
+    GptOnMesh gpt(rank, plan, DType::f32, 1);
+    Sgd optimizer(gpt.sync().shards());
+    for (int step = 0; step < kSteps; ++step) {
+        std::vector<MicroBatch> batches;
+        for (int i = 0; i < kMicroBatches; ++i) {
+            const int reader = rank.index();  // twin: const int reader = gpt.replica();
+            const Sequence text(number_of(step, reader, i));
+            batches.push_back(gpt.micro_batch(text.ids, text.next));  // line: read
+        }
+        gpt.step(batches, optimizer, 0.01);
+    }
+}

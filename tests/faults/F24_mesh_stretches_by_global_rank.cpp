@@ -1,0 +1,26 @@
+// F24: context parallelism by hand on a mesh: a rank takes the stretch of each sequence that
+// its number modulo two says, as if cp were the last axis. That is tp: its ranks read other
+// tokens, and those along cp the same ones.
+//
+// finds: F24
+// check: full
+// ranks: 16
+// parties: 0 | 1
+
+#include "tests/faults/gpt_on_16.hpp"
+
+void program(Rank& rank) {
+    GptByHand gpt(rank);
+    const int place = rank.index() % 2;  // twin: const int place = gpt.mesh.coordinate("cp");
+    const TokenDeal stretch{TokenOrder::contiguous, 2, place};
+    gpt.pipeline.reduce_over(gpt.mesh, {"dp", "cp"});
+    for (int step = 0; step < kSteps; ++step) {
+        std::vector<MicroBatch> batches;
+        for (int i = 0; i < kMicroBatches; ++i) {
+            const Sequence text(number_of(step, gpt.mesh.coordinate("dp"), i));
+            batches.push_back(gpt.micro_batch(text, stretch));  // line: read
+        }
+        gpt.backward(batches);
+        gpt.optimizer.step();
+    }
+}

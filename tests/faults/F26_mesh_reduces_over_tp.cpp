@@ -1,0 +1,22 @@
+// F26: a GPT on a mesh, whose gradients are made whole by hand, along cp and then along tp,
+// where dp was meant. Along tp lie different parts of each weight, and they are added up; the
+// replicas along dp never hear of each other.
+//
+// finds: F26
+// check: cheap
+// ranks: 16
+// parties: 8 | 9
+
+#include "tests/faults/gpt_on_16.hpp"
+
+void program(Rank& rank) {
+    GptByHand gpt(rank);
+    for (int step = 0; step < kSteps; ++step) {
+        gpt.backward(gpt.batches(step));
+        for (const Parameter* parameter : gpt.parameters()) {
+            gpt.mesh["cp"].all_reduce(parameter->gradient).wait();
+            gpt.mesh["tp"].all_reduce(parameter->gradient).wait();  // line: sum  // twin: gpt.mesh["dp"].all_reduce(parameter->gradient).wait();
+        }
+        gpt.optimizer.step();
+    }
+}
