@@ -86,6 +86,10 @@ GptSizes sizes_of(const programs::Settings& values) {
         block.bias = false;
     }
     block.experts.count = values.integer("experts");
+    require(sizes.dense_blocks < sizes.layers || block.experts.count == 0,
+            "--model: dense={} leaves none of the {} layers for experts; fewer are "
+            "expected",
+            sizes.dense_blocks, sizes.layers);
     block.experts.inner = values.integer("expert-inner", 0);
     block.experts.shared = values.integer("shared");
     // How many a token chooses costs no parameters, but there must be as many.
@@ -101,23 +105,28 @@ GptSizes read_model(const std::string& option, const std::string& value) {
         if (value == name) return sizes(kModelContext);
     const std::vector<std::string> names = model_names();
     std::map<std::string, std::string> given;
-    std::string_view rest = value;
-    while (true) {
-        const std::string_view word = rest.substr(0, rest.find(','));
+    for (const std::string& word : split_at_commas(value)) {
         const std::size_t sign = word.find('=');
         require(sign != word.npos && sign > 0, [&] {
+            if (value.find('=') != value.npos)
+                return fmt::format(
+                    "{} {}: '{}' is no KEY=VALUE; sizes are expected with commas between",
+                    option, printable(value), printable(word));
             return fmt::format(
                 "{} {}: {} is expected, or sizes KEY=VALUE with commas between{}", option,
                 printable(value), fmt::join(names, " or "), did_you_mean(value, names));
         });
-        const std::string key(word.substr(0, sign));
+        const std::string key = word.substr(0, sign);
         const bool fresh = given.emplace(key, word.substr(sign + 1)).second;
         require(fresh, "{} {}: {} is given twice", option, printable(value),
                 printable(key));
-        if (word.size() == rest.size()) break;
-        rest.remove_prefix(word.size() + 1);
     }
-    return sizes_of(programs::Settings(model_settings(), given, option));
+    const GptSizes sizes = sizes_of(programs::Settings(model_settings(), given, option));
+    for (const char* size : {"expert-inner", "shared", "dense"})
+        require(sizes.block.experts.count > 0 || !given.contains(size),
+                "{} {}: {} is a size of models with experts; experts is expected, too",
+                option, printable(value), size);
+    return sizes;
 }
 
 const Part* SpreadParameter::part_on(int rank) const {
@@ -269,10 +278,29 @@ std::int64_t elements_of_all(const std::vector<Parameter*>& parameters) {
     return elements;
 }
 
+/// Each rank makes its parameters: so many at most, on all of them together.
+void require_room(const MeshPlan& plan, const std::vector<std::string>& names) {
+    constexpr std::int64_t kMost = 4'000'000;
+    const auto of_experts = std::ranges::count_if(names, [](const std::string& name) {
+        return name.find(".experts.") != name.npos;
+    });
+    const std::int64_t on_a_rank =
+        (std::ssize(names) - of_experts + of_experts / plan.size("ep")) / plan.size("pp");
+    const std::int64_t all = on_a_rank * plan.shape().ranks();
+    require(all <= kMost,
+            "{} ranks with about {} parameters each are more than the {} that can be "
+            "shown; fewer ranks, or layers, are expected",
+            plan.shape().ranks(), on_a_rank, kMost);
+}
+
 }  // namespace
 
 ModelOnMesh model_on_mesh(const GptSizes& sizes, const MeshOptions& options) {
     const MeshPlan plan(sizes, options);
+    const TokenDeal tokens{options.order, plan.size("cp"), 0};
+    tokens.share_of(sizes.context, "the model");
+    const std::vector<std::string> names = names_in(sizes);
+    require_room(plan, names);
     sim::ClusterOptions cluster;
     cluster.ranks = plan.shape().ranks();
     cluster.numbers = false;
@@ -302,7 +330,6 @@ ModelOnMesh model_on_mesh(const GptSizes& sizes, const MeshOptions& options) {
         holding.gradient_bytes = memory.peak_of(MemoryCategory::gradients);
         holding.optimizer_bytes = memory.peak_of(MemoryCategory::optimizer);
     }
-    const std::vector<std::string> names = names_in(sizes);
     model.held = spread_of(held, numbers, names);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         std::ranges::sort(held[rank]);

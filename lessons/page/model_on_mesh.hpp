@@ -62,7 +62,7 @@ struct ModelOnMesh {
 
 /// Makes the model on as many virtual devices, without numbers and without a limit of
 /// their memory, and looks at what each rank has. Throws UsageError if it cannot be
-/// spread so.
+/// spread so, and if all ranks together have millions of parameters.
 ModelOnMesh model_on_mesh(const GptSizes& sizes, const MeshOptions& options);
 
 /// The layer that a parameter belongs to, and its name without that: "transformer.h.3."

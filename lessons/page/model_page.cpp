@@ -41,9 +41,7 @@ std::set<int> stages_of(const MeshShape& shape, const std::vector<int>& ranks) {
 
 std::string sentence_of(const ModelOnMesh& model) {
     const MeshOptions& options = model.options;
-    std::string spread =
-        fmt::format("schedule {}, {} micro-batch{} of a replica", options.schedule,
-                    options.micro_batches, options.micro_batches == 1 ? "" : "es");
+    std::string spread = fmt::format("schedule {}", options.schedule);
     if (options.chunks > 1) spread += fmt::format(", {} chunks a stage", options.chunks);
     if (options.sequence) spread += ", sequence parallelism";
     if (options.zero > 0) spread += fmt::format(", ZeRO stage {}", options.zero);
@@ -334,7 +332,6 @@ Json model_json(const ModelOnMesh& model) {
     return {{"sizes", describe(model.sizes)},
             {"spread",
              {{"schedule", options.schedule},
-              {"micro_batches", options.micro_batches},
               {"chunks", options.chunks},
               {"sequence", options.sequence},
               {"zero", options.zero}}},

@@ -90,9 +90,8 @@ struct MeshRequest {
     bool sequence = false;
     std::optional<std::string> schedule;
     std::optional<int> chunks;
-    std::optional<int> micro_batches;
     std::optional<std::filesystem::path> svg;
-    std::string colour;  ///< an axis; empty: the slowest one
+    std::optional<std::string> colour;  ///< an axis; the slowest one if it is not given
     bool json = false;
 };
 

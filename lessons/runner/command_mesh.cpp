@@ -29,15 +29,6 @@ namespace {
 
 constexpr int kMostRanks = sim::ClusterOptions::kMaxRanks;
 
-std::vector<std::string> split_names(std::string_view text) {
-    std::vector<std::string> names;
-    while (true) {
-        names.emplace_back(text.substr(0, text.find(',')));
-        if (names.back().size() == text.size()) return names;
-        text.remove_prefix(names.back().size() + 1);
-    }
-}
-
 void declare_spread(Command& command, MeshRequest& request) {
     command.option("--model", "NAME|SIZES",
                    "spread this GPT over the mesh and say who holds what of it: " +
@@ -57,9 +48,6 @@ void declare_spread(Command& command, MeshRequest& request) {
     command.suggest(schedule_names());
     command.option("--chunks", "V", "parts of the model on a stage; default 1",
                    whole_into(request.chunks, 1, kMostChunks));
-    command.option("--micro-batches", "M",
-                   "of a replica in a step; default as many as there are stages",
-                   whole_into(request.micro_batches, 1, kMostMicroBatches));
     command.footer(settings_help("Sizes of --model", model_settings()));
 }
 
@@ -70,8 +58,7 @@ void require_model(const MeshRequest& request) {
          {std::pair{"--zero", request.zero.has_value()},
           std::pair{"--sequence", request.sequence},
           std::pair{"--schedule", request.schedule.has_value()},
-          std::pair{"--chunks", request.chunks.has_value()},
-          std::pair{"--micro-batches", request.micro_batches.has_value()}})
+          std::pair{"--chunks", request.chunks.has_value()}})
         require(!is_given, "{} goes with --model", option);
 }
 
@@ -81,9 +68,9 @@ void require_known(const MeshRequest& request) {
             shape.text(), shape.ranks(), kMostRanks);
     require(!request.per_node || !request.cluster,
             "--per-node and --cluster: one of them is expected");
-    require(request.colour.empty() || shape.has(request.colour), [&] {
-        return fmt::format("--colour {}: that is no axis of {}",
-                           printable(request.colour), shape.text());
+    require(!request.colour || shape.has(*request.colour), [&] {
+        return fmt::format("--colour '{}': that is no axis of {}",
+                           printable(*request.colour), shape.text());
     });
     if (request.schedule) {
         const std::vector<std::string>& names = schedule_names();
@@ -92,6 +79,9 @@ void require_known(const MeshRequest& request) {
         });
     }
     require_model(request);
+    require(!request.sequence || (shape.has("tp") && shape.size("tp") > 1),
+            "--sequence shares tokens out along tp; an axis tp of several ranks is "
+            "expected");
 }
 
 }  // namespace
@@ -111,7 +101,7 @@ void declare_mesh(CommandLine& line) {
     command.repeated("--plane", "AXES",
                      "also the planes along these axes, as in dp,cp; may be repeated",
                      [&request](const std::string&, const std::string& value) {
-                         request.planes.push_back(split_names(value));
+                         request.planes.push_back(split_at_commas(value));
                      });
     command.option("--rank", "R",
                    "say it of this rank: its places, its lines and planes, its node",
@@ -154,7 +144,7 @@ MeshOptions spread_of(const MeshRequest& request) {
     options.schedule = request.schedule.value_or(options.schedule);
     options.chunks = request.chunks.value_or(1);
     const int stages = request.shape.has("pp") ? request.shape.size("pp") : 1;
-    options.micro_batches = request.micro_batches.value_or(stages);
+    options.micro_batches = stages;  // who holds what does not depend on it
     return options;
 }
 
@@ -171,7 +161,7 @@ std::optional<ModelOnMesh> model_of(const MeshRequest& request) {
 MeshPicture picture_of(const MeshRequest& request, const ExaminedMesh& mesh) {
     MeshPicture picture = MeshPicture::of(mesh.shape(), mesh.settings.per_node);
     picture.title = mesh.shape().text();
-    if (!request.colour.empty()) picture.coloured = request.colour;
+    if (request.colour) picture.coloured = *request.colour;
     if (mesh.model) picture.labels = mesh.model->labels();
     picture.marked = mesh.settings.rank.value_or(-1);
     return picture;

@@ -133,13 +133,16 @@ void add_watchers(Engine& engine, Watchers& watchers) {
     watchers.add(watch_versions(engine, *layouts));
     watchers.add(watch_row_weights(engine));
     watchers.add(watch_gradient_use(engine));
-    NormWatcher norms = watch_gradient_norms(engine, *layouts);
-    if (several) watchers.add(std::move(norms.watcher));
-    if (several && numbers)
-        watchers.add(watch_replicas(engine, *layouts, *terms, *norms.clips));
-    if (several && numbers) watchers.add(watch_own_gradients(engine, *layouts, *terms));
-    if (several) watchers.add(watch_shard_steps(engine, *layouts));
-    if (several) watchers.add(watch_random_streams(engine, *layouts));
+    if (several) {
+        NormWatcher norms = watch_gradient_norms(engine, *layouts);
+        watchers.add(std::move(norms.watcher));
+        if (numbers) {
+            watchers.add(watch_replicas(engine, *layouts, *terms, *norms.clips));
+            watchers.add(watch_own_gradients(engine, *layouts, *terms));
+        }
+        watchers.add(watch_shard_steps(engine, *layouts));
+        watchers.add(watch_random_streams(engine, *layouts));
+    }
     watchers.add(std::move(layouts));
     if (several && numbers) watchers.add(std::move(terms));
     watchers.add(watch_shards(engine));

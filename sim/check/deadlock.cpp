@@ -142,29 +142,39 @@ bool is_pipeline(const Engine& engine, const Chain& chain) {
     return !is_exchange && (exchanged_unlike(chain) || at_unlike_phases(engine, chain));
 }
 
-/// Returns whether a rank has made a call at that line before, on that communicator.
-bool has_made(const Engine& engine, int rank, const Posted& call) {
+/// Returns whether `is_it` holds of one of the rank's last calls on the communicator of
+/// `call`, before that one.
+template <typename IsIt>
+bool has_made(const Engine& engine, int rank, const Posted& call, IsIt&& is_it) {
     const RankState& state = *engine.ranks()[rank];
     const std::uint64_t kept =
         std::min<std::uint64_t>(state.launched, RankState::kHistory);
     for (std::uint64_t i = state.launched - kept; i < state.launched; ++i) {
         const PastOperation& past = state.history[i % RankState::kHistory];
-        if (past.team == call.launch->team && past.at == call.operation.at &&
-            past.sequence < call.sequence)
+        if (past.team == call.launch->team && past.sequence < call.sequence &&
+            is_it(past, call.operation))
             return true;
     }
     return false;
 }
 
-/// Returns whether one rank has come to a call that the next has not, where both have
-/// been through what the next waits in before: ranks that make the same calls in another
-/// order have not.
+/// Returns whether one rank has come to a call like none that the next has made, where it
+/// has been through the line at which the next waits: ranks that make the same calls in
+/// another order have each made both.
 bool is_divergence(const Engine& engine, const Chain& chain) {
+    const auto same_line = [](const PastOperation& past, const CommOperation& call) {
+        return past.at == call.at;
+    };
+    // Each line that makes a group makes another one.
+    const auto alike = [](const PastOperation& past, const CommOperation& call) {
+        return past.verb == call.verb && past.count == call.count &&
+               (call.verb != Verb::split || past.at == call.at);
+    };
     for (std::size_t i = 0; i < chain.links.size(); ++i) {
         const Activity& one = chain.links[i];
         const Activity& next = chain.links[(i + 1) % chain.links.size()];
-        if (has_made(engine, one.rank, *next.posted) &&
-            !has_made(engine, next.rank, *one.posted))
+        if (has_made(engine, one.rank, *next.posted, same_line) &&
+            !has_made(engine, next.rank, *one.posted, alike))
             return true;
     }
     return false;

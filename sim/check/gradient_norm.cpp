@@ -24,10 +24,11 @@ namespace lockstep::sim {
 namespace {
 
 /// A gradient, by the name of its parameter, as a rank holds it: elements [begin, end) of
-/// the `all` that have that name there.
+/// the `all` that have that name there, and which part of the parameter those are.
 struct Held {
     int rank = 0;
     std::string name;
+    std::string part;  ///< empty if it is all, or not known
     std::int64_t begin = 0;
     std::int64_t end = 0;
     std::int64_t all = 0;
@@ -46,7 +47,7 @@ std::vector<Held> held_by(int rank, const Tensor& gradient) {
         const std::int64_t begin = std::max(first, range.begin);
         const std::int64_t end = std::min(last, range.begin + range.bytes);
         if (begin < end)
-            all.push_back({rank, range.name, (begin - range.begin) / bytes,
+            all.push_back({rank, range.name, range.part, (begin - range.begin) / bytes,
                            (end - range.begin) / bytes, range.bytes / bytes});
     };
     if (const Storage::Label* range = gradient.labelled())
@@ -61,7 +62,8 @@ std::vector<Held> held_by(int rank, const Tensor& gradient) {
 using Terms = std::map<Held, int>;
 
 /// A watcher knows this of one number: it is a sum of squares, or the factor that its
-/// rank's clip of that number made of one. And of a gradient which clip has scaled it.
+/// rank's clip of that number made of one. Of a gradient it knows which clip has scaled
+/// it.
 struct NormFact {
     std::shared_ptr<const Terms> terms;
     std::int64_t clip = -1;
@@ -282,8 +284,8 @@ void GradientNormWatcher::run_ended() {
 }
 
 /// Returns the ranks that hold a gradient alike: all that summed it, along each line that
-/// has declared it, and along the lines of those. Nobody else holds a shard in memory of
-/// its own, which is smaller than what the lines declared.
+/// has declared it, and along the lines of those. Of a piece in memory of its own, which
+/// is smaller than what the lines declared, they are those with the same piece.
 std::set<int> GradientNormWatcher::ranks_with(const Held& held,
                                               const Team* summed) const {
     std::set<int> all{held.rank};
@@ -293,9 +295,9 @@ std::set<int> GradientNormWatcher::ranks_with(const Held& held,
     for (bool grows = true; grows;) {
         grows = false;
         for (const auto& [team, elements] : teams->second) {
-            if (!elements.contains(held.all) ||
-                std::ranges::none_of(team->ranks,
-                                     [&](int rank) { return all.contains(rank); }))
+            const bool has_it = elements.contains(held.all) || !held.part.empty();
+            if (!has_it || std::ranges::none_of(
+                               team->ranks, [&](int rank) { return all.contains(rank); }))
                 continue;
             for (const int rank : team->ranks)
                 grows = all.insert(rank).second || grows;
@@ -335,8 +337,8 @@ std::pair<int, int> times_counted(const TermsByName& terms, const Held& held,
     for (const auto& [term, count] : of_name->second) {
         const std::int64_t begin = std::max(term.begin, held.begin);
         const std::int64_t end = std::min(term.end, held.end);
-        if (term.all != held.all || begin >= end || !holders.contains(term.rank))
-            continue;
+        const bool is_same = term.part == held.part && term.all == held.all;
+        if (!is_same || begin >= end || !holders.contains(term.rank)) continue;
         changes[begin] += count;
         changes[end] -= count;
     }
@@ -393,7 +395,12 @@ std::optional<Diagnosis> GradientNormWatcher::explain_unlike(int one, int other,
     if (first == claims.end() || second == claims.end() ||
         *first->second.terms == *second->second.terms)
         return std::nullopt;
-    return mistake_in(all->second);
+    // Of these two alone: others may not have come as far.
+    Clip both;
+    both.claims = {*first, *second};
+    for (const auto& [held, reduced] : all->second.scaled)
+        if (held.rank == one || held.rank == other) both.scaled.emplace(held, reduced);
+    return mistake_in(both);
 }
 
 /// The name of the smallest communicator that both ranks are in; of those that have

@@ -56,6 +56,8 @@ void TermsTracker::add_own(int rank, const DeviceOperation& operation) {
         });
 }
 
+namespace {
+
 /// Each term counts as often as in both together; two micro-batches of a rank are one.
 KnownTerms together(const KnownTerms& one, const KnownTerms& other) {
     if (one == other && one->sums.empty()) return one;
@@ -65,6 +67,8 @@ KnownTerms together(const KnownTerms& one, const KnownTerms& other) {
     sum->sums.insert(sum->sums.end(), other->sums.begin(), other->sums.end());
     return sum;
 }
+
+}  // namespace
 
 void TermsTracker::add(int rank, const DeviceOperation& operation) {
     const KnownTerms one = of(rank, *operation.writes[0]);
@@ -99,6 +103,8 @@ void TermsTracker::message_ended(Posted& send, Posted& recv) {
     copy_facts(send, recv);
 }
 
+namespace {
+
 /// The ranges of a side's input, and how far a walk through them has come.
 struct TermsWalk {
     Shadow<KnownTerms>::Ranges ranges;
@@ -112,6 +118,8 @@ struct TermsWalk {
         return known ? &ranges[next].fact : nullptr;
     }
 };
+
+}  // namespace
 
 /// The terms of all members, where those of all are known.
 TermsTracker::Ranges TermsTracker::summed(const Meeting& meeting) const {
@@ -189,16 +197,22 @@ std::string sum_text(const HeldTerms& one, const HeldTerms& other) {
 
 std::string terms_text(const HeldTerms& usual, const HeldTerms& odd) {
     if (usual.terms == nullptr || odd.terms == nullptr) return "";
+    // Each has its rank's own terms, before any sum: that says nothing.
+    if (usual.terms->sums.empty() && odd.terms->sums.empty()) return "";
     const std::string of_odd = lack_text(odd, usual), of_usual = lack_text(usual, odd);
     if (!of_odd.empty() && !of_usual.empty()) return of_odd + ", and " + of_usual;
     if (!of_odd.empty()) return of_odd + sum_text(usual, odd);
     if (!of_usual.empty()) return of_usual + sum_text(odd, usual);
+    const auto times = [](int count) {
+        return count == 1 ? std::string("once") : fmt::format("{} times", count);
+    };
     for (const auto& [rank, count] : odd.terms->ranks)
         if (const int usually = usual.terms->ranks.at(rank); usually != count)
             return fmt::format(
-                "the terms of rank {} are in the gradient on {} {} times, and in that on "
-                "{} {} times",
-                rank, ranks_text(odd.ranks), count, ranks_text(usual.ranks), usually);
+                "the gradient on {} has the terms of rank {} {}, and that on {} has them "
+                "{}",
+                ranks_text(odd.ranks), rank, times(count), ranks_text(usual.ranks),
+                times(usually));
     return "";
 }
 

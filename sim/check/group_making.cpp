@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -100,14 +99,6 @@ std::vector<std::string> expectations_of(const Askings& askings) {
 /// rank's place, unless they are what differs.
 using Axes = std::vector<std::string>;
 
-Axes axes_of(const std::string& mesh) {
-    Axes axes;
-    std::istringstream words(mesh);
-    for (std::string name, size, by; words >> name >> size; words >> by)
-        axes.push_back(fmt::format("{} {}", name, size));
-    return axes;
-}
-
 Axes without_ones(Axes axes) {
     std::erase_if(axes, [](const std::string& axis) { return axis.ends_with(" 1"); });
     return axes;
@@ -122,8 +113,8 @@ std::string mesh_difference(const Axes& odd, const Axes& usual) {
     if (sorted(odd) != sorted(usual)) return "the axes differ";
     const auto [one, other] = std::mismatch(odd.begin(), odd.end(), usual.begin());
     return fmt::format("the axes stand in another order, {} where {} is expected",
-                       one->substr(0, one->find(' ')),
-                       other->substr(0, other->find(' ')));
+                       one->substr(0, one->rfind(' ')),
+                       other->substr(0, other->rfind(' ')));
 }
 
 /// Ranks that make lines or planes of a mesh mean one mesh: else the lines of one axis
@@ -136,9 +127,7 @@ void require_same_mesh(const Team& team, const Meeting& meeting, const Askings& 
         return a.request->mesh == b.request->mesh;
     });
     if (sides.size() < 2) return;
-    const auto given = [](const Askings& side) {
-        return axes_of(side.front().request->mesh);
-    };
+    const auto given = [](const Askings& side) { return side.front().request->mesh; };
     const bool ones_differ =
         without_ones(given(sides[0])) == without_ones(given(sides[1]));
     const auto of = [&](const Askings& side) {

@@ -251,7 +251,7 @@ constexpr const char* kParts =
     "backward. Else: sum the gradient over these ranks before this line.";
 constexpr const char* kTerms =
     "The ranks must make the same sums of this gradient. Look for a condition, or a list "
-    "of groups, that leaves some of them out of one.";
+    "of groups, that leaves some of them out of one, or has them make it twice.";
 constexpr const char* kWhole =
     "The gradients were dealt out, but the whole parameter is stepped. Make the "
     "optimizer "

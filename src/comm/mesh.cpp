@@ -16,7 +16,7 @@ Mesh::Mesh(Communicator& world, std::vector<Axis> axes, SourceLine at)
         const std::vector<int> line = shape_.line(world.rank(), axis.name);
         const int coordinate = shape_.coordinate(world.rank(), axis.name);
         lines_.push_back(world.split(
-            {line.front(), coordinate, axis.name, line, false, shape_.text()}, at));
+            {line.front(), coordinate, axis.name, line, false, shape_.axis_texts()}, at));
     }
 }
 
@@ -39,7 +39,7 @@ Communicator& Mesh::plane(const std::vector<std::string>& axes, SourceLine at) {
     for (const std::size_t place : places)
         name += (name.empty() ? "" : " x ") + shape_.axes()[place].name;
     const SplitRequest request{members.front(), world_->rank(), name,
-                               members,         false,          shape_.text()};
+                               members,         false,          shape_.axis_texts()};
     return *planes_.emplace(places, world_->split(request, at)).first->second;
 }
 

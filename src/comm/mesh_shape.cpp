@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
+#include "src/text/names.hpp"
 
 namespace lockstep {
 
@@ -126,6 +127,14 @@ std::string MeshShape::text() const {
     return text_of(axes_);
 }
 
+std::vector<std::string> MeshShape::axis_texts() const {
+    std::vector<std::string> texts;
+    texts.reserve(axes_.size());
+    for (const Axis& axis : axes_)
+        texts.push_back(fmt::format("{} {}", axis.name, axis.size));
+    return texts;
+}
+
 namespace {
 
 bool is_axis_name(std::string_view name) {
@@ -142,28 +151,27 @@ bool is_axis_name(std::string_view name) {
 
 MeshShape read_mesh_shape(std::string_view text) {
     std::vector<MeshShape::Axis> axes;
-    std::string_view rest = text;
-    while (true) {
-        const std::string_view word = rest.substr(0, rest.find(','));
+    for (const std::string& word : split_at_commas(text)) {
         const std::size_t equals = word.find('=');
-        const std::string_view digits =
-            equals == std::string_view::npos ? "" : word.substr(equals + 1);
+        const std::string digits =
+            equals == std::string::npos ? "" : word.substr(equals + 1);
         int size = 0;
         const char* end = digits.data() + digits.size();
         const auto read = std::from_chars(digits.data(), end, size);
+        require(read.ec != std::errc::result_out_of_range,
+                "'{}': the size of an axis is expected to be at most {}", word,
+                kMostRanks);
         require(!digits.empty() && read.ec == std::errc{} && read.ptr == end,
                 "'{}' is no axis of a mesh; NAME=SIZE is expected, commas between, as in "
                 "pp=2,dp=2,tp=4",
                 word);
-        const std::string_view name = word.substr(0, equals);
+        const std::string name = word.substr(0, equals);
         require(
             is_axis_name(name),
             "'{}' is no axis of a mesh; its name is expected to have 1 to 16 letters, "
             "digits, - and _",
             word);
-        axes.push_back({std::string(name), size});
-        if (word.size() == rest.size()) break;
-        rest.remove_prefix(word.size() + 1);
+        axes.push_back({name, size});
     }
     const std::string problem = problem_of(axes);
     require(problem.empty(), "{}: {}", text, problem);

@@ -55,6 +55,8 @@ class MeshShape {
 
     /// "pp 2 x dp 2 x tp 4"; "no axes" if there are none.
     std::string text() const;
+    /// "pp 2", "dp 2", "tp 4": an axis each.
+    std::vector<std::string> axis_texts() const;
 
     bool operator==(const MeshShape&) const = default;
 

@@ -189,9 +189,9 @@ struct SplitRequest {
     std::vector<int> members;
     /// Every rank that takes part passes these members, not only they themselves.
     bool same_on_all = false;
-    /// The axes of the mesh whose lines or planes are made, as its text has them; empty
-    /// if there is none. All ranks that name one must name the same.
-    std::string mesh{};
+    /// The axes of the mesh whose lines or planes are made, "dp 2" each, the slowest one
+    /// first; empty if there is none. All ranks that name a mesh must name the same.
+    std::vector<std::string> mesh{};
 };
 
 /// "subgroup(tp, of ranks 0–3)", "split(tp, colour 1)".

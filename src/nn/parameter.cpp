@@ -27,6 +27,11 @@ Parameter::Parameter(const ParameterInit& init, const std::string& name, Part pa
     name_tensor(gradient);
 }
 
+void Parameter::name_tensor(const Tensor& tensor) const {
+    if (elements_of(part_) == 0) return tensor.set_label("padding of " + name_);
+    tensor.set_label(name_, holds_all(part_) ? "" : text_of(part_));
+}
+
 // NOLINTNEXTLINE(performance-unnecessary-value-param): it would move before its shape.
 Parameter::Parameter(std::string name, Tensor values, Tensor gradients)
     : Parameter(std::move(name), values, std::move(gradients),

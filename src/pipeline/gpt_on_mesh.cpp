@@ -71,12 +71,12 @@ GptKit kit_on(Mesh& mesh, TensorParallel& tensor, const MeshPlan& plan) {
     if (mesh.size("tp") > 1) kit = tensor_parallel(kit, tensor);
     if (mesh.size("cp") > 1)
         kit = context_parallel(kit, mesh["cp"], options.context, options.order);
-    if (plan.sizes().block.experts.count > 0)
-        kit = expert_parallel(kit, mesh, options.expert_axes,
-                              {.batch = {"cp"},
-                               .tp = &tensor,
-                               .share_columns = options.share_columns,
-                               .drop_copies = options.drop_copies});
+    if (plan.sizes().block.experts.count > 0) {
+        ExpertParallelOptions experts = options.experts;
+        experts.batch = {"cp"};
+        experts.tp = &tensor;
+        kit = expert_parallel(kit, mesh, options.expert_axes, experts);
+    }
     if (options.recompute == MeshOptions::Recompute::attention)
         kit = selective_recompute(kit);
     return kit;

@@ -45,8 +45,7 @@ struct MeshOptions {
     TokenOrder order = TokenOrder::zigzag;  ///< of the tokens along "cp"
     /// Axes along which experts are shared out: "ep", or that and "tp".
     std::vector<std::string> expert_axes{"ep"};
-    bool share_columns = true;  ///< see ExpertParallelOptions
-    bool drop_copies = true;
+    ExpertParallelOptions experts{};  ///< whose batch and tensor group are the mesh's
 
     /// What the replicas share out: 0 nothing, 1 the optimizer's state, 2 gradients, too,
     /// 3 parameters, too. With experts 0 or 1.
@@ -92,10 +91,11 @@ class MeshPlan {
 /// here: kits are put into one another, the stage is made of them, and all else follows
 /// from where parameters lie.
 ///
-///     const MeshPlan plan(sizes, {.axes = {{"pp", 2}, {"dp", 2}, {"cp", 2}, {"tp",
-///     2}}}); … GptOnMesh gpt(rank, plan, DType::bf16, seed); AdamW
-///     optimizer(gpt.sync().shards()); const Tensor loss = gpt.step(micro_batches,
-///     optimizer);
+///     const MeshPlan plan(sizes, {.axes = {{"pp", 2}, {"dp", 2}, {"tp", 2}}});
+///
+///     GptOnMesh gpt(rank, plan, DType::bf16, seed);
+///     AdamW optimizer(gpt.sync().shards());
+///     const Tensor loss = gpt.step(micro_batches, optimizer);
 ///
 /// Narayanan et al. 2021, Megatron-LM, 2104.04473, section 3.
 class GptOnMesh {
@@ -138,7 +138,7 @@ class GptOnMesh {
     /// and that is not 0; and one update. Gives the share of the loss.
     Tensor step(std::span<const MicroBatch> micro_batches, Optimizer& optimizer,
                 double most = 0, SourceLine at = SourceLine::here());
-    /// Norms and clipping by it come between the two.
+    /// One update. Norms, and clipping by them, come between gradients() and this.
     void update(Optimizer& optimizer);
 
   private:

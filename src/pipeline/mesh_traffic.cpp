@@ -47,8 +47,13 @@ std::int64_t table_rows(const Terms& of) {
     return (of.sizes.vocabulary + of.tp - 1) / of.tp * of.tp;
 }
 
-/// The stage of each part of the model; of parts that two have, the last one.
-std::vector<int> stages_of_parts(const Schedule& schedule) {
+/// The stage of each part of the model.
+std::vector<int> stages_of_parts(const MeshPlan& plan) {
+    const Schedule& schedule = plan.pipeline().schedule();
+    require(schedule.part_count() == schedule.stages * schedule.chunks,
+            "formulas of a mesh are known for schedules that have each part of the model "
+            "on one stage; {} has some on two",
+            plan.options().schedule);
     std::vector<int> stages(static_cast<std::size_t>(schedule.part_count()));
     for (int stage = 0; stage < schedule.stages; ++stage)
         for (int chunk = 0; chunk < schedule.chunks; ++chunk)
@@ -116,14 +121,14 @@ std::int64_t parameters_on_mesh(const MeshPlan& plan) {
     require(plan.sizes().block.experts.count == 0,
             "parameters_on_mesh: the formula is for a GPT without experts");
     const Terms of = terms_of(plan, {});
-    return of.replicas * held_together(of, stages_of_parts(plan.pipeline().schedule()));
+    return of.replicas * held_together(of, stages_of_parts(plan));
 }
 
 MeshTraffic mesh_traffic(const MeshPlan& plan, const MicroBatchShape& shape) {
     const MeshOptions& options = plan.options();
     require_formulas(plan);
     const Terms of = terms_of(plan, shape);
-    const std::vector<int> stages = stages_of_parts(plan.pipeline().schedule());
+    const std::vector<int> stages = stages_of_parts(plan);
     const std::int64_t bytes = bytes_of(shape.dtype);
     // Each micro-batch goes through all stages once, on each place along cp.
     const std::int64_t passes = plan.micro_batches() * of.cp;
@@ -149,6 +154,10 @@ std::int64_t& axis_of(MeshTraffic& sent, const std::string& group) {
     if (group == "cp") return sent.cp;
     if (group == "tp") return sent.tp;
     if (group == "tied") return sent.tied;
+    // A line of dp, or a plane of the replicas: "dp x ep x cp".
+    const bool of_replicas = group == "dp" || group.find(" x ") != std::string::npos;
+    require(of_replicas,
+            "mesh_traffic: {} is no group of a GPT on a mesh without experts", group);
     return sent.replicas;
 }
 

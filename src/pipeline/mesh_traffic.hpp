@@ -40,17 +40,18 @@ struct MeshTraffic {
 ///     replicas reduces what each of its ranks holds, once a step
 ///
 /// Zero's stage 1 sends as many, if n divides each bucket. Throws UsageError for experts,
-/// recomputation, other stages, or another strategy.
+/// recomputation, other stages of Zero, another strategy, and a schedule that has a part
+/// of the model on two stages.
 MeshTraffic mesh_traffic(const MeshPlan& plan, const MicroBatchShape& shape);
 
 /// Returns how many numbers of the parameters all devices together hold: each replica
 /// has them once, but what the ranks of a tensor group hold alike, t times; the table and
 /// the head padded to a multiple of t rows; and a table that is tied over two stages on
-/// both. Throws UsageError for experts.
+/// both. Throws UsageError for experts, and for a part that two stages have.
 std::int64_t parameters_on_mesh(const MeshPlan& plan);
 
 /// What ranks of a run have sent, by the names of GptOnMesh's groups. What goes over the
-/// world (norms) is none of these.
+/// world (norms) is none of these. Throws UsageError for groups of others.
 MeshTraffic mesh_traffic(const RunReport& report);
 
 }  // namespace lockstep

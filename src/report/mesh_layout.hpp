@@ -22,8 +22,8 @@ class MeshLayout {
         double column = 1;  ///< its width, in any unit
         double row = 1;     ///< its height, in that unit
     };
-    /// The layout whose ratio is nearest to that of the room, of those that fit. It had
-    /// rather not cut an axis.
+    /// The layout whose ratio is nearest to that of the room, of those that fit.
+    /// Layouts that cut an axis count as worse.
     MeshLayout(const MeshShape& shape, const Room& room);
 
     int rows() const { return rows_; }

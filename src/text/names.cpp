@@ -69,4 +69,14 @@ std::string either(const std::vector<std::string>& names) {
     return text;
 }
 
+std::vector<std::string> split_at_commas(std::string_view text) {
+    std::vector<std::string> words{""};
+    for (const char c : text)
+        if (c == ',')
+            words.emplace_back();
+        else
+            words.back() += c;
+    return words;
+}
+
 }  // namespace lockstep

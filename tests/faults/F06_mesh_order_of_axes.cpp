@@ -6,6 +6,7 @@
 // check: cheap
 // ranks: 16
 // parties: 5 | rest
+// says: the axes stand in another order, cp where dp is expected
 
 #include "tests/faults/gpt_on_16.hpp"
 

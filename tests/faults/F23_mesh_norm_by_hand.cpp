@@ -5,7 +5,8 @@
 // finds: F23
 // check: full
 // ranks: 16
-// parties: 0 | 1
+// parties: 8 | 9
+// says: the squares are not added up over tp, along which the two hold different parts of the model
 
 #include "tests/faults/gpt_on_16.hpp"
 

@@ -5,6 +5,7 @@
 // check: full
 // ranks: 16
 // parties: 0 | 8
+// says: the squares are not added up over pp, along which the two hold different parts of the model
 
 #include "tests/faults/gpt_on_16.hpp"
 

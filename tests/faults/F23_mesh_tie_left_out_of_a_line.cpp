@@ -5,6 +5,7 @@
 // check: full
 // ranks: 16
 // parties: 1 | 15
+// says: the gradient on rank 15 lacks the terms of ranks 1, 3, 5, 7, which all_reduce(sum, 56 x f32) of ends
 
 #include "tests/faults/gpt_on_16.hpp"
 

@@ -5,6 +5,7 @@
 // check: full
 // ranks: 16
 // parties: 8 10 | 12 14
+// says: the gradient on ranks 12, 14 lacks the terms of ranks 0, 2, 4, 6, which all_reduce(sum, 56 x f32) of tied
 
 #include "tests/faults/gpt_on_16.hpp"
 

@@ -5,6 +5,7 @@
 // check: full
 // ranks: 16
 // parties: 4 | 5
+// says: the ranks of tp must read the same ids for transformer.wte.weight, but do not: rank 5 reads 12
 
 #include "tests/faults/gpt_on_16.hpp"
 

@@ -6,6 +6,7 @@
 // check: full
 // ranks: 16
 // parties: 0 | 8
+// says: the ranks of pp must read the same ids of a micro-batch, but do not: rank 8 reads 7
 
 #include "tests/faults/gpt_on_16.hpp"
 

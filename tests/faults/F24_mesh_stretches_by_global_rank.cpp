@@ -6,6 +6,7 @@
 // check: full
 // ranks: 16
 // parties: 0 | 1
+// says: the ranks of tp must read the same ids for transformer.wte.weight, but do not: rank 1 reads 4
 
 #include "tests/faults/gpt_on_16.hpp"
 

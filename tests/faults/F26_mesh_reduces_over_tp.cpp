@@ -6,6 +6,7 @@
 // check: cheap
 // ranks: 16
 // parties: 8 | 9
+// says: adds up different parts of transformer.h.1.attn.c_attn.weight: rank 9 brings rows 4–7, 12–15, 20–23
 
 #include "tests/faults/gpt_on_16.hpp"
 

@@ -24,6 +24,7 @@ struct FaultProgram {
     /// Ranks of the diagnosis' parties: "2 | rest", "all", "0 1"; in any order.
     std::string parties;
     std::int64_t memory_bytes = 0;  ///< of a device; 0 is what the cluster has
+    std::string says;               ///< words of the diagnosis' sentence
     std::vector<Mark> marks;
     Program mistaken;
     Program twin;

@@ -10,6 +10,7 @@ A program begins with its header, comment lines of "key: value":
     // ranks: 4, 256          numbers of ranks it is run on
     // parties: 2 | rest      ranks of the parties that the diagnosis names
     // memory: 100000         bytes of a device, where that matters
+    // says: over tp          words that the diagnosis' sentence must have
 
 and defines program(Rank&), and reference(Rank&) where one device is run beside. Of a line
 that ends in
@@ -24,7 +25,7 @@ import re
 import sys
 from pathlib import Path
 
-KEYS = {"finds", "check", "ranks", "parties", "memory"}
+KEYS = {"finds", "check", "ranks", "parties", "memory", "says"}
 
 
 class Mistake(Exception):
@@ -86,7 +87,7 @@ def entry(path, header, lines):
         reference = f"{path.stem}::mistaken::reference"
     return (f'    {{"{path.stem}", "{header["finds"]}", '
             f'sim::CheckLevel::{header["check"]}, {{{ranks}}}, '
-            f'"{header["parties"]}", {header.get("memory", "0")},\n'
+            f'"{header["parties"]}", {header.get("memory", "0")}, "{header.get("says", "")}",\n'
             f'     {{{", ".join(marks_of(path, lines))}}},\n'
             f'     {path.stem}::mistaken::program, {path.stem}::twin::program, '
             f'{reference}}},\n')

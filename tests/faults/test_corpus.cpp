@@ -95,6 +95,7 @@ void check_found(const FaultProgram& program, int ranks) {
             INFO(*first);
             CHECK(found.fault == program.fault);
             CHECK((parties_of(found) == parties_of(program.parties, ranks)));
+            CHECK(found.sentence.find(program.says) != std::string::npos);
             for (const Mark& mark : program.marks) {
                 INFO(mark.name << " at " << mark.place);
                 const std::size_t place = first->find(mark.place);

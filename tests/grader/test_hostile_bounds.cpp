@@ -88,6 +88,12 @@ TEST_CASE("Names, groups and splits are of a size that programs have", "[grader]
     CHECK_THAT(said_to({message(RankRequest::split, kWorldNumber,
                                 SplitRequest{0, 0, "", {0, 0}, false}, kHere)}),
                ContainsSubstring("more members than"));
+    for (const std::vector<std::string>& mesh :
+         {std::vector<std::string>{name}, std::vector<std::string>(50, "dp 2")})
+        CHECK_THAT(said_to({message(RankRequest::split, kWorldNumber,
+                                    SplitRequest{0, 0, "", {0}, false, mesh}, kHere)}),
+                   ContainsSubstring(mesh.size() == 1 ? "a name is too long"
+                                                      : "more axes than"));
     CHECK_THAT(
         said_to({message(RankRequest::declare_replicas, kWorldNumber, x, name, kHere)}),
         ContainsSubstring("a name is too long"));

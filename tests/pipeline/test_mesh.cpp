@@ -22,7 +22,6 @@
 #include "src/parallel/sequence_parallel.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/train_step.hpp"
-#include "src/parallel/zero_2.hpp"
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/gpt_on_mesh.hpp"
 #include "tests/catch.hpp"
@@ -36,6 +35,7 @@ constexpr int kMicroBatches = 4;  // of a replica's, for schedules of 2 and 4 st
 constexpr std::int64_t kLength = 8;
 constexpr std::int64_t kBatch = 1;
 constexpr SgdOptions kSgd{0.05, 0.9, 0};
+constexpr double kMostNorm = 0.5;  ///< of all gradients; larger ones are clipped
 
 /// How gradients become whole, over all ranks with micro-batches or tokens of their own.
 enum class Sync {
@@ -189,12 +189,16 @@ Trained train_alone(const Spread& spread) {
             batches.reserve(all);
             for (int i = 0; i < all; ++i)
                 batches.push_back(micro_batch(device, step, i, all, 1.0 / all));
+            sync->begin();
             const Tensor loss =
-                train_step(device, *gpt, cross_entropy_loss, batches, *sync, *optimizer);
+                accumulate_gradients(device, *gpt, cross_entropy_loss, batches);
+            sync->finish();
             trained.losses.push_back(device.peek(loss).at(0));
             const Tensor norm = squared_gradient_norm(device, rank.world(), parameters);
             trained.norms.push_back(device.peek(norm).at(0));
             keep(rank, parameters, fmt::format("grad/{}/", step), &Parameter::gradient);
+            clip_gradients(device, rank.world(), parameters, kMostNorm);
+            sync->update(*optimizer);
         }
         keep(rank, parameters, "value/", &Parameter::value);
     });
@@ -215,9 +219,6 @@ MakeSync other_sync(Sync way) {
         Communicator& replicas = mesh.plane(replica_axes(mesh.shape()));
         const std::vector<Parameter*> all = model.parameters();
         const BucketSizes sizes{2000, 2000};
-        if (way == Sync::zero2)
-            return std::make_unique<Zero2>(device, replicas, all,
-                                           ZeroOptions{.sizes = sizes});
         if (way == Sync::flat)
             return std::make_unique<FullySharded>(
                 device, replicas, model, FullyShardedOptions{.by = ShardBy::flat});
@@ -243,11 +244,13 @@ MeshOptions options_of(const Spread& spread) {
     options.context = spread.method;
     options.order = spread.order;
     if (spread.other_experts) options.expert_axes.emplace_back("tp");
-    options.share_columns = spread.share_columns;
-    options.drop_copies = spread.drop_copies;
+    options.experts.share_columns = spread.share_columns;
+    options.experts.drop_copies = spread.drop_copies;
     options.recompute = recompute_of(spread);
     if (spread.sync == Sync::zero1)
         options.zero = 1;
+    else if (spread.sync == Sync::zero2)
+        options.zero = 2;
     else if (spread.sync == Sync::by_rows)
         options.zero = 3;
     else if (spread.sync != Sync::all_reduce)
@@ -306,6 +309,7 @@ Trained train_spread(const Spread& spread) {
             const auto batches = own_batches(gpt, step);
             const Tensor loss = gpt.gradients(batches);
             note_step(rank, step, loss, updated, trained);
+            clip_gradients(rank.device(), rank.world(), updated, kMostNorm);
             gpt.update(*optimizer);
         }
         keep(rank, holders(gpt.parameters(), updated), "value/", &Parameter::value);
@@ -398,7 +402,8 @@ Spread on_mesh(const std::array<int, 4>& sizes, std::size_t index) {
 
 }  // namespace
 
-TEST_CASE("A GPT on any mesh of up to 16 devices trains as on one", "[pipeline][mesh]") {
+TEST_CASE("A GPT on any mesh of up to 16 devices trains as on one",
+          "[pipeline][mesh][full]") {
     const std::vector<std::array<int, 4>> meshes = all_meshes();
     CHECK(meshes.size() == 49);
     const std::size_t round = GENERATE(0, 1);
@@ -407,14 +412,14 @@ TEST_CASE("A GPT on any mesh of up to 16 devices trains as on one", "[pipeline][
 }
 
 TEST_CASE("A GPT in bf16 with masters in f32 trains on meshes as on one device",
-          "[pipeline][mesh]") {
+          "[pipeline][mesh][full]") {
     const std::vector<std::array<int, 4>> meshes = all_meshes();
     for (std::size_t i = 0; i < meshes.size(); ++i)
         check_as_alone_in_bf16(on_mesh(meshes[i], i));
 }
 
 TEST_CASE("Kits of contexts and tensors nest in either order: the same bits",
-          "[pipeline][mesh]") {
+          "[pipeline][mesh][full]") {
     const Spread spread{1, 1, 2, 2, true, "gpipe", true, 4};
     const auto trained = [&](bool context_first) {
         sim::ClusterOptions options;
@@ -448,7 +453,7 @@ TEST_CASE("Kits of contexts and tensors nest in either order: the same bits",
 }
 
 TEST_CASE("Rotary positions and recomputation under every sharding of heads and tokens",
-          "[pipeline][mesh]") {
+          "[pipeline][mesh][full]") {
     Spread spread;
     spread.llama = true;
     spread.kv_heads = 4;
@@ -467,7 +472,7 @@ TEST_CASE("Rotary positions and recomputation under every sharding of heads and 
 }
 
 TEST_CASE("ZeRO's stages train a GPT spread along four axes as one device",
-          "[pipeline][mesh][zero]") {
+          "[pipeline][mesh][full][zero]") {
     Spread spread = GENERATE(
         Spread{2, 4, 1, 2, true, "1f1b", true, 4},
         Spread{2, 2, 2, 2, true, "zb-h1", true, 4},
@@ -479,7 +484,7 @@ TEST_CASE("ZeRO's stages train a GPT spread along four axes as one device",
 }
 
 TEST_CASE("What stages keep can be made again, or wait on the host: the same bits",
-          "[pipeline][mesh][activations]") {
+          "[pipeline][mesh][full][activations]") {
     Spread spread = GENERATE(Spread{2, 1, 1, 1, false, "1f1b", true},
                              Spread{2, 1, 1, 1, false, "zb-h2"},
                              Spread{4, 1, 1, 2, true, "1f1b", false, 4},
@@ -502,7 +507,7 @@ TEST_CASE("What stages keep can be made again, or wait on the host: the same bit
 }
 
 TEST_CASE("Gradients as factors train a pipeline's stages as one device",
-          "[pipeline][mesh]") {
+          "[pipeline][mesh][full]") {
     // Not with tensor parallelism, or a tied table: their parts have factors of their
     // own.
     Spread spread;
@@ -514,7 +519,7 @@ TEST_CASE("Gradients as factors train a pipeline's stages as one device",
     check_as_alone(spread);
 }
 
-TEST_CASE("FlashAttention works on the heads that a rank has", "[pipeline][mesh]") {
+TEST_CASE("FlashAttention works on the heads that a rank has", "[pipeline][mesh][full]") {
     Spread spread;
     spread.flash = true;
     spread.tp = GENERATE(2, 4);
@@ -539,7 +544,7 @@ Spread of_experts(int pp, int dp, int ep, int tp, bool sequence,
 }  // namespace
 
 TEST_CASE("A GPT of experts spread over a mesh trains as on one device",
-          "[pipeline][mesh][experts]") {
+          "[pipeline][mesh][full][experts]") {
     Spread spread = GENERATE(of_experts(1, 1, 2, 1, false), of_experts(1, 2, 2, 1, false),
                              of_experts(2, 2, 2, 1, false, "zb-h1"),
                              of_experts(1, 1, 4, 2, false), of_experts(1, 1, 2, 2, true),
@@ -561,7 +566,7 @@ TEST_CASE("A GPT of experts spread over a mesh trains as on one device",
 }
 
 TEST_CASE("Experts on a mesh end where one device does",
-          "[pipeline][mesh][experts][slow]") {
+          "[pipeline][mesh][full][experts][slow]") {
     Spread spread =
         GENERATE(of_experts(1, 1, 2, 2, false), of_experts(2, 1, 2, 2, true, "1f1b"),
                  of_experts(2, 2, 2, 1, false, "zb-h1"));
@@ -573,7 +578,7 @@ TEST_CASE("Experts on a mesh end where one device does",
 }
 
 TEST_CASE("Experts, tokens of other ranks and ZeRO train as one device",
-          "[pipeline][mesh][experts]") {
+          "[pipeline][mesh][full][experts]") {
     Spread spread = GENERATE(of_experts(1, 2, 2, 1, false), of_experts(1, 2, 2, 2, true),
                              of_experts(2, 2, 2, 1, false, "1f1b"));
     spread.cp = 2;

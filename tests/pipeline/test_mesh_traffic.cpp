@@ -1,6 +1,7 @@
 // Bytes along each axis of a mesh, by formula and counted.
 
 #include <array>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ constexpr MicroBatchShape kShape{16, 2, DType::bf16};
 
 GptSizes sizes_of(bool tied, std::int64_t kv_heads, bool llama) {
     GptSizes sizes;
-    sizes.vocabulary = 52;  // 4 ranks have 13 each
+    sizes.vocabulary = 50;  // 4 ranks have 13 each, the last one with padding
     sizes.context = kShape.length;
     sizes.layers = 5;
     sizes.block.hidden = 32;
@@ -127,6 +128,23 @@ TEST_CASE("Formulas of bytes refuse what they do not cover", "[pipeline][mesh][e
     CHECK(message_of<UsageError>([&] {
               mesh_traffic(MeshPlan(sizes, options), kShape);
           }).find("ZeRO's stages 0 and 1") != std::string::npos);
+    options.zero = 0;
+    options.axes = {{"pp", 2}, {"tp", 2}};
+    options.micro_batches = 4;
+    for (const char* schedule : {"chimera", "dualpipe"}) {
+        options.schedule = schedule;
+        const MeshPlan plan(sizes, options);
+        for (const auto& formula : std::vector<std::function<void()>>{
+                 [&] { mesh_traffic(plan, kShape); }, [&] { parameters_on_mesh(plan); }})
+            CHECK_THAT(message_of<UsageError>(formula),
+                       Catch::Matchers::ContainsSubstring(std::string(schedule) +
+                                                          " has some on two"));
+    }
+    RunReport others;
+    others.ranks.resize(1);
+    others.ranks[0].traffic.emplace_back().group = "mine";
+    CHECK_THAT(message_of<UsageError>([&] { mesh_traffic(others); }),
+               Catch::Matchers::ContainsSubstring("mine is no group of"));
 }
 
 }  // namespace lockstep::test

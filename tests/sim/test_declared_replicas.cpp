@@ -324,6 +324,18 @@ TEST_CASE("F23: replicas of which some are left out of a sum: whose terms they l
                             }));
     CHECK(twice.fault == "F22");
 
+    const Diagnosis added =
+        found_by_full_check(4, program([](Mesh& mesh, const Tensor& gradient) {
+                                mesh["dp"].all_reduce(gradient).wait();
+                                if (mesh.coordinate("dp") == 1) return;
+                                Device& device = *gradient.device();
+                                const Tensor again = device.empty({3, 4}, DType::f32);
+                                device.copy(again, gradient);
+                                device.add(gradient, again);
+                            }));
+    CHECK(added.fault == "F23");
+    says(added, "has the terms of rank 0 once, and that on rank 0 has them 2 times");
+
     check_silent(4, program([](Mesh& mesh, const Tensor& gradient) {
                      mesh["pp"].all_reduce(gradient).wait();
                      mesh["dp"].all_reduce(gradient).wait();

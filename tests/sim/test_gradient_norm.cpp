@@ -255,9 +255,6 @@ TEST_CASE("A norm of ZeRO-1's shards passes, and each way of getting it wrong is
 
 TEST_CASE("A shard may end within what a tensor group holds alike", "[sim][full]") {
     // Sizes for which each rank of dp updates half of a layer norm's weight.
-    MeshOptions options;
-    options.axes = {{"dp", 2}, {"tp", 4}};
-    options.zero = 1;
     GptSizes sizes{52, 16, 5, {32, 16}};
     sizes.block.kv_heads = 8;
     sizes.block.norm = NormKind::rms_norm;
@@ -266,10 +263,15 @@ TEST_CASE("A shard may end within what a tensor group holds alike", "[sim][full]
     sizes.block.rotary_base = 10000;
     sizes.block.bias = false;
     sizes.tied = true;
+    MeshOptions options;
+    options.axes = {{"dp", 2}, {"tp", 4}};
+    options.zero = GENERATE(1, 2, 3);
+    const DType dtype = GENERATE(DType::f32, DType::bf16);
+    CAPTURE(options.zero, dtype);
     const MeshPlan plan(sizes, options);
     int cut = 0;
     CHECK(found(8, sim::CheckLevel::full, [&](Rank& rank) {
-              GptOnMesh gpt(rank, plan, DType::bf16, 1);
+              GptOnMesh gpt(rank, plan, dtype, 1);
               for (const Parameter* shard : gpt.sync().shards())
                   if (shard->name().ends_with("ln_2.weight") &&
                       shard->shape().elements() < 32)
@@ -281,7 +283,7 @@ TEST_CASE("A shard may end within what a tensor group holds alike", "[sim][full]
               for (int step = 0; step < 2; ++step)
                   gpt.step({&batch, 1}, *optimizer, 0.5);
           }) == "nothing was found");
-    CHECK(cut == 8);
+    CHECK(cut >= 8);
 }
 
 TEST_CASE("A norm counts elements, in whatever ranges they are added and scaled",

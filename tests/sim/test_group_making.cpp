@@ -104,6 +104,26 @@ TEST_CASE("F06: meshes of other axes or sizes", "[sim][errors]") {
          "rank 1 makes the mesh dp 2 x tp 2 x cp 1 at");
 }
 
+TEST_CASE("F06: meshes that only look alike", "[sim][errors]") {
+    const auto found_with = [](const std::vector<std::string>& of_rank_1) {
+        return fault_of(2, [&](Rank& rank) {
+            const std::vector<std::string> usual{"data parallel 2"};
+            (void)rank.world().split(
+                {0, 0, "dp", {0, 1}, false, rank.index() == 1 ? of_rank_1 : usual});
+        });
+    };
+    says(found_with({"data parallel 2", "t p 1"}), "the axes differ");
+    says(found_with({"x"}), "rank 1 makes the mesh x at");
+    says(found_with({""}), "the axes differ");
+    says(found_with({"data", "parallel 2"}), "the axes differ");
+    const Diagnosis turned = fault_of(6, [](Rank& rank) {
+        std::vector<Mesh::Axis> axes{{"data parallel", 2}, {"t p", 3}};
+        if (rank.index() == 5) std::swap(axes[0], axes[1]);
+        const Mesh mesh(rank.world(), axes);
+    });
+    says(turned, "another order, t p where data parallel is expected");
+}
+
 TEST_CASE("F06: one group of three that is made with a wrong colour", "[sim][errors]") {
     const Diagnosis found = fault_of(6, [](Rank& rank) {
         const int first = rank.index() / 3 * 3;

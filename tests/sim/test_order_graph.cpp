@@ -133,6 +133,22 @@ TEST_CASE("F12: a send that is started before a collective, its recv after it",
     CHECK(found.communicator == "world and logs");
 }
 
+TEST_CASE("F12: an order that is another from the second step on", "[sim][errors]") {
+    const Diagnosis found = fault_of(2, [](Rank& rank) {
+        const auto one = rank.world().split(0, rank.index(), "one");
+        const auto two = rank.world().split(0, rank.index(), "two");
+        for (int step = 0; step < 3; ++step) {
+            const bool turned = step > 0 && rank.index() == 1;
+            (turned ? two : one)->all_reduce(floats(rank, 4)).wait();
+            if (turned)
+                one->all_reduce(floats(rank, 4)).wait();
+            else
+                two->all_reduce(floats(rank, 4)).wait();
+        }
+    });
+    CHECK(found.fault == "F12");
+}
+
 TEST_CASE("F12: a split is a collective of what it splits", "[sim][errors]") {
     const Diagnosis found = found_in_full(2, [](Rank& rank) {
         const auto other = rank.world().split(0, 0, "other");

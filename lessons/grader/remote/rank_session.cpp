@@ -318,7 +318,10 @@ void RankSession::split(WireReader& in, WireWriter& out) {
     const auto at = in.get<SourceLine>();
     in.end();
     require_name(request.name);
-    require_name(request.mesh);
+    for (const std::string& axis : request.mesh)
+        require_name(axis);
+    if (request.mesh.size() > kMostAxes)
+        throw WireError("a split has more axes than meshes have");
     if (request.members.size() > static_cast<std::size_t>(group.size()))
         throw WireError("a split has more members than there are ranks");
     std::unique_ptr<Communicator> made = group.split(request, at);

@@ -98,6 +98,7 @@ class RankSession final : public TensorNames {
     static constexpr std::size_t kMostHeld = 20'000;  ///< of each kind of thing
     static constexpr std::size_t kMostInGroup = 4096;
     static constexpr std::size_t kLongestName = 1000;
+    static constexpr std::size_t kMostAxes = 16;
     /// Queries times keys of all heads, each with its width and what else it takes.
     static constexpr double kMostAttention = 1 << 30;
     /// The same where shapes alone are computed: the flops can be counted.
