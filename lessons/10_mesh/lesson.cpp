@@ -208,6 +208,8 @@ void MeshLesson::holds(Findings& found) {
         held += own;
     }
     found.mesh("shares", picture);
+    found.give("table_tokens", gpt.vocabulary);
+    found.give("table_rows", least_multiple(sizes_.tp, gpt.vocabulary));
     found.give("copies", sizes_.dp * sizes_.cp);
     found.give("copies_tensor", sizes_.ranks() / sizes_.tp);
     found.give("copies_replicas", sizes_.dp);
@@ -289,10 +291,33 @@ void MeshLesson::dealt(Findings& found) {
     const int all = plan_->micro_batches();
     found.give("all_micro_batches", all);
     found.give("weight_under", all * sizes_.cp);
+    found.give("own_micro_batches", plan_->options().micro_batches);
     found.give("losses", sizes_.dp * sizes_.cp);
-    found.give("too_many", sizes_.dp * sizes_.cp * sizes_.tp);
+    found.give("losses_tensor", sizes_.dp * sizes_.cp * sizes_.tp);
+    found.give("losses_each", all * sizes_.cp);
+    read_by_rank(found);
     refuse_other_norms(found);
     drop_by_place(found);
+}
+
+/// Lets each rank read the sequences that its number among all ranks says.
+void MeshLesson::read_by_rank(Findings& found) const {
+    found.give("has_reading", sizes_.tp > 1 && has_numbers());
+    if (sizes_.tp == 1 || !has_numbers()) return;
+    LessonOptions here = options();
+    here.backend = "sim";
+    here.check = sim::CheckLevel::full;
+    const std::int64_t sequences = task_->batch / plan_->micro_batches();
+    try {
+        make_cluster(here, sizes_.ranks())->run([&](Rank& rank) {
+            GptOnMesh gpt(rank, *plan_, options().dtype, options().seed);
+            const std::int64_t first = rank.index() * sequences % task_->batch;
+            const HostTokens tokens = tokens_of(*task_, 0, first, sequences);
+            gpt.micro_batch(tokens.ids, tokens.next);
+        });
+    } catch (const FaultError& fault) {
+        found.give("read_by_rank", fault.diagnosis().sentence);
+    }
 }
 
 /// Asks for norms over too few of the mesh's ranks.
@@ -361,8 +386,8 @@ void MeshLesson::drop_by_place(Findings& found) const {
         };
         keep("by place", dropped(rank.device(), {kRows, kColumns}, stream,
                                  {row * kDropColumns + column, kDropColumns}));
-        const RandomStream own(options().seed + static_cast<std::uint64_t>(rank.index()),
-                               "dropout");
+        const RandomStream own(
+            options().seed + 1 + static_cast<std::uint64_t>(rank.index()), "dropout");
         keep("own seeds", dropped(rank.device(), {kRows, kColumns}, own, {0, kColumns}));
         keep("same seeds",
              dropped(rank.device(), {kRows, kColumns}, stream, {0, kColumns}));
@@ -433,7 +458,6 @@ void MeshLesson::messages(Findings& found) {
         list.give("formula", Figure::bytes(formula.*bytes));
         list.give("counted", Figure::bytes(unshared.*bytes));
         list.give("shared", Figure::bytes(counted.*bytes));
-        list.give("twice", Figure::bytes(larger.*bytes));
         found.equal(std::string(axis) + "_bytes", Figure::bytes(unshared.*bytes),
                     static_cast<double>(formula.*bytes));
     };
@@ -443,8 +467,11 @@ void MeshLesson::messages(Findings& found) {
     row("replicas", sizes_.dp * sizes_.cp, &MeshTraffic::replicas);
     row("tied", sizes_.pp > 1 ? 2 : 1, &MeshTraffic::tied);
     found.give("shards", sizes_.dp * sizes_.cp);
-    found.give("ratio_answer", Figure::count(1));
-    found.give("ratio_all", Figure::count(2));
+    const auto times = [&](std::int64_t MeshTraffic::*bytes) {
+        return Figure::count(formula.*bytes == 0 ? 0 : larger.*bytes / formula.*bytes);
+    };
+    found.give("ratio_answer", times(&MeshTraffic::replicas));
+    found.give("ratio_all", times(&MeshTraffic::pp));
 }
 
 namespace {
@@ -530,7 +557,14 @@ void MeshLesson::nodes(Findings& found) {
           std::vector<std::string>{"cp", "tp", "dp", "pp"},
           std::vector<std::string>{"pp", "cp", "tp", "dp"}}) {
         const MeasuredMeshStep step = measure(each);
-        if (usual == 0) usual = step.time;
+        if (usual == 0) {
+            usual = step.time;
+            const MeshTraffic sent = mesh_traffic(step.report);
+            found.give("nodes_tp", Figure::memory(sent.tp));
+            found.give("nodes_cp", Figure::memory(sent.cp));
+            found.give("nodes_replicas", Figure::memory(sent.replicas));
+            found.give("nodes_pp", Figure::memory(sent.pp));
+        }
         Findings& row = found.row("orders");
         row.give("order", fmt::format("{}", fmt::join(each, " ")));
         row.give("inside", each[2] + ", " + each[3]);
@@ -556,6 +590,9 @@ void MeshLesson::prices(Findings& found) {
     found.give("prices_batch", kBatch);
     found.give("prices_parameters", billions(gpt.parameters()));
     Picoseconds alone = 0;
+    // Of the axis that saves the fewest activations, with 16 devices.
+    std::int64_t most = 0;
+    std::string saves_nothing;
     const auto measure = [&](const char* axis, const std::vector<MeshShape::Axis>& axes) {
         const MeasuredMeshStep step =
             measure_mesh_step(measured_step(gpt, axes, kBatch, spec));
@@ -566,6 +603,10 @@ void MeshLesson::prices(Findings& found) {
         row.give("devices", devices);
         row.give("state", Figure::memory(step.state));
         row.give("activations", Figure::memory(step.activations));
+        if (devices == kMostRanks && step.activations > most) {
+            most = step.activations;
+            saves_nothing = axis;
+        }
         row.give("peak", Figure::memory(step.peak));
         row.give("time", Figure::time(step.time));
         row.give("times",
@@ -574,9 +615,10 @@ void MeshLesson::prices(Findings& found) {
     };
     measure("one", {});
     for (const char* axis : {"dp", "pp", "cp", "tp"})
-        for (const int devices : {2, 4, 8, 16})
+        for (const int devices : {2, 8, 16})
             measure(axis, {{axis, devices}});
     measure("all", {{"dp", 2}, {"pp", 2}, {"cp", 2}, {"tp", 2}});
+    found.give("saves_nothing", "along_" + saves_nothing);
 }
 
 /// Shows where the table lies that is tied to the head.
@@ -587,7 +629,8 @@ void MeshLesson::tied(Findings& found) {
         least_multiple(sizes_.tp, task_->sizes.vocabulary) / sizes_.tp;
     found.give("tied_rows", rows);
     found.give("vocabulary", task_->sizes.vocabulary);
-    for (const std::vector<int>& line : shape.planes({"pp"})) {
+    for (const int rank : shape.line(0, "tp")) {
+        const std::vector<int> line = shape.line(rank, "pp");
         Findings& row = found.row("ties");
         row.give("first", line.front());
         row.give("last", line.back());
@@ -643,7 +686,7 @@ void MeshLesson::restart(Findings& found) {
     task.steps = std::min(6, task_->steps);
     // The step before the last one is lost, and a checkpoint lies before it.
     const int lost_step = std::max(2, task.steps - 1);
-    const int every = lost_step > 3 ? 2 : 1;
+    const int every = lost_step > 3 ? 3 : 1;
     const int lost_rank = sizes_.ranks() - 1;
     found.give("enough_steps", has_numbers());
     found.give("save_every", every);
@@ -691,6 +734,10 @@ void MeshLesson::resume(Findings& found, const GptTask& task,
                                           {options().dtype, options().seed});
     const std::vector<double> late = losses_of(rest), losses = losses_of(whole);
     const int first = task.steps - static_cast<int>(late.size());
+    // In the last step but one of six, or in the second of fewer.
+    const int lost_step = std::max(2, task.steps - 1);
+    found.give("from_step", first + 1);
+    found.give("steps_again", lost_step - 1 - first);
     for (int step = 0; step < task.steps; ++step) {
         const auto at = static_cast<std::size_t>(step);
         Findings& row = found.row("resumed");
@@ -750,8 +797,7 @@ std::pair<Kind, Kind> kinds_on(const MeshPlan& plan) {
 /// Shares experts out, and sees which ranks hold the same.
 void MeshLesson::experts(Findings& found) {
     int ep = 1;
-    while (ep < 4 && sizes_.ranks() % (2 * ep) == 0)
-        ep *= 2;
+    if (sizes_.ranks() % 2 == 0) ep = 2;
     const int dp = sizes_.ranks() / ep;
     found.give("experts_dp", dp);
     found.give("experts_ep", ep);
@@ -762,7 +808,7 @@ void MeshLesson::experts(Findings& found) {
         sizes.block.mlp = MlpKind::swiglu;
         sizes.block.bias = false;
         ExpertSizes& experts = sizes.block.experts;
-        experts.count = std::int64_t{2} * ep;
+        experts.count = std::int64_t{4} * ep;
         experts.inner = 16;
         experts.gate.chosen = 2;
         return sizes;
@@ -837,9 +883,10 @@ void MeshLesson::large(Findings& found) {
         const double seconds = static_cast<double>(step.time) * 1e-12;
         row.give("rate", Figure::decimals(flops / seconds / devices / 1e12, 0));
         const double formula = paper_flops(std::int64_t{dp} * micro_batches);
-        if (dp > 1)
-            found.at_most("large_flops",
-                          Figure::percent(100 * std::abs(flops / formula - 1), 2), 2);
+        if (dp == 1) continue;
+        found.at_most("large_flops",
+                      Figure::percent(100 * std::abs(1 - flops / formula), 2), 2);
+        found.give("flops_less", Figure::percent(100 * (1 - flops / formula), 2));
     }
     constexpr int kPaperBatch = 1792;
     found.give("paper_batch", kPaperBatch);
@@ -885,6 +932,24 @@ std::vector<Tried> try_all(const GptSizes& gpt, std::int64_t batch,
     return all;
 }
 
+/// Gives how long the fastest mesh takes with so many ranks along the axis.
+void give_fastest_with(Findings& found, const std::string& name, const char* axis,
+                       int ranks, const std::vector<Tried>& by_time) {
+    const auto fastest = std::ranges::find_if(
+        by_time, [&](const Tried& tried) { return tried.size(axis) == ranks; });
+    const std::string which = fmt::format("{}.{}_{}", name, axis, ranks);
+    found.give(which, ranks);
+    found.give(which + "_time", Figure::time(fastest->step->time));
+}
+
+/// Returns over how many ranks those that fit share out the parameters at least.
+int least_sharing(const std::vector<Tried>& all) {
+    int least = kMostRanks;
+    for (const Tried& tried : all)
+        if (tried.step) least = std::min(least, tried.size("pp") * tried.size("tp"));
+    return least;
+}
+
 }  // namespace
 
 /// Runs all meshes for three models.
@@ -893,11 +958,12 @@ void MeshLesson::choose(Findings& found) {
         const char* name;
         GptSizes gpt;
         std::int64_t batch;
+        const char* asked;  ///< the axis that is predicted; null: how many share it out
     };
     const ClusterSpec spec = h100_nodes_of(8);
-    for (const Case& each : {Case{"large", measured_gpt(24, 8192, 2048), 8},
-                             Case{"long", measured_gpt(16, 2048, 131'072), 1},
-                             Case{"small", measured_gpt(8, 2048, 2048), 16}}) {
+    for (const Case& each : {Case{"large", measured_gpt(24, 8192, 2048), 8, nullptr},
+                             Case{"long", measured_gpt(16, 2048, 131'072), 1, "cp"},
+                             Case{"small", measured_gpt(8, 2048, 2048), 16, "dp"}}) {
         const std::string name = each.name;
         const std::vector<Tried> all = try_all(each.gpt, each.batch, spec);
         found.give(name + ".parameters", billions(each.gpt.parameters()));
@@ -922,13 +988,15 @@ void MeshLesson::choose(Findings& found) {
         show(all[static_cast<std::size_t>(fitting) - 1]);
         for (const char* axis : {"dp", "pp", "cp", "tp"})
             found.give(name + ".best_" + axis, all[0].size(axis));
+        if (each.asked)
+            for (const int ranks : {kMostRanks / 2, kMostRanks})
+                give_fastest_with(found, name, each.asked, ranks, all);
         found.give(name + ".best_model", all[0].size("pp") * all[0].size("tp"));
-        const auto replicas = std::ranges::find_if(
-            all, [](const Tried& tried) { return tried.size("dp") == kMostRanks; });
-        if (replicas != all.end() && replicas->step) {
-            found.give(name + ".all", kMostRanks);
-            found.give(name + ".all_time", Figure::time(replicas->step->time));
-        }
+        found.give(name + ".least", least_sharing(all));
+        found.give(name + ".all", kMostRanks);
+        // ZeRO: 4 bytes of value and gradient, 12 of the optimizer's state over dp.
+        const double bytes = static_cast<double>(each.gpt.parameters()) * (4 + 12. / 16);
+        found.give(name + ".state_of_one", Figure::decimals(bytes / 1e9, 0));
     }
 }
 

@@ -21,6 +21,7 @@ class MeshLesson final : public Lesson {
     void holds(Findings& found);
     void same(Findings& found);
     void dealt(Findings& found);
+    void read_by_rank(Findings& found) const;
     void refuse_other_norms(Findings& found) const;
     void drop_by_place(Findings& found) const;
     void messages(Findings& found);

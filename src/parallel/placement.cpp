@@ -240,7 +240,6 @@ void require_room(const Parameter& parameter, const Communicator& ranks, SourceL
 
 }  // namespace
 
-// lesson: gradient-norm
 Tensor squared_gradient_norm(Device& device, Communicator& ranks,
                              const std::vector<Parameter*>& parameters, SourceLine at) {
     require(!parameters.empty(), at, "the norm of the gradients of no parameter");
@@ -272,7 +271,6 @@ Tensor squared_gradient_norm(Device& device, Communicator& ranks,
     ranks.all_reduce(squares, Reduction::sum, at).wait(at);
     return squares;
 }
-// lesson: end
 
 Tensor clip_gradients(Device& device, Communicator& ranks,
                       const std::vector<Parameter*>& parameters, double most,

@@ -110,7 +110,6 @@ std::unique_ptr<GradientSync> sync_of(Device& device, Mesh& mesh, Sequential& mo
 
 }  // namespace
 
-// lesson: gpt-on-mesh
 GptOnMesh::GptOnMesh(Rank& rank, const MeshPlan& plan, DType dtype, std::uint64_t seed,
                      SourceLine at)
     : rank_(rank),
@@ -135,10 +134,12 @@ GptOnMesh::GptOnMesh(Rank& rank, const MeshPlan& plan, DType dtype, std::uint64_
     pipeline_ =
         std::make_unique<Pipeline>(device, line, plan.pipeline(), stage_.modules(),
                                    gpt_boundary(sizes, dtype, kit_));
+    // lesson: sums-on-mesh
     // Where gradients have to be added up follows from this alone.
     pipeline_->reduce_over(mesh_, replica_axes(plan.shape()), at);
     tied_ = tie_gpt(*pipeline_, stage_, schedule, line, at);
     pipeline_->tie_copies();
+    // lesson: end
 
     std::vector<GradientSync*> of_chunks;
     for (const auto& chunk : stage_.chunks) {
@@ -167,7 +168,6 @@ void GptOnMesh::update(Optimizer& optimizer) {
     const PhaseScope phase(rank_.device(), Phase::update);
     sync_.update(optimizer);
 }
-// lesson: end
 
 MicroBatch GptOnMesh::micro_batch(const HostTensor& ids, const HostTensor& targets,
                                   SourceLine at) {
