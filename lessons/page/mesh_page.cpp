@@ -13,6 +13,7 @@
 #include "src/core/require.hpp"
 #include "src/core/units.hpp"
 #include "src/text/json.hpp"
+#include "src/text/numbers.hpp"
 #include "src/text/table.hpp"
 
 namespace lockstep::lessons {

@@ -146,19 +146,6 @@ LayerName layer_name(const std::string& parameter) {
     return {-1, parameter};
 }
 
-std::string ranges_text(const std::vector<int>& ascending) {
-    std::string text;
-    for (std::size_t i = 0; i < ascending.size();) {
-        std::size_t last = i;
-        while (last + 1 < ascending.size() && ascending[last + 1] == ascending[last] + 1)
-            ++last;
-        text += fmt::format("{}{}", text.empty() ? "" : ", ", ascending[i]);
-        if (last > i) text += fmt::format("–{}", ascending[last]);
-        i = last + 1;
-    }
-    return text;
-}
-
 std::vector<std::string> pieces_of(const std::vector<std::string>& parameters) {
     std::vector<std::string> before, behind;
     std::set<int> layers;

@@ -76,7 +76,4 @@ LayerName layer_name(const std::string& parameter);
 /// "wte, wpe, layers 0–3": what of a model these parameters are.
 std::vector<std::string> pieces_of(const std::vector<std::string>& parameters);
 
-/// "0–3, 8, 10–11".
-std::string ranges_text(const std::vector<int>& ascending);
-
 }  // namespace lockstep::lessons

@@ -11,6 +11,7 @@
 #include "lessons/page/mesh_page.hpp"
 #include "src/core/units.hpp"
 #include "src/report/describe.hpp"
+#include "src/text/numbers.hpp"
 #include "src/text/table.hpp"
 
 namespace lockstep::lessons {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "src/text/numbers.hpp"
 #include "src/text/wrap.hpp"
 
 namespace lockstep {
@@ -71,13 +72,7 @@ int Chart::look(const Look& look) {
 std::string members_text(const std::vector<int>& members, int most) {
     if (members.size() == 1) return std::to_string(members.front());
     std::string text;
-    for (std::size_t begin = 0, end = 0; begin < members.size(); begin = end) {
-        end = begin + 1;
-        while (end < members.size() && members[end] == members[end - 1] + 1)
-            ++end;
-        const std::string range =
-            end - begin == 1 ? std::to_string(members[begin])
-                             : fmt::format("{}–{}", members[begin], members[end - 1]);
+    for (const std::string& range : ranges_of(members)) {
         const std::string separator = text.empty() ? "" : ", ";
         if (!text.empty() &&
             columns_of(text) + columns_of(separator) + columns_of(range) > most) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "src/text/numbers.hpp"
 #include "src/text/wrap.hpp"
 
 namespace lockstep {
@@ -14,23 +15,6 @@ namespace {
 
 constexpr std::size_t kMostRanges = 10;
 constexpr std::size_t kMostHistory = 5;
-
-/// "1–3" for each run of ranks that follow one another.
-std::vector<std::string> ranges_of(std::vector<int> ranks) {
-    std::ranges::sort(ranks);
-    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-    std::vector<std::string> ranges;
-    for (std::size_t begin = 0; begin < ranks.size();) {
-        std::size_t end = begin + 1;
-        while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1)
-            ++end;
-        ranges.push_back(end - begin == 1
-                             ? std::to_string(ranks[begin])
-                             : fmt::format("{}–{}", ranks[begin], ranks[end - 1]));
-        begin = end;
-    }
-    return ranges;
-}
 
 std::string heading(const Diagnosis& diagnosis) {
     return diagnosis.fault.empty() ? diagnosis.title

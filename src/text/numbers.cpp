@@ -1,10 +1,12 @@
 #include "src/text/numbers.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "src/core/units.hpp"
 
@@ -91,6 +93,26 @@ std::string number_text(double value) {
     const std::size_t digits = text.find_first_not_of("e+-0", exponent);
     const std::string sign = text[exponent + 1] == '-' ? "-" : "";
     return text.substr(0, exponent + 1) + sign + text.substr(digits);
+}
+
+std::vector<std::string> ranges_of(std::vector<int> numbers) {
+    std::sort(numbers.begin(), numbers.end());
+    numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+    std::vector<std::string> ranges;
+    for (std::size_t begin = 0; begin < numbers.size();) {
+        std::size_t end = begin + 1;
+        while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1)
+            ++end;
+        ranges.push_back(end - begin == 1
+                             ? std::to_string(numbers[begin])
+                             : fmt::format("{}–{}", numbers[begin], numbers[end - 1]));
+        begin = end;
+    }
+    return ranges;
+}
+
+std::string ranges_text(const std::vector<int>& numbers) {
+    return fmt::format("{}", fmt::join(ranges_of(numbers), ", "));
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/core/require.hpp"
 #include "src/text/utf8.hpp"
@@ -42,5 +43,10 @@ std::string_view trimmed(std::string_view text);
 /// Takes a whole number, of digits alone, off the front of the text; false if there is
 /// none, or if it does not fit.
 bool take_digits(std::string_view& text, int& number);
+
+/// "1–3" for each run of numbers that follow one another, ascending; each number once.
+std::vector<std::string> ranges_of(std::vector<int> numbers);
+/// "1–3, 8, 10–11".
+std::string ranges_text(const std::vector<int>& numbers);
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include "src/chart/text.hpp"
 #include "tests/balanced_xml.hpp"
 #include "tests/catch.hpp"
+#include "tests/count_of.hpp"
 #include "tests/svg_bounds.hpp"
 
 namespace lockstep::test {
@@ -26,14 +27,6 @@ Labels labels(Picoseconds end, double per_unit, int most) {
 
 bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
-}
-
-std::size_t count_of(const std::string& text, const std::string& part) {
-    std::size_t count = 0;
-    for (std::size_t at = text.find(part); at != std::string::npos;
-         at = text.find(part, at + 1))
-        ++count;
-    return count;
 }
 
 /// One row of one device with boxes of so many units each, numbered from `first`, and

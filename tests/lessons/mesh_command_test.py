@@ -6,18 +6,14 @@ Arguments: the program.
 """
 
 import itertools
-import json
 import os
 import re
-import resource
-import signal
-import subprocess
 import sys
-import tempfile
 import unittest
 import xml.etree.ElementTree
 
-PROGRAM = os.path.abspath(sys.argv[1])
+from command_case import CommandCase, limited
+
 SIXTEEN = "pp=2,dp=2,cp=2,tp=2"
 SMALL = "layers=4,hidden=64,heads=4,vocabulary=65,context=32,tied=1,kv-heads=2"
 
@@ -82,44 +78,13 @@ REFUSED = [
 ]
 
 
-def limited():
-    """No file may grow beyond 100 bytes, as on a disk that is almost full."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+class Command(CommandCase):
+    COMMAND = "mesh"
+    FILES = {"cluster.json": b'{"base": "h100", "devices_per_node": 4}'}
 
-
-class Command(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        super().setUp()
         os.mkdir(os.path.join(self.folder, "folder"))
-        self.write("cluster.json", b'{"base": "h100", "devices_per_node": 4}')
-
-    def write(self, name, content):
-        with open(os.path.join(self.folder, name), "wb") as file:
-            file.write(content)
-
-    def run_program(self, *arguments, **options):
-        return subprocess.run([PROGRAM, "mesh", *arguments], cwd=self.folder, timeout=300,
-                              stdin=subprocess.DEVNULL, capture_output=True, **options)
-
-    def text(self, *arguments):
-        done = self.run_program(*arguments)
-        self.assertEqual((done.returncode, done.stderr), (0, b""))
-        return done.stdout.decode()
-
-    def document(self, *arguments):
-        return json.loads(self.text(*arguments, "--json"))
-
-    def assert_refused(self, done, status, words):
-        sentence = done.stderr.decode()
-        self.assertEqual(done.returncode, status, sentence)
-        self.assertEqual(done.stdout, b"")
-        self.assertRegex(sentence, r"\Alockstep: [^\n]+\n\Z")
-        self.assertNotIn("exception", sentence)
-        for word in words:
-            self.assertIn(word, sentence)
 
 
 def places_of(axes):

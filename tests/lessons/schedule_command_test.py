@@ -6,15 +6,12 @@ Arguments: the program.
 
 import json
 import os
-import resource
-import signal
-import subprocess
 import sys
-import tempfile
 import unittest
 import xml.etree.ElementTree
 
-PROGRAM = os.path.abspath(sys.argv[1])
+from command_case import CommandCase, limited
+
 NAMES = ("naive", "gpipe", "1f1b", "interleaved", "looped-bfs", "hanayo", "zb-h1", "zb-h2",
          "zb-v", "v-half", "v-min", "chimera", "dualpipe", "dualpipe-v", "pipedream",
          "pipedream-vertical", "pipedream-2bw", "unstashed", "spectrain", "pipemare")
@@ -132,46 +129,9 @@ REFUSED = [
 ]
 
 
-def limited():
-    """No file may grow beyond 100 bytes, as on a disk that is almost full."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-
-
-class Command(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        for name, content in FILES.items():
-            self.write(name, content)
-
-    def write(self, name, content):
-        path = os.path.join(self.folder, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as file:
-            file.write(content)
-
-    def run_program(self, *arguments, **options):
-        return subprocess.run([PROGRAM, "schedule", *arguments], cwd=self.folder, timeout=300,
-                              stdin=subprocess.DEVNULL, capture_output=True, **options)
-
-    def text(self, *arguments):
-        done = self.run_program(*arguments)
-        self.assertEqual((done.returncode, done.stderr), (0, b""))
-        return done.stdout.decode()
-
-    def document(self, *arguments):
-        return json.loads(self.text(*arguments, "--json"))
-
-    def assert_refused(self, done, status, words, stdout=b""):
-        sentence = done.stderr.decode()
-        self.assertEqual(done.returncode, status, sentence)
-        self.assertEqual(done.stdout, stdout)
-        self.assertRegex(sentence, r"\Alockstep: [^\n]+\n\Z")
-        self.assertNotIn("exception", sentence)
-        for word in words:
-            self.assertIn(word, sentence)
+class Command(CommandCase):
+    COMMAND = "schedule"
+    FILES = FILES
 
 
 class Figures(Command):

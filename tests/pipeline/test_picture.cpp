@@ -12,6 +12,7 @@
 #include "src/text/wrap.hpp"
 #include "tests/balanced_xml.hpp"
 #include "tests/catch.hpp"
+#include "tests/count_of.hpp"
 #include "tests/pipeline/generator_shapes.hpp"
 #include "tests/svg_bounds.hpp"
 
@@ -49,14 +50,6 @@ Timed timed(const std::string& name, int stages, int micro_batches, int chunks =
 
 bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
-}
-
-std::size_t count_of(const std::string& text, const std::string& part) {
-    std::size_t count = 0;
-    for (std::size_t at = text.find(part); at != std::string::npos;
-         at = text.find(part, at + 1))
-        ++count;
-    return count;
 }
 
 std::vector<std::string> lines_of(const std::string& text) {

@@ -13,6 +13,7 @@
 #include "src/text/wrap.hpp"
 #include "tests/balanced_xml.hpp"
 #include "tests/catch.hpp"
+#include "tests/count_of.hpp"
 #include "tests/svg_bounds.hpp"
 
 namespace lockstep::test {
@@ -113,14 +114,6 @@ void check_frames(const std::string& svg) {
         REQUIRE(std::ranges::any_of(
             frames, [&](const Rectangle& frame) { return frame.contains(box); }));
     }
-}
-
-std::size_t count_of(const std::string& text, const std::string& part) {
-    std::size_t count = 0;
-    for (std::size_t at = text.find(part); at != std::string::npos;
-         at = text.find(part, at + 1))
-        ++count;
-    return count;
 }
 
 }  // namespace

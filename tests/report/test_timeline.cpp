@@ -7,6 +7,7 @@
 #include "src/text/wrap.hpp"
 #include "tests/balanced_xml.hpp"
 #include "tests/catch.hpp"
+#include "tests/count_of.hpp"
 #include "tests/report/support.hpp"
 #include "tests/svg_bounds.hpp"
 
@@ -79,14 +80,6 @@ RunReport every_second(int ranks) {
     for (int rank = 0; rank < ranks; ++rank)
         add(report, rank, "compute", "forward", "phase", {rank % 2, 100}, 12345);
     return report;
-}
-
-std::size_t count_of(const std::string& text, const std::string& part) {
-    std::size_t count = 0;
-    for (std::size_t at = text.find(part); at != std::string::npos;
-         at = text.find(part, at + 1))
-        ++count;
-    return count;
 }
 
 }  // namespace
