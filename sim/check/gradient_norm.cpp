@@ -18,6 +18,7 @@
 #include "sim/check/shadow.hpp"
 #include "sim/check/tensors.hpp"
 #include "sim/engine.hpp"
+#include "src/core/part.hpp"
 
 namespace lockstep::sim {
 
@@ -46,9 +47,16 @@ std::vector<Held> held_by(int rank, const Tensor& gradient) {
     const auto add = [&](const Storage::Label& range) {
         const std::int64_t begin = std::max(first, range.begin);
         const std::int64_t end = std::min(last, range.begin + range.bytes);
-        if (begin < end)
-            all.push_back({rank, range.name, range.part, (begin - range.begin) / bytes,
-                           (end - range.begin) / bytes, range.bytes / bytes});
+        if (begin >= end) return;
+        Held held{rank,
+                  range.name,
+                  range.part,
+                  (begin - range.begin) / bytes,
+                  (end - range.begin) / bytes,
+                  range.bytes / bytes};
+        // Of padding nobody has to count any.
+        if (range.part == kPaddingAlone) held.end = held.begin;
+        all.push_back(std::move(held));
     };
     if (const Storage::Label* range = gradient.labelled())
         add(*range);

@@ -245,7 +245,7 @@ std::string text_of(const Part& part) {
     const std::int64_t named = elements_of(part);
     const std::int64_t padding = part.shape.elements() - named;
     const std::string padded = padding_text(part, padding);
-    if (named == 0) return padding == 0 ? "nothing" : "padding alone";
+    if (named == 0) return padding == 0 ? "nothing" : kPaddingAlone;
     if (named == part.whole.elements()) return "all" + padded;
     std::vector<Stretch> stretches;
     stretches.reserve(part.rows.size());

@@ -74,9 +74,10 @@ struct Stretches {
 /// Returns the elements that the part names, in the shard's order: rows that follow one
 /// another are one stretch, columns of a matrix are stretches as many as rows.
 std::vector<Stretches> stretches_of(const Part& part);
+constexpr const char* kPaddingAlone = "padding alone";
 /// Returns what it is of the whole, in words: "all", "rows 0–31, 64–79, 96–111", "columns
 /// 32–63", "elements 0–15", and with how much padding. Of many stretches the first and
-/// the last, and how many they are.
+/// the last, and how many they are. A part that names none of it is kPaddingAlone.
 std::string text_of(const Part& part);
 
 /// Calls visit(place in the shard, place in the whole, elements) for every run of

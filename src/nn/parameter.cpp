@@ -28,7 +28,6 @@ Parameter::Parameter(const ParameterInit& init, const std::string& name, Part pa
 }
 
 void Parameter::name_tensor(const Tensor& tensor) const {
-    if (elements_of(part_) == 0) return tensor.set_label("padding of " + name_);
     tensor.set_label(name_, holds_all(part_) ? "" : text_of(part_));
 }
 

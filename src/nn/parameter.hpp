@@ -90,8 +90,7 @@ class Parameter {
     DType dtype() const { return dtype_; }
     /// All of it, unless it was made as a shard.
     const Part& part() const { return part_; }
-    /// Gives the tensor this name: its value or its gradient, made by a strategy. A shard
-    /// that is padding alone is called so, since it is a copy of nothing.
+    /// Gives the tensor this name: its value or its gradient, made by a strategy.
     void name_tensor(const Tensor& tensor) const;
 
     Tensor value;

@@ -120,10 +120,12 @@ TEST_CASE("what is no mesh is refused with what was expected", "[comm][mesh][err
     const auto refused = [](const std::string& text) {
         return refusal([&] { read_mesh_shape(text); });
     };
-    for (const char* text :
-         {"", "pp", "pp=", "=", "pp=2,", ",pp=2", "pp=2,,dp=2", "pp=x", "pp=2x", "pp= 2",
-          "pp=2.5", "pp=99999999999", "pp=0x2", "pp==2", "pp=+2"})
+    for (const char* text : {"", "pp", "pp=", "=", "pp=2,", ",pp=2", "pp=2,,dp=2", "pp=x",
+                             "pp=2x", "pp= 2", "pp=2.5", "pp=0x2", "pp==2", "pp=+2"})
         CHECK_THAT(refused(text), says("NAME=SIZE is expected, commas between"));
+    for (const char* text : {"pp=99999999999", "pp=99999999999999999999"})
+        CHECK_THAT(refused(text),
+                   says("the size of an axis is expected to be at most 1073741824"));
     CHECK_THAT(refused("pp=2,tp=x"), says("'tp=x' is no axis of a mesh"));
     for (const char* text : {"=2", "p p=2", " pp=2", "pp =2", "seventeen_letters=2",
                              "p\x1b=2", "größe=2", "p/p=2"})
