@@ -737,6 +737,7 @@ void MeshLesson::resume(Findings& found, const GptTask& task,
     // In the last step but one of six, or in the second of fewer.
     const int lost_step = std::max(2, task.steps - 1);
     found.give("from_step", first + 1);
+    found.give("lost_step_before", lost_step - 1);
     found.give("steps_again", lost_step - 1 - first);
     for (int step = 0; step < task.steps; ++step) {
         const auto at = static_cast<std::size_t>(step);

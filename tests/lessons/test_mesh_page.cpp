@@ -217,7 +217,7 @@ TEST_CASE("what cannot be said of a mesh is refused", "[lessons][mesh][errors]")
     };
     CHECK_THAT(model("mixtral"), says("did you mean mixtral-8x7b?"));
     CHECK_THAT(model(""), says("KEY=VALUE with commas between"));
-    CHECK_THAT(model("layers=2,"), says("KEY=VALUE with commas between"));
+    CHECK_THAT(model("layers=2,"), says("'' is no KEY=VALUE"));
     CHECK_THAT(model("layers=2,layers=2"), says("layers is given twice"));
     CHECK_THAT(model("layer=2"), says("--model layer=2: no such setting"));
     CHECK_THAT(model("heads=x"), says("--model heads=x: a whole number from 1 to"));
