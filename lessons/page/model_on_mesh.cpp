@@ -121,7 +121,7 @@ GptSizes read_model(const std::string& option, const std::string& value) {
         require(fresh, "{} {}: {} is given twice", option, printable(value),
                 printable(key));
     }
-    const GptSizes sizes = sizes_of(programs::Settings(model_settings(), given, option));
+    GptSizes sizes = sizes_of(programs::Settings(model_settings(), given, option));
     for (const char* size : {"expert-inner", "shared", "dense"})
         require(sizes.block.experts.count > 0 || !given.contains(size),
                 "{} {}: {} is a size of models with experts; experts is expected, too",

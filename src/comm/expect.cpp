@@ -125,7 +125,8 @@ std::vector<Words> words_of_all(Communicator& group, Device& device, const Words
     std::memcpy(packed.data(), mine.data(), sizeof mine);
     const MemoryScope scope(device, MemoryCategory::workspace);
     const Tensor input = device.upload(packed, at);
-    const Tensor output = device.empty({group.size() * 2 * kWords}, DType::i32, at);
+    const Tensor output =
+        device.empty({std::int64_t{2} * group.size() * kWords}, DType::i32, at);
     group.all_gather(output, input, at).wait(at);
     const HostTensor gathered = device.download(output, at);
     std::vector<Words> all(static_cast<std::size_t>(group.size()));
@@ -143,6 +144,7 @@ std::vector<std::vector<int>> equal_members(const std::vector<Words>& words) {
         sets[values].push_back(static_cast<int>(member));
     }
     std::vector<std::vector<int>> sorted;
+    sorted.reserve(sets.size());
     for (const auto& [key, members] : sets)
         sorted.push_back(members);
     std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
@@ -227,6 +229,7 @@ void Communicator::do_expect_replicated(const Tensor& tensor, const std::string&
     const auto first_of = [&](const std::vector<int>& set) { return words[set.front()]; };
     const Words usual = first_of(sets[0]);
     std::vector<int> all;
+    all.reserve(words.size());
     for (const Words& member : words)
         all.push_back(rank_in(member));
     std::vector<ReplicaSide> sides = sides_of(words, sets, at);
