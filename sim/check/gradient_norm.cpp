@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -361,9 +362,18 @@ std::pair<int, int> times_counted(const TermsByName& terms, const Held& held,
 }
 
 std::optional<Diagnosis> GradientNormWatcher::mistake_in(const Clip& clip) const {
+    // All that hold one gradient alike have the same holders, which are found once.
+    using Alike = std::tuple<std::string, std::string, std::int64_t, const Team*>;
+    std::map<Alike, std::vector<std::set<int>>> known;
     std::map<Held, std::set<int>> holders_by_held;
-    for (const auto& [held, reduced] : clip.scaled)
-        holders_by_held.emplace(held, ranks_with(held, reduced.alike));
+    for (const auto& [held, reduced] : clip.scaled) {
+        auto& sets = known[{held.name, held.part, held.all, reduced.alike}];
+        auto found = std::ranges::find_if(
+            sets, [&](const std::set<int>& set) { return set.contains(held.rank); });
+        if (found == sets.end())
+            found = sets.insert(sets.end(), ranks_with(held, reduced.alike));
+        holders_by_held.emplace(held, *found);
+    }
     // Ranks that clip by one reduction's result have one norm.
     std::set<const Terms*> looked_at;
     for (const auto& [rank, claim] : clip.claims) {
