@@ -7,7 +7,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -55,7 +54,7 @@ std::vector<Held> held_by(int rank, const Tensor& gradient) {
                   (begin - range.begin) / bytes,
                   (end - range.begin) / bytes,
                   range.bytes / bytes};
-        // Of padding nobody has to count any.
+        // Nobody has to count padding.
         if (range.part == kPaddingAlone) held.end = held.begin;
         all.push_back(std::move(held));
     };
@@ -153,13 +152,14 @@ class GradientNormWatcher final : public Tracker<NormFact>, public Clips {
     const Layouts& layouts_;
     std::vector<std::int64_t> clips_;  ///< of each rank, so far
     std::map<std::int64_t, Clip> open_;
-    /// By name: who has declared a tensor of so many elements.
-    std::map<std::string, std::map<const Team*, std::set<std::int64_t>>> declared_;
+    /// By name: who has declared a tensor, first one of so many elements. Shards of it may
+    /// be declared later, and say which part they are.
+    std::map<std::string, std::map<const Team*, std::int64_t>> declared_;
 };
 
 void GradientNormWatcher::declared(const Team& team, int /*member*/, const Tensor& tensor,
                                    const std::string& name, SourceLine /*at*/) {
-    if (team.size() > 1) declared_[name][&team].insert(tensor.elements());
+    if (team.size() > 1) declared_[name].emplace(&team, tensor.elements());
 }
 
 std::shared_ptr<const Terms> GradientNormWatcher::terms_of(int rank,
@@ -304,7 +304,7 @@ std::set<int> GradientNormWatcher::ranks_with(const Held& held,
     for (bool grows = true; grows;) {
         grows = false;
         for (const auto& [team, elements] : teams->second) {
-            const bool has_it = elements.contains(held.all) || !held.part.empty();
+            const bool has_it = elements == held.all || !held.part.empty();
             if (!has_it || std::ranges::none_of(
                                team->ranks, [&](int rank) { return all.contains(rank); }))
                 continue;
@@ -362,18 +362,9 @@ std::pair<int, int> times_counted(const TermsByName& terms, const Held& held,
 }
 
 std::optional<Diagnosis> GradientNormWatcher::mistake_in(const Clip& clip) const {
-    // All that hold one gradient alike have the same holders, which are found once.
-    using Alike = std::tuple<std::string, std::string, std::int64_t, const Team*>;
-    std::map<Alike, std::vector<std::set<int>>> known;
     std::map<Held, std::set<int>> holders_by_held;
-    for (const auto& [held, reduced] : clip.scaled) {
-        auto& sets = known[{held.name, held.part, held.all, reduced.alike}];
-        auto found = std::ranges::find_if(
-            sets, [&](const std::set<int>& set) { return set.contains(held.rank); });
-        if (found == sets.end())
-            found = sets.insert(sets.end(), ranks_with(held, reduced.alike));
-        holders_by_held.emplace(held, *found);
-    }
+    for (const auto& [held, reduced] : clip.scaled)
+        holders_by_held.emplace(held, ranks_with(held, reduced.alike));
     // Ranks that clip by one reduction's result have one norm.
     std::set<const Terms*> looked_at;
     for (const auto& [rank, claim] : clip.claims) {
@@ -413,7 +404,7 @@ std::optional<Diagnosis> GradientNormWatcher::explain_unlike(int one, int other,
     if (first == claims.end() || second == claims.end() ||
         *first->second.terms == *second->second.terms)
         return std::nullopt;
-    // Of these two alone: others may not have come as far.
+    // These two are compared alone: others may not have come as far.
     Clip both;
     both.claims = {*first, *second};
     for (const auto& [held, reduced] : all->second.scaled)
