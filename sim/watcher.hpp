@@ -113,7 +113,7 @@ class Watchers {
     std::vector<std::unique_ptr<Watcher>> watchers_;
 };
 
-/// What a member says should be the same on all.
+/// A member says that this is the same on all.
 struct Expectation {
     bool reads = false;  ///< by declare_same; else expect_replicated
     Shape shape;

@@ -62,7 +62,7 @@ double widest_gap(const std::vector<double>& one, const std::vector<double>& man
     return widest;
 }
 
-/// What the pipeline of rank 0 did, of a run in which the others did the same.
+/// Returns the report of the pipeline of rank 0 alone: the others did the same.
 RunReport of_one_pipeline(RunReport report, const MeshShape& mesh) {
     const std::vector<int> line = mesh.line(0, "pp");
     const auto is_other = [&](int rank) { return !std::ranges::count(line, rank); };
@@ -590,7 +590,7 @@ void MeshLesson::prices(Findings& found) {
     found.give("prices_batch", kBatch);
     found.give("prices_parameters", billions(gpt.parameters()));
     Picoseconds alone = 0;
-    // Of the axis that saves the fewest activations, with 16 devices.
+    // This axis saves the fewest activations, with 16 devices.
     std::int64_t most = 0;
     std::string saves_nothing;
     const auto measure = [&](const char* axis, const std::vector<MeshShape::Axis>& axes) {

@@ -35,7 +35,7 @@ class MeshLesson final : public Lesson {
     void large(Findings& found);
     void choose(Findings& found);
 
-    /// What a device has of the model and of the batch, a line each: "heads 0–1".
+    /// Returns what a device has of the model and of the batch, a line each: "heads 0–1".
     std::vector<std::string> share_of(int rank) const;
     /// Trains on a cluster of its own, shows its progress, and records it as `variant`.
     std::vector<double> train(const std::string& variant, const GptTask& task,

@@ -100,7 +100,7 @@ class Clips {
                                                     std::int64_t clip) const = 0;
 };
 
-/// What follows gradient norms, and what it knows, as long as it stays.
+/// A watcher that follows gradient norms, and what it knows, as long as it stays.
 struct NormWatcher {
     std::unique_ptr<Watcher> watcher;
     const Clips* clips;

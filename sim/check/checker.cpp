@@ -18,7 +18,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// What expect_replicated or declare_same says is the same, and that differs.
+/// Explains copies, or reads, that expect_replicated or declare_same says are the same.
 Diagnosis explain_copies(const Rollcall::Roll& roll,
                          const std::vector<Rollcall::Side>& sides) {
     const Rollcall::Claim& usual = sides[0].first();

@@ -152,8 +152,8 @@ class GradientNormWatcher final : public Tracker<NormFact>, public Clips {
     const Layouts& layouts_;
     std::vector<std::int64_t> clips_;  ///< of each rank, so far
     std::map<std::int64_t, Clip> open_;
-    /// By name: who has declared a tensor, first one of so many elements. Shards of it may
-    /// be declared later, and say which part they are.
+    /// By name: who has declared a tensor, first one of so many elements. Shards of it
+    /// may be declared later, and say which part they are.
     std::map<std::string, std::map<const Team*, std::int64_t>> declared_;
 };
 

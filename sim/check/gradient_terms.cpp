@@ -46,7 +46,7 @@ void TermsTracker::executing(int rank, const DeviceOperation& operation) {
     if (!operation.is<ops::ScaleByTensor>()) forget_results(rank, operation);
 }
 
-/// What is added to a sum over ranks makes it something else.
+/// A sum over ranks to which more is added is something else.
 void TermsTracker::add_own(int rank, const DeviceOperation& operation) {
     for (const Tensor* written : operation.writes)
         known(rank).change(*written, [&](KnownTerms& terms) {

@@ -1,5 +1,5 @@
-// What a step of a GPT on a mesh of many devices takes, by shapes only: with the devices,
-// its layers and its optimizer made first, and the most memory that this process has had.
+// Measures a step of a GPT on a mesh of many devices, by shapes only, with all that is
+// made for it (devices, layers, an optimizer), and the most memory of this process.
 
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
@@ -12,7 +12,8 @@ namespace {
 
 using namespace lockstep;
 
-/// Of dp x 4 pp x 2 cp x 8 tp devices; 8 layers, 2 micro-batches a replica.
+/// The mesh is dp x pp 4 x cp 2 x tp 8; there are 8 layers, and 2 micro-batches a
+/// replica.
 MeshPlan plan_of(int devices) {
     GptSizes sizes;
     sizes.vocabulary = 1024;

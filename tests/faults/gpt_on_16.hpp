@@ -14,7 +14,7 @@
 
 namespace lockstep::test {
 
-/// Of 16 ranks, which are 8 pp + 4 dp + 2 cp + tp.
+/// They have 16 ranks: a rank is 8 pp + 4 dp + 2 cp + tp.
 inline const std::vector<MeshShape::Axis> kAxes{
     {"pp", 2}, {"dp", 2}, {"cp", 2}, {"tp", 2}};
 constexpr int kReplicas = 2;

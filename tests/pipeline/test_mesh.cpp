@@ -629,8 +629,8 @@ TEST_CASE("A pipeline can run forwards alone", "[pipeline][mesh]") {
 
 namespace {
 
-/// What a mesh of all four axes is found to do wrong whose ranks read the sequences of
-/// that number.
+/// Returns the sentence about a mesh of all four axes whose ranks read the sequences of
+/// that number; empty if nothing is found.
 std::string found_reading(const std::function<int(Mesh& mesh)>& number) {
     Spread spread{2, 2, 2, 2};
     const MeshPlan plan(sizes_of(spread), options_of(spread));
