@@ -63,6 +63,11 @@ class Device final : public LocalDevice {
     /// destination (+)= factor * op(weights) y of each head.
     void sum_heads(const Heads& destination, const Tensor& weights, const Heads& y,
                    const HeadSumOptions& options, bool accumulate);
+    /// c = op(a) op(b) of rows in tiles of one size, which all go the same way.
+    template <typename T>
+    void multiply_in_tiles(const ops::Matmul& op);
+    /// Where these tokens lie, in the GPU's memory; kept until others are asked for.
+    const Tensor& paged(const PagedTokensRef& tokens);
     /// Memory for what an operation keeps between its kernels.
     Tensor workspace_for_reduction();
 
@@ -80,6 +85,8 @@ class Device final : public LocalDevice {
     /// All numbers of a storage lie in [0, this): they were uploaded, or looked at, and
     /// nothing has been written there since.
     std::unordered_map<const Storage*, std::int64_t> indices_below_;
+    PagedTokensRef paged_tokens_;
+    Tensor page_table_;  ///< of those
 };
 
 }  // namespace lockstep::gpu

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <vector>
 
 #include "gpu/device.hpp"
 #include "gpu/kernels/attention.hpp"
+#include "gpu/kernels/paged_attention.hpp"
 #include "gpu/kernels/rotary.hpp"
 #include "src/device/dispatch.hpp"
 
@@ -149,7 +151,8 @@ void Device::compute(const ops::HeadRowProducts& op) {
 template <>
 void Device::compute(const ops::Rotate& op) {
     launch_rotate(stream_.get(), rows_of(op.destination), rows_of(op.source),
-                  shape_of(op.source), op.positions, op.options);
+                  shape_of(op.source), op.positions, op.options,
+                  op.places ? op.places.data<const std::int32_t>() : nullptr);
 }
 
 template <>
@@ -162,6 +165,61 @@ template <>
 void Device::compute(const ops::FinishAttention& op) {
     const Heads y = op.y();
     launch_finish_attention(stream_.get(), rows_of(op.state, y), shape_of(y));
+}
+
+namespace {
+
+static_assert(ops::AttendPages::kMostWidth <= kMostPagedWidth);
+
+/// Each row's token and the first of its pages, then all sequences' pages.
+HostTensor page_table(const PagedTokens& tokens) {
+    std::vector<std::int32_t> rows, pages;
+    const auto begin_of = [&] { return static_cast<std::int32_t>(pages.size()); };
+    for (const PagedSequence& sequence : tokens.sequences) {
+        for (std::int64_t i = 0; i < sequence.count; ++i) {
+            rows.push_back(static_cast<std::int32_t>(sequence.first + i));
+            rows.push_back(begin_of());
+        }
+        pages.insert(pages.end(), sequence.pages.begin(), sequence.pages.end());
+    }
+    rows.insert(rows.end(), pages.begin(), pages.end());
+    const auto count = static_cast<std::int64_t>(rows.size());
+    return HostTensor::of<std::int32_t>({count}, rows);
+}
+
+PagedRows on_gpu(const Tensor& table, const PagedTokens& tokens, std::int64_t of_page) {
+    const std::int64_t rows = tokens.rows();
+    const auto* begin = table.data<const std::int32_t>();
+    return {begin, begin + 2 * rows, rows, of_page};
+}
+
+}  // namespace
+
+const Tensor& Device::paged(const PagedTokensRef& tokens) {
+    if (paged_tokens_ == tokens) return page_table_;
+    const HostTensor table = page_table(*tokens);
+    page_table_ = scratch(table.shape(), DType::i32);
+    do_upload(page_table_, table);
+    paged_tokens_ = tokens;
+    return page_table_;
+}
+
+template <>
+void Device::compute(const ops::StorePages& op) {
+    launch_store_pages(stream_.get(), op.pages, op.source,
+                       on_gpu(paged(op.tokens), *op.tokens, op.pages.shape()[1]),
+                       op.columns(), op.source.shape().columns(), op.from);
+}
+
+template <>
+void Device::compute(const ops::AttendPages& op) {
+    const Heads y{op.y, op.queries.heads, op.values.width, 0};
+    launch_attend_pages(
+        stream_.get(),
+        {rows_of(y), rows_of(op.queries), rows_of(op.keys), rows_of(op.values),
+         op.queries.batches(), op.queries.heads, op.queries.heads / op.keys.heads,
+         static_cast<int>(op.keys.width), static_cast<int>(op.values.width), op.factor},
+        on_gpu(paged(op.tokens), *op.tokens, op.keys.batches()));
 }
 
 template <>

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "sim/attention_tiles.hpp"
 #include "sim/device.hpp"
@@ -279,25 +280,110 @@ void rotate_row(T* destination, const T* source, const std::vector<T>& cosines,
 template <>
 void CpuDevice::compute(const ops::Rotate& op) {
     const Heads& source = op.source;
-    const std::int64_t half = source.width / 2;
+    const std::int64_t half = source.width / 2, batches = source.batches();
+    const auto* places = op.places ? op.places.data<const std::int32_t>() : nullptr;
     with_real(source.tensor.dtype(), [&]<typename T>(T) {
         std::vector<T> cosines(half), sines(half);
-        for (std::int64_t row = 0; row < source.rows(); ++row) {
-            const auto position = static_cast<double>(op.positions[row]);
+        const auto turn_to = [&](std::int64_t position) {
             for (std::int64_t pair = 0; pair < half; ++pair) {
-                const double angle = position * formulas::rotary_frequency(
-                                                    pair, source.width, op.options.base);
+                const double angle =
+                    static_cast<double>(position) *
+                    formulas::rotary_frequency(pair, source.width, op.options.base);
                 cosines[pair] = static_cast<T>(std::cos(angle));
                 sines[pair] =
                     static_cast<T>(std::sin(op.options.inverse ? -angle : angle));
             }
+        };
+        for (std::int64_t row = 0; row < source.rows(); ++row) {
+            if (places == nullptr) turn_to(op.positions[row]);
             each_head(source, [&](std::int64_t, std::int64_t batch, std::int64_t head) {
+                if (places != nullptr && head == 0)
+                    turn_to(places[row * batches + batch]);
                 const auto row_of = [&](const Heads& heads) {
                     return heads.tensor.data<T>() + heads.offset(batch, head) +
                            row * heads.pitch();
                 };
                 rotate_row<T>(row_of(op.destination), row_of(source), cosines, sines);
             });
+        }
+    });
+}
+
+template <>
+void CpuDevice::compute(const ops::StorePages& op) {
+    const std::int64_t element = bytes_of(op.source.dtype());
+    const std::int64_t columns = op.source.shape().columns();
+    const std::byte* from = op.source.bytes_begin() + op.from * element;
+    op.each_row([&](std::int64_t row, std::int64_t place) {
+        std::memcpy(op.pages.bytes_begin() + place * op.columns() * element,
+                    from + row * columns * element,
+                    static_cast<std::size_t>(op.columns() * element));
+    });
+}
+
+namespace {
+
+/// One head's attention over the keys of a sequence, for one of its rows at a time.
+template <typename T>
+class PagedRow {
+  public:
+    PagedRow(const ops::AttendPages& op, const PagedSequence& sequence)
+        : op_(op), sequence_(sequence) {}
+
+    /// y of the row that is token `token`, from its query.
+    void attend(T* y, const T* query, std::int64_t head, std::int64_t token) {
+        scores_.resize(static_cast<std::size_t>(token + 1));
+        for (std::int64_t key = 0; key <= token; ++key)
+            scores_[static_cast<std::size_t>(key)] =
+                static_cast<T>(op_.factor * sum_lanes(op_.keys.width, times<T>, query,
+                                                      row_of(op_.keys, head, key)));
+        const T most = largest<T>(scores_.data(), token + 1);
+        const T sum = exponentials(scores_.data(), token + 1, formulas::taken_off(most));
+        sums_.assign(static_cast<std::size_t>(op_.values.width), 0);
+        for (std::int64_t key = 0; key <= token; ++key) {
+            const double weight = scores_[static_cast<std::size_t>(key)];
+            const T* value = row_of(op_.values, head, key);
+            for (double& total : sums_)
+                total += weight * static_cast<double>(*value++);
+        }
+        for (const double total : sums_)
+            *y++ = static_cast<T>(total / static_cast<double>(sum));
+    }
+
+  private:
+    const T* row_of(const Heads& pages, std::int64_t head, std::int64_t token) const {
+        const std::int64_t of_page = pages.batches();
+        const auto page = static_cast<std::size_t>(token / of_page);
+        return pages.tensor.data<const T>() + sequence_.pages[page] * pages.pitch() +
+               pages.offset(token % of_page, head);
+    }
+
+    const ops::AttendPages& op_;
+    const PagedSequence& sequence_;
+    std::vector<T> scores_;
+    std::vector<double> sums_;
+};
+
+}  // namespace
+
+template <>
+void CpuDevice::compute(const ops::AttendPages& op) {
+    const std::int64_t group = op.queries.heads / op.keys.heads;
+    const std::int64_t batches = op.queries.batches();
+    const Heads y{op.y, op.queries.heads, op.values.width, 0};
+    with_real(op.y.dtype(), [&]<typename T>(T) {
+        std::int64_t row = 0;
+        for (const PagedSequence& sequence : op.tokens->sequences) {
+            PagedRow<T> own(op, sequence);
+            for (std::int64_t i = 0; i < sequence.count; ++i, ++row)
+                for (std::int64_t head = 0; head < y.heads; ++head) {
+                    const auto place = [&](const Heads& of) {
+                        return of.tensor.data<T>() + row / batches * of.pitch() +
+                               of.offset(row % batches, head);
+                    };
+                    own.attend(place(y), place(op.queries), head / group,
+                               sequence.first + i);
+                }
         }
     });
 }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <vector>
+
 #include "sim/eigen.hpp"
 #include "sim/matmul.hpp"
 
@@ -52,9 +55,33 @@ void eigen_product(const Product<T>& by) {
         product.noalias() += Straight(a, m, k) * Straight(b, k, n);
 }
 
+/// Eigen computes a row in another order if it is one of the last few, which do not fill
+/// a block of its kernels, or the only one. Of rows in multiples of this all have the
+/// same bits as among more of them (tests/device/row_by_row_contract.hpp).
+inline constexpr std::int64_t kAlikeRows = 4;
+
+/// The product, no row of which depends on how many there are: the last few are filled up
+/// with zeros. If columns are few, each element is computed by itself.
+template <typename T>
+void row_by_row_product(const Product<T>& by) {
+    const auto [c, a, b, m, k, n, options] = by;
+    if (k + n < kBlocked) return small_product(by);
+    const std::int64_t last = m % kAlikeRows, before = m - last;
+    if (before > 0) eigen_product<T>({c, a, b, before, k, n, options});
+    if (last == 0) return;
+    std::vector<T> rows(static_cast<std::size_t>(kAlikeRows * k));
+    std::vector<T> results(static_cast<std::size_t>(kAlikeRows * n));
+    std::copy_n(a + before * k, last * k, rows.data());
+    if (options.accumulate) std::copy_n(c + before * n, last * n, results.data());
+    eigen_product<T>({results.data(), rows.data(), b, kAlikeRows, k, n, options});
+    std::copy_n(results.data(), last * n, c + before * n);
+}
+
 template <typename T>
 void multiply_matrices(const Product<T>& product) {
-    if (product.m + product.k + product.n < kBlocked)
+    if (product.options.row_by_row)
+        row_by_row_product(product);
+    else if (product.m + product.k + product.n < kBlocked)
         small_product(product);
     else
         eigen_product(product);

@@ -15,6 +15,7 @@ struct Rotation {
     AttentionShape shape;
     TokenRows positions;
     RotaryOptions options;
+    const std::int32_t* places;
 
     __device__ S* first_head(const HeadRows& of, std::int64_t row,
                              std::int64_t batch) const {
@@ -35,7 +36,8 @@ __global__ void __launch_bounds__(kTileThreads) rotate_rows(Rotation<S> of, Tile
         if (index >= tiles.rows) break;
         const std::int64_t row = index / of.shape.batches;
         const std::int64_t batch = index - row * of.shape.batches;
-        const double angle = static_cast<double>(of.positions[row]) * frequency;
+        const std::int64_t position = of.places ? of.places[index] : of.positions[row];
+        const double angle = static_cast<double>(position) * frequency;
         const T cosine = static_cast<T>(std::cos(angle));
         const T sine = static_cast<T>(std::sin(of.options.inverse ? -angle : angle));
         const S* from = of.first_head(of.from, row, batch) + at.column;
@@ -54,11 +56,11 @@ __global__ void __launch_bounds__(kTileThreads) rotate_rows(Rotation<S> of, Tile
 
 void launch_rotate(cudaStream_t stream, const HeadRows& to, const HeadRows& from,
                    const AttentionShape& shape, const TokenRows& positions,
-                   const RotaryOptions& options) {
+                   const RotaryOptions& options, const std::int32_t* places) {
     with_type(to.tensor, [&]<typename S>(S) {
         const Tiles tiles(from.rows * shape.batches, shape.width / 2);
         launch(stream, rotate_rows<S>, tiles.blocks(), kTileThreads,
-               Rotation<S>{to, from, shape, positions, options}, tiles);
+               Rotation<S>{to, from, shape, positions, options, places}, tiles);
     });
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include <cuda_runtime.h>
 
 #include "gpu/kernels/attention.hpp"
@@ -7,9 +9,10 @@
 namespace lockstep::gpu {
 
 /// Turns columns j and j + width / 2 of each head of `from`, into those of `to`, which
-/// may be the same memory. Any width that is even.
+/// may be the same memory. Any width that is even. If places are given, row i of batch b
+/// has the position places[i batches + b].
 void launch_rotate(cudaStream_t stream, const HeadRows& to, const HeadRows& from,
                    const AttentionShape& shape, const TokenRows& positions,
-                   const RotaryOptions& options);
+                   const RotaryOptions& options, const std::int32_t* places = nullptr);
 
 }  // namespace lockstep::gpu

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "src/comm/operation.hpp"
 #include "src/core/philox.hpp"
@@ -38,6 +40,13 @@ void fields(Line& line, RandomPart& part) {
 template <typename Line>
 void fields(Line& line, RandomStream& stream) {
     line(stream.seed, stream.purpose);
+}
+/// What is read is another one with the same tokens.
+template <typename Line>
+void fields(Line& line, PagedTokensRef& tokens) {
+    PagedTokens all = tokens ? *tokens : PagedTokens{};
+    line(all);
+    tokens = std::make_shared<const PagedTokens>(std::move(all));
 }
 template <typename Line>
 void fields(Line& line, CommOperation& operation) {

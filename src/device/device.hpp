@@ -154,11 +154,11 @@ class Device {
     /// not transposed. 2mkn flops.
     Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options = {},
                   SourceLine at = SourceLine::here()) {
-        return run(ops::Matmul{{}, a, b, options}, at).destination;
+        return run(ops::Matmul{{}, a, b, own(options)}, at).destination;
     }
     void matmul_into(const Tensor& destination, const Tensor& a, const Tensor& b,
                      MatmulOptions options = {}, SourceLine at = SourceLine::here()) {
-        run(ops::Matmul{destination, a, b, options, true}, at);
+        run(ops::Matmul{destination, a, b, own(options), true}, at);
     }
     /// A product for each group of a's rows, rows[g] of them group g, with a matrix of
     /// its own: what layers of experts compute at once (Gale et al. 2022, MegaBlocks,
@@ -169,7 +169,7 @@ class Device {
     void grouped_matmul(const Tensor& destination, const Tensor& a, const Tensor& b,
                         std::vector<std::int64_t> rows, MatmulOptions options = {},
                         SourceLine at = SourceLine::here()) {
-        run(ops::GroupedMatmul{destination, a, b, std::move(rows), options}, at);
+        run(ops::GroupedMatmul{destination, a, b, std::move(rows), own(options)}, at);
     }
     /// y (rows, columns) += bias (columns).
     void add_bias(const Tensor& y, const Tensor& bias,
@@ -414,7 +414,39 @@ class Device {
     void rotate(const Heads& destination, const Heads& source,
                 const TokenRows& positions = {}, const RotaryOptions& options = {},
                 SourceLine at = SourceLine::here()) {
-        run(ops::Rotate{destination, source, positions, options}, at);
+        run(ops::Rotate{destination, source, positions, options, {}}, at);
+    }
+    /// The same at positions that the device knows: those of row i of batch b are number
+    /// i batches + b of `positions`, i32.
+    void rotate_at(const Heads& destination, const Heads& source, const Tensor& positions,
+                   const RotaryOptions& options = {},
+                   SourceLine at = SourceLine::here()) {
+        run(ops::Rotate{destination, source, {}, options, positions}, at);
+    }
+
+    // Attention over keys and values that stay on pages, (pages, rows of a page,
+    // columns), as generation has it: rows of many sequences go through a model together,
+    // each sees its own sequence. What is read and computed follows from `tokens`, so it
+    // is charged exactly, and what does not fit is refused without numbers, too.
+
+    /// Columns [from, from + columns of the pages) of each row of source, to the place of
+    /// its token. Two rows with the same place are refused.
+    void store_pages(const Tensor& pages, const Tensor& source, std::int64_t from,
+                     PagedTokensRef tokens, SourceLine at = SourceLine::here()) {
+        run(ops::StorePages{pages, source, from, std::move(tokens)}, at);
+    }
+    /// softmax(factor q K^T) V of each head and row of queries (rows, batches, …), K and
+    /// V those of its sequence up to its own token: (rows, batches, heads times the width
+    /// of values). Keys and values are heads of pages, seen as (pages, rows of a page,
+    /// columns). A row's bits depend on its own sequence alone. Charged for the pairs of
+    /// a row and a key that it sees, 2 (width + width of values) flops each beside the
+    /// softmax, and for each sequence's keys and values once. Heads are up to 1,024 wide.
+    Tensor attend_pages(const Heads& queries, const Heads& keys, const Heads& values,
+                        PagedTokensRef tokens, double factor = 1,
+                        SourceLine at = SourceLine::here()) {
+        return run(ops::AttendPages{{}, queries, keys, values, std::move(tokens), factor},
+                   at)
+            .y;
     }
 
     // Softmax and losses.
@@ -619,12 +651,14 @@ class Device {
     /// functions above do.
     virtual void perform(OperationRef operation, SourceLine at) = 0;
 
-    // Phases and categories: use PhaseScope and MemoryScope.
+    // Phases, categories, ways to compute: use PhaseScope, MemoryScope, RowByRow.
 
     MemoryCategory category() const { return category_; }
     void set_category(MemoryCategory category) { category_ = category; }
     bool pins() const { return pins_; }
     void set_pins(bool pins) { pins_ = pins; }
+    bool row_by_row() const { return row_by_row_; }
+    void set_row_by_row(bool row_by_row) { row_by_row_ = row_by_row; }
 
     // For a communicator, which charges its own cost: memory that the ledger leaves out,
     // and moves that are neither checked nor charged. Nothing happens for empty tensors.
@@ -668,6 +702,11 @@ class Device {
     /// The last tensor of a storage has gone; so does the storage, after this.
     virtual void release(Storage& storage) noexcept = 0;
 
+    MatmulOptions own(MatmulOptions options) const {
+        if (row_by_row_ && !options.transpose_a) options.row_by_row = true;
+        return options;
+    }
+
     template <typename Op>
     Op run(Op operation, SourceLine at) {
         perform(OperationRef(operation), at);
@@ -678,6 +717,7 @@ class Device {
     DeviceMonitor& monitor_;
     MemoryCategory category_ = MemoryCategory::activations;
     bool pins_ = false;
+    bool row_by_row_ = false;
     Device* host_ = nullptr;
     const char* no_host_ = "this device was made without a host";
 };
@@ -712,6 +752,24 @@ class PinnedMemory {
 
   private:
     Device& host_;
+    bool before_;
+};
+
+/// While it lives, no row of a product of matrices depends on how many other rows there
+/// are (MatmulOptions::row_by_row), if a is not transposed. So what a model gives for one
+/// sequence does not depend on those that are computed with it. It takes longer: a GPU
+/// computes tiles of one size, the last of which is filled up.
+class RowByRow {
+  public:
+    explicit RowByRow(Device& device) : device_(device), before_(device.row_by_row()) {
+        device.set_row_by_row(true);
+    }
+    ~RowByRow() { device_.set_row_by_row(before_); }
+    RowByRow(const RowByRow&) = delete;
+    RowByRow& operator=(const RowByRow&) = delete;
+
+  private:
+    Device& device_;
     bool before_;
 };
 

@@ -271,6 +271,7 @@ std::vector<Narrow> narrow_ranges(const OperandList& operands) {
 bool LocalDevice::takes_bf16(OperationRef operation) const {
     return operation.kind() == kKindOf<ops::Copy> ||
            operation.kind() == kKindOf<ops::CopyColumns> ||
+           operation.kind() == kKindOf<ops::StorePages> ||
            operation.kind() == kKindOf<ops::Cast>;
 }
 

@@ -266,6 +266,15 @@ TEST_CASE("Every operation on bf16 is f32's, rounded once", kTags) {
         t->rotate(x, x);
         t.gives(x.tensor);
     });
+    rounds_once("attention over pages", [](T& t) {
+        const Tensor pages = t.in("pages", {3, 4, 9});
+        const auto tokens = std::make_shared<const PagedTokens>(
+            PagedTokens{{{3, 3, {2, 0}}, {0, 2, {1}}}});
+        t->store_pages(pages, t.in("x", {5, 1, 20}), 8, tokens);
+        t.gives(pages);
+        t.gives(t->attend_pages({t.in("q", {5, 1, 20}), 2, 6, 1}, {pages, 1, 6, 0},
+                                {pages, 1, 3, 6}, tokens, 0.3));
+    });
     rounds_once("attention without weights", [](T& t) {
         const AttentionHeads x = heads_of(t.in("x", {5, 2, 12}));
         const AttentionHeads dx = heads_of(t.in("dx", {5, 2, 12}));

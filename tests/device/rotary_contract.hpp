@@ -73,6 +73,31 @@ TEST_CASE("Rotary positions turn the halves of a head against each other", kTags
         }
 }
 
+TEST_CASE("Rows turn to the positions that the device is given", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    for (const HeadCase& of : rotated_heads()) {
+        CAPTURE(text_of(of));
+        const HeadOperand x(bench, of, of.heads, of.m, dtype, "x");
+        const HostTensor places = random_indices({of.m, of.batches}, 5000, "places");
+        bench->rotate_at(x.view, x.view, bench->upload(places), {100});
+        const Shape flat{of.m * of.batches, 1, x.view.columns()};
+        const HostTensor turned = bench->download(x.view.tensor).reshaped(flat);
+        const HostTensor before = HostTensor(x.values).reshaped(flat);
+        for (std::int64_t i = 0; i < of.m; ++i)
+            for (std::int64_t b = 0; b < of.batches; ++b) {
+                // The row by itself, at a position that is given as a number.
+                const std::int64_t row = i * of.batches + b;
+                const Tensor alone = bench->upload(before.rows(row, 1));
+                const Heads heads{alone, of.heads, of.width, of.before};
+                const auto position = static_cast<std::int64_t>(places.at(row));
+                bench->rotate(heads, heads, {TokenOrder::contiguous, 1, 0, position},
+                              {100});
+                REQUIRE(bench->download(alone) == turned.rows(row, 1));
+            }
+    }
+}
+
 TEST_CASE("Turning back is the backward of turning", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;

@@ -311,6 +311,66 @@ TEST_CASE("Attention with another device's tensor is refused", "[sim][device][er
             [&] { bench->head_row_products(foreign, foreign); });
 }
 
+TEST_CASE("Tokens on pages that cannot be are refused", "[sim][device][errors]") {
+    const bool numbers = GENERATE(true, false);
+    Bench bench(numbers);
+    const Tensor pages = bench->zeros({5, 4, 6}, DType::f32);
+    const Tensor x = bench->zeros({3, 1, 12}, DType::f32);
+    const auto attend = [&](const std::vector<PagedSequence>& sequences) {
+        bench->attend_pages({x, 4, 3}, {pages, 1, 3}, {pages, 1, 3, 3},
+                            std::make_shared<const PagedTokens>(PagedTokens{sequences}));
+    };
+    const auto store = [&](const std::vector<PagedSequence>& sequences) {
+        bench->store_pages(pages, x, 6,
+                           std::make_shared<const PagedTokens>(PagedTokens{sequences}));
+    };
+    attend({{0, 3, {0}}});
+    refuses("attend_pages: tokens of 2 rows; there are 3", [&] {
+        attend({{0, 2, {0}}});
+    });
+    refuses(
+        "attend_pages: a sequence of 2 rows; there are 3, of which sequences before "
+        "have left 1",
+        [&] {
+            attend({{0, 2, {0}}, {0, 2, {1}}});
+        });
+    refuses("attend_pages: a sequence of 5 tokens on 1 pages of 4 rows", [&] {
+        attend({{2, 3, {0}}});
+    });
+    refuses("attend_pages: page 5, outside [0, 5)", [&] { attend({{0, 3, {5}}}); });
+    refuses("attend_pages: page -1, outside [0, 5)", [&] { attend({{0, 3, {-1}}}); });
+    refuses(
+        "attend_pages: rows of tokens 18 and up, 3 of them; 5 pages of 4 rows hold 20",
+        [&] {
+            attend({{18, 3, {0, 1, 2, 3, 4, 0}}});
+        });
+    refuses("attend_pages: rows of tokens -1 and up", [&] { attend({{-1, 3, {0}}}); });
+    refuses("attend_pages: no tokens", [&] {
+        bench->attend_pages({x, 4, 3}, {pages, 1, 3}, {pages, 1, 3, 3}, nullptr);
+    });
+    refuses(
+        "store_pages: two tokens would be written to row 1 of page 2: a page that "
+        "sequences share is read, and copied before one of them writes to it",
+        [&] {
+            store({{0, 2, {2}}, {1, 1, {2}}});
+        });
+    refuses("store_pages: 6 columns from 7 on of source, which has 12", [&] {
+        bench->store_pages(
+            pages, x, 7, std::make_shared<const PagedTokens>(PagedTokens{{{0, 3, {0}}}}));
+    });
+    const auto tokens = std::make_shared<const PagedTokens>(PagedTokens{{{0, 3, {0}}}});
+    refuses("attend_pages: keys have heads of width 2, but queries of 3", [&] {
+        bench->attend_pages({x, 4, 3}, {pages, 1, 2}, {pages, 1, 2, 3}, tokens);
+    });
+    refuses("attend_pages: values have 2 heads on 5 pages of 4 rows, but keys have 1",
+            [&] {
+                bench->attend_pages({x, 4, 3}, {pages, 1, 3}, {pages, 2, 1, 3}, tokens);
+            });
+    refuses("rotate: positions has shape (2), that is 2 elements; 3 are expected", [&] {
+        bench->rotate_at({x, 3, 4}, {x, 3, 4}, bench->zeros({2}, DType::i32));
+    });
+}
+
 TEST_CASE("Attention that is refused is not charged", "[sim][device][errors]") {
     Fitting f;
     const std::size_t operations = f.bench.monitor.operations.size();

@@ -196,6 +196,33 @@ TEST_CASE("Rotary positions cost their heads' columns, and angles once a row",
     REQUIRE(last(bench).writes == std::vector{y.tensor.storage()});
     bench->rotate(x, x, {}, {500, true});
     costs(bench, "rotate", 5 * 2 * (3 * 12 + 8 * 4), 2 * 5 * 2 * 12 * e);
+    bench->rotate_at(x, x, bench->zeros({10}, DType::i32));
+    costs(bench, "rotate", 5 * 2 * (3 * 12 + 8 * 4), 2 * 5 * 2 * 12 * e + 10 * 4);
+}
+
+TEST_CASE("Attention over pages costs the pairs that rows see, and each key once",
+          "[sim][device]") {
+    const bool numbers = GENERATE(true, false);
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t e = bytes_of(dtype);
+    Bench bench(numbers);
+    const Tensor pages = bench->zeros({9, 4, 15}, dtype);
+    const Tensor x = bench->zeros({6, 1, 27}, dtype);
+    // Three rows of tokens 5, 6, 7; two of 0 and 1; none; one of 3.
+    const auto tokens = std::make_shared<const PagedTokens>(
+        PagedTokens{{{5, 3, {1, 0}}, {0, 2, {8}}, {2, 0, {}}, {3, 1, {4}}}});
+    REQUIRE(tokens->rows() == 6);
+    REQUIRE(tokens->keys() == 8 + 2 + 4);
+    REQUIRE(tokens->pairs() == 6 + 7 + 8 + 1 + 2 + 4);
+    bench->store_pages(pages, x, 12, tokens);
+    costs(bench, "store_pages", 0, 2 * 6 * 15 * e);
+    REQUIRE(last(bench).reads == std::vector{x.storage()});
+    REQUIRE(last(bench).writes == std::vector{pages.storage()});
+    const Heads queries{x, 4, 3, 0}, keys{pages, 2, 3, 0}, values{pages, 2, 4, 6};
+    const Tensor y = bench->attend_pages(queries, keys, values, tokens, 0.5);
+    REQUIRE(y.shape() == Shape{6, 1, 16});
+    costs(bench, "attend_pages", 28 * 4 * (2 * 3 + 2 * 4 + 12),
+          (6 * 12 + 14 * 2 * 3 + 14 * 2 * 4 + 6 * 16) * e);
 }
 
 TEST_CASE("Fewer heads cost what they read, and the products of all", "[sim][device]") {

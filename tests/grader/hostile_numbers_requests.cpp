@@ -138,6 +138,10 @@ void add_attention(std::vector<Request>& to) {
                                      real(5, {2, 2, 4})};
     const AttentionOptions causal{
         0.5, true, {TokenOrder::zigzag, 2, 4, 4}, {TokenOrder::striped, 2, 4, 0}};
+    const Tensor places = whole(1, {8}), rows = real(0, {4, 1, 8}),
+                 pages = real(1, {3, 2, 4});
+    const auto tokens =
+        std::make_shared<const PagedTokens>(PagedTokens{{{0, 3, {1, 0}}, {1, 1, {2}}}});
     to.push_back(call("head_products", ops::HeadProducts{{}, heads(0), heads(1), 0.5}));
     to.push_back(call("head_sums", ops::HeadSums{{}, weights, heads(1)}));
     to.push_back(call("add_head_sums", ops::AddHeadSums{heads(0), weights, heads(1),
@@ -147,7 +151,14 @@ void add_attention(std::vector<Request>& to) {
     to.push_back(call("finish_attention", ops::FinishAttention{state}));
     to.push_back(call("head_row_products", ops::HeadRowProducts{{}, heads(0), heads(1)}));
     to.push_back(call("rotate", ops::Rotate{heads(0), heads(1), causal.queries,
-                                            RotaryOptions{100.0, true}}));
+                                            RotaryOptions{100.0, true}, Tensor()}));
+    to.push_back(
+        call("rotate at places", ops::Rotate{heads(0), heads(1), {}, {}, places}));
+    to.push_back(call("store_pages", ops::StorePages{pages, rows, 2, tokens}));
+    to.push_back(
+        call("attend_pages",
+             ops::AttendPages{
+                 {}, {rows, 2, 2, 1}, {pages, 1, 2, 0}, {pages, 1, 1, 3}, tokens, 0.5}));
     to.push_back(
         call("attend_backward", ops::AttendBackward{gradients, all, backward, causal}));
 }

@@ -4,15 +4,17 @@
 #include <cmath>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "src/device/operation.hpp"
+#include "src/device/paged_tokens.hpp"
 #include "src/device/token_rows.hpp"
 
 namespace lockstep::ops {
 
 // Attention, head by head: with the weights that each query gives to each key in memory,
-// and without, some keys at a time. And rotary positions, which queries and keys get
-// before.
+// and without, some keys at a time, or over keys on pages. And rotary positions, which
+// queries and keys get before.
 
 /// The widest head that attention without weights in memory takes.
 inline constexpr std::int64_t kMostHeadWidth = 256;
@@ -297,7 +299,8 @@ struct AttendBackward {
 };
 
 /// destination = source, each of whose heads is turned pair by pair: column j with column
-/// j + width / 2, by the angle position * base^(-2 j / width).
+/// j + width / 2, by the angle position * base^(-2 j / width). If `places` is given, row
+/// i of batch b has the position places[i batches + b].
 struct Rotate {
     static constexpr const char* kName = "rotate";
     static constexpr bool kInPlace = true;
@@ -305,6 +308,7 @@ struct Rotate {
     Heads source;
     TokenRows positions;
     RotaryOptions options;
+    Tensor places;
 
     bool in_place() const { return destination.tensor.overlaps(source.tensor); }
 
@@ -321,10 +325,16 @@ struct Rotate {
                    destination.first, source.first);
         check.that(options.base >= 1 && std::isfinite(options.base),
                    "base is {}; a finite number from 1 up is expected", options.base);
-        check.tokens("positions", positions, source.rows());
+        if (places)
+            check.count("positions", places, source.rows() * source.batches(),
+                        DType::i32);
+        else
+            check.tokens("positions", positions, source.rows());
     }
     OperandList operands() const {
-        return {reads("source", source), writes("destination", destination)};
+        return {reads("source", source),
+                only_if(static_cast<bool>(places), reads("positions", places)),
+                writes("destination", destination)};
     }
     /// An element takes 3; cos and sin of a row's angles are the same for all heads.
     std::int64_t flops() const {
@@ -338,8 +348,169 @@ struct Rotate {
     }
 };
 
+/// Checks that the tokens are those of `rows` rows, and have their places on pages
+/// (pages, rows of a page, columns).
+inline void check_paged(const OperandCheck& check, const PagedTokensRef& tokens,
+                        std::int64_t rows, const Shape& pages) {
+    check.that(tokens != nullptr, "no tokens; PagedTokens of its rows are expected");
+    const std::int64_t of_page = pages[1];
+    const std::int64_t most = std::min(kMostElements, pages[0] * of_page);
+    std::int64_t left = rows;
+    for (const PagedSequence& sequence : tokens->sequences) {
+        const auto& [first, count, own] = sequence;
+        check.that(count >= 0 && count <= left,
+                   "a sequence of {} rows; there are {}, of which sequences before have "
+                   "left {}",
+                   count, rows, left);
+        left -= count;
+        check.that(first >= 0 && first <= most - count,
+                   "rows of tokens {} and up, {} of them; {} pages of {} rows hold {} "
+                   "tokens",
+                   first, count, pages[0], of_page, most);
+        const auto on_pages = static_cast<std::int64_t>(own.size());
+        check.that(count == 0 || on_pages > (first + count - 1) / of_page,
+                   "a sequence of {} tokens on {} pages of {} rows", first + count,
+                   on_pages, of_page);
+        for (const std::int32_t page : own)
+            check.that(page >= 0 && page < pages[0], "page {}, outside [0, {})", page,
+                       pages[0]);
+    }
+    check.that(left == 0, "tokens of {} rows; there are {}", rows - left, rows);
+}
+
+/// pages[of token] = columns [from, from + columns of pages) of its row of source.
+struct StorePages {
+    static constexpr const char* kName = "store_pages";
+    Tensor pages;
+    Tensor source;
+    std::int64_t from = 0;
+    PagedTokensRef tokens;
+
+    std::int64_t columns() const { return pages.shape()[2]; }
+
+    void check(const OperandCheck& check) const {
+        check.real("source", source);
+        check.dtype("pages", pages, source.dtype());
+        check_page_shape(check, pages);
+        check.that(from >= 0 && columns() <= source.shape().columns() - from,
+                   "{} columns from {} on of source, which has {}", columns(), from,
+                   source.shape().columns());
+        check_paged(check, tokens, source.shape().rows(), pages.shape());
+        check_apart(check);
+    }
+    OperandList operands() const {
+        const std::int64_t bytes =
+            source.shape().rows() * columns() * bytes_of(source.dtype());
+        return {sized(bytes, reads("source", source)),
+                sized(bytes, writes("pages", pages))};
+    }
+    std::int64_t flops() const { return 0; }
+    Derivation derivation() const { return Derivation::copying_part(); }
+
+    static void check_page_shape(const OperandCheck& check, const Tensor& pages) {
+        const Shape& shape = pages.shape();
+        check.that(shape.dimensions() == 3 && shape[1] > 0 && shape[2] > 0 &&
+                       shape[0] <= kMostElements / shape[1],
+                   "pages have shape {}; (pages, rows of a page, columns) is expected",
+                   shape);
+    }
+    /// Calls visit(row, place) for each row, with its place among all pages' rows.
+    template <typename Visit>
+    void each_row(Visit&& visit) const {
+        const std::int64_t of_page = pages.shape()[1];
+        std::int64_t row = 0;
+        for (const PagedSequence& sequence : tokens->sequences)
+            for (std::int64_t i = 0; i < sequence.count; ++i, ++row) {
+                const std::int64_t token = sequence.first + i;
+                const auto page = static_cast<std::size_t>(token / of_page);
+                visit(row, sequence.pages[page] * of_page + token % of_page);
+            }
+    }
+
+  private:
+    /// Two rows that were written to one place would leave either.
+    void check_apart(const OperandCheck& check) const {
+        const std::int64_t of_page = pages.shape()[1];
+        std::vector<std::int64_t> places;
+        places.reserve(static_cast<std::size_t>(source.shape().rows()));
+        each_row([&](std::int64_t, std::int64_t place) { places.push_back(place); });
+        std::sort(places.begin(), places.end());
+        const auto twice = std::adjacent_find(places.begin(), places.end());
+        if (twice == places.end()) return;
+        check.that(false,
+                   "two tokens would be written to row {} of page {}: a page that "
+                   "sequences share is read, and copied before one of them writes to it",
+                   *twice % of_page, *twice / of_page);
+    }
+};
+
+/// y (n, 1, a value width): each row's attention over the keys and values of its own
+/// sequence, up to its own token, on pages. Keys and values are columns of pages.
+struct AttendPages {
+    static constexpr const char* kName = "attend_pages";
+    static constexpr std::int64_t kFlopsOfPair = Attend::kFlopsOfPair;
+    /// A GPU's warp holds so many columns of a head.
+    static constexpr std::int64_t kMostWidth = 1024;
+    Tensor y;
+    Heads queries;
+    Heads keys;
+    Heads values;
+    PagedTokensRef tokens;
+    double factor = 1;
+
+    std::int64_t rows() const { return queries.rows() * queries.batches(); }
+
+    void check(const OperandCheck& check) const {
+        check.heads("queries", queries);
+        check.heads("keys", keys);
+        check.heads("values", values);
+        check.dtype("keys", keys.tensor, queries.tensor.dtype());
+        check.dtype("values", values.tensor, queries.tensor.dtype());
+        StorePages::check_page_shape(check, keys.tensor);
+        check.group("keys", keys.heads, "queries", queries.heads);
+        check.that(keys.width == queries.width,
+                   "keys have heads of width {}, but queries of {}", keys.width,
+                   queries.width);
+        check.that(values.heads == keys.heads && values.rows() == keys.rows() &&
+                       values.batches() == keys.batches(),
+                   "values have {} heads on {} pages of {} rows, but keys have {} on {} "
+                   "of {}",
+                   values.heads, values.rows(), values.batches(), keys.heads, keys.rows(),
+                   keys.batches());
+        check.that(keys.width <= kMostWidth && values.width <= kMostWidth,
+                   "heads of width {} and {}; up to {} are expected", keys.width,
+                   values.width, std::int64_t{kMostWidth});
+        check_paged(check, tokens, rows(), keys.tensor.shape());
+        const double products = static_cast<double>(rows()) *
+                                static_cast<double>(keys.rows() * keys.batches()) *
+                                static_cast<double>(queries.heads) * kMostWidth;
+        check.that(products <= 0x1p58,
+                   "{} rows of {} heads, and {} pages of {} rows: more products than can "
+                   "be counted",
+                   rows(), queries.heads, keys.rows(), keys.batches());
+    }
+    void make(const auto& make) {
+        make(y, Shape{queries.rows(), queries.batches(), queries.heads * values.width},
+             queries.tensor.dtype());
+    }
+    /// Each sequence's keys and values are read once.
+    OperandList operands() const {
+        const auto of_keys = [&](const Heads& heads) {
+            return tokens->keys() * heads.heads * heads.width *
+                   bytes_of(heads.tensor.dtype());
+        };
+        return {reads("queries", queries), sized(of_keys(keys), reads("keys", keys)),
+                sized(of_keys(values), reads("values", values)), makes("y", y)};
+    }
+    std::int64_t flops() const {
+        return tokens->pairs() * queries.heads *
+               (2 * queries.width + 2 * values.width + kFlopsOfPair);
+    }
+    Derivation derivation() const { return {}; }
+};
+
 using AttentionOperations =
     std::tuple<HeadProducts, HeadSums, AddHeadSums, Attend, FinishAttention,
-               HeadRowProducts, AttendBackward, Rotate>;
+               HeadRowProducts, AttendBackward, Rotate, StorePages, AttendPages>;
 
 }  // namespace lockstep::ops

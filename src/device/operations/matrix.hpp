@@ -11,6 +11,11 @@ namespace lockstep::ops {
 
 // Linear algebra.
 
+inline void check_row_by_row(const OperandCheck& check, const MatmulOptions& options) {
+    check.that(!(options.row_by_row && options.transpose_a),
+               "row by row of a transposed a; a that is not transposed is expected");
+}
+
 /// destination (m, n) (+)= op(a) (m, k) op(b) (k, n).
 struct Matmul {
     static constexpr const char* kName = "matmul";
@@ -33,6 +38,7 @@ struct Matmul {
     void check(const OperandCheck& check) const {
         check.that(into || !options.accumulate,
                    "accumulate without a destination; use matmul_into");
+        check_row_by_row(check, options);
         check.real("a", a);
         check.dtype("b", b, a.dtype());
         const std::int64_t b_rows =
@@ -94,6 +100,7 @@ struct GroupedMatmul {
     void check(const OperandCheck& check) const {
         check.real("a", a);
         check.dtype("b", b, a.dtype());
+        check_row_by_row(check, options);
         check.that(!(options.transpose_a && options.transpose_b),
                    "both a and b are transposed; one of them is expected to have groups");
         check.that(!rows.empty(), "no group of rows; one is expected at least");

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace lockstep {
+
+/// Tokens of one sequence that are computed together. The keys and values of the whole
+/// sequence lie on pages of t rows each: those of token i in row i % t of page
+/// pages[i / t], wherever among all pages that is (Kwon et al. 2023, PagedAttention,
+/// 2309.06180, section 4.1).
+struct PagedSequence {
+    std::int64_t first = 0;  ///< the token that the first of its rows is
+    std::int64_t count = 0;  ///< its rows: tokens first, first + 1, …
+    std::vector<std::int32_t> pages;
+
+    /// Tokens up to the last of its rows: what that one sees.
+    std::int64_t tokens() const { return first + count; }
+};
+
+/// The rows of a pass: those of several sequences, one's behind the other's.
+struct PagedTokens {
+    std::vector<PagedSequence> sequences;
+
+    std::int64_t rows() const {
+        std::int64_t rows = 0;
+        for (const PagedSequence& sequence : sequences)
+            rows += sequence.count;
+        return rows;
+    }
+    /// Returns the keys that are read if each sequence reads its own once.
+    std::int64_t keys() const {
+        std::int64_t keys = 0;
+        for (const PagedSequence& sequence : sequences)
+            if (sequence.count > 0) keys += sequence.tokens();
+        return keys;
+    }
+    /// Returns the pairs of a row and a key that it sees: those of its sequence, up to
+    /// its own.
+    std::int64_t pairs() const {
+        std::int64_t pairs = 0;
+        for (const PagedSequence& of : sequences)
+            pairs += of.count * of.first + of.count * (of.count + 1) / 2;
+        return pairs;
+    }
+};
+
+/// One pass's, which all of its layers share.
+using PagedTokensRef = std::shared_ptr<const PagedTokens>;
+
+}  // namespace lockstep

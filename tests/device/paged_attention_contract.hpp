@@ -1,0 +1,208 @@
+#pragma once
+
+#include <numeric>
+
+#include "tests/device/support.hpp"
+
+namespace lockstep::test {
+
+/// Sequences on pages that lie in no order, and the rows of a pass: the last tokens of
+/// each.
+struct PagedCase {
+    std::int64_t heads, few, width, value_width;
+    std::int64_t of_page = 4;
+    /// Tokens before the pass, and in it, of each sequence.
+    std::vector<std::pair<std::int64_t, std::int64_t>> sequences{{0, 5}, {7, 1}, {3, 0},
+                                                                 {4, 4}, {0, 1}, {40, 3}};
+    std::int64_t before = 3;  ///< columns before the queries
+
+    /// Pages for all, dealt to the sequences in turns, so that no sequence's lie side by
+    /// side.
+    PagedTokensRef tokens() const {
+        PagedTokens tokens;
+        for (const auto& [first, count] : sequences)
+            tokens.sequences.push_back({first, count, {}});
+        std::int32_t page = 0;
+        for (bool more = true; more;) {
+            more = false;
+            for (PagedSequence& of : tokens.sequences) {
+                const auto own = static_cast<std::int64_t>(of.pages.size());
+                if (own * of_page >= of.tokens()) continue;
+                of.pages.push_back(page++);
+                more = true;
+            }
+        }
+        return std::make_shared<const PagedTokens>(std::move(tokens));
+    }
+    std::int64_t columns() const { return few * (width + value_width); }
+    std::int64_t pages() const {
+        std::int64_t pages = 0;
+        for (const auto& [first, count] : sequences)
+            pages += (first + count + of_page - 1) / of_page;
+        return pages;
+    }
+};
+
+inline std::vector<PagedCase> paged_cases() {
+    return {{1, 1, 1, 1}, {2, 2, 8, 8, 3}, {6, 2, 33, 20}, {4, 1, 72, 64, 16}};
+}
+
+/// One pass's tensors on a device.
+struct PagedPass {
+    PagedPass(Bench& bench, const PagedCase& of_case, DType type)
+        : of(of_case),
+          tokens(of.tokens()),
+          pages(random_values({of.pages() + 1, of.of_page, of.columns()}, type, "pages")),
+          x(random_values({tokens->rows(), 1, of.before + of.heads * of.width}, type,
+                          "queries")),
+          on_pages(bench->upload(pages)),
+          queries{bench->upload(x), of.heads, of.width, of.before},
+          keys{on_pages, of.few, of.width, 0},
+          values{on_pages, of.few, of.value_width, of.few * of.width} {}
+
+    /// Number `column` of what lies on pages for a token.
+    double stored(const PagedSequence& sequence, std::int64_t token,
+                  std::int64_t column) const {
+        const auto page = static_cast<std::size_t>(token / of.of_page);
+        return pages.at((sequence.pages[page] * of.of_page + token % of.of_page) *
+                            of.columns() +
+                        column);
+    }
+    /// y of one head of a row that is this token, by definition.
+    void expect(Expected& expected, const PagedSequence& sequence, std::int64_t row,
+                std::int64_t token, std::int64_t head, double factor) const {
+        const std::int64_t serving = head / (of.heads / of.few);
+        std::vector<double> weights;
+        double most = -HUGE_VAL, sum = 0, size = 0;
+        for (std::int64_t key = 0; key <= token; ++key) {
+            double score = 0;
+            for (std::int64_t j = 0; j < of.width; ++j)
+                score +=
+                    factor *
+                    x.at(row * x.shape().columns() + of.before + head * of.width + j) *
+                    stored(sequence, key, serving * of.width + j);
+            weights.push_back(score);
+            most = std::max(most, score);
+            size = std::max(size, std::abs(score));
+        }
+        for (double& weight : weights)
+            sum += weight = std::exp(weight - most);
+        for (std::int64_t j = 0; j < of.value_width; ++j) {
+            double y = 0, terms = 0;
+            for (std::int64_t key = 0; key <= token; ++key) {
+                const double term =
+                    weights[static_cast<std::size_t>(key)] / sum *
+                    stored(sequence, key,
+                           of.few * of.width + serving * of.value_width + j);
+                y += term;
+                terms += std::abs(term);
+            }
+            // A weight is off by what its score is, a sum of `width` terms of about the
+            // factor each.
+            const auto width = static_cast<double>(of.width);
+            const double off = 4 + 2 * size + factor * width;
+            expected.add(y, terms * off, static_cast<double>(token + 1));
+        }
+    }
+
+    PagedCase of;
+    PagedTokensRef tokens;
+    HostTensor pages, x;
+    Tensor on_pages;
+    Heads queries, keys, values;
+};
+
+TEST_CASE("Rows attend to their own sequence's keys on pages, up to their token", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const double factor = GENERATE(1.0, 0.25);
+    for (const PagedCase& of : paged_cases()) {
+        CAPTURE(of.heads, of.few, of.width, of.value_width, of.of_page);
+        Bench bench;
+        const PagedPass pass(bench, of, dtype);
+        const HostTensor y = bench->download(bench->attend_pages(
+            pass.queries, pass.keys, pass.values, pass.tokens, factor));
+        REQUIRE(y.shape() == Shape{14, 1, of.heads * of.value_width});
+        Expected expected(y.shape(), dtype);
+        std::int64_t row = 0;
+        for (const PagedSequence& sequence : pass.tokens->sequences)
+            for (std::int64_t i = 0; i < sequence.count; ++i, ++row)
+                for (std::int64_t head = 0; head < of.heads; ++head)
+                    pass.expect(expected, sequence, row, sequence.first + i, head,
+                                factor);
+        expected.check(y);
+    }
+}
+
+TEST_CASE("A row's attention has the same bits on other pages, and beside other rows",
+          kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64, DType::bf16);
+    for (PagedCase of : paged_cases()) {
+        CAPTURE(of.heads, of.width, of.value_width);
+        Bench bench;
+        const PagedPass all(bench, of, dtype);
+        const HostTensor y = bench->download(
+            bench->attend_pages(all.queries, all.keys, all.values, all.tokens, 0.5));
+        // The same keys, each sequence's on pages of another size that lie the other way
+        // round; and one row at a time.
+        of.of_page = of.of_page == 4 ? 7 : 4;
+        const Tensor other = bench->zeros({of.pages(), of.of_page, of.columns()}, dtype);
+        auto last = static_cast<std::int32_t>(of.pages());
+        std::int64_t row = 0;
+        for (const PagedSequence& sequence : all.tokens->sequences) {
+            PagedSequence moved{0, sequence.tokens(), {}};
+            while (static_cast<std::int64_t>(moved.pages.size()) * of.of_page <
+                   moved.count)
+                moved.pages.push_back(--last);
+            HostTensor stored({moved.count, 1, of.columns()}, dtype);
+            for (std::int64_t i = 0; i < stored.elements(); ++i)
+                stored.set(i, all.stored(sequence, i / of.columns(), i % of.columns()));
+            bench->store_pages(other, bench->upload(stored), 0,
+                               std::make_shared<const PagedTokens>(PagedTokens{{moved}}));
+            for (std::int64_t i = 0; i < sequence.count; ++i, ++row) {
+                PagedSequence one = moved;
+                one.first = sequence.first + i;
+                one.count = 1;
+                const HostTensor alone = bench->download(bench->attend_pages(
+                    {all.queries.tensor.rows(row, 1), of.heads, of.width, of.before},
+                    {other, of.few, of.width, 0},
+                    {other, of.few, of.value_width, of.few * of.width},
+                    std::make_shared<const PagedTokens>(PagedTokens{{one}}), 0.5));
+                REQUIRE(alone == y.rows(row, 1));
+            }
+        }
+    }
+}
+
+TEST_CASE("Columns of rows are stored at their tokens' places on pages", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64, DType::bf16);
+    const PagedCase of{1, 1, 3, 2};
+    Bench bench;
+    PagedPass pass(bench, of, dtype);
+    const HostTensor x = random_values({14, 9}, dtype, "x");
+    bench->store_pages(pass.on_pages, bench->upload(x), 2, pass.tokens);
+    HostTensor expected = pass.pages;
+    std::int64_t row = 0;
+    for (const PagedSequence& sequence : pass.tokens->sequences)
+        for (std::int64_t i = 0; i < sequence.count; ++i, ++row)
+            for (std::int64_t j = 0; j < 5; ++j) {
+                const std::int64_t token = sequence.first + i;
+                const std::int64_t page =
+                    sequence.pages[static_cast<std::size_t>(token / of.of_page)];
+                expected.set((page * of.of_page + token % of.of_page) * 5 + j,
+                             x.at(row * 9 + 2 + j));
+            }
+    REQUIRE(row == 14);
+    REQUIRE(bench->download(pass.on_pages) == expected);
+}
+
+TEST_CASE("Attention over pages of no rows is nothing", kTags) {
+    Bench bench;
+    const Tensor pages = bench->zeros({2, 4, 6}, DType::f32);
+    const auto none = std::make_shared<const PagedTokens>(PagedTokens{{{3, 0, {1}}}});
+    bench->store_pages(pages, bench->zeros({0, 1, 6}, DType::f32), 0, none);
+    const Tensor y = bench->attend_pages({bench->zeros({0, 1, 6}, DType::f32), 2, 3},
+                                         {pages, 1, 3}, {pages, 1, 3, 3}, none);
+    REQUIRE(y.shape() == Shape{0, 1, 6});
+}
+
+}  // namespace lockstep::test
