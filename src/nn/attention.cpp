@@ -76,44 +76,37 @@ Tensor CoreAttention::do_backward_input(const Tensor& dy, Saved& saved) {
 
 RotaryAttention::RotaryAttention(Device& device, const AttentionSizes& sizes,
                                  std::unique_ptr<Module> core, TokenDeal tokens,
-                                 std::shared_ptr<const std::int64_t> first)
+                                 std::shared_ptr<const RowPlaces> places)
     : device_(device),
       sizes_(sizes),
       core_(std::move(core)),
       tokens_(tokens),
-      first_(std::move(first)) {
+      places_(std::move(places)) {
     require(core_ != nullptr, "rotary positions before an attention that is null");
 }
 
-std::int64_t RotaryAttention::begin() const {
-    if (!first_ || *first_ == 0) return 0;
-    require(tokens_.ranks == 1,
-            "rotary positions from token {} on, of sequences that are dealt to {} ranks; "
-            "they begin at token 0 there",
-            *first_, tokens_.ranks);
-    return *first_;
-}
-
-Tensor RotaryAttention::turned(const Tensor& x, std::int64_t begin, bool back) const {
-    TokenRows rows = tokens_.own(x.shape()[0]);
-    rows.first += begin;
+Tensor RotaryAttention::turned(const Tensor& x, const RowPlaces& places,
+                               bool back) const {
     const RotaryOptions options{sizes_.rotary_base, back};
     Tensor y = device_.empty(x.shape(), x.dtype());
     device_.copy(y, x);
-    const AttentionHeads heads = attention_heads(y, sizes_);
-    device_.rotate(heads.queries, heads.queries, rows, options);
-    device_.rotate(heads.keys, heads.keys, rows, options);
+    const AttentionHeads all = attention_heads(y, sizes_);
+    for (const Heads& heads : {all.queries, all.keys})
+        if (places)
+            device_.rotate_at(heads, heads, *places, options);
+        else
+            device_.rotate(heads, heads, tokens_.own(x.shape()[0]), options);
     return y;
 }
 
 Tensor RotaryAttention::do_forward(const Tensor& x, Saved& saved) {
-    const std::int64_t from = saved.keep_state("begin", begin());
-    return core_->forward(turned(x, from, false), saved.child(0));
+    const RowPlaces now = saved.keep_state("places", places());
+    return core_->forward(turned(x, now, false), saved.child(0));
 }
 
 Tensor RotaryAttention::do_backward_input(const Tensor& dy, Saved& saved) {
     return turned(core_->backward_input(dy, saved.child(0)),
-                  saved.value<std::int64_t>("begin"), true);
+                  saved.value<RowPlaces>("places"), true);
 }
 
 void RotaryAttention::do_backward_weight(Saved& saved) {
@@ -121,7 +114,7 @@ void RotaryAttention::do_backward_weight(Saved& saved) {
 }
 
 Tensor RotaryAttention::do_infer(const Tensor& x, SourceLine at) {
-    return core_->infer(turned(x, begin(), false), at);
+    return core_->infer(turned(x, places(), false), at);
 }
 
 }  // namespace lockstep

@@ -15,6 +15,7 @@ struct AttentionSizes {
     std::int64_t kv_heads = 0;  ///< g, of keys and values, which divides a; 0: a
     double rotary_base = 0;     ///< of rotary positions, 10,000 say; 0: none
     bool bias = true;           ///< of the linear layers around it
+    std::int64_t width = 0;     ///< columns of a head, which the core is told
 
     std::int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
 };
@@ -60,11 +61,11 @@ class CoreAttention : public Module {
 /// x and y as the core has them. Saves nothing of its own; forward copies x.
 class RotaryAttention : public Module {
   public:
-    /// `tokens` says which tokens of a sequence are here. If `first` is given, the
-    /// sequences do not begin at token 0, but there.
+    /// `tokens` says which tokens of a sequence are here; or `places`, where there
+    /// are some.
     RotaryAttention(Device& device, const AttentionSizes& sizes,
                     std::unique_ptr<Module> core, TokenDeal tokens = {},
-                    std::shared_ptr<const std::int64_t> first = nullptr);
+                    std::shared_ptr<const RowPlaces> places = nullptr);
 
     /// The core's.
     std::vector<Parameter*> parameters() override { return core_->parameters(); }
@@ -76,15 +77,14 @@ class RotaryAttention : public Module {
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
     void do_backward_weight(Saved& saved) override;
     Tensor do_infer(const Tensor& x, SourceLine at) override;
-    /// The sequences' first token now.
-    std::int64_t begin() const;
-    Tensor turned(const Tensor& x, std::int64_t begin, bool back) const;
+    RowPlaces places() const { return places_ ? *places_ : std::nullopt; }
+    Tensor turned(const Tensor& x, const RowPlaces& places, bool back) const;
 
     Device& device_;
     AttentionSizes sizes_;
     std::unique_ptr<Module> core_;
     TokenDeal tokens_;
-    std::shared_ptr<const std::int64_t> first_;
+    std::shared_ptr<const RowPlaces> places_;
 };
 
 /// Makes what stands between the linear layers.

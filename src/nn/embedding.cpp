@@ -40,39 +40,44 @@ void Embedding::do_backward_weight(Saved& saved) {
 PositionEmbedding::PositionEmbedding(const ParameterInit& init, std::int64_t context,
                                      std::int64_t width, TokenDeal deal,
                                      TokenDeal stretch,
-                                     std::shared_ptr<const std::int64_t> first)
+                                     std::shared_ptr<const RowPlaces> given)
     : device_(init.device),
       weight_(init, "weight", table_shape(init, context, width)),
       deal_(deal),
       stretch_(stretch),
-      first_(std::move(first)) {
+      given_(std::move(given)) {
     start_normal(weight_, init.seed);
 }
 
-const Tensor& PositionEmbedding::places_of(const Tensor& x, std::int64_t begin) {
+Tensor PositionEmbedding::places_of(const Tensor& x, const RowPlaces& given) {
     require(x.shape().dimensions() == 3,
             "{} got x of shape {}; (sequence, batch, width) is expected", weight_.name(),
             x.shape());
     const std::int64_t length = x.shape()[0];
     const std::int64_t batch = x.shape()[1];
-    const std::int64_t share = stretch_.ranks * length;
-    require(begin >= 0 && begin + deal_.ranks * share <= weight_.shape()[0],
-            "{} has {} places, but the sequence takes {}", weight_.name(),
-            weight_.shape()[0], begin + deal_.ranks * share);
-    const TokenRows tokens = deal_.own(share), here = stretch_.own(length);
     const Shape shape{length, batch};
-    if (places_ && places_.shape() == shape && places_begin_ == begin) return places_;
+    if (given) {
+        require(given->elements() == shape.elements(),
+                "{} got x of shape {}, and {} positions; one a row is expected",
+                weight_.name(), x.shape(), given->elements());
+        return given->reshaped(shape);
+    }
+    const std::int64_t share = stretch_.ranks * length;
+    require(deal_.ranks * share <= weight_.shape()[0],
+            "{} has {} places, but the sequence takes {}", weight_.name(),
+            weight_.shape()[0], deal_.ranks * share);
+    if (places_ && places_.shape() == shape) return places_;
+    const TokenRows tokens = deal_.own(share), here = stretch_.own(length);
     HostTensor places(shape, DType::i32);
     for (std::int64_t i = 0; i < places.elements(); ++i)
-        places.set(i, static_cast<double>(begin + tokens[here[i / batch]]));
+        places.set(i, static_cast<double>(tokens[here[i / batch]]));
     const MemoryScope scope(device_, MemoryCategory::workspace);
-    places_begin_ = begin;
     return places_ = device_.upload(places);
 }
 
 Tensor PositionEmbedding::do_forward(const Tensor& x, Saved& saved) {
-    const std::int64_t begin = saved.keep_state("begin", first_ ? *first_ : 0);
-    const Tensor& places = places_of(x, begin);
+    const Tensor places =
+        places_of(x, saved.keep_state("given", given_ ? *given_ : std::nullopt));
     saved.keep("places", places);
     Tensor y = device_.embedding(weight_.value, places);
     device_.add(y, x);

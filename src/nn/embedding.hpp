@@ -45,10 +45,10 @@ class PositionEmbedding : public Module {
   public:
     /// If x is what one of several ranks has of a sequence, s tokens each, `deal` says
     /// which these are; and `stretch`, if they were dealt a second time, which of them.
-    /// If `first` is given, the sequences do not begin at token 0, but there.
+    /// Where there are `given` places, these hold instead.
     PositionEmbedding(const ParameterInit& init, std::int64_t context, std::int64_t width,
                       TokenDeal deal = {}, TokenDeal stretch = {},
-                      std::shared_ptr<const std::int64_t> first = nullptr);
+                      std::shared_ptr<const RowPlaces> given = nullptr);
 
     Parameter& weight() { return weight_; }
 
@@ -58,17 +58,16 @@ class PositionEmbedding : public Module {
     void do_backward_weight(Saved& saved) override;
     std::vector<Parameter*> own_parameters() override { return {&weight_}; }
     bool reads_in_backward(const Parameter& /*own*/) const override { return false; }
-    /// Returns the position of each token of x, whose sequences begin at token `begin`;
-    /// made anew if that or the shape changes.
-    const Tensor& places_of(const Tensor& x, std::int64_t begin);
+    /// Returns the position of each token of x: the given ones, or those of whole
+    /// sequences, which are made anew if the shape changes.
+    Tensor places_of(const Tensor& x, const RowPlaces& given);
 
     Device& device_;
     Parameter weight_;
     TokenDeal deal_;
     TokenDeal stretch_;
-    std::shared_ptr<const std::int64_t> first_;
+    std::shared_ptr<const RowPlaces> given_;
     Tensor places_;
-    std::int64_t places_begin_ = 0;
 };
 
 }  // namespace lockstep

@@ -50,7 +50,7 @@ std::unique_ptr<Module> make_table(const ParameterInit& init, const GptSizes& si
 std::unique_ptr<Module> make_positions(const ParameterInit& init, const GptSizes& sizes,
                                        const GptKit& kit) {
     return std::make_unique<PositionEmbedding>(init, sizes.context, sizes.block.hidden,
-                                               kit.tokens, kit.stretch, kit.first);
+                                               kit.tokens, kit.stretch, kit.places);
 }
 
 std::unique_ptr<Module> make_plain_head(const ParameterInit& init, const GptSizes& sizes,
@@ -121,7 +121,7 @@ std::unique_ptr<Module> make_core(Device& device, const AttentionSizes& sizes,
                          : std::make_unique<CoreAttention>(device, sizes);
     if (sizes.rotary_base == 0) return core;
     return std::make_unique<RotaryAttention>(device, sizes, std::move(core), kit.tokens,
-                                             kit.first);
+                                             kit.places);
 }
 
 }  // namespace
@@ -132,7 +132,8 @@ std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64
                                            const GptKit& kit) {
     require_heads(init.name, hidden, sizes);
     const std::int64_t keys = hidden / sizes.heads * sizes.key_heads();
-    const AttentionSizes own = kit.heads(init.name, sizes);
+    AttentionSizes own = kit.heads(init.name, sizes);
+    own.width = hidden / sizes.heads;
     auto attention = std::make_unique<Sequential>();
     attention->add(
         kit.wide(init.child("c_attn"), {hidden, {hidden, keys, keys}, sizes.bias}));
@@ -147,10 +148,10 @@ std::unique_ptr<Module> make_attention_of(const ParameterInit& init,
     if (sizes.latent.query_rank == 0)
         return make_attention(init, sizes.hidden, sizes.attention(), kit);
     require(
-        !kit.shares_layers && !kit.core && !kit.first && sizes.rotary_base > 0 &&
+        !kit.shares_layers && !kit.core && !kit.places && sizes.rotary_base > 0 &&
             sizes.causal,
         "{}: latent attention is causal, with rotary positions, and by itself: no kit "
-        "shares out its heads or tokens, or sets another core",
+        "shares out its heads or tokens, sets another core, or says where tokens are",
         init.name);
     return std::make_unique<LatentAttention>(
         init, sizes.hidden, sizes.heads, sizes.latent, sizes.rotary_base, sizes.epsilon);

@@ -140,10 +140,9 @@ struct GptKit {
     /// Devices that share out the linear layers may deal these tokens once more: outside
     /// of the layers, a device then has this stretch of them.
     TokenDeal stretch;
-    /// Sequences begin at this token, if it is given: a program that feeds them piece by
-    /// piece changes it. Attention by rotary positions takes it on one device's sequences
-    /// alone.
-    std::shared_ptr<std::int64_t> first;
+    /// Programs that feed sequences piece by piece, or tokens of several sequences
+    /// together, put the position of each row of x there before each pass.
+    std::shared_ptr<RowPlaces> places;
 };
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,10 @@ struct TokenDeal {
     TokenRows own(std::int64_t share) const;
     TokenRows all(std::int64_t share) const;
 };
+
+/// The position of each row of x, i32, one each in the order of rows. If there is none,
+/// rows are whole sequences, from position 0 on, or what a deal gives of them.
+using RowPlaces = std::optional<Tensor>;
 
 /// "contiguous", "striped" or "zigzag". Throws UsageError for another.
 TokenOrder token_order(const std::string& name);

@@ -175,9 +175,15 @@ TEST_CASE("A forward that runs again begins where the first one did",
     AttentionSizes sizes{2, true};
     sizes.rotary_base = 100;
     GptKit kit;
-    kit.first = std::make_shared<std::int64_t>(3);
+    kit.places = std::make_shared<RowPlaces>();
+    const auto from = [&](int first) {
+        std::vector<std::int32_t> places;
+        for (int row = 0; row < 8; ++row)
+            places.push_back(first + row / 2);
+        return one.device.upload(HostTensor::of<std::int32_t>({4, 2}, places));
+    };
     const auto dx_of = [&](bool recomputed) {
-        *kit.first = 3;
+        *kit.places = from(3);
         Sequential model;
         const ParameterInit init = one.init("model");
         model.add(kit.positions(init.child("wpe"), {5, 12, 1, {8, 2}}, kit));
@@ -187,7 +193,7 @@ TEST_CASE("A forward that runs again begins where the first one did",
         Saved saved;
         const Tensor y =
             model.forward(one.device.upload(random_values({4, 2, 8}, "x")), saved);
-        *kit.first = 7;
+        *kit.places = from(7);
         std::vector<HostTensor> found{one.device.download(model.backward(y, saved))};
         for (const Parameter* parameter : model.parameters())
             found.push_back(one.device.download(parameter->gradient));

@@ -118,19 +118,23 @@ TEST_CASE("A sequence that is fed piece by piece has its places", "[nn][sim]") {
     OneDevice one;
     const HostTensor ids = random_ids({6, 1}, 11, "ids");
     GptKit kit;
-    kit.first = std::make_shared<std::int64_t>(0);
+    kit.places = std::make_shared<RowPlaces>();
     // Without attention across tokens each piece is by itself.
     const auto places = kit.positions(one.init("wpe"), small_gpt(), kit);
     const HostTensor x = random_values({6, 1, 8}, "x");
     const HostTensor whole = one.device.download(places->infer(one.device.upload(x)));
-    *kit.first = 4;
-    const HostTensor end =
-        one.device.download(places->infer(one.device.upload(x.rows(4, 2))));
-    CHECK(end == whole.rows(4, 2));
-    *kit.first = 5;
+    const auto fed = [&](std::vector<std::int32_t> at) {
+        const auto rows = static_cast<std::int64_t>(at.size());
+        *kit.places = one.device.upload(HostTensor::of<std::int32_t>({rows}, at));
+        return one.device.download(places->infer(one.device.upload(x.rows(4, 2))));
+    };
+    CHECK(fed({4, 5}) == whole.rows(4, 2));
     CHECK(refused([&] {
-              places->infer(one.device.upload(x.rows(4, 2)));
-          }).find("wpe.weight has 6 places, but the sequence takes 7") !=
+              fed({5, 6});
+          }).find("index 1 is 6, outside [0, 6)") != std::string::npos);
+    CHECK(refused([&] {
+              fed({5});
+          }).find("wpe.weight got x of shape (2, 1, 8), and 1 positions") !=
           std::string::npos);
 }
 
@@ -150,29 +154,15 @@ TEST_CASE("Rotary scores depend on how far two tokens are apart, not on where th
     AttentionSizes sizes{4, /*causal=*/false};
     sizes.rotary_base = 100;
     GptKit kit;
-    kit.first = std::make_shared<std::int64_t>(0);
+    kit.places = std::make_shared<RowPlaces>();
     const auto attention = make_attention(one.init("attn"), 8, sizes, kit);
     const Tensor x = one.device.upload(random_values({5, 2, 8}, "x"));
     const HostTensor here = one.device.download(attention->infer(x));
-    *kit.first = 17;
+    *kit.places = one.device.upload(HostTensor::of<std::int32_t>(
+        {5, 2}, std::vector{17, 17, 18, 18, 19, 19, 20, 20, 21, 21}));
     const HostTensor there = one.device.download(attention->infer(x));
     CHECK(relative_difference(there, here) <= 1e-13);
     CHECK(!(there == here));
-}
-
-TEST_CASE("Rotary positions of a dealt sequence begin at token 0", "[nn][errors]") {
-    OneDevice one;
-    AttentionSizes sizes{4, true};
-    sizes.rotary_base = 100;
-    GptKit kit;
-    kit.first = std::make_shared<std::int64_t>(3);
-    kit.tokens = {TokenOrder::striped, 2, 0};
-    const auto attention = make_attention(one.init("attn"), 8, sizes, kit);
-    CHECK(refused([&] {
-              attention->infer(one.device.zeros({2, 1, 8}, DType::f64));
-          })
-              .find("rotary positions from token 3 on, of sequences that are dealt to 2 "
-                    "ranks") != std::string::npos);
 }
 
 TEST_CASE("A parameter can be made without memory, and filled later", "[nn][sim]") {
