@@ -332,6 +332,7 @@ constexpr auto kPictureWords = std::to_array<Phrase>({
     {"optimizer", "优化器"},
     {"activations", "激活值"},
     {"workspace", "临时空间"},
+    {"cache", "缓存"},
     {"chunk {}", "分块 {}"},
     {"micro-batch {}", "微批次 {}"},
     {"stage {}", "阶段 {}"},

@@ -13,7 +13,7 @@ namespace {
 /// In the order of the enum. Boxes have the colours of Okabe and Ito, "Color universal
 /// design", 2008; memory has muted ones of Tol, "Colour schemes", 2021. Both sets are
 /// made to be told apart by the colour-blind.
-constexpr std::array<Colour, 18> kColours{{
+constexpr std::array<Colour, 19> kColours{{
     {0x56, 0xB4, 0xE9},  // forward: sky blue
     {0xE6, 0x9F, 0x00},  // backward: orange
     {0xD5, 0x5E, 0x00},  // its half for inputs: vermilion
@@ -29,6 +29,7 @@ constexpr std::array<Colour, 18> kColours{{
     {0xA8, 0x9A, 0xD8},  // activations: lavender
     {0x6A, 0x51, 0xA3},  // between halves of backward: violet
     {0xDD, 0xCC, 0x77},  // workspace: sand
+    {0x44, 0xAA, 0x99},  // cache: teal
     {0xC1, 0x12, 0x1F},  // circle of waiting: red
     {0x44, 0x44, 0x44},  // waiting: dark grey
     {0x8A, 0x8A, 0x8A},  // waiting for none: middle grey

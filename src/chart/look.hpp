@@ -23,6 +23,7 @@ enum class Meaning : std::uint8_t {
     activations,
     between_halves,  ///< what a pipeline keeps between the halves of a backward
     workspace,
+    cache,
     circle,   ///< ranks that wait for each other in a circle
     waiting,  ///< ranks that wait
     resting,  ///< ranks that wait for none

@@ -31,13 +31,14 @@ enum class MemoryCategory : std::uint8_t {
     activations,
     communication,
     workspace,
+    cache,  ///< keys and values of tokens that were computed before
 };
-inline constexpr int kMemoryCategories = 6;
+inline constexpr int kMemoryCategories = 7;
 
 constexpr const char* name_of(MemoryCategory category) {
-    constexpr const char* kNames[kMemoryCategories] = {"parameters",    "gradients",
-                                                       "optimizer",     "activations",
-                                                       "communication", "workspace"};
+    constexpr const char* kNames[kMemoryCategories] = {
+        "parameters",    "gradients", "optimizer", "activations",
+        "communication", "workspace", "cache"};
     return kNames[static_cast<int>(category)];
 }
 

@@ -61,8 +61,8 @@ const Look kCopy{Meaning::copy, ':', ':', "copy between host and device"};
 
 /// The meanings of memory, in the order of the categories.
 constexpr std::array<Meaning, kMemoryCategories> kMemory{
-    Meaning::parameters,  Meaning::gradients,     Meaning::optimizer,
-    Meaning::activations, Meaning::communication, Meaning::workspace};
+    Meaning::parameters,    Meaning::gradients, Meaning::optimizer, Meaning::activations,
+    Meaning::communication, Meaning::workspace, Meaning::cache};
 
 template <std::size_t N>
 const Look& find(const std::array<NamedLook, N>& looks, std::string_view name,
