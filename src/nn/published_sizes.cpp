@@ -4,7 +4,7 @@ namespace lockstep {
 
 namespace {
 
-/// What both are: RMS norms, SwiGLU, rotary positions, no biases.
+/// What all are: RMS norms, SwiGLU, rotary positions, no biases.
 BlockSizes block_of(std::int64_t hidden, std::int64_t heads, std::int64_t inner) {
     BlockSizes block;
     block.hidden = hidden;
@@ -17,6 +17,12 @@ BlockSizes block_of(std::int64_t hidden, std::int64_t heads, std::int64_t inner)
 }
 
 }  // namespace
+
+GptSizes llama2_13b(std::int64_t context) {
+    GptSizes sizes{32'000, context, 40, block_of(5120, 40, 13'824)};
+    sizes.block.rotary_base = 10'000;
+    return sizes;
+}
 
 GptSizes mixtral_8x7b(std::int64_t context) {
     GptSizes sizes{32'000, context, 32, block_of(4096, 32, 14'336)};

@@ -7,6 +7,10 @@ namespace lockstep {
 // The sizes of published models, for runs that compute shapes only. `context` is the
 // longest sequence, which costs no parameters: positions are rotary.
 
+/// LLaMA-2 13B: 13.0 billion parameters, as many heads of keys as of queries (Touvron et
+/// al. 2023, 2307.09288, table 1).
+GptSizes llama2_13b(std::int64_t context);
+
 /// Mixtral 8x7B: 46.7 billion parameters, of which a token meets 12.9 (Jiang et al. 2024,
 /// 2401.04088, table 1).
 GptSizes mixtral_8x7b(std::int64_t context);

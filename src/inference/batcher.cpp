@@ -1,0 +1,163 @@
+#include "src/inference/batcher.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/core/require.hpp"
+
+namespace lockstep {
+
+Batcher::Batcher(PagePool& pool, const BatchRules& rules) : pool_(pool), rules_(rules) {
+    require(rules.most_sequences > 0 && rules.most_rows > 0,
+            "passes of up to {} sequences and {} rows; both must be positive",
+            rules.most_sequences, rules.most_rows);
+}
+
+void Batcher::add(Request request) {
+    const auto prompt = static_cast<std::int64_t>(request.prompt.size());
+    require(prompt > 0 && request.output > 0,
+            "request {} has a prompt of {} tokens, and asks for {}; one is expected at "
+            "least of both",
+            request.id, prompt, request.output);
+    request.sampling.require_sound();
+    // The last token that is generated is never computed.
+    const std::int64_t most = prompt + request.output - 1;
+    require(pool_.pages_for(most) <= pool_.pages(),
+            "request {} takes {} tokens, {} pages of {}; the cache has {}", request.id,
+            most, pool_.pages_for(most), pool_.page_rows(), pool_.pages());
+    std::vector<std::int32_t> ids = request.prompt;
+    waiting_.push_back({std::move(request), std::move(ids), {}});
+}
+
+// lesson: continuous-batching
+Pass Batcher::next() {
+    require(!under_way_, "next() before the tokens of the pass before were taken");
+    rows_ = 0;
+    has_prompt_ = false;
+    plan_decodes();
+    plan_prompts();
+    admit();
+
+    Pass pass;
+    for (Sequence& it : running_) {
+        if (it.planned == 0) continue;
+        const std::int64_t first = it.pages.tokens - it.planned;
+        pass.tokens.sequences.push_back({first, it.planned, it.pages.pages});
+        pass.ids.insert(pass.ids.end(), it.ids.begin() + first,
+                        it.ids.begin() + it.pages.tokens);
+        if (it.missing() == 0)
+            pass.wanted.push_back(static_cast<std::int32_t>(pass.ids.size()) - 1);
+    }
+    under_way_ = !pass.ids.empty();
+    return pass;
+}
+
+/// A row for each sequence that has its next token. The oldest goes first, and if no page
+/// is left, the youngest goes.
+void Batcher::plan_decodes() {
+    for (std::size_t i = 0; i < running_.size() && rows_left() > 0;) {
+        if (!running_[i].decodes() || plan(running_[i], 1))
+            ++i;
+        else
+            preempt_youngest();
+    }
+}
+
+/// Prompts that are under way go on, likewise.
+void Batcher::plan_prompts() {
+    for (std::size_t i = 0; i < running_.size();) {
+        Sequence& it = running_[i];
+        const std::int64_t rows = rows_of_prompt(it);
+        if (it.planned > 0 || it.decodes() || rows == 0 || plan(it, rows))
+            ++i;
+        else
+            preempt_youngest();
+    }
+}
+
+/// Requests that wait begin while there is room for all of their tokens.
+void Batcher::admit() {
+    const bool may_join = rules_.continuous || running_.empty();
+    while (may_join && !waiting_.empty() && running() < rules_.most_sequences) {
+        Sequence& first = waiting_.front();
+        const std::int64_t reused = pool_.find(first.pages, first.ids);
+        const std::int64_t pages = pool_.pages_for(first.tokens()) -
+                                   static_cast<std::int64_t>(first.pages.pages.size());
+        const std::int64_t rows = rows_of_prompt(first);
+        if (rows == 0 || pages > pool_.free() || !plan(first, rows)) {
+            pool_.release(first.pages);
+            return;
+        }
+        first.reused += reused;
+        running_.push_back(std::move(first));
+        waiting_.pop_front();
+    }
+}
+// lesson: end
+
+/// The sequence's next rows belong to the pass, if there are pages for them.
+bool Batcher::plan(Sequence& sequence, std::int64_t rows) {
+    const bool decodes = sequence.decodes();
+    if (!pool_.grow(sequence.pages, sequence.pages.tokens + rows)) return false;
+    has_prompt_ |= !decodes;
+    sequence.planned = rows;
+    rows_ += rows;
+    return true;
+}
+
+/// As many as fit; or all of them, if they fit or no other prompt is in the pass.
+std::int64_t Batcher::rows_of_prompt(const Sequence& sequence) const {
+    const std::int64_t missing = sequence.missing();
+    if (rules_.pieces) return std::clamp<std::int64_t>(rows_left(), 0, missing);
+    return missing <= rows_left() || !has_prompt_ ? missing : 0;
+}
+
+/// It has been planned for this pass, or not: the pages of others are more urgent.
+void Batcher::preempt_youngest() {
+    Sequence youngest = std::move(running_.back());
+    running_.pop_back();
+    rows_ -= std::exchange(youngest.planned, 0);
+    pool_.release(youngest.pages);
+    ++youngest.preemptions;
+    waiting_.push_front(std::move(youngest));
+}
+
+std::vector<Wanted> Batcher::wanted() const {
+    std::vector<Wanted> wanted;
+    for (const Sequence& it : running_)
+        if (it.planned > 0 && it.missing() == 0)
+            wanted.push_back({it.request.sampling, it.tokens(), it.request.id});
+    return wanted;
+}
+
+void Batcher::take(const std::vector<std::int32_t>& tokens) {
+    const std::size_t expected = wanted().size();
+    require(under_way_ && tokens.size() == expected,
+            "{} tokens were taken of a pass that wants {}", tokens.size(),
+            under_way_ ? expected : 0);
+    under_way_ = false;
+    std::size_t taken = 0;
+    for (Sequence& it : running_) {
+        if (std::exchange(it.planned, 0) == 0) continue;
+        pool_.computed(it.pages, it.ids);
+        if (it.missing() == 0) it.ids.push_back(tokens[taken++]);
+    }
+    for (auto it = running_.begin(); it != running_.end();) {
+        if (it->tokens() < it->prompt() + it->request.output) {
+            ++it;
+            continue;
+        }
+        pool_.release(it->pages);
+        answers_.push_back({it->request.id,
+                            {it->ids.begin() + it->prompt(), it->ids.end()},
+                            it->preemptions,
+                            it->reused});
+        it = running_.erase(it);
+    }
+}
+
+std::vector<Answer> Batcher::answers() {
+    return std::exchange(answers_, {});
+}
+
+}  // namespace lockstep

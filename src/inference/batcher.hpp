@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "src/core/units.hpp"
+#include "src/inference/key_value_cache.hpp"
+#include "src/inference/page_pool.hpp"
+#include "src/inference/sampling.hpp"
+
+namespace lockstep {
+
+/// A prompt, and how many tokens are to follow it.
+struct Request {
+    std::int64_t id = 0;
+    Picoseconds arrival = 0;
+    std::vector<std::int32_t> prompt;
+    std::int64_t output = 1;
+    Sampling sampling{};
+};
+
+/// What is known of a request that has been answered.
+struct Answer {
+    std::int64_t id = 0;
+    std::vector<std::int32_t> tokens;  ///< that followed the prompt
+    int preemptions = 0;
+    std::int64_t reused = 0;  ///< tokens of the prompt whose pages were found
+};
+
+struct BatchRules {
+    std::int64_t most_sequences = 64;  ///< that are under way at once
+    /// Rows of a pass, at most. A decode of the sequences that are under way goes first;
+    /// what is left is for prompts.
+    std::int64_t most_rows = 512;
+    /// Prompts are computed in pieces that fit beside the decodes, so that none of these
+    /// waits for a long prompt (Agrawal et al. 2024, Sarathi-Serve, 2403.02310, section
+    /// 4). Otherwise a prompt is computed in one pass, and one that has more rows makes
+    /// it longer.
+    bool pieces = true;
+    /// New sequences join as soon as there is room (Yu et al. 2022, Orca, OSDI, section
+    /// 3); otherwise when all that were under way have ended.
+    bool continuous = true;
+};
+
+/// Decides what each pass computes: continuous batching. Sequences are served in the
+/// order of their requests. If one finds no page free, the sequence whose request is
+/// the youngest gives back its pages and waits again, first of all; what it had is
+/// computed once more, from its prompt and what it has generated (PagedAttention,
+/// section 4.5).
+///
+///     while (!batcher.idle()) {
+///         const Pass pass = batcher.next();
+///         const Tensor logits = gpt.infer(cache.begin(pass));
+///         batcher.take(sample_rows(device, logits, batcher.wanted()));
+///     }
+///
+/// It is all arithmetic of the host. Ranks that work on the same sequences must be given
+/// the same requests before the same pass: a request that one of them has dropped by its
+/// own clock makes passes of other shapes, and a hang (F02).
+class Batcher {
+  public:
+    /// The pool must stay. Throws UsageError unless there is room for a sequence and a
+    /// row.
+    Batcher(PagePool& pool, const BatchRules& rules);
+
+    /// A request has come. Throws UsageError if its prompt is empty, if no token is asked
+    /// for, or if the pool's pages cannot hold all of it.
+    void add(Request request);
+
+    /// True if nothing is under way and nothing waits.
+    bool idle() const { return running_.empty() && waiting_.empty(); }
+    /// Sequences under way, and requests that wait.
+    std::int64_t running() const { return static_cast<std::int64_t>(running_.size()); }
+    std::int64_t waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
+
+    /// What to compute next: never nothing, unless it is idle. Then take() is expected.
+    Pass next();
+    /// Of the rows that the pass wants, in their order: how tokens are chosen.
+    std::vector<Wanted> wanted() const;
+    /// The tokens of these rows. Sequences that have all they asked for become answers.
+    void take(const std::vector<std::int32_t>& tokens);
+
+    /// Requests that have been answered since the last call, in the order in which they
+    /// ended.
+    std::vector<Answer> answers();
+
+  private:
+    struct Sequence {
+        Request request;
+        std::vector<std::int32_t> ids;  ///< the prompt, and what followed
+        SequencePages pages;
+        std::int64_t planned = 0;  ///< rows of the pass that is under way
+        int preemptions = 0;
+        std::int64_t reused = 0;
+
+        std::int64_t tokens() const { return static_cast<std::int64_t>(ids.size()); }
+        /// Rows until it has logits again.
+        std::int64_t missing() const { return tokens() - pages.tokens; }
+        bool decodes() const { return missing() == 1 && tokens() > prompt(); }
+        std::int64_t prompt() const {
+            return static_cast<std::int64_t>(request.prompt.size());
+        }
+    };
+    void plan_decodes();
+    void plan_prompts();
+    void admit();
+    bool plan(Sequence& sequence, std::int64_t rows);
+    std::int64_t rows_of_prompt(const Sequence& sequence) const;
+    void preempt_youngest();
+    std::int64_t rows_left() const { return rules_.most_rows - rows_; }
+
+    PagePool& pool_;
+    BatchRules rules_;
+    std::deque<Sequence> waiting_;
+    std::deque<Sequence> running_;  ///< the oldest request first
+    std::int64_t rows_ = 0;         ///< of the pass that is being planned
+    bool has_prompt_ = false;
+    bool under_way_ = false;
+    std::vector<Answer> answers_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,135 @@
+#include "src/inference/key_value_cache.hpp"
+
+#include <utility>
+
+#include "src/core/require.hpp"
+#include "src/nn/wrapper.hpp"
+
+namespace lockstep {
+
+std::int64_t cache_bytes_of_token(const GptSizes& sizes, DType dtype) {
+    const BlockSizes& block = sizes.block;
+    const std::int64_t width = block.hidden / block.heads;
+    const std::int64_t numbers = block.latent.query_rank > 0
+                                     ? block.latent.key_rank + block.latent.rotary
+                                     : 2 * block.attention().key_heads() * width;
+    return sizes.layers * numbers * bytes_of(dtype);
+}
+
+KeyValueCache::KeyValueCache(Device& device, DType dtype, const CacheSizes& sizes)
+    : device_(device), dtype_(dtype), sizes_(sizes) {
+    require(sizes.pages > 0 && sizes.page_rows > 0,
+            "a cache of {} pages of {} rows; both must be positive", sizes.pages,
+            sizes.page_rows);
+}
+
+Tensor KeyValueCache::add_layer(std::int64_t columns) {
+    const MemoryScope scope(device_, MemoryCategory::cache);
+    ++layers_;
+    return device_.empty({sizes_.pages, sizes_.page_rows, columns}, dtype_);
+}
+
+Tensor KeyValueCache::begin(const Pass& pass, SourceLine at) {
+    const std::int64_t rows = pass.tokens.rows();
+    require(static_cast<std::int64_t>(pass.ids.size()) == rows, at,
+            "a pass of {} rows, but {} ids", rows, pass.ids.size());
+    for (const std::int32_t row : pass.wanted)
+        require(row >= 0 && row < rows, at,
+                "the logits of row {} are wanted, of a pass of {} rows", row, rows);
+    std::vector<std::int32_t> places;
+    places.reserve(pass.ids.size());
+    for (const PagedSequence& sequence : pass.tokens.sequences)
+        for (std::int64_t i = 0; i < sequence.count; ++i)
+            places.push_back(static_cast<std::int32_t>(sequence.first + i));
+
+    const MemoryScope scope(device_, MemoryCategory::workspace);
+    const auto uploaded = [&](const std::vector<std::int32_t>& numbers) {
+        const auto count = static_cast<std::int64_t>(numbers.size());
+        return device_.upload(HostTensor::of<std::int32_t>({count, 1}, numbers), at);
+    };
+    tokens_ = std::make_shared<const PagedTokens>(pass.tokens);
+    wanted_ = uploaded(pass.wanted);
+    *places_ = uploaded(places);
+    return uploaded(pass.ids);
+}
+
+namespace {
+
+/// softmax(Q K^T / sqrt(w)) V of each row, over the keys and values that its sequence has
+/// on pages: x (rows, 1, (a + 2 g) w) gives (rows, 1, a w). Those of its own rows are
+/// stored there first.
+class CachedAttention : public Module {
+  public:
+    CachedAttention(KeyValueCache& cache, const AttentionSizes& sizes)
+        : cache_(cache),
+          sizes_(sizes),
+          pages_(cache.add_layer(2 * sizes.key_heads() * sizes.width)) {
+        require_heads("attention", sizes);
+        require(sizes.causal,
+                "attention with a cache is causal: what comes later is not "
+                "known yet");
+    }
+
+  private:
+    // lesson: cached-attention
+    Tensor do_infer(const Tensor& x, SourceLine at) override {
+        Device& device = cache_.device();
+        const AttentionHeads own = attention_heads(x, sizes_);
+        const std::int64_t width = own.keys.width, heads = own.keys.heads;
+        device.store_pages(pages_, x, own.keys.first, cache_.tokens(), at);
+        return device.attend_pages(own.queries, {pages_, heads, width, 0},
+                                   {pages_, heads, width, heads * width}, cache_.tokens(),
+                                   score_factor(width), at);
+    }
+    // lesson: end
+    Tensor do_forward(const Tensor& /*x*/, Saved& saved) override {
+        require(false, saved.line(),
+                "forward of attention with a cache, which keeps nothing for a backward; "
+                "infer is expected");
+        return {};
+    }
+    Tensor do_backward_input(const Tensor& /*dy*/, Saved& /*saved*/) override {
+        return {};
+    }
+
+    KeyValueCache& cache_;
+    AttentionSizes sizes_;
+    Tensor pages_;
+};
+
+/// The head, of the rows that a pass wants alone.
+class HeadOfWanted : public Wrapper {
+  public:
+    HeadOfWanted(KeyValueCache& cache, std::unique_ptr<Module> head)
+        : Wrapper("a head", std::move(head)), cache_(cache) {}
+
+  private:
+    Tensor do_infer(const Tensor& x, SourceLine at) override {
+        Device& device = cache_.device();
+        const Tensor& rows = cache_.wanted();
+        const Tensor wanted = device.empty(
+            {rows.elements(), x.shape()[1], x.shape().columns()}, x.dtype(), at);
+        device.take_rows(wanted, x, rows, at);
+        return Wrapper::do_infer(wanted, at);
+    }
+
+    KeyValueCache& cache_;
+};
+
+}  // namespace
+
+// lesson: cache-kit
+GptKit with_cache(GptKit kit, KeyValueCache& cache) {
+    kit.places = cache.places();
+    kit.core = [&cache](Device&, const AttentionSizes& sizes) {
+        return std::make_unique<CachedAttention>(cache, sizes);
+    };
+    kit.head = [&cache, head = kit.head](const ParameterInit& init, const GptSizes& sizes,
+                                         Parameter* table) {
+        return std::make_unique<HeadOfWanted>(cache, head(init, sizes, table));
+    };
+    return kit;
+}
+// lesson: end
+
+}  // namespace lockstep

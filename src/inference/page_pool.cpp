@@ -1,0 +1,130 @@
+#include "src/inference/page_pool.hpp"
+
+#include <algorithm>
+
+#include "src/core/require.hpp"
+
+namespace lockstep {
+
+PagePool::PagePool(std::int64_t pages, std::int64_t page_rows, bool reuse)
+    : page_rows_(page_rows), reuse_(reuse) {
+    require(pages > 0 && page_rows > 0 && pages <= INT32_MAX,
+            "{} pages of {} rows; both must be positive, and pages at most {}", pages,
+            page_rows, INT32_MAX);
+    states_.resize(static_cast<std::size_t>(pages));
+    // Page 0 is the first to be taken.
+    for (std::int64_t page = pages; page-- > 0;)
+        blank_.push_back(static_cast<std::int32_t>(page));
+}
+
+std::int64_t PagePool::free() const {
+    return static_cast<std::int64_t>(blank_.size() + leaves_.size()) + inner_;
+}
+
+std::int64_t PagePool::find(SequencePages& of, std::span<const std::int32_t> ids) {
+    require(of.pages.empty(), "find() for a sequence that has {} pages already",
+            of.pages.size());
+    std::int32_t before = -1;
+    const auto rows = static_cast<std::size_t>(page_rows_);
+    for (std::size_t begin = 0; begin + rows < ids.size(); begin += rows) {
+        const auto tokens = ids.subspan(begin, rows);
+        const auto found = known_.find({before, Tokens(tokens.begin(), tokens.end())});
+        if (found == known_.end()) break;
+        before = found->second;
+        own(before);
+        of.pages.push_back(before);
+        of.tokens += page_rows_;
+    }
+    return of.tokens;
+}
+
+bool PagePool::grow(SequencePages& of, std::int64_t tokens) {
+    require(tokens >= of.tokens, "a sequence of {} tokens cannot grow to {}", of.tokens,
+            tokens);
+    const auto has = static_cast<std::int64_t>(of.pages.size());
+    const std::int64_t more = pages_for(tokens) - has;
+    if (more > free()) return false;
+    for (std::int64_t i = 0; i < more; ++i)
+        of.pages.push_back(take());
+    of.tokens = tokens;
+    return true;
+}
+
+void PagePool::computed(const SequencePages& of, std::span<const std::int32_t> ids) {
+    if (!reuse_) return;
+    require(static_cast<std::int64_t>(ids.size()) >= of.tokens,
+            "{} ids of a sequence of {} tokens", ids.size(), of.tokens);
+    std::int32_t before = -1;
+    const auto rows = static_cast<std::size_t>(page_rows_);
+    for (std::size_t i = 0; (i + 1) * rows <= static_cast<std::size_t>(of.tokens); ++i) {
+        const std::int32_t page = of.pages[i];
+        if (state(page).key == nullptr) {
+            const auto tokens = ids.subspan(i * rows, rows);
+            const auto [entry, is_new] =
+                known_.try_emplace({before, Tokens(tokens.begin(), tokens.end())}, page);
+            // Another sequence has computed the same meanwhile: this copy stays unknown,
+            // and so do those behind it.
+            if (!is_new) return;
+            state(page).key = &entry->first;
+            if (before >= 0) ++state(before).followers;
+        }
+        before = page;
+    }
+}
+
+void PagePool::release(SequencePages& of) {
+    ++times_;
+    for (const std::int32_t page : of.pages)
+        give_back(page);
+    of = {};
+}
+
+/// One sequence more has the page.
+void PagePool::own(std::int32_t page) {
+    State& it = state(page);
+    if (it.owners++ > 0) return;
+    if (it.followers > 0)
+        --inner_;
+    else
+        leaves_.erase({it.given_back, page});
+}
+
+/// One sequence less has it.
+void PagePool::give_back(std::int32_t page) {
+    State& it = state(page);
+    if (--it.owners > 0) return;
+    it.given_back = times_;
+    if (it.key == nullptr)
+        blank_.push_back(page);
+    else if (it.followers > 0)
+        ++inner_;
+    else
+        leaves_.insert({it.given_back, page});
+}
+
+/// A page that nobody has: one that holds nothing, or the oldest of those that nothing
+/// follows. Some page has no followers if any is free.
+std::int32_t PagePool::take() {
+    if (blank_.empty()) forget(leaves_.begin()->second);
+    const std::int32_t page = blank_.back();
+    blank_.pop_back();
+    state(page).owners = 1;
+    return page;
+}
+
+/// What the page holds is found no more.
+void PagePool::forget(std::int32_t page) {
+    State& it = state(page);
+    leaves_.erase({it.given_back, page});
+    const std::int32_t before = it.key->first;
+    known_.erase(*it.key);
+    it.key = nullptr;
+    blank_.push_back(page);
+    if (before < 0) return;
+    State& parent = state(before);
+    if (--parent.followers > 0 || parent.owners > 0) return;
+    --inner_;
+    leaves_.insert({parent.given_back, before});
+}
+
+}  // namespace lockstep

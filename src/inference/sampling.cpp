@@ -1,0 +1,174 @@
+#include "src/inference/sampling.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "src/core/philox.hpp"
+#include "src/core/require.hpp"
+
+namespace lockstep {
+
+std::int64_t Sampling::candidates(std::int64_t vocabulary) const {
+    if (temperature == 0) return 1;
+    return top_k > 0 ? std::min(top_k, vocabulary) : vocabulary;
+}
+
+void Sampling::require_sound() const {
+    require(temperature >= 0 && std::isfinite(temperature),
+            "a temperature of {}; 0 or a positive number is expected", temperature);
+    require(top_k >= 0, "the {} most probable tokens; 0, for all, or more are expected",
+            top_k);
+    require(
+        top_p > 0 && top_p <= 1,
+        "the tokens with {} of the probability; more than 0 and at most 1 is expected",
+        top_p);
+}
+
+// lesson: sampling
+std::vector<double> probabilities(std::span<const Candidate> sorted,
+                                  const Sampling& sampling) {
+    const auto most = static_cast<std::size_t>(
+        sampling.candidates(static_cast<std::int64_t>(sorted.size())));
+    if (sampling.temperature == 0) return {1.0};
+    std::vector<double> weights;
+    double sum = 0;
+    for (const Candidate& candidate : sorted.first(most))
+        sum += weights.emplace_back(
+            std::exp((candidate.logit - sorted[0].logit) / sampling.temperature));
+    // The fewest that reach top_p; the first one that does belongs to them.
+    double kept = 0;
+    std::size_t count = 0;
+    while (count < weights.size() && (count == 0 || kept < sampling.top_p * sum))
+        kept += weights[count++];
+    weights.resize(count);
+    for (double& weight : weights)
+        weight /= kept;
+    return weights;
+}
+
+std::int32_t sample(std::span<const Candidate> sorted, const Sampling& sampling,
+                    std::int64_t position) {
+    require(!sorted.empty(), "a token of no candidates; one is expected at least");
+    const std::vector<double> weights = probabilities(sorted, sampling);
+    const RandomStream stream(sampling.seed, "sampling");
+    double left = stream.uniform(static_cast<std::uint64_t>(position));
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+        left -= weights[i];
+        if (left < 0) return sorted[i].token;
+    }
+    return sorted[weights.size() - 1].token;  // what rounding left over
+}
+// lesson: end
+
+namespace {
+
+/// The largest logits of rows and the tokens that they are of, from each of `ranks` ranks
+/// (ranks rows, of_rank) each, of which rank r has at most `columns` columns.
+struct Gathered {
+    HostTensor logits, tokens;
+    int ranks;
+    std::int64_t rows, of_rank, columns, vocabulary;
+
+    /// Columns of a rank that are tokens: the last ones of all are padding.
+    std::int64_t own(int rank) const {
+        return std::clamp<std::int64_t>(vocabulary - rank * columns, 0, columns);
+    }
+    /// A row's candidates, the largest first; of equal ones the lower token.
+    std::vector<Candidate> sorted(std::int64_t row, SourceLine at) const {
+        std::vector<Candidate> found;
+        for (int rank = 0; rank < ranks; ++rank)
+            for (std::int64_t i = 0; i < std::min(of_rank, own(rank)); ++i) {
+                const std::int64_t place = (rank * rows + row) * of_rank + i;
+                const auto token =
+                    rank * columns + static_cast<std::int64_t>(tokens.at(place));
+                found.push_back({static_cast<std::int32_t>(token), logits.at(place)});
+                require(!std::isnan(found.back().logit), at,
+                        "the logit of token {} in row {} is NaN", token, row);
+            }
+        std::ranges::stable_sort(found, std::greater(), &Candidate::logit);
+        return found;
+    }
+};
+
+/// Brings the largest of each row to the host: `of_rank` of this rank's columns, and if
+/// there are others that have columns, those of all.
+Gathered largest_of_rows(Device& device, Communicator* shards, const Tensor& logits,
+                         std::int64_t vocabulary, std::int64_t k, SourceLine at) {
+    const std::int64_t rows = logits.shape().rows(), columns = logits.shape().columns();
+    const int ranks = shards ? shards->size() : 1;
+    Gathered all{{}, {}, ranks, rows, std::min(k, columns), columns, vocabulary};
+    const std::int64_t own = all.own(shards ? shards->rank() : 0);
+    const std::int64_t sent = std::min(all.of_rank, own);
+
+    const MemoryScope scope(device, MemoryCategory::workspace);
+    Tensor values = device.zeros({rows, all.of_rank}, logits.dtype(), at);
+    Tensor tokens = device.zeros({rows, all.of_rank}, DType::i32, at);
+    if (sent == all.of_rank && own == columns) {
+        device.top_k(values, tokens, logits, sent, {}, at);
+    } else if (sent > 0) {
+        const Tensor real = device.empty({rows, own}, logits.dtype(), at);
+        device.copy_columns(real, 0, logits, 0, own, at);
+        const Tensor largest = device.empty({rows, sent}, logits.dtype(), at);
+        const Tensor of = device.empty({rows, sent}, DType::i32, at);
+        device.top_k(largest, of, real, sent, {}, at);
+        device.copy_columns(values, 0, largest, 0, sent, at);
+        device.copy_columns(tokens, 0, of, 0, sent, at);
+    }
+    if (ranks > 1) {
+        const Shape of_all{ranks * rows, all.of_rank};
+        const Tensor all_values = device.empty(of_all, logits.dtype(), at);
+        const Tensor all_tokens = device.empty(of_all, DType::i32, at);
+        shards->group()
+            .all_gather(all_values, values)
+            .all_gather(all_tokens, tokens)
+            .start(at)
+            .wait(at);
+        values = all_values;
+        tokens = all_tokens;
+    }
+    all.logits = device.download(values, at);
+    all.tokens = device.download(tokens, at);
+    return all;
+}
+
+std::vector<std::int32_t> sample_of(Device& device, Communicator* shards,
+                                    const Tensor& logits, std::int64_t vocabulary,
+                                    std::span<const Wanted> wanted, SourceLine at) {
+    const Shape& shape = logits.shape();
+    const std::int64_t ranks = shards ? shards->size() : 1;
+    require(
+        shape.rows() == static_cast<std::int64_t>(wanted.size()) &&
+            shape.columns() * ranks >= vocabulary,
+        at,
+        "logits of shape {} on each of {} ranks, for {} tokens of a vocabulary of {}; "
+        "a row a token is expected, and as many columns in all",
+        shape, ranks, wanted.size(), vocabulary);
+    std::int64_t most = 1;
+    for (const Wanted& row : wanted) {
+        row.sampling.require_sound();
+        most = std::max(most, row.sampling.candidates(vocabulary));
+    }
+    const Gathered all = largest_of_rows(device, shards, logits, vocabulary, most, at);
+    std::vector<std::int32_t> chosen(wanted.size());
+    if (!device.has_numbers()) return chosen;
+    for (std::size_t row = 0; row < wanted.size(); ++row)
+        chosen[row] = sample(all.sorted(static_cast<std::int64_t>(row), at),
+                             wanted[row].sampling, wanted[row].position);
+    return chosen;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> sample_rows(Device& device, const Tensor& logits,
+                                      std::span<const Wanted> wanted, SourceLine at) {
+    return sample_of(device, nullptr, logits, logits.shape().columns(), wanted, at);
+}
+
+std::vector<std::int32_t> sample_rows(Device& device, Communicator& shards,
+                                      const Tensor& logits, std::int64_t vocabulary,
+                                      std::span<const Wanted> wanted, SourceLine at) {
+    return sample_of(device, &shards, logits, vocabulary, wanted, at);
+}
+
+}  // namespace lockstep

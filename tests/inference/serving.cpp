@@ -1,0 +1,156 @@
+#include "tests/inference/serving.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "sim/device.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
+#include "tests/device/plain_monitor.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr std::uint64_t kSeed = 7;
+
+/// Puts a rank's columns of each wanted row's logits into the whole.
+void keep_logits(Served& served, const std::vector<Wanted>& wanted,
+                 const HostTensor& logits, std::int64_t rank, std::int64_t vocabulary) {
+    const std::int64_t columns = logits.shape().columns();
+    for (std::size_t row = 0; row < wanted.size(); ++row) {
+        auto& of = served.logits[wanted[row].request];
+        if (rank == 0) of.emplace_back(Shape{vocabulary}, logits.dtype());
+        for (std::int64_t j = 0; j < columns && rank * columns + j < vocabulary; ++j)
+            of.back().set(rank * columns + j,
+                          logits.at(static_cast<std::int64_t>(row) * columns + j));
+    }
+}
+
+/// What each rank does.
+class Server {
+  public:
+    Server(const Serving& serving, Served& served, Rank& rank)
+        : of_(serving),
+          served_(served),
+          rank_(rank),
+          tp_(rank.device(), rank.world()),
+          cache_(rank.device(), serving.dtype, serving.cache),
+          pool_(serving.cache.pages, serving.cache.page_rows, serving.reuse),
+          batcher_(pool_, serving.rules),
+          gpt_(make_gpt({rank.device(), serving.dtype, kSeed, ""}, serving.sizes,
+                        with_cache(serving.ways > 1 ? tensor_parallel({}, tp_) : GptKit(),
+                                   cache_))) {}
+
+    void run() {
+        std::optional<RowByRow> scope;
+        if (of_.row_by_row) scope.emplace(rank_.device());
+        std::size_t added = 0;
+        std::int64_t passes = 0;
+        while (added < of_.requests.size() || !batcher_.idle()) {
+            const auto due = [&] {
+                return static_cast<std::int64_t>(added) * of_.apart <= passes;
+            };
+            while (added < of_.requests.size() && (due() || batcher_.idle()))
+                batcher_.add(of_.requests[added++]);
+            pass();
+            ++passes;
+        }
+        if (rank_.index() != 0) return;
+        served_.passes = passes;
+        served_.free_pages = pool_.free();
+        for (Answer& answer : batcher_.answers()) {
+            served_.preemptions += answer.preemptions;
+            served_.answers[answer.id] = std::move(answer);
+        }
+    }
+
+  private:
+    void pass() {
+        Device& device = rank_.device();
+        const Pass pass = batcher_.next();
+        served_.most_rows = std::max(served_.most_rows, pass.tokens.rows());
+        const Tensor logits = gpt_->infer(cache_.begin(pass));
+        const std::vector<Wanted> wanted = batcher_.wanted();
+        const std::int64_t vocabulary = of_.sizes.vocabulary;
+        // All ranks' columns are there once tokens are chosen.
+        if (of_.numbers) mine_.push_back({wanted, device.peek(logits)});
+        batcher_.take(of_.ways > 1
+                          ? sample_rows(device, rank_.world(), logits, vocabulary, wanted)
+                          : sample_rows(device, logits, wanted));
+    }
+
+  public:
+    struct Kept {
+        std::vector<Wanted> wanted;
+        HostTensor logits;
+    };
+    std::vector<Kept> mine_;
+
+  private:
+    const Serving& of_;
+    Served& served_;
+    Rank& rank_;
+    TensorParallel tp_;
+    KeyValueCache cache_;
+    PagePool pool_;
+    Batcher batcher_;
+    std::unique_ptr<Module> gpt_;
+};
+
+}  // namespace
+
+Served serve(const Serving& serving) {
+    Served served;
+    std::vector<std::vector<Server::Kept>> kept(static_cast<std::size_t>(serving.ways));
+    sim::ClusterOptions options;
+    options.ranks = serving.ways;
+    options.numbers = serving.numbers;
+    options.spec = load_cluster("classroom");
+    served.report = sim::make_cluster(std::move(options))->run([&](Rank& rank) {
+        Server server(serving, served, rank);
+        server.run();
+        kept[static_cast<std::size_t>(rank.index())] = std::move(server.mine_);
+    });
+    for (std::size_t pass = 0; pass < kept[0].size(); ++pass)
+        for (std::size_t rank = 0; rank < kept.size(); ++rank)
+            keep_logits(served, kept[rank][pass].wanted, kept[rank][pass].logits,
+                        static_cast<std::int64_t>(rank), serving.sizes.vocabulary);
+    return served;
+}
+
+GptSizes small_sizes(bool llama, std::int64_t kv_heads) {
+    GptSizes sizes{/*vocabulary=*/29, /*context=*/80, /*layers=*/2, {48, 8}};
+    sizes.block.kv_heads = kv_heads;
+    if (!llama) return sizes;
+    sizes.block.inner = 80;
+    sizes.block.norm = NormKind::rms_norm;
+    sizes.block.mlp = MlpKind::swiglu;
+    sizes.block.rotary_base = 10000;
+    sizes.block.bias = false;
+    sizes.tied = true;
+    return sizes;
+}
+
+Request random_request(std::int64_t id, std::int64_t prompt, std::int64_t output,
+                       std::int64_t vocabulary, const Sampling& sampling) {
+    Request request{id, 0, {}, output, sampling};
+    const RandomStream stream(static_cast<std::uint64_t>(id), "prompt");
+    for (std::int64_t i = 0; i < prompt; ++i)
+        request.prompt.push_back(
+            static_cast<std::int32_t>(stream.uniform(static_cast<std::uint64_t>(i)) *
+                                      static_cast<double>(vocabulary)));
+    return request;
+}
+
+HostTensor whole_logits(const GptSizes& sizes, DType dtype,
+                        const std::vector<std::int32_t>& ids) {
+    PlainMonitor monitor(true);
+    sim::CpuDevice device(0, monitor);
+    const auto gpt = make_gpt({device, dtype, kSeed, ""}, sizes);
+    const auto count = static_cast<std::int64_t>(ids.size());
+    const HostTensor logits = device.download(
+        gpt->infer(device.upload(HostTensor::of<std::int32_t>({count, 1}, ids))));
+    return logits.rows(count - 1, 1).reshaped({sizes.vocabulary});
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,239 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "src/nn/published_sizes.hpp"
+#include "tests/catch.hpp"
+#include "tests/inference/serving.hpp"
+#include "tests/refusal.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+/// The largest difference over the largest number; NaN if there is one.
+double difference(const HostTensor& a, const HostTensor& b) {
+    REQUIRE(a.shape() == b.shape());
+    double worst = 0, size = 0;
+    for (std::int64_t i = 0; i < a.elements(); ++i) {
+        const double here = std::abs(a.at(i) - b.at(i));
+        if (std::isnan(here)) return here;
+        worst = std::max(worst, here);
+        size = std::max(size, std::abs(b.at(i)));
+    }
+    return worst / size;
+}
+
+std::int32_t largest_token(const HostTensor& logits) {
+    std::int64_t best = 0;
+    for (std::int64_t i = 1; i < logits.elements(); ++i)
+        if (logits.at(i) > logits.at(best)) best = i;
+    return static_cast<std::int32_t>(best);
+}
+
+/// Prompts of unequal lengths: of one token, of a full page, of several.
+std::vector<Request> some_requests(const Sampling& sampling = {}) {
+    std::vector<Request> requests;
+    std::int64_t id = 0;
+    for (const auto& [prompt, output] :
+         std::vector<std::pair<std::int64_t, std::int64_t>>{
+             {1, 9}, {4, 3}, {17, 6}, {30, 1}, {3, 12}, {8, 8}})
+        requests.push_back(random_request(id++, prompt, output, 29, sampling));
+    return requests;
+}
+
+/// Each token's logits are those of a forward of all tokens before it at once, by a model
+/// without a cache; and it is the largest of them.
+void require_whole(const Serving& serving, const Served& served) {
+    for (const Request& request : serving.requests) {
+        CAPTURE(request.id);
+        const Answer& answer = served.answers.at(request.id);
+        REQUIRE(static_cast<std::int64_t>(answer.tokens.size()) == request.output);
+        std::vector<std::int32_t> ids = request.prompt;
+        const auto& logits = served.logits.at(request.id);
+        REQUIRE(logits.size() == answer.tokens.size());
+        for (std::size_t i = 0; i < logits.size(); ++i) {
+            const HostTensor whole = whole_logits(serving.sizes, serving.dtype, ids);
+            CHECK(difference(logits[i], whole) <= 1e-12);
+            CHECK(answer.tokens[i] == largest_token(whole));
+            ids.push_back(answer.tokens[i]);
+        }
+    }
+}
+
+std::map<std::int64_t, std::vector<std::int32_t>> tokens_of(const Served& served) {
+    std::map<std::int64_t, std::vector<std::int32_t>> tokens;
+    for (const auto& [id, answer] : served.answers)
+        tokens[id] = answer.tokens;
+    return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("Decoding with a cache gives what whole sequences give", "[inference][sim]") {
+    const bool llama = GENERATE(false, true);
+    const std::int64_t kv_heads = GENERATE(8, 2, 1);
+    CAPTURE(llama, kv_heads);
+    const Serving serving{small_sizes(llama, kv_heads), some_requests()};
+    const Served served = serve(serving);
+    require_whole(serving, served);
+    CHECK(served.preemptions == 0);
+    CHECK(served.free_pages == serving.cache.pages);
+}
+
+TEST_CASE("Ranks that share out heads and columns give what one gives",
+          "[inference][sim]") {
+    const bool llama = GENERATE(false, true);
+    const auto [ways, kv_heads] =
+        GENERATE(table<int, std::int64_t>({{2, 8}, {4, 8}, {8, 8}, {2, 2}, {4, 4}}));
+    CAPTURE(llama, ways, kv_heads);
+    Serving serving{small_sizes(llama, kv_heads), some_requests()};
+    serving.ways = ways;
+    const Served served = serve(serving);
+    require_whole(serving, served);
+}
+
+TEST_CASE("Prompts in pieces, found pages and preemptions change no token",
+          "[inference][sim]") {
+    const bool llama = GENERATE(false, true);
+    const Sampling sampling{1.0, 12, 0.9, 5};
+    Serving serving{small_sizes(llama, 2), some_requests(sampling)};
+    // Two that begin like others.
+    for (const std::int64_t like : {2, 3}) {
+        Request request = serving.requests[static_cast<std::size_t>(like)];
+        request.id += 10;
+        request.output += 4;
+        serving.requests.push_back(request);
+    }
+    const Served all = serve(serving);
+    CHECK(all.preemptions == 0);
+    const auto expected = tokens_of(all);
+
+    Serving pieces = serving;
+    pieces.rules.most_rows = 5;
+    const Served in_pieces = serve(pieces);
+    CHECK(in_pieces.most_rows <= 5);
+    CHECK(in_pieces.passes > all.passes);
+    CHECK(tokens_of(in_pieces) == expected);
+
+    Serving late = serving;
+    late.apart = 3;
+    const Served found = serve(late);
+    CHECK(found.answers.at(13).reused >= 28);
+    CHECK(tokens_of(found) == expected);
+    late.reuse = false;
+    const Served again = serve(late);
+    CHECK(again.answers.at(13).reused == 0);
+    CHECK(tokens_of(again) == expected);
+
+    Serving tight = serving;
+    tight.cache.pages = 11;
+    const Served preempted = serve(tight);
+    CHECK(preempted.preemptions > 0);
+    CHECK(preempted.free_pages == 11);
+    CHECK(tokens_of(preempted) == expected);
+
+    Serving one_by_one = serving;
+    one_by_one.rules = {.most_sequences = 1};
+    CHECK(tokens_of(serve(one_by_one)) == expected);
+    Serving in_batches = serving;
+    in_batches.rules = {.most_sequences = 3, .pieces = false, .continuous = false};
+    CHECK(tokens_of(serve(in_batches)) == expected);
+}
+
+TEST_CASE("Row by row, logits do not depend on what is computed beside them",
+          "[inference][sim]") {
+    const DType dtype = GENERATE(DType::f32, DType::f64, DType::bf16);
+    const bool llama = GENERATE(false, true);
+    const int ways = GENERATE(1, 2);
+    CAPTURE(dtype, llama, ways);
+    Serving serving{small_sizes(llama, 4), some_requests({1.0, 0, 0.95, 3})};
+    serving.dtype = dtype;
+    serving.ways = ways;
+    serving.row_by_row = true;
+    const Served all = serve(serving);
+    // In pieces, on few pages, one after the other.
+    Serving others = serving;
+    others.rules.most_rows = 7;
+    others.cache = {.pages = 9, .page_rows = 5};
+    std::ranges::reverse(others.requests);
+    const Served other = serve(others);
+    CHECK(other.preemptions > 0);
+    for (const Request& request : serving.requests) {
+        CAPTURE(request.id);
+        CHECK(all.answers.at(request.id).tokens == other.answers.at(request.id).tokens);
+        // A token that was computed again after a preemption has the same logits, too.
+        CHECK(all.logits.at(request.id) == other.logits.at(request.id));
+    }
+}
+
+TEST_CASE("Eigen's products are not batch invariant by themselves", "[inference][sim]") {
+    Serving serving{small_sizes(true, 4), some_requests()};
+    serving.dtype = DType::f32;
+    Serving alone = serving;
+    alone.rules.most_sequences = 1;
+    CHECK(!(serve(serving).logits == serve(alone).logits));
+}
+
+TEST_CASE("A cache takes 2 g w numbers a token and layer", "[inference]") {
+    const auto published = [](std::int64_t layers, std::int64_t heads, std::int64_t width,
+                              std::int64_t kv_heads) {
+        GptSizes sizes{1, 1, layers, {heads * width, heads}};
+        sizes.block.kv_heads = kv_heads;
+        return cache_bytes_of_token(sizes, DType::bf16);
+    };
+    CHECK(published(126, 128, 128, 8) == 516'096);  // Llama 3.1 405B
+    CHECK(published(80, 64, 128, 8) == 327'680);    // Qwen2.5-72B
+    CHECK(cache_bytes_of_token(deepseek_v3(4096), DType::bf16) == 70'272);
+    CHECK(published(40, 40, 128, 0) == 819'200);  // LLaMA-2 13B, all heads
+    CHECK(published(40, 40, 128, 8) == 163'840);  // and a fifth of them
+
+    // What a rank holds is its heads' part of that, page by page.
+    const int ways = GENERATE(1, 4);
+    Serving serving{small_sizes(true, 4), some_requests()};
+    serving.ways = ways;
+    serving.numbers = GENERATE(true, false);
+    const Served served = serve(serving);
+    for (const RankReport& rank : served.report.ranks)
+        CHECK(rank.memory.peak_of(MemoryCategory::cache) ==
+              64 * 4 * cache_bytes_of_token(serving.sizes, DType::f64) / ways);
+}
+
+TEST_CASE("What a cache cannot do is refused", "[inference][errors]") {
+    const GptSizes sizes = small_sizes(false);
+    const auto with = [&](const std::function<void(KeyValueCache&, Module&)>& call) {
+        return refusal([&] {
+            sim::ClusterOptions options;
+            options.spec = load_cluster("classroom");
+            sim::make_cluster(std::move(options))->run([&](Rank& rank) {
+                KeyValueCache cache(rank.device(), DType::f64,
+                                    {.pages = 4, .page_rows = 4});
+                const auto gpt = make_gpt({rank.device(), DType::f64, 7, ""}, sizes,
+                                          with_cache({}, cache));
+                call(cache, *gpt);
+            });
+        });
+    };
+    const Pass pass{{{{0, 2, {0}}}}, {3, 4}, {1}};
+    CHECK_THAT(with([&](KeyValueCache& cache, Module& gpt) {
+                   Saved saved;
+                   gpt.forward(cache.begin(pass), saved);
+               }),
+               says("forward of attention with a cache, which keeps nothing for a"));
+    CHECK_THAT(with([&](KeyValueCache& cache, Module&) {
+                   cache.begin({pass.tokens, {3}, {1}});
+               }),
+               says("a pass of 2 rows, but 1 ids"));
+    CHECK_THAT(with([&](KeyValueCache& cache, Module&) {
+                   cache.begin({pass.tokens, {3, 4}, {2}});
+               }),
+               says("the logits of row 2 are wanted, of a pass of 2 rows"));
+    CHECK_THAT(refusal([&] {
+                   PagePool pool(4, 4);
+                   Batcher batcher(pool, {});
+                   batcher.add(random_request(7, 10, 8, 29));
+               }),
+               says("request 7 takes 17 tokens, 5 pages of 4; the cache has 4"));
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,194 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "src/core/philox.hpp"
+#include "src/inference/page_pool.hpp"
+#include "tests/catch.hpp"
+#include "tests/refusal.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+/// Random numbers, one after the other.
+class Dice {
+  public:
+    explicit Dice(std::uint64_t seed) : stream_(seed, "dice") {}
+    std::int64_t below(std::int64_t bound) {
+        return static_cast<std::int64_t>(stream_.uniform(next_++) *
+                                         static_cast<double>(bound));
+    }
+
+  private:
+    RandomStream stream_;
+    std::uint64_t next_ = 0;
+};
+
+/// Sequences that come, grow and go; and what their pages hold, kept beside the pool.
+class Traffic {
+  public:
+    Traffic(std::int64_t pages, std::int64_t rows, bool reuse, std::uint64_t seed)
+        : pool_(pages, rows, reuse), dice_(seed) {}
+
+    void arrive() {
+        Living it;
+        // Few different beginnings, so that some are found.
+        const std::int64_t kind = dice_.below(6), length = 1 + dice_.below(30);
+        for (std::int64_t i = 0; i < length; ++i)
+            it.ids.push_back(
+                static_cast<std::int32_t>(i < 4 * kind ? kind : dice_.below(3)));
+        const std::int64_t found = pool_.find(it.pages, it.ids);
+        REQUIRE(found < length);
+        REQUIRE(found % pool_.page_rows() == 0);
+        found_ += found;
+        for (std::int64_t page = 0; page * pool_.page_rows() < found; ++page)
+            REQUIRE(holds_[it.pages.pages[static_cast<std::size_t>(page)]] ==
+                    up_to(it.ids, page));
+        living_.push_back(std::move(it));
+        grow(living_.size() - 1, length);
+    }
+    void go_on() {
+        if (living_.empty()) return arrive();
+        const auto one = static_cast<std::size_t>(
+            dice_.below(static_cast<std::int64_t>(living_.size())));
+        if (dice_.below(4) == 0) return leave(one);
+        living_[one].ids.push_back(static_cast<std::int32_t>(dice_.below(3)));
+        grow(one, static_cast<std::int64_t>(living_[one].ids.size()));
+    }
+    void leave(std::size_t one) {
+        pool_.release(living_[one].pages);
+        REQUIRE(living_[one].pages.pages.empty());
+        living_.erase(living_.begin() + static_cast<std::ptrdiff_t>(one));
+    }
+    void check() const {
+        // A page has two owners only if both have found it: it is full, and they begin
+        // alike.
+        std::map<std::int32_t, std::vector<std::int32_t>> owned;
+        for (const Living& it : living_) {
+            const std::set<std::int32_t> once(it.pages.pages.begin(),
+                                              it.pages.pages.end());
+            REQUIRE(once.size() == it.pages.pages.size());
+            REQUIRE(static_cast<std::int64_t>(once.size()) ==
+                    pool_.pages_for(it.pages.tokens));
+            for (std::size_t i = 0; i < it.pages.pages.size(); ++i) {
+                const auto own = up_to(it.ids, static_cast<std::int64_t>(i));
+                const auto [known, is_new] = owned.try_emplace(it.pages.pages[i], own);
+                REQUIRE((is_new || known->second == own));
+            }
+        }
+        REQUIRE(pool_.free() == pool_.pages() - static_cast<std::int64_t>(owned.size()));
+    }
+    void leave_all() {
+        while (!living_.empty())
+            leave(0);
+    }
+
+    std::int64_t found() const { return found_; }
+    std::int64_t refused() const { return refused_; }
+    const PagePool& pool() const { return pool_; }
+
+  private:
+    struct Living {
+        SequencePages pages;
+        std::vector<std::int32_t> ids;
+    };
+    /// All tokens up to the end of that page.
+    std::vector<std::int32_t> up_to(const std::vector<std::int32_t>& ids,
+                                    std::int64_t page) const {
+        const auto end = std::min((page + 1) * pool_.page_rows(),
+                                  static_cast<std::int64_t>(ids.size()));
+        return {ids.begin(), ids.begin() + end};
+    }
+    void grow(std::size_t one, std::int64_t tokens) {
+        Living& it = living_[one];
+        const std::int64_t before = pool_.free();
+        if (!pool_.grow(it.pages, tokens)) {
+            ++refused_;
+            REQUIRE(pool_.free() == before);
+            return leave(one);
+        }
+        for (std::size_t page = 0; page < it.pages.pages.size(); ++page)
+            holds_[it.pages.pages[page]] = up_to(it.ids, static_cast<std::int64_t>(page));
+        pool_.computed(it.pages, it.ids);
+    }
+
+    PagePool pool_;
+    Dice dice_;
+    std::vector<Living> living_;
+    std::map<std::int32_t, std::vector<std::int32_t>> holds_;
+    std::int64_t found_ = 0, refused_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("Pages never leak, over 10,000 arrivals at random", "[inference]") {
+    const bool reuse = GENERATE(true, false);
+    const std::int64_t pages = GENERATE(9, 40);
+    const std::int64_t rows = GENERATE(1, 4);
+    CAPTURE(reuse, pages, rows);
+    Traffic traffic(pages, rows, reuse, 3);
+    Dice dice(4);
+    for (int i = 0; i < 10'000; ++i) {
+        traffic.arrive();
+        for (std::int64_t steps = dice.below(4); steps > 0; --steps)
+            traffic.go_on();
+        if (i % 16 == 0) traffic.check();
+    }
+    traffic.leave_all();
+    traffic.check();
+    CHECK(traffic.pool().free() == pages);
+    CHECK(traffic.refused() > 0);
+    CHECK((traffic.found() > 0) == reuse);
+}
+
+TEST_CASE("A prompt's pages are found by what they hold, and never all of it",
+          "[inference]") {
+    PagePool pool(6, 4);
+    const std::vector<std::int32_t> ids{1, 2, 3, 4, 5, 6, 7, 8, 9};
+    SequencePages first;
+    CHECK(pool.find(first, ids) == 0);
+    REQUIRE(pool.grow(first, 9));
+    CHECK(first.pages == std::vector<std::int32_t>{0, 1, 2});
+    // Before they are computed, nothing is found.
+    SequencePages early;
+    CHECK(pool.find(early, ids) == 0);
+    pool.computed(first, ids);
+    SequencePages second;
+    CHECK(pool.find(second, ids) == 8);
+    CHECK(second.pages == std::vector<std::int32_t>{0, 1});
+    CHECK(pool.free() == 3);
+    // Of eight tokens, the last page's must be computed for the logits of the last.
+    SequencePages third;
+    CHECK(pool.find(third, std::vector<std::int32_t>{1, 2, 3, 4, 5, 6, 7, 8}) == 4);
+    SequencePages other;
+    CHECK(pool.find(other, std::vector<std::int32_t>{1, 2, 3, 4, 5, 6, 7, 0, 9}) == 4);
+    pool.release(third);
+    pool.release(other);
+    pool.release(first);
+    CHECK(pool.free() == 4);
+    pool.release(second);
+    CHECK(pool.free() == 6);
+    // Nobody has them, and they are found all the same, until their place is needed. The
+    // one that the other follows goes last.
+    SequencePages large;
+    REQUIRE(pool.grow(large, 5 * 4));
+    SequencePages again;
+    CHECK(pool.find(again, ids) == 4);
+    CHECK(again.pages == std::vector<std::int32_t>{0});
+    CHECK(pool.free() == 0);
+    CHECK(!pool.grow(again, 5));
+    CHECK(again.tokens == 4);
+}
+
+TEST_CASE("A pool of nothing is refused", "[inference][errors]") {
+    CHECK_THAT(refusal([] { PagePool(0, 4); }), says("0 pages of 4 rows"));
+    CHECK_THAT(refusal([] { PagePool(4, -1); }), says("4 pages of -1 rows"));
+    PagePool pool(4, 4);
+    SequencePages of;
+    REQUIRE(pool.grow(of, 5));
+    CHECK_THAT(refusal([&] { pool.grow(of, 4); }),
+               says("a sequence of 5 tokens cannot grow to 4"));
+}
+
+}  // namespace lockstep::test
