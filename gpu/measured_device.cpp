@@ -1,5 +1,8 @@
 #include "gpu/measured_device.hpp"
 
+#include <algorithm>
+#include <thread>
+
 #include "gpu/check.hpp"
 #include "gpu/host.hpp"
 
@@ -83,6 +86,24 @@ void MeasuredDevice::copy(CopyDirection direction, const Tensor& tensor, SourceL
 Work MeasuredDevice::start_copy(CopyDirection direction, const Tensor& destination,
                                 const Tensor& source, SourceLine at) {
     return copies_->start(direction, destination, source, at);
+}
+
+Picoseconds MeasuredDevice::now() const {
+    using Nanoseconds = std::chrono::nanoseconds;
+    const auto since = std::chrono::steady_clock::now() - made_;
+    return 1000 * std::chrono::duration_cast<Nanoseconds>(since).count();
+}
+
+void MeasuredDevice::sleep_until(Picoseconds time, SourceLine /*at*/) {
+    // In pieces, so that who watches this rank sees that it lives, and it sees when the
+    // run is stopped.
+    constexpr Picoseconds kPiece = kSecond / 100;
+    for (Picoseconds left = time - now(); left > 0; left = time - now()) {
+        watch_.progress();
+        watch_.check();
+        std::this_thread::sleep_for(
+            std::chrono::nanoseconds(std::min(left, kPiece) / 1000 + 1));
+    }
 }
 
 void MeasuredDevice::allocated(const Storage& storage) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <optional>
 #include <vector>
@@ -38,6 +39,8 @@ class MeasuredDevice final : public DeviceMonitor {
     void phase_began(Phase phase, int micro_batch, SourceLine at) override;
     void phase_ended() noexcept override;
     bool has_numbers() const override { return true; }
+    Picoseconds now() const override;
+    void sleep_until(Picoseconds time, SourceLine at) override;
 
     /// While the host waits: shows the others what the device has done meanwhile.
     void show_progress();
@@ -56,6 +59,7 @@ class MeasuredDevice final : public DeviceMonitor {
     void place_milestone(const DeviceOperation& operation);
     void measure(Spans::Kind kind, TraceEvent label, FunctionRef<void()> work);
 
+    std::chrono::steady_clock::time_point made_ = std::chrono::steady_clock::now();
     int rank_;
     bool sync_;
     Spans& spans_;

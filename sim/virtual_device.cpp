@@ -70,6 +70,13 @@ void VirtualDevice::wait_for_host(SourceLine at) {
     wait_until(program_);
 }
 
+/// The program runs on the host, whose clock goes on.
+void VirtualDevice::sleep_until(Picoseconds time, SourceLine at) {
+    require_own(at);
+    require_countable(time, rank_, at);
+    if (time > now()) (is_host() ? *this : *host_).wait_until(time);
+}
+
 Picoseconds VirtualDevice::time_of(const DeviceOperation& operation) const {
     if (spec_.phases) return 0;
     if (is_host())

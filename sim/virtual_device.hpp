@@ -47,8 +47,9 @@ class VirtualDevice final : public DeviceMonitor {
         return {name_of(phase()), micro_batch(), steps_, now()};
     }
     bool has_numbers() const override { return numbers_; }
+    Picoseconds now() const override { return std::max(now_, program_); }
+    void sleep_until(Picoseconds time, SourceLine at) override;
 
-    Picoseconds now() const { return std::max(now_, program_); }
     /// The device beside this host, whose program runs here.
     void serve(VirtualDevice& device) { served_ = &device; }
     /// The device's next operation begins no earlier than the program came to it.

@@ -67,6 +67,15 @@ class Device {
     Work start_copy(const Tensor& destination, const Tensor& source,
                     SourceLine at = SourceLine::here());
 
+    /// Returns the time of the program, virtual or real: when what it has waited for was
+    /// done. What follows from it differs from rank to rank.
+    Picoseconds now() const { return monitor_.now(); }
+    /// The program waits until then: what the device is asked for next begins no earlier.
+    /// Nothing happens if it is later already.
+    void sleep_until(Picoseconds time, SourceLine at = SourceLine::here()) {
+        monitor_.sleep_until(time, at);
+    }
+
     // Memory. Allocation counts for the category of the innermost MemoryScope.
 
     /// Unspecified values. Throws what the monitor throws when memory runs out.

@@ -84,6 +84,14 @@ class DeviceMonitor {
     /// Returns where in training the device is.
     virtual Moment moment() const { return {}; }
 
+    /// Returns the time of the program: virtual, or since a real device was made. All
+    /// that it has waited for is done by then.
+    virtual Picoseconds now() const { return moment().time; }
+    /// The program waits until then, if it is later than now.
+    virtual void sleep_until(Picoseconds /*time*/, SourceLine at) {
+        throw UsageError("sleep_until: this backend keeps no time", at);
+    }
+
     /// A phase of the training step begins or ends.
     virtual void phase_began(Phase phase, int micro_batch, SourceLine at) = 0;
     virtual void phase_ended() noexcept = 0;

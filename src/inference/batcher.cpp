@@ -48,7 +48,7 @@ Pass Batcher::next() {
         if (it.missing() == 0)
             pass.wanted.push_back(static_cast<std::int32_t>(pass.ids.size()) - 1);
     }
-    under_way_ = !pass.ids.empty();
+    under_way_ = true;
     return pass;
 }
 
@@ -147,13 +147,31 @@ void Batcher::take(const std::vector<std::int32_t>& tokens) {
             ++it;
             continue;
         }
-        pool_.release(it->pages);
-        answers_.push_back({it->request.id,
-                            {it->ids.begin() + it->prompt(), it->ids.end()},
-                            it->preemptions,
-                            it->reused});
+        answer(*it);
         it = running_.erase(it);
     }
+}
+
+/// All pages go back, and the tokens out.
+void Batcher::answer(Sequence& sequence) {
+    pool_.release(sequence.pages);
+    answers_.push_back({sequence.request.id,
+                        {sequence.ids.begin() + sequence.prompt(), sequence.ids.end()},
+                        sequence.preemptions,
+                        sequence.reused});
+}
+
+bool Batcher::drop(std::int64_t id) {
+    require(!under_way_, "request {} is dropped while a pass is under way", id);
+    for (auto* queue : {&running_, &waiting_}) {
+        const auto found = std::ranges::find(
+            *queue, id, [](const Sequence& sequence) { return sequence.request.id; });
+        if (found == queue->end()) continue;
+        answer(*found);
+        queue->erase(found);
+        return true;
+    }
+    return false;
 }
 
 std::vector<Answer> Batcher::answers() {

@@ -68,13 +68,20 @@ class Batcher {
     /// for, or if the pool's pages cannot hold all of it.
     void add(Request request);
 
+    /// The request is given up: its user has gone, or it has waited for too long. It
+    /// gives back its pages, and becomes an answer of the tokens that it has. Between a
+    /// take() and the next pass; gives false if there is no such request.
+    bool drop(std::int64_t id);
+
     /// True if nothing is under way and nothing waits.
     bool idle() const { return running_.empty() && waiting_.empty(); }
     /// Sequences under way, and requests that wait.
     std::int64_t running() const { return static_cast<std::int64_t>(running_.size()); }
     std::int64_t waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
 
-    /// What to compute next: never nothing, unless it is idle. Then take() is expected.
+    /// What to compute next: never nothing, unless it is idle. Then take() is expected,
+    /// for an idle rank's empty pass, too, which it computes if other ranks' passes need
+    /// its experts.
     Pass next();
     /// Of the rows that the pass wants, in their order: how tokens are chosen.
     std::vector<Wanted> wanted() const;
@@ -108,6 +115,7 @@ class Batcher {
     bool plan(Sequence& sequence, std::int64_t rows);
     std::int64_t rows_of_prompt(const Sequence& sequence) const;
     void preempt_youngest();
+    void answer(Sequence& sequence);
     std::int64_t rows_left() const { return rules_.most_rows - rows_; }
 
     PagePool& pool_;

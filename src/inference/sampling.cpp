@@ -119,9 +119,9 @@ Gathered largest_of_rows(Device& device, Communicator* shards, const Tensor& log
         const Shape of_all{ranks * rows, all.of_rank};
         const Tensor all_values = device.empty(of_all, logits.dtype(), at);
         const Tensor all_tokens = device.empty(of_all, DType::i32, at);
-        shards->group()
-            .all_gather(all_values, values)
-            .all_gather(all_tokens, tokens)
+        shards->group(at)
+            .all_gather(all_values, values, at)
+            .all_gather(all_tokens, tokens, at)
             .start(at)
             .wait(at);
         values = all_values;

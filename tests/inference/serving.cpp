@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kSeed = 7;
 
 /// Puts a rank's columns of each wanted row's logits into the whole.
-void keep_logits(Served& served, const std::vector<Wanted>& wanted,
+void keep_logits(Outcome& served, const std::vector<Wanted>& wanted,
                  const HostTensor& logits, std::int64_t rank, std::int64_t vocabulary) {
     const std::int64_t columns = logits.shape().columns();
     for (std::size_t row = 0; row < wanted.size(); ++row) {
@@ -29,7 +29,7 @@ void keep_logits(Served& served, const std::vector<Wanted>& wanted,
 /// What each rank does.
 class Server {
   public:
-    Server(const Serving& serving, Served& served, Rank& rank)
+    Server(const Serving& serving, Outcome& served, Rank& rank)
         : of_(serving),
           served_(served),
           rank_(rank),
@@ -88,7 +88,7 @@ class Server {
 
   private:
     const Serving& of_;
-    Served& served_;
+    Outcome& served_;
     Rank& rank_;
     TensorParallel tp_;
     KeyValueCache cache_;
@@ -99,8 +99,8 @@ class Server {
 
 }  // namespace
 
-Served serve(const Serving& serving) {
-    Served served;
+Outcome serve(const Serving& serving) {
+    Outcome served;
     std::vector<std::vector<Server::Kept>> kept(static_cast<std::size_t>(serving.ways));
     sim::ClusterOptions options;
     options.ranks = serving.ways;

@@ -26,7 +26,7 @@ struct Serving {
     int apart = 0;
 };
 
-struct Served {
+struct Outcome {
     std::map<std::int64_t, Answer> answers;  ///< by request
     /// The logits that each of a request's tokens was chosen by, (V).
     std::map<std::int64_t, std::vector<HostTensor>> logits;
@@ -37,7 +37,7 @@ struct Served {
     RunReport report;
 };
 
-Served serve(const Serving& serving);
+Outcome serve(const Serving& serving);
 
 /// Sizes as GPT-2's, and as Llama's; `kv_heads` of 8 heads.
 GptSizes small_sizes(bool llama, std::int64_t kv_heads = 8);

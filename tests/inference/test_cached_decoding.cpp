@@ -44,7 +44,7 @@ std::vector<Request> some_requests(const Sampling& sampling = {}) {
 
 /// Each token's logits are those of a forward of all tokens before it at once, by a model
 /// without a cache; and it is the largest of them.
-void require_whole(const Serving& serving, const Served& served) {
+void require_whole(const Serving& serving, const Outcome& served) {
     for (const Request& request : serving.requests) {
         CAPTURE(request.id);
         const Answer& answer = served.answers.at(request.id);
@@ -61,7 +61,7 @@ void require_whole(const Serving& serving, const Served& served) {
     }
 }
 
-std::map<std::int64_t, std::vector<std::int32_t>> tokens_of(const Served& served) {
+std::map<std::int64_t, std::vector<std::int32_t>> tokens_of(const Outcome& served) {
     std::map<std::int64_t, std::vector<std::int32_t>> tokens;
     for (const auto& [id, answer] : served.answers)
         tokens[id] = answer.tokens;
@@ -75,7 +75,7 @@ TEST_CASE("Decoding with a cache gives what whole sequences give", "[inference][
     const std::int64_t kv_heads = GENERATE(8, 2, 1);
     CAPTURE(llama, kv_heads);
     const Serving serving{small_sizes(llama, kv_heads), some_requests()};
-    const Served served = serve(serving);
+    const Outcome served = serve(serving);
     require_whole(serving, served);
     CHECK(served.preemptions == 0);
     CHECK(served.free_pages == serving.cache.pages);
@@ -89,7 +89,7 @@ TEST_CASE("Ranks that share out heads and columns give what one gives",
     CAPTURE(llama, ways, kv_heads);
     Serving serving{small_sizes(llama, kv_heads), some_requests()};
     serving.ways = ways;
-    const Served served = serve(serving);
+    const Outcome served = serve(serving);
     require_whole(serving, served);
 }
 
@@ -105,30 +105,30 @@ TEST_CASE("Prompts in pieces, found pages and preemptions change no token",
         request.output += 4;
         serving.requests.push_back(request);
     }
-    const Served all = serve(serving);
+    const Outcome all = serve(serving);
     CHECK(all.preemptions == 0);
     const auto expected = tokens_of(all);
 
     Serving pieces = serving;
     pieces.rules.most_rows = 5;
-    const Served in_pieces = serve(pieces);
+    const Outcome in_pieces = serve(pieces);
     CHECK(in_pieces.most_rows <= 5);
     CHECK(in_pieces.passes > all.passes);
     CHECK(tokens_of(in_pieces) == expected);
 
     Serving late = serving;
     late.apart = 3;
-    const Served found = serve(late);
+    const Outcome found = serve(late);
     CHECK(found.answers.at(13).reused >= 28);
     CHECK(tokens_of(found) == expected);
     late.reuse = false;
-    const Served again = serve(late);
+    const Outcome again = serve(late);
     CHECK(again.answers.at(13).reused == 0);
     CHECK(tokens_of(again) == expected);
 
     Serving tight = serving;
     tight.cache.pages = 11;
-    const Served preempted = serve(tight);
+    const Outcome preempted = serve(tight);
     CHECK(preempted.preemptions > 0);
     CHECK(preempted.free_pages == 11);
     CHECK(tokens_of(preempted) == expected);
@@ -151,13 +151,13 @@ TEST_CASE("Row by row, logits do not depend on what is computed beside them",
     serving.dtype = dtype;
     serving.ways = ways;
     serving.row_by_row = true;
-    const Served all = serve(serving);
+    const Outcome all = serve(serving);
     // In pieces, on few pages, one after the other.
     Serving others = serving;
     others.rules.most_rows = 7;
     others.cache = {.pages = 9, .page_rows = 5};
     std::ranges::reverse(others.requests);
-    const Served other = serve(others);
+    const Outcome other = serve(others);
     CHECK(other.preemptions > 0);
     for (const Request& request : serving.requests) {
         CAPTURE(request.id);
@@ -193,7 +193,7 @@ TEST_CASE("A cache takes 2 g w numbers a token and layer", "[inference]") {
     Serving serving{small_sizes(true, 4), some_requests()};
     serving.ways = ways;
     serving.numbers = GENERATE(true, false);
-    const Served served = serve(serving);
+    const Outcome served = serve(serving);
     for (const RankReport& rank : served.report.ranks)
         CHECK(rank.memory.peak_of(MemoryCategory::cache) ==
               64 * 4 * cache_bytes_of_token(serving.sizes, DType::f64) / ways);

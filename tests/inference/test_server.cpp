@@ -1,0 +1,254 @@
+#include <cmath>
+#include <numeric>
+
+#include "src/inference/server.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
+#include "tests/catch.hpp"
+#include "tests/inference/serving.hpp"
+#include "tests/refusal.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr Picoseconds kMillisecond = kSecond / 1000;
+
+/// A service without a model: a pass takes 1 ms and a tenth of one a row.
+std::vector<Served> serve_rows(const std::vector<Request>& requests,
+                               const BatchRules& rules = {}, std::int64_t pages = 1000) {
+    std::vector<Served> served;
+    sim::make_cluster(1)->run([&](Rank& rank) {
+        PagePool pool(pages, 4);
+        Batcher batcher(pool, rules);
+        Device& device = rank.device();
+        served = serve(device, nullptr, batcher, requests,
+                       [&](const Pass& pass, const std::vector<Wanted>& wanted) {
+                           device.sleep_until(device.now() + kMillisecond +
+                                              pass.tokens.rows() * kMillisecond / 10);
+                           return std::vector<std::int32_t>(wanted.size(), 1);
+                       });
+    });
+    return served;
+}
+
+Request at_millisecond(std::int64_t id, Picoseconds milliseconds, std::int64_t prompt,
+                       std::int64_t output) {
+    Request request = random_request(id, prompt, output, 29);
+    request.arrival = milliseconds * kMillisecond;
+    return request;
+}
+
+/// Tenths of a millisecond.
+std::vector<Picoseconds> tenths(const Served& of) {
+    return {of.first * 10 / kMillisecond, of.last * 10 / kMillisecond};
+}
+
+}  // namespace
+
+TEST_CASE("A service's times are those of its passes", "[inference][sim]") {
+    // Comes at 5 ms: a prompt of 10 rows takes 2.0 ms, then two decodes 1.1 ms each. One
+    // that comes at 6 ms waits until 7, and takes 1 + 0.5 ms beside a decode of 0.1.
+    const auto served =
+        serve_rows({at_millisecond(0, 5, 10, 3), at_millisecond(1, 6, 5, 1)});
+    REQUIRE(served.size() == 2);
+    CHECK(served[0].answer.id == 1);
+    CHECK(tenths(served[0]) == std::vector<Picoseconds>{86, 86});
+    CHECK(served[0].to_first() == 26 * kMillisecond / 10);
+    CHECK(served[0].per_token() == 0);
+    CHECK(tenths(served[1]) == std::vector<Picoseconds>{70, 97});
+    CHECK(served[1].per_token() == 27 * kMillisecond / 20);
+
+    // Between the two nothing happens.
+    const auto apart =
+        serve_rows({at_millisecond(0, 0, 10, 1), at_millisecond(1, 500, 10, 1)});
+    CHECK(tenths(apart[0]) == std::vector<Picoseconds>{20, 20});
+    CHECK(tenths(apart[1]) == std::vector<Picoseconds>{5020, 5020});
+}
+
+TEST_CASE("A long prompt stalls decodes unless it comes in pieces", "[inference][sim]") {
+    // Four generate; a prompt of 400 rows comes. In one pass it makes all of them wait
+    // for 41.4 ms; in pieces, none waits for longer than a full pass.
+    std::vector<Request> requests;
+    for (std::int64_t id = 0; id < 4; ++id)
+        requests.push_back(at_millisecond(id, 0, 4, 60));
+    requests.push_back(at_millisecond(4, 10, 400, 1));
+    const auto longest = [&](const BatchRules& rules) {
+        Picoseconds most = 0;
+        for (const Served& of : serve_rows(requests, rules))
+            if (of.answer.id < 4) most = std::max(most, of.last);
+        return most * 10 / kMillisecond;
+    };
+    // 60 tokens: a pass of 16 rows, then 59 of 4, and what the prompt's rows take; each
+    // piece leaves a row for each of the four.
+    CHECK(longest({.most_rows = 64, .pieces = false}) == 26 + 59 * 14 + 400);
+    CHECK(longest({.most_rows = 64}) == 26 + 59 * 14 + 400);
+    // The same work; but it is spread over seven passes, of which none is longer than 7.4
+    // ms.
+    const auto slowest_step = [&](const BatchRules& rules) {
+        Picoseconds most = 0, before = 0;
+        sim::make_cluster(1)->run([&](Rank& rank) {
+            PagePool pool(1000, 4);
+            Batcher batcher(pool, rules);
+            Device& device = rank.device();
+            serve(device, nullptr, batcher, requests,
+                  [&](const Pass& pass, const std::vector<Wanted>& wanted) {
+                      before = device.now();
+                      device.sleep_until(before + kMillisecond +
+                                         pass.tokens.rows() * kMillisecond / 10);
+                      if (wanted.size() >= 4)
+                          most = std::max(most, device.now() - before);
+                      return std::vector<std::int32_t>(wanted.size(), 1);
+                  });
+        });
+        return most * 10 / kMillisecond;
+    };
+    CHECK(slowest_step({.most_rows = 64, .pieces = false}) == 10 + 404);
+    CHECK(slowest_step({.most_rows = 64}) == 10 + 64);
+}
+
+TEST_CASE("Sequences that join at once are answered sooner", "[inference][sim]") {
+    // One long answer, short ones beside it: without joining, all wait for the longest.
+    std::vector<Request> requests{at_millisecond(0, 0, 4, 100)};
+    for (std::int64_t id = 1; id < 8; ++id)
+        requests.push_back(at_millisecond(id, id, 4, 2));
+    const auto mean = [&](bool continuous) {
+        double sum = 0;
+        for (const Served& of : serve_rows(requests, {.continuous = continuous}))
+            sum += static_cast<double>(of.to_first()) / 1e9;
+        return sum / 8;
+    };
+    CHECK(mean(true) < 3);
+    CHECK(mean(false) > 90);
+}
+
+TEST_CASE("A report's percentiles and goodput are those of its requests", "[inference]") {
+    std::vector<Served> served;
+    for (std::int64_t i = 1; i <= 100; ++i) {
+        Served of;
+        of.answer = {i, {1, 2, 3}, static_cast<int>(i % 2), 4};
+        of.arrival = i * kMillisecond;
+        of.first = 2 * i * kMillisecond;  // after i ms
+        of.last = of.first + 20 * kMillisecond;
+        served.push_back(of);
+    }
+    const ServiceReport report =
+        report_of(served, {50 * kMillisecond, 15 * kMillisecond});
+    CHECK(report.requests == 100);
+    CHECK(report.tokens == 300);
+    CHECK(report.preemptions == 50);
+    CHECK(report.reused == 400);
+    CHECK(report.to_first.half == 50 * kMillisecond);
+    CHECK(report.to_first.most == 90 * kMillisecond);
+    CHECK(report.to_first.nearly_all == 99 * kMillisecond);
+    CHECK(report.per_token.half == 10 * kMillisecond);
+    CHECK_THAT(report.kept, Catch::Matchers::WithinAbs(0.5, 1e-12));
+    CHECK_THAT(report.seconds, Catch::Matchers::WithinAbs(0.219, 1e-12));
+    CHECK_THAT(report.goodput, Catch::Matchers::WithinAbs(50 / 0.219, 1e-9));
+    CHECK(report_of(served, {0, 9 * kMillisecond}).kept == 0);
+    CHECK(report_of({}, {}).requests == 0);
+}
+
+TEST_CASE("Requests come at random, as often as they should", "[inference]") {
+    const RequestMix mix{4000, 20, 3, 9, 1, 5, 50, 11};
+    const auto requests = make_requests(mix);
+    REQUIRE(requests.size() == 4000);
+    CHECK(make_requests(mix).back().prompt == requests.back().prompt);
+    double prompts = 0, outputs = 0;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+        const Request& request = requests[i];
+        const auto length = static_cast<std::int64_t>(request.prompt.size());
+        REQUIRE((length >= 3 && length <= 9));
+        REQUIRE((request.output >= 1 && request.output <= 5));
+        for (const std::int32_t token : request.prompt)
+            REQUIRE((token >= 0 && token < 50));
+        if (i > 0) REQUIRE(request.arrival >= requests[i - 1].arrival);
+        prompts += static_cast<double>(length) / 4000;
+        outputs += static_cast<double>(request.output) / 4000;
+    }
+    // Means of 4,000: deviations are 2 / sqrt(4000), 1.41 / sqrt(4000), and of the last
+    // arrival 200 s / sqrt(4000); four of each are exceeded once in 15,000 times.
+    CHECK_THAT(prompts, Catch::Matchers::WithinAbs(6, 4 * 2 / std::sqrt(4000.0)));
+    CHECK_THAT(outputs, Catch::Matchers::WithinAbs(3, 4 * 1.42 / std::sqrt(4000.0)));
+    CHECK_THAT(static_cast<double>(requests.back().arrival) / 1e12,
+               Catch::Matchers::WithinAbs(200, 4 * 200 / std::sqrt(4000.0)));
+    // All at once.
+    for (const Request& request : make_requests({.count = 3}))
+        CHECK(request.arrival == 0);
+    const auto said = [](const RequestMix& of) {
+        return refusal([&] { make_requests(of); });
+    };
+    CHECK_THAT(said({}), says("0 requests over a vocabulary of 1"));
+    CHECK_THAT(said({.count = 1, .per_second = -1}), says("-1 a second"));
+    CHECK_THAT(said({.count = 1, .least_prompt = 3, .most_prompt = 2}),
+               says("prompts of 3 to 2 tokens"));
+    CHECK_THAT(refusal([] {
+                   serve_rows({at_millisecond(0, 5, 1, 1), at_millisecond(1, 4, 1, 1)});
+               }),
+               says("requests that do not stand in the order of their arrivals"));
+}
+
+namespace {
+
+struct Sharing {
+    int ways = 1;
+    bool numbers = true;
+    double slowness = 1;  ///< of the last rank
+};
+
+/// Answers requests on ranks that share out heads and columns.
+std::vector<std::vector<Served>> serve_shared(const Sharing& sharing) {
+    const auto [ways, numbers, slowness] = sharing;
+    const GptSizes sizes = small_sizes(true, 4);
+    std::vector<std::vector<Served>> served(static_cast<std::size_t>(ways));
+    sim::ClusterOptions options;
+    options.ranks = ways;
+    options.numbers = numbers;
+    options.spec = load_cluster("classroom");
+    if (slowness != 1) options.spec.stragglers = {{ways - 1, slowness, 1}};
+    sim::make_cluster(std::move(options))->run([&](Rank& rank) {
+        Device& device = rank.device();
+        TensorParallel tp(device, rank.world());
+        KeyValueCache cache(device, DType::f64, {.pages = 40, .page_rows = 4});
+        const auto gpt = make_gpt({device, DType::f64, 7, ""}, sizes,
+                                  with_cache(tensor_parallel({}, tp), cache));
+        PagePool pool(40, 4);
+        Batcher batcher(pool, {.most_rows = 16});
+        const auto requests = make_requests({20, 2000, 1, 30, 1, 8, sizes.vocabulary, 5});
+        served[static_cast<std::size_t>(rank.index())] = serve(
+            device, &rank.world(), batcher, requests,
+            [&](const Pass& pass, const std::vector<Wanted>& wanted) {
+                return sample_rows(device, rank.world(), gpt->infer(cache.begin(pass)),
+                                   sizes.vocabulary, wanted);
+            });
+    });
+    return served;
+}
+
+}  // namespace
+
+TEST_CASE("Ranks answer alike though one of them is slower", "[inference][sim]") {
+    const auto alone = serve_shared({});
+    const auto shared = serve_shared({.ways = 4, .slowness = 1.5});
+    for (const auto& of_rank : shared) {
+        REQUIRE(of_rank.size() == 20);
+        for (const Served& of : of_rank)
+            for (const Served& same : alone[0])
+                if (same.answer.id == of.answer.id)
+                    CHECK(same.answer.tokens == of.answer.tokens);
+    }
+}
+
+TEST_CASE("A service of shapes only takes the time of one with numbers",
+          "[inference][sim]") {
+    const int ways = GENERATE(1, 4);
+    const auto with = serve_shared({.ways = ways}),
+               without = serve_shared({.ways = ways, .numbers = false});
+    REQUIRE(with.back().size() == without.back().size());
+    for (std::size_t i = 0; i < with.back().size(); ++i) {
+        CHECK(with.back()[i].answer.id == without.back()[i].answer.id);
+        CHECK(with.back()[i].first == without.back()[i].first);
+        CHECK(with.back()[i].last == without.back()[i].last);
+    }
+}
+
+}  // namespace lockstep::test
