@@ -63,14 +63,17 @@ Part flat_part(const Shape& whole, std::int64_t from, std::int64_t count) {
 }
 
 Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, int parts,
-                  int index) {
+                  int index, const std::vector<std::int64_t>& shares) {
     require_matrix(whole);
     Part part{whole, whole, {}, 0};
     std::int64_t at = 0, from = 0;
-    for (const std::int64_t layer : layers) {
-        const std::int64_t each = (layer + parts - 1) / parts;
-        part.rows.push_back(
-            {at, from + index * each, rows_there(layer, index * each, each)});
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        const std::int64_t layer = layers[i];
+        const std::int64_t cut =
+            i < shares.size() ? std::min<std::int64_t>(parts, shares[i]) : parts;
+        const std::int64_t each = (layer + cut - 1) / cut;
+        const std::int64_t first = index / (parts / cut) * each;
+        part.rows.push_back({at, from + first, rows_there(layer, first, each)});
         at += each;
         from += layer;
     }

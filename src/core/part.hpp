@@ -47,9 +47,11 @@ Part column_part(const Shape& whole, std::int64_t from, std::int64_t count);
 Part flat_part(const Shape& whole, std::int64_t from, std::int64_t count);
 /// Layers of so many rows each lie one below the other in the whole, and are all of it.
 /// The part holds a share of the rows of each: share `index` of `parts` equal ones. The
-/// last ones are padded if `parts` does not divide a layer's rows.
+/// last ones are padded if `parts` does not divide a layer's rows. A layer that has fewer
+/// shares, a number of `shares` that is less than `parts`, is cut into so many, each of
+/// which belongs to parts / shares parts side by side.
 Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, int parts,
-                  int index);
+                  int index, const std::vector<std::int64_t>& shares = {});
 
 /// Returns the part of the outer part's whole that `inner`, a part of what the outer one
 /// holds, is: of a shard that is shared out once more. Padding of either is padding.

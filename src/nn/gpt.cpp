@@ -131,12 +131,12 @@ std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64
                                            const AttentionSizes& sizes,
                                            const GptKit& kit) {
     require_heads(init.name, hidden, sizes);
-    const std::int64_t keys = hidden / sizes.heads * sizes.key_heads();
+    const std::int64_t a = sizes.heads, g = sizes.key_heads(), width = hidden / a;
+    const LinearSizes all{hidden, {hidden, g * width, g * width}, sizes.bias, {a, g, g}};
     AttentionSizes own = kit.heads(init.name, sizes);
-    own.width = hidden / sizes.heads;
+    own.width = width;
     auto attention = std::make_unique<Sequential>();
-    attention->add(
-        kit.wide(init.child("c_attn"), {hidden, {hidden, keys, keys}, sizes.bias}));
+    attention->add(kit.wide(init.child("c_attn"), all));
     attention->add(make_core(init.device, own, kit));
     attention->add(kit.narrow(init.child("c_proj"), {hidden, {hidden}, sizes.bias}));
     return attention;

@@ -89,6 +89,8 @@ struct LinearSizes {
     std::int64_t in = 0;
     std::vector<std::int64_t> out;
     bool bias = true;
+    /// The heads that the columns of each belong to; none if they are not heads'.
+    std::vector<std::int64_t> heads{};
 
     std::int64_t all_out() const;
 };

@@ -21,9 +21,15 @@ Part own_rows(const ParameterInit& init, const TensorParallel& tp, const Shape& 
     require(all == whole[0],
             "{}: stacked layers of {} columns together, but the layer has {}", init.name,
             all, whole[0]);
-    for (const std::int64_t columns : layers)
-        if (!options.pad) tp.share(init.name, "columns", columns);
-    return stacked_part(whole, layers, tp.size(), tp.rank());
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        const std::int64_t most =
+            i < options.shares.size() ? options.shares[i] : tp.size();
+        require(most > 0 && (tp.size() <= most || tp.size() % most == 0),
+                "{}: {} shares for {} ranks; one must divide the other", init.name, most,
+                tp.size());
+        if (!options.pad && tp.size() <= most) tp.share(init.name, "columns", layers[i]);
+    }
+    return stacked_part(whole, layers, tp.size(), tp.rank(), options.shares);
 }
 
 /// All columns, side by side, are the whole y only where ranks have plain
@@ -53,6 +59,8 @@ ColumnParallelLinear::ColumnParallelLinear(const ParameterInit& init, TensorPara
                   own_rows(init, tp, linear_shape(init, in, out), options)),
       weight_(*own_weight_) {
     require_gatherable(init, tp, options);
+    for (const std::int64_t most : options.shares)
+        only_infers_ |= most < tp.size();
     if (options.bias) bias_.emplace(init, "bias", own_rows(init, tp, {out}, options));
     const double bound = 1 / std::sqrt(static_cast<double>(in));
     for (Parameter* parameter : own_parameters()) {
@@ -88,6 +96,9 @@ Tensor ColumnParallelLinear::do_forward(const Tensor& x, Saved& saved) {
 
 // dx (N, in) = f's backward of dy_r (N, out/t) W_r (out/t, in)
 Arriving ColumnParallelLinear::start_backward_input(const Tensor& dy, Saved& saved) {
+    require(!only_infers_, saved.line(),
+            "backward of {}, of which several ranks hold copies: it only infers",
+            weight_.name());
     const Tensor own = gather_output_ ? own_columns(tp_, dy) : dy;
     require_columns(weight_, "dy", own, /*out/t*/ weight_.shape()[0]);
     saved.keep("dy", own);

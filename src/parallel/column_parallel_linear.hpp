@@ -17,6 +17,10 @@ struct ColumnParallelOptions {
     /// each of which is shared out: those of queries, of keys and of values, say. If
     /// there are none, it is one layer.
     std::vector<std::int64_t> stacked{};
+    /// Each of the stacked layers can be shared out to so many ranks at most, heads of
+    /// keys, say. If there are more ranks, a multiple of it, several of them hold the
+    /// same share. Such a layer only infers: nobody adds up the gradients of its copies.
+    std::vector<std::int64_t> shares{};
     /// Rows that the ranks do not divide are filled up with zeros; else they are refused.
     bool pad = false;
 };
@@ -62,6 +66,7 @@ class ColumnParallelLinear : public Module {
     TensorParallel& tp_;
     Device& device_;
     bool gather_output_;
+    bool only_infers_ = false;
     std::optional<Parameter> own_weight_;  ///< none if it is tied
     Parameter& weight_;
     std::optional<Parameter> bias_;

@@ -1,5 +1,7 @@
 #include "src/parallel/tensor_parallel_kit.hpp"
 
+#include <algorithm>
+
 #include "src/core/require.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
 #include "src/parallel/row_parallel_linear.hpp"
@@ -44,6 +46,22 @@ GptKit with_shared_layers(GptKit kit, TensorParallel& tp) {
 // lesson: end
 
 }  // namespace
+
+GptKit copy_key_heads(GptKit kit, TensorParallel& tp) {
+    kit.wide = [&tp](const ParameterInit& init, const LinearSizes& sizes) {
+        return std::make_unique<ColumnParallelLinear>(
+            init, tp, sizes.in, sizes.all_out(),
+            ColumnParallelOptions{
+                .bias = sizes.bias, .stacked = sizes.out, .shares = sizes.heads});
+    };
+    kit.heads = [&tp](const std::string& layer, const AttentionSizes& all) {
+        AttentionSizes own = all;
+        own.heads = tp.share(layer, "heads", all.heads);
+        own.kv_heads = std::max<std::int64_t>(all.key_heads() / tp.size(), 1);
+        return own;
+    };
+    return kit;
+}
 
 // lesson: parallel-gpt
 GptKit tensor_parallel(GptKit kit, TensorParallel& tp) {

@@ -18,4 +18,10 @@ namespace lockstep {
 /// Throws UsageError when a layer is made whose heads or columns the ranks do not divide.
 GptKit tensor_parallel(GptKit kit, TensorParallel& tp);
 
+/// Goes around that kit, and lets several ranks have the same head of keys and values if
+/// there are more ranks than such heads, each with its own heads of queries: t/g copies
+/// of each, and of its cache. For models that only infer, since nobody adds up the
+/// gradients of copies: their backward is refused.
+GptKit copy_key_heads(GptKit kit, TensorParallel& tp);
+
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "sim/device.hpp"
+#include "src/parallel/expert_parallel.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 #include "tests/device/plain_monitor.hpp"
 
@@ -37,25 +38,29 @@ class Server {
           cache_(rank.device(), serving.dtype, serving.cache),
           pool_(serving.cache.pages, serving.cache.page_rows, serving.reuse),
           batcher_(pool_, serving.rules),
+          mesh_(rank.world(), {{"ep", rank.size()}}),
           gpt_(make_gpt({rank.device(), serving.dtype, kSeed, ""}, serving.sizes,
-                        with_cache(serving.ways > 1 ? tensor_parallel({}, tp_) : GptKit(),
-                                   cache_))) {}
+                        with_cache(kit(), cache_))) {
+        for (const Request& request : serving.requests)
+            if (!of_.own_requests || request.id % of_.ways == rank.index())
+                requests_.push_back(request);
+    }
 
     void run() {
         std::optional<RowByRow> scope;
         if (of_.row_by_row) scope.emplace(rank_.device());
         std::size_t added = 0;
         std::int64_t passes = 0;
-        while (added < of_.requests.size() || !batcher_.idle()) {
+        while (anybody_works(added < requests_.size() || !batcher_.idle())) {
             const auto due = [&] {
                 return static_cast<std::int64_t>(added) * of_.apart <= passes;
             };
-            while (added < of_.requests.size() && (due() || batcher_.idle()))
-                batcher_.add(of_.requests[added++]);
+            while (added < requests_.size() && (due() || batcher_.idle()))
+                batcher_.add(requests_[added++]);
             pass();
             ++passes;
         }
-        if (rank_.index() != 0) return;
+        if (rank_.index() != 0 && !of_.own_requests) return;
         served_.passes = passes;
         served_.free_pages = pool_.free();
         for (Answer& answer : batcher_.answers()) {
@@ -65,6 +70,20 @@ class Server {
     }
 
   private:
+    bool shares_heads() const { return of_.ways > 1 && !of_.own_requests; }
+    GptKit kit() {
+        if (of_.own_requests) return expert_parallel({}, mesh_, {"ep"});
+        return shares_heads() ? copy_key_heads(tensor_parallel({}, tp_), tp_) : GptKit();
+    }
+    /// A rank goes on as long as another one may need its experts.
+    bool anybody_works(bool own) {
+        if (!of_.own_requests) return own;
+        Device& device = rank_.device();
+        const Tensor works = device.zeros({1}, DType::f32);
+        device.fill(works, own ? 1 : 0);
+        rank_.world().all_reduce(works).wait();
+        return device.download(works).at(0) > 0;
+    }
     void pass() {
         Device& device = rank_.device();
         const Pass pass = batcher_.next();
@@ -74,7 +93,7 @@ class Server {
         const std::int64_t vocabulary = of_.sizes.vocabulary;
         // All ranks' columns are there once tokens are chosen.
         if (of_.numbers) mine_.push_back({wanted, device.peek(logits)});
-        batcher_.take(of_.ways > 1
+        batcher_.take(shares_heads()
                           ? sample_rows(device, rank_.world(), logits, vocabulary, wanted)
                           : sample_rows(device, logits, wanted));
     }
@@ -94,7 +113,9 @@ class Server {
     KeyValueCache cache_;
     PagePool pool_;
     Batcher batcher_;
+    Mesh mesh_;
     std::unique_ptr<Module> gpt_;
+    std::vector<Request> requests_;
 };
 
 }  // namespace
@@ -114,7 +135,8 @@ Outcome serve(const Serving& serving) {
     for (std::size_t pass = 0; pass < kept[0].size(); ++pass)
         for (std::size_t rank = 0; rank < kept.size(); ++rank)
             keep_logits(served, kept[rank][pass].wanted, kept[rank][pass].logits,
-                        static_cast<std::int64_t>(rank), serving.sizes.vocabulary);
+                        serving.own_requests ? 0 : static_cast<std::int64_t>(rank),
+                        serving.sizes.vocabulary);
     return served;
 }
 

@@ -19,6 +19,9 @@ struct Serving {
     BatchRules rules{};
     bool reuse = true;  ///< of pages
     int ways = 1;       ///< ranks that share out heads and columns
+    /// The same ranks share out experts instead, and each has requests of its own: every
+    /// so many, by their numbers.
+    bool own_requests = false;
     DType dtype = DType::f64;
     bool row_by_row = false;
     bool numbers = true;

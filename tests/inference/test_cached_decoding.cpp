@@ -84,12 +84,29 @@ TEST_CASE("Decoding with a cache gives what whole sequences give", "[inference][
 TEST_CASE("Ranks that share out heads and columns give what one gives",
           "[inference][sim]") {
     const bool llama = GENERATE(false, true);
-    const auto [ways, kv_heads] =
-        GENERATE(table<int, std::int64_t>({{2, 8}, {4, 8}, {8, 8}, {2, 2}, {4, 4}}));
+    const auto [ways, kv_heads] = GENERATE(table<int, std::int64_t>(
+        {{2, 8}, {4, 8}, {8, 8}, {2, 2}, {4, 4}, {4, 2}, {8, 2}, {8, 1}}));
     CAPTURE(llama, ways, kv_heads);
     Serving serving{small_sizes(llama, kv_heads), some_requests()};
     serving.ways = ways;
     const Outcome served = serve(serving);
+    require_whole(serving, served);
+}
+
+TEST_CASE("Ranks with requests of their own share out experts", "[inference][sim]") {
+    const int ways = GENERATE(1, 2, 4);
+    const bool shared = GENERATE(false, true);
+    CAPTURE(ways, shared);
+    Serving serving{small_sizes(true, 2), some_requests()};
+    serving.sizes.block.experts.count = 4;
+    serving.sizes.block.experts.inner = 24;
+    serving.sizes.block.experts.shared = shared ? 24 : 0;
+    serving.sizes.block.experts.gate.chosen = 2;
+    serving.ways = ways;
+    serving.own_requests = true;
+    // Ranks have their last tokens at different times, and all go on.
+    const Outcome served = serve(serving);
+    REQUIRE(served.answers.size() == serving.requests.size());
     require_whole(serving, served);
 }
 
