@@ -63,9 +63,10 @@ class Device final : public LocalDevice {
     /// destination (+)= factor * op(weights) y of each head.
     void sum_heads(const Heads& destination, const Tensor& weights, const Heads& y,
                    const HeadSumOptions& options, bool accumulate);
-    /// c = op(a) op(b) of rows in tiles of one size, which all go the same way.
-    template <typename T>
-    void multiply_in_tiles(const ops::Matmul& op);
+    /// Calls multiply(c, a), both of 64 rows, for the rows of a and c in tiles, the last
+    /// of which is filled up with zeros: so all go the same way.
+    void each_tile(const Tensor& c, const Tensor& a, bool accumulate,
+                   FunctionRef<void(const Tensor&, const Tensor&)> multiply);
     /// Where these tokens lie, in the GPU's memory; kept until others are asked for.
     const Tensor& paged(const PagedTokensRef& tokens);
     /// Memory for what an operation keeps between its kernels.

@@ -169,7 +169,8 @@ void Device::compute(const ops::FinishAttention& op) {
 
 namespace {
 
-static_assert(ops::AttendPages::kMostWidth <= kMostPagedWidth);
+static_assert(ops::AttendPages::kMostWidth <= kMostPagedWidth &&
+              ops::AttendPages::kMostTurned <= kMostTurnedWidth);
 
 /// Each row's token and the first of its pages, then all sequences' pages.
 HostTensor page_table(const PagedTokens& tokens) {
@@ -205,6 +206,36 @@ const Tensor& Device::paged(const PagedTokensRef& tokens) {
 }
 
 template <>
+void Device::compute(const ops::HeadMatmul& op) {
+    // Rows of all batches lie one behind the other.
+    const auto multiply = [&](const Tensor& y, const Tensor& x) {
+        with_floating(y.dtype(), [&]<typename T>(T) {
+            const std::int64_t n = op.n(), width = op.x.width;
+            blas().multiply(Blas::Products<T>{
+                .count = op.x.heads,
+                .m = x.shape().rows(),
+                .n = n,
+                .k = width,
+                .c = y.data<T>(),
+                .c_pitch = op.x.heads * n,
+                .c_step = n,
+                .a = {x.data<const T>() + op.x.first, op.x.columns(), false},
+                .a_step = width,
+                .b = {op.matrices.data<const T>(), op.matrices.shape().columns(),
+                      op.options.transpose_b},
+                .b_step = width * n,
+                .factor = 1,
+                .accumulate = false,
+            });
+        });
+    };
+    if (op.options.row_by_row)
+        each_tile(op.y, op.x.tensor, /*accumulate=*/false, multiply);
+    else
+        multiply(op.y, op.x.tensor);
+}
+
+template <>
 void Device::compute(const ops::StorePages& op) {
     launch_store_pages(stream_.get(), op.pages, op.source,
                        on_gpu(paged(op.tokens), *op.tokens, op.pages.shape()[1]),
@@ -218,7 +249,10 @@ void Device::compute(const ops::AttendPages& op) {
         stream_.get(),
         {rows_of(y), rows_of(op.queries), rows_of(op.keys), rows_of(op.values),
          op.queries.batches(), op.queries.heads, op.queries.heads / op.keys.heads,
-         static_cast<int>(op.keys.width), static_cast<int>(op.values.width), op.factor},
+         static_cast<int>(op.keys.width), static_cast<int>(op.values.width), op.factor,
+         op.has_turned() ? rows_of(op.turned_queries) : HeadRows{},
+         op.has_turned() ? rows_of(op.turned_keys) : HeadRows{},
+         static_cast<int>(op.turned_queries.width)},
         on_gpu(paged(op.tokens), *op.tokens, op.keys.batches()));
 }
 

@@ -45,45 +45,42 @@ void Device::prepare() {
     synchronize();
 }
 
-namespace {
-
-/// Rows of a tile that cuBLAS multiplies when a row may not depend on how many there are:
-/// its choice of a kernel follows from the shape.
-constexpr std::int64_t kTileOfRows = 64;
-
-}  // namespace
-
-template <typename T>
-void Device::multiply_in_tiles(const ops::Matmul& op) {
-    const std::int64_t m = op.m(), n = op.n(), k = op.k();
-    const Blas::Operand<T> right{op.b.data<T>(), op.b.shape().columns(),
-                                 op.options.transpose_b};
-    const auto multiply = [&](T* c, const T* a) {
-        blas().multiply(c, kTileOfRows, n, k, Blas::Operand<T>{a, k, false}, right,
-                        op.options.accumulate);
+void Device::each_tile(const Tensor& c, const Tensor& a, bool accumulate,
+                       FunctionRef<void(const Tensor&, const Tensor&)> multiply) {
+    // cuBLAS chooses a kernel by the shape.
+    constexpr std::int64_t kTile = 64;
+    const auto rows_of = [](const Tensor& of, std::int64_t first, std::int64_t count) {
+        const std::int64_t columns = of.shape().columns();
+        return of.flat()
+            .slice(first * columns, count * columns)
+            .reshaped({count, columns});
     };
-    T* const c = op.destination.data<T>();
-    const T* const a = op.a.data<const T>();
-    const std::int64_t last = m % kTileOfRows, before = m - last;
-    for (std::int64_t row = 0; row < before; row += kTileOfRows)
-        multiply(c + row * n, a + row * k);
+    const std::int64_t rows = a.shape().rows(), last = rows % kTile;
+    for (std::int64_t row = 0; row + kTile <= rows; row += kTile)
+        multiply(rows_of(c, row, kTile), rows_of(a, row, kTile));
     if (last == 0) return;
-    // The last rows are filled up with zeros.
-    const Tensor rows = scratch({kTileOfRows, k}, op.a.dtype());
-    const Tensor results = scratch({kTileOfRows, n}, op.a.dtype());
-    compute(ops::Fill{rows, 0});
-    const Tensor own = op.a.flat().slice(before * k, last * k);
-    const Tensor to = op.destination.flat().slice(before * n, last * n);
-    compute(ops::Copy{rows.flat().slice(0, last * k), own});
-    if (op.options.accumulate) compute(ops::Copy{results.flat().slice(0, last * n), to});
-    multiply(results.data<T>(), rows.data<const T>());
-    compute(ops::Copy{to, results.flat().slice(0, last * n)});
+    const Tensor filled = scratch({kTile, a.shape().columns()}, a.dtype());
+    const Tensor results = scratch({kTile, c.shape().columns()}, c.dtype());
+    const Tensor to = rows_of(c, rows - last, last);
+    compute(ops::Fill{filled, 0});
+    compute(ops::Copy{rows_of(filled, 0, last), rows_of(a, rows - last, last)});
+    if (accumulate) compute(ops::Copy{rows_of(results, 0, last), to});
+    multiply(results, filled);
+    compute(ops::Copy{to, rows_of(results, 0, last)});
 }
 
 template <>
 void Device::compute(const ops::Matmul& op) {
+    if (op.options.row_by_row) {
+        each_tile(op.destination, op.a, op.options.accumulate,
+                  [&](const Tensor& c, const Tensor& a) {
+                      MatmulOptions options = op.options;
+                      options.row_by_row = false;
+                      compute(ops::Matmul{c, a, op.b, options, true});
+                  });
+        return;
+    }
     with_floating(op.a.dtype(), [&]<typename T>(T) {
-        if (op.options.row_by_row) return multiply_in_tiles<T>(op);
         const Blas::Operand<T> left{op.a.data<T>(), op.a.shape().columns(),
                                     op.options.transpose_a};
         const Blas::Operand<T> right{op.b.data<T>(), op.b.shape().columns(),

@@ -310,6 +310,22 @@ void CpuDevice::compute(const ops::Rotate& op) {
 }
 
 template <>
+void CpuDevice::compute(const ops::HeadMatmul& op) {
+    const Heads y = op.destination();
+    const std::int64_t n = op.n(), width = op.x.width;
+    with_real(op.y.dtype(), [&]<typename T>(T) {
+        std::vector<T> product(static_cast<std::size_t>(op.x.rows() * n));
+        each_head(op.x, [&](std::int64_t, std::int64_t batch, std::int64_t head) {
+            const std::vector<T> rows = packed<T>(op.x, op.x.offset(batch, head));
+            multiply_matrices<T>({product.data(), rows.data(),
+                                  op.matrices.data<const T>() + head * width * n,
+                                  op.x.rows(), width, n, op.options});
+            unpack(y, y.offset(batch, head), product, 0);
+        });
+    });
+}
+
+template <>
 void CpuDevice::compute(const ops::StorePages& op) {
     const std::int64_t element = bytes_of(op.source.dtype());
     const std::int64_t columns = op.source.shape().columns();
@@ -330,13 +346,19 @@ class PagedRow {
     PagedRow(const ops::AttendPages& op, const PagedSequence& sequence)
         : op_(op), sequence_(sequence) {}
 
-    /// y of the row that is token `token`, from its query.
-    void attend(T* y, const T* query, std::int64_t head, std::int64_t token) {
+    /// y of the row that is token `token`, from its query; and its turned one, if there
+    /// are such.
+    void attend(T* y, const T* query, const T* turned, std::int64_t head,
+                std::int64_t token) {
         scores_.resize(static_cast<std::size_t>(token + 1));
-        for (std::int64_t key = 0; key <= token; ++key)
-            scores_[static_cast<std::size_t>(key)] =
-                static_cast<T>(op_.factor * sum_lanes(op_.keys.width, times<T>, query,
-                                                      row_of(op_.keys, head, key)));
+        for (std::int64_t key = 0; key <= token; ++key) {
+            double score =
+                sum_lanes(op_.keys.width, times<T>, query, row_of(op_.keys, head, key));
+            if (turned != nullptr)
+                score += sum_lanes(op_.turned_keys.width, times<T>, turned,
+                                   row_of(op_.turned_keys, head, key));
+            scores_[static_cast<std::size_t>(key)] = static_cast<T>(op_.factor * score);
+        }
         const T most = largest<T>(scores_.data(), token + 1);
         const T sum = exponentials(scores_.data(), token + 1, formulas::taken_off(most));
         sums_.assign(static_cast<std::size_t>(op_.values.width), 0);
@@ -381,8 +403,9 @@ void CpuDevice::compute(const ops::AttendPages& op) {
                         return of.tensor.data<T>() + row / batches * of.pitch() +
                                of.offset(row % batches, head);
                     };
-                    own.attend(place(y), place(op.queries), head / group,
-                               sequence.first + i);
+                    own.attend(place(y), place(op.queries),
+                               op.has_turned() ? place(op.turned_queries) : nullptr,
+                               head / group, sequence.first + i);
                 }
         }
     });

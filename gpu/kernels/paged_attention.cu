@@ -15,6 +15,7 @@ constexpr int kPagedThreads = 128;
 constexpr int kPagedWarps = kPagedThreads / kWarp;
 /// A thread has columns `lane`, `lane` + 32, …
 constexpr int kHeldColumns = kMostPagedWidth / kWarp;
+constexpr int kHeldTurned = kMostTurnedWidth / kWarp;
 
 /// Among all pages' rows, where token `token` of the sequence of row `row` is.
 __device__ std::int64_t place_on_pages(const PagedRows& of, std::int64_t row,
@@ -35,11 +36,11 @@ __global__ void __launch_bounds__(kPagedThreads)
 }
 
 /// f(i, column) for this thread's columns of a head.
-template <typename F>
+template <int kHeld = kHeldColumns, typename F>
 __device__ void each_column(int width, const F& f) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
 #pragma unroll
-    for (int i = 0; i < kHeldColumns; ++i)
+    for (int i = 0; i < kHeld; ++i)
         if (i * kWarp + lane < width) f(i, i * kWarp + lane);
 }
 
@@ -61,9 +62,12 @@ __global__ void __launch_bounds__(kPagedThreads)
                head / of.group * width;
     };
 
-    T query[kHeldColumns], sums[kHeldColumns];
+    T query[kHeldColumns], turned[kHeldTurned], sums[kHeldColumns];
     const S* own = row_of(of.queries, of.width);
     each_column(of.width, [&](int i, int column) { query[i] = T(own[column]); });
+    const S* also = row_of(of.turned_queries, of.turned_width);
+    each_column<kHeldTurned>(of.turned_width,
+                             [&](int i, int column) { turned[i] = T(also[column]); });
     each_column(of.value_width, [&](int i, int) { sums[i] = 0; });
     T maximum = -std::numeric_limits<T>::infinity(), sum = 0;
     for (std::int64_t token = 0; token <= rows.rows[2 * row]; ++token) {
@@ -72,6 +76,10 @@ __global__ void __launch_bounds__(kPagedThreads)
         T score = 0;
         each_column(of.width,
                     [&](int i, int column) { score += query[i] * T(key[column]); });
+        const S* second = on_pages(of.turned_keys, place, of.turned_width);
+        each_column<kHeldTurned>(of.turned_width, [&](int i, int column) {
+            score += turned[i] * T(second[column]);
+        });
         score = static_cast<T>(of.factor) * combined<kWarp>(score, Plus{});
         const T larger = maximum < score ? score : maximum;
         const T by = formulas::rescaling(maximum, larger);

@@ -32,9 +32,12 @@ struct PagedOperands {
     int width;             ///< of queries and keys, up to kMostPagedWidth
     int value_width;       ///< likewise
     double factor;
+    HeadRows turned_queries, turned_keys;  ///< of a second term of scores
+    int turned_width;                      ///< 0: there is none; up to kMostTurnedWidth
 };
 
 inline constexpr int kMostPagedWidth = 1024;
+inline constexpr int kMostTurnedWidth = 128;
 
 /// A warp has one head of one row, and goes through the keys of its sequence in order. So
 /// the bits depend on that sequence alone.

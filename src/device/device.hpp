@@ -444,6 +444,13 @@ class Device {
                      PagedTokensRef tokens, SourceLine at = SourceLine::here()) {
         run(ops::StorePages{pages, source, from, std::move(tokens)}, at);
     }
+    /// Each head's columns of x (m, b, a k) times a matrix of its own: y (m, b, a n), of
+    /// matrices (a k, n) that lie one below the other; or transposed, (a n, k). 2 m b a k
+    /// n flops.
+    Tensor head_matmul(const Heads& x, const Tensor& matrices, MatmulOptions options = {},
+                       SourceLine at = SourceLine::here()) {
+        return run(ops::HeadMatmul{{}, x, matrices, own(options)}, at).y;
+    }
     /// softmax(factor q K^T) V of each head and row of queries (rows, batches, …), K and
     /// V those of its sequence up to its own token: (rows, batches, heads times the width
     /// of values). Keys and values are heads of pages, seen as (pages, rows of a page,
@@ -453,7 +460,23 @@ class Device {
     Tensor attend_pages(const Heads& queries, const Heads& keys, const Heads& values,
                         PagedTokensRef tokens, double factor = 1,
                         SourceLine at = SourceLine::here()) {
-        return run(ops::AttendPages{{}, queries, keys, values, std::move(tokens), factor},
+        return attend_pages(queries, {}, keys, {}, values, std::move(tokens), factor, at);
+    }
+    /// The same with a second term of the scores, of queries and keys that turn with
+    /// positions (DeepSeek-AI 2024, 2405.04434, section 2.1.3): factor (q K^T + q' K'^T).
+    /// K' may be columns of the same pages; turned heads are up to 128 wide.
+    Tensor attend_pages(const Heads& queries, const Heads& turned_queries,
+                        const Heads& keys, const Heads& turned_keys, const Heads& values,
+                        PagedTokensRef tokens, double factor = 1,
+                        SourceLine at = SourceLine::here()) {
+        return run(ops::AttendPages{{},
+                                    queries,
+                                    keys,
+                                    values,
+                                    std::move(tokens),
+                                    factor,
+                                    turned_queries,
+                                    turned_keys},
                    at)
             .y;
     }

@@ -30,6 +30,19 @@ Tensor KeyValueCache::add_layer(std::int64_t columns) {
 }
 
 Tensor KeyValueCache::begin(const Pass& pass, SourceLine at) {
+    enter(pass, at);
+    const MemoryScope scope(device_, MemoryCategory::workspace);
+    return uploaded(pass.ids, at);
+}
+
+/// (count, 1).
+Tensor KeyValueCache::uploaded(const std::vector<std::int32_t>& numbers,
+                               SourceLine at) const {
+    const auto count = static_cast<std::int64_t>(numbers.size());
+    return device_.upload(HostTensor::of<std::int32_t>({count, 1}, numbers), at);
+}
+
+void KeyValueCache::enter(const Pass& pass, SourceLine at) {
     const std::int64_t rows = pass.tokens.rows();
     require(static_cast<std::int64_t>(pass.ids.size()) == rows, at,
             "a pass of {} rows, but {} ids", rows, pass.ids.size());
@@ -43,17 +56,19 @@ Tensor KeyValueCache::begin(const Pass& pass, SourceLine at) {
             places.push_back(static_cast<std::int32_t>(sequence.first + i));
 
     const MemoryScope scope(device_, MemoryCategory::workspace);
-    const auto uploaded = [&](const std::vector<std::int32_t>& numbers) {
-        const auto count = static_cast<std::int64_t>(numbers.size());
-        return device_.upload(HostTensor::of<std::int32_t>({count, 1}, numbers), at);
-    };
     tokens_ = std::make_shared<const PagedTokens>(pass.tokens);
-    wanted_ = uploaded(pass.wanted);
-    *places_ = uploaded(places);
-    return uploaded(pass.ids);
+    wanted_ = uploaded(pass.wanted, at);
+    *places_ = uploaded(places, at);
 }
 
 namespace {
+
+[[noreturn]] void refuse_forward(Saved& saved) {
+    throw UsageError(
+        "forward of attention with a cache, which keeps nothing for a "
+        "backward; infer is expected",
+        saved.line());
+}
 
 /// softmax(Q K^T / sqrt(w)) V of each row, over the keys and values that its sequence has
 /// on pages: x (rows, 1, (a + 2 g) w) gives (rows, 1, a w). Those of its own rows are
@@ -83,10 +98,7 @@ class CachedAttention : public Module {
     }
     // lesson: end
     Tensor do_forward(const Tensor& /*x*/, Saved& saved) override {
-        require(false, saved.line(),
-                "forward of attention with a cache, which keeps nothing for a backward; "
-                "infer is expected");
-        return {};
+        refuse_forward(saved);
     }
     Tensor do_backward_input(const Tensor& /*dy*/, Saved& /*saved*/) override {
         return {};
@@ -94,6 +106,58 @@ class CachedAttention : public Module {
 
     KeyValueCache& cache_;
     AttentionSizes sizes_;
+    Tensor pages_;
+};
+
+/// Latent attention with a cache of what keys and values are made of, key_rank + rotary
+/// numbers a token for all heads. Keys are never made: a query's product with the matrix
+/// that would make them is taken instead, and what it finds is made values after
+/// (DeepSeek-AI 2024, 2405.04434, section 2.1.2).
+///
+///     q k = q (W_k c) = (q W_k) c,    sum of p v = W_v (sum of p c)
+class CachedLatentAttention : public LatentAttention {
+  public:
+    CachedLatentAttention(KeyValueCache& cache, const ParameterInit& init,
+                          const BlockSizes& sizes)
+        : LatentAttention(init, sizes.hidden, sizes.heads, sizes.latent,
+                          sizes.rotary_base, sizes.epsilon),
+          cache_(cache),
+          pages_(cache.add_layer(sizes.latent.key_rank + sizes.latent.rotary)) {}
+
+  private:
+    // lesson: cached-latent-attention
+    Tensor do_infer(const Tensor& x, SourceLine at) override {
+        const auto [query_rank, rank, width, rotary, value] = sizes_;
+        const PagedTokensRef& tokens = cache_.tokens();
+        const RowPlaces& places = *cache_.places();
+        const Tensor q = q_b_.infer(q_norm_.infer(q_a_.infer(x, at), at), at);
+        const Tensor down = kv_a_.infer(x, at);  // c before its norm, and r
+        const Tensor latent = device_.empty(x.shape().with_last(rank), x.dtype(), at);
+        device_.copy_columns(latent, 0, down, 0, rank, at);
+        device_.copy_columns(down, 0, kv_norm_.infer(latent, at), 0, rank, at);
+        const Heads turned = of_queries(q).turned, r{down, 1, rotary, rank};
+        device_.rotate_at(turned, turned, *places, {rotary_base_}, at);
+        device_.rotate_at(r, r, *places, {rotary_base_}, at);
+        device_.store_pages(pages_, down, 0, tokens, at);
+
+        const Tensor& kv_b = kv_b_.weight().value;  // (a (width + value), rank)
+        const Tensor w_k = kv_b.rows(0, heads_ * width),
+                     w_v = kv_b.rows(heads_ * width, heads_ * value);
+        const Tensor absorbed = device_.head_matmul(of_queries(q).plain, w_k, {}, at);
+        const Tensor sums = device_.attend_pages(
+            {absorbed, heads_, rank, 0}, turned, {pages_, 1, rank, 0},
+            {pages_, 1, rotary, rank}, {pages_, 1, rank, 0}, tokens,
+            score_factor(width + rotary), at);
+        return o_.infer(
+            device_.head_matmul({sums, heads_, rank, 0}, w_v, {.transpose_b = true}, at),
+            at);
+    }
+    // lesson: end
+    Tensor do_forward(const Tensor& /*x*/, Saved& saved) override {
+        refuse_forward(saved);
+    }
+
+    KeyValueCache& cache_;
     Tensor pages_;
 };
 
@@ -123,6 +187,11 @@ GptKit with_cache(GptKit kit, KeyValueCache& cache) {
     kit.places = cache.places();
     kit.core = [&cache](Device&, const AttentionSizes& sizes) {
         return std::make_unique<CachedAttention>(cache, sizes);
+    };
+    kit.latent = [&cache](const ParameterInit& init, const BlockSizes& sizes,
+                          const GptKit& all) {
+        require_latent(init, sizes, all);
+        return std::make_unique<CachedLatentAttention>(cache, init, sizes);
     };
     kit.head = [&cache, head = kit.head](const ParameterInit& init, const GptSizes& sizes,
                                          Parameter* table) {

@@ -55,6 +55,8 @@ class KeyValueCache {
     /// (rows, 1), their positions, and the rows that are wanted; 4 bytes each. Throws
     /// UsageError unless there are as many ids as rows, and a wanted row among them.
     Tensor begin(const Pass& pass, SourceLine at = SourceLine::here());
+    /// The same without ids, on a device that has no table of tokens.
+    void enter(const Pass& pass, SourceLine at = SourceLine::here());
 
     /// The pass that has begun; none before the first.
     const PagedTokensRef& tokens() const { return tokens_; }
@@ -66,6 +68,8 @@ class KeyValueCache {
     int layers() const { return layers_; }
 
   private:
+    Tensor uploaded(const std::vector<std::int32_t>& numbers, SourceLine at) const;
+
     Device& device_;
     DType dtype_;
     CacheSizes sizes_;

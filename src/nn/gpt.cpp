@@ -19,6 +19,15 @@ std::int64_t LinearSizes::all_out() const {
     return std::accumulate(out.begin(), out.end(), std::int64_t{0});
 }
 
+void require_latent(const ParameterInit& init, const BlockSizes& sizes,
+                    const GptKit& kit) {
+    require(
+        !kit.shares_layers && sizes.rotary_base > 0 && sizes.causal,
+        "{}: latent attention is causal, with rotary positions, and no kit shares out "
+        "its heads or tokens",
+        init.name);
+}
+
 namespace {
 
 /// The kit of one device: what each part is when nothing is shared out.
@@ -33,6 +42,17 @@ std::unique_ptr<Module> make_kind_of_mlp(const ParameterInit& init,
         return make_swiglu_mlp(init, sizes.hidden, sizes.inner_columns(), kit);
     return make_mlp(init, sizes.hidden, sizes.inner_columns(), kit, sizes.gelu,
                     sizes.bias);
+}
+
+std::unique_ptr<Module> make_latent(const ParameterInit& init, const BlockSizes& sizes,
+                                    const GptKit& kit) {
+    require(!kit.core && !kit.places,
+            "{}: latent attention is by itself: no kit sets another core, or says where "
+            "tokens are",
+            init.name);
+    require_latent(init, sizes, kit);
+    return std::make_unique<LatentAttention>(
+        init, sizes.hidden, sizes.heads, sizes.latent, sizes.rotary_base, sizes.epsilon);
 }
 
 std::unique_ptr<Module> make_norm(const ParameterInit& init, const BlockSizes& sizes) {
@@ -105,6 +125,7 @@ GptKit::GptKit()
     : wide(make_linear),
       narrow(make_linear),
       heads([](const std::string&, const AttentionSizes& all) { return all; }),
+      latent(make_latent),
       mlp(make_kind_of_mlp),
       norm(make_norm),
       table(make_table),
@@ -145,16 +166,9 @@ std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64
 
 std::unique_ptr<Module> make_attention_of(const ParameterInit& init,
                                           const BlockSizes& sizes, const GptKit& kit) {
-    if (sizes.latent.query_rank == 0)
-        return make_attention(init, sizes.hidden, sizes.attention(), kit);
-    require(
-        !kit.shares_layers && !kit.core && !kit.places && sizes.rotary_base > 0 &&
-            sizes.causal,
-        "{}: latent attention is causal, with rotary positions, and by itself: no kit "
-        "shares out its heads or tokens, sets another core, or says where tokens are",
-        init.name);
-    return std::make_unique<LatentAttention>(
-        init, sizes.hidden, sizes.heads, sizes.latent, sizes.rotary_base, sizes.epsilon);
+    return sizes.latent.query_rank > 0
+               ? kit.latent(init, sizes, kit)
+               : make_attention(init, sizes.hidden, sizes.attention(), kit);
 }
 
 // lesson: mlp

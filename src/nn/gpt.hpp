@@ -21,6 +21,10 @@ std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64
 std::unique_ptr<Module> make_attention_of(const ParameterInit& init,
                                           const BlockSizes& sizes,
                                           const GptKit& kit = {});
+/// For kits that make latent attention: throws UsageError unless it is causal, with
+/// rotary positions, of layers that nobody shares out.
+void require_latent(const ParameterInit& init, const BlockSizes& sizes,
+                    const GptKit& kit);
 
 /// The transformer's MLP: x (…, hidden) gives y of the same shape.
 ///

@@ -118,6 +118,8 @@ struct GptKit {
     std::function<AttentionSizes(const std::string& layer, const AttentionSizes&)> heads;
     /// Makes what stands between attention's linear layers; CoreAttention if it is empty.
     MakeAttention core;
+    /// Latent attention, of blocks that have it.
+    Make<const BlockSizes&, const GptKit&> latent;
     /// The MLP, of this kit's linear layers.
     Make<const BlockSizes&, const GptKit&> mlp;
     /// Says how ranks share out the experts of a block, which `mlp` makes if there are

@@ -48,11 +48,7 @@ class LatentAttention : public Module {
     void set_input_gradient(bool needed) override;
     void each_part(FunctionRef<void(Module&)> visit) override;
 
-  private:
-    Tensor do_forward(const Tensor& x, Saved& saved) override;
-    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
-    void do_backward_weight(Saved& saved) override;
-
+  protected:
     /// Views of columns, head by head.
     struct Views {
         Heads plain;   ///< of q (width), of k (width)
@@ -60,11 +56,6 @@ class LatentAttention : public Module {
         Heads values;  ///< of v (value)
     };
     Views of_queries(const Tensor& q) const;
-    Views of_keys(const Tensor& kv, const Tensor& down) const;
-    Tensor zeros_like(const Tensor& tensor, SourceLine at) const;
-    void backward_core(const Tensor& d_sums, const Views& d_queries, const Views& d_keys,
-                       Saved& saved) const;
-    void turn(const Heads& heads, bool back, SourceLine at) const;
 
     Device& device_;
     std::int64_t heads_;
@@ -77,6 +68,16 @@ class LatentAttention : public Module {
     RmsNorm kv_norm_;
     Linear kv_b_;
     Linear o_;
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+    void do_backward_weight(Saved& saved) override;
+    Views of_keys(const Tensor& kv, const Tensor& down) const;
+    Tensor zeros_like(const Tensor& tensor, SourceLine at) const;
+    void backward_core(const Tensor& d_sums, const Views& d_queries, const Views& d_keys,
+                       Saved& saved) const;
+    void turn(const Heads& heads, bool back, SourceLine at) const;
 };
 
 }  // namespace lockstep

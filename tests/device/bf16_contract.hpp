@@ -272,8 +272,11 @@ TEST_CASE("Every operation on bf16 is f32's, rounded once", kTags) {
             PagedTokens{{{3, 3, {2, 0}}, {0, 2, {1}}}});
         t->store_pages(pages, t.in("x", {5, 1, 20}), 8, tokens);
         t.gives(pages);
-        t.gives(t->attend_pages({t.in("q", {5, 1, 20}), 2, 6, 1}, {pages, 1, 6, 0},
-                                {pages, 1, 3, 6}, tokens, 0.3));
+        const Tensor q = t.in("q", {5, 1, 20});
+        t.gives(t->attend_pages({q, 2, 6, 1}, {pages, 1, 6, 0}, {pages, 1, 3, 6}, tokens,
+                                0.3));
+        t.gives(t->attend_pages({q, 2, 6, 1}, {q, 2, 2, 14}, {pages, 1, 6, 0},
+                                {pages, 1, 2, 7}, {pages, 1, 3, 6}, tokens, 0.3));
     });
     rounds_once("attention without weights", [](T& t) {
         const AttentionHeads x = heads_of(t.in("x", {5, 2, 12}));

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "tests/device/support.hpp"
+#include "tests/device/head_operand.hpp"
 
 namespace lockstep::test {
 
@@ -171,6 +171,81 @@ TEST_CASE("A row's attention has the same bits on other pages, and beside other 
             }
         }
     }
+}
+
+TEST_CASE("A second term of scores is more columns of queries and keys", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    // 40 columns are scored at once, or 8 and 32 of them one after the other.
+    const PagedCase of{4, 1, 40, 8};
+    const PagedPass pass(bench, of, dtype);
+    const HostTensor whole = bench->download(
+        bench->attend_pages(pass.queries, pass.keys, pass.values, pass.tokens, 0.5));
+    const std::int64_t rows = pass.tokens->rows();
+    const auto columns = [&](std::int64_t from, std::int64_t width) {
+        HostTensor some({rows, 1, of.heads * width}, dtype);
+        for (std::int64_t i = 0; i < some.elements(); ++i) {
+            const std::int64_t row = i / (of.heads * width), at = i % (of.heads * width);
+            some.set(i, pass.x.at(row * pass.x.shape().columns() + of.before +
+                                  at / width * of.width + from + at % width));
+        }
+        return Heads{bench->upload(some), of.heads, width, 0};
+    };
+    const HostTensor parts = bench->download(
+        bench->attend_pages(columns(0, 8), columns(8, 32), {pass.on_pages, 1, 8, 0},
+                            {pass.on_pages, 1, 32, 8}, pass.values, pass.tokens, 0.5));
+    Expected expected(whole.shape(), dtype);
+    for (std::int64_t i = 0; i < whole.elements(); ++i)
+        expected.add(whole.at(i), 1, 40);
+    expected.check(parts);
+}
+
+TEST_CASE("Each head is multiplied by a matrix of its own", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64, DType::bf16);
+    const bool transposed = GENERATE(false, true);
+    const bool row_by_row = GENERATE(false, true);
+    const std::int64_t batches = GENERATE(1, 2);
+    const std::int64_t m = GENERATE(1, 5, 40);
+    const std::int64_t heads = 3, width = 7, n = 10;
+    CAPTURE(dtype, transposed, row_by_row, batches, m);
+    Bench bench;
+    const HeadCase of{m, m, batches, heads, heads, width, 2, 1};
+    const HeadOperand x(bench, of, heads, m, dtype, "x");
+    const HostTensor matrices = random_values(
+        transposed ? Shape{heads * n, width} : Shape{heads * width, n}, dtype, "w");
+    const HostTensor y = bench->download(
+        bench->head_matmul(x.view, bench->upload(matrices),
+                           {.transpose_b = transposed, .row_by_row = row_by_row}));
+    REQUIRE(y.shape() == Shape{m, batches, heads * n});
+    Expected expected(y.shape(), dtype);
+    for (std::int64_t i = 0; i < y.elements(); ++i) {
+        const std::int64_t column = i % n, head = i / n % heads,
+                           batch = i / (n * heads) % batches,
+                           row = i / (n * heads * batches);
+        Sum sum;
+        for (std::int64_t k = 0; k < width; ++k)
+            sum.add(x.at(batch, head, row, k) *
+                    matrices.at(transposed ? (head * n + column) * width + k
+                                           : (head * width + k) * n + column));
+        sum.expect(expected);
+    }
+    expected.check(y);
+}
+
+TEST_CASE("Row by row, a head's products have the same bits however many rows there are",
+          kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    const Tensor x = bench->upload(random_values({70, 1, 24}, dtype, "x"));
+    const Tensor w = bench->upload(random_values({3 * 8, 33}, dtype, "w"));
+    const RowByRow scope(*bench.device);
+    const auto of = [&](std::int64_t first, std::int64_t count) {
+        return bench->download(bench->head_matmul({x.rows(first, count), 3, 8}, w));
+    };
+    const HostTensor all = of(0, 70);
+    for (const std::int64_t count : {1, 2, 3, 5, 64, 69})
+        for (const std::int64_t first : {std::int64_t{0}, 70 - count})
+            REQUIRE(of(first, count) == all.rows(first, count));
 }
 
 TEST_CASE("Columns of rows are stored at their tokens' places on pages", kTags) {

@@ -366,6 +366,21 @@ TEST_CASE("Tokens on pages that cannot be are refused", "[sim][device][errors]")
             [&] {
                 bench->attend_pages({x, 4, 3}, {pages, 1, 3}, {pages, 2, 1, 3}, tokens);
             });
+    refuses(
+        "attend_pages: turned queries of 3 heads of width 2 and keys of 1 of width 2 "
+        "do not go with the others, of 4 and 1 heads",
+        [&] {
+            bench->attend_pages({x, 4, 3}, {x, 3, 2}, {pages, 1, 3}, {pages, 1, 2},
+                                {pages, 1, 3, 3}, tokens);
+        });
+    refuses("head_matmul: matrices have shape (5, 4, 6), for 4 heads of width 3", [&] {
+        bench->head_matmul({x, 4, 3}, pages);
+    });
+    refuses("head_matmul: matrices have shape (5, 3), transposed, for 4 heads of width 3",
+            [&] {
+                bench->head_matmul({x, 4, 3}, bench->zeros({5, 3}, DType::f32),
+                                   {.transpose_b = true});
+            });
     refuses("rotate: positions has shape (2), that is 2 elements; 3 are expected", [&] {
         bench->rotate_at({x, 3, 4}, {x, 3, 4}, bench->zeros({2}, DType::i32));
     });

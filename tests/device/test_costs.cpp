@@ -223,6 +223,17 @@ TEST_CASE("Attention over pages costs the pairs that rows see, and each key once
     REQUIRE(y.shape() == Shape{6, 1, 16});
     costs(bench, "attend_pages", 28 * 4 * (2 * 3 + 2 * 4 + 12),
           (6 * 12 + 14 * 2 * 3 + 14 * 2 * 4 + 6 * 16) * e);
+    // Values that are columns of the keys are read with them; a second term of the scores
+    // has queries and keys of its own.
+    bench->attend_pages({x, 4, 4, 0}, {x, 4, 2, 16}, {pages, 1, 4, 0}, {pages, 1, 2, 4},
+                        {pages, 1, 3, 0}, tokens);
+    costs(bench, "attend_pages", 28 * 4 * (2 * 4 + 2 * 2 + 2 * 3 + 12),
+          (6 * 16 + 6 * 8 + 14 * 4 + 14 * 2 + 6 * 12) * e);
+    const Tensor matrices = bench->zeros({12, 5}, dtype);
+    REQUIRE(bench->head_matmul({x, 4, 3, 2}, matrices).shape() == Shape{6, 1, 20});
+    costs(bench, "head_matmul", 2 * 6 * 4 * 3 * 5, (6 * 12 + 60 + 6 * 20) * e);
+    bench->head_matmul({x, 4, 5, 2}, matrices, {.transpose_b = true});
+    costs(bench, "head_matmul", 2 * 6 * 4 * 3 * 5, (6 * 20 + 60 + 6 * 12) * e);
 }
 
 TEST_CASE("Fewer heads cost what they read, and the products of all", "[sim][device]") {

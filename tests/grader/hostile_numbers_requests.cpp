@@ -156,9 +156,15 @@ void add_attention(std::vector<Request>& to) {
         call("rotate at places", ops::Rotate{heads(0), heads(1), {}, {}, places}));
     to.push_back(call("store_pages", ops::StorePages{pages, rows, 2, tokens}));
     to.push_back(
-        call("attend_pages",
-             ops::AttendPages{
-                 {}, {rows, 2, 2, 1}, {pages, 1, 2, 0}, {pages, 1, 1, 3}, tokens, 0.5}));
+        call("head_matmul",
+             ops::HeadMatmul{{}, {rows, 2, 2, 1}, real(2, {4, 3}), MatmulOptions{}}));
+    const Heads queries{rows, 2, 2, 1}, turned{rows, 2, 1, 5}, keys{pages, 1, 2, 0},
+        also{pages, 1, 1, 2}, values{pages, 1, 1, 3};
+    to.push_back(call("attend_pages",
+                      ops::AttendPages{{}, queries, keys, values, tokens, 0.5, {}, {}}));
+    to.push_back(
+        call("attend_pages, turned",
+             ops::AttendPages{{}, queries, keys, values, tokens, 0.5, turned, also}));
     to.push_back(
         call("attend_backward", ops::AttendBackward{gradients, all, backward, causal}));
 }

@@ -81,6 +81,22 @@ TEST_CASE("Decoding with a cache gives what whole sequences give", "[inference][
     CHECK(served.free_pages == serving.cache.pages);
 }
 
+TEST_CASE("Latent attention keeps what keys are made of, and gives what keys give",
+          "[inference][sim]") {
+    Serving serving{small_sizes(true), some_requests()};
+    serving.sizes.block.latent = {20, 12, 6, 4, 8};
+    const Outcome served = serve(serving);
+    require_whole(serving, served);
+    CHECK(cache_bytes_of_token(serving.sizes, DType::f64) == 2 * (12 + 4) * 8);
+    CHECK(served.report.ranks[0].memory.peak_of(MemoryCategory::cache) ==
+          64 * 4 * 2 * (12 + 4) * 8);
+    serving.row_by_row = true;
+    serving.dtype = DType::f32;
+    Serving alone = serving;
+    alone.rules.most_sequences = 1;
+    CHECK(serve(serving).logits == serve(alone).logits);
+}
+
 TEST_CASE("Ranks that share out heads and columns give what one gives",
           "[inference][sim]") {
     const bool llama = GENERATE(false, true);

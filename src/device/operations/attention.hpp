@@ -444,20 +444,67 @@ struct StorePages {
     }
 };
 
+/// y (m, b, a n): each head's columns of x (m, b, a k) times a matrix of its own, of
+/// those that lie one below the other in `matrices`: (a k, n), or transposed (a n, k).
+struct HeadMatmul {
+    static constexpr const char* kName = "head_matmul";
+    Tensor y;
+    Heads x;
+    Tensor matrices;
+    MatmulOptions options;
+
+    std::int64_t n() const {
+        const Shape& shape = matrices.shape();
+        return options.transpose_b ? shape.rows() / x.heads : shape.columns();
+    }
+    /// The result, as the heads that it consists of.
+    Heads destination() const { return {y, x.heads, n(), 0}; }
+
+    void check(const OperandCheck& check) const {
+        check.heads("x", x);
+        check.dtype("matrices", matrices, x.tensor.dtype());
+        check.that(!options.transpose_a && !options.accumulate,
+                   "a transposed x, or a sum; x as it is and a new result are expected");
+        const Shape& shape = matrices.shape();
+        const std::int64_t rows = options.transpose_b ? shape.columns() : shape.rows();
+        const std::int64_t expected = options.transpose_b ? x.width : x.heads * x.width;
+        check.that(shape.dimensions() == 2 && rows == expected &&
+                       (!options.transpose_b || shape.rows() % x.heads == 0),
+                   "matrices have shape {}{}, for {} heads of width {}", shape,
+                   options.transpose_b ? ", transposed" : "", x.heads, x.width);
+        check.that(n() == 0 || x.heads <= kMostElements / n(),
+                   "{} heads of width {} have more columns than there can be", x.heads,
+                   n());
+    }
+    void make(const auto& make) {
+        make(y, Shape{x.rows(), x.batches(), x.heads * n()}, x.tensor.dtype());
+    }
+    OperandList operands() const {
+        return {reads("x", x), reads("matrices", matrices), makes("y", y)};
+    }
+    std::int64_t flops() const { return 2 * y.elements() * x.width; }
+    Derivation derivation() const { return Derivation::linear_in(0, 1); }
+};
+
 /// y (n, 1, a value width): each row's attention over the keys and values of its own
-/// sequence, up to its own token, on pages. Keys and values are columns of pages.
+/// sequence, up to its own token, on pages. Keys and values are columns of pages. Scores
+/// may have a second term, of queries and keys that turn with positions.
 struct AttendPages {
     static constexpr const char* kName = "attend_pages";
     static constexpr std::int64_t kFlopsOfPair = Attend::kFlopsOfPair;
     /// A GPU's warp holds so many columns of a head.
     static constexpr std::int64_t kMostWidth = 1024;
+    static constexpr std::int64_t kMostTurned = 128;
     Tensor y;
     Heads queries;
     Heads keys;
     Heads values;
     PagedTokensRef tokens;
     double factor = 1;
+    Heads turned_queries;  ///< none if there is no second term
+    Heads turned_keys;
 
+    bool has_turned() const { return static_cast<bool>(turned_queries.tensor); }
     std::int64_t rows() const { return queries.rows() * queries.batches(); }
 
     void check(const OperandCheck& check) const {
@@ -477,6 +524,7 @@ struct AttendPages {
                    "of {}",
                    values.heads, values.rows(), values.batches(), keys.heads, keys.rows(),
                    keys.batches());
+        if (has_turned()) check_turned(check);
         check.that(keys.width <= kMostWidth && values.width <= kMostWidth,
                    "heads of width {} and {}; up to {} are expected", keys.width,
                    values.width, std::int64_t{kMostWidth});
@@ -499,18 +547,51 @@ struct AttendPages {
             return tokens->keys() * heads.heads * heads.width *
                    bytes_of(heads.tensor.dtype());
         };
-        return {reads("queries", queries), sized(of_keys(keys), reads("keys", keys)),
-                sized(of_keys(values), reads("values", values)), makes("y", y)};
+        // Values that are the keys' columns, as latent ones are, are read with them.
+        const bool same = values.tensor.overlaps(keys.tensor) &&
+                          values.tensor.offset_bytes() == keys.tensor.offset_bytes() &&
+                          values.first == keys.first && values.width <= keys.width;
+        const bool turned = has_turned();
+        const auto of_turned = [&](const char* name, const Heads& heads, auto&& bytes) {
+            return only_if(turned,
+                           sized(turned ? bytes(heads) : 0, reads(name, heads.tensor)));
+        };
+        return {reads("queries", queries),
+                sized(of_keys(keys), reads("keys", keys)),
+                sized(same ? 0 : of_keys(values), reads("values", values)),
+                of_turned("turned queries", turned_queries, bytes_of_view),
+                of_turned("turned keys", turned_keys, of_keys),
+                makes("y", y)};
     }
     std::int64_t flops() const {
-        return tokens->pairs() * queries.heads *
-               (2 * queries.width + 2 * values.width + kFlopsOfPair);
+        const std::int64_t widths =
+            queries.width + values.width + (has_turned() ? turned_queries.width : 0);
+        return tokens->pairs() * queries.heads * (2 * widths + kFlopsOfPair);
     }
     Derivation derivation() const { return {}; }
+
+  private:
+    void check_turned(const OperandCheck& check) const {
+        check.heads("turned queries", turned_queries);
+        check.heads("turned keys", turned_keys);
+        check.dtype("turned queries", turned_queries.tensor, queries.tensor.dtype());
+        check.dtype("turned keys", turned_keys.tensor, queries.tensor.dtype());
+        const auto fits = [](const Heads& turned, const Heads& plain) {
+            return turned.rows() == plain.rows() && turned.batches() == plain.batches() &&
+                   turned.heads == plain.heads;
+        };
+        check.that(fits(turned_queries, queries) && fits(turned_keys, keys) &&
+                       turned_queries.width == turned_keys.width &&
+                       turned_keys.width <= kMostTurned,
+                   "turned queries of {} heads of width {} and keys of {} of width {} do "
+                   "not go with the others, of {} and {} heads",
+                   turned_queries.heads, turned_queries.width, turned_keys.heads,
+                   turned_keys.width, queries.heads, keys.heads);
+    }
 };
 
-using AttentionOperations =
-    std::tuple<HeadProducts, HeadSums, AddHeadSums, Attend, FinishAttention,
-               HeadRowProducts, AttendBackward, Rotate, StorePages, AttendPages>;
+using AttentionOperations = std::tuple<HeadProducts, HeadSums, AddHeadSums, Attend,
+                                       FinishAttention, HeadRowProducts, AttendBackward,
+                                       Rotate, HeadMatmul, StorePages, AttendPages>;
 
 }  // namespace lockstep::ops

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "src/comm/communicator.hpp"
+#include "src/inference/batcher.hpp"
+#include "src/nn/module.hpp"
+
+namespace lockstep {
+
+/// Pipeline-parallel decoding. A sequence's next token goes through the stages after the
+/// one before it has, so one group of sequences keeps one of p stages busy. With p groups
+/// or more each stage has one at any time, and their tokens go round: from the last
+/// stage, which chooses them, to the first (Pope et al. 2022, 2211.05102, section 3;
+/// Huang et al. 2019's micro-batches, without their end).
+///
+///     ranks 0 … p - 1   layers, each with the cache of its own
+///     x                 (rows, 1, h) from a stage to the next: 2 h bytes a row in bf16
+///     tokens            4 bytes each: from the last stage to the first, and on from
+///     there
+///                       before the x that they have become
+///
+/// So every stage's batchers know all tokens, and decide the same. A round of m groups
+/// takes m t if t is the time of a stage, and not less than p t and the tokens' way back.
+/// For that, a stage goes on while what it has sent waits for the next one, which is at
+/// work: each two neighbours have a communicator of their own. If it waited, its
+/// neighbour would rest while it works, and the other way round: only half of them would
+/// be busy.
+class DecodingRing {
+  public:
+    struct Stage {
+        KeyValueCache& cache;
+        Module& layers;
+        std::int64_t hidden = 0;  ///< columns of x
+        DType dtype = DType::f32;
+        /// Gives the tokens of logits, on the last stage: sample_rows.
+        std::function<std::vector<std::int32_t>(const Tensor&, std::span<const Wanted>)>
+            choose;
+    };
+
+    /// Every rank of the line calls it, in the order of their stages. What the stage
+    /// refers to must stay.
+    DecodingRing(Communicator& line, Stage stage, SourceLine at = SourceLine::here());
+
+    /// Lets all groups generate until they are idle. Each has a batcher of its own; they
+    /// may share a pool. Every rank calls it, with batchers that have the same requests.
+    void run(std::span<Batcher* const> groups, SourceLine at = SourceLine::here());
+
+  private:
+    /// A group between two of its passes.
+    struct Turn {
+        std::vector<Wanted> wanted;
+        std::vector<std::int32_t> chosen;  ///< on the last stage
+        Tensor tokens;                     ///< (wanted), on their way
+        std::optional<Work> arrival;
+        bool under_way = false;
+    };
+    bool is_first() const { return rank_ == 0; }
+    bool is_last() const { return rank_ == stages_ - 1; }
+    std::vector<std::int32_t> tokens_of(Turn& turn, SourceLine at);
+    void compute(Batcher& group, Turn& turn, SourceLine at);
+    void send_on(const Tensor& tensor, SourceLine at);
+    void wait_for_sent(SourceLine at);
+
+    Stage stage_;
+    Device& device_;
+    int rank_;
+    int stages_;
+    std::unique_ptr<Communicator> before_;  ///< with the stage before; none of the first
+    std::unique_ptr<Communicator> after_;   ///< with the next one; none of the last
+    std::unique_ptr<Communicator> back_;    ///< between the last and the first
+    std::vector<std::pair<Tensor, Work>> sent_;
+};
+
+}  // namespace lockstep
