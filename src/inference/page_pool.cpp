@@ -50,6 +50,16 @@ bool PagePool::grow(SequencePages& of, std::int64_t tokens) {
     return true;
 }
 
+void PagePool::shrink(SequencePages& of, std::int64_t tokens) {
+    require(tokens >= 0 && tokens <= of.tokens,
+            "a sequence of {} tokens cannot shrink to {}", of.tokens, tokens);
+    ++times_;
+    const auto kept = static_cast<std::size_t>(pages_for(tokens));
+    for (; of.pages.size() > kept; of.pages.pop_back())
+        give_back(of.pages.back());
+    of.tokens = tokens;
+}
+
 void PagePool::computed(const SequencePages& of, std::span<const std::int32_t> ids) {
     if (!reuse_) return;
     require(static_cast<std::int64_t>(ids.size()) >= of.tokens,

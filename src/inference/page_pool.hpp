@@ -50,6 +50,10 @@ class PagePool {
     /// none. Throws UsageError for fewer tokens than it has.
     bool grow(SequencePages& of, std::int64_t tokens);
 
+    /// The sequence's last tokens are to be others: pages that hold no other of its
+    /// tokens go back. Throws UsageError for more tokens than it has.
+    void shrink(SequencePages& of, std::int64_t tokens);
+
     /// The pass has been issued that computes the sequence's tokens: those of its pages
     /// that are full can be found from now on. `ids` are its tokens, at least as many.
     void computed(const SequencePages& of, std::span<const std::int32_t> ids);

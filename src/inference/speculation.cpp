@@ -1,0 +1,210 @@
+#include "src/inference/speculation.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "src/core/philox.hpp"
+#include "src/core/require.hpp"
+
+namespace lockstep {
+
+Distribution distribution_of(std::span<const double> logits, const Sampling& sampling) {
+    std::vector<Candidate> sorted;
+    for (std::size_t token = 0; token < logits.size(); ++token)
+        sorted.push_back({static_cast<std::int32_t>(token), logits[token]});
+    std::ranges::stable_sort(sorted, std::greater(), &Candidate::logit);
+    const std::vector<double> weights = probabilities(sorted, sampling);
+    Distribution all(logits.size(), 0.0);
+    for (std::size_t i = 0; i < weights.size(); ++i)
+        all[static_cast<std::size_t>(sorted[i].token)] = weights[i];
+    return all;
+}
+
+namespace {
+
+/// A token with these weights, which need not add up to 1, by a uniform number.
+std::int32_t token_of(const Distribution& weights, double uniform) {
+    double left = uniform * std::accumulate(weights.begin(), weights.end(), 0.0);
+    std::size_t last = 0;
+    for (std::size_t token = 0; token < weights.size(); ++token) {
+        if (weights[token] <= 0) continue;
+        last = token;
+        left -= weights[token];
+        if (left < 0) break;
+    }
+    return static_cast<std::int32_t>(last);
+}
+
+/// Uniform numbers for places of a sequence, one of each purpose.
+double uniform(std::uint64_t seed, const char* purpose, std::int64_t position) {
+    return RandomStream(seed, purpose).uniform(static_cast<std::uint64_t>(position));
+}
+
+}  // namespace
+
+// lesson: speculative-acceptance
+std::vector<std::int32_t> accepted(std::span<const std::int32_t> drafts,
+                                   std::span<const Distribution> draft_model,
+                                   std::span<const Distribution> large_model,
+                                   std::uint64_t seed, std::int64_t position) {
+    require(
+        draft_model.size() == drafts.size() && large_model.size() == drafts.size() + 1,
+        "{} drafts with {} distributions of the small model and {} of the large one; "
+        "as many, and one more, are expected",
+        drafts.size(), draft_model.size(), large_model.size());
+    std::vector<std::int32_t> tokens;
+    for (std::size_t i = 0; i < drafts.size(); ++i, ++position) {
+        const Distribution &q = draft_model[i], &p = large_model[i];
+        const auto draft = static_cast<std::size_t>(drafts[i]);
+        require(p.size() == q.size() && draft < p.size(),
+                "draft {} of {} tokens, where the large model has {}", drafts[i],
+                q.size(), p.size());
+        if (uniform(seed, "acceptance", position) * q[draft] < p[draft]) {
+            tokens.push_back(drafts[i]);
+            continue;
+        }
+        Distribution rest(p.size());
+        for (std::size_t token = 0; token < p.size(); ++token)
+            rest[token] = std::max(p[token] - q[token], 0.0);
+        tokens.push_back(token_of(rest, uniform(seed, "correction", position)));
+        return tokens;
+    }
+    tokens.push_back(token_of(large_model.back(), uniform(seed, "correction", position)));
+    return tokens;
+}
+// lesson: end
+
+double acceptance(const Distribution& draft_model, const Distribution& large_model) {
+    require(draft_model.size() == large_model.size(),
+            "distributions over {} and {} tokens", draft_model.size(),
+            large_model.size());
+    double sum = 0;
+    for (std::size_t token = 0; token < draft_model.size(); ++token)
+        sum += std::min(draft_model[token], large_model[token]);
+    return sum;
+}
+
+double expected_tokens(double alpha, int drafts) {
+    require(alpha >= 0 && alpha <= 1 && drafts >= 0,
+            "drafts that stay with probability {}, {} of them; 0 to 1, and no negative "
+            "number, are expected",
+            alpha, drafts);
+    return alpha == 1 ? drafts + 1 : (1 - std::pow(alpha, drafts + 1)) / (1 - alpha);
+}
+
+namespace {
+
+/// One sequence in a model's cache.
+class Writer {
+  public:
+    Writer(Device& device, CachedModel of, const Sampling& sampling)
+        : device_(device), of_(of), sampling_(sampling) {}
+    ~Writer() { of_.pool.release(pages_); }
+    Writer(const Writer&) = delete;
+    Writer& operator=(const Writer&) = delete;
+
+    /// Computes the tokens that are not in the cache yet; gives the distributions of what
+    /// follows the last `wanted` of them.
+    std::vector<Distribution> follow(const std::vector<std::int32_t>& ids,
+                                     std::int64_t wanted, SourceLine at) {
+        const std::int64_t first = pages_.tokens;
+        const auto end = static_cast<std::int64_t>(ids.size());
+        require(
+            of_.pool.grow(pages_, end), at,
+            "a sequence of {} tokens finds no room in the cache: {} pages of {} rows, "
+            "{} of them free",
+            end, of_.pool.pages(), of_.pool.page_rows(), of_.pool.free());
+        Pass pass{
+            {{{first, end - first, pages_.pages}}}, {ids.begin() + first, ids.end()}, {}};
+        for (std::int64_t row = end - first - wanted; row < end - first; ++row)
+            pass.wanted.push_back(static_cast<std::int32_t>(row));
+        const Tensor logits = of_.model.infer(of_.cache.begin(pass, at), at);
+        const HostTensor known = device_.download(logits, at);
+        std::vector<Distribution> found;
+        const std::int64_t columns = known.shape().columns();
+        for (std::int64_t row = 0; device_.has_numbers() && row < wanted; ++row) {
+            std::vector<double> of_row;
+            for (std::int64_t j = 0; j < columns; ++j)
+                of_row.push_back(known.at(row * columns + j));
+            found.push_back(distribution_of(of_row, sampling_));
+        }
+        return found;
+    }
+    /// Tokens from `tokens` on are others from now on.
+    void go_back(std::int64_t tokens) {
+        if (tokens < pages_.tokens) of_.pool.shrink(pages_, tokens);
+    }
+
+  private:
+    Device& device_;
+    CachedModel of_;
+    Sampling sampling_;
+    SequencePages pages_;
+};
+
+/// How many drafts stay if nothing is known of them but how often they do.
+std::size_t stated(const Speculation& speculation, std::uint64_t seed,
+                   std::int64_t position) {
+    std::size_t stay = 0;
+    while (stay < static_cast<std::size_t>(speculation.drafts) &&
+           uniform(seed, "acceptance", position + static_cast<std::int64_t>(stay)) <
+               speculation.stated_acceptance)
+        ++stay;
+    return stay;
+}
+
+}  // namespace
+
+// lesson: speculative-decoding
+SpeculationReport speculate(Device& device, CachedModel large, CachedModel small,
+                            const Request& request, const Speculation& speculation,
+                            SourceLine at) {
+    require(speculation.drafts > 0 && !request.prompt.empty() && request.output > 0, at,
+            "{} drafts, a prompt of {} tokens and an output of {}; all must be positive",
+            speculation.drafts, request.prompt.size(), request.output);
+    request.sampling.require_sound();
+    const std::uint64_t seed = request.sampling.seed;
+    const auto end = request.prompt.size() + static_cast<std::size_t>(request.output);
+    Writer writer(device, large, request.sampling);
+    Writer drafter(device, small, request.sampling);
+    SpeculationReport report;
+    std::vector<std::int32_t> ids = request.prompt;
+    while (ids.size() < end) {
+        // The small model goes ahead, token by token.
+        std::vector<std::int32_t> ahead = ids, drafts;
+        std::vector<Distribution> drafted_from;
+        for (int i = 0; i < speculation.drafts; ++i) {
+            const auto next = drafter.follow(ahead, 1, at);
+            const auto position = static_cast<std::int64_t>(ahead.size());
+            drafts.push_back(
+                next.empty() ? 0 : token_of(next[0], uniform(seed, "draft", position)));
+            ahead.push_back(drafts.back());
+            drafted_from.insert(drafted_from.end(), next.begin(), next.end());
+        }
+        // The large one computes all of them, and the last token before, in one pass.
+        const auto place = static_cast<std::int64_t>(ids.size());
+        const auto chosen_from = writer.follow(ahead, speculation.drafts + 1, at);
+        std::vector<std::int32_t> tokens =
+            device.has_numbers()
+                ? accepted(drafts, drafted_from, chosen_from, seed, place)
+                : std::vector<std::int32_t>(1 + stated(speculation, seed, place));
+        ++report.passes;
+        report.drafted += speculation.drafts;
+        report.stayed += static_cast<std::int64_t>(tokens.size()) - 1;
+        ids.insert(ids.end(), tokens.begin(), tokens.end());
+        // Both have computed drafts that are not there any more; of the last token
+        // neither has anything yet.
+        for (Writer* each : {&writer, &drafter})
+            each->go_back(static_cast<std::int64_t>(ids.size()) - 1);
+    }
+    ids.resize(end);
+    report.tokens.assign(ids.begin() + static_cast<std::ptrdiff_t>(request.prompt.size()),
+                         ids.end());
+    return report;
+}
+// lesson: end
+
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+// Measures a service of 1,000 requests by shapes only: LLaMA-2 13B with a fifth of the
+// heads of keys, on 64 devices, in groups that share out heads and columns; and the most
+// memory of this process.
+
+#include <benchmark/benchmark.h>
+#include <sys/resource.h>
+
+#include "sim/cluster.hpp"
+#include "src/comm/mesh.hpp"
+#include "src/inference/server.hpp"
+#include "src/nn/published_sizes.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
+
+namespace {
+
+using namespace lockstep;
+
+void serve_thousand(benchmark::State& state) {
+    const int replicas = 8, ways = 8;
+    GptSizes sizes = llama2_13b(2048);
+    sizes.block.kv_heads = 8;
+    const auto all =
+        make_requests({1000, 100, 64, 512, 16, 128, sizes.vocabulary, /*seed=*/1});
+    sim::ClusterOptions options;
+    options.ranks = replicas * ways;
+    options.numbers = false;
+    options.check = sim::CheckLevel::cheap;
+    options.spec = load_cluster("h100");
+    ServiceReport report;
+    for ([[maybe_unused]] auto _ : state) {
+        std::vector<std::vector<Served>> served(replicas);
+        sim::make_cluster(options)->run([&](Rank& rank) {
+            Device& device = rank.device();
+            Mesh mesh(rank.world(), {{"dp", replicas}, {"tp", ways}});
+            TensorParallel tp(device, mesh["tp"]);
+            const CacheSizes pages{.pages = 4096, .page_rows = 16};
+            KeyValueCache cache(device, DType::bf16, pages);
+            const auto gpt = make_gpt({device, DType::bf16, 7, ""}, sizes,
+                                      with_cache(tensor_parallel({}, tp), cache));
+            PagePool pool(pages.pages, pages.page_rows);
+            Batcher batcher(pool, {});
+            const auto replica = static_cast<std::size_t>(mesh.coordinate("dp"));
+            std::vector<Request> own;
+            for (std::size_t i = replica; i < all.size(); i += replicas)
+                own.push_back(all[i]);
+            auto done = serve(device, &mesh["tp"], batcher, own,
+                              [&](const Pass& pass, const std::vector<Wanted>& wanted) {
+                                  return sample_rows(device, mesh["tp"],
+                                                     gpt->infer(cache.begin(pass)),
+                                                     sizes.vocabulary, wanted);
+                              });
+            if (mesh.coordinate("tp") == 0) served[replica] = std::move(done);
+        });
+        std::vector<Served> together;
+        for (auto& of : served)
+            std::move(of.begin(), of.end(), std::back_inserter(together));
+        report = report_of(together, {});
+    }
+    rusage used{};
+    getrusage(RUSAGE_SELF, &used);
+    state.counters["MiB"] = static_cast<double>(used.ru_maxrss) / 1024;
+    state.counters["requests"] = static_cast<double>(report.requests);
+    state.counters["virtual_seconds"] = report.seconds;
+    state.counters["first_token_ms"] = static_cast<double>(report.to_first.half) / 1e9;
+    state.counters["next_token_ms"] = static_cast<double>(report.per_token.half) / 1e9;
+}
+BENCHMARK(serve_thousand)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();
