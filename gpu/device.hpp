@@ -86,7 +86,7 @@ class Device final : public LocalDevice {
     /// All numbers of a storage lie in [0, this): they were uploaded, or looked at, and
     /// nothing has been written there since.
     std::unordered_map<const Storage*, std::int64_t> indices_below_;
-    PagedTokensRef paged_tokens_;
+    PagedTokens paged_tokens_;
     Tensor page_table_;  ///< of those
 };
 

@@ -197,11 +197,11 @@ PagedRows on_gpu(const Tensor& table, const PagedTokens& tokens, std::int64_t of
 }  // namespace
 
 const Tensor& Device::paged(const PagedTokensRef& tokens) {
-    if (paged_tokens_ == tokens) return page_table_;
+    if (page_table_ && paged_tokens_ == *tokens) return page_table_;
     const HostTensor table = page_table(*tokens);
     page_table_ = scratch(table.shape(), DType::i32);
     do_upload(page_table_, table);
-    paged_tokens_ = tokens;
+    paged_tokens_ = *tokens;
     return page_table_;
 }
 

@@ -22,8 +22,8 @@ void launch_store_pages(cudaStream_t stream, Numbers pages, Numbers source,
                         const PagedRows& rows, std::int64_t columns, std::int64_t pitch,
                         std::int64_t from);
 
-/// Queries and y have a row each for `rows`; keys and values are heads of pages, whose
-/// rows are `pitch` apart and which have their batches in the place of a page's rows.
+/// Queries and y have a row for each of `rows`. Keys and values are heads of pages: a
+/// page's rows are `batch` apart.
 struct PagedOperands {
     HeadRows y, queries, keys, values;
     std::int64_t batches;  ///< of queries and y

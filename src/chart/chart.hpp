@@ -72,7 +72,7 @@ struct Row {
 
 /// Amounts from a time on, one a layer, until the next level.
 struct Level {
-    static constexpr int kMostLayers = 6;
+    static constexpr int kMostLayers = 7;
 
     Picoseconds time = 0;
     std::array<double, kMostLayers> amounts{};

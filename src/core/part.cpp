@@ -71,6 +71,9 @@ Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, i
         const std::int64_t layer = layers[i];
         const std::int64_t cut =
             i < shares.size() ? std::min<std::int64_t>(parts, shares[i]) : parts;
+        require(cut > 0 && parts % cut == 0,
+                "a layer of {} shares for {} parts; one must divide the other", cut,
+                parts);
         const std::int64_t each = (layer + cut - 1) / cut;
         const std::int64_t first = index / (parts / cut) * each;
         part.rows.push_back({at, from + first, rows_there(layer, first, each)});

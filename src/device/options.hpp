@@ -23,8 +23,8 @@ struct MatmulOptions {
     bool transpose_b = false;
     /// Adds to what the destination holds.
     bool accumulate = false;
-    /// A row's bits do not depend on how many rows there are: of op(a), which is not
-    /// transposed. Otherwise a backend may add up in another order when there are more.
+    /// The bits of a row do not depend on how many rows there are. Otherwise a backend
+    /// may add up in another order if there are more. Not if a is transposed.
     bool row_by_row = false;
 };
 

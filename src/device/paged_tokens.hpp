@@ -17,12 +17,14 @@ struct PagedSequence {
 
     /// Tokens up to the last of its rows: what that one sees.
     std::int64_t tokens() const { return first + count; }
+    bool operator==(const PagedSequence&) const = default;
 };
 
 /// The rows of a pass: those of several sequences, one's behind the other's.
 struct PagedTokens {
     std::vector<PagedSequence> sequences;
 
+    bool operator==(const PagedTokens&) const = default;
     std::int64_t rows() const {
         std::int64_t rows = 0;
         for (const PagedSequence& sequence : sequences)

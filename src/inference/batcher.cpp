@@ -21,10 +21,14 @@ void Batcher::add(Request request) {
             request.id, prompt, request.output);
     request.sampling.require_sound();
     // The last token that is generated is never computed.
-    const std::int64_t most = prompt + request.output - 1;
-    require(pool_.pages_for(most) <= pool_.pages(),
-            "request {} takes {} tokens, {} pages of {}; the cache has {}", request.id,
-            most, pool_.pages_for(most), pool_.page_rows(), pool_.pages());
+    const std::int64_t room = pool_.pages() * pool_.page_rows();
+    require(
+        request.output - 1 <= room - prompt,
+        "request {} has a prompt of {} tokens and asks for {}; the cache has room for "
+        "{}, {} pages of {}",
+        request.id, prompt, request.output, room, pool_.pages(), pool_.page_rows());
+    require(ids_.insert(request.id).second, "two requests under way have id {}",
+            request.id);
     std::vector<std::int32_t> ids = request.prompt;
     waiting_.push_back({std::move(request), std::move(ids), {}});
 }
@@ -39,6 +43,7 @@ Pass Batcher::next() {
     admit();
 
     Pass pass;
+    pass.page_rows = pool_.page_rows();
     for (Sequence& it : running_) {
         if (it.planned == 0) continue;
         const std::int64_t first = it.pages.tokens - it.planned;
@@ -88,7 +93,7 @@ void Batcher::admit() {
             pool_.release(first.pages);
             return;
         }
-        first.reused += reused;
+        if (first.preemptions == 0) first.reused = reused;
         running_.push_back(std::move(first));
         waiting_.pop_front();
     }
@@ -112,7 +117,7 @@ std::int64_t Batcher::rows_of_prompt(const Sequence& sequence) const {
     return missing <= rows_left() || !has_prompt_ ? missing : 0;
 }
 
-/// It has been planned for this pass, or not: the pages of others are more urgent.
+/// If the youngest was in this pass already, it is taken out again.
 void Batcher::preempt_youngest() {
     Sequence youngest = std::move(running_.back());
     running_.pop_back();
@@ -131,10 +136,10 @@ std::vector<Wanted> Batcher::wanted() const {
 }
 
 void Batcher::take(const std::vector<std::int32_t>& tokens) {
+    require(under_way_, "take() of {} tokens, but no pass is under way", tokens.size());
     const std::size_t expected = wanted().size();
-    require(under_way_ && tokens.size() == expected,
-            "{} tokens were taken of a pass that wants {}", tokens.size(),
-            under_way_ ? expected : 0);
+    require(tokens.size() == expected, "{} tokens were taken of a pass that wants {}",
+            tokens.size(), expected);
     under_way_ = false;
     std::size_t taken = 0;
     for (Sequence& it : running_) {
@@ -155,6 +160,7 @@ void Batcher::take(const std::vector<std::int32_t>& tokens) {
 /// All pages go back, and the tokens out.
 void Batcher::answer(Sequence& sequence) {
     pool_.release(sequence.pages);
+    ids_.erase(sequence.request.id);
     answers_.push_back({sequence.request.id,
                         {sequence.ids.begin() + sequence.prompt(), sequence.ids.end()},
                         sequence.preemptions,

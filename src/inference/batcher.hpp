@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <set>
 #include <vector>
 
 #include "src/core/units.hpp"
@@ -25,7 +26,7 @@ struct Answer {
     std::int64_t id = 0;
     std::vector<std::int32_t> tokens;  ///< that followed the prompt
     int preemptions = 0;
-    std::int64_t reused = 0;  ///< tokens of the prompt whose pages were found
+    std::int64_t reused = 0;  ///< tokens of the prompt whose pages were found at first
 };
 
 struct BatchRules {
@@ -63,9 +64,11 @@ class Batcher {
     /// The pool must stay. Throws UsageError unless there is room for a sequence and a
     /// row.
     Batcher(PagePool& pool, const BatchRules& rules);
+    Batcher(const Batcher&) = delete;
+    Batcher& operator=(const Batcher&) = delete;
 
     /// A request has come. Throws UsageError if its prompt is empty, if no token is asked
-    /// for, or if the pool's pages cannot hold all of it.
+    /// for, if the pool's pages cannot hold all of it, or if there is one of that id.
     void add(Request request);
 
     /// The request is given up: its user has gone, or it has waited for too long. It
@@ -79,9 +82,10 @@ class Batcher {
     std::int64_t running() const { return static_cast<std::int64_t>(running_.size()); }
     std::int64_t waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
 
-    /// What to compute next: never nothing, unless it is idle. Then take() is expected,
-    /// for an idle rank's empty pass, too, which it computes if other ranks' passes need
-    /// its experts.
+    /// What to compute next. Its tokens are then expected by take(), also those of a pass
+    /// without rows: it has none if the batcher is idle, or if others have so many of the
+    /// pool's pages that no sequence goes on. An idle rank computes it, too, if other
+    /// ranks' passes need its experts.
     Pass next();
     /// Of the rows that the pass wants, in their order: how tokens are chosen.
     std::vector<Wanted> wanted() const;
@@ -126,6 +130,7 @@ class Batcher {
     bool has_prompt_ = false;
     bool under_way_ = false;
     std::vector<Answer> answers_;
+    std::set<std::int64_t> ids_;  ///< of requests that wait or are under way
 };
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@ namespace lockstep {
 
 namespace {
 
-// Of two neighbours, and of both ends.
+// Ranks of a pair.
 constexpr int kFrom = 0, kTo = 1;
 
 }  // namespace
@@ -37,15 +37,20 @@ void DecodingRing::run(std::span<Batcher* const> groups, SourceLine at) {
     const auto goes_on = [&](std::size_t group) {
         return turns[group].under_way || !groups[group]->idle();
     };
-    for (bool more = true; std::exchange(more, false);)
+    for (bool more = true; std::exchange(more, false);) {
+        bool any = false;
         for (std::size_t i = 0; i < groups.size(); ++i) {
             if (!goes_on(i)) continue;
             Turn& turn = turns[i];
-            if (std::exchange(turn.under_way, false))
-                groups[i]->take(tokens_of(turn, at));
-            if (!groups[i]->idle()) compute(*groups[i], turn, at);
             more = true;
+            if (std::exchange(turn.under_way, false)) {
+                groups[i]->take(tokens_of(turn, at));
+                any = true;
+            }
+            if (!groups[i]->idle()) any |= compute(*groups[i], turn, at);
         }
+        require(any || !more, at, "no group goes on: the pool's pages are others'");
+    }
     wait_for_sent(at);
 }
 
@@ -66,9 +71,13 @@ std::vector<std::int32_t> DecodingRing::tokens_of(Turn& turn, SourceLine at) {
     return tokens;
 }
 
-/// One pass of the group, through this stage.
-void DecodingRing::compute(Batcher& group, Turn& turn, SourceLine at) {
+/// One pass of the group, through this stage. Gives false if other groups have all pages.
+bool DecodingRing::compute(Batcher& group, Turn& turn, SourceLine at) {
     const Pass pass = group.next();
+    if (pass.ids.empty()) {
+        group.take({});
+        return false;
+    }
     turn = {group.wanted(), {}, {}, {}, true};
     Tensor x;
     if (is_first()) {
@@ -86,18 +95,19 @@ void DecodingRing::compute(Batcher& group, Turn& turn, SourceLine at) {
         send_on(y, at);
         turn.tokens = device_.empty({wanted}, DType::i32, at);
         if (is_first() && wanted > 0) turn.arrival = back_->recv(turn.tokens, kFrom, at);
-        return;
+        return true;
     }
     turn.chosen = stage_.choose(y, turn.wanted);
-    if (is_first() || wanted == 0) return;
+    if (is_first() || wanted == 0) return true;
     const Tensor tokens =
         device_.upload(HostTensor::of<std::int32_t>({wanted}, turn.chosen), at);
     wait_for_sent(at);
     sent_.emplace_back(tokens, back_->send(tokens, kTo, at));
+    return true;
 }
 // lesson: end
 
-/// Goes on while it is sent.
+/// Starts to send it, and goes on.
 void DecodingRing::send_on(const Tensor& tensor, SourceLine at) {
     sent_.emplace_back(tensor, after_->send(tensor, kTo, at));
 }

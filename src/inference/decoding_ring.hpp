@@ -20,18 +20,16 @@ namespace lockstep {
 /// stage, which chooses them, to the first (Pope et al. 2022, 2211.05102, section 3;
 /// Huang et al. 2019's micro-batches, without their end).
 ///
-///     ranks 0 … p - 1   layers, each with the cache of its own
-///     x                 (rows, 1, h) from a stage to the next: 2 h bytes a row in bf16
-///     tokens            4 bytes each: from the last stage to the first, and on from
-///     there
-///                       before the x that they have become
+///     x        (rows, 1, h), from a stage to the next: 2 h bytes a row in bf16
+///     tokens   4 bytes each, from the last stage to the first, and then on to the
+///              others, each time before the x that they have become
 ///
-/// So every stage's batchers know all tokens, and decide the same. A round of m groups
-/// takes m t if t is the time of a stage, and not less than p t and the tokens' way back.
-/// For that, a stage goes on while what it has sent waits for the next one, which is at
-/// work: each two neighbours have a communicator of their own. If it waited, its
-/// neighbour would rest while it works, and the other way round: only half of them would
-/// be busy.
+/// Each stage has the cache of its own layers. Every stage's batchers know all tokens, so
+/// they decide the same. A round of m groups takes m t if t is the time of a stage, and
+/// not less than p t and the tokens' way back. For that, a stage goes on while what it
+/// has sent waits for the next one, which is at work: each two neighbours have a
+/// communicator of their own. If it waited, its neighbour would rest while it works, and
+/// the other way round: only half of them would be busy.
 class DecodingRing {
   public:
     struct Stage {
@@ -50,6 +48,7 @@ class DecodingRing {
 
     /// Lets all groups generate until they are idle. Each has a batcher of its own; they
     /// may share a pool. Every rank calls it, with batchers that have the same requests.
+    /// Throws UsageError if none goes on, since somebody else has the pool's pages.
     void run(std::span<Batcher* const> groups, SourceLine at = SourceLine::here());
 
   private:
@@ -64,7 +63,7 @@ class DecodingRing {
     bool is_first() const { return rank_ == 0; }
     bool is_last() const { return rank_ == stages_ - 1; }
     std::vector<std::int32_t> tokens_of(Turn& turn, SourceLine at);
-    void compute(Batcher& group, Turn& turn, SourceLine at);
+    bool compute(Batcher& group, Turn& turn, SourceLine at);
     void send_on(const Tensor& tensor, SourceLine at);
     void wait_for_sent(SourceLine at);
 

@@ -9,6 +9,7 @@ namespace lockstep {
 
 std::int64_t cache_bytes_of_token(const GptSizes& sizes, DType dtype) {
     const BlockSizes& block = sizes.block;
+    require_heads("a cache", block.hidden, block.attention());
     const std::int64_t width = block.hidden / block.heads;
     const std::int64_t numbers = block.latent.query_rank > 0
                                      ? block.latent.key_rank + block.latent.rotary
@@ -35,7 +36,7 @@ Tensor KeyValueCache::begin(const Pass& pass, SourceLine at) {
     return uploaded(pass.ids, at);
 }
 
-/// (count, 1).
+/// Gives numbers as a tensor (count, 1).
 Tensor KeyValueCache::uploaded(const std::vector<std::int32_t>& numbers,
                                SourceLine at) const {
     const auto count = static_cast<std::int64_t>(numbers.size());
@@ -43,6 +44,14 @@ Tensor KeyValueCache::uploaded(const std::vector<std::int32_t>& numbers,
 }
 
 void KeyValueCache::enter(const Pass& pass, SourceLine at) {
+    require(pass.page_rows == 0 || pass.page_rows == sizes_.page_rows, at,
+            "pages of {} rows, from a pool that has pages of {}", sizes_.page_rows,
+            pass.page_rows);
+    for (const PagedSequence& sequence : pass.tokens.sequences)
+        require(sequence.count >= 0 &&
+                    sequence.count <= static_cast<std::int64_t>(pass.ids.size()),
+                at, "a sequence of {} rows in a pass of {} ids", sequence.count,
+                pass.ids.size());
     const std::int64_t rows = pass.tokens.rows();
     require(static_cast<std::int64_t>(pass.ids.size()) == rows, at,
             "a pass of {} rows, but {} ids", rows, pass.ids.size());
@@ -62,6 +71,11 @@ void KeyValueCache::enter(const Pass& pass, SourceLine at) {
 }
 
 namespace {
+
+void require_pass(const KeyValueCache& cache, SourceLine at) {
+    require(cache.tokens() != nullptr, at,
+            "infer with a cache before a pass has begun; begin() says which tokens");
+}
 
 [[noreturn]] void refuse_forward(Saved& saved) {
     throw UsageError(
@@ -88,6 +102,7 @@ class CachedAttention : public Module {
   private:
     // lesson: cached-attention
     Tensor do_infer(const Tensor& x, SourceLine at) override {
+        require_pass(cache_, at);
         Device& device = cache_.device();
         const AttentionHeads own = attention_heads(x, sizes_);
         const std::int64_t width = own.keys.width, heads = own.keys.heads;
@@ -127,6 +142,7 @@ class CachedLatentAttention : public LatentAttention {
   private:
     // lesson: cached-latent-attention
     Tensor do_infer(const Tensor& x, SourceLine at) override {
+        require_pass(cache_, at);
         const auto [query_rank, rank, width, rotary, value] = sizes_;
         const PagedTokensRef& tokens = cache_.tokens();
         const RowPlaces& places = *cache_.places();

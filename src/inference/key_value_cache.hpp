@@ -28,6 +28,7 @@ struct Pass {
     PagedTokens tokens;                ///< which tokens the rows are, and on which pages
     std::vector<std::int32_t> ids;     ///< of all rows
     std::vector<std::int32_t> wanted;  ///< rows whose logits are asked for
+    std::int64_t page_rows = 0;  ///< of the pool that the pages are from; 0: not said
 };
 
 /// Keys and values of all tokens that a model has seen, on pages: what makes generating a

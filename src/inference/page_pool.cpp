@@ -8,9 +8,10 @@ namespace lockstep {
 
 PagePool::PagePool(std::int64_t pages, std::int64_t page_rows, bool reuse)
     : page_rows_(page_rows), reuse_(reuse) {
-    require(pages > 0 && page_rows > 0 && pages <= INT32_MAX,
-            "{} pages of {} rows; both must be positive, and pages at most {}", pages,
-            page_rows, INT32_MAX);
+    constexpr std::int64_t kMost = INT32_MAX;
+    require(pages > 0 && page_rows > 0 && pages <= kMost && page_rows <= kMost,
+            "{} pages of {} rows; from 1 to {} are expected of both", pages, page_rows,
+            kMost);
     states_.resize(static_cast<std::size_t>(pages));
     // Page 0 is the first to be taken.
     for (std::int64_t page = pages; page-- > 0;)
@@ -58,6 +59,14 @@ void PagePool::shrink(SequencePages& of, std::int64_t tokens) {
     for (; of.pages.size() > kept; of.pages.pop_back())
         give_back(of.pages.back());
     of.tokens = tokens;
+    if (tokens % page_rows_ == 0) return;
+    const State& last = state(of.pages.back());
+    if (last.key == nullptr) return;
+    require(last.owners == 1 && last.followers == 0,
+            "a sequence cannot go back to {} tokens, into a page that {} have, and {} "
+            "other pages follow",
+            tokens, last.owners, last.followers);
+    unlearn(of.pages.back());
 }
 
 void PagePool::computed(const SequencePages& of, std::span<const std::int32_t> ids) {
@@ -102,6 +111,7 @@ void PagePool::own(std::int32_t page) {
 /// One sequence less has it.
 void PagePool::give_back(std::int32_t page) {
     State& it = state(page);
+    require(it.owners > 0, "page {} is given back, but nobody has it", page);
     if (--it.owners > 0) return;
     it.given_back = times_;
     if (it.key == nullptr)
@@ -122,14 +132,19 @@ std::int32_t PagePool::take() {
     return page;
 }
 
-/// What the page holds is found no more.
+/// A page that nobody has, and nothing follows, becomes blank.
 void PagePool::forget(std::int32_t page) {
-    State& it = state(page);
-    leaves_.erase({it.given_back, page});
-    const std::int32_t before = it.key->first;
-    known_.erase(*it.key);
-    it.key = nullptr;
+    leaves_.erase({state(page).given_back, page});
+    unlearn(page);
     blank_.push_back(page);
+}
+
+/// What the page holds is found no more.
+void PagePool::unlearn(std::int32_t page) {
+    State& it = state(page);
+    const std::int32_t before = it.key->first;
+    known_.erase(known_.find(*it.key));
+    it.key = nullptr;
     if (before < 0) return;
     State& parent = state(before);
     if (--parent.followers > 0 || parent.owners > 0) return;

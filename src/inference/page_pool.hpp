@@ -29,8 +29,11 @@ struct SequencePages {
 /// All of it is on the host, and the same on every rank that is asked the same.
 class PagePool {
   public:
-    /// With `reuse`, pages are found again. Throws UsageError unless both are positive.
+    /// With `reuse`, pages are found again, what other systems call prefix caching.
+    /// Throws UsageError unless both are positive and at most 2^31 - 1.
     PagePool(std::int64_t pages, std::int64_t page_rows, bool reuse = true);
+    PagePool(const PagePool&) = delete;
+    PagePool& operator=(const PagePool&) = delete;
 
     std::int64_t page_rows() const { return page_rows_; }
     std::int64_t pages() const { return static_cast<std::int64_t>(states_.size()); }
@@ -50,8 +53,9 @@ class PagePool {
     /// none. Throws UsageError for fewer tokens than it has.
     bool grow(SequencePages& of, std::int64_t tokens);
 
-    /// The sequence's last tokens are to be others: pages that hold no other of its
-    /// tokens go back. Throws UsageError for more tokens than it has.
+    /// The sequence's tokens from `tokens` on are to be others. Pages that hold nothing
+    /// before these go back, and the page that they begin in is found no more. Throws
+    /// UsageError for more tokens than it has, and if others have that page, too.
     void shrink(SequencePages& of, std::int64_t tokens);
 
     /// The pass has been issued that computes the sequence's tokens: those of its pages
@@ -76,6 +80,7 @@ class PagePool {
     void give_back(std::int32_t page);
     std::int32_t take();
     void forget(std::int32_t page);
+    void unlearn(std::int32_t page);
 
     std::int64_t page_rows_;
     bool reuse_;

@@ -28,6 +28,7 @@ void Sampling::require_sound() const {
 // lesson: sampling
 std::vector<double> probabilities(std::span<const Candidate> sorted,
                                   const Sampling& sampling) {
+    sampling.require_sound();
     const auto most = static_cast<std::size_t>(
         sampling.candidates(static_cast<std::int64_t>(sorted.size())));
     if (sampling.temperature == 0) return {1.0};

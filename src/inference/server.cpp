@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "src/core/philox.hpp"
 #include "src/core/require.hpp"
@@ -26,38 +27,49 @@ std::size_t arrived(Device& device, Communicator* group,
     return static_cast<std::size_t>(device.has_numbers() ? told.at(0) : own);
 }
 
+/// Nobody else's requests are in the batcher, and these stand in order.
+void require_fresh(Batcher& batcher, const std::vector<Request>& requests) {
+    require(
+        batcher.idle() && batcher.answers().empty(),
+        "serve() with a batcher that has other requests, or answers that nobody took");
+    require(std::ranges::is_sorted(requests, {}, &Request::arrival),
+            "requests that do not stand in the order of their arrivals");
+}
+
 }  // namespace
 
 // lesson: serve
 std::vector<Served> serve(Device& device, Communicator* group, Batcher& batcher,
                           const std::vector<Request>& requests,
                           const ComputePass& compute) {
-    require(std::ranges::is_sorted(requests, {}, &Request::arrival),
-            "requests that do not stand in the order of their arrivals");
+    require_fresh(batcher, requests);
     std::map<std::int64_t, Served> under_way;
+    std::set<std::int64_t> have_tokens;
     std::vector<Served> ended;
     std::size_t taken = 0;
     while (taken < requests.size() || !batcher.idle()) {
         if (batcher.idle()) device.sleep_until(requests[taken].arrival);
         for (const std::size_t all = arrived(device, group, requests); taken < all;) {
             const Request& request = requests[taken++];
-            under_way[request.id].arrival = request.arrival;
             batcher.add(request);
+            under_way[request.id].arrival = request.arrival;
         }
         if (batcher.idle()) continue;
 
         const Pass pass = batcher.next();
+        require(!pass.ids.empty(), "nothing goes on: the pool's pages are others'");
         const std::vector<Wanted> wanted = batcher.wanted();
         batcher.take(compute(pass, wanted));
         for (const Wanted& row : wanted) {
             Served& of = under_way.at(row.request);
-            if (of.first == 0) of.first = device.now();
             of.last = device.now();
+            if (have_tokens.insert(row.request).second) of.first = of.last;
         }
         for (Answer& answer : batcher.answers()) {
             const auto of = under_way.find(answer.id);
             of->second.answer = std::move(answer);
             ended.push_back(std::move(of->second));
+            have_tokens.erase(of->first);
             under_way.erase(of);
         }
     }
@@ -105,11 +117,12 @@ ServiceReport report_of(const std::vector<Served>& served, const ServiceLimits& 
 }
 
 std::vector<Request> make_requests(const RequestMix& mix) {
-    require(mix.count > 0 && mix.vocabulary > 0 && mix.per_second >= 0 &&
-                std::isfinite(mix.per_second),
-            "{} requests over a vocabulary of {}, {} a second; the first two must be "
-            "positive, and the last one not negative",
-            mix.count, mix.vocabulary, mix.per_second);
+    constexpr double kMostSeconds = 1e6;
+    require(mix.count > 0 && mix.vocabulary > 0 && mix.vocabulary <= INT32_MAX &&
+                mix.per_second >= 0 && std::isfinite(mix.per_second),
+            "{} requests over a vocabulary of {}, {} a second; the first must be "
+            "positive, the second, too, and at most {}, and the last one not negative",
+            mix.count, mix.vocabulary, mix.per_second, INT32_MAX);
     require(mix.least_prompt > 0 && mix.least_output > 0 &&
                 mix.least_prompt <= mix.most_prompt &&
                 mix.least_output <= mix.most_output,
@@ -130,6 +143,9 @@ std::vector<Request> make_requests(const RequestMix& mix) {
         const auto number = static_cast<std::uint64_t>(id);
         if (mix.per_second > 0)
             seconds -= std::log(arrivals.uniform(number)) / mix.per_second;
+        require(seconds < kMostSeconds,
+                "{} requests, {} a second: number {} would come after {} s", mix.count,
+                mix.per_second, id, kMostSeconds);
         Request request{id, picoseconds(seconds), {}, 0, {}};
         request.output =
             within(outputs.uniform(number), mix.least_output, mix.most_output);

@@ -16,8 +16,10 @@ struct Served {
     Picoseconds first = 0;  ///< its first token was there
     Picoseconds last = 0;   ///< and its last one
 
+    /// The time to the first token (TTFT).
     Picoseconds to_first() const { return first - arrival; }
-    /// From a token to the next, on average; 0 if there is one alone.
+    /// The time per output token (TPOT): from one to the next, on average; 0 if there is
+    /// one alone.
     Picoseconds per_token() const {
         const auto more = static_cast<Picoseconds>(answer.tokens.size()) - 1;
         return more > 0 ? (last - first) / more : 0;
@@ -39,13 +41,14 @@ using ComputePass =
 /// group (null). Without numbers a broadcast brings none, and each rank goes by its own
 /// clock: virtual clocks of ranks that compute alike agree.
 ///
-/// Requests stand in the order of their arrivals. Throws UsageError if they do not, and
-/// for what the batcher refuses.
+/// Requests stand in the order of their arrivals, and the batcher has no others. Throws
+/// UsageError if that is not so, and for what the batcher refuses.
 std::vector<Served> serve(Device& device, Communicator* group, Batcher& batcher,
                           const std::vector<Request>& requests,
                           const ComputePass& compute);
 
-/// What users of a service ask for (Zhong et al. 2024, DistServe, 2401.09670, section 2).
+/// What users of a service ask for, its objectives (SLO; Zhong et al. 2024, DistServe,
+/// 2401.09670, section 2).
 struct ServiceLimits {
     Picoseconds to_first = 0;  ///< 0: none
     Picoseconds per_token = 0;
@@ -64,7 +67,7 @@ struct ServiceReport {
     std::int64_t reused = 0;  ///< tokens of prompts whose pages were found
     double seconds = 0;       ///< from the first arrival to the last token
     double kept = 0;          ///< the part of requests that was within the limits
-    double goodput = 0;       ///< of these a second
+    double goodput = 0;       ///< requests within the limits, a second
 
     /// Percentiles, by the nearest rank: half of all, nine of ten, 99 of 100.
     struct Spread {

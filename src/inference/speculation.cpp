@@ -12,6 +12,11 @@
 namespace lockstep {
 
 Distribution distribution_of(std::span<const double> logits, const Sampling& sampling) {
+    require(
+        !logits.empty() &&
+            std::ranges::none_of(logits, [](double logit) { return std::isnan(logit); }),
+        "{} logits, or one of them is NaN; a number for each token is expected",
+        logits.size());
     std::vector<Candidate> sorted;
     for (std::size_t token = 0; token < logits.size(); ++token)
         sorted.push_back({static_cast<std::int32_t>(token), logits[token]});
@@ -55,13 +60,16 @@ std::vector<std::int32_t> accepted(std::span<const std::int32_t> drafts,
         "{} drafts with {} distributions of the small model and {} of the large one; "
         "as many, and one more, are expected",
         drafts.size(), draft_model.size(), large_model.size());
+    for (const auto& models : {draft_model, large_model})
+        for (const Distribution& of : models)
+            require(of.size() == large_model[0].size() && !of.empty(),
+                    "distributions over {} tokens and {}; as many are expected",
+                    of.size(), large_model[0].size());
     std::vector<std::int32_t> tokens;
     for (std::size_t i = 0; i < drafts.size(); ++i, ++position) {
         const Distribution &q = draft_model[i], &p = large_model[i];
         const auto draft = static_cast<std::size_t>(drafts[i]);
-        require(p.size() == q.size() && draft < p.size(),
-                "draft {} of {} tokens, where the large model has {}", drafts[i],
-                q.size(), p.size());
+        require(draft < q.size(), "draft {}, of {} tokens", drafts[i], q.size());
         if (uniform(seed, "acceptance", position) * q[draft] < p[draft]) {
             tokens.push_back(drafts[i]);
             continue;
@@ -69,7 +77,10 @@ std::vector<std::int32_t> accepted(std::span<const std::int32_t> drafts,
         Distribution rest(p.size());
         for (std::size_t token = 0; token < p.size(); ++token)
             rest[token] = std::max(p[token] - q[token], 0.0);
-        tokens.push_back(token_of(rest, uniform(seed, "correction", position)));
+        // Rounding may leave nothing of distributions that are nearly the same.
+        const bool nothing = std::ranges::all_of(rest, [](double w) { return w == 0; });
+        tokens.push_back(
+            token_of(nothing ? p : rest, uniform(seed, "correction", position)));
         return tokens;
     }
     tokens.push_back(token_of(large_model.back(), uniform(seed, "correction", position)));
@@ -92,7 +103,8 @@ double expected_tokens(double alpha, int drafts) {
             "drafts that stay with probability {}, {} of them; 0 to 1, and no negative "
             "number, are expected",
             alpha, drafts);
-    return alpha == 1 ? drafts + 1 : (1 - std::pow(alpha, drafts + 1)) / (1 - alpha);
+    const double most = drafts + 1.0;
+    return alpha == 1 ? most : (1 - std::pow(alpha, most)) / (1 - alpha);
 }
 
 namespace {
@@ -117,8 +129,10 @@ class Writer {
             "a sequence of {} tokens finds no room in the cache: {} pages of {} rows, "
             "{} of them free",
             end, of_.pool.pages(), of_.pool.page_rows(), of_.pool.free());
-        Pass pass{
-            {{{first, end - first, pages_.pages}}}, {ids.begin() + first, ids.end()}, {}};
+        Pass pass{{{{first, end - first, pages_.pages}}},
+                  {ids.begin() + first, ids.end()},
+                  {},
+                  of_.pool.page_rows()};
         for (std::int64_t row = end - first - wanted; row < end - first; ++row)
             pass.wanted.push_back(static_cast<std::int32_t>(row));
         const Tensor logits = of_.model.infer(of_.cache.begin(pass, at), at);
@@ -145,11 +159,11 @@ class Writer {
     SequencePages pages_;
 };
 
-/// How many drafts stay if nothing is known of them but how often they do.
-std::size_t stated(const Speculation& speculation, std::uint64_t seed,
-                   std::int64_t position) {
+/// How many of the drafts stay if nothing is known of them but how often they do.
+std::size_t stated(const Speculation& speculation, std::int64_t drafts,
+                   std::uint64_t seed, std::int64_t position) {
     std::size_t stay = 0;
-    while (stay < static_cast<std::size_t>(speculation.drafts) &&
+    while (stay < static_cast<std::size_t>(drafts) &&
            uniform(seed, "acceptance", position + static_cast<std::int64_t>(stay)) <
                speculation.stated_acceptance)
         ++stay;
@@ -165,6 +179,9 @@ SpeculationReport speculate(Device& device, CachedModel large, CachedModel small
     require(speculation.drafts > 0 && !request.prompt.empty() && request.output > 0, at,
             "{} drafts, a prompt of {} tokens and an output of {}; all must be positive",
             speculation.drafts, request.prompt.size(), request.output);
+    require(speculation.stated_acceptance >= 0 && speculation.stated_acceptance <= 1, at,
+            "drafts that stay with probability {}; 0 to 1 is expected",
+            speculation.stated_acceptance);
     request.sampling.require_sound();
     const std::uint64_t seed = request.sampling.seed;
     const auto end = request.prompt.size() + static_cast<std::size_t>(request.output);
@@ -173,10 +190,13 @@ SpeculationReport speculate(Device& device, CachedModel large, CachedModel small
     SpeculationReport report;
     std::vector<std::int32_t> ids = request.prompt;
     while (ids.size() < end) {
-        // The small model goes ahead, token by token.
+        // The small model goes ahead, token by token, but leaves the last one to the
+        // large one.
+        const auto most = static_cast<std::int64_t>(end - ids.size()) - 1;
+        const std::int64_t count = std::min<std::int64_t>(speculation.drafts, most);
         std::vector<std::int32_t> ahead = ids, drafts;
         std::vector<Distribution> drafted_from;
-        for (int i = 0; i < speculation.drafts; ++i) {
+        for (std::int64_t i = 0; i < count; ++i) {
             const auto next = drafter.follow(ahead, 1, at);
             const auto position = static_cast<std::int64_t>(ahead.size());
             drafts.push_back(
@@ -186,13 +206,13 @@ SpeculationReport speculate(Device& device, CachedModel large, CachedModel small
         }
         // The large one computes all of them, and the last token before, in one pass.
         const auto place = static_cast<std::int64_t>(ids.size());
-        const auto chosen_from = writer.follow(ahead, speculation.drafts + 1, at);
+        const auto chosen_from = writer.follow(ahead, count + 1, at);
         std::vector<std::int32_t> tokens =
             device.has_numbers()
                 ? accepted(drafts, drafted_from, chosen_from, seed, place)
-                : std::vector<std::int32_t>(1 + stated(speculation, seed, place));
+                : std::vector<std::int32_t>(1 + stated(speculation, count, seed, place));
         ++report.passes;
-        report.drafted += speculation.drafts;
+        report.drafted += count;
         report.stayed += static_cast<std::int64_t>(tokens.size()) - 1;
         ids.insert(ids.end(), tokens.begin(), tokens.end());
         // Both have computed drafts that are not there any more; of the last token
@@ -200,7 +220,6 @@ SpeculationReport speculate(Device& device, CachedModel large, CachedModel small
         for (Writer* each : {&writer, &drafter})
             each->go_back(static_cast<std::int64_t>(ids.size()) - 1);
     }
-    ids.resize(end);
     report.tokens.assign(ids.begin() + static_cast<std::ptrdiff_t>(request.prompt.size()),
                          ids.end());
     return report;

@@ -55,7 +55,7 @@ struct Speculation {
 
 struct SpeculationReport {
     std::vector<std::int32_t> tokens;
-    std::int64_t passes = 0;  ///< of the large model, after the prompt's
+    std::int64_t passes = 0;  ///< of the large model; the first has the prompt, too
     std::int64_t drafted = 0;
     std::int64_t stayed = 0;
 };

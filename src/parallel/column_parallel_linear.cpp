@@ -24,7 +24,7 @@ Part own_rows(const ParameterInit& init, const TensorParallel& tp, const Shape& 
     for (std::size_t i = 0; i < layers.size(); ++i) {
         const std::int64_t most =
             i < options.shares.size() ? options.shares[i] : tp.size();
-        require(most > 0 && (tp.size() <= most || tp.size() % most == 0),
+        require(most > 0 && (most % tp.size() == 0 || tp.size() % most == 0),
                 "{}: {} shares for {} ranks; one must divide the other", init.name, most,
                 tp.size());
         if (!options.pad && tp.size() <= most) tp.share(init.name, "columns", layers[i]);
@@ -96,11 +96,8 @@ Tensor ColumnParallelLinear::do_forward(const Tensor& x, Saved& saved) {
 
 // dx (N, in) = f's backward of dy_r (N, out/t) W_r (out/t, in)
 Arriving ColumnParallelLinear::start_backward_input(const Tensor& dy, Saved& saved) {
-    require(!only_infers_, saved.line(),
-            "backward of {}, of which several ranks hold copies: it only infers",
-            weight_.name());
     const Tensor own = gather_output_ ? own_columns(tp_, dy) : dy;
-    require_columns(weight_, "dy", own, /*out/t*/ weight_.shape()[0]);
+    require_backward(own, saved.line());
     saved.keep("dy", own);
     if (!input_gradient()) return {};
     return tp_.enter_backward(device_.matmul(own, weight_.value));
@@ -125,6 +122,14 @@ Tensor ColumnParallelLinear::do_backward(const Tensor& dy, Saved& saved) {
     return dx.wait();
 }
 // lesson: end
+
+/// dy_r (N, out/t), of a layer whose gradients are added up.
+void ColumnParallelLinear::require_backward(const Tensor& dy, SourceLine at) const {
+    require(!only_infers_, at,
+            "backward of {}, of which several ranks hold copies: it only infers",
+            weight_.name());
+    require_columns(weight_, "dy", dy, weight_.shape()[0]);
+}
 
 Tensor ColumnParallelLinear::do_backward_input(const Tensor& dy, Saved& saved) {
     return start_backward_input(dy, saved).wait();

@@ -59,6 +59,7 @@ class ColumnParallelLinear : public Module {
     bool reads_in_backward(const Parameter& own) const override {
         return &own == &weight_;
     }
+    void require_backward(const Tensor& dy, SourceLine at) const;
     Arriving start_backward_input(const Tensor& dy, Saved& saved);
     /// From f(x), whole.
     void add_weight_gradients(const Tensor& x, const Tensor& dy);

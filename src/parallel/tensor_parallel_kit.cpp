@@ -48,6 +48,9 @@ GptKit with_shared_layers(GptKit kit, TensorParallel& tp) {
 }  // namespace
 
 GptKit copy_key_heads(GptKit kit, TensorParallel& tp) {
+    require(kit.shares_layers,
+            "copy_key_heads() of a kit whose layers are not shared out; it goes around "
+            "tensor_parallel()");
     kit.wide = [&tp](const ParameterInit& init, const LinearSizes& sizes) {
         return std::make_unique<ColumnParallelLinear>(
             init, tp, sizes.in, sizes.all_out(),
@@ -57,7 +60,11 @@ GptKit copy_key_heads(GptKit kit, TensorParallel& tp) {
     kit.heads = [&tp](const std::string& layer, const AttentionSizes& all) {
         AttentionSizes own = all;
         own.heads = tp.share(layer, "heads", all.heads);
-        own.kv_heads = std::max<std::int64_t>(all.key_heads() / tp.size(), 1);
+        const std::int64_t keys = all.key_heads();
+        require(keys % tp.size() == 0 || tp.size() % keys == 0,
+                "{}: {} heads of keys and values for {} ranks; one must divide the other",
+                layer, keys, tp.size());
+        own.kv_heads = std::max<std::int64_t>(keys / tp.size(), 1);
         return own;
     };
     return kit;

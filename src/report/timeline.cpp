@@ -59,6 +59,7 @@ const Look kOperation{Meaning::operation, 'o', 'o', "operation"};
 const Look kCommunication{Meaning::communication, 'c', '~', "communication"};
 const Look kCopy{Meaning::copy, ':', ':', "copy between host and device"};
 
+static_assert(kMemoryCategories <= Level::kMostLayers);
 /// The meanings of memory, in the order of the categories.
 constexpr std::array<Meaning, kMemoryCategories> kMemory{
     Meaning::parameters,    Meaning::gradients, Meaning::optimizer, Meaning::activations,

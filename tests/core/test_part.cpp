@@ -108,6 +108,7 @@ TEST_CASE("Stretches name the elements of a part, in its order", "[core]") {
         column_part(whole, 0, 1),
         stacked_part(whole, {8, 4, 4}, 2, 1),
         stacked_part(whole, {9, 7}, 3, 2),
+        stacked_part(whole, {8, 4, 4}, 4, 3, {8, 2, 2}),
         flat_part(whole, 7, 41),
         flat_part(whole, 90, 20),
         row_part(whole, 16, 2),

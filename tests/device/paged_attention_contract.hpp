@@ -44,7 +44,11 @@ struct PagedCase {
 };
 
 inline std::vector<PagedCase> paged_cases() {
-    return {{1, 1, 1, 1}, {2, 2, 8, 8, 3}, {6, 2, 33, 20}, {4, 1, 72, 64, 16}};
+    return {{1, 1, 1, 1},
+            {2, 2, 8, 8, 3},
+            {6, 2, 33, 20},
+            {4, 1, 72, 64, 16},
+            {2, 1, 576, 512}};
 }
 
 /// One pass's tensors on a device.
@@ -234,13 +238,16 @@ TEST_CASE("Each head is multiplied by a matrix of its own", kTags) {
 
 TEST_CASE("Row by row, a head's products have the same bits however many rows there are",
           kTags) {
-    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const DType dtype = GENERATE(DType::f32, DType::f64, DType::bf16);
+    const bool transposed = GENERATE(false, true);
     Bench bench;
     const Tensor x = bench->upload(random_values({70, 1, 24}, dtype, "x"));
-    const Tensor w = bench->upload(random_values({3 * 8, 33}, dtype, "w"));
+    const Tensor w = bench->upload(
+        random_values(transposed ? Shape{3 * 33, 8} : Shape{3 * 8, 33}, dtype, "w"));
     const RowByRow scope(*bench.device);
     const auto of = [&](std::int64_t first, std::int64_t count) {
-        return bench->download(bench->head_matmul({x.rows(first, count), 3, 8}, w));
+        return bench->download(bench->head_matmul({x.rows(first, count), 3, 8}, w,
+                                                  {.transpose_b = transposed}));
     };
     const HostTensor all = of(0, 70);
     for (const std::int64_t count : {1, 2, 3, 5, 64, 69})

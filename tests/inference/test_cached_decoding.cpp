@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "src/nn/published_sizes.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "tests/catch.hpp"
 #include "tests/inference/serving.hpp"
 #include "tests/refusal.hpp"
@@ -247,26 +248,68 @@ TEST_CASE("What a cache cannot do is refused", "[inference][errors]") {
             });
         });
     };
-    const Pass pass{{{{0, 2, {0}}}}, {3, 4}, {1}};
+    const Pass pass{{{{0, 2, {0}}}}, {3, 4}, {1}, 4};
+    CHECK_THAT(with([&](KeyValueCache& cache, Module&) {
+                   cache.begin({pass.tokens, pass.ids, pass.wanted, 2});
+               }),
+               says("pages of 4 rows, from a pool that has pages of 2"));
+    CHECK_THAT(with([&](KeyValueCache& cache, Module&) {
+                   cache.begin({{{{0, -2, {0}}}}, {}, {}, 0});
+               }),
+               says("a sequence of -2 rows in a pass of 0 ids"));
+    CHECK_THAT(with([&](KeyValueCache& cache, Module& gpt) {
+                   gpt.infer(cache.device().zeros({2, 1}, DType::i32));
+               }),
+               says("infer with a cache before a pass has begun"));
     CHECK_THAT(with([&](KeyValueCache& cache, Module& gpt) {
                    Saved saved;
                    gpt.forward(cache.begin(pass), saved);
                }),
                says("forward of attention with a cache, which keeps nothing for a"));
     CHECK_THAT(with([&](KeyValueCache& cache, Module&) {
-                   cache.begin({pass.tokens, {3}, {1}});
+                   cache.begin({pass.tokens, {3, 4, 5}, {1}, 0});
                }),
-               says("a pass of 2 rows, but 1 ids"));
+               says("a pass of 2 rows, but 3 ids"));
     CHECK_THAT(with([&](KeyValueCache& cache, Module&) {
-                   cache.begin({pass.tokens, {3, 4}, {2}});
+                   cache.begin({pass.tokens, {3, 4}, {2}, 0});
                }),
                says("the logits of row 2 are wanted, of a pass of 2 rows"));
-    CHECK_THAT(refusal([&] {
-                   PagePool pool(4, 4);
-                   Batcher batcher(pool, {});
-                   batcher.add(random_request(7, 10, 8, 29));
-               }),
-               says("request 7 takes 17 tokens, 5 pages of 4; the cache has 4"));
+    CHECK_THAT(
+        refusal([&] {
+            PagePool pool(4, 4);
+            Batcher batcher(pool, {});
+            batcher.add(random_request(7, 10, 8, 29));
+        }),
+        says("request 7 has a prompt of 10 tokens and asks for 8; the cache has room "
+             "for 16, 4 pages of 4"));
+}
+
+TEST_CASE("Heads of keys that cannot be copied are refused", "[inference][errors]") {
+    Serving serving{small_sizes(true, 6), some_requests()};
+    serving.sizes.block.heads = 12;
+    serving.ways = 4;
+    CHECK_THAT(refusal([&] { serve(serving); }),
+               says("6 heads of keys and values for 4 ranks; one must divide the other"));
+    const auto on_two = [](const std::function<void(Rank&, TensorParallel&)>& call) {
+        return refusal([&] {
+            sim::make_cluster(2)->run([&](Rank& rank) {
+                TensorParallel tp(rank.device(), rank.world());
+                call(rank, tp);
+            });
+        });
+    };
+    CHECK_THAT(on_two([](Rank&, TensorParallel& tp) { copy_key_heads({}, tp); }),
+               says("copy_key_heads() of a kit whose layers are not shared out"));
+    CHECK_THAT(
+        on_two([](Rank& rank, TensorParallel& tp) {
+            const auto attention =
+                make_attention({rank.device(), DType::f64, 7, "attn"}, 8, {4, true, 1},
+                               copy_key_heads(tensor_parallel({}, tp), tp));
+            Saved saved;
+            const Tensor x = rank.device().zeros({3, 1, 8}, DType::f64);
+            attention->backward(attention->forward(x, saved), saved);
+        }),
+        says("backward of attn.c_attn.weight, of which several ranks hold copies"));
 }
 
 }  // namespace lockstep::test

@@ -181,6 +181,27 @@ TEST_CASE("A prompt's pages are found by what they hold, and never all of it",
     CHECK(again.tokens == 4);
 }
 
+TEST_CASE("A sequence that goes back leaves nothing to be found", "[inference]") {
+    PagePool pool(6, 4);
+    const std::vector<std::int32_t> ids{1, 2, 3, 4, 5, 6, 7, 8, 9};
+    SequencePages of;
+    REQUIRE(pool.grow(of, 9));
+    pool.computed(of, ids);
+    pool.shrink(of, 8);
+    CHECK(of.pages.size() == 2);
+    CHECK(pool.free() == 4);
+    pool.shrink(of, 6);
+    CHECK(of.tokens == 6);
+    REQUIRE(pool.grow(of, 8));
+    pool.computed(of, std::vector<std::int32_t>{1, 2, 3, 4, 5, 6, 0, 0});
+    SequencePages other;
+    CHECK(pool.find(other, ids) == 4);
+    CHECK_THAT(refusal([&] { pool.shrink(of, 2); }),
+               says("cannot go back to 2 tokens, into a page that 2 have"));
+    CHECK_THAT(refusal([&] { pool.shrink(other, 5); }),
+               says("a sequence of 4 tokens cannot shrink to 5"));
+}
+
 TEST_CASE("A pool of nothing is refused", "[inference][errors]") {
     CHECK_THAT(refusal([] { PagePool(0, 4); }), says("0 pages of 4 rows"));
     CHECK_THAT(refusal([] { PagePool(4, -1); }), says("4 pages of -1 rows"));

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "src/inference/server.hpp"
@@ -63,6 +64,35 @@ TEST_CASE("A service's times are those of its passes", "[inference][sim]") {
         serve_rows({at_millisecond(0, 0, 10, 1), at_millisecond(1, 500, 10, 1)});
     CHECK(tenths(apart[0]) == std::vector<Picoseconds>{20, 20});
     CHECK(tenths(apart[1]) == std::vector<Picoseconds>{5020, 5020});
+}
+
+TEST_CASE("Requests that find no page wait, and are answered", "[inference][sim]") {
+    std::vector<Request> requests;
+    for (std::int64_t id = 0; id < 6; ++id)
+        requests.push_back(at_millisecond(id, 0, 8, 20));
+    const auto served = serve_rows(requests, {}, /*pages=*/12);
+    REQUIRE(served.size() == 6);
+    int preemptions = 0;
+    for (const Served& of : served) {
+        CHECK(of.answer.tokens.size() == 20);
+        preemptions += of.answer.preemptions;
+    }
+    CHECK(preemptions > 0);
+    // Others' pages are not there at all.
+    CHECK_THAT(refusal([&] {
+                   sim::make_cluster(1)->run([&](Rank& rank) {
+                       PagePool pool(4, 4);
+                       SequencePages others;
+                       pool.grow(others, 15);
+                       Batcher batcher(pool, {});
+                       serve(rank.device(), nullptr, batcher,
+                             {at_millisecond(0, 0, 2, 2)},
+                             [](const Pass&, const std::vector<Wanted>&) {
+                                 return std::vector<std::int32_t>();
+                             });
+                   });
+               }),
+               says("nothing goes on: the pool's pages are others'"));
 }
 
 TEST_CASE("A long prompt stalls decodes unless it comes in pieces", "[inference][sim]") {
@@ -181,6 +211,14 @@ TEST_CASE("Requests come at random, as often as they should", "[inference]") {
     CHECK_THAT(said({.count = 1, .per_second = -1}), says("-1 a second"));
     CHECK_THAT(said({.count = 1, .least_prompt = 3, .most_prompt = 2}),
                says("prompts of 3 to 2 tokens"));
+    CHECK_THAT(said({.count = 9, .per_second = 1e-7}),
+               says("would come after 1000000 s"));
+    CHECK_THAT(said({.count = 1, .vocabulary = std::int64_t{1} << 40}),
+               says("a vocabulary of 1099511627776"));
+    CHECK_THAT(refusal([] {
+                   serve_rows({at_millisecond(3, 0, 9, 9), at_millisecond(3, 1, 1, 1)});
+               }),
+               says("two requests under way have id 3"));
     CHECK_THAT(refusal([] {
                    serve_rows({at_millisecond(0, 5, 1, 1), at_millisecond(1, 4, 1, 1)});
                }),
@@ -229,12 +267,14 @@ std::vector<std::vector<Served>> serve_shared(const Sharing& sharing) {
 TEST_CASE("Ranks answer alike though one of them is slower", "[inference][sim]") {
     const auto alone = serve_shared({});
     const auto shared = serve_shared({.ways = 4, .slowness = 1.5});
+    REQUIRE(alone[0].size() == 20);
+    std::map<std::int64_t, std::vector<std::int32_t>> tokens;
+    for (const Served& of : alone[0])
+        tokens[of.answer.id] = of.answer.tokens;
     for (const auto& of_rank : shared) {
         REQUIRE(of_rank.size() == 20);
         for (const Served& of : of_rank)
-            for (const Served& same : alone[0])
-                if (same.answer.id == of.answer.id)
-                    CHECK(same.answer.tokens == of.answer.tokens);
+            CHECK(tokens.at(of.answer.id) == of.answer.tokens);
     }
 }
 

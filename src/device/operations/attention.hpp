@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <compare>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -354,7 +355,7 @@ inline void check_paged(const OperandCheck& check, const PagedTokensRef& tokens,
                         std::int64_t rows, const Shape& pages) {
     check.that(tokens != nullptr, "no tokens; PagedTokens of its rows are expected");
     const std::int64_t of_page = pages[1];
-    const std::int64_t most = std::min(kMostElements, pages[0] * of_page);
+    const std::int64_t most = std::min<std::int64_t>(INT32_MAX, pages[0] * of_page);
     std::int64_t left = rows;
     for (const PagedSequence& sequence : tokens->sequences) {
         const auto& [first, count, own] = sequence;
@@ -428,19 +429,33 @@ struct StorePages {
     }
 
   private:
+    /// Rows of a page that one sequence writes: [from, to).
+    struct Written {
+        std::int32_t page;
+        std::int64_t from, to;
+        auto operator<=>(const Written&) const = default;
+    };
     /// Two rows that were written to one place would leave either.
     void check_apart(const OperandCheck& check) const {
         const std::int64_t of_page = pages.shape()[1];
-        std::vector<std::int64_t> places;
-        places.reserve(static_cast<std::size_t>(source.shape().rows()));
-        each_row([&](std::int64_t, std::int64_t place) { places.push_back(place); });
-        std::sort(places.begin(), places.end());
-        const auto twice = std::adjacent_find(places.begin(), places.end());
-        if (twice == places.end()) return;
-        check.that(false,
-                   "two tokens would be written to row {} of page {}: a page that "
-                   "sequences share is read, and copied before one of them writes to it",
-                   *twice % of_page, *twice / of_page);
+        std::vector<Written> written;
+        for (const PagedSequence& sequence : tokens->sequences)
+            for (std::int64_t token = sequence.first; token < sequence.tokens();) {
+                const std::int64_t begin = token / of_page * of_page;
+                const std::int64_t end = std::min(begin + of_page, sequence.tokens());
+                written.push_back(
+                    {sequence.pages[static_cast<std::size_t>(token / of_page)],
+                     token - begin, end - begin});
+                token = end;
+            }
+        std::sort(written.begin(), written.end());
+        for (std::size_t i = 1; i < written.size(); ++i)
+            check.that(written[i].page != written[i - 1].page ||
+                           written[i].from >= written[i - 1].to,
+                       "two tokens would be written to row {} of page {}: a page that "
+                       "sequences share is read, and copied before one of them writes "
+                       "to it",
+                       written[i].from, written[i].page);
     }
 };
 
@@ -515,6 +530,9 @@ struct AttendPages {
         check.dtype("values", values.tensor, queries.tensor.dtype());
         StorePages::check_page_shape(check, keys.tensor);
         check.group("keys", keys.heads, "queries", queries.heads);
+        check.that(queries.heads <= kMostElements / values.width,
+                   "{} heads of width {} have more columns than there can be",
+                   queries.heads, values.width);
         check.that(keys.width == queries.width,
                    "keys have heads of width {}, but queries of {}", keys.width,
                    queries.width);
