@@ -152,8 +152,9 @@ std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64
                                            const AttentionSizes& sizes,
                                            const GptKit& kit) {
     require_heads(init.name, hidden, sizes);
-    const std::int64_t a = sizes.heads, g = sizes.key_heads(), width = hidden / a;
-    const LinearSizes all{hidden, {hidden, g * width, g * width}, sizes.bias, {a, g, g}};
+    const std::int64_t width = hidden / sizes.heads, g = sizes.key_heads();
+    const std::int64_t keys = g * width;
+    const LinearSizes all{hidden, {hidden, keys, keys}, sizes.bias, {sizes.heads, g, g}};
     AttentionSizes own = kit.heads(init.name, sizes);
     own.width = width;
     auto attention = std::make_unique<Sequential>();
