@@ -365,11 +365,11 @@ class PagedRow {
         for (std::int64_t key = 0; key <= token; ++key) {
             const double weight = scores_[static_cast<std::size_t>(key)];
             const T* value = row_of(op_.values, head, key);
-            for (double& total : sums_)
-                total += weight * static_cast<double>(*value++);
+            for (std::size_t i = 0; i < sums_.size(); ++i)
+                sums_[i] += weight * static_cast<double>(value[i]);
         }
-        for (const double total : sums_)
-            *y++ = static_cast<T>(total / static_cast<double>(sum));
+        for (std::size_t i = 0; i < sums_.size(); ++i)
+            y[i] = static_cast<T>(sums_[i] / static_cast<double>(sum));
     }
 
   private:

@@ -457,26 +457,24 @@ class Device {
     /// columns). A row's bits depend on its own sequence alone. Charged for the pairs of
     /// a row and a key that it sees, 2 (width + width of values) flops each beside the
     /// softmax, and for each sequence's keys and values once. Heads are up to 1,024 wide.
-    Tensor attend_pages(const Heads& queries, const Heads& keys, const Heads& values,
-                        PagedTokensRef tokens, double factor = 1,
-                        SourceLine at = SourceLine::here()) {
-        return attend_pages(queries, {}, keys, {}, values, std::move(tokens), factor, at);
+    Tensor attend_pages(const AttentionHeads& heads, PagedTokensRef tokens,
+                        double factor = 1, SourceLine at = SourceLine::here()) {
+        return attend_pages(heads, {}, std::move(tokens), factor, at);
     }
     /// The same with a second term of the scores, of queries and keys that turn with
     /// positions (DeepSeek-AI 2024, 2405.04434, section 2.1.3): factor (q K^T + q' K'^T).
     /// K' may be columns of the same pages; turned heads are up to 128 wide.
-    Tensor attend_pages(const Heads& queries, const Heads& turned_queries,
-                        const Heads& keys, const Heads& turned_keys, const Heads& values,
+    Tensor attend_pages(const AttentionHeads& heads, const TurnedHeads& turned,
                         PagedTokensRef tokens, double factor = 1,
                         SourceLine at = SourceLine::here()) {
         return run(ops::AttendPages{{},
-                                    queries,
-                                    keys,
-                                    values,
+                                    heads.queries,
+                                    heads.keys,
+                                    heads.values,
                                     std::move(tokens),
                                     factor,
-                                    turned_queries,
-                                    turned_keys},
+                                    turned.queries,
+                                    turned.keys},
                    at)
             .y;
     }

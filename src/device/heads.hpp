@@ -55,6 +55,12 @@ struct AttentionHeads {
     std::int64_t group() const { return queries.heads / keys.heads; }
 };
 
+/// Columns of queries and keys that turn with positions, beside those that do not.
+struct TurnedHeads {
+    Heads queries;
+    Heads keys;
+};
+
 /// A norm gives this.
 struct Normalized {
     Tensor y;     ///< (rows, columns)

@@ -107,9 +107,10 @@ class CachedAttention : public Module {
         const AttentionHeads own = attention_heads(x, sizes_);
         const std::int64_t width = own.keys.width, heads = own.keys.heads;
         device.store_pages(pages_, x, own.keys.first, cache_.tokens(), at);
-        return device.attend_pages(own.queries, {pages_, heads, width, 0},
-                                   {pages_, heads, width, heads * width}, cache_.tokens(),
-                                   score_factor(width), at);
+        return device.attend_pages({own.queries,
+                                    {pages_, heads, width, 0},
+                                    {pages_, heads, width, heads * width}},
+                                   cache_.tokens(), score_factor(width), at);
     }
     // lesson: end
     Tensor do_forward(const Tensor& /*x*/, Saved& saved) override {
@@ -161,9 +162,9 @@ class CachedLatentAttention : public LatentAttention {
                      w_v = kv_b.rows(heads_ * width, heads_ * value);
         const Tensor absorbed = device_.head_matmul(of_queries(q).plain, w_k, {}, at);
         const Tensor sums = device_.attend_pages(
-            {absorbed, heads_, rank, 0}, turned, {pages_, 1, rank, 0},
-            {pages_, 1, rotary, rank}, {pages_, 1, rank, 0}, tokens,
-            score_factor(width + rotary), at);
+            {{absorbed, heads_, rank, 0}, {pages_, 1, rank, 0}, {pages_, 1, rank, 0}},
+            {turned, {pages_, 1, rotary, rank}}, tokens, score_factor(width + rotary),
+            at);
         return o_.infer(
             device_.head_matmul({sums, heads_, rank, 0}, w_v, {.transpose_b = true}, at),
             at);

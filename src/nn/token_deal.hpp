@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/core/host_tensor.hpp"
+#include "src/core/tensor.hpp"
 #include "src/device/token_rows.hpp"
 
 namespace lockstep {

@@ -273,10 +273,10 @@ TEST_CASE("Every operation on bf16 is f32's, rounded once", kTags) {
         t->store_pages(pages, t.in("x", {5, 1, 20}), 8, tokens);
         t.gives(pages);
         const Tensor q = t.in("q", {5, 1, 20});
-        t.gives(t->attend_pages({q, 2, 6, 1}, {pages, 1, 6, 0}, {pages, 1, 3, 6}, tokens,
-                                0.3));
-        t.gives(t->attend_pages({q, 2, 6, 1}, {q, 2, 2, 14}, {pages, 1, 6, 0},
-                                {pages, 1, 2, 7}, {pages, 1, 3, 6}, tokens, 0.3));
+        t.gives(t->attend_pages({{q, 2, 6, 1}, {pages, 1, 6, 0}, {pages, 1, 3, 6}},
+                                tokens, 0.3));
+        t.gives(t->attend_pages({{q, 2, 6, 1}, {pages, 1, 6, 0}, {pages, 1, 3, 6}},
+                                {{q, 2, 2, 14}, {pages, 1, 2, 7}}, tokens, 0.3));
     });
     rounds_once("attention without weights", [](T& t) {
         const AttentionHeads x = heads_of(t.in("x", {5, 2, 12}));

@@ -124,7 +124,7 @@ TEST_CASE("Rows attend to their own sequence's keys on pages, up to their token"
         Bench bench;
         const PagedPass pass(bench, of, dtype);
         const HostTensor y = bench->download(bench->attend_pages(
-            pass.queries, pass.keys, pass.values, pass.tokens, factor));
+            {pass.queries, pass.keys, pass.values}, pass.tokens, factor));
         REQUIRE(y.shape() == Shape{14, 1, of.heads * of.value_width});
         Expected expected(y.shape(), dtype);
         std::int64_t row = 0;
@@ -145,7 +145,7 @@ TEST_CASE("A row's attention has the same bits on other pages, and beside other 
         Bench bench;
         const PagedPass all(bench, of, dtype);
         const HostTensor y = bench->download(
-            bench->attend_pages(all.queries, all.keys, all.values, all.tokens, 0.5));
+            bench->attend_pages({all.queries, all.keys, all.values}, all.tokens, 0.5));
         // The same keys, each sequence's on pages of another size that lie the other way
         // round; and one row at a time.
         of.of_page = of.of_page == 4 ? 7 : 4;
@@ -167,9 +167,9 @@ TEST_CASE("A row's attention has the same bits on other pages, and beside other 
                 one.first = sequence.first + i;
                 one.count = 1;
                 const HostTensor alone = bench->download(bench->attend_pages(
-                    {all.queries.tensor.rows(row, 1), of.heads, of.width, of.before},
-                    {other, of.few, of.width, 0},
-                    {other, of.few, of.value_width, of.few * of.width},
+                    {{all.queries.tensor.rows(row, 1), of.heads, of.width, of.before},
+                     {other, of.few, of.width, 0},
+                     {other, of.few, of.value_width, of.few * of.width}},
                     std::make_shared<const PagedTokens>(PagedTokens{{one}}), 0.5));
                 REQUIRE(alone == y.rows(row, 1));
             }
@@ -184,7 +184,7 @@ TEST_CASE("A second term of scores is more columns of queries and keys", kTags) 
     const PagedCase of{4, 1, 40, 8};
     const PagedPass pass(bench, of, dtype);
     const HostTensor whole = bench->download(
-        bench->attend_pages(pass.queries, pass.keys, pass.values, pass.tokens, 0.5));
+        bench->attend_pages({pass.queries, pass.keys, pass.values}, pass.tokens, 0.5));
     const std::int64_t rows = pass.tokens->rows();
     const auto columns = [&](std::int64_t from, std::int64_t width) {
         HostTensor some({rows, 1, of.heads * width}, dtype);
@@ -195,9 +195,9 @@ TEST_CASE("A second term of scores is more columns of queries and keys", kTags) 
         }
         return Heads{bench->upload(some), of.heads, width, 0};
     };
-    const HostTensor parts = bench->download(
-        bench->attend_pages(columns(0, 8), columns(8, 32), {pass.on_pages, 1, 8, 0},
-                            {pass.on_pages, 1, 32, 8}, pass.values, pass.tokens, 0.5));
+    const HostTensor parts = bench->download(bench->attend_pages(
+        {columns(0, 8), {pass.on_pages, 1, 8, 0}, pass.values},
+        {columns(8, 32), {pass.on_pages, 1, 32, 8}}, pass.tokens, 0.5));
     Expected expected(whole.shape(), dtype);
     for (std::int64_t i = 0; i < whole.elements(); ++i)
         expected.add(whole.at(i), 1, 40);
@@ -282,8 +282,9 @@ TEST_CASE("Attention over pages of no rows is nothing", kTags) {
     const Tensor pages = bench->zeros({2, 4, 6}, DType::f32);
     const auto none = std::make_shared<const PagedTokens>(PagedTokens{{{3, 0, {1}}}});
     bench->store_pages(pages, bench->zeros({0, 1, 6}, DType::f32), 0, none);
-    const Tensor y = bench->attend_pages({bench->zeros({0, 1, 6}, DType::f32), 2, 3},
-                                         {pages, 1, 3}, {pages, 1, 3, 3}, none);
+    const Tensor y = bench->attend_pages(
+        {{bench->zeros({0, 1, 6}, DType::f32), 2, 3}, {pages, 1, 3}, {pages, 1, 3, 3}},
+        none);
     REQUIRE(y.shape() == Shape{0, 1, 6});
 }
 

@@ -317,7 +317,7 @@ TEST_CASE("Tokens on pages that cannot be are refused", "[sim][device][errors]")
     const Tensor pages = bench->zeros({5, 4, 6}, DType::f32);
     const Tensor x = bench->zeros({3, 1, 12}, DType::f32);
     const auto attend = [&](const std::vector<PagedSequence>& sequences) {
-        bench->attend_pages({x, 4, 3}, {pages, 1, 3}, {pages, 1, 3, 3},
+        bench->attend_pages({{x, 4, 3}, {pages, 1, 3}, {pages, 1, 3, 3}},
                             std::make_shared<const PagedTokens>(PagedTokens{sequences}));
     };
     const auto store = [&](const std::vector<PagedSequence>& sequences) {
@@ -346,7 +346,7 @@ TEST_CASE("Tokens on pages that cannot be are refused", "[sim][device][errors]")
         });
     refuses("attend_pages: rows of tokens -1 and up", [&] { attend({{-1, 3, {0}}}); });
     refuses("attend_pages: no tokens", [&] {
-        bench->attend_pages({x, 4, 3}, {pages, 1, 3}, {pages, 1, 3, 3}, nullptr);
+        bench->attend_pages({{x, 4, 3}, {pages, 1, 3}, {pages, 1, 3, 3}}, nullptr);
     });
     refuses(
         "store_pages: two tokens would be written to row 1 of page 2: a page that "
@@ -360,18 +360,18 @@ TEST_CASE("Tokens on pages that cannot be are refused", "[sim][device][errors]")
     });
     const auto tokens = std::make_shared<const PagedTokens>(PagedTokens{{{0, 3, {0}}}});
     refuses("attend_pages: keys have heads of width 2, but queries of 3", [&] {
-        bench->attend_pages({x, 4, 3}, {pages, 1, 2}, {pages, 1, 2, 3}, tokens);
+        bench->attend_pages({{x, 4, 3}, {pages, 1, 2}, {pages, 1, 2, 3}}, tokens);
     });
     refuses("attend_pages: values have 2 heads on 5 pages of 4 rows, but keys have 1",
             [&] {
-                bench->attend_pages({x, 4, 3}, {pages, 1, 3}, {pages, 2, 1, 3}, tokens);
+                bench->attend_pages({{x, 4, 3}, {pages, 1, 3}, {pages, 2, 1, 3}}, tokens);
             });
     refuses(
         "attend_pages: turned queries of 3 heads of width 2 and keys of 1 of width 2 "
         "do not go with the others, of 4 and 1 heads",
         [&] {
-            bench->attend_pages({x, 4, 3}, {x, 3, 2}, {pages, 1, 3}, {pages, 1, 2},
-                                {pages, 1, 3, 3}, tokens);
+            bench->attend_pages({{x, 4, 3}, {pages, 1, 3}, {pages, 1, 3, 3}},
+                                {{x, 3, 2}, {pages, 1, 2}}, tokens);
         });
     refuses("head_matmul: matrices have shape (5, 4, 6), for 4 heads of width 3", [&] {
         bench->head_matmul({x, 4, 3}, pages);

@@ -219,14 +219,14 @@ TEST_CASE("Attention over pages costs the pairs that rows see, and each key once
     REQUIRE(last(bench).reads == std::vector{x.storage()});
     REQUIRE(last(bench).writes == std::vector{pages.storage()});
     const Heads queries{x, 4, 3, 0}, keys{pages, 2, 3, 0}, values{pages, 2, 4, 6};
-    const Tensor y = bench->attend_pages(queries, keys, values, tokens, 0.5);
+    const Tensor y = bench->attend_pages({queries, keys, values}, tokens, 0.5);
     REQUIRE(y.shape() == Shape{6, 1, 16});
     costs(bench, "attend_pages", 28 * 4 * (2 * 3 + 2 * 4 + 12),
           (6 * 12 + 14 * 2 * 3 + 14 * 2 * 4 + 6 * 16) * e);
     // Values that are columns of the keys are read with them; a second term of the scores
     // has queries and keys of its own.
-    bench->attend_pages({x, 4, 4, 0}, {x, 4, 2, 16}, {pages, 1, 4, 0}, {pages, 1, 2, 4},
-                        {pages, 1, 3, 0}, tokens);
+    bench->attend_pages({{x, 4, 4, 0}, {pages, 1, 4, 0}, {pages, 1, 3, 0}},
+                        {{x, 4, 2, 16}, {pages, 1, 2, 4}}, tokens);
     costs(bench, "attend_pages", 28 * 4 * (2 * 4 + 2 * 2 + 2 * 3 + 12),
           (6 * 16 + 6 * 8 + 14 * 4 + 14 * 2 + 6 * 12) * e);
     const Tensor matrices = bench->zeros({12, 5}, dtype);

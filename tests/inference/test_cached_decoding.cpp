@@ -88,9 +88,10 @@ TEST_CASE("Latent attention keeps what keys are made of, and gives what keys giv
     serving.sizes.block.latent = {20, 12, 6, 4, 8};
     const Outcome served = serve(serving);
     require_whole(serving, served);
-    CHECK(cache_bytes_of_token(serving.sizes, DType::f64) == 2 * (12 + 4) * 8);
+    CHECK(cache_bytes_of_token(serving.sizes, DType::f64) ==
+          std::int64_t{2} * (12 + 4) * 8);
     CHECK(served.report.ranks[0].memory.peak_of(MemoryCategory::cache) ==
-          64 * 4 * 2 * (12 + 4) * 8);
+          std::int64_t{64} * 4 * 2 * (12 + 4) * 8);
     serving.row_by_row = true;
     serving.dtype = DType::f32;
     Serving alone = serving;
@@ -230,7 +231,8 @@ TEST_CASE("A cache takes 2 g w numbers a token and layer", "[inference]") {
     const Outcome served = serve(serving);
     for (const RankReport& rank : served.report.ranks)
         CHECK(rank.memory.peak_of(MemoryCategory::cache) ==
-              64 * 4 * cache_bytes_of_token(serving.sizes, DType::f64) / ways);
+              std::int64_t{64} * 4 * cache_bytes_of_token(serving.sizes, DType::f64) /
+                  ways);
 }
 
 TEST_CASE("What a cache cannot do is refused", "[inference][errors]") {

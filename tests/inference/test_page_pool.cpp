@@ -172,7 +172,7 @@ TEST_CASE("A prompt's pages are found by what they hold, and never all of it",
     // Nobody has them, and they are found all the same, until their place is needed. The
     // one that the other follows goes last.
     SequencePages large;
-    REQUIRE(pool.grow(large, 5 * 4));
+    REQUIRE(pool.grow(large, 20));
     SequencePages again;
     CHECK(pool.find(again, ids) == 4);
     CHECK(again.pages == std::vector<std::int32_t>{0});

@@ -188,9 +188,7 @@ TEST_CASE("With a temperature, tokens are as often as the large model's",
     }
     const std::vector<std::int32_t> prompt{1, 3, 0, 2};
     const HostTensor logits = whole_logits(pair.large, DType::f64, prompt);
-    std::vector<double> row;
-    for (int token = 0; token < 4; ++token)
-        row.push_back(logits.at(token));
+    const std::vector<double> row{logits.at(0), logits.at(1), logits.at(2), logits.at(3)};
     const Distribution expected = distribution_of(row, {.temperature = 1});
     constexpr int kTimes = 1500;
     std::array<int, 4> chosen{};

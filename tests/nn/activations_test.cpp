@@ -177,10 +177,10 @@ TEST_CASE("A forward that runs again begins where the first one did",
     GptKit kit;
     kit.places = std::make_shared<RowPlaces>();
     const auto from = [&](int first) {
-        std::vector<std::int32_t> places;
+        HostTensor places({4, 2}, DType::i32);
         for (int row = 0; row < 8; ++row)
-            places.push_back(first + row / 2);
-        return one.device.upload(HostTensor::of<std::int32_t>({4, 2}, places));
+            places.set(row, first + row / 2);
+        return one.device.upload(places);
     };
     const auto dx_of = [&](bool recomputed) {
         *kit.places = from(3);

@@ -123,7 +123,7 @@ TEST_CASE("A sequence that is fed piece by piece has its places", "[nn][sim]") {
     const auto places = kit.positions(one.init("wpe"), small_gpt(), kit);
     const HostTensor x = random_values({6, 1, 8}, "x");
     const HostTensor whole = one.device.download(places->infer(one.device.upload(x)));
-    const auto fed = [&](std::vector<std::int32_t> at) {
+    const auto fed = [&](const std::vector<std::int32_t>& at) {
         const auto rows = static_cast<std::int64_t>(at.size());
         *kit.places = one.device.upload(HostTensor::of<std::int32_t>({rows}, at));
         return one.device.download(places->infer(one.device.upload(x.rows(4, 2))));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <compare>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -433,7 +432,6 @@ struct StorePages {
     struct Written {
         std::int32_t page;
         std::int64_t from, to;
-        auto operator<=>(const Written&) const = default;
     };
     /// Two rows that were written to one place would leave either.
     void check_apart(const OperandCheck& check) const {
@@ -448,7 +446,9 @@ struct StorePages {
                      token - begin, end - begin});
                 token = end;
             }
-        std::sort(written.begin(), written.end());
+        std::sort(written.begin(), written.end(), [](const Written& a, const Written& b) {
+            return std::tie(a.page, a.from) < std::tie(b.page, b.from);
+        });
         for (std::size_t i = 1; i < written.size(); ++i)
             check.that(written[i].page != written[i - 1].page ||
                            written[i].from >= written[i - 1].to,
