@@ -178,8 +178,10 @@ TEST_CASE("A forward that runs again begins where the first one did",
     kit.places = std::make_shared<RowPlaces>();
     const auto from = [&](int first) {
         HostTensor places({4, 2}, DType::i32);
-        for (int row = 0; row < 8; ++row)
-            places.set(row, first + row / 2);
+        for (int row = 0; row < 8; ++row) {
+            const int position = first + row / 2;
+            places.set(row, position);
+        }
         return one.device.upload(places);
     };
     const auto dx_of = [&](bool recomputed) {
