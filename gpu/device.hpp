@@ -67,7 +67,7 @@ class Device final : public LocalDevice {
     /// of which is filled up with zeros: so all go the same way.
     void each_tile(const Tensor& c, const Tensor& a, bool accumulate,
                    FunctionRef<void(const Tensor&, const Tensor&)> multiply);
-    /// Where these tokens lie, in the GPU's memory; kept until others are asked for.
+    /// Gives the table of where these tokens lie; keeps it until others are asked for.
     const Tensor& paged(const PagedTokensRef& tokens);
     /// Memory for what an operation keeps between its kernels.
     Tensor workspace_for_reduction();

@@ -41,7 +41,7 @@ template <typename Line>
 void fields(Line& line, RandomStream& stream) {
     line(stream.seed, stream.purpose);
 }
-/// What is read is another one with the same tokens.
+/// The reader makes another one with the same tokens.
 template <typename Line>
 void fields(Line& line, PagedTokensRef& tokens) {
     PagedTokens all = tokens ? *tokens : PagedTokens{};

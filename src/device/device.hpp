@@ -425,7 +425,7 @@ class Device {
                 SourceLine at = SourceLine::here()) {
         run(ops::Rotate{destination, source, positions, options, {}}, at);
     }
-    /// The same at positions that the device knows: those of row i of batch b are number
+    /// Turns to positions that the device knows: those of row i of batch b are number
     /// i batches + b of `positions`, i32.
     void rotate_at(const Heads& destination, const Heads& source, const Tensor& positions,
                    const RotaryOptions& options = {},
@@ -461,7 +461,7 @@ class Device {
                         double factor = 1, SourceLine at = SourceLine::here()) {
         return attend_pages(heads, {}, std::move(tokens), factor, at);
     }
-    /// The same with a second term of the scores, of queries and keys that turn with
+    /// Adds a second term to the scores, of queries and keys that turn with
     /// positions (DeepSeek-AI 2024, 2405.04434, section 2.1.3): factor (q K^T + q' K'^T).
     /// K' may be columns of the same pages; turned heads are up to 128 wide.
     Tensor attend_pages(const AttentionHeads& heads, const TurnedHeads& turned,

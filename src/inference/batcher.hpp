@@ -21,7 +21,7 @@ struct Request {
     Sampling sampling{};
 };
 
-/// What is known of a request that has been answered.
+/// An answer says what became of a request.
 struct Answer {
     std::int64_t id = 0;
     std::vector<std::int32_t> tokens;  ///< that followed the prompt
@@ -82,14 +82,15 @@ class Batcher {
     std::int64_t running() const { return static_cast<std::int64_t>(running_.size()); }
     std::int64_t waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
 
-    /// What to compute next. Its tokens are then expected by take(), also those of a pass
+    /// Gives what to compute next. take() then expects its tokens, also those of a pass
     /// without rows: it has none if the batcher is idle, or if others have so many of the
     /// pool's pages that no sequence goes on. An idle rank computes it, too, if other
     /// ranks' passes need its experts.
     Pass next();
-    /// Of the rows that the pass wants, in their order: how tokens are chosen.
+    /// Says how the tokens of the rows that the pass wants are chosen, in their order.
     std::vector<Wanted> wanted() const;
-    /// The tokens of these rows. Sequences that have all they asked for become answers.
+    /// Takes the tokens of these rows. Sequences that have all that they asked for become
+    /// answers.
     void take(const std::vector<std::int32_t>& tokens);
 
     /// Requests that have been answered since the last call, in the order in which they

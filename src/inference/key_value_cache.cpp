@@ -26,7 +26,6 @@ KeyValueCache::KeyValueCache(Device& device, DType dtype, const CacheSizes& size
 
 Tensor KeyValueCache::add_layer(std::int64_t columns) {
     const MemoryScope scope(device_, MemoryCategory::cache);
-    ++layers_;
     return device_.empty({sizes_.pages, sizes_.page_rows, columns}, dtype_);
 }
 

@@ -21,9 +21,9 @@ struct CacheSizes {
     std::int64_t page_rows = 16;  ///< tokens that a page holds
 };
 
-/// What goes through a model at once: tokens of several sequences, one's rows behind the
-/// other's. A prompt brings many tokens, a sequence that is being generated one (Yu et
-/// al. 2022, Orca, OSDI, section 3: selective batching).
+/// A pass goes through a model at once: tokens of several sequences, one's rows behind
+/// the other's. A prompt brings many tokens, a sequence that is being generated one (Yu
+/// et al. 2022, Orca, OSDI, section 3: selective batching).
 struct Pass {
     PagedTokens tokens;                ///< which tokens the rows are, and on which pages
     std::vector<std::int32_t> ids;     ///< of all rows
@@ -56,7 +56,7 @@ class KeyValueCache {
     /// (rows, 1), their positions, and the rows that are wanted; 4 bytes each. Throws
     /// UsageError unless there are as many ids as rows, and a wanted row among them.
     Tensor begin(const Pass& pass, SourceLine at = SourceLine::here());
-    /// The same without ids, on a device that has no table of tokens.
+    /// Does so without ids, on a device that has no table of tokens.
     void enter(const Pass& pass, SourceLine at = SourceLine::here());
 
     /// The pass that has begun; none before the first.
@@ -66,7 +66,6 @@ class KeyValueCache {
 
     /// For a layer that is being made: its pages, of so many columns.
     Tensor add_layer(std::int64_t columns);
-    int layers() const { return layers_; }
 
   private:
     Tensor uploaded(const std::vector<std::int32_t>& numbers, SourceLine at) const;
@@ -74,7 +73,6 @@ class KeyValueCache {
     Device& device_;
     DType dtype_;
     CacheSizes sizes_;
-    int layers_ = 0;
     PagedTokensRef tokens_;
     Tensor wanted_;
     std::shared_ptr<RowPlaces> places_ = std::make_shared<RowPlaces>();

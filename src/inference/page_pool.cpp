@@ -139,7 +139,7 @@ void PagePool::forget(std::int32_t page) {
     blank_.push_back(page);
 }
 
-/// What the page holds is found no more.
+/// From now on nobody finds what the page holds.
 void PagePool::unlearn(std::int32_t page) {
     State& it = state(page);
     const std::int32_t before = it.key->first;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 #include "src/core/philox.hpp"
 #include "src/core/require.hpp"
@@ -48,17 +49,24 @@ std::vector<double> probabilities(std::span<const Candidate> sorted,
     return weights;
 }
 
+std::size_t place_of(std::span<const double> weights, double uniform) {
+    double left = uniform * std::accumulate(weights.begin(), weights.end(), 0.0);
+    std::size_t last = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+        if (weights[i] <= 0) continue;
+        last = i;
+        left -= weights[i];
+        if (left < 0) break;
+    }
+    return last;  // also of what rounding leaves over
+}
+
 std::int32_t sample(std::span<const Candidate> sorted, const Sampling& sampling,
                     std::int64_t position) {
     require(!sorted.empty(), "a token of no candidates; one is expected at least");
-    const std::vector<double> weights = probabilities(sorted, sampling);
     const RandomStream stream(sampling.seed, "sampling");
-    double left = stream.uniform(static_cast<std::uint64_t>(position));
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-        left -= weights[i];
-        if (left < 0) return sorted[i].token;
-    }
-    return sorted[weights.size() - 1].token;  // what rounding left over
+    const double uniform = stream.uniform(static_cast<std::uint64_t>(position));
+    return sorted[place_of(probabilities(sorted, sampling), uniform)].token;
 }
 // lesson: end
 

@@ -29,11 +29,15 @@ struct Candidate {
     double logit = 0;
 };
 
-/// The probabilities of tokens, in the order of the candidates, which are sorted: the
-/// largest logit first, and of equal ones the lower token. Those that cannot be chosen
-/// are left out.
+/// Returns the probabilities of tokens, in the order of the candidates, which are sorted:
+/// the largest logit first, and of equal ones the lower token. Those that cannot be
+/// chosen are left out.
 std::vector<double> probabilities(std::span<const Candidate> sorted,
                                   const Sampling& sampling);
+
+/// Returns the place of the weight that a uniform number in [0, 1) falls to. Weights need
+/// not add up to 1; one that is 0 is never chosen.
+std::size_t place_of(std::span<const double> weights, double uniform);
 
 /// Chooses the token at place `position` of a sequence: by number `position` of the
 /// random stream of the sequence's seed, so it is the same whichever device asks, and
@@ -54,7 +58,7 @@ std::vector<std::int32_t> sample_rows(Device& device, const Tensor& logits,
                                       std::span<const Wanted> wanted,
                                       SourceLine at = SourceLine::here());
 
-/// The same of logits whose columns ranks share out, (rows, 1, columns), the last ones
+/// Does so for logits whose columns ranks share out, (rows, 1, columns), the last ones
 /// padded: each rank sends its own k largest, 8 bytes each in f32, to all others, not its
 /// columns, and all choose the same.
 std::vector<std::int32_t> sample_rows(Device& device, Communicator& shards,

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What became of a request, and when.
+/// A request that was answered, and when.
 struct Served {
     Answer answer;
     Picoseconds arrival = 0;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <numeric>
 #include <utility>
 
 #include "src/core/philox.hpp"
@@ -30,17 +29,8 @@ Distribution distribution_of(std::span<const double> logits, const Sampling& sam
 
 namespace {
 
-/// A token with these weights, which need not add up to 1, by a uniform number.
 std::int32_t token_of(const Distribution& weights, double uniform) {
-    double left = uniform * std::accumulate(weights.begin(), weights.end(), 0.0);
-    std::size_t last = 0;
-    for (std::size_t token = 0; token < weights.size(); ++token) {
-        if (weights[token] <= 0) continue;
-        last = token;
-        left -= weights[token];
-        if (left < 0) break;
-    }
-    return static_cast<std::int32_t>(last);
+    return static_cast<std::int32_t>(place_of(weights, uniform));
 }
 
 /// Uniform numbers for places of a sequence, one of each purpose.

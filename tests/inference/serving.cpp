@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "sim/device.hpp"
 #include "src/parallel/expert_parallel.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
-#include "tests/device/plain_monitor.hpp"
+#include "tests/nn/fixture.hpp"
 
 namespace lockstep::test {
 
@@ -166,9 +165,9 @@ Request random_request(std::int64_t id, std::int64_t prompt, std::int64_t output
 
 HostTensor whole_logits(const GptSizes& sizes, DType dtype,
                         const std::vector<std::int32_t>& ids) {
-    PlainMonitor monitor(true);
-    sim::CpuDevice device(0, monitor);
-    const auto gpt = make_gpt({device, dtype, kSeed, ""}, sizes);
+    nn_test::OneDevice one;
+    Device& device = one.device;
+    const auto gpt = make_gpt(one.init("", dtype), sizes);
     const auto count = static_cast<std::int64_t>(ids.size());
     const HostTensor logits = device.download(
         gpt->infer(device.upload(HostTensor::of<std::int32_t>({count, 1}, ids))));

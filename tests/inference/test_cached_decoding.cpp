@@ -1,29 +1,18 @@
 #include <algorithm>
-#include <cmath>
 #include <functional>
 
 #include "src/nn/published_sizes.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 #include "tests/catch.hpp"
 #include "tests/inference/serving.hpp"
+#include "tests/nn/fixture.hpp"
 #include "tests/refusal.hpp"
 
 namespace lockstep::test {
 
 namespace {
 
-/// The largest difference over the largest number; NaN if there is one.
-double difference(const HostTensor& a, const HostTensor& b) {
-    REQUIRE(a.shape() == b.shape());
-    double worst = 0, size = 0;
-    for (std::int64_t i = 0; i < a.elements(); ++i) {
-        const double here = std::abs(a.at(i) - b.at(i));
-        if (std::isnan(here)) return here;
-        worst = std::max(worst, here);
-        size = std::max(size, std::abs(b.at(i)));
-    }
-    return worst / size;
-}
+using nn_test::relative_difference;
 
 std::int32_t largest_token(const HostTensor& logits) {
     std::int64_t best = 0;
@@ -55,7 +44,7 @@ void require_whole(const Serving& serving, const Outcome& served) {
         REQUIRE(logits.size() == answer.tokens.size());
         for (std::size_t i = 0; i < logits.size(); ++i) {
             const HostTensor whole = whole_logits(serving.sizes, serving.dtype, ids);
-            CHECK(difference(logits[i], whole) <= 1e-12);
+            CHECK(relative_difference(logits[i], whole) <= 1e-12);
             CHECK(answer.tokens[i] == largest_token(whole));
             ids.push_back(answer.tokens[i]);
         }

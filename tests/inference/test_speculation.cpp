@@ -18,11 +18,9 @@ std::vector<std::int32_t> drafts_of(const Distribution& from, int count,
                                     std::uint64_t seed) {
     std::vector<std::int32_t> drafts;
     for (int i = 0; i < count; ++i) {
-        double left = RandomStream(seed, "drafts").uniform(static_cast<std::uint64_t>(i));
-        std::int32_t token = 0;
-        while ((left -= from[static_cast<std::size_t>(token)]) >= 0)
-            ++token;
-        drafts.push_back(token);
+        const double uniform =
+            RandomStream(seed, "drafts").uniform(static_cast<std::uint64_t>(i));
+        drafts.push_back(static_cast<std::int32_t>(place_of(from, uniform)));
     }
     return drafts;
 }
