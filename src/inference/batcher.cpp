@@ -14,6 +14,28 @@ Batcher::Batcher(PagePool& pool, const BatchRules& rules) : pool_(pool), rules_(
 }
 
 void Batcher::add(Request request) {
+    require_possible(request);
+    ids_.insert(request.id);
+    std::vector<std::int32_t> ids = request.prompt;
+    waiting_.push_back({std::move(request), std::move(ids), {}});
+}
+
+std::optional<PagedSequence> Batcher::join(const Request& request, std::int32_t first) {
+    require(!under_way_, "request {} joins while a pass is under way", request.id);
+    require_possible(request);
+    Sequence sequence{request, request.prompt, {}};
+    if (!waiting_.empty() || running() == rules_.most_sequences ||
+        !pool_.grow(sequence.pages, sequence.prompt()))
+        return std::nullopt;
+    PagedSequence computed{0, sequence.prompt(), sequence.pages.pages};
+    ids_.insert(request.id);
+    sequence.ids.push_back(first);
+    running_.push_back(std::move(sequence));
+    answer_complete();
+    return computed;
+}
+
+void Batcher::require_possible(const Request& request) {
     const auto prompt = static_cast<std::int64_t>(request.prompt.size());
     require(prompt > 0 && request.output > 0,
             "request {} has a prompt of {} tokens, and asks for {}; one is expected at "
@@ -27,10 +49,7 @@ void Batcher::add(Request request) {
         "request {} has a prompt of {} tokens and asks for {}; the cache has room for "
         "{}, {} pages of {}",
         request.id, prompt, request.output, room, pool_.pages(), pool_.page_rows());
-    require(ids_.insert(request.id).second, "two requests under way have id {}",
-            request.id);
-    std::vector<std::int32_t> ids = request.prompt;
-    waiting_.push_back({std::move(request), std::move(ids), {}});
+    require(!ids_.contains(request.id), "two requests under way have id {}", request.id);
 }
 
 // lesson: continuous-batching
@@ -147,6 +166,11 @@ void Batcher::take(const std::vector<std::int32_t>& tokens) {
         pool_.computed(it.pages, it.ids);
         if (it.missing() == 0) it.ids.push_back(tokens[taken++]);
     }
+    answer_complete();
+}
+
+/// Sequences that have all of their tokens end.
+void Batcher::answer_complete() {
     for (auto it = running_.begin(); it != running_.end();) {
         if (it->tokens() < it->prompt() + it->request.output) {
             ++it;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -71,6 +72,13 @@ class Batcher {
     /// for, if the pool's pages cannot hold all of it, or if there is one of that id.
     void add(Request request);
 
+    /// A request has come whose prompt was computed elsewhere, and its first token, which
+    /// may be the only one that it asks for. If there is room for it, and none waits, it
+    /// is under way now, and this gives the pages that its prompt's keys and values have
+    /// to be on before the next pass. Between a take() and the next pass; throws
+    /// UsageError as add() does.
+    std::optional<PagedSequence> join(const Request& request, std::int32_t first);
+
     /// The request is given up: its user has gone, or it has waited for too long. It
     /// gives back its pages, and becomes an answer of the tokens that it has. Between a
     /// take() and the next pass; gives false if there is no such request.
@@ -120,7 +128,9 @@ class Batcher {
     bool plan(Sequence& sequence, std::int64_t rows);
     std::int64_t rows_of_prompt(const Sequence& sequence) const;
     void preempt_youngest();
+    void require_possible(const Request& request);
     void answer(Sequence& sequence);
+    void answer_complete();
     std::int64_t rows_left() const { return rules_.most_rows - rows_; }
 
     PagePool& pool_;

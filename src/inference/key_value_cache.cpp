@@ -26,7 +26,24 @@ KeyValueCache::KeyValueCache(Device& device, DType dtype, const CacheSizes& size
 
 Tensor KeyValueCache::add_layer(std::int64_t columns) {
     const MemoryScope scope(device_, MemoryCategory::cache);
-    return device_.empty({sizes_.pages, sizes_.page_rows, columns}, dtype_);
+    return layers_.emplace_back(
+        device_.empty({sizes_.pages, sizes_.page_rows, columns}, dtype_));
+}
+
+Tensor KeyValueCache::empty_tokens(std::int64_t tokens, SourceLine at) const {
+    require(!layers_.empty(), at, "a cache of no layer; a model with it comes first");
+    const std::int64_t columns = layers_[0].shape().columns();
+    for (const Tensor& layer : layers_)
+        require(layer.shape().columns() == columns, at,
+                "layers of {} and of {} columns in one cache; as many are expected",
+                columns, layer.shape().columns());
+    const auto layers = static_cast<std::int64_t>(layers_.size());
+    return device_.empty({layers * tokens, columns}, dtype_, at);
+}
+
+void KeyValueCache::require_pass(SourceLine at) const {
+    require(tokens_ != nullptr, at,
+            "infer with a cache before a pass has begun; begin() says which tokens");
 }
 
 Tensor KeyValueCache::begin(const Pass& pass, SourceLine at) {
@@ -71,11 +88,6 @@ void KeyValueCache::enter(const Pass& pass, SourceLine at) {
 
 namespace {
 
-void require_pass(const KeyValueCache& cache, SourceLine at) {
-    require(cache.tokens() != nullptr, at,
-            "infer with a cache before a pass has begun; begin() says which tokens");
-}
-
 [[noreturn]] void refuse_forward(Saved& saved) {
     throw UsageError(
         "forward of attention with a cache, which keeps nothing for a "
@@ -101,7 +113,7 @@ class CachedAttention : public Module {
   private:
     // lesson: cached-attention
     Tensor do_infer(const Tensor& x, SourceLine at) override {
-        require_pass(cache_, at);
+        cache_.require_pass(at);
         Device& device = cache_.device();
         const AttentionHeads own = attention_heads(x, sizes_);
         const std::int64_t width = own.keys.width, heads = own.keys.heads;
@@ -142,7 +154,7 @@ class CachedLatentAttention : public LatentAttention {
   private:
     // lesson: cached-latent-attention
     Tensor do_infer(const Tensor& x, SourceLine at) override {
-        require_pass(cache_, at);
+        cache_.require_pass(at);
         const auto [query_rank, rank, width, rotary, value] = sizes_;
         const PagedTokensRef& tokens = cache_.tokens();
         const RowPlaces& places = *cache_.places();
@@ -200,7 +212,6 @@ class HeadOfWanted : public Wrapper {
 
 // lesson: cache-kit
 GptKit with_cache(GptKit kit, KeyValueCache& cache) {
-    kit.places = cache.places();
     kit.core = [&cache](Device&, const AttentionSizes& sizes) {
         return std::make_unique<CachedAttention>(cache, sizes);
     };
@@ -209,6 +220,11 @@ GptKit with_cache(GptKit kit, KeyValueCache& cache) {
         require_latent(init, sizes, all);
         return std::make_unique<CachedLatentAttention>(cache, init, sizes);
     };
+    return with_wanted_rows(std::move(kit), cache);
+}
+
+GptKit with_wanted_rows(GptKit kit, KeyValueCache& cache) {
+    kit.places = cache.places();
     kit.head = [&cache, head = kit.head](const ParameterInit& init, const GptSizes& sizes,
                                          Parameter* table) {
         return std::make_unique<HeadOfWanted>(cache, head(init, sizes, table));

@@ -66,6 +66,14 @@ class KeyValueCache {
 
     /// For a layer that is being made: its pages, of so many columns.
     Tensor add_layer(std::int64_t columns);
+    /// The pages of all layers that have been made.
+    const std::vector<Tensor>& layers() const { return layers_; }
+    /// A tensor for what all layers have of so many tokens, (layers tokens, columns).
+    /// Throws UsageError unless there are layers, of equally many columns.
+    Tensor empty_tokens(std::int64_t tokens, SourceLine at = SourceLine::here()) const;
+
+    /// For layers: throws UsageError if no pass has begun.
+    void require_pass(SourceLine at) const;
 
   private:
     Tensor uploaded(const std::vector<std::int32_t>& numbers, SourceLine at) const;
@@ -76,6 +84,7 @@ class KeyValueCache {
     PagedTokensRef tokens_;
     Tensor wanted_;
     std::shared_ptr<RowPlaces> places_ = std::make_shared<RowPlaces>();
+    std::vector<Tensor> layers_;
 };
 
 /// A kit whose attention reads and writes a cache, whose positions are those of the pass,
@@ -83,5 +92,8 @@ class KeyValueCache {
 /// tensor parallelism a rank's cache has the keys of its own heads. Its models only
 /// infer: forward is refused.
 GptKit with_cache(GptKit kit, KeyValueCache& cache);
+/// A kit whose positions are those of the pass, and whose head computes the wanted rows
+/// alone, whatever its attention is.
+GptKit with_wanted_rows(GptKit kit, KeyValueCache& cache);
 
 }  // namespace lockstep

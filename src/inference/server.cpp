@@ -2,162 +2,154 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
-#include <set>
+#include <optional>
+#include <span>
+#include <utility>
 
-#include "src/core/philox.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep {
 
 namespace {
 
-/// How many of the requests have come by now, as rank 0 of the group sees it.
-std::size_t arrived(Device& device, Communicator* group,
-                    const std::vector<Request>& requests) {
-    const auto later =
-        std::ranges::upper_bound(requests, device.now(), {}, &Request::arrival);
-    const auto own = static_cast<std::int32_t>(later - requests.begin());
-    if (group == nullptr) return static_cast<std::size_t>(own);
-    const MemoryScope scope(device, MemoryCategory::workspace);
-    const Tensor count =
-        device.upload(HostTensor::of<std::int32_t>({1}, std::vector{own}));
-    group->broadcast(count, 0).wait();
-    const HostTensor told = device.download(count);
-    return static_cast<std::size_t>(device.has_numbers() ? told.at(0) : own);
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// A time as ranks tell it each other: never an earlier one.
+double time_of(Picoseconds time) {
+    return std::nextafter(static_cast<double>(time), kNever);
 }
 
-/// Nobody else's requests are in the batcher, and these stand in order.
-void require_fresh(Batcher& batcher, const std::vector<Request>& requests) {
-    require(
-        batcher.idle() && batcher.answers().empty(),
-        "serve() with a batcher that has other requests, or answers that nobody took");
-    require(std::ranges::is_sorted(requests, {}, &Request::arrival),
-            "requests that do not stand in the order of their arrivals");
+double reduced(Device& device, Communicator& ranks, double own, Reduction reduction) {
+    const MemoryScope scope(device, MemoryCategory::workspace);
+    const Tensor number = device.upload(HostTensor::of<double>({1}, std::vector{own}));
+    ranks.all_reduce(number, reduction).wait();
+    return device.download(number).at(0);
 }
+
+/// Requests that come at times of their own.
+class TimedArrivals : public Arrivals {
+  public:
+    TimedArrivals(Device& device, const ServiceRanks& ranks,
+                  std::span<const Request> requests)
+        : device_(device), ranks_(ranks), left_(requests) {
+        require(std::ranges::is_sorted(requests, {}, &Request::arrival),
+                "requests that do not stand in the order of their arrivals");
+        require(ranks.others == nullptr || device.has_numbers(),
+                "ranks with requests of their own tell each other when they have "
+                "something to do; a run with numbers is expected");
+    }
+
+    // lesson: serve-arrivals
+    bool go_on(bool has_work) override {
+        double due = kNever;
+        if (has_work)
+            due = 0;
+        else if (!left_.empty())
+            due = time_of(left_.front().arrival);
+        if (ranks_.others)
+            due = reduced(device_, *ranks_.others, due, Reduction::minimum);
+        if (due == kNever) return false;
+        device_.sleep_until(static_cast<Picoseconds>(due));
+        return true;
+    }
+    std::vector<Arrived> take_in(Batcher& batcher) override {
+        std::vector<Arrived> taken;
+        for (auto count = come(); count > 0; --count) {
+            const Request& request = left_.front();
+            batcher.add(request);
+            taken.push_back({request.id, request.arrival});
+            left_ = left_.subspan(1);
+        }
+        return taken;
+    }
+    // lesson: end
+    bool serves_others() const override { return ranks_.others != nullptr; }
+
+  private:
+    /// How many more have come by now, as rank 0 of those that work alike sees it.
+    std::int32_t come() {
+        const auto later =
+            std::ranges::upper_bound(left_, device_.now(), {}, &Request::arrival);
+        const auto own = static_cast<std::int32_t>(later - left_.begin());
+        if (ranks_.same == nullptr) return own;
+        const MemoryScope scope(device_, MemoryCategory::workspace);
+        const Tensor count =
+            device_.upload(HostTensor::of<std::int32_t>({1}, std::vector{own}));
+        ranks_.same->broadcast(count, 0).wait();
+        const HostTensor told = device_.download(count);
+        return device_.has_numbers() ? told.values<std::int32_t>()[0] : own;
+    }
+
+    Device& device_;
+    ServiceRanks ranks_;
+    std::span<const Request> left_;
+};
+
+/// Requests under way, and when they had tokens.
+class ServiceLog {
+  public:
+    void came(const std::vector<Arrived>& requests) {
+        for (const Arrived& of : requests)
+            under_way_[of.id] = {of.arrival, of.first};
+    }
+    void had_token(std::int64_t request, Picoseconds now) {
+        UnderWay& of = under_way_.at(request);
+        of.first = of.first.value_or(now);
+        of.last = now;
+    }
+    void ended(std::vector<Answer> answers) {
+        for (Answer& answer : answers) {
+            const auto of = under_way_.extract(answer.id).mapped();
+            const Picoseconds first = of.first.value_or(0);
+            served_.push_back(
+                {std::move(answer), of.arrival, first, std::max(first, of.last)});
+        }
+    }
+    std::vector<Served> take() { return std::move(served_); }
+
+  private:
+    struct UnderWay {
+        Picoseconds arrival = 0;
+        std::optional<Picoseconds> first;
+        Picoseconds last = 0;
+    };
+    std::map<std::int64_t, UnderWay> under_way_;
+    std::vector<Served> served_;
+};
 
 }  // namespace
 
 // lesson: serve
-std::vector<Served> serve(Device& device, Communicator* group, Batcher& batcher,
-                          const std::vector<Request>& requests,
+std::vector<Served> serve(Device& device, Arrivals& arrivals, Batcher& batcher,
                           const ComputePass& compute) {
-    require_fresh(batcher, requests);
-    std::map<std::int64_t, Served> under_way;
-    std::set<std::int64_t> have_tokens;
-    std::vector<Served> ended;
-    std::size_t taken = 0;
-    while (taken < requests.size() || !batcher.idle()) {
-        if (batcher.idle()) device.sleep_until(requests[taken].arrival);
-        for (const std::size_t all = arrived(device, group, requests); taken < all;) {
-            const Request& request = requests[taken++];
-            batcher.add(request);
-            under_way[request.id].arrival = request.arrival;
-        }
-        if (batcher.idle()) continue;
-
+    require(
+        batcher.idle() && batcher.answers().empty(),
+        "serve() with a batcher that has other requests, or answers that nobody took");
+    ServiceLog log;
+    while (arrivals.go_on(!batcher.idle())) {
+        log.came(arrivals.take_in(batcher));
+        const bool idle = batcher.idle();
         const Pass pass = batcher.next();
-        require(!pass.ids.empty(), "nothing goes on: the pool's pages are others'");
         const std::vector<Wanted> wanted = batcher.wanted();
-        batcher.take(compute(pass, wanted));
-        for (const Wanted& row : wanted) {
-            Served& of = under_way.at(row.request);
-            of.last = device.now();
-            if (have_tokens.insert(row.request).second) of.first = of.last;
-        }
-        for (Answer& answer : batcher.answers()) {
-            const auto of = under_way.find(answer.id);
-            of->second.answer = std::move(answer);
-            ended.push_back(std::move(of->second));
-            have_tokens.erase(of->first);
-            under_way.erase(of);
-        }
+        require(idle || !pass.ids.empty(),
+                "nothing goes on: the pool's pages are others'");
+        const bool computes = !pass.ids.empty() || arrivals.serves_others();
+        batcher.take(computes ? compute(pass, wanted) : std::vector<std::int32_t>());
+        for (const Wanted& row : wanted)
+            log.had_token(row.request, device.now());
+        log.ended(batcher.answers());
     }
-    return ended;
+    return log.take();
 }
 // lesson: end
 
-namespace {
-
-ServiceReport::Spread spread_of(std::vector<Picoseconds> times) {
-    if (times.empty()) return {};
-    std::ranges::sort(times);
-    const auto at = [&](double part) {
-        const double rank = std::ceil(part * static_cast<double>(times.size()));
-        return times[static_cast<std::size_t>(std::max(rank, 1.0)) - 1];
-    };
-    return {at(0.5), at(0.9), at(0.99)};
-}
-
-}  // namespace
-
-ServiceReport report_of(const std::vector<Served>& served, const ServiceLimits& limits) {
-    ServiceReport report;
-    std::vector<Picoseconds> to_first, per_token;
-    Picoseconds begin = 0, end = 0;
-    std::int64_t kept = 0;
-    for (const Served& of : served) {
-        begin = report.requests == 0 ? of.arrival : std::min(begin, of.arrival);
-        end = std::max(end, of.last);
-        ++report.requests;
-        report.tokens += static_cast<std::int64_t>(of.answer.tokens.size());
-        report.preemptions += of.answer.preemptions;
-        report.reused += of.answer.reused;
-        kept += limits.keeps(of);
-        to_first.push_back(of.to_first());
-        if (of.answer.tokens.size() > 1) per_token.push_back(of.per_token());
-    }
-    if (report.requests == 0) return report;
-    report.seconds = static_cast<double>(end - begin) / static_cast<double>(kSecond);
-    report.kept = static_cast<double>(kept) / static_cast<double>(report.requests);
-    if (report.seconds > 0) report.goodput = static_cast<double>(kept) / report.seconds;
-    report.to_first = spread_of(std::move(to_first));
-    report.per_token = spread_of(std::move(per_token));
-    return report;
-}
-
-std::vector<Request> make_requests(const RequestMix& mix) {
-    constexpr double kMostSeconds = 1e6;
-    require(mix.count > 0 && mix.vocabulary > 0 && mix.vocabulary <= INT32_MAX &&
-                mix.per_second >= 0 && std::isfinite(mix.per_second),
-            "{} requests over a vocabulary of {}, {} a second; the first must be "
-            "positive, the second, too, and at most {}, and the last one not negative",
-            mix.count, mix.vocabulary, mix.per_second, INT32_MAX);
-    require(mix.least_prompt > 0 && mix.least_output > 0 &&
-                mix.least_prompt <= mix.most_prompt &&
-                mix.least_output <= mix.most_output,
-            "prompts of {} to {} tokens and outputs of {} to {}; 1 or more are expected, "
-            "the lesser number first",
-            mix.least_prompt, mix.most_prompt, mix.least_output, mix.most_output);
-    const RandomStream arrivals(mix.seed, "arrivals"),
-        prompts(mix.seed, "prompt lengths"), outputs(mix.seed, "output lengths"),
-        tokens(mix.seed, "prompt tokens");
-    const auto within = [](double uniform, std::int64_t least, std::int64_t most) {
-        return least +
-               static_cast<std::int64_t>(uniform * static_cast<double>(most - least + 1));
-    };
-    std::vector<Request> requests;
-    double seconds = 0;
-    std::uint64_t token = 0;
-    for (std::int64_t id = 0; id < mix.count; ++id) {
-        const auto number = static_cast<std::uint64_t>(id);
-        if (mix.per_second > 0)
-            seconds -= std::log(arrivals.uniform(number)) / mix.per_second;
-        require(seconds < kMostSeconds,
-                "{} requests, {} a second: number {} would come after {} s", mix.count,
-                mix.per_second, id, kMostSeconds);
-        Request request{id, picoseconds(seconds), {}, 0, {}};
-        request.output =
-            within(outputs.uniform(number), mix.least_output, mix.most_output);
-        request.prompt.resize(static_cast<std::size_t>(
-            within(prompts.uniform(number), mix.least_prompt, mix.most_prompt)));
-        for (std::int32_t& each : request.prompt)
-            each = static_cast<std::int32_t>(
-                within(tokens.uniform(token++), 0, mix.vocabulary - 1));
-        request.sampling.seed = mix.seed + number;
-        requests.push_back(std::move(request));
-    }
-    return requests;
+std::vector<Served> serve(Device& device, const ServiceRanks& ranks, Batcher& batcher,
+                          const std::vector<Request>& requests,
+                          const ComputePass& compute) {
+    TimedArrivals arrivals(device, ranks, requests);
+    return serve(device, arrivals, batcher, compute);
 }
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "src/comm/communicator.hpp"
@@ -31,67 +32,52 @@ struct Served {
 using ComputePass =
     std::function<std::vector<std::int32_t>(const Pass&, const std::vector<Wanted>&)>;
 
+/// A request that has come to a service.
+struct Arrived {
+    std::int64_t id = 0;
+    Picoseconds arrival = 0;
+    std::optional<Picoseconds> first{};  ///< when it had a token, if it has one
+};
+
+/// How requests come to a service.
+class Arrivals {
+  public:
+    virtual ~Arrivals() = default;
+    /// Keeps the program until there is something to do: at once if the own batcher has
+    /// something, else when a request comes. Gives false if nothing ever will.
+    virtual bool go_on(bool has_work) = 0;
+    /// Gives the batcher those that have come by now.
+    virtual std::vector<Arrived> take_in(Batcher& batcher) = 0;
+    /// True if a pass without rows is computed, too, since other ranks need it.
+    virtual bool serves_others() const { return false; }
+};
+
 /// Answers requests as they come, in the time of the device, until all are answered.
-/// Gives what became of them, in the order in which they ended.
-///
-/// Ranks of a group work on the same passes, and each has all requests, but no two clocks
-/// are alike: a rank that looked at its own would take in a request one pass before
-/// another does, and their messages would have different sizes. So rank 0 of the group
-/// says before each pass how many have come: a broadcast of 4 bytes. A rank alone has no
-/// group (null). Without numbers a broadcast brings none, and each rank goes by its own
-/// clock: virtual clocks of ranks that compute alike agree.
-///
-/// Requests stand in the order of their arrivals, and the batcher has no others. Throws
-/// UsageError if that is not so, and for what the batcher refuses.
-std::vector<Served> serve(Device& device, Communicator* group, Batcher& batcher,
-                          const std::vector<Request>& requests,
+/// Gives what became of them, in the order in which they ended. Throws UsageError if the
+/// batcher has other requests, and for what it refuses.
+std::vector<Served> serve(Device& device, Arrivals& arrivals, Batcher& batcher,
                           const ComputePass& compute);
 
-/// What users of a service ask for, its objectives (SLO; Zhong et al. 2024, DistServe,
-/// 2401.09670, section 2).
-struct ServiceLimits {
-    Picoseconds to_first = 0;  ///< 0: none
-    Picoseconds per_token = 0;
-
-    bool keeps(const Served& of) const {
-        return (to_first == 0 || of.to_first() <= to_first) &&
-               (per_token == 0 || of.per_token() <= per_token);
-    }
+/// The ranks that a rank answers requests with; either may be none (null).
+struct ServiceRanks {
+    /// They work on the same passes, and each has all of these requests. But no two
+    /// clocks are alike: a rank that looked at its own would take in a request one pass
+    /// before another does, and their messages would have different sizes. So rank 0 says
+    /// before each pass how many have come: a broadcast of 4 bytes. Without numbers a
+    /// broadcast brings none, and each rank goes by its own clock: virtual clocks of
+    /// ranks that compute alike agree.
+    Communicator* same = nullptr;
+    /// They have requests of their own, but need each other in each pass: they share out
+    /// experts. One that has nothing to do computes a pass without rows as long as any
+    /// other has something (F13). So they say before each pass when they have something
+    /// to do next, and the earliest counts: an all-reduce of 8 bytes. It needs numbers.
+    Communicator* others = nullptr;
 };
 
-/// What a service has come to.
-struct ServiceReport {
-    std::int64_t requests = 0;
-    std::int64_t tokens = 0;  ///< that were generated
-    std::int64_t preemptions = 0;
-    std::int64_t reused = 0;  ///< tokens of prompts whose pages were found
-    double seconds = 0;       ///< from the first arrival to the last token
-    double kept = 0;          ///< the part of requests that was within the limits
-    double goodput = 0;       ///< requests within the limits, a second
-
-    /// Percentiles, by the nearest rank: half of all, nine of ten, 99 of 100.
-    struct Spread {
-        Picoseconds half = 0, most = 0, nearly_all = 0;
-    };
-    Spread to_first;
-    Spread per_token;  ///< of requests with two tokens and more
-};
-
-ServiceReport report_of(const std::vector<Served>& served, const ServiceLimits& limits);
-
-/// Requests at random, the same for the same seed.
-struct RequestMix {
-    std::int64_t count = 0;
-    double per_second = 0;  ///< arrivals, at times that do not depend on each other; 0:
-                            ///< all come at once
-    std::int64_t least_prompt = 1, most_prompt = 1;  ///< lengths, all as often
-    std::int64_t least_output = 1, most_output = 1;
-    std::int64_t vocabulary = 1;
-    std::uint64_t seed = 0;
-};
-
-/// Arrivals are a Poisson process: from one to the next it takes -log(u) / per_second.
-/// Throws UsageError for numbers that are not positive, or in the wrong order.
-std::vector<Request> make_requests(const RequestMix& mix);
+/// Answers requests that come at the times that they state. They stand in the order of
+/// their arrivals; throws UsageError if they do not.
+std::vector<Served> serve(Device& device, const ServiceRanks& ranks, Batcher& batcher,
+                          const std::vector<Request>& requests,
+                          const ComputePass& compute);
 
 }  // namespace lockstep

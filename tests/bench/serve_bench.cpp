@@ -7,7 +7,8 @@
 
 #include "sim/cluster.hpp"
 #include "src/comm/mesh.hpp"
-#include "src/inference/server.hpp"
+#include "src/inference/request_mix.hpp"
+#include "src/inference/service_report.hpp"
 #include "src/nn/published_sizes.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 
@@ -43,7 +44,7 @@ void serve_thousand(benchmark::State& state) {
             std::vector<Request> own;
             for (std::size_t i = replica; i < all.size(); i += replicas)
                 own.push_back(all[i]);
-            auto done = serve(device, &mesh["tp"], batcher, own,
+            auto done = serve(device, {&mesh["tp"]}, batcher, own,
                               [&](const Pass& pass, const std::vector<Wanted>& wanted) {
                                   return sample_rows(device, mesh["tp"],
                                                      gpt->infer(cache.begin(pass)),

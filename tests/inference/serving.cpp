@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/inference/server.hpp"
 #include "src/parallel/expert_parallel.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 #include "tests/nn/fixture.hpp"
@@ -48,18 +49,23 @@ class Server {
     void run() {
         std::optional<RowByRow> scope;
         if (of_.row_by_row) scope.emplace(rank_.device());
+        if (of_.own_requests) {
+            run_own();
+            return;
+        }
         std::size_t added = 0;
         std::int64_t passes = 0;
-        while (anybody_works(added < requests_.size() || !batcher_.idle())) {
+        while (added < requests_.size() || !batcher_.idle()) {
             const auto due = [&] {
                 return static_cast<std::int64_t>(added) * of_.apart <= passes;
             };
             while (added < requests_.size() && (due() || batcher_.idle()))
                 batcher_.add(requests_[added++]);
-            pass();
+            const Pass next = batcher_.next();
+            batcher_.take(pass(next, batcher_.wanted()));
             ++passes;
         }
-        if (rank_.index() != 0 && !of_.own_requests) return;
+        if (rank_.index() != 0) return;
         served_.passes = passes;
         served_.free_pages = pool_.free();
         for (Answer& answer : batcher_.answers()) {
@@ -74,27 +80,23 @@ class Server {
         if (of_.own_requests) return expert_parallel({}, mesh_, {"ep"});
         return shares_heads() ? copy_key_heads(tensor_parallel({}, tp_), tp_) : GptKit();
     }
-    /// A rank goes on as long as another one may need its experts.
-    bool anybody_works(bool own) {
-        if (!of_.own_requests) return own;
-        Device& device = rank_.device();
-        const Tensor works = device.zeros({1}, DType::f32);
-        device.fill(works, own ? 1 : 0);
-        rank_.world().all_reduce(works).wait();
-        return device.download(works).at(0) > 0;
+    void run_own() {
+        const auto served = lockstep::serve(
+            rank_.device(), {.others = &rank_.world()}, batcher_, requests_,
+            [this](const Pass& of, const auto& wanted) { return pass(of, wanted); });
+        for (const Served& each : served)
+            served_.answers[each.answer.id] = each.answer;
     }
-    void pass() {
+    std::vector<std::int32_t> pass(const Pass& pass, const std::vector<Wanted>& wanted) {
         Device& device = rank_.device();
-        const Pass pass = batcher_.next();
         served_.most_rows = std::max(served_.most_rows, pass.tokens.rows());
         const Tensor logits = gpt_->infer(cache_.begin(pass));
-        const std::vector<Wanted> wanted = batcher_.wanted();
         const std::int64_t vocabulary = of_.sizes.vocabulary;
         // All ranks' columns are there once tokens are chosen.
         if (of_.numbers) mine_.push_back({wanted, device.peek(logits)});
-        batcher_.take(shares_heads()
-                          ? sample_rows(device, rank_.world(), logits, vocabulary, wanted)
-                          : sample_rows(device, logits, wanted));
+        return shares_heads()
+                   ? sample_rows(device, rank_.world(), logits, vocabulary, wanted)
+                   : sample_rows(device, logits, wanted);
     }
 
   public:

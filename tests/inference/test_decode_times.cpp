@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "src/nn/published_sizes.hpp"
+#include "src/parallel/expert_parallel.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 #include "tests/catch.hpp"
 #include "tests/inference/serving.hpp"
@@ -53,7 +54,65 @@ double decode_seconds(const GptSizes& sizes, std::int64_t batch, std::int64_t to
     return static_cast<double>(report.makespan() - begun) / static_cast<double>(kSecond);
 }
 
+/// Returns how long the messages of a decode take in one layer of DeepSeek-V3, on ranks
+/// that share out its experts and have `tokens` tokens each: nothing else takes time.
+Picoseconds exchange_time(int ranks, double bytes_per_second, std::int64_t tokens) {
+    const auto makespan = [&](std::int64_t layers) {
+        GptSizes sizes = deepseek_v3(64);
+        sizes.layers = layers;
+        sizes.dense_blocks = 0;
+        sim::ClusterOptions options;
+        options.ranks = ranks;
+        options.spec.devices_per_node = 1;
+        options.spec.between.bytes_per_second = bytes_per_second;
+        options.numbers = false;
+        const RunReport report =
+            sim::make_cluster(std::move(options))->run([&](Rank& rank) {
+                Mesh mesh(rank.world(), {{"ep", ranks}});
+                KeyValueCache cache(rank.device(), DType::bf16, {.pages = tokens});
+                const auto gpt =
+                    make_gpt({rank.device(), DType::bf16, 7, ""}, sizes,
+                             with_cache(expert_parallel({}, mesh, {"ep"}), cache));
+                Pass pass;
+                for (std::int64_t i = 0; i < tokens; ++i) {
+                    pass.tokens.sequences.push_back({3, 1, {static_cast<int>(i)}});
+                    pass.ids.push_back(0);
+                    pass.wanted.push_back(static_cast<std::int32_t>(i));
+                }
+                gpt->infer(cache.begin(pass));
+            });
+        return report.makespan();
+    };
+    return makespan(2) - makespan(1);
+}
+
 }  // namespace
+
+TEST_CASE("Sending a token to its experts bounds how fast tokens follow",
+          "[inference][sim]") {
+    // DeepSeek-AI 2025, 2505.09343, section 2.3.2: 32 tokens a device go to 9 experts
+    // each, 7,000 numbers in a byte there and in two bytes back; two batches take turns.
+    constexpr std::int64_t kTokens = 32;
+    const auto published = [](double bytes_per_second) {
+        return (1 + 2) * 32.0 * 9 * 7000 / bytes_per_second;
+    };
+    CHECK_THAT(published(50e9) * 1e6, Catch::Matchers::WithinAbs(120.96, 0.005));
+    CHECK_THAT(2 * 61 * published(50e9) * 1e3, Catch::Matchers::WithinAbs(14.76, 0.005));
+    CHECK_THAT(2 * 61 * published(900e9) * 1e3, Catch::Matchers::WithinAbs(0.82, 0.005));
+    for (const double bytes_per_second : {50e9, 900e9}) {
+        const int ranks = 32;
+        CAPTURE(bytes_per_second);
+        const double took =
+            static_cast<double>(exchange_time(ranks, bytes_per_second, kTokens)) / 1e12;
+        // Here numbers have two bytes both ways, a token has 7,168 of them and goes to 8
+        // experts, since the shared one is wherever the token is; one copy in 32 stays,
+        // too. And ranks tell each other the counts, 4 bytes for each of 8 experts.
+        const double factor = 4.0 / 3 * 8 / 9 * 7168 / 7000 * (ranks - 1) / ranks;
+        const double counts = 4.0 * 8 * (ranks - 1) / bytes_per_second;
+        CHECK_THAT(took, Catch::Matchers::WithinRel(
+                             published(bytes_per_second) * factor + counts, 1e-6));
+    }
+}
 
 TEST_CASE("A decode takes what its weights and its cache take to be read",
           "[inference][sim]") {

@@ -2,7 +2,8 @@
 #include <map>
 #include <numeric>
 
-#include "src/inference/server.hpp"
+#include "src/inference/request_mix.hpp"
+#include "src/inference/service_report.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 #include "tests/catch.hpp"
 #include "tests/inference/serving.hpp"
@@ -22,7 +23,7 @@ std::vector<Served> serve_rows(const std::vector<Request>& requests,
         PagePool pool(pages, 4);
         Batcher batcher(pool, rules);
         Device& device = rank.device();
-        served = serve(device, nullptr, batcher, requests,
+        served = serve(device, ServiceRanks(), batcher, requests,
                        [&](const Pass& pass, const std::vector<Wanted>& wanted) {
                            device.sleep_until(device.now() + kMillisecond +
                                               pass.tokens.rows() * kMillisecond / 10);
@@ -85,7 +86,7 @@ TEST_CASE("Requests that find no page wait, and are answered", "[inference][sim]
                        SequencePages others;
                        pool.grow(others, 15);
                        Batcher batcher(pool, {});
-                       serve(rank.device(), nullptr, batcher,
+                       serve(rank.device(), ServiceRanks(), batcher,
                              {at_millisecond(0, 0, 2, 2)},
                              [](const Pass&, const std::vector<Wanted>&) {
                                  return std::vector<std::int32_t>();
@@ -120,7 +121,7 @@ TEST_CASE("A long prompt stalls decodes unless it comes in pieces", "[inference]
             PagePool pool(1000, 4);
             Batcher batcher(pool, rules);
             Device& device = rank.device();
-            serve(device, nullptr, batcher, requests,
+            serve(device, ServiceRanks(), batcher, requests,
                   [&](const Pass& pass, const std::vector<Wanted>& wanted) {
                       before = device.now();
                       device.sleep_until(before + kMillisecond +
@@ -253,7 +254,7 @@ std::vector<std::vector<Served>> serve_shared(const Sharing& sharing) {
         Batcher batcher(pool, {.most_rows = 16});
         const auto requests = make_requests({20, 2000, 1, 30, 1, 8, sizes.vocabulary, 5});
         served[static_cast<std::size_t>(rank.index())] = serve(
-            device, &rank.world(), batcher, requests,
+            device, {&rank.world()}, batcher, requests,
             [&](const Pass& pass, const std::vector<Wanted>& wanted) {
                 return sample_rows(device, rank.world(), gpt->infer(cache.begin(pass)),
                                    sizes.vocabulary, wanted);

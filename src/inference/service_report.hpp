@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/inference/server.hpp"
+
+namespace lockstep {
+
+/// What users of a service ask for, its objectives (SLO; Zhong et al. 2024, DistServe,
+/// 2401.09670, section 2).
+struct ServiceLimits {
+    Picoseconds to_first = 0;  ///< 0: none
+    Picoseconds per_token = 0;
+
+    bool keeps(const Served& of) const {
+        return (to_first == 0 || of.to_first() <= to_first) &&
+               (per_token == 0 || of.per_token() <= per_token);
+    }
+};
+
+/// What a service has come to.
+struct ServiceReport {
+    std::int64_t requests = 0;
+    std::int64_t tokens = 0;  ///< that were generated
+    std::int64_t preemptions = 0;
+    std::int64_t reused = 0;  ///< tokens of prompts whose pages were found
+    double seconds = 0;       ///< from the first arrival to the last token
+    double kept = 0;          ///< the part of requests that was within the limits
+    double goodput = 0;       ///< requests within the limits, a second
+
+    /// Percentiles, by the nearest rank: half of all, nine of ten, 99 of 100.
+    struct Spread {
+        Picoseconds half = 0, most = 0, nearly_all = 0;
+    };
+    Spread to_first;
+    Spread per_token;  ///< of requests with two tokens and more
+};
+
+ServiceReport report_of(const std::vector<Served>& served, const ServiceLimits& limits);
+
+}  // namespace lockstep

@@ -1,0 +1,194 @@
+#include <algorithm>
+#include <map>
+
+#include "src/comm/mesh.hpp"
+#include "src/inference/disaggregation.hpp"
+#include "src/inference/request_mix.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
+#include "tests/catch.hpp"
+#include "tests/inference/serving.hpp"
+#include "tests/refusal.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+/// Ranks [0, ways) compute prompts, as many others generate; each two of them share out
+/// heads and columns alike.
+struct Apart {
+    int ways = 1;
+    std::int64_t decode_pages = 100;
+    double per_second = 20000;
+    bool numbers = true;
+    BatchRules decode_rules{};
+};
+
+constexpr CacheSizes kPrefill{.pages = 60, .page_rows = 5};
+constexpr std::int64_t kDecodeRows = 4;
+
+std::vector<Request> some_requests(const GptSizes& sizes, double per_second) {
+    return make_requests({24, per_second, 1, 30, 1, 12, sizes.vocabulary, 5});
+}
+
+struct ServedApart {
+    std::map<int, std::vector<Served>> of_ranks;
+    RunReport report;
+};
+
+ServedApart serve_apart(const Apart& apart) {
+    const GptSizes sizes = small_sizes(true, 4);
+    const auto requests = some_requests(sizes, apart.per_second);
+    ServedApart served;
+    std::vector<std::vector<Served>> of_ranks(static_cast<std::size_t>(2 * apart.ways));
+    sim::ClusterOptions options;
+    options.ranks = 2 * apart.ways;
+    options.numbers = apart.numbers;
+    options.spec = load_cluster("classroom");
+    served.report = sim::make_cluster(std::move(options))->run([&](Rank& rank) {
+        Device& device = rank.device();
+        Mesh mesh(rank.world(), {{"side", 2}, {"tp", apart.ways}});
+        const bool decodes = mesh.coordinate("side") == 1;
+        const CacheSizes pages =
+            decodes ? CacheSizes{apart.decode_pages, kDecodeRows} : kPrefill;
+        TensorParallel tp(device, mesh["tp"]);
+        KeyValueCache cache(device, DType::f64, pages);
+        const auto gpt = make_gpt({device, DType::f64, 7, ""}, sizes,
+                                  with_cache(tensor_parallel({}, tp), cache));
+        PagePool pool(pages.pages, pages.page_rows);
+        Batcher batcher(pool, decodes ? apart.decode_rules : BatchRules{.most_rows = 40});
+        const auto compute = [&](const Pass& pass, const std::vector<Wanted>& wanted) {
+            return sample_rows(device, mesh["tp"], gpt->infer(cache.begin(pass)),
+                               sizes.vocabulary, wanted);
+        };
+        auto& mine = of_ranks[static_cast<std::size_t>(rank.index())];
+        if (decodes) {
+            PrefilledArrivals arrivals(cache, mesh["side"], 0, &mesh["tp"], requests);
+            mine = serve(device, arrivals, batcher, compute);
+            return;
+        }
+        PrefillSender sender(cache, mesh["side"], 1);
+        mine = serve(device, {&mesh["tp"]}, batcher, first_tokens_of(requests),
+                     [&](const Pass& pass, const std::vector<Wanted>& wanted) {
+                         auto tokens = compute(pass, wanted);
+                         sender.send(pass, tokens);
+                         return tokens;
+                     });
+        sender.finish();
+    });
+    for (int rank = 0; rank < 2 * apart.ways; ++rank)
+        served.of_ranks[rank] = std::move(of_ranks[static_cast<std::size_t>(rank)]);
+    return served;
+}
+
+std::map<std::int64_t, std::vector<std::int32_t>> tokens_together() {
+    Serving serving{small_sizes(true, 4), {}};
+    serving.requests = some_requests(serving.sizes, 0);
+    std::map<std::int64_t, std::vector<std::int32_t>> tokens;
+    for (const auto& [id, answer] : serve(serving).answers)
+        tokens[id] = answer.tokens;
+    return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("Prompts computed elsewhere are answered as if they were not",
+          "[inference][sim]") {
+    const auto expected = tokens_together();
+    const int ways = GENERATE(1, 2);
+    // Few pages: requests wait for them, and some give theirs back again.
+    const std::int64_t pages = GENERATE(100, 12);
+    const double per_second = GENERATE(0, 3000, 1e6);
+    CAPTURE(ways, pages, per_second);
+    const ServedApart served = serve_apart({ways, pages, per_second});
+    for (int rank = ways; rank < 2 * ways; ++rank) {
+        int preemptions = 0;
+        REQUIRE(served.of_ranks.at(rank).size() == expected.size());
+        for (const Served& of : served.of_ranks.at(rank)) {
+            CAPTURE(of.answer.id);
+            CHECK(of.answer.tokens == expected.at(of.answer.id));
+            CHECK(of.arrival < of.first);
+            CHECK(of.first <= of.last);
+            preemptions += of.answer.preemptions;
+        }
+        if (pages == 100) CHECK(preemptions == 0);
+    }
+    // Each rank that computes prompts sends its heads' keys and values once.
+    const GptSizes sizes = small_sizes(true, 4);
+    std::int64_t tokens = 0;
+    const auto requests = some_requests(sizes, 0);
+    for (const Request& request : requests)
+        tokens += static_cast<std::int64_t>(request.prompt.size());
+    for (int rank = 0; rank < ways; ++rank) {
+        std::int64_t sent = 0;
+        for (const Traffic& of :
+             served.report.ranks[static_cast<std::size_t>(rank)].traffic)
+            if (of.group == "side") sent += of.bytes_sent;
+        CHECK(sent == tokens * cache_bytes_of_token(sizes, DType::f64) / ways +
+                          4 * static_cast<std::int64_t>(requests.size()));
+    }
+}
+
+TEST_CASE("A service on devices apart takes as long with shapes only",
+          "[inference][sim]") {
+    const int ways = GENERATE(1, 2);
+    const ServedApart with = serve_apart({.ways = ways}),
+                      without = serve_apart({.ways = ways, .numbers = false});
+    const auto &a = with.of_ranks.at(ways), &b = without.of_ranks.at(ways);
+    REQUIRE(a.size() == b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        CHECK(a[i].answer.id == b[i].answer.id);
+        CHECK(a[i].first == b[i].first);
+        CHECK(a[i].last == b[i].last);
+    }
+}
+
+TEST_CASE("A batcher takes a computed prompt in if it has room", "[inference]") {
+    PagePool pool(4, 4);
+    Batcher batcher(pool, {.most_sequences = 2});
+    const Request first = random_request(0, 9, 5, 29),
+                  second = random_request(1, 3, 1, 29),
+                  third = random_request(2, 5, 3, 29);
+    const auto computed = batcher.join(first, 7);
+    REQUIRE(computed);
+    CHECK(computed->first == 0);
+    CHECK(computed->count == 9);
+    CHECK(computed->pages.size() == 3);
+    // It asks for a single token, and so has ended.
+    REQUIRE(batcher.join(second, 8));
+    const auto answers = batcher.answers();
+    REQUIRE(answers.size() == 1);
+    CHECK(answers[0].tokens == std::vector<std::int32_t>{8});
+    // No page is left for the third.
+    CHECK(!batcher.join(third, 9));
+    CHECK(pool.free() == 1);
+    CHECK_THAT(refusal([&] { batcher.join(first, 7); }),
+               says("two requests under way have id 0"));
+    const Pass pass = batcher.next();
+    CHECK(pass.ids == std::vector<std::int32_t>{7});
+    CHECK(pass.tokens.sequences[0].first == 9);
+    CHECK_THAT(refusal([&] { batcher.join(third, 9); }),
+               says("request 2 joins while a pass is under way"));
+    batcher.take({3});
+    // A request that waits comes before one that joins.
+    batcher.add(random_request(5, 1, 1, 29));
+    CHECK(!batcher.join(random_request(6, 1, 2, 29), 1));
+}
+
+TEST_CASE("Tokens that a cache does not have are not sent", "[inference][sim]") {
+    const auto said = [](const PagedTokens& tokens, bool layers) {
+        return refusal([&] {
+            sim::make_cluster(1)->run([&](Rank& rank) {
+                KeyValueCache cache(rank.device(), DType::f32, {4, 4});
+                if (layers) cache.add_layer(6);
+                packed_tokens(cache, tokens);
+            });
+        });
+    };
+    CHECK_THAT(said({{{0, 3, {0}}}}, false), says("a cache of no layer"));
+    CHECK_THAT(said({{{2, 3, {0}}}}, true),
+               says("tokens 2 to 5 of a sequence that has 1 pages of 4 rows"));
+    CHECK_THAT(said({{{0, 3, {4}}}}, true), says("page 4 of a cache that has 4"));
+    CHECK(said({{{0, 3, {3}}}}, true) == "nothing was refused");
+}
+
+}  // namespace lockstep::test
