@@ -67,6 +67,7 @@ Pass Batcher::next() {
         if (it.planned == 0) continue;
         const std::int64_t first = it.pages.tokens - it.planned;
         pass.tokens.sequences.push_back({first, it.planned, it.pages.pages});
+        pass.requests.push_back(it.request.id);
         pass.ids.insert(pass.ids.end(), it.ids.begin() + first,
                         it.ids.begin() + it.pages.tokens);
         if (it.missing() == 0)

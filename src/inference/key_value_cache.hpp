@@ -29,6 +29,7 @@ struct Pass {
     std::vector<std::int32_t> ids;     ///< of all rows
     std::vector<std::int32_t> wanted;  ///< rows whose logits are asked for
     std::int64_t page_rows = 0;  ///< of the pool that the pages are from; 0: not said
+    std::vector<std::int64_t> requests{};  ///< whose the sequences are, if that is said
 };
 
 /// Keys and values of all tokens that a model has seen, on pages: what makes generating a

@@ -6,11 +6,10 @@
 #include <sys/resource.h>
 
 #include "sim/cluster.hpp"
-#include "src/comm/mesh.hpp"
+#include "src/inference/gpt_service.hpp"
 #include "src/inference/request_mix.hpp"
 #include "src/inference/service_report.hpp"
 #include "src/nn/published_sizes.hpp"
-#include "src/parallel/tensor_parallel_kit.hpp"
 
 namespace {
 
@@ -22,6 +21,9 @@ void serve_thousand(benchmark::State& state) {
     sizes.block.kv_heads = 8;
     const auto all =
         make_requests({1000, 100, 64, 512, 16, 128, sizes.vocabulary, /*seed=*/1});
+    const ServicePlan plan(sizes, {.axes = {{"dp", replicas}, {"tp", ways}},
+                                   .cache = {.pages = 4096, .page_rows = 16},
+                                   .seed = 7});
     sim::ClusterOptions options;
     options.ranks = replicas * ways;
     options.numbers = false;
@@ -31,26 +33,10 @@ void serve_thousand(benchmark::State& state) {
     for ([[maybe_unused]] auto _ : state) {
         std::vector<std::vector<Served>> served(replicas);
         sim::make_cluster(options)->run([&](Rank& rank) {
-            Device& device = rank.device();
-            Mesh mesh(rank.world(), {{"dp", replicas}, {"tp", ways}});
-            TensorParallel tp(device, mesh["tp"]);
-            const CacheSizes pages{.pages = 4096, .page_rows = 16};
-            KeyValueCache cache(device, DType::bf16, pages);
-            const auto gpt = make_gpt({device, DType::bf16, 7, ""}, sizes,
-                                      with_cache(tensor_parallel({}, tp), cache));
-            PagePool pool(pages.pages, pages.page_rows);
-            Batcher batcher(pool, {});
-            const auto replica = static_cast<std::size_t>(mesh.coordinate("dp"));
-            std::vector<Request> own;
-            for (std::size_t i = replica; i < all.size(); i += replicas)
-                own.push_back(all[i]);
-            auto done = serve(device, {&mesh["tp"]}, batcher, own,
-                              [&](const Pass& pass, const std::vector<Wanted>& wanted) {
-                                  return sample_rows(device, mesh["tp"],
-                                                     gpt->infer(cache.begin(pass)),
-                                                     sizes.vocabulary, wanted);
-                              });
-            if (mesh.coordinate("tp") == 0) served[replica] = std::move(done);
+            GptService service(rank, plan);
+            auto done = service.serve(all);
+            if (service.speaks())
+                served[static_cast<std::size_t>(service.replica())] = std::move(done);
         });
         std::vector<Served> together;
         for (auto& of : served)

@@ -1,10 +1,9 @@
 #include <algorithm>
 #include <map>
 
-#include "src/comm/mesh.hpp"
 #include "src/inference/disaggregation.hpp"
+#include "src/inference/gpt_service.hpp"
 #include "src/inference/request_mix.hpp"
-#include "src/parallel/tensor_parallel_kit.hpp"
 #include "tests/catch.hpp"
 #include "tests/inference/serving.hpp"
 #include "tests/refusal.hpp"
@@ -17,66 +16,39 @@ namespace {
 /// heads and columns alike.
 struct Apart {
     int ways = 1;
-    std::int64_t decode_pages = 100;
+    std::int64_t pages = 100;
     double per_second = 20000;
     bool numbers = true;
-    BatchRules decode_rules{};
 };
-
-constexpr CacheSizes kPrefill{.pages = 60, .page_rows = 5};
-constexpr std::int64_t kDecodeRows = 4;
 
 std::vector<Request> some_requests(const GptSizes& sizes, double per_second) {
     return make_requests({24, per_second, 1, 30, 1, 12, sizes.vocabulary, 5});
 }
 
 struct ServedApart {
-    std::map<int, std::vector<Served>> of_ranks;
+    std::vector<std::vector<Served>> of_ranks;
     RunReport report;
 };
 
 ServedApart serve_apart(const Apart& apart) {
     const GptSizes sizes = small_sizes(true, 4);
     const auto requests = some_requests(sizes, apart.per_second);
+    const ServicePlan plan(sizes, {.axes = {{"tp", apart.ways}},
+                                   .apart = true,
+                                   .cache = {apart.pages, 4},
+                                   .rules = {.most_rows = 40},
+                                   .dtype = DType::f64,
+                                   .seed = 7});
     ServedApart served;
-    std::vector<std::vector<Served>> of_ranks(static_cast<std::size_t>(2 * apart.ways));
+    served.of_ranks.resize(static_cast<std::size_t>(plan.shape().ranks()));
     sim::ClusterOptions options;
-    options.ranks = 2 * apart.ways;
+    options.ranks = plan.shape().ranks();
     options.numbers = apart.numbers;
     options.spec = load_cluster("classroom");
     served.report = sim::make_cluster(std::move(options))->run([&](Rank& rank) {
-        Device& device = rank.device();
-        Mesh mesh(rank.world(), {{"side", 2}, {"tp", apart.ways}});
-        const bool decodes = mesh.coordinate("side") == 1;
-        const CacheSizes pages =
-            decodes ? CacheSizes{apart.decode_pages, kDecodeRows} : kPrefill;
-        TensorParallel tp(device, mesh["tp"]);
-        KeyValueCache cache(device, DType::f64, pages);
-        const auto gpt = make_gpt({device, DType::f64, 7, ""}, sizes,
-                                  with_cache(tensor_parallel({}, tp), cache));
-        PagePool pool(pages.pages, pages.page_rows);
-        Batcher batcher(pool, decodes ? apart.decode_rules : BatchRules{.most_rows = 40});
-        const auto compute = [&](const Pass& pass, const std::vector<Wanted>& wanted) {
-            return sample_rows(device, mesh["tp"], gpt->infer(cache.begin(pass)),
-                               sizes.vocabulary, wanted);
-        };
-        auto& mine = of_ranks[static_cast<std::size_t>(rank.index())];
-        if (decodes) {
-            PrefilledArrivals arrivals(cache, mesh["side"], 0, &mesh["tp"], requests);
-            mine = serve(device, arrivals, batcher, compute);
-            return;
-        }
-        PrefillSender sender(cache, mesh["side"], 1);
-        mine = serve(device, {&mesh["tp"]}, batcher, first_tokens_of(requests),
-                     [&](const Pass& pass, const std::vector<Wanted>& wanted) {
-                         auto tokens = compute(pass, wanted);
-                         sender.send(pass, tokens);
-                         return tokens;
-                     });
-        sender.finish();
+        GptService service(rank, plan);
+        served.of_ranks[static_cast<std::size_t>(rank.index())] = service.serve(requests);
     });
-    for (int rank = 0; rank < 2 * apart.ways; ++rank)
-        served.of_ranks[rank] = std::move(of_ranks[static_cast<std::size_t>(rank)]);
     return served;
 }
 
@@ -102,8 +74,9 @@ TEST_CASE("Prompts computed elsewhere are answered as if they were not",
     const ServedApart served = serve_apart({ways, pages, per_second});
     for (int rank = ways; rank < 2 * ways; ++rank) {
         int preemptions = 0;
-        REQUIRE(served.of_ranks.at(rank).size() == expected.size());
-        for (const Served& of : served.of_ranks.at(rank)) {
+        const auto& of_rank = served.of_ranks[static_cast<std::size_t>(rank)];
+        REQUIRE(of_rank.size() == expected.size());
+        for (const Served& of : of_rank) {
             CAPTURE(of.answer.id);
             CHECK(of.answer.tokens == expected.at(of.answer.id));
             CHECK(of.arrival < of.first);
@@ -133,7 +106,7 @@ TEST_CASE("A service on devices apart takes as long with shapes only",
     const int ways = GENERATE(1, 2);
     const ServedApart with = serve_apart({.ways = ways}),
                       without = serve_apart({.ways = ways, .numbers = false});
-    const auto &a = with.of_ranks.at(ways), &b = without.of_ranks.at(ways);
+    const auto &a = with.of_ranks.back(), &b = without.of_ranks.back();
     REQUIRE(a.size() == b.size());
     for (std::size_t i = 0; i < a.size(); ++i) {
         CHECK(a[i].answer.id == b[i].answer.id);

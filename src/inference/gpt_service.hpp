@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "src/comm/mesh.hpp"
+#include "src/comm/rank.hpp"
+#include "src/inference/server.hpp"
+#include "src/parallel/tensor_parallel.hpp"
+
+namespace lockstep {
+
+/// Says how a GPT that answers requests is spread over a mesh. Axes have these names, and
+/// each shares something out; they stand in any order, the slowest first, and one that is
+/// not there has one rank:
+///
+///     dp   requests              tp   heads and columns
+///     ep   requests, and experts
+struct ServiceOptions {
+    std::vector<MeshShape::Axis> axes;
+    /// Prompts are computed by as many devices besides, shared out alike: each two belong
+    /// together, and one sends the other its keys and values (PrefillSender).
+    bool apart = false;
+
+    CacheSizes cache{};
+    BatchRules rules{};
+    bool reuse = true;  ///< pages are found again
+    DType dtype = DType::bf16;
+    std::uint64_t seed = 0;
+};
+
+/// Throws UsageError for an axis of another name, and for experts that nobody has.
+class ServicePlan {
+  public:
+    ServicePlan(const GptSizes& sizes, const ServiceOptions& options);
+
+    const GptSizes& sizes() const { return sizes_; }
+    const ServiceOptions& options() const { return options_; }
+    /// Axes "side" (0 computes prompts), "dp", "ep" and "tp": those that were given,
+    /// behind those that were not.
+    const MeshShape& shape() const { return shape_; }
+    int size(const std::string& axis) const { return shape_.size(axis); }
+    /// Requests are dealt to so many, one after the other.
+    int replicas() const { return size("dp") * size("ep"); }
+
+  private:
+    GptSizes sizes_;
+    ServiceOptions options_;
+    MeshShape shape_;
+};
+
+/// A pass that a device computed.
+struct ServedPass {
+    Picoseconds start = 0, end = 0;
+    std::int64_t pages = 0;  ///< that sequences had
+
+    struct Piece {
+        std::int64_t request = 0;
+        std::int64_t first = 0;  ///< the token that the first of its rows is
+        std::int64_t rows = 0;
+        bool wanted = false;  ///< a token follows its last row
+    };
+    std::vector<Piece> pieces;
+};
+
+/// What one device of a mesh has of a GPT, and how it answers requests. No strategy is
+/// written here: kits are put into one another, and serve() does the rest.
+///
+///     const ServicePlan plan(sizes, {.axes = {{"dp", 2}, {"tp", 4}}, .cache = pages});
+///
+///     GptService service(rank, plan);
+///     const std::vector<Served> served = service.serve(requests);
+class GptService {
+  public:
+    /// Every rank of the world calls it, with the same plan, which must stay. Throws
+    /// UsageError if the world has another size, and for what a kit refuses.
+    GptService(Rank& rank, const ServicePlan& plan, SourceLine at = SourceLine::here());
+
+    /// Answers those requests that are dealt to this rank's replica. All ranks give the
+    /// same ones, in the order of their arrivals; throws UsageError as serve() does. On
+    /// devices that compute prompts, those are answered by their first tokens.
+    std::vector<Served> serve(const std::vector<Request>& requests);
+
+    /// Which replica's requests this rank answers.
+    int replica() const {
+        return mesh_.coordinate("dp") * mesh_.size("ep") + mesh_.coordinate("ep");
+    }
+    /// True on one rank of each replica: the first of those that generate tokens.
+    bool speaks() const { return generates() && mesh_.coordinate("tp") == 0; }
+    bool generates() const { return mesh_.coordinate("side") == mesh_.size("side") - 1; }
+
+    /// The passes that this rank has computed.
+    const std::vector<ServedPass>& passes() const { return passes_; }
+
+  private:
+    std::vector<std::int32_t> compute(const Pass& pass,
+                                      const std::vector<Wanted>& wanted);
+
+    Device& device_;
+    const ServicePlan& plan_;
+    Mesh mesh_;
+    TensorParallel tensor_;
+    KeyValueCache cache_;
+    PagePool pool_;
+    Batcher batcher_;
+    std::unique_ptr<Module> gpt_;
+    std::vector<ServedPass> passes_;
+};
+
+}  // namespace lockstep
