@@ -8,6 +8,7 @@
 #include "lessons/08_zero/lesson.hpp"
 #include "lessons/09_experts/lesson.hpp"
 #include "lessons/10_mesh/lesson.hpp"
+#include "lessons/11_inference/lesson.hpp"
 #include "lessons/runner/lesson.hpp"
 
 namespace lockstep::lessons {
@@ -24,6 +25,7 @@ const std::vector<LessonEntry>& catalogue() {
         zero_lesson(),
         experts_lesson(),
         mesh_lesson(),
+        inference_lesson(),
     };
     return lessons;
 }

@@ -140,14 +140,6 @@ std::string matrices_text(
 
 namespace {
 
-void load(Device& device, Module& model, const NamedTensors& weights) {
-    for (const Parameter* parameter : model.parameters()) {
-        const auto whole = weights.find(parameter->name());
-        if (whole == weights.end()) continue;
-        device.upload_into(parameter->value, shard_of(whole->second, parameter->part()));
-    }
-}
-
 HostTensor held_by(const Rank& rank, const HostTensor& whole, bool own_columns) {
     return own_columns ? columns_of_rank(whole, rank.index(), rank.size()) : whole;
 }
@@ -159,7 +151,7 @@ RunReport pass(Cluster& cluster, const Task& task) {
         Device& device = rank.device();
         const auto tp = task.regions(rank);
         const auto model = task.make({device, task.x.dtype(), task.seed, ""}, *tp);
-        load(device, *model, task.weights);
+        load_parameters(model->parameters(), task.weights);
         const auto keep = [&](const std::string& name, const Tensor& tensor) {
             if (task.keeps) rank.keep(name, tensor);
         };

@@ -27,6 +27,16 @@ void keep_parameters(Rank& rank, const std::vector<Parameter*>& parameters,
             rank.keep(prefix + parameter->name(), parameter->*tensor, parameter->part());
 }
 
+void load_parameters(const std::vector<Parameter*>& parameters,
+                     const NamedTensors& wholes) {
+    for (const Parameter* parameter : parameters) {
+        const auto whole = wholes.find(parameter->name());
+        if (whole == wholes.end()) continue;
+        parameter->value.device()->upload_into(
+            parameter->value, shard_of(whole->second, parameter->part()));
+    }
+}
+
 std::vector<std::size_t> shown_steps(std::size_t steps) {
     constexpr std::size_t kRows = 8;
     std::vector<std::size_t> shown;

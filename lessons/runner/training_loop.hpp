@@ -36,6 +36,11 @@ inline void run_training(Rank& rank, const std::vector<Parameter*>& parameters, 
 void keep_parameters(Rank& rank, const std::vector<Parameter*>& parameters,
                      const std::string& prefix, Tensor Parameter::*tensor);
 
+/// Gives parameters, or shards of them, the values of these wholes, by their names; those
+/// that have none stay as they are.
+void load_parameters(const std::vector<Parameter*>& parameters,
+                     const NamedTensors& wholes);
+
 /// Returns what the ranks kept under prefix + NAME, by NAME: the wholes of which they may
 /// have kept parts.
 NamedTensors kept_under(const RunReport& report, const std::string& prefix);

@@ -16,7 +16,7 @@ namespace lockstep {
 ///
 ///     const GptKit kit = context_parallel({}, mesh["cp"], ContextMethod::ring_attention,
 ///                                         TokenOrder::zigzag);
-///     auto gpt = make_gpt(init, sizes, filling_cache(kit, cache));
+///     auto gpt = make_gpt(init.for_inference(), sizes, filling_cache(kit, cache));
 ///     const Pass pass = prompt_share(kit.tokens, pages, prompt,
 ///     cache.sizes().page_rows); const Tensor logits = gpt->infer(cache.begin(pass));
 ///

@@ -53,6 +53,7 @@ void DecodingRing::run(std::span<Batcher* const> groups, SourceLine at) {
     }
     wait_for_sent(at);
 }
+// lesson: end
 
 /// The tokens of the group's pass before come in, and go on to the next stage, unless
 /// that is the last, which chose them.
@@ -105,7 +106,6 @@ bool DecodingRing::compute(Batcher& group, Turn& turn, SourceLine at) {
     sent_.emplace_back(tokens, back_->send(tokens, kTo, at));
     return true;
 }
-// lesson: end
 
 /// Starts to send it, and goes on.
 void DecodingRing::send_on(const Tensor& tensor, SourceLine at) {

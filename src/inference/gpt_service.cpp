@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 
 #include "src/core/require.hpp"
@@ -77,8 +78,10 @@ GptService::GptService(Rank& rank, const ServicePlan& plan, SourceLine at)
       pool_(plan.options().cache.pages, plan.options().cache.page_rows,
             plan.options().reuse),
       batcher_(pool_, plan.options().rules),
-      gpt_(make_gpt({rank.device(), plan.options().dtype, plan.options().seed, ""},
-                    plan.sizes(), kit_on(mesh_, tensor_, cache_, plan.sizes()))) {}
+      gpt_(make_gpt(
+          ParameterInit{rank.device(), plan.options().dtype, plan.options().seed, ""}
+              .for_inference(),
+          plan.sizes(), kit_on(mesh_, tensor_, cache_, plan.sizes()))) {}
 
 // lesson: gpt-service
 std::vector<Served> GptService::serve(const std::vector<Request>& requests) {
@@ -112,6 +115,8 @@ std::vector<Served> GptService::serve(const std::vector<Request>& requests) {
 std::vector<std::int32_t> GptService::compute(const Pass& pass,
                                               const std::vector<Wanted>& wanted) {
     ServedPass done{device_.now(), 0, pool_.pages() - pool_.free(), {}};
+    std::optional<RowByRow> scope;
+    if (plan_.options().row_by_row) scope.emplace(device_);
     const Tensor logits = gpt_->infer(cache_.begin(pass));
     auto tokens =
         sample_rows(device_, mesh_["tp"], logits, plan_.sizes().vocabulary, wanted);

@@ -27,6 +27,8 @@ struct ServiceOptions {
     CacheSizes cache{};
     BatchRules rules{};
     bool reuse = true;  ///< pages are found again
+    /// A row's bits do not depend on what is computed beside it (RowByRow).
+    bool row_by_row = false;
     DType dtype = DType::bf16;
     std::uint64_t seed = 0;
 };
@@ -90,6 +92,9 @@ class GptService {
     /// True on one rank of each replica: the first of those that generate tokens.
     bool speaks() const { return generates() && mesh_.coordinate("tp") == 0; }
     bool generates() const { return mesh_.coordinate("side") == mesh_.size("side") - 1; }
+
+    /// This rank's parameters, for who has weights for them.
+    Module& model() { return *gpt_; }
 
     /// The passes that this rank has computed.
     const std::vector<ServedPass>& passes() const { return passes_; }

@@ -40,7 +40,7 @@ struct Pass {
 /// A kit puts it into a model. Then the model infers, pass by pass:
 ///
 ///     KeyValueCache cache(device, DType::f32, {.pages = 64});
-///     auto gpt = make_gpt(init, sizes, with_cache({}, cache));
+///     auto gpt = make_gpt(init.for_inference(), sizes, with_cache({}, cache));
 ///     const Tensor logits = gpt->infer(cache.begin(pass));   // (wanted, 1, V)
 ///
 /// Each layer of attention on this device has its pages in the cache, (pages, page_rows,

@@ -90,7 +90,7 @@ void require_present(const Parameter& parameter, Use use, SourceLine at) {
     require(
         value && gradient, at,
         "{} needs the {} of {}, which is absent: a strategy that lets go of it has to "
-        "bring it back in on_use",
+        "bring it back in on_use, and a model that only infers has no gradients",
         kNames[static_cast<int>(use)], value ? "gradient" : "value", parameter.name());
 }
 

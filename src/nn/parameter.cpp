@@ -11,6 +11,12 @@ ParameterInit ParameterInit::child(const std::string& part) const {
     return inside;
 }
 
+ParameterInit ParameterInit::for_inference() const {
+    ParameterInit all = *this;
+    all.trains = false;
+    return all;
+}
+
 Parameter::Parameter(const ParameterInit& init, const std::string& name, Shape shape)
     : Parameter(init, name, whole_part(shape)) {}
 
@@ -20,10 +26,11 @@ Parameter::Parameter(const ParameterInit& init, const std::string& name, Part pa
     {
         MemoryScope scope(init.device, MemoryCategory::parameters);
         value = init.device.empty(part_.shape, init.dtype);
+        name_tensor(value);
     }
+    if (!init.trains) return;
     MemoryScope scope(init.device, MemoryCategory::gradients);
     gradient = init.device.zeros(part_.shape, init.dtype);
-    name_tensor(value);
     name_tensor(gradient);
 }
 

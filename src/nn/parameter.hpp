@@ -22,7 +22,10 @@ struct ParameterInit {
     std::string name;  ///< prefix of the parameters' names, as in PyTorch's state_dict
     /// Without, value and gradient are absent until a strategy makes them.
     bool allocate = true;
+    bool trains = true;  ///< without, the gradient alone is absent
 
+    /// Returns the settings for a model that only infers.
+    ParameterInit for_inference() const;
     /// Returns the settings for a module inside this one: "block" and "mlp" make
     /// "block.mlp".
     ParameterInit child(const std::string& part) const;

@@ -41,6 +41,19 @@ CodePoint decode_utf8(std::string_view text, std::size_t at) {
     return {value, lead.following + 1, true};
 }
 
+std::string encode_utf8(char32_t character) {
+    const auto continued = [&](int shift) {
+        return static_cast<char>(0x80U | ((character >> shift) & 0x3FU));
+    };
+    if (character < 0x80) return {static_cast<char>(character)};
+    if (character < 0x800)
+        return {static_cast<char>(0xC0U | (character >> 6)), continued(0)};
+    if (character < 0x10000)
+        return {static_cast<char>(0xE0U | (character >> 12)), continued(6), continued(0)};
+    return {static_cast<char>(0xF0U | (character >> 18)), continued(12), continued(6),
+            continued(0)};
+}
+
 std::string printable(std::string_view text) {
     std::string clean;
     for (std::size_t at = 0; at < text.size();) {

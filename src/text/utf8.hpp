@@ -18,6 +18,9 @@ struct CodePoint {
 /// forms, surrogates and values above U+10FFFF are refused, as RFC 3629 asks.
 CodePoint decode_utf8(std::string_view text, std::size_t at);
 
+/// Returns the bytes of a character.
+std::string encode_utf8(char32_t character);
+
 /// Returns `text` on one line and without control characters, for file names and cells in
 /// messages. Control characters and bytes that are no UTF-8 become "\x1b", a line break
 /// becomes a space.

@@ -68,6 +68,12 @@ class Bf16(unittest.TestCase):
             done = run("lesson", "experts", "--dtype", "bf16", "--set", "steps=5", *options)
             self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr)
 
+    def test_inference(self):
+        # Another character may be the most probable one, after which all others are others.
+        done = run("lesson", "inference", "--dtype", "bf16", "--set", "steps=4", "--check", "full")
+        self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr)
+        self.assertNotIn("the same characters come", done.stdout)
+
     def test_by_all_that_is_looked_for(self):
         for slug in SHORT:
             with self.subTest(lesson=slug):

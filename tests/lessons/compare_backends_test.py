@@ -144,6 +144,21 @@ class CompareBackends(unittest.TestCase):
                                       "mesh/grad/transformer.wte.weight"}, names)
 
     @unittest.skipUnless("EMULATED_GPUS" in os.environ, "needs GPUs that are emulated")
+    def test_a_model_writes_what_the_simulators_writes(self):
+        for gpus, backend, kv_heads in ((1, "cuda", 4), (4, "nccl", 4), (4, "nccl", 2)):
+            with self.subTest(backend=backend, kv_heads=kv_heads):
+                status, output, _ = self.run_program(
+                    "compare", "inference", "--backends", f"sim,{backend}", "--step", "1",
+                    "--json", "--ranks", "4", "--dtype", "f64", "--set", "steps=2", "--set",
+                    "heads=4", "--set", f"kv_heads={kv_heads}", EMULATED_GPUS=str(gpus))
+                document = json.loads(output)
+                self.assertEqual((status, document["ranks"]), (0, 4))
+                difference = {tensor["name"]: tensor["absolute"]
+                              for tensor in document["comparison"]["tensors"]}
+                self.assertEqual(difference["written/tokens"], 0)
+                self.assertLess(difference["written/logits"], 1e-10)
+
+    @unittest.skipUnless("EMULATED_GPUS" in os.environ, "needs GPUs that are emulated")
     def test_what_is_wrong_with_a_setting_is_said_once(self):
         for backend in ("sim", "cuda", "nccl", "gpu"):
             done = subprocess.run([PROGRAM, "lesson", "gradient-accumulation", "--backend",

@@ -77,6 +77,10 @@ class Determinism(unittest.TestCase):
         self.lesson = "mesh"
         self.check("--step", "4", "--set", "hidden=16", "--set", "steps=2")
 
+    def test_answers_of_a_service(self):
+        self.lesson = "inference"
+        self.check("--ranks", "4", "--set", "steps=2", "--step", "6")
+
     def test_shapes_only_give_the_same_times_bytes_and_memory(self):
         for self.lesson in ("gradient-accumulation", "column-linear", "pipeline-1f1b",
                             "ring-self-attention"):

@@ -181,6 +181,22 @@ TEST_CASE("A parameter can be made without memory, and filled later", "[nn][sim]
     CHECK(shown(one, *later, &Parameter::value) == shown(one, *whole, &Parameter::value));
 }
 
+TEST_CASE("A model that only infers has no gradients", "[nn][sim]") {
+    OneDevice one;
+    const std::int64_t before = one.monitor.held_bytes;
+    const auto whole = make_gpt(one.init(), small_gpt());
+    const std::int64_t both = one.monitor.held_bytes - before;
+    const auto gpt = make_gpt(one.init().for_inference(), small_gpt());
+    CHECK(2 * (one.monitor.held_bytes - before - both) == both);
+    const Tensor ids = one.device.zeros({2, 1}, DType::i32);
+    CHECK(one.device.download(gpt->infer(ids)) == one.device.download(whole->infer(ids)));
+    Saved saved;
+    const Tensor y = gpt->forward(ids, saved);
+    CHECK_THAT(refusal([&] { gpt->backward(y, saved); }),
+               says("which is absent") && says("a model that only infers has no "
+                                               "gradients"));
+}
+
 TEST_CASE("What is absent is named, at the line that asked for it", "[nn][errors]") {
     OneDevice one;
     ParameterInit init = one.init();

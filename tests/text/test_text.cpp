@@ -13,16 +13,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-std::string encode_utf8(char32_t value) {
-    const auto tail = [value](int shift) {
-        return static_cast<char>(0x80 | (value >> shift & 0x3F));
-    };
-    if (value < 0x80) return {static_cast<char>(value)};
-    if (value < 0x800) return {static_cast<char>(0xC0 | value >> 6), tail(0)};
-    if (value < 0x10000) return {static_cast<char>(0xE0 | value >> 12), tail(6), tail(0)};
-    return {static_cast<char>(0xF0 | value >> 18), tail(12), tail(6), tail(0)};
-}
-
 }  // namespace
 
 TEST_CASE("every code point survives encoding and decoding", "[text]") {

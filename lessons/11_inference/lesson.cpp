@@ -1,0 +1,855 @@
+#include "lessons/11_inference/lesson.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "lessons/11_inference/hangs.hpp"
+#include "lessons/runner/rounding.hpp"
+#include "src/core/require.hpp"
+#include "src/inference/request_mix.hpp"
+#include "src/inference/speculation.hpp"
+#include "src/nn/published_sizes.hpp"
+#include "src/text/utf8.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr int kMostRanks = 8;
+constexpr std::int64_t kPromptWritten = 16, kWritten = 40;
+
+/// A chip of 197 TFLOP/s, 820 GB/s and 16 GB, whose links and launches are free.
+ClusterSpec chip() {
+    ClusterSpec spec;
+    spec.name = "chip";
+    spec.flops_bf16 = 197e12;
+    spec.memory_bytes_per_second = 820e9;
+    return spec;
+}
+constexpr double kChipMemory = 16e9;
+
+/// H100s, of which launches take no time: so a formula of bytes gives a time.
+ClusterSpec h100_without_launches() {
+    ClusterSpec spec = load_cluster("h100");
+    spec.launch_seconds = 0;
+    return spec;
+}
+
+/// LLaMA-2 13B with a fifth of its heads of keys and values, and as many parameters.
+GptSizes grouped_13b(std::int64_t context) {
+    GptSizes sizes = llama2_13b(context);
+    sizes.block.kv_heads = 8;
+    sizes.block.inner += 2736;
+    return sizes;
+}
+
+Figure milliseconds(double seconds) {
+    return Figure::time(picoseconds(seconds));
+}
+
+double gigabytes(std::int64_t bytes) {
+    return static_cast<double>(bytes) / 1e9;
+}
+
+}  // namespace
+
+InferenceLesson::InferenceLesson(const LessonOptions& options, Record& record)
+    : Lesson(options, record),
+      ranks_(options.ranks.value_or(4)),
+      task_(make_inference_task(options, ranks_)) {
+    require(task_->sizes.context >= kPromptWritten + kWritten,
+            "--set context={}: the lesson writes {} characters on from {}, so {} are "
+            "expected at least",
+            task_->sizes.context, kWritten, kPromptWritten, kPromptWritten + kWritten);
+    const BlockSizes& block = task_->sizes.block;
+    note("heads", block.heads);
+    note("kv_heads", block.kv_heads);
+    note("hidden", block.hidden);
+    Lesson::record().options.sum_length = task_->tokens() * task_->steps;
+}
+
+std::vector<Experiment> InferenceLesson::experiments() {
+    return {experiment("generate", &InferenceLesson::generate),
+            experiment("time", &InferenceLesson::time),
+            experiment("cache", &InferenceLesson::cache),
+            experiment("sharding", &InferenceLesson::sharding),
+            experiment("exchange", &InferenceLesson::exchange),
+            experiment("batching", &InferenceLesson::batching),
+            experiment("pages", &InferenceLesson::pages),
+            experiment("pieces", &InferenceLesson::pieces),
+            experiment("apart", &InferenceLesson::apart),
+            experiment("speculation", &InferenceLesson::speculation),
+            experiment("hangs", &InferenceLesson::hangs)};
+}
+
+LessonEntry inference_lesson() {
+    LessonEntry entry;
+    entry.slug = "inference";
+    entry.folder = "11_inference";
+    entry.default_ranks = 4;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        {"layers", "transformer blocks", Whole{1, 64, 2}},
+        {"heads", "of attention; the least multiple of the ranks from 8 on",
+         Whole{1, 64}, "8"},
+        {"kv_heads", "of keys and values", Whole{1, 64}, "half of the heads"},
+        {"hidden", "columns between layers; 8 a head", Whole{1, 1024}, "64"},
+        {"context", "characters of the longest sequence", Whole{1, 1024, 64}},
+        {"batch", "sequences of a step", Whole{1, 1024, 8}},
+        {"steps", "of training", Whole{1, 100'000, 250}},
+        {"learning_rate", "of AdamW", Real{0, 1e6, 0.005}},
+    };
+    entry.takes_text = true;
+    entry.make = make_lesson<InferenceLesson>;
+    return entry;
+}
+
+std::unique_ptr<Cluster> InferenceLesson::virtual_devices(int ranks) const {
+    LessonOptions here = options();
+    here.backend = "sim";
+    return make_cluster(here, ranks);
+}
+
+TrainedGpt InferenceLesson::train(const std::string& variant, const GptTask& task) {
+    const auto progress = show_progress(variant, task.steps);
+    const RunReport report = train_by_adamw(*make_cluster(options(), 1), task,
+                                            options().dtype, options().seed,
+                                            progress.get());
+    if (variant == "alone") losses_ = losses_of(report);
+    record_training(
+        record(), variant, variant == "alone", losses_of(report),
+        [&](const std::string& prefix) { return kept_under(report, prefix); });
+    return {task.sizes, options().dtype, options().seed, kept_under(report, "")};
+}
+
+const TrainedGpt& InferenceLesson::trained() {
+    if (!trained_) trained_ = train("alone", *task_);
+    return *trained_;
+}
+
+std::vector<std::int32_t> InferenceLesson::prompt(std::int64_t sequence,
+                                                  std::int64_t tokens) const {
+    const std::vector<std::int32_t>& ids = task_->text.ids;
+    const auto characters = static_cast<std::int64_t>(ids.size());
+    std::vector<std::int32_t> prompt;
+    for (std::int64_t i = 0; i < tokens; ++i)
+        prompt.push_back(ids[static_cast<std::size_t>((97 * sequence + i) % characters)]);
+    return prompt;
+}
+
+/// Characters in one line.
+std::string InferenceLesson::text_of(const std::vector<std::int32_t>& tokens) const {
+    std::string text;
+    for (const std::int32_t token : tokens) {
+        const char32_t character =
+            task_->text.vocabulary[static_cast<std::size_t>(token)];
+        const bool plain = character >= U' ' && character != U'`';
+        text += plain ? encode_utf8(character) : " ";
+    }
+    return text;
+}
+
+Request InferenceLesson::written_request() const {
+    Sampling sampling;
+    sampling.temperature = 0.7;
+    sampling.top_k = 3;
+    sampling.seed = options().seed;
+    return {0, 0, prompt(0, kPromptWritten), kWritten, sampling};
+}
+
+/// Writes on with a cache and without, on one device and on all.
+void InferenceLesson::generate(Findings& found) {
+    const GptSizes& sizes = task_->sizes;
+    const TrainedGpt& gpt = trained();
+    const Request request = written_request();
+    const std::vector<std::int32_t>& begun = request.prompt;
+    found.give("ranks", ranks_);
+    found.give("numbers", has_numbers());
+    found.give("parameters", sizes.parameters());
+    found.give("training_steps", task_->steps);
+    found.give("loss_before", Figure::decimals(losses_.empty() ? 0 : losses_.front(), 2));
+    found.give("loss_after", Figure::decimals(losses_.empty() ? 0 : losses_.back(), 2));
+    found.give("written", kWritten);
+    found.give("written_before", kPromptWritten);
+    // With a cache all but the last token are computed, once.
+    const std::int64_t once = kPromptWritten + kWritten - 1;
+    std::int64_t anew = 0;
+    for (std::int64_t i = 0; i < kWritten; ++i)
+        anew += kPromptWritten + i;
+    found.give("rows_anew", anew);
+    found.give("rows_once", once);
+    found.give("rows_prompt", kPromptWritten + kWritten);
+    found.give("rows_times", Figure::count(anew / once));
+
+    const RunReport alone =
+        write_on(*make_cluster(options(), 1), gpt, request, false);
+    const RunReport cached =
+        write_on(*make_cluster(options(), 1), gpt, request, true);
+    const RunReport many =
+        write_on(*make_cluster(options(), ranks_), gpt, request, true);
+    record().runs.emplace_back("written", many);
+    record_gpt_inputs(record(), *task_);
+    // Products of a token cost as many flops wherever it is computed; attention comes to
+    // little here.
+    const double flops = static_cast<double>(alone.ranks[0].flops) /
+                         static_cast<double>(cached.ranks[0].flops);
+    found.give("flops_times", Figure::decimals(flops, 1));
+    if (has_numbers()) {
+        const HostTensor tokens = alone.ranks[0].kept.at("tokens");
+        const auto values = tokens.values<std::int32_t>();
+        found.give("begun", text_of(begun));
+        found.give("continued",
+                   text_of({values.begin(), values.begin() + kWritten}));
+    }
+    compare_writing(found, alone, many);
+}
+
+void InferenceLesson::compare_writing(Findings& found, const RunReport& alone,
+                                      const RunReport& many) {
+    // Rounding in 16 bits may make another character the most probable one, after which
+    // all others are others.
+    const bool exact = options().dtype != DType::bf16;
+    found.give("exact", exact);
+    std::int64_t other = 0;
+    double gap = 0, largest = 0;
+    HostTensor whole({kWritten, task_->sizes.vocabulary}, DType::f64);
+    for (std::int64_t i = 0; has_numbers() && i < kWritten; ++i) {
+        const std::string name = fmt::format("logits/{}", i);
+        const HostTensor& expected = alone.ranks[0].kept.at(name);
+        const std::int64_t columns = many.ranks[0].kept.at(name).shape().columns();
+        for (std::int64_t j = 0; j < task_->sizes.vocabulary; ++j) {
+            const auto rank = static_cast<std::size_t>(j / columns);
+            const double logit = many.ranks[rank].kept.at(name).at(j % columns);
+            whole.set(i * task_->sizes.vocabulary + j, logit);
+            gap = std::max(gap, std::abs(logit - expected.at(j)));
+            largest = std::max(largest, std::abs(expected.at(j)));
+        }
+        const HostTensor &one = alone.ranks[0].kept.at("tokens"),
+                         &all = many.ranks[0].kept.at("tokens");
+        other += one.at(i) != all.at(i);
+    }
+    if (has_numbers()) {
+        record().outputs.insert_or_assign("written/logits", whole);
+        record().outputs.insert_or_assign("written/tokens",
+                                          many.ranks[0].kept.at("tokens"));
+    }
+    if (!exact) return;
+    values_equal(found, "same_characters", other, 0);
+    const RoundingBound bound{1e-4, 1e-11};
+    values_at_most(found, "same_logits", largest > 0 ? gap / largest : gap,
+                   bound.of(options().dtype, 1));
+}
+
+/// Shows how long passes of more and more rows take.
+void InferenceLesson::time(Findings& found) {
+    constexpr int kChips = 8;
+    const ClusterSpec both = chip();
+    ClusterSpec reads = both, computes = both;
+    reads.flops_bf16 = 0;
+    computes.memory_bytes_per_second = 0;
+    const GptSizes sizes = llama2_13b(8192);
+    // Of the table of tokens a pass reads a row a token.
+    const auto numbers = static_cast<double>(sizes.parameters() -
+                                             sizes.vocabulary * sizes.block.hidden);
+    const double reading = 2 * numbers / (kChips * both.memory_bytes_per_second);
+    const double computing = 2 * numbers / (kChips * both.flops_bf16);  // a row
+    found.give("chips", kChips);
+    found.give("chip_flops", Figure::count(both.flops_bf16 / 1e12));
+    found.give("chip_bytes", Figure::count(both.memory_bytes_per_second / 1e9));
+    found.give("thirteen",
+               Figure::decimals(static_cast<double>(sizes.parameters()) / 1e9, 1));
+    found.give("reading", milliseconds(reading));
+    found.give("computing", milliseconds(computing));
+    constexpr std::int64_t kMany = 2048;
+    double one = 0, read_one = 0, read_many = 0, computed_many = 0;
+    for (const std::int64_t rows : {1, 8, 64, 240, 512, 1024, 2048}) {
+        const auto took = [&](const ClusterSpec& spec) {
+            return pass_costs(sizes, spec, kChips, {rows, 0, 1}).seconds;
+        };
+        const double all = took(both), read = took(reads), computed = took(computes);
+        Findings& row = found.row("passes");
+        row.give("rows", rows);
+        row.give("reads", milliseconds(read));
+        row.give("computes", milliseconds(computed));
+        row.give("takes", milliseconds(all));
+        row.give("of_row", milliseconds(all / static_cast<double>(rows)));
+        if (rows == 1) std::tie(one, read_one) = std::pair(all, read);
+        if (rows == kMany) std::tie(read_many, computed_many) = std::pair(read, computed);
+    }
+    const double ideal = both.flops_bf16 / both.memory_bytes_per_second;
+    found.give("meeting", Figure::count(std::round(ideal)));
+    found.give("meeting_twice", Figure::count(std::round(2 * ideal)));
+    found.give("meeting_half", Figure::count(std::round(ideal / 2)));
+    // Beside the weights, each row has activations that kernels read and write.
+    const double of_row = (read_many - read_one) / (kMany - 1);
+    found.give("activations",
+               Figure::decimals(of_row * both.memory_bytes_per_second / 1e6, 1));
+    found.give("meeting_here", Figure::count(std::round(read_one / (computing - of_row))));
+    found.at_most("one_row", Figure::percent(100 * (read_one / reading - 1), 2), 1);
+    found.at_most("many_rows",
+                  Figure::percent(100 * (computed_many / (kMany * computing) - 1), 2), 1);
+    const PassCosts prefill = pass_costs(sizes, both, kChips, {1, 0, kMany});
+    found.give("prefill", milliseconds(prefill.seconds));
+    found.give("prefill_rows", kMany);
+    found.give("decodes", milliseconds(one * kMany));
+    found.give("prefill_times", Figure::count(std::round(one * kMany / prefill.seconds)));
+}
+
+/// Shows what a token takes in the cache, and how many sequences fit.
+void InferenceLesson::cache(Findings& found) {
+    GptSizes llama405{128'256, 131'072, 126, {16'384, 128}};
+    llama405.block.kv_heads = 8;
+    GptSizes qwen72{152'064, 131'072, 80, {8192, 64}};
+    qwen72.block.kv_heads = 8;
+    GptSizes all_heads = llama405, one_head = llama405;
+    all_heads.block.kv_heads = 128;
+    one_head.block.kv_heads = 1;
+    for (const auto& [name, sizes] : {std::pair{"llama405", llama405},
+                                      std::pair{"all_heads", all_heads},
+                                      std::pair{"one_head", one_head},
+                                      std::pair{"qwen72", qwen72},
+                                      std::pair{"deepseek", deepseek_v3(131'072)},
+                                      std::pair{"llama13", llama2_13b(4096)}}) {
+        const BlockSizes& block = sizes.block;
+        Findings& row = found.row("tokens");
+        row.give("model", name);
+        row.give("blocks", sizes.layers);
+        row.give("query_heads", block.heads);
+        row.give("key_heads", block.latent.query_rank > 0
+                                  ? std::string("latent")
+                                  : std::to_string(block.attention().key_heads()));
+        row.give("of_token", Figure::bytes(cache_bytes_of_token(sizes, DType::bf16)));
+    }
+    constexpr int kChips = 8;
+    constexpr std::int64_t kTokens = 8192;
+    const GptSizes whole = llama2_13b(kTokens), fifth = grouped_13b(kTokens);
+    const auto rows_of = [&](const GptSizes& sizes, const char* list,
+                             std::initializer_list<std::int64_t> batches) {
+        double worst = 0;
+        for (const std::int64_t batch : batches) {
+            const PassCosts costs =
+                pass_costs(sizes, chip(), kChips, {batch, kTokens - 1, 1});
+            const std::int64_t cache =
+                batch * kTokens * cache_bytes_of_token(sizes, DType::bf16);
+            const double reading =
+                (2 * static_cast<double>(sizes.parameters()) +
+                 static_cast<double>(cache)) /
+                (kChips * chip().memory_bytes_per_second);
+            worst = std::max(worst, std::abs(costs.seconds / reading - 1));
+            Findings& row = found.row(list);
+            row.give("sequences", batch);
+            row.give("cached", Figure::decimals(gigabytes(cache) / kChips, 2));
+            row.give("decode", milliseconds(costs.seconds));
+            row.give("by_formula", milliseconds(reading));
+            row.give("per_second", Figure::count(std::round(
+                                       static_cast<double>(batch) / costs.seconds)));
+            row.give("fits", gigabytes(costs.weights) + gigabytes(costs.cache) <
+                                     kChipMemory / 1e9
+                                 ? "yes"
+                                 : "no");
+        }
+        return worst;
+    };
+    const double worst = std::max(rows_of(whole, "whole", {1, 8, 16, 32, 64, 240}),
+                                  rows_of(fifth, "fifth", {1, 8, 16, 32, 64, 240}));
+    found.at_most("decode_by_formula", Figure::percent(100 * worst, 1), 5);
+    const auto most = [&](const GptSizes& sizes) {
+        const double weights = 2 * static_cast<double>(sizes.parameters()) / kChips;
+        const double sequence = static_cast<double>(
+                                    kTokens * cache_bytes_of_token(sizes, DType::bf16)) /
+                                kChips;
+        return Figure::count(std::floor((kChipMemory - weights) / sequence));
+    };
+    found.give("cache_chips", kChips);
+    found.give("chip_memory", Figure::count(kChipMemory / 1e9));
+    found.give("cache_tokens", kTokens);
+    found.give("weights_of_chip", Figure::decimals(
+                                      gigabytes(2 * whole.parameters()) / kChips, 2));
+    found.give("sequence_of_chip",
+               Figure::decimals(gigabytes(kTokens * cache_bytes_of_token(
+                                                        whole, DType::bf16)) /
+                                    kChips,
+                                2));
+    found.give("most_sequences", most(whole));
+    found.give("most_of_fifth", most(fifth));
+    found.give("most_without_weights",
+               Figure::count(std::floor(
+                   kChipMemory /
+                   (gigabytes(kTokens * cache_bytes_of_token(whole, DType::bf16)) * 1e9 /
+                    kChips))));
+}
+
+namespace {
+
+/// The time of an all-reduce of so many bytes on neighbours in a ring.
+double all_reduce_seconds(const ClusterSpec& spec, int ranks, double bytes) {
+    return 2 * (ranks - 1) *
+           (spec.inside.alpha_seconds + bytes / ranks / spec.inside.bytes_per_second);
+}
+
+}  // namespace
+
+/// Compares ways to share out a decode on eight devices.
+void InferenceLesson::sharding(Findings& found) {
+    constexpr int kDevices = 8;
+    constexpr std::int64_t kTokens = 2048;
+    const ClusterSpec spec = h100_without_launches();
+    const GptSizes sizes = grouped_13b(kTokens + 16);
+    const double weights = 2 * static_cast<double>(sizes.parameters()),
+                 cache = static_cast<double>(
+                     kTokens * cache_bytes_of_token(sizes, DType::bf16)),
+                 memory = spec.memory_bytes_per_second;
+    found.give("sharing_devices", kDevices);
+    found.give("soonest", "by_tp");
+    found.give("sharing_tokens", kTokens);
+    double worst = 0;
+    const auto give = [&](const char* list, const char* way, const PassCosts& costs,
+                          double formula, std::int64_t sequences) {
+        worst = std::max(worst, std::abs(costs.seconds / formula - 1));
+        Findings& row = found.row(list);
+        row.give("way", way);
+        row.give("weights", Figure::decimals(gigabytes(costs.weights), 1));
+        row.give("cached", Figure::decimals(gigabytes(costs.cache), 2));
+        row.give("token", milliseconds(costs.seconds));
+        row.give("by_formula", milliseconds(formula));
+        row.give("per_second", Figure::count(std::round(
+                                   static_cast<double>(sequences) / costs.seconds)));
+    };
+    const auto tensor = [&](std::int64_t sequences) {
+        const double bytes =
+            2.0 * static_cast<double>(sequences * sizes.block.hidden);
+        const auto sums = static_cast<double>(2 * sizes.layers + 1);
+        return (weights + static_cast<double>(sequences) * cache) / kDevices / memory +
+               sums * all_reduce_seconds(spec, kDevices, bytes);
+    };
+    const auto alone = [&](std::int64_t sequences) {
+        return (weights + static_cast<double>(sequences) * cache) / memory;
+    };
+    // One sequence alone.
+    give("alone", "tp", pass_costs(sizes, spec, kDevices, {1, kTokens - 1, 1}), tensor(1),
+         1);
+    give("alone", "pp", ring_costs(sizes, spec, kDevices, 1, {1, kTokens - 1, 1}),
+         alone(1), 1);
+    give("alone", "dp", pass_costs(sizes, spec, 1, {1, kTokens - 1, 1}), alone(1), 1);
+    // Eight for each device.
+    constexpr std::int64_t kAll = 64, kOwn = kAll / kDevices;
+    give("busy", "tp", pass_costs(sizes, spec, kDevices, {kAll, kTokens - 1, 1}),
+         tensor(kAll), kAll);
+    const PassCosts ring =
+        ring_costs(sizes, spec, kDevices, kDevices, {kOwn, kTokens - 1, 1});
+    // All stages wait for the one that has most.
+    give("busy", "pp", ring,
+         (kDevices * static_cast<double>(ring.weights) + kOwn * cache) / memory, kAll);
+    give("busy", "dp", pass_costs(sizes, spec, 1, {kOwn, kTokens - 1, 1}), alone(kOwn),
+         kAll);
+    found.give("busy_sequences", kAll);
+    found.give("messages_of_token", 2 * sizes.layers + 1);
+    found.give("sum_time",
+               milliseconds(all_reduce_seconds(
+                   spec, kDevices, 2.0 * static_cast<double>(sizes.block.hidden))));
+    found.at_most("sharing_by_formula", Figure::percent(100 * worst, 1), 10);
+}
+
+/// Shows how fast tokens can follow if they go to experts of many devices.
+void InferenceLesson::exchange(Findings& found) {
+    constexpr int kRanks = 32;
+    constexpr std::int64_t kTokens = 32;
+    const GptSizes sizes = deepseek_v3(64);
+    found.give("exchange_devices", kRanks);
+    found.give("exchange_tokens", kTokens);
+    double worst = 0;
+    for (const double bytes : {50e9, 900e9}) {
+        // As published: a byte a number there, two back, 9 experts of 7,000 numbers.
+        const double published = (1 + 2) * 32.0 * 9 * 7000 / bytes;
+        const double took = exchange_seconds(sizes, kRanks, bytes, kTokens);
+        const double copies = 8.0 * kTokens * (kRanks - 1) / kRanks;
+        const double counts =
+            4.0 * static_cast<double>(sizes.block.experts.count) / kRanks * (kRanks - 1);
+        const double formula =
+            (2 * 2 * copies * static_cast<double>(sizes.block.hidden) + counts) / bytes;
+        worst = std::max(worst, std::abs(took / formula - 1));
+        Findings& row = found.row("exchanges");
+        row.give("link", Figure::count(bytes / 1e9));
+        constexpr int kLayers = 61;
+        row.give("published", Figure::decimals(published * 1e6, 2));
+        row.give("of_layers", Figure::decimals(2 * kLayers * published * 1e3, 2));
+        row.give("here", Figure::decimals(took * 1e6, 2));
+        row.give("here_of_layers", Figure::decimals(2 * kLayers * took * 1e3, 2));
+    }
+    found.at_most("exchange_by_formula", Figure::percent(100 * worst, 4), 0.01);
+    found.give("exchange_answer",
+               Figure::count(std::round(1 / (2 * 61 * 3 * 32.0 * 9 * 7000 / 50e9))));
+    found.give("exchange_once",
+               Figure::count(std::round(1 / (61 * 3 * 32.0 * 9 * 7000 / 50e9))));
+}
+
+std::vector<Request> InferenceLesson::small_requests() const {
+    constexpr std::array<std::int64_t, 8> kPrompts{6, 10, 4, 8, 12, 5, 9, 7},
+        kOutputs{20, 3, 6, 12, 4, 8, 3, 10};
+    std::vector<Request> requests;
+    for (std::size_t i = 0; i < kPrompts.size(); ++i) {
+        const auto id = static_cast<std::int64_t>(i);
+        Request request{id, id * 200 * (kSecond / 1'000'000), prompt(id, kPrompts[i]),
+                        kOutputs[i], {}};
+        request.sampling.temperature = 0.8;
+        request.sampling.seed = options().seed + i;
+        requests.push_back(std::move(request));
+    }
+    return requests;
+}
+
+ServiceOptions InferenceLesson::small_service() const {
+    ServiceOptions service;
+    service.cache = {.pages = 64, .page_rows = 4};
+    service.rules.most_sequences = 4;
+    service.rules.most_rows = 16;
+    service.row_by_row = true;
+    service.dtype = options().dtype;
+    service.seed = options().seed;
+    return service;
+}
+
+std::int64_t InferenceLesson::other_tokens(const ServiceRun& run,
+                                           const std::vector<Request>& requests) {
+    ServiceOptions one_by_one = small_service();
+    one_by_one.rules.most_sequences = 1;
+    const ServiceRun alone =
+        run_service(*virtual_devices(1), ServicePlan(task_->sizes, one_by_one), requests,
+                    &trained());
+    std::int64_t other = 0;
+    for (std::size_t i = 0; i < requests.size(); ++i)
+        other += alone.served[i].answer.tokens != run.served[i].answer.tokens;
+    return other;
+}
+
+/// Serves eight requests in batches that wait for each other, and in one that others
+/// join.
+void InferenceLesson::batching(Findings& found) {
+    const std::vector<Request> requests = small_requests();
+    ServiceOptions service = small_service();
+    found.give("batch_requests", requests.size());
+    found.give("first_output", requests[0].output);
+    found.give("first_both", requests[0].output + 1);
+    found.give("batch_most", service.rules.most_sequences);
+    const auto serve = [&](bool continuous) {
+        service.rules.continuous = continuous;
+        return run_service(*virtual_devices(1), ServicePlan(task_->sizes, service),
+                           requests, &trained());
+    };
+    const ServiceRun fixed = serve(false), joining = serve(true);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+        Findings& row = found.row("joined");
+        row.give("request", i);
+        row.give("came", Figure::time(requests[i].arrival));
+        row.give("prompt", requests[i].prompt.size());
+        row.give("output", requests[i].output);
+        row.give("fixed", Figure::time(fixed.served[i].to_first()));
+        row.give("joins", Figure::time(joining.served[i].to_first()));
+    }
+    const auto mean = [](const ServiceRun& run) {
+        double sum = 0;
+        for (const Served& of : run.served)
+            sum += static_cast<double>(of.to_first());
+        return sum / static_cast<double>(run.served.size());
+    };
+    found.give("fixed_mean", Figure::time(std::llround(mean(fixed))));
+    found.give("joins_mean", Figure::time(std::llround(mean(joining))));
+    found.give("fixed_passes", fixed.passes.size());
+    found.give("joins_passes", joining.passes.size());
+    found.give("fixed_end", Figure::time(fixed.report.makespan()));
+    found.give("joins_end", Figure::time(joining.report.makespan()));
+    record().runs.emplace_back("served", joining.report);
+    const std::int64_t other = has_numbers() ? other_tokens(joining, requests) : 0;
+    values_equal(found, "batch_tokens", other, 0);
+}
+
+std::vector<Request> InferenceLesson::common_requests() const {
+    constexpr std::int64_t kRequests = 8, kCommon = 24, kOwn = 6, kOutput = 8;
+    std::vector<Request> requests;
+    for (std::int64_t id = 0; id < kRequests; ++id) {
+        Request request{id, 0, prompt(100, kCommon), kOutput, {}};
+        const auto own = prompt(id, kOwn);
+        request.prompt.insert(request.prompt.end(), own.begin(), own.end());
+        requests.push_back(std::move(request));
+    }
+    return requests;
+}
+
+/// Finds pages again, and gives some back that are needed.
+void InferenceLesson::pages(Findings& found) {
+    const std::vector<Request> requests = common_requests();
+    ServiceOptions service = small_service();
+    service.rules.most_sequences = 8;
+    service.rules.most_rows = 32;
+    const auto serve = [&](bool reuse, std::int64_t pages) {
+        service.reuse = reuse;
+        service.cache.pages = pages;
+        return run_service(*virtual_devices(1), ServicePlan(task_->sizes, service),
+                           requests, &trained());
+    };
+    const auto preempted = [](const ServiceRun& run) {
+        std::int64_t count = 0;
+        for (const Served& of : run.served)
+            count += of.answer.preemptions;
+        return count;
+    };
+    constexpr std::int64_t kMany = 128, kFew = 40;
+    const ServiceRun plain = serve(false, kMany), found_again = serve(true, kMany),
+                     tight = serve(false, kFew);
+    const auto own = static_cast<std::int64_t>(requests[0].prompt.size());
+    const std::int64_t output = requests[0].output;
+    const auto count = static_cast<std::int64_t>(requests.size());
+    found.give("paged_requests", count);
+    found.give("paged_prompt", own);
+    found.give("paged_output", output);
+    found.give("paged_rows", service.cache.page_rows);
+    found.give("paged_most", kMany);
+    found.give("paged_few", kFew);
+    found.give("paged_longest", task_->sizes.context);
+    const std::int64_t tokens = own + output - 1;
+    const std::int64_t taken = (tokens + 3) / 4;
+    found.give("paged_each", taken);
+    found.give("reserved_each", (task_->sizes.context + 3) / 4);
+    found.give("reserved_fit", kFew / ((task_->sizes.context + 3) / 4));
+    found.give("paged_fit", kFew / taken);
+    for (const auto& [name, run] : {std::pair{"plain", &plain},
+                                    std::pair{"found", &found_again},
+                                    std::pair{"tight", &tight}}) {
+        Findings& row = found.row("paged");
+        row.give("service", name);
+        row.give("rows", run->rows());
+        row.give("passes", run->passes.size());
+        row.give("preempted", preempted(*run));
+        row.give("end", Figure::time(run->report.makespan()));
+    }
+    found.equal("plain_rows", plain.rows(), static_cast<double>(count * tokens));
+    std::int64_t reused = 0, other = 0;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+        reused += found_again.served[i].answer.reused;
+        other += found_again.served[i].answer.tokens != plain.served[i].answer.tokens;
+        other += tight.served[i].answer.tokens != plain.served[i].answer.tokens;
+    }
+    found.equal("found_rows", found_again.rows(),
+                static_cast<double>(count * tokens - reused));
+    found.give("reused_tokens", reused);
+    values_equal(found, "paged_tokens", other, 0);
+}
+
+/// Lets a long prompt come between decodes, whole and in pieces.
+void InferenceLesson::pieces(Findings& found) {
+    constexpr std::int64_t kLong = 4096, kOthers = 16;
+    const GptSizes sizes = grouped_13b(8192);
+    std::vector<Request> requests;
+    for (std::int64_t id = 0; id < kOthers; ++id)
+        requests.push_back({id, 0, std::vector<std::int32_t>(256), 100, {}});
+    requests.push_back({kOthers, kSecond / 2, std::vector<std::int32_t>(kLong), 1, {}});
+    found.give("long_prompt", kLong);
+    constexpr std::int64_t kRows = 512;
+    found.give("piece_rows", kRows);
+    found.give("piece_passes", (kLong + kRows - kOthers - 1) / (kRows - kOthers));
+    found.give("piece_alone", kLong / kRows);
+    found.give("pieces_others", kOthers);
+    Picoseconds whole = 0, shortest = 0;
+    const auto serve = [&](std::int64_t rows, bool pieces) {
+        ServiceOptions service;
+        service.cache = {.pages = 1024, .page_rows = 16};
+        service.rules.most_rows = rows;
+        service.rules.pieces = pieces;
+        service.reuse = false;
+        const ServiceRun run =
+            run_service(*make_shapes_only_cluster(1, load_cluster("h100")),
+                        ServicePlan(sizes, service), requests);
+        const auto is_other = [](std::int64_t request) { return request < kOthers; };
+        Findings& row = found.row("pieced");
+        row.give("rows", rows);
+        row.give("how", pieces ? "pieces" : "whole");
+        const Picoseconds gap = run.longest_gap(is_other);
+        row.give("gap", Figure::time(gap));
+        row.give("first", Figure::time(run.served.back().to_first()));
+        row.give("end", Figure::time(run.report.makespan()));
+        (pieces ? shortest : whole) = gap;
+    };
+    serve(kLong + kOthers, false);
+    for (const std::int64_t rows : {2048, 1024, 512, 256, 128})
+        serve(rows, true);
+    found.give("gap_times", Figure::decimals(static_cast<double>(whole) /
+                                                 static_cast<double>(shortest),
+                                             0));
+    found.at_most("gap_ratio", Figure::decimals(static_cast<double>(shortest) /
+                                                    static_cast<double>(whole),
+                                                3),
+                  0.25);
+}
+
+/// Computes prompts on the same devices, and on others.
+void InferenceLesson::apart(Findings& found) {
+    const GptSizes sizes = grouped_13b(4096);
+    const ClusterSpec spec = load_cluster("h100");
+    const ServiceLimits limits{kSecond / 2, 15 * (kSecond / 1000)};
+    constexpr std::int64_t kRequests = 64;
+    constexpr std::int64_t kShortest = 2048, kLongest = 4096;
+    const auto mix = [&](double rate) {
+        return RequestMix{kRequests, rate, kShortest, kLongest, 64, 128,
+                          sizes.vocabulary, options().seed};
+    };
+    const auto serve = [&](double rate, bool apart, bool pieces) {
+        const auto requests = make_requests(mix(rate));
+        ServiceOptions service;
+        if (!apart) service.axes = {{"dp", 2}};
+        service.apart = apart;
+        service.cache = {.pages = 8192, .page_rows = 16};
+        service.rules.most_rows = pieces ? 256 : 4096;
+        service.rules.pieces = pieces;
+        return run_service(*make_shapes_only_cluster(2, spec),
+                           ServicePlan(sizes, service), requests);
+    };
+    found.give("apart_first", Figure::time(limits.to_first));
+    found.give("apart_token", Figure::time(limits.per_token));
+    found.give("apart_requests", kRequests);
+    for (const double rate : {2.0, 4.0, 6.0, 8.0, 10.0, 12.0}) {
+        Findings& row = found.row("rates");
+        row.give("rate", Figure::count(rate));
+        for (const auto& [name, apart, pieces] : {std::tuple{"together", false, false},
+                                                  std::tuple{"pieces", false, true},
+                                                  std::tuple{"apart", true, false}}) {
+            const ServiceRun run = serve(rate, apart, pieces);
+            const ServiceReport report = report_of(run.served, limits);
+            row.give(fmt::format("{}_first", name), Figure::time(report.to_first.most));
+            row.give(fmt::format("{}_token", name), Figure::time(report.per_token.most));
+            row.give(fmt::format("{}_goodput", name),
+                     Figure::decimals(report.goodput, 1));
+        }
+    }
+    constexpr double kRate = 8;
+    const ServiceRun run = serve(kRate, true, false);
+    std::int64_t tokens = 0, sent = 0;
+    for (const Request& request :
+         make_requests(mix(kRate)))
+        tokens += static_cast<std::int64_t>(request.prompt.size());
+    for (const Traffic& of : run.report.ranks[0].traffic)
+        if (of.group == "side") sent += of.bytes_sent;
+    const std::int64_t of_token = cache_bytes_of_token(sizes, DType::bf16);
+    found.give("apart_tokens", tokens);
+    found.give("apart_of_token", Figure::bytes(of_token));
+    constexpr std::int64_t kMean = (kShortest + kLongest) / 2;
+    found.give("apart_mean", kMean);
+    found.give("apart_shortest", kShortest);
+    found.give("apart_longest", kLongest);
+    found.give("apart_prompt", Figure::memory(kMean * of_token));
+    found.give("apart_heads",
+               Figure::memory(kMean * cache_bytes_of_token(llama2_13b(1), DType::bf16)));
+    found.give("apart_prompt_time",
+               milliseconds(static_cast<double>(kMean * of_token) /
+                            spec.inside.bytes_per_second));
+    found.give("apart_pass_time",
+               milliseconds(pass_costs(sizes, spec, 1, {1, 0, kMean}).seconds));
+    found.equal("apart_bytes", Figure::bytes(sent),
+                static_cast<double>(tokens * of_token + 4 * kRequests));
+}
+
+/// Lets a small model draft what a large one checks.
+void InferenceLesson::speculation(Findings& found) {
+    constexpr double kAcceptance = 0.8;
+    const GptSizes large = grouped_13b(4096);
+    GptSizes small{32'000, 4096, 22, {2048, 32}};
+    small.block.inner = 5632;
+    small.block.norm = NormKind::rms_norm;
+    small.block.mlp = MlpKind::swiglu;
+    small.block.rotary_base = 10'000;
+    small.block.bias = false;
+    small.block.kv_heads = 4;
+    const ClusterSpec spec = load_cluster("h100");
+    constexpr std::int64_t kBefore = 1024;
+    const double draft = pass_costs(small, spec, 1, {1, kBefore, 1}).seconds;
+    const double plain = pass_costs(large, spec, 1, {1, kBefore, 1}).seconds;
+    found.give("draft_billions",
+               Figure::decimals(static_cast<double>(small.parameters()) / 1e9, 1));
+    found.give("draft_time", milliseconds(draft));
+    found.give("plain_time", milliseconds(plain));
+    found.give("stated_part", Figure::decimals(kAcceptance, 1));
+    for (const int drafts : {1, 2, 3, 4, 6, 8, 12}) {
+        const double pass =
+            pass_costs(large, spec, 1, {1, kBefore, drafts + 1}).seconds;
+        const double tokens = expected_tokens(kAcceptance, drafts);
+        const double of_token = (drafts * draft + pass) / tokens;
+        Findings& row = found.row("drafted");
+        row.give("drafts", drafts);
+        row.give("tokens", Figure::decimals(tokens, 2));
+        row.give("pass", milliseconds(pass));
+        row.give("token", milliseconds(of_token));
+        row.give("times", Figure::decimals(plain / of_token, 2));
+    }
+    found.give("drafts_four", Figure::decimals(expected_tokens(kAcceptance, 4), 2));
+    found.give("drafts_sum", Figure::decimals(kAcceptance * 4 + 1, 2));
+    found.give("drafts_all", Figure::decimals(5, 2));
+
+    // The trained model, and one of a single block that drafts for it.
+    GptTask task = *task_;
+    task.sizes.layers = 1;
+    const TrainedGpt drafter = train("draft", task);
+    const TrainedGpt& writer = trained();
+    const std::vector<std::int32_t> begun = prompt(0, kPromptWritten);
+    SpeculationReport spoken;
+    virtual_devices(1)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = [&](const TrainedGpt& gpt, KeyValueCache& cache) {
+            auto made =
+                make_gpt(ParameterInit{device, gpt.dtype, gpt.seed, ""}.for_inference(),
+                         gpt.sizes, with_cache({}, cache));
+            load_parameters(made->parameters(), gpt.weights);
+            return made;
+        };
+        const CacheSizes sizes{.pages = task_->sizes.context, .page_rows = 4};
+        KeyValueCache of_large(device, writer.dtype, sizes),
+            of_small(device, drafter.dtype, sizes);
+        const auto large_model = model(writer, of_large),
+                   small_model = model(drafter, of_small);
+        PagePool pages(sizes.pages, 4, false), other(sizes.pages, 4, false);
+        const RowByRow scope(device);
+        spoken = speculate(device, {*large_model, of_large, pages},
+                           {*small_model, of_small, other},
+                           {0, 0, begun, kWritten, {}}, {.drafts = 4});
+    });
+    found.give("spoken_passes", spoken.passes);
+    found.give("spoken_drafted", spoken.drafted);
+    found.give("spoken_stayed", spoken.stayed);
+    found.give("spoken_tokens", kWritten);
+    std::int64_t other = 0;
+    if (has_numbers()) {
+        ServiceOptions one = small_service();
+        const ServiceRun plain_run =
+            run_service(*virtual_devices(1), ServicePlan(task_->sizes, one),
+                        {{0, 0, begun, kWritten, {}}}, &writer);
+        other = plain_run.served[0].answer.tokens != spoken.tokens ? 1 : 0;
+    }
+    values_equal(found, "spoken_same", other, 0);
+}
+
+/// Shows two services that hang, and what is said of them.
+void InferenceLesson::hangs(Findings& found) {
+    LessonOptions here = options().without_full_check();
+    here.backend = "sim";
+    const auto sentence = [&](const std::function<void(Rank&)>& program) {
+        try {
+            make_cluster(here, 2)->run(program);
+        } catch (const FaultError& fault) {
+            return fault.diagnosis().sentence;
+        }
+        return std::string("nothing");
+    };
+    found.give("own_clock", sentence(drop_by_own_clock));
+    found.give("no_requests", sentence(rest_without_requests));
+    if (!has_numbers()) return;
+    std::int64_t answered = 0;
+    for (const std::int64_t count : serve_by_one_clock(*make_cluster(here, 2)))
+        answered += count;
+    for (const std::int64_t count : serve_each_other(*make_cluster(here, 2)))
+        answered += count;
+    found.give("cured", answered);
+}
+
+}  // namespace lockstep::lessons
