@@ -124,6 +124,21 @@ TEST_CASE("A service's passes have each token once", "[inference][sim]") {
     }
 }
 
+TEST_CASE("A service has weights and a cache, and no gradients", "[inference][sim]") {
+    GptSizes sizes = small_sizes(true, 4);
+    sizes.block.experts.count = GENERATE(0, 4);
+    sizes.block.experts.inner = 24;
+    ServiceOptions options;
+    options.cache = {10, 4};
+    options.dtype = DType::f64;
+    const RanService ran = run(ServicePlan(sizes, options), 0);
+    const MemoryReport& memory = ran.report.ranks.front().memory;
+    CHECK(memory.peak_of(MemoryCategory::gradients) == 0);
+    CHECK(memory.peak_of(MemoryCategory::parameters) == 8 * sizes.parameters());
+    CHECK(memory.peak_of(MemoryCategory::cache) ==
+          10 * 4 * cache_bytes_of_token(sizes, DType::f64));
+}
+
 TEST_CASE("A service cannot be on every mesh", "[inference]") {
     const auto said = [](const GptSizes& sizes, const ServiceOptions& options) {
         return refusal([&] { ServicePlan(sizes, options); });
