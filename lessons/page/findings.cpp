@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
+#include "src/inference/service_picture.hpp"
 #include "src/report/timeline.hpp"
 
 namespace lockstep::lessons {
@@ -115,6 +116,17 @@ void Findings::mesh(const std::string& name, MeshPicture mesh, SourceLine at) {
             MeshPicture titled = kept;
             titled.title = title;
             return titled;
+        },
+        at);
+}
+
+void Findings::service(const std::string& name, ServiceTrace trace, SourceLine at) {
+    draw(
+        name,
+        [kept = std::move(trace)](const std::string& title) {
+            ServiceTrace titled = kept;
+            titled.title = title;
+            return service_chart(std::move(titled));
         },
         at);
 }

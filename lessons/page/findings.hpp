@@ -16,6 +16,10 @@
 #include "src/pipeline/picture.hpp"
 #include "src/report/record.hpp"
 
+namespace lockstep {
+struct ServiceTrace;
+}
+
 namespace lockstep::lessons {
 
 /// A value that a name on a page can stand for.
@@ -113,6 +117,9 @@ class Findings {
     ///     found.mesh("who_holds_what", mesh);
     void mesh(const std::string& name, MeshPicture mesh,
               SourceLine at = SourceLine::here());
+    /// What a replica of a service did, whose title is the page's.
+    void service(const std::string& name, ServiceTrace trace,
+                 SourceLine at = SourceLine::here());
 
     /// Returns all names that were given, also those of rows, "sizes.devices", and the
     /// lines that gave them.
