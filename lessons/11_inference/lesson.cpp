@@ -11,6 +11,7 @@
 #include "lessons/runner/rounding.hpp"
 #include "src/core/require.hpp"
 #include "src/inference/request_mix.hpp"
+#include "src/inference/service_picture.hpp"
 #include "src/inference/speculation.hpp"
 #include "src/nn/published_sizes.hpp"
 #include "src/text/utf8.hpp"
@@ -108,10 +109,10 @@ LessonEntry inference_lesson() {
     return entry;
 }
 
-std::unique_ptr<Cluster> InferenceLesson::virtual_devices(int ranks) const {
+std::unique_ptr<Cluster> InferenceLesson::virtual_devices(int ranks, bool trace) const {
     LessonOptions here = options();
     here.backend = "sim";
-    return make_cluster(here, ranks);
+    return make_cluster(here, ranks, trace);
 }
 
 TrainedGpt InferenceLesson::train(const std::string& variant, const GptTask& task) {
@@ -537,8 +538,8 @@ void InferenceLesson::batching(Findings& found) {
     found.give("batch_most", service.rules.most_sequences);
     const auto serve = [&](bool continuous) {
         service.rules.continuous = continuous;
-        return run_service(*virtual_devices(1), ServicePlan(task_->sizes, service),
-                           requests, &trained());
+        return run_service(*virtual_devices(1, continuous),
+                           ServicePlan(task_->sizes, service), requests, &trained());
     };
     const ServiceRun fixed = serve(false), joining = serve(true);
     for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -563,6 +564,13 @@ void InferenceLesson::batching(Findings& found) {
     found.give("fixed_end", Figure::time(fixed.report.makespan()));
     found.give("joins_end", Figure::time(joining.report.makespan()));
     record().runs.emplace_back("served", joining.report);
+    ServiceTrace trace;
+    trace.pages = service.cache.pages;
+    trace.requests = asked_of(requests);
+    trace.passes = fixed.passes;
+    found.service("waiting_batches", trace);
+    trace.passes = joining.passes;
+    found.service("joined_batches", trace);
     const std::int64_t other = has_numbers() ? other_tokens(joining, requests) : 0;
     values_equal(found, "batch_tokens", other, 0);
 }

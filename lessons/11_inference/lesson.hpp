@@ -46,7 +46,7 @@ class InferenceLesson final : public Lesson {
     std::int64_t other_tokens(const ServiceRun& run,
                               const std::vector<Request>& requests);
     /// What does not depend on the backend runs on virtual devices of this process.
-    std::unique_ptr<Cluster> virtual_devices(int ranks) const;
+    std::unique_ptr<Cluster> virtual_devices(int ranks, bool trace = false) const;
 
     int ranks_;
     std::shared_ptr<const GptTask> task_;
