@@ -3,6 +3,7 @@
 #include <string>
 
 #include "lessons/assignments/mesh/grading/cases.hpp"
+#include "lessons/assignments/needs.hpp"
 #include "lessons/grader/judge.hpp"
 
 // a11.1: what train() leaves on meshes that the grader chooses.
@@ -20,19 +21,6 @@ void judge_state(Judge& judge);
 MeshCase small_case(const Judge& judge, const Axes& axes, int sequences);
 /// The weights after a step by the gradient itself are one device's.
 void judge_right_on(Judge& judge, const MeshCase& of);
-
-/// Judges what another criterion asks, which has to be right before; if it is not, says
-/// only where that is said. What was asked there is not told here.
-template <typename Before>
-void needs(const Judge& judge, const std::string& id, Before before) {
-    Judge asking = judge;
-    try {
-        before(asking);
-    } catch (const Judge::No& no) {
-        if (no.mark == Mark::not_written) throw;
-        throw Judge::No{no.mark, fmt::format("what {} asks, first", id), "", ""};
-    }
-}
 
 std::int64_t peaks_of(const RunReport& report, MemoryCategory category);
 
