@@ -8,13 +8,18 @@
 namespace lockstep::lessons {
 
 const std::vector<Assignment>& assignments() {
-    static const std::vector<Assignment> all{
-        ring_all_reduce_assignment(),   data_parallel_assignment(),
-        ddp_buckets_assignment(),       zero_assignment(),
-        column_row_linear_assignment(), pipeline_1f1b_assignment(),
-        two_buffers_assignment(),       ring_attention_assignment(),
-        experts_assignment(),           mesh_assignment(),
-        debug_the_cluster_assignment()};
+    static const std::vector<Assignment> all{ring_all_reduce_assignment(),
+                                             data_parallel_assignment(),
+                                             ddp_buckets_assignment(),
+                                             zero_assignment(),
+                                             column_row_linear_assignment(),
+                                             pipeline_1f1b_assignment(),
+                                             two_buffers_assignment(),
+                                             ring_attention_assignment(),
+                                             experts_assignment(),
+                                             mesh_assignment(),
+                                             decode_assignment(),
+                                             debug_the_cluster_assignment()};
     return all;
 }
 

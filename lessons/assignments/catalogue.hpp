@@ -35,6 +35,8 @@ Assignment ring_attention_assignment();
 Assignment experts_assignment();
 /// The program of one device of a mesh, and which mesh to choose.
 Assignment mesh_assignment();
+/// Tokens by a cache, on one device and on several, and a batcher of many requests.
+Assignment decode_assignment();
 /// Six programs with a mistake each, to be found and mended.
 Assignment debug_the_cluster_assignment();
 

@@ -6,8 +6,8 @@ namespace lockstep::lessons {
 
 /// The assignments, in the order of the course.
 inline constexpr std::array kAssignmentSlugs{
-    "ring-all-reduce",   "data-parallel", "ddp-buckets",      "zero",
-    "column-row-linear", "pipeline-1f1b", "two-buffers",      "ring-attention",
-    "experts",           "mesh",          "debug-the-cluster"};
+    "ring-all-reduce",   "data-parallel", "ddp-buckets", "zero",
+    "column-row-linear", "pipeline-1f1b", "two-buffers", "ring-attention",
+    "experts",           "mesh",          "decode",      "debug-the-cluster"};
 
 }  // namespace lockstep::lessons

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "adapters.hpp"
+
+// Generating tokens with a cache of keys and values (Pope et al. 2022, 2211.05102,
+// section 2; Kwon et al. 2023, PagedAttention, 2309.06180, section 4).
+
+/// a12.1. The tokens that follow each prompt: each is the one of the largest logit after
+/// those before it. Every token goes through the GPT once.
+std::vector<Tokens> generate(lockstep::Rank& rank, const Gpt& gpt,
+                             const std::vector<Prompt>& prompts, std::int64_t page_rows);
+
+/// a12.2. The same, by all ranks together. Rank r of t has the heads r a / t and up, the
+/// heads of keys and values r g / t and up, and the columns r c / t and up of each MLP.
+std::vector<Tokens> generate_shared(lockstep::Rank& rank, const Gpt& gpt,
+                                    const std::vector<Prompt>& prompts,
+                                    std::int64_t page_rows);
+
+/// a12.3. A batcher that plans passes under these rules.
+std::unique_ptr<Batching> make_batcher(const Rules& rules);

@@ -1,0 +1,156 @@
+#include <algorithm>
+#include <deque>
+#include <iterator>
+#include <utility>
+
+#include "decode.hpp"
+
+using namespace lockstep;
+
+// Continuous batching (Yu et al. 2022, Orca, OSDI, section 3), prompts in pieces beside
+// the decodes (Agrawal et al. 2024, Sarathi-Serve, 2403.02310, section 4), pages and
+// preemption (Kwon et al. 2023, PagedAttention, 2309.06180, sections 4.2 and 4.5).
+
+namespace {
+
+/// Plans passes by the rules of the README.
+class Batcher : public Batching {
+  public:
+    explicit Batcher(const Rules& rules);
+
+    void add(const Request& request) override;
+    std::vector<Share> next() override;
+    std::int64_t free_pages() const override;
+
+  private:
+    struct Sequence {
+        Request request;
+        std::int64_t known = 0;     ///< tokens of the prompt, and those that followed
+        std::int64_t computed = 0;  ///< of them, those of the pass that is planned too
+        std::int64_t planned = 0;   ///< rows of that pass
+        std::vector<std::int32_t> pages{};
+
+        std::int64_t missing() const { return known - computed; }
+        bool decodes() const { return known > request.prompt && missing() == 1; }
+    };
+    void take_tokens();
+    void plan_running(bool decodes);
+    void admit();
+    bool plan(Sequence& sequence);
+    std::int64_t pages_for(std::int64_t tokens) const;
+    void send_back_youngest();
+    void give_back(Sequence& sequence);
+
+    Rules rules_;
+    std::vector<std::int32_t> free_;
+    std::deque<Sequence> waiting_;
+    std::deque<Sequence> running_;  ///< the oldest request first
+    std::int64_t rows_left_ = 0;    ///< of the pass that is planned
+};
+
+Batcher::Batcher(const Rules& rules) : rules_(rules) {
+    for (std::int64_t page = rules.pages; page-- > 0;)
+        free_.push_back(static_cast<std::int32_t>(page));
+}
+
+void Batcher::add(const Request& request) {
+    waiting_.push_back({request, request.prompt});
+}
+
+std::vector<Share> Batcher::next() {
+    take_tokens();
+    rows_left_ = rules_.rows;
+    plan_running(/*decodes=*/true);
+    plan_running(/*decodes=*/false);
+    admit();
+
+    std::vector<Share> pass;
+    for (const Sequence& it : running_)
+        if (it.planned > 0)
+            pass.push_back(
+                {it.request.id, {it.computed - it.planned, it.planned, it.pages}});
+    return pass;
+}
+
+std::int64_t Batcher::free_pages() const {
+    return std::ssize(free_);
+}
+
+/// The pass before has been computed: sequences all of whose tokens are computed have one
+/// more, and those that have all that was asked for end.
+void Batcher::take_tokens() {
+    std::deque<Sequence> going_on;
+    for (Sequence& it : running_) {
+        if (std::exchange(it.planned, 0) > 0 && it.missing() == 0) ++it.known;
+        if (it.known == it.request.prompt + it.request.output)
+            give_back(it);
+        else
+            going_on.push_back(std::move(it));
+    }
+    running_ = std::move(going_on);
+}
+
+/// Plans sequences that decode, or the prompts of the others. The oldest goes first, and
+/// if no page is left, the youngest goes.
+void Batcher::plan_running(bool decodes) {
+    for (std::size_t i = 0; i < running_.size();) {
+        Sequence& it = running_[i];
+        if (it.planned > 0 || it.decodes() != decodes || rows_left_ == 0 || plan(it))
+            ++i;
+        else
+            send_back_youngest();
+    }
+}
+
+/// Requests that wait begin, in their order, while there is room for all of their tokens.
+void Batcher::admit() {
+    while (!waiting_.empty() && rows_left_ > 0 &&
+           std::ssize(running_) < rules_.sequences &&
+           pages_for(waiting_.front().known) <= std::ssize(free_)) {
+        running_.push_back(std::move(waiting_.front()));
+        waiting_.pop_front();
+        plan(running_.back());
+    }
+}
+
+/// The sequence's next rows, as many as fit, belong to the pass, if there are pages for
+/// them.
+bool Batcher::plan(Sequence& sequence) {
+    const std::int64_t rows = std::min(sequence.missing(), rows_left_);
+    const std::int64_t more =
+        pages_for(sequence.computed + rows) - std::ssize(sequence.pages);
+    if (more > std::ssize(free_)) return false;
+    for (std::int64_t i = 0; i < more; ++i) {
+        sequence.pages.push_back(free_.back());
+        free_.pop_back();
+    }
+    sequence.planned = rows;
+    sequence.computed += rows;
+    rows_left_ -= rows;
+    return true;
+}
+
+std::int64_t Batcher::pages_for(std::int64_t tokens) const {
+    return (tokens + rules_.page_rows - 1) / rules_.page_rows;
+}
+
+/// Its tokens will be computed anew; if it was in this pass already, it is taken out.
+void Batcher::send_back_youngest() {
+    Sequence youngest = std::move(running_.back());
+    running_.pop_back();
+    rows_left_ += std::exchange(youngest.planned, 0);
+    youngest.computed = 0;
+    give_back(youngest);
+    waiting_.push_front(std::move(youngest));
+}
+
+void Batcher::give_back(Sequence& sequence) {
+    free_.insert(free_.end(), sequence.pages.begin(), sequence.pages.end());
+    sequence.pages.clear();
+}
+
+}  // namespace
+
+std::unique_ptr<Batching> make_batcher(const Rules& rules) {
+    return std::make_unique<Batcher>(rules);
+}
