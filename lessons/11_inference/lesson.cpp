@@ -95,8 +95,8 @@ LessonEntry inference_lesson() {
     entry.most_ranks = kMostRanks;
     entry.settings = {
         {"layers", "transformer blocks", Whole{1, 64, 2}},
-        {"heads", "of attention; the least multiple of the ranks from 8 on",
-         Whole{1, 64}, "8"},
+        {"heads", "of attention; the least multiple of the ranks from 8 on", Whole{1, 64},
+         "8"},
         {"kv_heads", "of keys and values", Whole{1, 64}, "half of the heads"},
         {"hidden", "columns between layers; 8 a head", Whole{1, 1024}, "64"},
         {"context", "characters of the longest sequence", Whole{1, 1024, 64}},
@@ -117,9 +117,9 @@ std::unique_ptr<Cluster> InferenceLesson::virtual_devices(int ranks, bool trace)
 
 TrainedGpt InferenceLesson::train(const std::string& variant, const GptTask& task) {
     const auto progress = show_progress(variant, task.steps);
-    const RunReport report = train_by_adamw(*make_cluster(options(), 1), task,
-                                            options().dtype, options().seed,
-                                            progress.get());
+    const RunReport report =
+        train_by_adamw(*make_cluster(options(), 1), task, options().dtype, options().seed,
+                       progress.get());
     if (variant == "alone") losses_ = losses_of(report);
     record_training(
         record(), variant, variant == "alone", losses_of(report),
@@ -186,12 +186,9 @@ void InferenceLesson::generate(Findings& found) {
     found.give("rows_prompt", kPromptWritten + kWritten);
     found.give("rows_times", Figure::count(anew / once));
 
-    const RunReport alone =
-        write_on(*make_cluster(options(), 1), gpt, request, false);
-    const RunReport cached =
-        write_on(*make_cluster(options(), 1), gpt, request, true);
-    const RunReport many =
-        write_on(*make_cluster(options(), ranks_), gpt, request, true);
+    const RunReport alone = write_on(*make_cluster(options(), 1), gpt, request, false);
+    const RunReport cached = write_on(*make_cluster(options(), 1), gpt, request, true);
+    const RunReport many = write_on(*make_cluster(options(), ranks_), gpt, request, true);
     record().runs.emplace_back("written", many);
     record_gpt_inputs(record(), *task_);
     // Products of a token cost as many flops wherever it is computed; attention comes to
@@ -203,8 +200,7 @@ void InferenceLesson::generate(Findings& found) {
         const HostTensor tokens = alone.ranks[0].kept.at("tokens");
         const auto values = tokens.values<std::int32_t>();
         found.give("begun", text_of(begun));
-        found.give("continued",
-                   text_of({values.begin(), values.begin() + kWritten}));
+        found.give("continued", text_of({values.begin(), values.begin() + kWritten}));
     }
     compare_writing(found, alone, many);
 }
@@ -254,8 +250,8 @@ void InferenceLesson::time(Findings& found) {
     computes.memory_bytes_per_second = 0;
     const GptSizes sizes = llama2_13b(8192);
     // Of the table of tokens a pass reads a row a token.
-    const auto numbers = static_cast<double>(sizes.parameters() -
-                                             sizes.vocabulary * sizes.block.hidden);
+    const auto numbers =
+        static_cast<double>(sizes.parameters() - sizes.vocabulary * sizes.block.hidden);
     const double reading = 2 * numbers / (kChips * both.memory_bytes_per_second);
     const double computing = 2 * numbers / (kChips * both.flops_bf16);  // a row
     found.give("chips", kChips);
@@ -289,7 +285,8 @@ void InferenceLesson::time(Findings& found) {
     const double of_row = (read_many - read_one) / (kMany - 1);
     found.give("activations",
                Figure::decimals(of_row * both.memory_bytes_per_second / 1e6, 1));
-    found.give("meeting_here", Figure::count(std::round(read_one / (computing - of_row))));
+    found.give("meeting_here",
+               Figure::count(std::round(read_one / (computing - of_row))));
     found.at_most("one_row", Figure::percent(100 * (read_one / reading - 1), 2), 1);
     found.at_most("many_rows",
                   Figure::percent(100 * (computed_many / (kMany * computing) - 1), 2), 1);
@@ -309,12 +306,11 @@ void InferenceLesson::cache(Findings& found) {
     GptSizes all_heads = llama405, one_head = llama405;
     all_heads.block.kv_heads = 128;
     one_head.block.kv_heads = 1;
-    for (const auto& [name, sizes] : {std::pair{"llama405", llama405},
-                                      std::pair{"all_heads", all_heads},
-                                      std::pair{"one_head", one_head},
-                                      std::pair{"qwen72", qwen72},
-                                      std::pair{"deepseek", deepseek_v3(131'072)},
-                                      std::pair{"llama13", llama2_13b(4096)}}) {
+    for (const auto& [name, sizes] :
+         {std::pair{"llama405", llama405}, std::pair{"all_heads", all_heads},
+          std::pair{"one_head", one_head}, std::pair{"qwen72", qwen72},
+          std::pair{"deepseek", deepseek_v3(131'072)},
+          std::pair{"llama13", llama2_13b(4096)}}) {
         const BlockSizes& block = sizes.block;
         Findings& row = found.row("tokens");
         row.give("model", name);
@@ -336,22 +332,21 @@ void InferenceLesson::cache(Findings& found) {
                 pass_costs(sizes, chip(), kChips, {batch, kTokens - 1, 1});
             const std::int64_t cache =
                 batch * kTokens * cache_bytes_of_token(sizes, DType::bf16);
-            const double reading =
-                (2 * static_cast<double>(sizes.parameters()) +
-                 static_cast<double>(cache)) /
-                (kChips * chip().memory_bytes_per_second);
+            const double reading = (2 * static_cast<double>(sizes.parameters()) +
+                                    static_cast<double>(cache)) /
+                                   (kChips * chip().memory_bytes_per_second);
             worst = std::max(worst, std::abs(costs.seconds / reading - 1));
             Findings& row = found.row(list);
             row.give("sequences", batch);
             row.give("cached", Figure::decimals(gigabytes(cache) / kChips, 2));
             row.give("decode", milliseconds(costs.seconds));
             row.give("by_formula", milliseconds(reading));
-            row.give("per_second", Figure::count(std::round(
-                                       static_cast<double>(batch) / costs.seconds)));
-            row.give("fits", gigabytes(costs.weights) + gigabytes(costs.cache) <
-                                     kChipMemory / 1e9
-                                 ? "yes"
-                                 : "no");
+            row.give("per_second", Figure::count(std::round(static_cast<double>(batch) /
+                                                            costs.seconds)));
+            row.give("fits",
+                     gigabytes(costs.weights) + gigabytes(costs.cache) < kChipMemory / 1e9
+                         ? "yes"
+                         : "no");
         }
         return worst;
     };
@@ -360,28 +355,27 @@ void InferenceLesson::cache(Findings& found) {
     found.at_most("decode_by_formula", Figure::percent(100 * worst, 1), 5);
     const auto most = [&](const GptSizes& sizes) {
         const double weights = 2 * static_cast<double>(sizes.parameters()) / kChips;
-        const double sequence = static_cast<double>(
-                                    kTokens * cache_bytes_of_token(sizes, DType::bf16)) /
-                                kChips;
+        const double sequence =
+            static_cast<double>(kTokens * cache_bytes_of_token(sizes, DType::bf16)) /
+            kChips;
         return Figure::count(std::floor((kChipMemory - weights) / sequence));
     };
     found.give("cache_chips", kChips);
     found.give("chip_memory", Figure::count(kChipMemory / 1e9));
     found.give("cache_tokens", kTokens);
-    found.give("weights_of_chip", Figure::decimals(
-                                      gigabytes(2 * whole.parameters()) / kChips, 2));
-    found.give("sequence_of_chip",
-               Figure::decimals(gigabytes(kTokens * cache_bytes_of_token(
-                                                        whole, DType::bf16)) /
-                                    kChips,
-                                2));
+    found.give("weights_of_chip",
+               Figure::decimals(gigabytes(2 * whole.parameters()) / kChips, 2));
+    found.give(
+        "sequence_of_chip",
+        Figure::decimals(
+            gigabytes(kTokens * cache_bytes_of_token(whole, DType::bf16)) / kChips, 2));
     found.give("most_sequences", most(whole));
     found.give("most_of_fifth", most(fifth));
-    found.give("most_without_weights",
-               Figure::count(std::floor(
-                   kChipMemory /
-                   (gigabytes(kTokens * cache_bytes_of_token(whole, DType::bf16)) * 1e9 /
-                    kChips))));
+    found.give(
+        "most_without_weights",
+        Figure::count(std::floor(
+            kChipMemory / (gigabytes(kTokens * cache_bytes_of_token(whole, DType::bf16)) *
+                           1e9 / kChips))));
 }
 
 namespace {
@@ -401,8 +395,8 @@ void InferenceLesson::sharding(Findings& found) {
     const ClusterSpec spec = h100_without_launches();
     const GptSizes sizes = grouped_13b(kTokens + 16);
     const double weights = 2 * static_cast<double>(sizes.parameters()),
-                 cache = static_cast<double>(
-                     kTokens * cache_bytes_of_token(sizes, DType::bf16)),
+                 cache = static_cast<double>(kTokens *
+                                             cache_bytes_of_token(sizes, DType::bf16)),
                  memory = spec.memory_bytes_per_second;
     found.give("sharing_devices", kDevices);
     found.give("soonest", "by_tp");
@@ -417,12 +411,11 @@ void InferenceLesson::sharding(Findings& found) {
         row.give("cached", Figure::decimals(gigabytes(costs.cache), 2));
         row.give("token", milliseconds(costs.seconds));
         row.give("by_formula", milliseconds(formula));
-        row.give("per_second", Figure::count(std::round(
-                                   static_cast<double>(sequences) / costs.seconds)));
+        row.give("per_second", Figure::count(std::round(static_cast<double>(sequences) /
+                                                        costs.seconds)));
     };
     const auto tensor = [&](std::int64_t sequences) {
-        const double bytes =
-            2.0 * static_cast<double>(sequences * sizes.block.hidden);
+        const double bytes = 2.0 * static_cast<double>(sequences * sizes.block.hidden);
         const auto sums = static_cast<double>(2 * sizes.layers + 1);
         return (weights + static_cast<double>(sequences) * cache) / kDevices / memory +
                sums * all_reduce_seconds(spec, kDevices, bytes);
@@ -494,8 +487,11 @@ std::vector<Request> InferenceLesson::small_requests() const {
     std::vector<Request> requests;
     for (std::size_t i = 0; i < kPrompts.size(); ++i) {
         const auto id = static_cast<std::int64_t>(i);
-        Request request{id, id * 200 * (kSecond / 1'000'000), prompt(id, kPrompts[i]),
-                        kOutputs[i], {}};
+        Request request{id,
+                        id * 200 * (kSecond / 1'000'000),
+                        prompt(id, kPrompts[i]),
+                        kOutputs[i],
+                        {}};
         request.sampling.temperature = 0.8;
         request.sampling.seed = options().seed + i;
         requests.push_back(std::move(request));
@@ -518,9 +514,8 @@ std::int64_t InferenceLesson::other_tokens(const ServiceRun& run,
                                            const std::vector<Request>& requests) {
     ServiceOptions one_by_one = small_service();
     one_by_one.rules.most_sequences = 1;
-    const ServiceRun alone =
-        run_service(*virtual_devices(1), ServicePlan(task_->sizes, one_by_one), requests,
-                    &trained());
+    const ServiceRun alone = run_service(
+        *virtual_devices(1), ServicePlan(task_->sizes, one_by_one), requests, &trained());
     std::int64_t other = 0;
     for (std::size_t i = 0; i < requests.size(); ++i)
         other += alone.served[i].answer.tokens != run.served[i].answer.tokens;
@@ -624,9 +619,9 @@ void InferenceLesson::pages(Findings& found) {
     found.give("reserved_each", (task_->sizes.context + 3) / 4);
     found.give("reserved_fit", kFew / ((task_->sizes.context + 3) / 4));
     found.give("paged_fit", kFew / taken);
-    for (const auto& [name, run] : {std::pair{"plain", &plain},
-                                    std::pair{"found", &found_again},
-                                    std::pair{"tight", &tight}}) {
+    for (const auto& [name, run] :
+         {std::pair{"plain", &plain}, std::pair{"found", &found_again},
+          std::pair{"tight", &tight}}) {
         Findings& row = found.row("paged");
         row.give("service", name);
         row.give("rows", run->rows());
@@ -684,13 +679,13 @@ void InferenceLesson::pieces(Findings& found) {
     serve(kLong + kOthers, false);
     for (const std::int64_t rows : {2048, 1024, 512, 256, 128})
         serve(rows, true);
-    found.give("gap_times", Figure::decimals(static_cast<double>(whole) /
-                                                 static_cast<double>(shortest),
-                                             0));
-    found.at_most("gap_ratio", Figure::decimals(static_cast<double>(shortest) /
-                                                    static_cast<double>(whole),
-                                                3),
-                  0.25);
+    found.give(
+        "gap_times",
+        Figure::decimals(static_cast<double>(whole) / static_cast<double>(shortest), 0));
+    found.at_most(
+        "gap_ratio",
+        Figure::decimals(static_cast<double>(shortest) / static_cast<double>(whole), 3),
+        0.25);
 }
 
 /// Computes prompts on the same devices, and on others.
@@ -701,8 +696,8 @@ void InferenceLesson::apart(Findings& found) {
     constexpr std::int64_t kRequests = 64;
     constexpr std::int64_t kShortest = 2048, kLongest = 4096;
     const auto mix = [&](double rate) {
-        return RequestMix{kRequests, rate, kShortest, kLongest, 64, 128,
-                          sizes.vocabulary, options().seed};
+        return RequestMix{kRequests, rate, kShortest,        kLongest,
+                          64,        128,  sizes.vocabulary, options().seed};
     };
     const auto serve = [&](double rate, bool apart, bool pieces) {
         const auto requests = make_requests(mix(rate));
@@ -721,9 +716,9 @@ void InferenceLesson::apart(Findings& found) {
     for (const double rate : {2.0, 4.0, 6.0, 8.0, 10.0, 12.0}) {
         Findings& row = found.row("rates");
         row.give("rate", Figure::count(rate));
-        for (const auto& [name, apart, pieces] : {std::tuple{"together", false, false},
-                                                  std::tuple{"pieces", false, true},
-                                                  std::tuple{"apart", true, false}}) {
+        for (const auto& [name, apart, pieces] :
+             {std::tuple{"together", false, false}, std::tuple{"pieces", false, true},
+              std::tuple{"apart", true, false}}) {
             const ServiceRun run = serve(rate, apart, pieces);
             const ServiceReport report = report_of(run.served, limits);
             row.give(fmt::format("{}_first", name), Figure::time(report.to_first.most));
@@ -735,8 +730,7 @@ void InferenceLesson::apart(Findings& found) {
     constexpr double kRate = 8;
     const ServiceRun run = serve(kRate, true, false);
     std::int64_t tokens = 0, sent = 0;
-    for (const Request& request :
-         make_requests(mix(kRate)))
+    for (const Request& request : make_requests(mix(kRate)))
         tokens += static_cast<std::int64_t>(request.prompt.size());
     for (const Traffic& of : run.report.ranks[0].traffic)
         if (of.group == "side") sent += of.bytes_sent;
@@ -750,9 +744,8 @@ void InferenceLesson::apart(Findings& found) {
     found.give("apart_prompt", Figure::memory(kMean * of_token));
     found.give("apart_heads",
                Figure::memory(kMean * cache_bytes_of_token(llama2_13b(1), DType::bf16)));
-    found.give("apart_prompt_time",
-               milliseconds(static_cast<double>(kMean * of_token) /
-                            spec.inside.bytes_per_second));
+    found.give("apart_prompt_time", milliseconds(static_cast<double>(kMean * of_token) /
+                                                 spec.inside.bytes_per_second));
     found.give("apart_pass_time",
                milliseconds(pass_costs(sizes, spec, 1, {1, 0, kMean}).seconds));
     found.equal("apart_bytes", Figure::bytes(sent),
@@ -780,8 +773,7 @@ void InferenceLesson::speculation(Findings& found) {
     found.give("plain_time", milliseconds(plain));
     found.give("stated_part", Figure::decimals(kAcceptance, 1));
     for (const int drafts : {1, 2, 3, 4, 6, 8, 12}) {
-        const double pass =
-            pass_costs(large, spec, 1, {1, kBefore, drafts + 1}).seconds;
+        const double pass = pass_costs(large, spec, 1, {1, kBefore, drafts + 1}).seconds;
         const double tokens = expected_tokens(kAcceptance, drafts);
         const double of_token = (drafts * draft + pass) / tokens;
         Findings& row = found.row("drafted");
@@ -819,8 +811,8 @@ void InferenceLesson::speculation(Findings& found) {
         PagePool pages(sizes.pages, 4, false), other(sizes.pages, 4, false);
         const RowByRow scope(device);
         spoken = speculate(device, {*large_model, of_large, pages},
-                           {*small_model, of_small, other},
-                           {0, 0, begun, kWritten, {}}, {.drafts = 4});
+                           {*small_model, of_small, other}, {0, 0, begun, kWritten, {}},
+                           {.drafts = 4});
     });
     found.give("spoken_passes", spoken.passes);
     found.give("spoken_drafted", spoken.drafted);

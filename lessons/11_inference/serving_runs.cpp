@@ -80,8 +80,8 @@ std::unique_ptr<Module> loaded(Device& device, const TrainedGpt& gpt, const GptK
 
 }  // namespace
 
-RunReport write_on(Cluster& cluster, const TrainedGpt& gpt,
-                   const Request& request, bool cached) {
+RunReport write_on(Cluster& cluster, const TrainedGpt& gpt, const Request& request,
+                   bool cached) {
     const auto& [id, arrival, prompt, output, sampling] = request;
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
@@ -141,7 +141,8 @@ Picoseconds ServiceRun::longest_gap(
         for (const ServedPass::Piece& piece : pass.pieces) {
             if (!piece.wanted || !counts(piece.request)) continue;
             const auto last = before.find(piece.request);
-            if (last != before.end()) longest = std::max(longest, pass.end - last->second);
+            if (last != before.end())
+                longest = std::max(longest, pass.end - last->second);
             before[piece.request] = pass.end;
         }
     return longest;
@@ -208,18 +209,16 @@ PassCosts pass_costs(const GptSizes& sizes, const ClusterSpec& spec, int ways,
     PassCosts costs;
     Picoseconds begun = 0;
     const std::int64_t of_each = pages_for(pass.before + pass.rows).pages;
-    const RunReport report =
-        make_shapes_only_cluster(ways, spec)->run([&](Rank& rank) {
-            Device& device = rank.device();
-            TensorParallel tp(device, rank.world());
-            KeyValueCache cache(
-                device, kServed,
-                {.pages = pass.sequences * of_each, .page_rows = kPageRows});
-            const auto gpt = make_gpt(served(device), sizes,
-                                      with_cache(shared_kit(tp, ways), cache));
-            if (rank.index() == 0) begun = device.now();
-            gpt->infer(cache.begin(equal_pass(pass)));
-        });
+    const RunReport report = make_shapes_only_cluster(ways, spec)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        TensorParallel tp(device, rank.world());
+        KeyValueCache cache(device, kServed,
+                            {.pages = pass.sequences * of_each, .page_rows = kPageRows});
+        const auto gpt =
+            make_gpt(served(device), sizes, with_cache(shared_kit(tp, ways), cache));
+        if (rank.index() == 0) begun = device.now();
+        gpt->infer(cache.begin(equal_pass(pass)));
+    });
     costs.seconds = seconds_between(begun, report.makespan());
     keep_memory(costs, report);
     return costs;
@@ -239,8 +238,8 @@ PassCosts ring_costs(const GptSizes& sizes, const ClusterSpec& spec, int stages,
                 KeyValueCache cache(device, kServed,
                                     {.pages = pages, .page_rows = kPageRows});
                 const GptStage stage =
-                    make_gpt_stage(served(device), sizes, plan.schedule(),
-                                   rank.index(), cut, with_cache({}, cache));
+                    make_gpt_stage(served(device), sizes, plan.schedule(), rank.index(),
+                                   cut, with_cache({}, cache));
                 DecodingRing ring(rank.world(),
                                   {cache, *stage.chunks[0], sizes.block.hidden, kServed,
                                    [&](const Tensor& logits, auto wanted) {
@@ -268,8 +267,7 @@ PassCosts ring_costs(const GptSizes& sizes, const ClusterSpec& spec, int stages,
     };
     // The first tokens are those of the prompts.
     constexpr std::int64_t kFew = 3, kMany = 7;
-    costs.seconds =
-        seconds_between(makespan(kFew), makespan(kMany)) / (kMany - kFew);
+    costs.seconds = seconds_between(makespan(kFew), makespan(kMany)) / (kMany - kFew);
     return costs;
 }
 

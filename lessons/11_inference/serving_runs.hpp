@@ -45,7 +45,8 @@ struct ServiceRun {
 
     std::int64_t rows() const;
     /// The longest time from a request's token to the next, of those that pass `counts`.
-    Picoseconds longest_gap(const std::function<bool(std::int64_t request)>& counts) const;
+    Picoseconds longest_gap(
+        const std::function<bool(std::int64_t request)>& counts) const;
 };
 /// `gpt` may be null: without numbers weights do not matter.
 ServiceRun run_service(Cluster& cluster, const ServicePlan& plan,

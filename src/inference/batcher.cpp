@@ -52,7 +52,6 @@ void Batcher::require_possible(const Request& request) {
     require(!ids_.contains(request.id), "two requests under way have id {}", request.id);
 }
 
-// lesson: continuous-batching
 Pass Batcher::next() {
     require(!under_way_, "next() before the tokens of the pass before were taken");
     rows_ = 0;
@@ -118,7 +117,6 @@ void Batcher::admit() {
         waiting_.pop_front();
     }
 }
-// lesson: end
 
 /// The sequence's next rows belong to the pass, if there are pages for them.
 bool Batcher::plan(Sequence& sequence, std::int64_t rows) {

@@ -21,14 +21,12 @@ class FillingAttention : public Wrapper {
           pages_(cache.add_layer(2 * sizes.key_heads() * sizes.width)) {}
 
   private:
-    // lesson: filling-attention
     Tensor do_infer(const Tensor& x, SourceLine at) override {
         cache_.require_pass(at);
         const AttentionHeads own = attention_heads(x, sizes_);
         cache_.device().store_pages(pages_, x, own.keys.first, cache_.tokens(), at);
         return Wrapper::do_infer(x, at);
     }
-    // lesson: end
 
     KeyValueCache& cache_;
     AttentionSizes sizes_;
@@ -60,7 +58,6 @@ PagedTokens before(PagedTokens rows, std::int64_t token) {
     return rows;
 }
 
-// lesson: prompt-share
 Pass prompt_share(const TokenDeal& deal, const SequencePages& pages,
                   std::span<const std::int32_t> prompt, std::int64_t page_rows) {
     const auto tokens = static_cast<std::int64_t>(prompt.size());
@@ -79,6 +76,5 @@ Pass prompt_share(const TokenDeal& deal, const SequencePages& pages,
     }
     return pass;
 }
-// lesson: end
 
 }  // namespace lockstep

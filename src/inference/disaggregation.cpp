@@ -39,7 +39,6 @@ void require_pages(const KeyValueCache& cache, const PagedTokens& tokens, Source
 
 }  // namespace
 
-// lesson: cache-transfer
 Tensor packed_tokens(const KeyValueCache& cache, const PagedTokens& tokens,
                      SourceLine at) {
     require_pages(cache, tokens, at);
@@ -70,7 +69,6 @@ void unpack_tokens(const KeyValueCache& cache, const PagedTokens& tokens,
         first += tokens.rows();
     }
 }
-// lesson: end
 
 std::vector<Request> first_tokens_of(std::vector<Request> requests) {
     for (Request& request : requests)

@@ -46,7 +46,6 @@ ServicePlan::ServicePlan(const GptSizes& sizes, const ServiceOptions& options)
 
 namespace {
 
-// lesson: service-kit
 GptKit kit_on(Mesh& mesh, TensorParallel& tensor, KeyValueCache& cache,
               const GptSizes& sizes) {
     GptKit kit;
@@ -56,7 +55,6 @@ GptKit kit_on(Mesh& mesh, TensorParallel& tensor, KeyValueCache& cache,
         kit = expert_parallel(kit, mesh, {"ep"}, {.tp = &tensor, .drop_copies = false});
     return with_cache(kit, cache);
 }
-// lesson: end
 
 /// Every so many requests, from that one on.
 std::vector<Request> dealt(const std::vector<Request>& all, int replica, int replicas) {
@@ -83,7 +81,6 @@ GptService::GptService(Rank& rank, const ServicePlan& plan, SourceLine at)
               .for_inference(),
           plan.sizes(), kit_on(mesh_, tensor_, cache_, plan.sizes()))) {}
 
-// lesson: gpt-service
 std::vector<Served> GptService::serve(const std::vector<Request>& requests) {
     const std::vector<Request> own = dealt(requests, replica(), plan_.replicas());
     const auto compute = [this](const Pass& pass, const std::vector<Wanted>& wanted) {
@@ -131,6 +128,5 @@ std::vector<std::int32_t> GptService::compute(const Pass& pass,
     passes_.push_back(std::move(done));
     return tokens;
 }
-// lesson: end
 
 }  // namespace lockstep

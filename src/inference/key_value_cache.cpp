@@ -152,7 +152,6 @@ class CachedLatentAttention : public LatentAttention {
           pages_(cache.add_layer(sizes.latent.key_rank + sizes.latent.rotary)) {}
 
   private:
-    // lesson: cached-latent-attention
     Tensor do_infer(const Tensor& x, SourceLine at) override {
         cache_.require_pass(at);
         const auto [query_rank, rank, width, rotary, value] = sizes_;
@@ -180,7 +179,6 @@ class CachedLatentAttention : public LatentAttention {
             device_.head_matmul({sums, heads_, rank, 0}, w_v, {.transpose_b = true}, at),
             at);
     }
-    // lesson: end
     Tensor do_forward(const Tensor& /*x*/, Saved& saved) override {
         refuse_forward(saved);
     }
@@ -210,7 +208,6 @@ class HeadOfWanted : public Wrapper {
 
 }  // namespace
 
-// lesson: cache-kit
 GptKit with_cache(GptKit kit, KeyValueCache& cache) {
     kit.core = [&cache](Device&, const AttentionSizes& sizes) {
         return std::make_unique<CachedAttention>(cache, sizes);
@@ -231,6 +228,5 @@ GptKit with_wanted_rows(GptKit kit, KeyValueCache& cache) {
     };
     return kit;
 }
-// lesson: end
 
 }  // namespace lockstep

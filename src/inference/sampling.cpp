@@ -26,7 +26,6 @@ void Sampling::require_sound() const {
         top_p);
 }
 
-// lesson: sampling
 std::vector<double> probabilities(std::span<const Candidate> sorted,
                                   const Sampling& sampling) {
     sampling.require_sound();
@@ -68,7 +67,6 @@ std::int32_t sample(std::span<const Candidate> sorted, const Sampling& sampling,
     const double uniform = stream.uniform(static_cast<std::uint64_t>(position));
     return sorted[place_of(probabilities(sorted, sampling), uniform)].token;
 }
-// lesson: end
 
 namespace {
 

@@ -121,7 +121,6 @@ class ServiceLog {
 
 }  // namespace
 
-// lesson: serve
 std::vector<Served> serve(Device& device, Arrivals& arrivals, Batcher& batcher,
                           const ComputePass& compute) {
     require(
@@ -143,7 +142,6 @@ std::vector<Served> serve(Device& device, Arrivals& arrivals, Batcher& batcher,
     }
     return log.take();
 }
-// lesson: end
 
 std::vector<Served> serve(Device& device, const ServiceRanks& ranks, Batcher& batcher,
                           const std::vector<Request>& requests,

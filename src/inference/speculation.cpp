@@ -162,7 +162,6 @@ std::size_t stated(const Speculation& speculation, std::int64_t drafts,
 
 }  // namespace
 
-// lesson: speculative-decoding
 SpeculationReport speculate(Device& device, CachedModel large, CachedModel small,
                             const Request& request, const Speculation& speculation,
                             SourceLine at) {
@@ -214,6 +213,5 @@ SpeculationReport speculate(Device& device, CachedModel large, CachedModel small
                          ids.end());
     return report;
 }
-// lesson: end
 
 }  // namespace lockstep

@@ -13,8 +13,9 @@ using namespace decode;
 
 Criterion of_generation(const char* id, const char* title, int points, Way way,
                         void (*judged)(Judge&, Way)) {
-    return {id, title, points, way == Way::shared ? "tensor-parallel-block, step 2" : "",
-            [=](Judge& judge) { judged(judge, way); }};
+    const char* lesson =
+        way == Way::shared ? "tensor-parallel-block, step 2" : "inference, step 1";
+    return {id, title, points, lesson, [=](Judge& judge) { judged(judge, way); }};
 }
 
 }  // namespace
@@ -44,12 +45,15 @@ Assignment decode_assignment() {
                        Way::shared, judge_cache),
          {"a12.2-sums", "two all-reduces a layer", 5, "tensor-parallel-block, step 2",
           judge_sums},
-         {"a12.3-tokens", "each request gets the tokens that it gets alone", 10, "",
-          judge_batched_tokens},
-         {"a12.3-limits", "no pass is above its limits", 6, "", judge_limits},
-         {"a12.3-order", "decodes first, and nobody starves", 6, "", judge_order},
-         {"a12.3-passes", "as few passes as the course's batcher", 8, "", judge_passes},
-         {"a12.3-pages", "all pages come back", 4, "", judge_pages}}};
+         {"a12.3-tokens", "each request gets the tokens that it gets alone", 10,
+          "inference, step 6", judge_batched_tokens},
+         {"a12.3-limits", "no pass is above its limits", 6, "inference, step 7",
+          judge_limits},
+         {"a12.3-order", "decodes first, and nobody starves", 6, "inference, step 6",
+          judge_order},
+         {"a12.3-passes", "as few passes as the course's batcher", 8, "inference, step 6",
+          judge_passes},
+         {"a12.3-pages", "all pages come back", 4, "inference, step 7", judge_pages}}};
 }
 
 }  // namespace lockstep::lessons
