@@ -24,7 +24,8 @@ namespace {
 constexpr std::int64_t kModelContext = 4096;  // of published models; costs no parameters
 
 using Published = std::pair<const char*, GptSizes (*)(std::int64_t context)>;
-constexpr Published kModels[] = {{"mixtral-8x7b", mixtral_8x7b},
+constexpr Published kModels[] = {{"llama2-13b", llama2_13b},
+                                 {"mixtral-8x7b", mixtral_8x7b},
                                  {"deepseek-v3", deepseek_v3}};
 
 }  // namespace
@@ -114,7 +115,7 @@ GptSizes read_model(const std::string& option, const std::string& value) {
                     option, printable(value), printable(word));
             return fmt::format(
                 "{} {}: {} is expected, or sizes KEY=VALUE with commas between{}", option,
-                printable(value), fmt::join(names, " or "), did_you_mean(value, names));
+                printable(value), either(names), did_you_mean(value, names));
         });
         const std::string key = word.substr(0, sign);
         const bool fresh = given.emplace(key, word.substr(sign + 1)).second;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -95,6 +96,22 @@ struct MeshRequest {
     bool json = false;
 };
 
+/// A service that answers requests. What is given takes the place of what the file says.
+struct ServeRequest {
+    std::vector<std::string> files;  ///< one, unless there is to be an example
+    bool example = false;
+    /// As it was given, and its sizes.
+    std::optional<std::pair<std::string, GptSizes>> model;
+    std::optional<std::vector<MeshShape::Axis>> mesh;
+    std::optional<std::string> cluster;
+    bool apart = false;
+    std::vector<double> rates;   ///< requests a second
+    std::optional<int> replica;  ///< which is drawn
+    std::optional<std::filesystem::path> svg;
+    bool json = false;
+    bool passes = false;
+};
+
 /// The page on a kind of mistake.
 struct FaultRequest {
     std::string fault;  ///< "F16"
@@ -144,10 +161,10 @@ struct DoctorRequest {
 using GraderRequest = std::variant<AssignmentsRequest, NewAssignmentRequest,
                                    TargetsRequest, GradescopeRequest, GradeRequest>;
 
-using Request =
-    std::variant<TextRequest, LessonsRequest, LessonRequest, CompareRequest,
-                 BackendsRequest, ScheduleRequest, MeshRequest, FaultRequest, WordRequest,
-                 HandInRequest, BookRequest, GraderRequest, DoctorRequest>;
+using Request = std::variant<TextRequest, LessonsRequest, LessonRequest, CompareRequest,
+                             BackendsRequest, ScheduleRequest, MeshRequest, ServeRequest,
+                             FaultRequest, WordRequest, HandInRequest, BookRequest,
+                             GraderRequest, DoctorRequest>;
 
 /// Returns what a command line asks for. Throws UsageError with one sentence that names
 /// the option and the value. Whether a lesson or a setting exists is asked later.
@@ -166,6 +183,7 @@ int run(const BackendsRequest& request);
 /// Returns kFailed if the schedule deadlocks.
 int run(const ScheduleRequest& request);
 int run(const MeshRequest& request);
+int run(const ServeRequest& request);
 int run(const FaultRequest& request);
 int run(const WordRequest& request);
 int run(const DoctorRequest& request);

@@ -57,6 +57,7 @@ void declare_commands(CommandLine& line) {
     declare_compare(line);
     declare_schedule(line);
     declare_mesh(line);
+    declare_serve(line);
     declare_fault(line);
     declare_word(line);
     declare_assignment(line);

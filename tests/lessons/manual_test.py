@@ -116,6 +116,8 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.completed(*lesson, "--backend", "=", "c"), ["cuda"])
         self.assertEqual(self.completed(*lesson, "--json", "--dtype", "b"), ["bf16"])
         self.assertEqual(self.completed("grade", "a", "b", "--format", "j"), ["json", "junit"])
+        self.assertEqual(self.completed("serve", "--ex"), ["--example"])
+        self.assertEqual(self.completed("serve", "a", "--model", "ll"), ["llama2-13b"])
 
     def test_settings_are_those_of_the_lesson(self):
         self.assertEqual(self.completed("lesson", "pipeline-1f1b", "--set", "tie"), ["tied="])
@@ -130,6 +132,7 @@ class Completion(unittest.TestCase):
     def test_files_are_left_to_bash(self):
         self.assertEqual(self.completed("lesson", "--text", "R"), [])
         self.assertEqual(self.completed("schedule", "mine."), [])
+        self.assertEqual(self.completed("serve", "mine."), [])
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ REFUSED = [
     (["dp=2", "--model", "experts=2,dense=4"], ["dense=4 leaves none of the 4 layers"]),
     (["cp=2", "--model", "context=1"], ["the model"]),
     (["dp=2048", "--model", "layers=1000"], ["2048 ranks with about", "fewer ranks"]),
-    ([SIXTEEN, "--model", "gpt"], ["--model gpt: mixtral-8x7b or deepseek-v3 is expected"]),
+    ([SIXTEEN, "--model", "gpt"], ["--model gpt: llama2-13b, mixtral-8x7b or deepseek-v3 is expected"]),
     ([SIXTEEN, "--model", "deepsek-v3"], ["did you mean deepseek-v3?"]),
     ([SIXTEEN, "--model", "layers=0"], ["--model layers=0: a whole number from 1 to 1000"]),
     ([SIXTEEN, "--model", "layer=4"], ["--model layer=4: no such setting; there are layers,"]),
@@ -315,7 +315,7 @@ class Text(Command):
 
     def test_help_names_what_there_is(self):
         text = " ".join(self.text("--help").split())
-        for words in ("--plane AXES", "mixtral-8x7b or deepseek-v3", "kv-heads", "--svg FILE"):
+        for words in ("--plane AXES", "llama2-13b, mixtral-8x7b or deepseek-v3", "kv-heads", "--svg FILE"):
             self.assertIn(words, text)
 
     def test_the_manual_has_the_sizes_that_help_has(self):

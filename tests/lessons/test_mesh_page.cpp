@@ -225,6 +225,7 @@ TEST_CASE("what cannot be said of a mesh is refused", "[lessons][mesh][errors]")
 }
 
 TEST_CASE("models that are known by name have their published sizes", "[lessons][mesh]") {
+    CHECK(read_model("--model", "llama2-13b").parameters() == 13'015'864'320);
     CHECK(read_model("--model", "mixtral-8x7b").parameters() == 46'702'792'704);
     CHECK(read_model("--model", "deepseek-v3").parameters() == 671'026'404'352);
     const GptSizes sizes = read_model("--model", "style=llama,kv-heads=2,inner=100");

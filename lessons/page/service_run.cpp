@@ -1,0 +1,204 @@
+#include "lessons/page/service_run.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/cluster.hpp"
+#include "src/core/require.hpp"
+#include "src/core/units.hpp"
+#include "src/device/ledger.hpp"
+#include "src/text/utf8.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+sim::ClusterOptions cluster_of(const ServiceSettings& settings) {
+    sim::ClusterOptions options;
+    options.ranks = settings.ranks();
+    options.spec = settings.cluster;
+    options.numbers = settings.numbers;
+    options.check = sim::CheckLevel::cheap;
+    return options;
+}
+
+/// Runs a program on as many devices as the service has. What the library refuses, and a
+/// device that is full, are the file's mistakes.
+RunReport run_on(const ServiceSettings& settings, const Program& program) {
+    try {
+        return sim::make_cluster(cluster_of(settings))->run(program);
+    } catch (const OutOfMemoryError& error) {
+        throw UsageError(
+            fmt::format("{}: {}; fewer cache.pages are expected, or fewer "
+                        "batch.rows",
+                        settings.file, error.diagnosis().sentence));
+    } catch (const UsageError& error) {
+        throw UsageError(settings.file + ": " + error.what());
+    }
+}
+
+/// As many pages as fit into most of a device's memory, beside the weights.
+std::int64_t pages_that_fit(const ServiceSettings& settings,
+                            const ServiceHolding& holding) {
+    constexpr std::int64_t kMostOnAll = std::int64_t{1} << 24;
+    require(holding.memory_bytes > 0,
+            "{}: devices of cluster {} have as much memory as one likes; cache.pages is "
+            "expected",
+            settings.file, printable(settings.cluster.name));
+    const std::int64_t room = holding.memory_bytes / 10 * 9 - holding.weight_bytes;
+    require(room >= holding.page_bytes, [&] {
+        return fmt::format(
+            "{}: weights take {} of a device, and a page {}, but nine tenths of its "
+            "memory are {}; more devices along tp are expected, or a smaller model",
+            settings.file, bytes_text(holding.weight_bytes),
+            bytes_text(holding.page_bytes), bytes_text(holding.memory_bytes / 10 * 9));
+    });
+    return std::min({room / holding.page_bytes, kMostPages,
+                     std::max<std::int64_t>(kMostOnAll / settings.ranks(), 1)});
+}
+
+}  // namespace
+
+ServiceHolding holding_of(const ServiceSettings& settings) {
+    // Replicas are alike, and so are devices that compute prompts and those that go on.
+    ServiceSettings one = settings;
+    one.axes = {{"ep", settings.size("ep")}, {"tp", settings.size("tp")}};
+    one.apart = false;
+    one.numbers = false;
+    one.cluster.memory_bytes = 0;
+    const ServicePlan plan(*one.sizes, one.options(1));
+    const RunReport report =
+        run_on(one, [&](Rank& rank) { const GptService service(rank, plan); });
+    ServiceHolding holding;
+    holding.memory_bytes = settings.cluster.memory_bytes;
+    holding.ready = report.makespan();
+    for (const RankReport& rank : report.ranks) {
+        const auto held = [&](MemoryCategory category) {
+            return rank.memory.peak_of(category);
+        };
+        holding.weight_bytes =
+            std::max(holding.weight_bytes, held(MemoryCategory::parameters));
+        holding.page_bytes = std::max(holding.page_bytes, held(MemoryCategory::cache));
+    }
+    holding.all_that_fit = !settings.pages;
+    holding.pages = settings.pages ? *settings.pages : pages_that_fit(settings, holding);
+    require(holding.memory_bytes == 0 ||
+                holding.cache_bytes() + holding.weight_bytes <= holding.memory_bytes,
+            [&] {
+                return fmt::format(
+                    "{}: cache.pages is {}, which take {}, and weights {}: a device has "
+                    "{}",
+                    settings.file, holding.pages, bytes_text(holding.cache_bytes()),
+                    bytes_text(holding.weight_bytes), bytes_text(holding.memory_bytes));
+            });
+    return holding;
+}
+
+namespace {
+
+/// What ranks leave: the first of each replica's devices, by side.
+struct Left {
+    std::vector<std::vector<Served>> served;
+    std::vector<std::vector<ServedPass>> prompts, passes;
+};
+
+RunReport run_all(const ServiceSettings& settings, const ServicePlan& plan,
+                  const std::vector<Request>& requests, Left& left) {
+    const MeshShape& shape = plan.shape();
+    return run_on(settings, [&](Rank& rank) {
+        GptService service(rank, plan);
+        std::vector<Served> done = service.serve(requests);
+        if (shape.coordinate(rank.index(), "tp") != 0) return;
+        const auto replica = static_cast<std::size_t>(service.replica());
+        if (service.speaks()) left.served[replica] = std::move(done);
+        (service.generates() ? left.passes : left.prompts)[replica] = service.passes();
+    });
+}
+
+/// Time 0 is when the weights are there: takes that off all times.
+void from_time(Picoseconds ready, std::vector<Request>& requests, Left& left) {
+    for (Request& request : requests)
+        request.arrival -= ready;
+    for (std::vector<Served>& of_replica : left.served)
+        for (Served& of : of_replica)
+            for (Picoseconds* time : {&of.arrival, &of.first, &of.last})
+                *time -= ready;
+    for (auto* replicas : {&left.prompts, &left.passes})
+        for (std::vector<ServedPass>& passes : *replicas)
+            for (ServedPass& pass : passes)
+                for (Picoseconds* time : {&pass.start, &pass.end})
+                    *time -= ready;
+}
+
+ServiceOutcome::Work work_of(const std::vector<std::vector<ServedPass>>& replicas) {
+    ServiceOutcome::Work work;
+    for (const std::vector<ServedPass>& passes : replicas)
+        for (const ServedPass& pass : passes) {
+            ++work.passes;
+            for (const ServedPass::Piece& piece : pass.pieces)
+                work.rows += piece.rows;
+        }
+    return work;
+}
+
+std::int64_t moved_bytes(const RunReport& report) {
+    std::int64_t bytes = 0;
+    for (const RankReport& rank : report.ranks)
+        for (const Traffic& traffic : rank.traffic)
+            if (traffic.group == "side") bytes += traffic.bytes_sent;
+    return bytes;
+}
+
+}  // namespace
+
+ServiceOutcome served(const ServiceSettings& settings, const ServiceHolding& holding,
+                      std::optional<double> per_second) {
+    std::vector<Request> requests = requests_of(settings, per_second);
+    for (Request& request : requests)
+        request.arrival += holding.ready;
+    const ServicePlan plan(*settings.sizes, settings.options(holding.pages));
+    const auto replicas = static_cast<std::size_t>(plan.replicas());
+    Left left;
+    left.served.resize(replicas);
+    left.prompts.resize(replicas);
+    left.passes.resize(replicas);
+    const RunReport report = run_all(settings, plan, requests, left);
+    from_time(holding.ready, requests, left);
+
+    ServiceOutcome outcome;
+    if (settings.mix) outcome.per_second = per_second.value_or(settings.mix->per_second);
+    outcome.prompts = work_of(left.prompts);
+    outcome.passes = work_of(left.passes);
+    outcome.peak_bytes = report.most_held();
+    outcome.moved_bytes = moved_bytes(report);
+    std::vector<Served> all;
+    all.reserve(requests.size());
+    outcome.requests.resize(requests.size());
+    // Requests are dealt to replicas one after the other.
+    const std::vector<ServiceTrace::Asked> asked = asked_of(requests);
+    for (std::size_t replica = 0; replica < replicas; ++replica) {
+        ServiceTrace trace;
+        trace.replica = static_cast<int>(replica);
+        trace.pages = holding.pages;
+        for (std::size_t i = replica; i < asked.size(); i += replicas) {
+            trace.requests.push_back(asked[i]);
+            outcome.requests[static_cast<std::size_t>(asked[i].id)] = {
+                asked[i].prompt, static_cast<std::int64_t>(replica), {}};
+        }
+        trace.passes = std::move(left.passes[replica]);
+        trace.prompts = std::move(left.prompts[replica]);
+        outcome.replicas.push_back(std::move(trace));
+        for (Served& of : left.served[replica]) {
+            all.push_back(of);
+            outcome.requests[static_cast<std::size_t>(of.answer.id)].served =
+                std::move(of);
+        }
+    }
+    outcome.report = report_of(all, settings.limits);
+    return outcome;
+}
+
+}  // namespace lockstep::lessons
