@@ -12,7 +12,6 @@
 #include "src/core/require.hpp"
 #include "src/inference/request_mix.hpp"
 #include "src/inference/service_picture.hpp"
-#include "src/inference/speculation.hpp"
 #include "src/nn/published_sizes.hpp"
 #include "src/text/utf8.hpp"
 
@@ -297,20 +296,21 @@ void InferenceLesson::time(Findings& found) {
     found.give("prefill_times", Figure::count(std::round(one * kMany / prefill.seconds)));
 }
 
-/// Shows what a token takes in the cache, and how many sequences fit.
-void InferenceLesson::cache(Findings& found) {
-    GptSizes llama405{128'256, 131'072, 126, {16'384, 128}};
-    llama405.block.kv_heads = 8;
-    GptSizes qwen72{152'064, 131'072, 80, {8192, 64}};
-    qwen72.block.kv_heads = 8;
-    GptSizes all_heads = llama405, one_head = llama405;
-    all_heads.block.kv_heads = 128;
+namespace {
+
+constexpr int kChips = 8;
+constexpr std::int64_t kCached = 8192;  ///< tokens of each sequence
+
+/// Rows of models, each with what a token takes in its cache.
+void give_tokens(Findings& found) {
+    GptSizes all_heads = llama3_405b(kCached), one_head = all_heads;
+    all_heads.block.kv_heads = all_heads.block.heads;
     one_head.block.kv_heads = 1;
     for (const auto& [name, sizes] :
-         {std::pair{"llama405", llama405}, std::pair{"all_heads", all_heads},
-          std::pair{"one_head", one_head}, std::pair{"qwen72", qwen72},
-          std::pair{"deepseek", deepseek_v3(131'072)},
-          std::pair{"llama13", llama2_13b(4096)}}) {
+         {std::pair{"llama405", llama3_405b(kCached)}, std::pair{"all_heads", all_heads},
+          std::pair{"one_head", one_head}, std::pair{"qwen72", qwen2_5_72b(kCached)},
+          std::pair{"deepseek", deepseek_v3(kCached)},
+          std::pair{"llama13", llama2_13b(kCached)}}) {
         const BlockSizes& block = sizes.block;
         Findings& row = found.row("tokens");
         row.give("model", name);
@@ -321,61 +321,61 @@ void InferenceLesson::cache(Findings& found) {
                                   : std::to_string(block.attention().key_heads()));
         row.give("of_token", Figure::bytes(cache_bytes_of_token(sizes, DType::bf16)));
     }
-    constexpr int kChips = 8;
-    constexpr std::int64_t kTokens = 8192;
-    const GptSizes whole = llama2_13b(kTokens), fifth = grouped_13b(kTokens);
-    const auto rows_of = [&](const GptSizes& sizes, const char* list,
-                             std::initializer_list<std::int64_t> batches) {
-        double worst = 0;
-        for (const std::int64_t batch : batches) {
-            const PassCosts costs =
-                pass_costs(sizes, chip(), kChips, {batch, kTokens - 1, 1});
-            const std::int64_t cache =
-                batch * kTokens * cache_bytes_of_token(sizes, DType::bf16);
-            const double reading = (2 * static_cast<double>(sizes.parameters()) +
-                                    static_cast<double>(cache)) /
-                                   (kChips * chip().memory_bytes_per_second);
-            worst = std::max(worst, std::abs(costs.seconds / reading - 1));
-            Findings& row = found.row(list);
-            row.give("sequences", batch);
-            row.give("cached", Figure::decimals(gigabytes(cache) / kChips, 2));
-            row.give("decode", milliseconds(costs.seconds));
-            row.give("by_formula", milliseconds(reading));
-            row.give("per_second", Figure::count(std::round(static_cast<double>(batch) /
-                                                            costs.seconds)));
-            row.give("fits",
-                     gigabytes(costs.weights) + gigabytes(costs.cache) < kChipMemory / 1e9
-                         ? "yes"
-                         : "no");
-        }
-        return worst;
-    };
-    const double worst = std::max(rows_of(whole, "whole", {1, 8, 16, 32, 64, 240}),
-                                  rows_of(fifth, "fifth", {1, 8, 16, 32, 64, 240}));
+}
+
+/// The bytes that a chip holds of the weights, and of a sequence's cache.
+double weights_of_chip(const GptSizes& sizes) {
+    return 2 * static_cast<double>(sizes.parameters()) / kChips;
+}
+double sequence_of_chip(const GptSizes& sizes) {
+    return static_cast<double>(kCached * cache_bytes_of_token(sizes, DType::bf16)) /
+           kChips;
+}
+
+/// Rows of more and more sequences that decode together. Returns how far from the formula
+/// the worst one is.
+double give_decodes(Findings& found, const char* list, const GptSizes& sizes) {
+    double worst = 0;
+    for (const std::int64_t batch : {1, 8, 16, 32, 64, 240}) {
+        const PassCosts costs =
+            pass_costs(sizes, chip(), kChips, {batch, kCached - 1, 1});
+        const double cache = static_cast<double>(batch) * sequence_of_chip(sizes);
+        const double reading =
+            (weights_of_chip(sizes) + cache) / chip().memory_bytes_per_second;
+        worst = std::max(worst, std::abs(costs.seconds / reading - 1));
+        Findings& row = found.row(list);
+        row.give("sequences", batch);
+        row.give("cached", Figure::decimals(cache / 1e9, 2));
+        row.give("decode", milliseconds(costs.seconds));
+        row.give("by_formula", milliseconds(reading));
+        row.give("per_second",
+                 Figure::count(std::round(static_cast<double>(batch) / costs.seconds)));
+        const auto held = static_cast<double>(costs.weights + costs.cache);
+        row.give("fits", held < kChipMemory ? "yes" : "no");
+    }
+    return worst;
+}
+
+}  // namespace
+
+/// Shows what a token takes in the cache, and how many sequences fit.
+void InferenceLesson::cache(Findings& found) {
+    give_tokens(found);
+    const GptSizes whole = llama2_13b(kCached), fifth = grouped_13b(kCached);
+    const double worst = std::max(give_decodes(found, "whole", whole),
+                                  give_decodes(found, "fifth", fifth));
     found.at_most("decode_by_formula", Figure::percent(100 * worst, 1), 5);
-    const auto most = [&](const GptSizes& sizes) {
-        const double weights = 2 * static_cast<double>(sizes.parameters()) / kChips;
-        const double sequence =
-            static_cast<double>(kTokens * cache_bytes_of_token(sizes, DType::bf16)) /
-            kChips;
-        return Figure::count(std::floor((kChipMemory - weights) / sequence));
+    const auto most = [](double memory, const GptSizes& sizes) {
+        return Figure::count(std::floor(memory / sequence_of_chip(sizes)));
     };
     found.give("cache_chips", kChips);
     found.give("chip_memory", Figure::count(kChipMemory / 1e9));
-    found.give("cache_tokens", kTokens);
-    found.give("weights_of_chip",
-               Figure::decimals(gigabytes(2 * whole.parameters()) / kChips, 2));
-    found.give(
-        "sequence_of_chip",
-        Figure::decimals(
-            gigabytes(kTokens * cache_bytes_of_token(whole, DType::bf16)) / kChips, 2));
-    found.give("most_sequences", most(whole));
-    found.give("most_of_fifth", most(fifth));
-    found.give(
-        "most_without_weights",
-        Figure::count(std::floor(
-            kChipMemory / (gigabytes(kTokens * cache_bytes_of_token(whole, DType::bf16)) *
-                           1e9 / kChips))));
+    found.give("cache_tokens", kCached);
+    found.give("weights_of_chip", Figure::decimals(weights_of_chip(whole) / 1e9, 2));
+    found.give("sequence_of_chip", Figure::decimals(sequence_of_chip(whole) / 1e9, 2));
+    found.give("most_sequences", most(kChipMemory - weights_of_chip(whole), whole));
+    found.give("most_of_fifth", most(kChipMemory - weights_of_chip(fifth), fifth));
+    found.give("most_without_weights", most(kChipMemory, whole));
 }
 
 namespace {
@@ -688,56 +688,39 @@ void InferenceLesson::pieces(Findings& found) {
         0.25);
 }
 
-/// Computes prompts on the same devices, and on others.
-void InferenceLesson::apart(Findings& found) {
-    const GptSizes sizes = grouped_13b(4096);
-    const ClusterSpec spec = load_cluster("h100");
-    const ServiceLimits limits{kSecond / 2, 15 * (kSecond / 1000)};
-    constexpr std::int64_t kRequests = 64;
-    constexpr std::int64_t kShortest = 2048, kLongest = 4096;
-    const auto mix = [&](double rate) {
-        return RequestMix{kRequests, rate, kShortest,        kLongest,
-                          64,        128,  sizes.vocabulary, options().seed};
-    };
-    const auto serve = [&](double rate, bool apart, bool pieces) {
-        const auto requests = make_requests(mix(rate));
-        ServiceOptions service;
-        if (!apart) service.axes = {{"dp", 2}};
-        service.apart = apart;
-        service.cache = {.pages = 8192, .page_rows = 16};
-        service.rules.most_rows = pieces ? 256 : 4096;
-        service.rules.pieces = pieces;
-        return run_service(*make_shapes_only_cluster(2, spec),
-                           ServicePlan(sizes, service), requests);
-    };
-    found.give("apart_first", Figure::time(limits.to_first));
-    found.give("apart_token", Figure::time(limits.per_token));
-    found.give("apart_requests", kRequests);
-    for (const double rate : {2.0, 4.0, 6.0, 8.0, 10.0, 12.0}) {
-        Findings& row = found.row("rates");
-        row.give("rate", Figure::count(rate));
-        for (const auto& [name, apart, pieces] :
-             {std::tuple{"together", false, false}, std::tuple{"pieces", false, true},
-              std::tuple{"apart", true, false}}) {
-            const ServiceRun run = serve(rate, apart, pieces);
-            const ServiceReport report = report_of(run.served, limits);
-            row.give(fmt::format("{}_first", name), Figure::time(report.to_first.most));
-            row.give(fmt::format("{}_token", name), Figure::time(report.per_token.most));
-            row.give(fmt::format("{}_goodput", name),
-                     Figure::decimals(report.goodput, 1));
-        }
-    }
-    constexpr double kRate = 8;
-    const ServiceRun run = serve(kRate, true, false);
-    std::int64_t tokens = 0, sent = 0;
-    for (const Request& request : make_requests(mix(kRate)))
-        tokens += static_cast<std::int64_t>(request.prompt.size());
-    for (const Traffic& of : run.report.ranks[0].traffic)
-        if (of.group == "side") sent += of.bytes_sent;
-    const std::int64_t of_token = cache_bytes_of_token(sizes, DType::bf16);
-    found.give("apart_tokens", tokens);
-    found.give("apart_of_token", Figure::bytes(of_token));
+namespace {
+
+constexpr std::int64_t kApart = 64, kShortest = 2048, kLongest = 4096;
+
+RequestMix long_prompts(double rate, const GptSizes& sizes, std::uint64_t seed) {
+    return {kApart, rate, kShortest, kLongest, 64, 128, sizes.vocabulary, seed};
+}
+
+/// Where prompts are computed, and how.
+struct PromptsWay {
+    const char* name;
+    bool apart;
+    bool pieces;
+};
+
+ServiceRun serve_long_prompts(const GptSizes& sizes, const std::vector<Request>& requests,
+                              const PromptsWay& way) {
+    ServiceOptions service;
+    if (!way.apart) service.axes = {{"dp", 2}};
+    service.apart = way.apart;
+    service.cache = {.pages = 8192, .page_rows = 16};
+    service.rules.most_rows = way.pieces ? 256 : kLongest;
+    service.rules.pieces = way.pieces;
+    return run_service(*make_shapes_only_cluster(2, load_cluster("h100")),
+                       ServicePlan(sizes, service), requests);
+}
+
+/// What a prompt of the mean length costs that goes from one device to another.
+void give_prompt_apart(Findings& found, const GptSizes& sizes) {
     constexpr std::int64_t kMean = (kShortest + kLongest) / 2;
+    const ClusterSpec spec = load_cluster("h100");
+    const std::int64_t of_token = cache_bytes_of_token(sizes, DType::bf16);
+    found.give("apart_of_token", Figure::bytes(of_token));
     found.give("apart_mean", kMean);
     found.give("apart_shortest", kShortest);
     found.give("apart_longest", kLongest);
@@ -748,21 +731,59 @@ void InferenceLesson::apart(Findings& found) {
                                                  spec.inside.bytes_per_second));
     found.give("apart_pass_time",
                milliseconds(pass_costs(sizes, spec, 1, {1, 0, kMean}).seconds));
-    found.equal("apart_bytes", Figure::bytes(sent),
-                static_cast<double>(tokens * of_token + 4 * kRequests));
 }
 
-/// Lets a small model draft what a large one checks.
-void InferenceLesson::speculation(Findings& found) {
-    constexpr double kAcceptance = 0.8;
+}  // namespace
+
+/// Computes prompts on the same devices, and on others.
+void InferenceLesson::apart(Findings& found) {
+    constexpr PromptsWay kApartWay{"apart", true, false};
+    const GptSizes sizes = grouped_13b(2 * kLongest);
+    const ServiceLimits limits{kSecond / 2, 15 * (kSecond / 1000)};
+    found.give("apart_first", Figure::time(limits.to_first));
+    found.give("apart_token", Figure::time(limits.per_token));
+    found.give("apart_requests", kApart);
+    for (const double rate : {2.0, 4.0, 6.0, 8.0, 10.0, 12.0}) {
+        const auto requests = make_requests(long_prompts(rate, sizes, options().seed));
+        Findings& row = found.row("rates");
+        row.give("rate", Figure::count(rate));
+        for (const PromptsWay& way : {PromptsWay{"together", false, false},
+                                      PromptsWay{"pieces", false, true}, kApartWay}) {
+            const ServiceReport report =
+                report_of(serve_long_prompts(sizes, requests, way).served, limits);
+            const auto give = [&](const char* what, Figure figure) {
+                row.give(fmt::format("{}_{}", way.name, what), figure);
+            };
+            give("first", Figure::time(report.to_first.most));
+            give("token", Figure::time(report.per_token.most));
+            give("goodput", Figure::decimals(report.goodput, 1));
+        }
+    }
+    const auto requests = make_requests(long_prompts(8, sizes, options().seed));
+    const ServiceRun run = serve_long_prompts(sizes, requests, kApartWay);
+    std::int64_t tokens = 0, sent = 0;
+    for (const Request& request : requests)
+        tokens += static_cast<std::int64_t>(request.prompt.size());
+    for (const Traffic& of : run.report.ranks[0].traffic)
+        if (of.group == "side") sent += of.bytes_sent;
+    found.give("apart_tokens", tokens);
+    found.equal("apart_bytes", Figure::bytes(sent),
+                static_cast<double>(tokens * cache_bytes_of_token(sizes, DType::bf16) +
+                                    4 * kApart));
+    give_prompt_apart(found, sizes);
+}
+
+namespace {
+
+/// Rows of more and more drafts of a model of 1.1 billion parameters for one of 13.
+void give_drafts(Findings& found, double acceptance) {
     const GptSizes large = grouped_13b(4096);
-    GptSizes small{32'000, 4096, 22, {2048, 32}};
-    small.block.inner = 5632;
-    small.block.norm = NormKind::rms_norm;
-    small.block.mlp = MlpKind::swiglu;
-    small.block.rotary_base = 10'000;
-    small.block.bias = false;
+    GptSizes small = llama2_13b(4096);
+    small.layers = 22;
+    small.block.hidden = 2048;
+    small.block.heads = 32;
     small.block.kv_heads = 4;
+    small.block.inner = 5632;
     const ClusterSpec spec = load_cluster("h100");
     constexpr std::int64_t kBefore = 1024;
     const double draft = pass_costs(small, spec, 1, {1, kBefore, 1}).seconds;
@@ -771,10 +792,10 @@ void InferenceLesson::speculation(Findings& found) {
                Figure::decimals(static_cast<double>(small.parameters()) / 1e9, 1));
     found.give("draft_time", milliseconds(draft));
     found.give("plain_time", milliseconds(plain));
-    found.give("stated_part", Figure::decimals(kAcceptance, 1));
+    found.give("stated_part", Figure::decimals(acceptance, 1));
     for (const int drafts : {1, 2, 3, 4, 6, 8, 12}) {
         const double pass = pass_costs(large, spec, 1, {1, kBefore, drafts + 1}).seconds;
-        const double tokens = expected_tokens(kAcceptance, drafts);
+        const double tokens = expected_tokens(acceptance, drafts);
         const double of_token = (drafts * draft + pass) / tokens;
         Findings& row = found.row("drafted");
         row.give("drafts", drafts);
@@ -783,50 +804,33 @@ void InferenceLesson::speculation(Findings& found) {
         row.give("token", milliseconds(of_token));
         row.give("times", Figure::decimals(plain / of_token, 2));
     }
-    found.give("drafts_four", Figure::decimals(expected_tokens(kAcceptance, 4), 2));
-    found.give("drafts_sum", Figure::decimals(kAcceptance * 4 + 1, 2));
-    found.give("drafts_all", Figure::decimals(5, 2));
+    constexpr int kFour = 4;
+    found.give("drafts_four", Figure::decimals(expected_tokens(acceptance, kFour), 2));
+    found.give("drafts_sum", Figure::decimals(acceptance * kFour + 1, 2));
+    found.give("drafts_all", Figure::decimals(kFour + 1, 2));
+}
 
+}  // namespace
+
+/// Lets a small model draft what a large one checks.
+void InferenceLesson::speculation(Findings& found) {
+    give_drafts(found, 0.8);
     // The trained model, and one of a single block that drafts for it.
     GptTask task = *task_;
     task.sizes.layers = 1;
     const TrainedGpt drafter = train("draft", task);
-    const TrainedGpt& writer = trained();
-    const std::vector<std::int32_t> begun = prompt(0, kPromptWritten);
-    SpeculationReport spoken;
-    virtual_devices(1)->run([&](Rank& rank) {
-        Device& device = rank.device();
-        const auto model = [&](const TrainedGpt& gpt, KeyValueCache& cache) {
-            auto made =
-                make_gpt(ParameterInit{device, gpt.dtype, gpt.seed, ""}.for_inference(),
-                         gpt.sizes, with_cache({}, cache));
-            load_parameters(made->parameters(), gpt.weights);
-            return made;
-        };
-        const CacheSizes sizes{.pages = task_->sizes.context, .page_rows = 4};
-        KeyValueCache of_large(device, writer.dtype, sizes),
-            of_small(device, drafter.dtype, sizes);
-        const auto large_model = model(writer, of_large),
-                   small_model = model(drafter, of_small);
-        PagePool pages(sizes.pages, 4, false), other(sizes.pages, 4, false);
-        const RowByRow scope(device);
-        spoken = speculate(device, {*large_model, of_large, pages},
-                           {*small_model, of_small, other}, {0, 0, begun, kWritten, {}},
-                           {.drafts = 4});
-    });
+    const Request request{0, 0, prompt(0, kPromptWritten), kWritten, {}};
+    const SpeculationReport spoken =
+        write_with_drafts(*virtual_devices(1), trained(), drafter, request, 4);
     found.give("spoken_passes", spoken.passes);
     found.give("spoken_drafted", spoken.drafted);
     found.give("spoken_stayed", spoken.stayed);
     found.give("spoken_tokens", kWritten);
-    std::int64_t other = 0;
-    if (has_numbers()) {
-        ServiceOptions one = small_service();
-        const ServiceRun plain_run =
-            run_service(*virtual_devices(1), ServicePlan(task_->sizes, one),
-                        {{0, 0, begun, kWritten, {}}}, &writer);
-        other = plain_run.served[0].answer.tokens != spoken.tokens ? 1 : 0;
-    }
-    values_equal(found, "spoken_same", other, 0);
+    const ServiceRun plain =
+        run_service(*virtual_devices(1), ServicePlan(task_->sizes, small_service()),
+                    {request}, &trained());
+    const bool other = plain.served[0].answer.tokens != spoken.tokens;
+    values_equal(found, "spoken_same", other ? 1 : 0, 0);
 }
 
 /// Shows two services that hang, and what is said of them.

@@ -27,6 +27,8 @@ std::shared_ptr<const GptTask> make_inference_task(const LessonOptions& options,
         block.heads = options.values.integer("heads", least_multiple(ranks, 8));
         block.kv_heads = options.values.integer("kv_heads", block.heads / 2);
         block.hidden = options.values.integer("hidden", 8 * block.heads);
+        // The bias of keys has no gradient but rounding, which AdamW makes steps of.
+        block.bias = false;
         require_shared_out("heads", block.heads, ranks, fmt::format("{} ranks", ranks));
         require_shared_out("heads", block.heads, block.kv_heads,
                            fmt::format("{} heads of keys", block.kv_heads));
@@ -82,7 +84,8 @@ std::unique_ptr<Module> loaded(Device& device, const TrainedGpt& gpt, const GptK
 
 RunReport write_on(Cluster& cluster, const TrainedGpt& gpt, const Request& request,
                    bool cached) {
-    const auto& [id, arrival, prompt, output, sampling] = request;
+    const std::vector<std::int32_t>& prompt = request.prompt;
+    const std::int64_t output = request.output;
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         TensorParallel tp(device, rank.world());
@@ -113,7 +116,7 @@ RunReport write_on(Cluster& cluster, const TrainedGpt& gpt, const Request& reque
             }
             // lesson: end
             rank.keep(fmt::format("logits/{}", i), logits);
-            const Wanted next{sampling, end, 0};
+            const Wanted next{request.sampling, end, 0};
             ids.push_back(sample_rows(device, rank.world(), logits, gpt.sizes.vocabulary,
                                       std::span(&next, 1))[0]);
         }
@@ -164,6 +167,27 @@ ServiceRun run_service(Cluster& cluster, const ServicePlan& plan,
         std::move(of.begin(), of.end(), std::back_inserter(run.served));
     std::ranges::sort(run.served, {}, [](const Served& of) { return of.answer.id; });
     return run;
+}
+
+SpeculationReport write_with_drafts(Cluster& cluster, const TrainedGpt& writer,
+                                    const TrainedGpt& drafter, const Request& request,
+                                    int drafts) {
+    SpeculationReport report;
+    cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        const CacheSizes sizes = pages_for(writer.sizes.context);
+        KeyValueCache large(device, writer.dtype, sizes);
+        KeyValueCache small(device, drafter.dtype, sizes);
+        const auto large_model = loaded(device, writer, with_cache({}, large));
+        const auto small_model = loaded(device, drafter, with_cache({}, small));
+        PagePool pages(sizes.pages, kPageRows, false);
+        PagePool others(sizes.pages, kPageRows, false);
+        // So a pass of several rows gives the bits that passes of one row give.
+        const RowByRow scope(device);
+        report = speculate(device, {*large_model, large, pages},
+                           {*small_model, small, others}, request, {.drafts = drafts});
+    });
+    return report;
 }
 
 namespace {

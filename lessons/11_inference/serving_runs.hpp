@@ -11,6 +11,7 @@
 #include "lessons/runner/gpt_task.hpp"
 #include "src/inference/gpt_service.hpp"
 #include "src/inference/service_report.hpp"
+#include "src/inference/speculation.hpp"
 
 namespace lockstep::lessons {
 
@@ -52,6 +53,11 @@ struct ServiceRun {
 ServiceRun run_service(Cluster& cluster, const ServicePlan& plan,
                        const std::vector<Request>& requests,
                        const TrainedGpt* gpt = nullptr);
+
+/// Answers a request on one device, with drafts of another model.
+SpeculationReport write_with_drafts(Cluster& cluster, const TrainedGpt& writer,
+                                    const TrainedGpt& drafter, const Request& request,
+                                    int drafts);
 
 /// A pass of equal sequences, which have `before` tokens in the cache and `rows` new
 /// ones.

@@ -24,6 +24,20 @@ GptSizes llama2_13b(std::int64_t context) {
     return sizes;
 }
 
+GptSizes llama3_405b(std::int64_t context) {
+    GptSizes sizes{128'256, context, 126, block_of(16'384, 128, 53'248)};
+    sizes.block.kv_heads = 8;
+    sizes.block.rotary_base = 500'000;
+    return sizes;
+}
+
+GptSizes qwen2_5_72b(std::int64_t context) {
+    GptSizes sizes{152'064, context, 80, block_of(8192, 64, 29'568)};
+    sizes.block.kv_heads = 8;
+    sizes.block.rotary_base = 1e6;
+    return sizes;
+}
+
 GptSizes mixtral_8x7b(std::int64_t context) {
     GptSizes sizes{32'000, context, 32, block_of(4096, 32, 14'336)};
     sizes.block.kv_heads = 8;

@@ -11,6 +11,14 @@ namespace lockstep {
 /// al. 2023, 2307.09288, table 1).
 GptSizes llama2_13b(std::int64_t context);
 
+/// Llama 3.1 405B: 405.9 billion parameters, 8 heads of keys (Grattafiori et al. 2024,
+/// 2407.21783, table 3).
+GptSizes llama3_405b(std::int64_t context);
+
+/// Qwen2.5 72B: 72.7 billion parameters, 8 heads of keys (Qwen Team 2024, 2412.15115,
+/// table 1). Without the biases that its queries, keys and values have.
+GptSizes qwen2_5_72b(std::int64_t context);
+
 /// Mixtral 8x7B: 46.7 billion parameters, of which a token meets 12.9 (Jiang et al. 2024,
 /// 2401.04088, table 1).
 GptSizes mixtral_8x7b(std::int64_t context);

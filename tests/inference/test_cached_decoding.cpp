@@ -200,17 +200,17 @@ TEST_CASE("Eigen's products are not batch invariant by themselves", "[inference]
 }
 
 TEST_CASE("A cache takes 2 g w numbers a token and layer", "[inference]") {
-    const auto published = [](std::int64_t layers, std::int64_t heads, std::int64_t width,
-                              std::int64_t kv_heads) {
-        GptSizes sizes{1, 1, layers, {heads * width, heads}};
-        sizes.block.kv_heads = kv_heads;
-        return cache_bytes_of_token(sizes, DType::bf16);
-    };
-    CHECK(published(126, 128, 128, 8) == 516'096);  // Llama 3.1 405B
-    CHECK(published(80, 64, 128, 8) == 327'680);    // Qwen2.5-72B
+    CHECK(cache_bytes_of_token(llama3_405b(1), DType::bf16) == 516'096);
+    CHECK(cache_bytes_of_token(qwen2_5_72b(1), DType::bf16) == 327'680);
+    CHECK(llama3_405b(1).parameters() == 405'853'388'800);
+    // Its published weights have 819,200 biases besides.
+    CHECK(qwen2_5_72b(1).parameters() == 72'705'384'448);
     CHECK(cache_bytes_of_token(deepseek_v3(4096), DType::bf16) == 70'272);
-    CHECK(published(40, 40, 128, 0) == 819'200);  // LLaMA-2 13B, all heads
-    CHECK(published(40, 40, 128, 8) == 163'840);  // and a fifth of them
+    // With all heads, and with a fifth of them.
+    GptSizes sizes = llama2_13b(1);
+    CHECK(cache_bytes_of_token(sizes, DType::bf16) == 819'200);
+    sizes.block.kv_heads = 8;
+    CHECK(cache_bytes_of_token(sizes, DType::bf16) == 163'840);
 
     // What a rank holds is its heads' part of that, page by page.
     const int ways = GENERATE(1, 4);

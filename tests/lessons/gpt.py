@@ -35,7 +35,7 @@ class Gpt:
     def __init__(self, initial, heads, kv_heads):
         self.heads, self.kv_heads = heads, kv_heads
         self.values = {name: scaled(value, 1) for name, value in initial.items()}
-        self.layers = sum(name.endswith("c_fc.bias") for name in self.values)
+        self.layers = sum(name.endswith("c_fc.weight") for name in self.values)
         self.zero_gradients()
 
     def zero_gradients(self):
