@@ -48,8 +48,10 @@ RunReport train_by_adamw(Cluster& cluster, const GptTask& task, DType dtype,
         Device& device = rank.device();
         const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes);
         AllReduceSync sync(gpt->parameters());
+        // With a smaller epsilon steps would be made of the rounding of small gradients.
         const auto optimizer = make_optimizer<AdamW>(
-            gpt->parameters(), AdamWOptions{.learning_rate = task.learning_rate});
+            gpt->parameters(),
+            AdamWOptions{.learning_rate = task.learning_rate, .epsilon = 1e-5});
         const auto step = [&](int i) {
             const MicroBatch batch = upload_tokens(device, task, i, 0, task.batch);
             return train_step(device, *gpt, cross_entropy_loss, std::span(&batch, 1),
