@@ -1,5 +1,8 @@
 #include "lessons/11_inference/hangs.hpp"
 
+#include <functional>
+
+#include "src/inference/decision.hpp"
 #include "src/inference/gpt_service.hpp"
 #include "src/parallel/expert_parallel.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
@@ -25,39 +28,45 @@ std::vector<Request> tiny_requests() {
     return requests;
 }
 
-std::vector<std::int64_t> answered(Cluster& cluster, const ServicePlan& plan) {
-    std::vector<std::int64_t> counts(2);
-    cluster.run([&](Rank& rank) {
-        GptService service(rank, plan);
-        const auto served = service.serve(tiny_requests());
-        if (service.speaks())
-            counts[static_cast<std::size_t>(rank.index())] =
-                static_cast<std::int64_t>(served.size());
-    });
-    return counts;
-}
-
-}  // namespace
-
-void drop_by_own_clock(Rank& rank) {
+/// Answers requests; `gives_up` says after each pass whether the last one is dropped, and
+/// is told whether it is late by this rank's clock.
+void answer_or_drop(Rank& rank, const std::function<bool(bool is_late)>& gives_up) {
     Device& device = rank.device();
     TensorParallel tp(device, rank.world());
     KeyValueCache cache(device, DType::f32, kPages);
-    const auto gpt = make_gpt({device, DType::f32, 1, ""}, tiny_sizes(),
-                              with_cache(tensor_parallel({}, tp), cache));
+    const auto gpt = make_gpt(ParameterInit{device, DType::f32, 1, ""}.for_inference(),
+                              tiny_sizes(), with_cache(tensor_parallel({}, tp), cache));
     PagePool pool(kPages.pages, kPages.page_rows);
     Batcher batcher(pool, {});
     for (const Request& request : tiny_requests())
         batcher.add(request);
-    // lesson: drop-by-own-clock
+    // lesson: drop-when-late
     const Picoseconds limit = device.now() + 5 * kMillisecond;
     while (!batcher.idle()) {
         const Tensor logits = gpt->infer(cache.begin(batcher.next()));
         batcher.take(sample_rows(device, rank.world(), logits, 16, batcher.wanted()));
         // Rank 0 also sends answers to their users, and is later.
         if (rank.index() == 0) device.sleep_until(device.now() + kMillisecond);
-        if (device.now() > limit) batcher.drop(3);
+        if (gives_up(device.now() > limit)) batcher.drop(3);
     }
+    // lesson: end
+    rank.keep_value("answered", static_cast<double>(batcher.answers().size()));
+}
+
+}  // namespace
+
+void drop_by_own_clock(Rank& rank) {
+    // lesson: drop-by-own-clock
+    answer_or_drop(rank, [](bool is_late) { return is_late; });
+    // lesson: end
+}
+
+void drop_by_one_clock(Rank& rank) {
+    // lesson: drop-by-one-clock
+    // Rank 0 decides, and the other is told.
+    Decision decision(rank.device(), rank.world());
+    answer_or_drop(rank, [&](bool is_late) { return decision.decide(is_late); });
+    decision.end();
     // lesson: end
 }
 
@@ -65,8 +74,9 @@ void rest_without_requests(Rank& rank) {
     Device& device = rank.device();
     Mesh mesh(rank.world(), {{"ep", 2}});
     KeyValueCache cache(device, DType::f32, kPages);
-    const auto gpt = make_gpt({device, DType::f32, 1, ""}, tiny_sizes(4),
-                              with_cache(expert_parallel({}, mesh, {"ep"}), cache));
+    const auto gpt =
+        make_gpt(ParameterInit{device, DType::f32, 1, ""}.for_inference(), tiny_sizes(4),
+                 with_cache(expert_parallel({}, mesh, {"ep"}), cache));
     PagePool pool(kPages.pages, kPages.page_rows);
     Batcher batcher(pool, {});
     batcher.add(tiny_requests()[static_cast<std::size_t>(rank.index())]);
@@ -78,16 +88,12 @@ void rest_without_requests(Rank& rank) {
     // lesson: end
 }
 
-std::vector<std::int64_t> serve_by_one_clock(Cluster& cluster) {
-    return answered(cluster, ServicePlan(tiny_sizes(), {.axes = {{"tp", 2}},
-                                                        .cache = kPages,
-                                                        .dtype = DType::f32}));
-}
-
-std::vector<std::int64_t> serve_each_other(Cluster& cluster) {
-    return answered(cluster, ServicePlan(tiny_sizes(4), {.axes = {{"ep", 2}},
-                                                         .cache = kPages,
-                                                         .dtype = DType::f32}));
+void serve_each_other(Rank& rank) {
+    const ServicePlan plan(tiny_sizes(4),
+                           {.axes = {{"ep", 2}}, .cache = kPages, .dtype = DType::f32});
+    GptService service(rank, plan);
+    rank.keep_value("answered",
+                    static_cast<double>(service.serve(tiny_requests()).size()));
 }
 
 }  // namespace lockstep::lessons

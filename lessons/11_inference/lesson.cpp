@@ -10,6 +10,7 @@
 #include "lessons/11_inference/hangs.hpp"
 #include "lessons/runner/rounding.hpp"
 #include "src/core/require.hpp"
+#include "src/cost/collectives.hpp"
 #include "src/inference/request_mix.hpp"
 #include "src/inference/service_picture.hpp"
 #include "src/nn/published_sizes.hpp"
@@ -20,6 +21,7 @@ namespace lockstep::lessons {
 namespace {
 
 constexpr int kMostRanks = 8;
+constexpr int kChips = 8;
 constexpr std::int64_t kPromptWritten = 16, kWritten = 40;
 
 /// A chip of 197 TFLOP/s, 820 GB/s and 16 GB, whose links and launches are free.
@@ -94,8 +96,8 @@ LessonEntry inference_lesson() {
     entry.most_ranks = kMostRanks;
     entry.settings = {
         {"layers", "transformer blocks", Whole{1, 64, 2}},
-        {"heads", "of attention; the least multiple of the ranks from 8 on", Whole{1, 64},
-         "8"},
+        {"heads", "of attention; twice the least multiple of the ranks from 4 on",
+         Whole{1, 64}, "8"},
         {"kv_heads", "of keys and values", Whole{1, 64}, "half of the heads"},
         {"hidden", "columns between layers; 8 a head", Whole{1, 1024}, "64"},
         {"context", "characters of the longest sequence", Whole{1, 1024, 64}},
@@ -183,7 +185,7 @@ void InferenceLesson::generate(Findings& found) {
     found.give("rows_anew", anew);
     found.give("rows_once", once);
     found.give("rows_prompt", kPromptWritten + kWritten);
-    found.give("rows_times", Figure::count(anew / once));
+    found.give("rows_times", Figure::decimals(static_cast<double>(anew) / once, 1));
 
     const RunReport alone = write_on(*make_cluster(options(), 1), gpt, request, false);
     const RunReport cached = write_on(*make_cluster(options(), 1), gpt, request, true);
@@ -242,7 +244,6 @@ void InferenceLesson::compare_writing(Findings& found, const RunReport& alone,
 
 /// Shows how long passes of more and more rows take.
 void InferenceLesson::time(Findings& found) {
-    constexpr int kChips = 8;
     const ClusterSpec both = chip();
     ClusterSpec reads = both, computes = both;
     reads.flops_bf16 = 0;
@@ -298,7 +299,6 @@ void InferenceLesson::time(Findings& found) {
 
 namespace {
 
-constexpr int kChips = 8;
 constexpr std::int64_t kCached = 8192;  ///< tokens of each sequence
 
 /// Rows of models, each with what a token takes in its cache.
@@ -378,16 +378,6 @@ void InferenceLesson::cache(Findings& found) {
     found.give("most_without_weights", most(kChipMemory, whole));
 }
 
-namespace {
-
-/// The time of an all-reduce of so many bytes on neighbours in a ring.
-double all_reduce_seconds(const ClusterSpec& spec, int ranks, double bytes) {
-    return 2 * (ranks - 1) *
-           (spec.inside.alpha_seconds + bytes / ranks / spec.inside.bytes_per_second);
-}
-
-}  // namespace
-
 /// Compares ways to share out a decode on eight devices.
 void InferenceLesson::sharding(Findings& found) {
     constexpr int kDevices = 8;
@@ -415,10 +405,10 @@ void InferenceLesson::sharding(Findings& found) {
                                                         costs.seconds)));
     };
     const auto tensor = [&](std::int64_t sequences) {
-        const double bytes = 2.0 * static_cast<double>(sequences * sizes.block.hidden);
+        const std::int64_t bytes = 2 * sequences * sizes.block.hidden;
         const auto sums = static_cast<double>(2 * sizes.layers + 1);
         return (weights + static_cast<double>(sequences) * cache) / kDevices / memory +
-               sums * all_reduce_seconds(spec, kDevices, bytes);
+               sums * ring_all_reduce_seconds(spec.inside, bytes, kDevices);
     };
     const auto alone = [&](std::int64_t sequences) {
         return (weights + static_cast<double>(sequences) * cache) / memory;
@@ -442,9 +432,8 @@ void InferenceLesson::sharding(Findings& found) {
          kAll);
     found.give("busy_sequences", kAll);
     found.give("messages_of_token", 2 * sizes.layers + 1);
-    found.give("sum_time",
-               milliseconds(all_reduce_seconds(
-                   spec, kDevices, 2.0 * static_cast<double>(sizes.block.hidden))));
+    found.give("sum_time", milliseconds(ring_all_reduce_seconds(
+                               spec.inside, 2 * sizes.block.hidden, kDevices)));
     found.at_most("sharing_by_formula", Figure::percent(100 * worst, 1), 10);
 }
 
@@ -600,7 +589,7 @@ void InferenceLesson::pages(Findings& found) {
             count += of.answer.preemptions;
         return count;
     };
-    constexpr std::int64_t kMany = 128, kFew = 40;
+    constexpr std::int64_t kMany = 128, kFew = 36;
     const ServiceRun plain = serve(false, kMany), found_again = serve(true, kMany),
                      tight = serve(false, kFew);
     const auto own = static_cast<std::int64_t>(requests[0].prompt.size());
@@ -614,10 +603,13 @@ void InferenceLesson::pages(Findings& found) {
     found.give("paged_few", kFew);
     found.give("paged_longest", task_->sizes.context);
     const std::int64_t tokens = own + output - 1;
-    const std::int64_t taken = (tokens + 3) / 4;
+    const auto pages_of = [&](std::int64_t count_of) {
+        return (count_of + service.cache.page_rows - 1) / service.cache.page_rows;
+    };
+    const std::int64_t taken = pages_of(tokens), longest = pages_of(task_->sizes.context);
     found.give("paged_each", taken);
-    found.give("reserved_each", (task_->sizes.context + 3) / 4);
-    found.give("reserved_fit", kFew / ((task_->sizes.context + 3) / 4));
+    found.give("reserved_each", longest);
+    found.give("reserved_fit", kFew / longest);
     found.give("paged_fit", kFew / taken);
     for (const auto& [name, run] :
          {std::pair{"plain", &plain}, std::pair{"found", &found_again},
@@ -754,8 +746,8 @@ void InferenceLesson::apart(Findings& found) {
             const auto give = [&](const char* what, Figure figure) {
                 row.give(fmt::format("{}_{}", way.name, what), figure);
             };
-            give("first", Figure::time(report.to_first.most));
-            give("token", Figure::time(report.per_token.most));
+            give("first", Figure::time(report.to_first.p90));
+            give("token", Figure::time(report.per_token.p90));
             give("goodput", Figure::decimals(report.goodput, 1));
         }
     }
@@ -833,27 +825,31 @@ void InferenceLesson::speculation(Findings& found) {
     values_equal(found, "spoken_same", other ? 1 : 0, 0);
 }
 
-/// Shows two services that hang, and what is said of them.
+/// Shows two services that hang, what is said of them, and their cures.
 void InferenceLesson::hangs(Findings& found) {
     LessonOptions here = options().without_full_check();
     here.backend = "sim";
-    const auto sentence = [&](const std::function<void(Rank&)>& program) {
+    std::int64_t named = 0;
+    const auto sentence = [&](void (*program)(Rank&)) {
         try {
             make_cluster(here, 2)->run(program);
         } catch (const FaultError& fault) {
+            ++named;
             return fault.diagnosis().sentence;
         }
-        return std::string("nothing");
+        return std::string("Nothing.");
     };
     found.give("own_clock", sentence(drop_by_own_clock));
     found.give("no_requests", sentence(rest_without_requests));
-    if (!has_numbers()) return;
-    std::int64_t answered = 0;
-    for (const std::int64_t count : serve_by_one_clock(*make_cluster(here, 2)))
-        answered += count;
-    for (const std::int64_t count : serve_each_other(*make_cluster(here, 2)))
-        answered += count;
-    found.give("cured", answered);
+    found.equal("named_hangs", named, 2);
+    const auto answered = [&](void (*program)(Rank&)) {
+        std::int64_t count = 0;
+        for (const RankReport& rank : make_cluster(here, 2)->run(program).ranks)
+            count += static_cast<std::int64_t>(rank.series.at("answered").at(0));
+        return count;
+    };
+    found.give("dropped_by_one", answered(drop_by_one_clock));
+    if (has_numbers()) found.give("served_each_other", answered(serve_each_other));
 }
 
 }  // namespace lockstep::lessons

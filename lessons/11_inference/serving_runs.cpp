@@ -24,7 +24,7 @@ std::shared_ptr<const GptTask> make_inference_task(const LessonOptions& options,
         gpt.layers = options.values.integer("layers");
         gpt.tied = true;
         BlockSizes& block = gpt.block;
-        block.heads = options.values.integer("heads", least_multiple(ranks, 8));
+        block.heads = options.values.integer("heads", 2 * least_multiple(ranks, 4));
         block.kv_heads = options.values.integer("kv_heads", block.heads / 2);
         block.hidden = options.values.integer("hidden", 8 * block.heads);
         // The bias of keys has no gradient but rounding, which AdamW makes steps of.

@@ -85,8 +85,8 @@ std::string limit_text(Picoseconds limit) {
 Table time_table(const ServiceReport& report, const ServiceLimits& limits) {
     Table table{{"users wait", "half of them", "nine of ten", "99 of 100", "limit"}, {}};
     const auto add = [&](const char* what, const Spread& spread, Picoseconds limit) {
-        table.rows.push_back({what, time_text(spread.half), time_text(spread.most),
-                              time_text(spread.nearly_all), limit_text(limit)});
+        table.rows.push_back({what, time_text(spread.p50), time_text(spread.p90),
+                              time_text(spread.p99), limit_text(limit)});
     };
     add("for the first token (TTFT)", report.to_first, limits.to_first);
     add("for each next token (TPOT)", report.per_token, limits.per_token);
@@ -139,7 +139,7 @@ Table rate_time_table(const ExaminedService& service) {
         const ServiceReport& report = outcome.report;
         std::vector<std::string> row{rate_text(outcome)};
         for (const Spread& spread : {report.to_first, report.per_token})
-            for (const Picoseconds time : {spread.half, spread.most, spread.nearly_all})
+            for (const Picoseconds time : {spread.p50, spread.p90, spread.p99})
                 row.push_back(time_text(time));
         table.rows.push_back(std::move(row));
     }
@@ -168,6 +168,7 @@ std::string best_rate(const ExaminedService& service) {
                          [](const ServiceOutcome& a, const ServiceOutcome& b) {
                              return a.report.goodput < b.report.goodput;
                          });
+    if (best->report.goodput == 0) return "No request was within the limits at any rate.";
     return fmt::format(
         "Goodput, requests within the limits a second, is highest at {} "
         "requests a second.",
@@ -212,9 +213,9 @@ double seconds(Picoseconds time) {
 }
 
 Json json_of(const Spread& spread) {
-    return {{"p50", seconds(spread.half)},
-            {"p90", seconds(spread.most)},
-            {"p99", seconds(spread.nearly_all)}};
+    return {{"p50", seconds(spread.p50)},
+            {"p90", seconds(spread.p90)},
+            {"p99", seconds(spread.p99)}};
 }
 
 Json json_of(const ServiceOutcome::Work& work) {

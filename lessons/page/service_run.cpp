@@ -1,6 +1,7 @@
 #include "lessons/page/service_run.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -102,6 +103,7 @@ namespace {
 /// What ranks leave: the first of each replica's devices, by side.
 struct Left {
     std::vector<std::vector<Served>> served;
+    std::vector<std::vector<Served>> prefilled;  ///< by devices that compute prompts
     std::vector<std::vector<ServedPass>> prompts, passes;
 };
 
@@ -113,7 +115,7 @@ RunReport run_all(const ServiceSettings& settings, const ServicePlan& plan,
         std::vector<Served> done = service.serve(requests);
         if (shape.coordinate(rank.index(), "tp") != 0) return;
         const auto replica = static_cast<std::size_t>(service.replica());
-        if (service.speaks()) left.served[replica] = std::move(done);
+        (service.generates() ? left.served : left.prefilled)[replica] = std::move(done);
         (service.generates() ? left.passes : left.prompts)[replica] = service.passes();
     });
 }
@@ -163,6 +165,7 @@ ServiceOutcome served(const ServiceSettings& settings, const ServiceHolding& hol
     const auto replicas = static_cast<std::size_t>(plan.replicas());
     Left left;
     left.served.resize(replicas);
+    left.prefilled.resize(replicas);
     left.prompts.resize(replicas);
     left.passes.resize(replicas);
     const RunReport report = run_all(settings, plan, requests, left);
@@ -191,7 +194,13 @@ ServiceOutcome served(const ServiceSettings& settings, const ServiceHolding& hol
         trace.passes = std::move(left.passes[replica]);
         trace.prompts = std::move(left.prompts[replica]);
         outcome.replicas.push_back(std::move(trace));
+        std::map<std::int64_t, Answer> prefilled;
+        for (Served& of : left.prefilled[replica])
+            prefilled[of.answer.id] = std::move(of.answer);
         for (Served& of : left.served[replica]) {
+            const Answer& prompt = prefilled[of.answer.id];
+            of.answer.reused += prompt.reused;
+            of.answer.preemptions += prompt.preemptions;
             all.push_back(of);
             outcome.requests[static_cast<std::size_t>(of.answer.id)].served =
                 std::move(of);

@@ -101,8 +101,9 @@ void Batcher::plan_prompts() {
 
 /// Requests that wait begin while there is room for all of their tokens.
 void Batcher::admit() {
-    const bool may_join = rules_.continuous || running_.empty();
-    while (may_join && !waiting_.empty() && running() < rules_.most_sequences) {
+    if (running_.empty()) may_join_ = std::min(waiting(), rules_.most_sequences);
+    while ((rules_.continuous || may_join_ > 0) && !waiting_.empty() &&
+           running() < rules_.most_sequences) {
         Sequence& first = waiting_.front();
         const std::int64_t reused = pool_.find(first.pages, first.ids);
         const std::int64_t pages = pool_.pages_for(first.tokens()) -
@@ -115,6 +116,7 @@ void Batcher::admit() {
         if (first.preemptions == 0) first.reused = reused;
         running_.push_back(std::move(first));
         waiting_.pop_front();
+        --may_join_;
     }
 }
 
@@ -142,6 +144,7 @@ void Batcher::preempt_youngest() {
     rows_ -= std::exchange(youngest.planned, 0);
     pool_.release(youngest.pages);
     ++youngest.preemptions;
+    ++may_join_;
     waiting_.push_front(std::move(youngest));
 }
 

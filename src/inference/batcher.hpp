@@ -41,7 +41,8 @@ struct BatchRules {
     /// it longer.
     bool pieces = true;
     /// New sequences join as soon as there is room (Yu et al. 2022, Orca, OSDI, section
-    /// 3); otherwise when all that were under way have ended.
+    /// 3). Otherwise those that wait when nothing is under way make a batch, as many as
+    /// there may be, and nobody else joins until all of these have ended.
     bool continuous = true;
 };
 
@@ -138,6 +139,7 @@ class Batcher {
     std::deque<Sequence> waiting_;
     std::deque<Sequence> running_;  ///< the oldest request first
     std::int64_t rows_ = 0;         ///< of the pass that is being planned
+    std::int64_t may_join_ = 0;     ///< of a batch that nobody else joins
     bool has_prompt_ = false;
     bool under_way_ = false;
     std::vector<Answer> answers_;

@@ -17,8 +17,8 @@ namespace lockstep {
 ///     const GptKit kit = context_parallel({}, mesh["cp"], ContextMethod::ring_attention,
 ///                                         TokenOrder::zigzag);
 ///     auto gpt = make_gpt(init.for_inference(), sizes, filling_cache(kit, cache));
-///     const Pass pass = prompt_share(kit.tokens, pages, prompt,
-///     cache.sizes().page_rows); const Tensor logits = gpt->infer(cache.begin(pass));
+///     const Pass pass = prompt_share(kit.tokens, pages, prompt, 16);
+///     const Tensor logits = gpt->infer(cache.begin(pass));
 ///
 /// Attention is that of whole sequences, so a pass has one prompt, from its first token
 /// on. Its models only infer. (Yang et al. 2024, Context Parallelism for Scalable
@@ -34,7 +34,8 @@ Pass prompt_share(const TokenDeal& deal, const SequencePages& pages,
                   std::span<const std::int32_t> prompt, std::int64_t page_rows);
 /// Returns the tokens that ranks can share out equally: at least so many.
 std::int64_t filled_up(const TokenDeal& deal, std::int64_t tokens);
-/// Of rows, those that are tokens before that one: without those that filled up a prompt.
+/// Leaves out the rows that are not tokens before that one: those that filled up a
+/// prompt.
 PagedTokens before(PagedTokens rows, std::int64_t token);
 
 }  // namespace lockstep

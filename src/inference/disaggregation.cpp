@@ -9,14 +9,16 @@ namespace lockstep {
 
 namespace {
 
-/// Rows of all pages, one's behind the other's, in which these tokens lie: (tokens, 1).
+/// Returns the rows of all pages, one's behind the other's, in which these tokens lie:
+/// (tokens, 1).
 HostTensor rows_on_pages(const PagedTokens& tokens, std::int64_t page_rows) {
     std::vector<std::int32_t> rows;
     for (const PagedSequence& of : tokens.sequences)
         for (std::int64_t token = of.first; token < of.tokens(); ++token) {
             const auto page = of.pages[static_cast<std::size_t>(token / page_rows)];
-            rows.push_back(
-                static_cast<std::int32_t>(page * page_rows + token % page_rows));
+            const std::int64_t row = page * page_rows + token % page_rows;
+            require(row <= INT32_MAX, "a cache of more than {} rows", INT32_MAX);
+            rows.push_back(static_cast<std::int32_t>(row));
         }
     const auto count = static_cast<std::int64_t>(rows.size());
     return HostTensor::of<std::int32_t>({count, 1}, rows);
@@ -123,6 +125,7 @@ PrefilledArrivals::PrefilledArrivals(const KeyValueCache& cache, Communicator& p
       alike_(alike),
       left_(requests),
       at_(at) {
+    if (alike_ != nullptr && alike_->size() > 1) decision_.emplace(device_, *alike_, at);
     expect_next();
 }
 
@@ -156,15 +159,16 @@ std::vector<Arrived> PrefilledArrivals::take_in(Batcher& batcher) {
     unpack_tokens(cache_, {{*sequence}}, packed_, at_);
     left_ = left_.subspan(1);
     expect_next();
+    if (left_.empty() && decision_) decision_->end(at_);
     return {{request.id, request.arrival, device_.now()}};
 }
 // lesson: end
 
-/// Whether the next request is here, as rank 0 sees it.
+/// Says whether the next request is here, as rank 0 sees it.
 bool PrefilledArrivals::has_come() {
-    const MemoryScope scope(device_, MemoryCategory::workspace);
-    const bool asks = alike_ == nullptr || alike_->rank() == 0 || !device_.has_numbers();
+    const bool asks = !decision_ || alike_->rank() == 0;
     if (arrival_ && asks) {
+        const MemoryScope scope(device_, MemoryCategory::workspace);
         const Tensor here = device_.zeros({1}, DType::i32, at_);
         const Tensor there = device_.host(at_).empty({1}, DType::i32, at_);
         std::array works{std::move(*arrival_), device_.start_copy(there, here, at_)};
@@ -175,13 +179,7 @@ bool PrefilledArrivals::has_come() {
             arrival_ = std::move(works[0]);
         }
     }
-    if (alike_ == nullptr) return !arrival_;
-    const Tensor told = device_.zeros({1}, DType::i32, at_);
-    device_.fill(told, arrival_ ? 0 : 1, at_);
-    alike_->broadcast(told, 0, at_).wait(at_);
-    const HostTensor known = device_.download(told, at_);
-    const bool has =
-        device_.has_numbers() ? known.values<std::int32_t>()[0] == 1 : !arrival_;
+    const bool has = decision_ ? decision_->decide(!arrival_, at_) : !arrival_;
     if (has && arrival_) {
         arrival_->wait(at_);
         arrival_.reset();

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "src/inference/decision.hpp"
 #include "src/inference/server.hpp"
 
 namespace lockstep {
@@ -16,7 +17,7 @@ namespace lockstep {
 // costs is that keys and values go from one to the other (Zhong et al. 2024, DistServe,
 // 2401.09670, section 3; Patel et al. 2024, Splitwise, 2311.18677).
 
-/// Keys and values of these tokens, from the pages of all layers: (layers tokens,
+/// Returns keys and values of these tokens, from the pages of all layers: (layers tokens,
 /// columns).
 Tensor packed_tokens(const KeyValueCache& cache, const PagedTokens& tokens,
                      SourceLine at = SourceLine::here());
@@ -25,8 +26,8 @@ Tensor packed_tokens(const KeyValueCache& cache, const PagedTokens& tokens,
 void unpack_tokens(const KeyValueCache& cache, const PagedTokens& tokens,
                    const Tensor& packed, SourceLine at = SourceLine::here());
 
-/// The same requests, of which the first token alone is asked for: what devices that
-/// compute prompts are given.
+/// Returns the same requests, of which the first token alone is asked for: what devices
+/// that compute prompts are given.
 std::vector<Request> first_tokens_of(std::vector<Request> requests);
 
 /// Sends what a rank that computes prompts has made of them to the rank that goes on: of
@@ -34,9 +35,10 @@ std::vector<Request> first_tokens_of(std::vector<Request> requests);
 /// over the ranks that share out heads, and its first token, 4 bytes.
 ///
 ///     serve(device, ranks, batcher, first_tokens_of(requests),
-///           [&](const Pass& pass, const std::vector<Wanted>& wanted) {
-///               auto tokens = sample_rows(device, gpt->infer(cache.begin(pass)),
-///               wanted); sender.send(pass, tokens); return tokens;
+///           [&](const Pass& pass, const auto& wanted) {
+///               auto tokens = compute(pass, wanted);
+///               sender.send(pass, tokens);
+///               return tokens;
 ///           });
 ///     sender.finish();
 ///
@@ -68,9 +70,9 @@ class PrefillSender {
 
 /// Requests that come from a rank that computes their prompts, one before each pass at
 /// most. A batcher takes one in that has come if it has room for it; else it waits, and
-/// so do those behind it. Which have come, rank 0 of the ranks that work alike says, as
-/// for requests that come from outside; it asks by a copy of 4 bytes to the host, which
-/// ends after what has come already.
+/// so do those behind it. Whether one has come, rank 0 of the ranks that work alike says
+/// (Decision); it finds out by a copy of 4 bytes to the host, which ends after what has
+/// come already.
 class PrefilledArrivals : public Arrivals {
   public:
     /// All `requests` come from rank `from` of `pair`, in their order. All must stay;
@@ -91,6 +93,7 @@ class PrefilledArrivals : public Arrivals {
     Communicator& pair_;
     int from_;
     Communicator* alike_;
+    std::optional<Decision> decision_;
     std::span<const Request> left_;
     SourceLine at_;
     Tensor packed_, token_;        ///< of the next request

@@ -38,6 +38,9 @@ ServicePlan::ServicePlan(const GptSizes& sizes, const ServiceOptions& options)
             "a GPT that answers requests: there are {} ranks along ep, but the GPT has "
             "no experts",
             size("ep"));
+    require(!options.apart || options.rules.continuous,
+            "a GPT that answers requests: prompts that are computed apart join as they "
+            "come; batches that nobody joins go without that");
     require(!options.apart || size("ep") == 1,
             "a GPT that answers requests: ranks along ep wait for each other before each "
             "pass; with prompts computed apart, 1 is expected, not {}",

@@ -43,8 +43,8 @@ struct Arrived {
 class Arrivals {
   public:
     virtual ~Arrivals() = default;
-    /// Keeps the program until there is something to do: at once if the own batcher has
-    /// something, else when a request comes. Gives false if nothing ever will.
+    /// Keeps the program until there is something to do. If its batcher has work, there
+    /// is; else a request has to come. Gives false if none ever will.
     virtual bool go_on(bool has_work) = 0;
     /// Gives the batcher those that have come by now.
     virtual std::vector<Arrived> take_in(Batcher& batcher) = 0;

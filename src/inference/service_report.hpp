@@ -31,7 +31,7 @@ struct ServiceReport {
 
     /// Percentiles, by the nearest rank: half of all, nine of ten, 99 of 100.
     struct Spread {
-        Picoseconds half = 0, most = 0, nearly_all = 0;
+        Picoseconds p50 = 0, p90 = 0, p99 = 0;
     };
     Spread to_first;
     Spread per_token;  ///< of requests with two tokens and more

@@ -128,4 +128,27 @@ TEST_CASE("A batcher that is asked out of turn says so", "[inference][errors]") 
                says("passes of up to 64 sequences and 0 rows"));
 }
 
+TEST_CASE("A batch that nobody joins has all that waited, in several passes",
+          "[inference]") {
+    PagePool pool(100, 4);
+    Batcher batcher(pool, {.most_sequences = 3, .most_rows = 8, .continuous = false});
+    for (std::int64_t id = 0; id < 5; ++id)
+        batcher.add(random_request(id, 6, 2, 29));
+    const auto pass = [&] {
+        const Pass next = batcher.next();
+        batcher.take(std::vector<std::int32_t>(next.wanted.size(), 1));
+        return next.requests;
+    };
+    using Requests = std::vector<std::int64_t>;
+    CHECK(pass() == Requests{0, 1});  // six rows, and two
+    CHECK(pass() == Requests{0, 1, 2});
+    CHECK(pass() == Requests{1, 2});
+    batcher.add(random_request(9, 1, 1, 29));
+    CHECK(pass() == Requests{2});
+    CHECK(pass() == Requests{3, 4});
+    while (!batcher.idle())
+        pass();
+    CHECK(batcher.answers().size() == 6);
+}
+
 }  // namespace lockstep::test

@@ -19,6 +19,7 @@ struct Apart {
     std::int64_t pages = 100;
     double per_second = 20000;
     bool numbers = true;
+    int per_node = 8;  ///< devices
 };
 
 std::vector<Request> some_requests(const GptSizes& sizes, double per_second) {
@@ -45,6 +46,9 @@ ServedApart serve_apart(const Apart& apart) {
     options.ranks = plan.shape().ranks();
     options.numbers = apart.numbers;
     options.spec = load_cluster("classroom");
+    options.spec.devices_per_node = apart.per_node;
+    options.spec.stragglers = {
+        {plan.shape().ranks() - 1, 1, apart.per_node == 3 ? 2.0 : 1}};
     served.report = sim::make_cluster(std::move(options))->run([&](Rank& rank) {
         GptService service(rank, plan);
         served.of_ranks[static_cast<std::size_t>(rank.index())] = service.serve(requests);
@@ -103,9 +107,13 @@ TEST_CASE("Prompts computed elsewhere are answered as if they were not",
 
 TEST_CASE("A service on devices apart takes as long with shapes only",
           "[inference][sim]") {
-    const int ways = GENERATE(1, 2);
-    const ServedApart with = serve_apart({.ways = ways}),
-                      without = serve_apart({.ways = ways, .numbers = false});
+    // In nodes of three, ranks of a tensor group have their prompts at different times.
+    const int ways = GENERATE(1, 2, 4), per_node = GENERATE(8, 3);
+    CAPTURE(ways, per_node);
+    Apart apart{.ways = ways, .per_node = per_node};
+    const ServedApart with = serve_apart(apart);
+    apart.numbers = false;
+    const ServedApart without = serve_apart(apart);
     const auto &a = with.of_ranks.back(), &b = without.of_ranks.back();
     REQUIRE(a.size() == b.size());
     for (std::size_t i = 0; i < a.size(); ++i) {

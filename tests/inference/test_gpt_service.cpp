@@ -147,6 +147,9 @@ TEST_CASE("A service cannot be on every mesh", "[inference]") {
                says("there is an axis 'pp'"));
     CHECK_THAT(said(small_sizes(true), {.axes = {{"ep", 2}}}),
                says("2 ranks along ep, but the GPT has no experts"));
+    CHECK_THAT(said(small_sizes(true),
+                    {.axes = {}, .apart = true, .rules = {.continuous = false}}),
+               says("prompts that are computed apart join as they come"));
     CHECK_THAT(said(deepseek_v3(64), {.axes = {{"ep", 2}}, .apart = true}),
                says("with prompts computed apart, 1 is expected, not 2"));
 }

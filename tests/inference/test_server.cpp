@@ -168,10 +168,10 @@ TEST_CASE("A report's percentiles and goodput are those of its requests", "[infe
     CHECK(report.tokens == 300);
     CHECK(report.preemptions == 50);
     CHECK(report.reused == 400);
-    CHECK(report.to_first.half == 50 * kMillisecond);
-    CHECK(report.to_first.most == 90 * kMillisecond);
-    CHECK(report.to_first.nearly_all == 99 * kMillisecond);
-    CHECK(report.per_token.half == 10 * kMillisecond);
+    CHECK(report.to_first.p50 == 50 * kMillisecond);
+    CHECK(report.to_first.p90 == 90 * kMillisecond);
+    CHECK(report.to_first.p99 == 99 * kMillisecond);
+    CHECK(report.per_token.p50 == 10 * kMillisecond);
     CHECK_THAT(report.kept, Catch::Matchers::WithinAbs(0.5, 1e-12));
     CHECK_THAT(report.seconds, Catch::Matchers::WithinAbs(0.219, 1e-12));
     CHECK_THAT(report.goodput, Catch::Matchers::WithinAbs(50 / 0.219, 1e-9));
