@@ -100,9 +100,9 @@ TEST_CASE("A service's passes have each token once", "[inference][sim]") {
                                                   .dtype = DType::f64});
     const RanService ran = run(plan, 3000);
     std::map<std::int64_t, std::int64_t> rows, wanted;
-    for (std::size_t rank = 0; rank < ran.passes.size(); ++rank) {
+    for (const auto& of_rank : ran.passes) {
         Picoseconds before = 0;
-        for (const ServedPass& pass : ran.passes[rank]) {
+        for (const ServedPass& pass : of_rank) {
             CHECK(before <= pass.start);
             CHECK(pass.start < pass.end);
             CHECK(pass.pages <= 100);
@@ -136,7 +136,7 @@ TEST_CASE("A service has weights and a cache, and no gradients", "[inference][si
     CHECK(memory.peak_of(MemoryCategory::gradients) == 0);
     CHECK(memory.peak_of(MemoryCategory::parameters) == 8 * sizes.parameters());
     CHECK(memory.peak_of(MemoryCategory::cache) ==
-          10 * 4 * cache_bytes_of_token(sizes, DType::f64));
+          std::int64_t{10} * 4 * cache_bytes_of_token(sizes, DType::f64));
 }
 
 TEST_CASE("A service cannot be on every mesh", "[inference]") {
