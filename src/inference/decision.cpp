@@ -6,13 +6,21 @@
 namespace lockstep {
 
 Decision::Decision(Device& device, Communicator& group, SourceLine at)
-    : decides_(group.rank() == 0) {
+    : device_(device), group_(group), decides_(group.rank() == 0) {
+    if (device.has_numbers()) return;
     const MemoryScope scope(device, MemoryCategory::workspace);
     yes_ = {group.split(0, group.rank(), "yes", at), device.zeros({1}, DType::i32, at)};
     no_ = {group.split(0, group.rank(), "no", at), device.zeros({1}, DType::i32, at)};
 }
 
 bool Decision::decide(bool own, SourceLine at) {
+    if (device_.has_numbers()) {
+        const MemoryScope scope(device_, MemoryCategory::workspace);
+        const Tensor said = device_.zeros({1}, DType::i32, at);
+        if (own) device_.fill(said, 1, at);
+        group_.broadcast(said, 0, at).wait(at);
+        return device_.download(said, at).at(0) == 1;
+    }
     if (decides_) {
         tell(own ? yes_ : no_, at);
         open_ = own ? &no_ : &yes_;

@@ -8,9 +8,11 @@
 
 namespace lockstep {
 
-/// Rank 0 of a group decides something again and again, and tells the others. Which of
-/// two messages it sends is what it says, so it can be said without numbers, too: a rank
-/// waits for either, and goes by the one that comes.
+/// Rank 0 of a group decides something again and again, and tells the others: a broadcast
+/// of 4 bytes. Without numbers a broadcast brings none. Then which of two messages it
+/// sends is what it says: a rank waits for either, and goes by the one that comes. A
+/// message that waits so beside those of other communicators could hang on a GPU (F12),
+/// but none computes without numbers.
 class Decision {
   public:
     /// Every rank of the group calls it. Device and group must stay.
@@ -31,6 +33,8 @@ class Decision {
     void tell(Way& way, SourceLine at);
     void expect(Way& way, SourceLine at);
 
+    Device& device_;
+    Communicator& group_;
     bool decides_;
     Way yes_, no_;
     Way* open_ = nullptr;  ///< on which others wait for what rank 0 has not said
