@@ -416,6 +416,8 @@ constexpr auto kPictureWords = std::to_array<Phrase>({
     {"a pass without rows, for other ranks", "没有行的一趟，为其他 rank 而算"},
     {"waits", "等待"},
     {"request {} waits", "请求 {} 等待"},
+    {"in pass {}", "在第 {} 趟中"},
+    {"{} of {} pages", "{} 页，共 {} 页"},
     {"pages that sequences have", "序列占用的页"},
     {"pages of devices that compute prompts", "计算提示的设备的页"},
     {"pages of devices that generate tokens", "生成词元的设备的页"},
