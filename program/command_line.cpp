@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -167,6 +169,13 @@ CLI::Option* declare(CLI::App& app, const std::string& name, const std::string& 
 }
 
 }  // namespace
+
+void require_not_read(const std::string& option, const std::filesystem::path& path,
+                      const std::filesystem::path& read, const std::string& what) {
+    std::error_code ignored;
+    require(!std::filesystem::equivalent(path, read, ignored),
+            "{} {}: that is {}'s own file", option, printable(path.string()), what);
+}
 
 int help_columns() {
     constexpr int kWidest = 100;  // longer lines are hard to read

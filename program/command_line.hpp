@@ -210,6 +210,11 @@ void naming(const std::string& option, const std::filesystem::path& path,
     }
 }
 
+/// Throws UsageError if the path that an option gave, to be written, is a file that was
+/// read: "the cluster", say.
+void require_not_read(const std::string& option, const std::filesystem::path& path,
+                      const std::filesystem::path& read, const std::string& what);
+
 /// Columns for help and lists on standard output.
 int help_columns();
 

@@ -63,10 +63,9 @@ void drop_by_own_clock(Rank& rank) {
 
 void drop_by_one_clock(Rank& rank) {
     // lesson: drop-by-one-clock
-    // Rank 0 decides, and the other is told.
-    Decision decision(rank.device(), rank.world());
-    answer_or_drop(rank, [&](bool is_late) { return decision.decide(is_late); });
-    decision.end();
+    answer_or_drop(rank, [&](bool is_late) {
+        return decided_by_first(rank.device(), rank.world(), is_late);
+    });
     // lesson: end
 }
 

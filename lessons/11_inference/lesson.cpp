@@ -249,7 +249,7 @@ void InferenceLesson::time(Findings& found) {
     reads.flops_bf16 = 0;
     computes.memory_bytes_per_second = 0;
     const GptSizes sizes = llama2_13b(8192);
-    // Of the table of tokens a pass reads a row a token.
+    // A pass reads a row of the table of tokens for each token, not all of it.
     const auto numbers =
         static_cast<double>(sizes.parameters() - sizes.vocabulary * sizes.block.hidden);
     const double reading = 2 * numbers / (kChips * both.memory_bytes_per_second);
@@ -583,12 +583,6 @@ void InferenceLesson::pages(Findings& found) {
         return run_service(*virtual_devices(1), ServicePlan(task_->sizes, service),
                            requests, &trained());
     };
-    const auto preempted = [](const ServiceRun& run) {
-        std::int64_t count = 0;
-        for (const Served& of : run.served)
-            count += of.answer.preemptions;
-        return count;
-    };
     constexpr std::int64_t kMany = 128, kFew = 36;
     const ServiceRun plain = serve(false, kMany), found_again = serve(true, kMany),
                      tight = serve(false, kFew);
@@ -618,7 +612,7 @@ void InferenceLesson::pages(Findings& found) {
         row.give("service", name);
         row.give("rows", run->rows());
         row.give("passes", run->passes.size());
-        row.give("preempted", preempted(*run));
+        row.give("preempted", run->preemptions());
         row.give("end", Figure::time(run->report.makespan()));
     }
     found.equal("plain_rows", plain.rows(), static_cast<double>(count * tokens));
@@ -688,7 +682,7 @@ RequestMix long_prompts(double rate, const GptSizes& sizes, std::uint64_t seed) 
     return {kApart, rate, kShortest, kLongest, 64, 128, sizes.vocabulary, seed};
 }
 
-/// Where prompts are computed, and how.
+/// A way to compute prompts: on which devices, and whole or in pieces.
 struct PromptsWay {
     const char* name;
     bool apart;
@@ -707,7 +701,7 @@ ServiceRun serve_long_prompts(const GptSizes& sizes, const std::vector<Request>&
                        ServicePlan(sizes, service), requests);
 }
 
-/// What a prompt of the mean length costs that goes from one device to another.
+/// Gives what a prompt of the mean length costs that goes from one device to another.
 void give_prompt_apart(Findings& found, const GptSizes& sizes) {
     constexpr std::int64_t kMean = (kShortest + kLongest) / 2;
     const ClusterSpec spec = load_cluster("h100");

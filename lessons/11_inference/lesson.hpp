@@ -45,7 +45,8 @@ class InferenceLesson final : public Lesson {
     /// Requests whose tokens are others than those that each has alone.
     std::int64_t other_tokens(const ServiceRun& run,
                               const std::vector<Request>& requests);
-    /// What does not depend on the backend runs on virtual devices of this process.
+    /// Makes devices for what does not depend on the backend: virtual ones, of this
+    /// process.
     std::unique_ptr<Cluster> virtual_devices(int ranks, bool trace = false) const;
 
     int ranks_;

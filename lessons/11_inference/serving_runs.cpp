@@ -103,7 +103,7 @@ RunReport write_on(Cluster& cluster, const TrainedGpt& gpt, const Request& reque
             Tensor logits;
             // lesson: with-and-without-cache
             if (cached) {
-                // What is new since the last token goes through the model: its keys and
+                // The model computes what is new since the last token: its keys and
                 // values join those in the cache.
                 pool.grow(pages, end);
                 const Pass pass{{{{computed, end - computed, pages.pages}}},
@@ -136,6 +136,13 @@ std::int64_t ServiceRun::rows() const {
         for (const ServedPass::Piece& piece : pass.pieces)
             rows += piece.rows;
     return rows;
+}
+
+std::int64_t ServiceRun::preemptions() const {
+    std::int64_t count = 0;
+    for (const Served& of : served)
+        count += of.answer.preemptions;
+    return count;
 }
 
 Picoseconds ServiceRun::longest_gap(
@@ -194,21 +201,6 @@ SpeculationReport write_with_drafts(Cluster& cluster, const TrainedGpt& writer,
 
 namespace {
 
-/// Tokens of equal sequences, each on pages of its own.
-Pass equal_pass(const EqualPass& of) {
-    Pass pass;
-    std::int32_t page = 0;
-    for (std::int64_t i = 0; i < of.sequences; ++i) {
-        PagedSequence sequence{of.before, of.rows, {}};
-        for (std::int64_t token = 0; token < of.before + of.rows; token += kPageRows)
-            sequence.pages.push_back(page++);
-        pass.tokens.sequences.push_back(std::move(sequence));
-        pass.ids.resize(pass.ids.size() + static_cast<std::size_t>(of.rows));
-        pass.wanted.push_back(static_cast<std::int32_t>(pass.ids.size()) - 1);
-    }
-    return pass;
-}
-
 double seconds_between(Picoseconds begin, Picoseconds end) {
     return static_cast<double>(end - begin) / static_cast<double>(kSecond);
 }
@@ -219,7 +211,7 @@ ParameterInit served(Device& device) {
     return ParameterInit{device, kServed, 1, ""}.for_inference();
 }
 
-/// What the device holds that has most.
+/// Keeps what the device holds that has most.
 void keep_memory(PassCosts& costs, const RunReport& report) {
     for (const RankReport& rank : report.ranks) {
         costs.weights =
@@ -243,7 +235,8 @@ PassCosts pass_costs(const GptSizes& sizes, const ClusterSpec& spec, int ways,
         const auto gpt =
             make_gpt(served(device), sizes, with_cache(shared_kit(tp, ways), cache));
         if (rank.index() == 0) begun = device.now();
-        gpt->infer(cache.begin(equal_pass(pass)));
+        gpt->infer(
+            cache.begin(equal_pass(pass.sequences, pass.before, pass.rows, kPageRows)));
     });
     costs.seconds = seconds_between(begun, report.makespan());
     keep_memory(costs, report);
@@ -314,7 +307,7 @@ double exchange_seconds(const GptSizes& sizes, int ranks, double bytes_per_secon
                 const auto gpt =
                     make_gpt(served(rank.device()), few,
                              with_cache(expert_parallel({}, mesh, {"ep"}), cache));
-                gpt->infer(cache.begin(equal_pass({tokens, 3, 1})));
+                gpt->infer(cache.begin(equal_pass(tokens, 3, 1, kPageRows)));
             });
         return report.makespan();
     };

@@ -38,13 +38,14 @@ struct TrainedGpt {
 RunReport write_on(Cluster& cluster, const TrainedGpt& gpt, const Request& request,
                    bool cached);
 
-/// What `plan`'s devices have made of requests.
+/// Answers of a plan's devices, and how they came to them.
 struct ServiceRun {
     std::vector<Served> served;      ///< of all replicas, by request
     std::vector<ServedPass> passes;  ///< of the first one
     RunReport report;
 
     std::int64_t rows() const;
+    std::int64_t preemptions() const;
     /// The longest time from a request's token to the next, of those that pass `counts`.
     Picoseconds longest_gap(
         const std::function<bool(std::int64_t request)>& counts) const;
@@ -66,7 +67,7 @@ struct EqualPass {
     std::int64_t before = 0;
     std::int64_t rows = 1;
 };
-/// What a device of `ways` that share out heads and columns takes for it, and holds, by
+/// The time of a pass on devices that share out heads and columns, and what one holds, by
 /// shapes alone.
 struct PassCosts {
     double seconds = 0;

@@ -117,7 +117,7 @@ class Findings {
     ///     found.mesh("who_holds_what", mesh);
     void mesh(const std::string& name, MeshPicture mesh,
               SourceLine at = SourceLine::here());
-    /// What a replica of a service did, whose title is the page's.
+    /// A picture of what a replica of a service did, whose title is the page's.
     void service(const std::string& name, ServiceTrace trace,
                  SourceLine at = SourceLine::here());
 

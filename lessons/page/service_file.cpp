@@ -343,7 +343,7 @@ ServiceOptions ServiceSettings::options(std::int64_t with_pages) const {
 
 namespace {
 
-/// What requests ask for, at most.
+/// Requests ask for so much, at most.
 struct Amounts {
     std::int64_t prompts = 0;  ///< tokens of all prompts
     std::int64_t outputs = 0;

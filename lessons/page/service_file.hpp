@@ -16,7 +16,7 @@ namespace lockstep::lessons {
 
 inline constexpr std::int64_t kMostPages = std::int64_t{1} << 20;  ///< of a device
 
-/// What `lockstep serve` reads: a service, and the requests that come to it.
+/// `lockstep serve` reads this: a service, and the requests that come to it.
 struct ServiceSettings {
     std::string file;   ///< as messages call it
     std::string model;  ///< as it was given

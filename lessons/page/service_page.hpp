@@ -7,7 +7,7 @@
 
 namespace lockstep::lessons {
 
-// What `lockstep serve` says about a service.
+// Says about a service what `lockstep serve` shows.
 
 /// The service, what a device holds, and what became of the requests: of one run in
 /// tables of its own, of several with a line a rate.

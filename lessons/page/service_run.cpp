@@ -100,7 +100,7 @@ ServiceHolding holding_of(const ServiceSettings& settings) {
 
 namespace {
 
-/// What ranks leave: the first of each replica's devices, by side.
+/// Ranks leave this: the first of each replica's devices, by side.
 struct Left {
     std::vector<std::vector<Served>> served;
     std::vector<std::vector<Served>> prefilled;  ///< by devices that compute prompts

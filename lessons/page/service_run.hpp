@@ -9,7 +9,7 @@
 
 namespace lockstep::lessons {
 
-/// What a device of a service has before the first request comes; of several, the one
+/// A device of a service has this before the first request comes; of several, the one
 /// that has most.
 struct ServiceHolding {
     std::int64_t memory_bytes = 0;  ///< 0: as much as one likes
@@ -26,7 +26,7 @@ struct ServiceHolding {
 /// nothing says how many pages there are, and if they do not fit beside the weights.
 ServiceHolding holding_of(const ServiceSettings& settings);
 
-/// What became of the requests of a service.
+/// Says what became of the requests of a service.
 struct ServiceOutcome {
     std::optional<double> per_second;  ///< the rate of a mix
     ServiceReport report;
@@ -37,7 +37,7 @@ struct ServiceOutcome {
         Served served;
     };
     std::vector<Ended> requests;  ///< by id
-    /// What each replica has done.
+    /// Each replica has done this.
     std::vector<ServiceTrace> replicas;
 
     /// Passes, and their rows.

@@ -2,7 +2,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -174,12 +173,8 @@ int run(const MeshRequest& request) {
         {request.shape, devices_per_node(request), request.planes, request.rank},
         model_of(request));
     MeshPicture picture = picture_of(request, mesh);
-    if (request.svg && request.cluster) {
-        std::error_code ignored;
-        require(!std::filesystem::equivalent(*request.svg, *request.cluster, ignored),
-                "--svg {}: that is the cluster's own file",
-                printable(request.svg->string()));
-    }
+    if (request.svg && request.cluster)
+        require_not_read("--svg", *request.svg, *request.cluster, "the cluster");
     if (request.svg)
         naming("--svg", *request.svg,
                [&](const auto& path) { write_text_file(path, mesh_svg(picture)); });
@@ -191,12 +186,7 @@ int run(const MeshRequest& request) {
     print(mesh_text(picture,
                     {window_columns(STDOUT_FILENO), wants_colour(STDOUT_FILENO), ""}) +
           "\n");
-    Document page = mesh_page(mesh);
-    if (request.svg)
-        page.push_back({Paragraph{words_of(
-            fmt::format("The picture is in {}.", printable(request.svg->string())))}});
-    print_document(page);
-    print("\n");
+    print_found(mesh_page(mesh), request.svg);
     return kSuccess;
 }
 

@@ -248,12 +248,7 @@ int run(const ScheduleRequest& request) {
     if (found.period)
         print(chart_text(found.chart_of_period(), {width, colour, "--svg-period"}) +
               "\n");
-    Document page = timing_page(found);
-    if (settled.svg)
-        page.push_back({Paragraph{words_of(
-            fmt::format("The picture is in {}.", printable(settled.svg->string())))}});
-    print_document(page);
-    print("\n");
+    print_found(timing_page(found), settled.svg);
     return kSuccess;
 }
 

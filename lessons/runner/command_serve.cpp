@@ -3,7 +3,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <system_error>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -122,7 +121,7 @@ void declare_serve(CommandLine& line) {
 
 namespace {
 
-/// What the file says, with what the command line says instead.
+/// Returns what the file says, with what the command line says instead.
 ServiceSettings settings_of(const ServeRequest& request) {
     ServiceSettings settings = load_service(request.files[0]);
     if (request.model) {
@@ -152,14 +151,8 @@ ServiceSettings settings_of(const ServeRequest& request) {
 /// Refuses to write over a file that was read.
 void require_other_file(const ServeRequest& request, const ServiceSettings& settings) {
     if (!request.svg) return;
-    const auto check = [&](const std::filesystem::path& file, const char* whose) {
-        std::error_code ignored;
-        require(!std::filesystem::equivalent(*request.svg, file, ignored),
-                "--svg {}: that is the {}'s own file", printable(request.svg->string()),
-                whose);
-    };
-    check(request.files[0], "service");
-    check(settings.cluster_file, "cluster");
+    require_not_read("--svg", *request.svg, request.files[0], "the service");
+    require_not_read("--svg", *request.svg, settings.cluster_file, "the cluster");
     naming("--svg", *request.svg, [](const auto& path) { require_writable_file(path); });
 }
 
@@ -207,12 +200,7 @@ int run(const ServeRequest& request) {
                   service_chart_of(service, replica),
                   {window_columns(STDOUT_FILENO), wants_colour(STDOUT_FILENO), "--svg"}) +
               "\n");
-    Document page = service_page(service);
-    if (request.svg)
-        page.push_back({Paragraph{words_of(
-            fmt::format("The picture is in {}.", printable(request.svg->string())))}});
-    print_document(page);
-    print("\n");
+    print_found(service_page(service), request.svg);
     return kSuccess;
 }
 

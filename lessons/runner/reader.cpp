@@ -9,6 +9,7 @@
 
 #include "lessons/runner/terminal.hpp"
 #include "src/text/numbers.hpp"
+#include "src/text/utf8.hpp"
 #include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
@@ -338,6 +339,14 @@ Reader::Position Reader::place_after(std::optional<Key> key, Position from,
 void print_document(const Document& page) {
     print(joined(
         lines_of(page, {window_columns(STDOUT_FILENO), wants_colour(STDOUT_FILENO)})));
+}
+
+void print_found(Document page, const std::optional<std::filesystem::path>& picture) {
+    if (picture)
+        page.push_back({Paragraph{words_of(
+            fmt::format("The picture is in {}.", printable(picture->string())))}});
+    print_document(page);
+    print("\n");
 }
 
 }  // namespace lockstep::lessons

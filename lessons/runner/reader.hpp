@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <string>
@@ -82,5 +83,8 @@ Document outcome_of(const Prediction& prediction, const Answer& answer,
 
 /// Prints a page that has no questions, as standard output wants it.
 void print_document(const Document& page);
+/// Prints what a command has found, and where the picture of it is, if it has written
+/// one.
+void print_found(Document page, const std::optional<std::filesystem::path>& picture);
 
 }  // namespace lockstep::lessons

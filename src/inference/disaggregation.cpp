@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/core/require.hpp"
+#include "src/inference/decision.hpp"
 
 namespace lockstep {
 
@@ -125,12 +126,11 @@ PrefilledArrivals::PrefilledArrivals(const KeyValueCache& cache, Communicator& p
       alike_(alike),
       left_(requests),
       at_(at) {
-    if (alike_ != nullptr && alike_->size() > 1) decision_.emplace(device_, *alike_, at);
     expect_next();
 }
 
 // lesson: prefilled-arrivals
-/// What the next request brings is received beside what the device computes.
+/// Receives what the next request brings, beside what the device computes.
 void PrefilledArrivals::expect_next() {
     if (left_.empty()) return;
     const MemoryScope scope(device_, MemoryCategory::communication);
@@ -159,14 +159,13 @@ std::vector<Arrived> PrefilledArrivals::take_in(Batcher& batcher) {
     unpack_tokens(cache_, {{*sequence}}, packed_, at_);
     left_ = left_.subspan(1);
     expect_next();
-    if (left_.empty() && decision_) decision_->end(at_);
     return {{request.id, request.arrival, device_.now()}};
 }
 // lesson: end
 
 /// Says whether the next request is here, as rank 0 sees it.
 bool PrefilledArrivals::has_come() {
-    const bool asks = !decision_ || alike_->rank() == 0;
+    const bool asks = alike_ == nullptr || alike_->rank() == 0;
     if (arrival_ && asks) {
         const MemoryScope scope(device_, MemoryCategory::workspace);
         const Tensor here = device_.zeros({1}, DType::i32, at_);
@@ -179,7 +178,8 @@ bool PrefilledArrivals::has_come() {
             arrival_ = std::move(works[0]);
         }
     }
-    const bool has = decision_ ? decision_->decide(!arrival_, at_) : !arrival_;
+    const bool has =
+        alike_ ? decided_by_first(device_, *alike_, !arrival_, at_) : !arrival_;
     if (has && arrival_) {
         arrival_->wait(at_);
         arrival_.reset();

@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "src/inference/decision.hpp"
 #include "src/inference/server.hpp"
 
 namespace lockstep {
@@ -71,8 +70,8 @@ class PrefillSender {
 /// Requests that come from a rank that computes their prompts, one before each pass at
 /// most. A batcher takes one in that has come if it has room for it; else it waits, and
 /// so do those behind it. Whether one has come, rank 0 of the ranks that work alike says
-/// (Decision); it finds out by a copy of 4 bytes to the host, which ends after what has
-/// come already.
+/// (decided_by_first); it finds out by a copy of 4 bytes to the host, which ends after
+/// what has come already.
 class PrefilledArrivals : public Arrivals {
   public:
     /// All `requests` come from rank `from` of `pair`, in their order. All must stay;
@@ -93,7 +92,6 @@ class PrefilledArrivals : public Arrivals {
     Communicator& pair_;
     int from_;
     Communicator* alike_;
-    std::optional<Decision> decision_;
     std::span<const Request> left_;
     SourceLine at_;
     Tensor packed_, token_;        ///< of the next request

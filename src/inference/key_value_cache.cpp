@@ -17,6 +17,21 @@ std::int64_t cache_bytes_of_token(const GptSizes& sizes, DType dtype) {
     return sizes.layers * numbers * bytes_of(dtype);
 }
 
+Pass equal_pass(std::int64_t sequences, std::int64_t before, std::int64_t rows,
+                std::int64_t page_rows) {
+    Pass pass;
+    std::int32_t page = 0;
+    for (std::int64_t i = 0; i < sequences; ++i) {
+        PagedSequence sequence{before, rows, {}};
+        for (std::int64_t token = 0; token < before + rows; token += page_rows)
+            sequence.pages.push_back(page++);
+        pass.tokens.sequences.push_back(std::move(sequence));
+        pass.ids.resize(pass.ids.size() + static_cast<std::size_t>(rows));
+        pass.wanted.push_back(static_cast<std::int32_t>(pass.ids.size()) - 1);
+    }
+    return pass;
+}
+
 KeyValueCache::KeyValueCache(Device& device, DType dtype, const CacheSizes& sizes)
     : device_(device), dtype_(dtype), sizes_(sizes) {
     require(sizes.pages > 0 && sizes.page_rows > 0,

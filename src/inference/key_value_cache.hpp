@@ -32,6 +32,11 @@ struct Pass {
     std::vector<std::int64_t> requests{};  ///< whose the sequences are, if that is said
 };
 
+/// Returns a pass of equal sequences, each on pages of its own from 0 on: of each, `rows`
+/// tokens behind `before` that are in the cache. All ids are 0. It is for measuring.
+Pass equal_pass(std::int64_t sequences, std::int64_t before, std::int64_t rows,
+                std::int64_t page_rows);
+
 /// Keys and values of all tokens that a model has seen, on pages: what makes generating a
 /// token cost one row instead of all that were before (Pope et al. 2022, 2211.05102,
 /// section 2). Any sequence's tokens may lie on any page, and a page may be several

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/core/require.hpp"
+#include "src/inference/decision.hpp"
 
 namespace lockstep {
 
@@ -73,13 +74,7 @@ class TimedArrivals : public Arrivals {
         const auto later =
             std::ranges::upper_bound(left_, device_.now(), {}, &Request::arrival);
         const auto own = static_cast<std::int32_t>(later - left_.begin());
-        if (ranks_.same == nullptr) return own;
-        const MemoryScope scope(device_, MemoryCategory::workspace);
-        const Tensor count =
-            device_.upload(HostTensor::of<std::int32_t>({1}, std::vector{own}));
-        ranks_.same->broadcast(count, 0).wait();
-        const HostTensor told = device_.download(count);
-        return device_.has_numbers() ? told.values<std::int32_t>()[0] : own;
+        return ranks_.same ? told_by_first(device_, *ranks_.same, own) : own;
     }
 
     Device& device_;

@@ -30,7 +30,7 @@ const Look kAgain{Meaning::workspace, 'A', '=',
 const Look kEmpty{Meaning::operation, 'o', 'o', "a pass without rows, for other ranks"};
 const Look kWaits{Meaning::resting, 'w', '_', "waits", 0.5};
 
-/// What a box shows.
+/// The words of a box.
 struct ServiceBox {
     std::string label;
     std::string tooltip;

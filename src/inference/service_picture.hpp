@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What one replica of a service did, as a picture shows it.
+/// One replica of a service, and what it did, as a picture shows it.
 struct ServiceTrace {
     struct Asked {
         std::int64_t id = 0;

@@ -19,7 +19,7 @@ struct ServiceLimits {
     }
 };
 
-/// What a service has come to.
+/// Figures of a service, from all of its answers.
 struct ServiceReport {
     std::int64_t requests = 0;
     std::int64_t tokens = 0;  ///< that were generated

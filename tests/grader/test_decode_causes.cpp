@@ -1,5 +1,5 @@
-// What the assignment `decode` says of wrong tokens and of plans: usual mistakes are told
-// apart, and a right plan has none.
+// Tests what the assignment `decode` says of wrong tokens and of plans: usual mistakes
+// are told apart, and a right plan has none.
 
 #include <algorithm>
 

@@ -38,18 +38,8 @@ double decode_seconds(const GptSizes& sizes, std::int64_t batch, std::int64_t to
                             {.pages = batch * of_each, .page_rows = kRows});
         const auto gpt = make_gpt({rank.device(), DType::bf16, 7, ""}, sizes,
                                   with_cache(tensor_parallel({}, tp), cache));
-        Pass pass;
-        std::int32_t page = 0;
-        for (std::int64_t i = 0; i < batch; ++i) {
-            PagedSequence sequence{tokens - 1, 1, {}};
-            for (std::int64_t j = 0; j < of_each; ++j)
-                sequence.pages.push_back(page++);
-            pass.tokens.sequences.push_back(std::move(sequence));
-            pass.ids.push_back(0);
-            pass.wanted.push_back(static_cast<std::int32_t>(i));
-        }
         begun = rank.device().monitor().moment().time;
-        gpt->infer(cache.begin(pass));
+        gpt->infer(cache.begin(equal_pass(batch, tokens - 1, 1, kRows)));
     });
     return static_cast<double>(report.makespan() - begun) / static_cast<double>(kSecond);
 }
@@ -73,13 +63,7 @@ Picoseconds exchange_time(int ranks, double bytes_per_second, std::int64_t token
                 const auto gpt =
                     make_gpt({rank.device(), DType::bf16, 7, ""}, sizes,
                              with_cache(expert_parallel({}, mesh, {"ep"}), cache));
-                Pass pass;
-                for (std::int64_t i = 0; i < tokens; ++i) {
-                    pass.tokens.sequences.push_back({3, 1, {static_cast<int>(i)}});
-                    pass.ids.push_back(0);
-                    pass.wanted.push_back(static_cast<std::int32_t>(i));
-                }
-                gpt->infer(cache.begin(pass));
+                gpt->infer(cache.begin(equal_pass(tokens, 3, 1, 16)));
             });
         return report.makespan();
     };

@@ -1,4 +1,4 @@
-// What `lockstep serve` reads, and what it says of a service.
+// Tests what `lockstep serve` reads, and what it says of a service.
 
 #include <algorithm>
 #include <cstdlib>

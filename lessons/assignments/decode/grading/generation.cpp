@@ -38,7 +38,7 @@ std::string name_of(const GenerationCase& of) {
         range_text(least.output, most.output));
 }
 
-// What is drawn.
+// These are drawn anew.
 
 GenerationCase small_case(const Judge& judge, const std::string& name, int ranks,
                           std::int64_t heads, std::int64_t key_heads) {
@@ -113,7 +113,7 @@ GenerationCase large_case(const Judge& judge, Way way) {
     return of;
 }
 
-// What is right, and why it is not.
+// These say whether tokens are right, and why they are not.
 
 struct Cause {
     Mistake mistake;
@@ -176,7 +176,7 @@ constexpr Cause kCauses[] = {
 
 using Left = std::vector<std::vector<Tokens>>;
 
-/// What is said of the mistake that gives these tokens; null if none does.
+/// Returns what is said of the mistake that gives these tokens; null if none does.
 const char* text_of_mistake(const GenerationCase& of, const HostGpt& gpt,
                             const Left& left) {
     constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();

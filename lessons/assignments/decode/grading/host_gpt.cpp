@@ -226,7 +226,7 @@ class HostRank {
         return row;
     }
 
-    /// What the heads of one row find among the first `seen` places of its pages.
+    /// Returns what the heads of one row find among the first `seen` places of its pages.
     Row attended(const HostBlock& block, const Row& x,
                  const std::vector<std::optional<Stored>>& pages,
                  std::size_t seen) const {
@@ -277,7 +277,7 @@ class HostRank {
     std::vector<Sequence> sequences_;
     std::size_t longest_ = 0;
     std::size_t stored_ = 0;
-    /// Of each layer and sequence, by place.
+    /// Keys and values of each layer and sequence, by place.
     std::vector<std::vector<std::vector<std::optional<Stored>>>> cache_;
     std::vector<Placed> rows_;
     std::vector<std::size_t> wanted_;

@@ -6,8 +6,8 @@
 
 #include "lessons/assignments/decode/grading/given.hpp"
 
-// What generating should give, by plain loops on the host; and what it gives with a usual
-// mistake, by which the grader knows that mistake.
+// Plain loops on the host give what generating should give, and what it gives with a
+// usual mistake, by which the grader knows that mistake.
 
 namespace lockstep::lessons::decode {
 
@@ -53,7 +53,7 @@ enum class Mistake : std::uint8_t {
     keys_of_first_rank  ///< all ranks have the keys of the first one's heads
 };
 
-/// What follows each prompt, on each rank.
+/// Returns what follows each prompt, on each rank.
 using TokensOfRanks = std::vector<std::vector<Tokens>>;
 /// Places of the cache in which nothing was stored have `unstored`.
 TokensOfRanks generated(const HostGpt& gpt, const GenerationCase& of,

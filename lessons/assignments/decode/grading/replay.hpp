@@ -8,8 +8,8 @@
 #include "lessons/assignments/decode/grading/given.hpp"
 #include "src/core/host_tensor.hpp"
 
-// What a batcher has planned, pass by pass: each row stores its token in its place, and
-// looks for those before it in theirs, as the keys and values of a real cache.
+// Plays what a batcher has planned, pass by pass: each row stores its token in its place,
+// and looks for those before it in theirs, as the keys and values of a real cache.
 
 namespace lockstep::lessons::decode {
 
@@ -25,7 +25,7 @@ struct Planned {
 /// Reads what the task has left, pass by pass. Nothing if it cannot be that.
 std::optional<std::vector<Planned>> read_log(const HostTensor& log);
 
-/// What is wrong with a plan, each as a sentence; empty if nothing is.
+/// Says what is wrong with a plan, each as a sentence; empty if nothing is.
 struct Verdict {
     std::string tokens;       ///< a token that would not be the right one, or never comes
     bool unfinished = false;  ///< it never comes; all that were planned are right

@@ -57,7 +57,7 @@ struct Prompt {
 
 // A batcher plans passes. It knows how long sequences are, not what is in them.
 
-/// What a pass may have, and what the cache has.
+/// The limits of a pass, and of the cache.
 struct Rules {
     std::int64_t rows = 0;       ///< R, of a pass, at most; not less than S
     std::int64_t sequences = 0;  ///< S, under way at once, at most
@@ -80,7 +80,7 @@ struct Share {
     lockstep::PagedSequence tokens;
 };
 
-/// What the grader asks of a batcher. It adds requests between passes, and asks for the
+/// The grader asks this of a batcher. It adds requests between passes, and asks for the
 /// next pass when the one before it has been computed.
 class Batching {
   public:
@@ -97,7 +97,8 @@ namespace adapters {
 /// Returns what follows each prompt, in the order of the prompts.
 std::vector<Tokens> generate(lockstep::Rank& rank, const Gpt& gpt,
                              const std::vector<Prompt>& prompts, std::int64_t page_rows);
-/// The same by all ranks together, each of which is given the whole GPT and all prompts.
+/// Returns the same by all ranks together, each of which is given the whole GPT and all
+/// prompts.
 std::vector<Tokens> generate_shared(lockstep::Rank& rank, const Gpt& gpt,
                                     const std::vector<Prompt>& prompts,
                                     std::int64_t page_rows);
@@ -166,7 +167,7 @@ inline lockstep::Tensor block(lockstep::Device& device, const Sizes& sizes,
     return y;
 }
 
-/// What follows a prompt. For each token the whole sequence is computed anew.
+/// Returns what follows a prompt. For each token the whole sequence is computed anew.
 inline Tokens generate_anew(lockstep::Device& device, const Gpt& gpt,
                             const Prompt& prompt) {
     Tokens ids = prompt.ids, places;
