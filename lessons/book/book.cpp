@@ -9,6 +9,7 @@
 #include "lessons/page/html.hpp"
 #include "lessons/page/markdown.hpp"
 #include "lessons/page/quote.hpp"
+#include "lessons/page/sha256.hpp"
 #include "lessons/runner/fault_pages.hpp"
 #include "lessons/runner/notebook.hpp"
 #include "lessons/runner/pages.hpp"

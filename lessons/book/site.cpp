@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/notebook.hpp"
+#include "lessons/page/sha256.hpp"
 #include "src/core/require.hpp"
 #include "src/report/files.hpp"
 #include "src/report/version.hpp"

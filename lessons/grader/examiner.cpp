@@ -66,7 +66,6 @@ RankProcess::End StudentProcess::ending() {
 
 namespace {
 
-constexpr int kDiagnosisColumns = 72;  // reports indent it
 constexpr std::int64_t kDeviceMemory = std::int64_t{32} << 20;
 
 /// In a handler: what of a student's program ended the run. What is the grader's own

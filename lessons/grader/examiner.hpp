@@ -51,6 +51,9 @@ struct TaskRun {
     bool numbers = true;
 };
 
+/// How wide a diagnosis is in a report, which indents it.
+inline constexpr int kDiagnosisColumns = 72;
+
 /// Why a run did not come to its end.
 struct Trouble {
     Mark mark = Mark::failed;
@@ -65,9 +68,20 @@ struct TaskResult {
     std::vector<RankResult> ranks;
 };
 
+/// What can be asked of a student's work.
+class StudentWork {
+  public:
+    virtual ~StudentWork() = default;
+
+    /// Returns what came of a run of the student's program.
+    virtual const TaskResult& run(const TaskRun& run) = 0;
+    /// A file of the student's, as text: any bytes.
+    virtual std::string file(const std::string& name) const = 0;
+};
+
 /// Runs a student's program: each rank in a confined process of its own, which asks this
 /// one for all that devices and communicators do, under every check that there is.
-class Examiner {
+class Examiner final : public StudentWork {
   public:
     /// The program stands in the folder. Each rank has its own limits, a run `longest`.
     Examiner(std::filesystem::path folder, std::string program,
@@ -80,10 +94,9 @@ class Examiner {
 
     /// A run that was made already is not made again: its task and its name are what it
     /// is known by. Nor is a task that has run out of time once.
-    const TaskResult& run(const TaskRun& run);
+    const TaskResult& run(const TaskRun& run) override;
 
-    /// A file of the student's, as text: any bytes.
-    std::string file(const std::string& name) const;
+    std::string file(const std::string& name) const override;
 
   private:
     TaskResult make(const TaskRun& run) const;

@@ -1,101 +1,23 @@
 #include "lessons/grader/grade.hpp"
 
-#include <cerrno>
 #include <chrono>
-#include <cstdlib>
-#include <optional>
 #include <random>
 #include <sys/prctl.h>
-#include <system_error>
 
 #include <fmt/format.h>
 
-#include "lessons/grader/build_program.hpp"
 #include "lessons/grader/confine/fence.hpp"
 #include "lessons/grader/confine/system_calls.hpp"
 #include "lessons/grader/judge.hpp"
 #include "lessons/grader/judging_process.hpp"
+#include "lessons/grader/workspace.hpp"
 #include "src/core/require.hpp"
-#include "src/os/environment.hpp"
 #include "src/report/files.hpp"
 #include "src/report/version.hpp"
 
 namespace lockstep::lessons {
 
-namespace fs = std::filesystem;
-
 namespace {
-
-constexpr std::uint64_t kLargestSource = 1 << 20;
-
-/// The student's file, or what is wrong with it. Links could lead anywhere.
-std::optional<BuildFailure> copy_source(const fs::path& from, const fs::path& to,
-                                        const std::string& name) {
-    std::error_code error;
-    const fs::file_status status = fs::symlink_status(from / name, error);
-    if (!fs::exists(status))
-        return BuildFailure{name, 0, fmt::format("{} is not there", name), ""};
-    if (!fs::is_regular_file(status))
-        return BuildFailure{name, 0, fmt::format("{} is not a file of its own", name),
-                            ""};
-    try {
-        write_text_file(to / name, read_text_file(from / name, kLargestSource));
-    } catch (const UsageError& wrong) {
-        return BuildFailure{name, 0, wrong.what(), ""};
-    }
-    return std::nullopt;
-}
-
-/// A fresh folder in which a student's program is built and run: the student's own files,
-/// and nothing else of theirs; the rest is the kit's, compiled or not. It goes with this
-/// object.
-class Workspace {
-  public:
-    /// Throws if it cannot be made.
-    Workspace();
-    ~Workspace();
-    Workspace(const Workspace&) = delete;
-    Workspace& operator=(const Workspace&) = delete;
-
-    /// Copies the files and builds the program; what the student did wrong, or nothing.
-    std::optional<BuildFailure> build(const Assignment& assignment, const Kit& kit,
-                                      const std::filesystem::path& student,
-                                      const std::vector<std::string>& compiler);
-
-    const std::filesystem::path& folder() const { return folder_; }
-    static constexpr const char* kProgram = "program";
-
-  private:
-    std::filesystem::path folder_;
-};
-
-Workspace::Workspace() : folder_(os::make_temporary_folder()) {}
-
-Workspace::~Workspace() {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-}
-
-std::optional<BuildFailure> Workspace::build(const Assignment& assignment, const Kit& kit,
-                                             const fs::path& student,
-                                             const std::vector<std::string>& compiler) {
-    // The kit may stand where the user that the compiler runs as cannot look.
-    const Kit own_kit = kit.copied_to(folder_ / "kit", assignment.slug);
-    BuildPlan plan;
-    plan.compiler = compiler;
-    plan.folder = folder_;
-    plan.flags = own_kit.compile_flags(assignment.slug);
-    plan.link = own_kit.link_flags(assignment.slug);
-    plan.program = kProgram;
-    // The grader's own: a student's file of the same name is not looked at.
-    fs::copy_file(kit.handout(assignment.slug) / "adapters.hpp",
-                  folder_ / "adapters.hpp");
-    for (const std::string& name : assignment.files) {
-        if (auto failure = copy_source(student, folder_, name)) return failure;
-        if (name.ends_with(".cpp")) plan.sources.push_back(name);
-    }
-    return build_program(plan);
-}
 
 using Clock = std::chrono::steady_clock;
 
@@ -116,18 +38,9 @@ GradeReport empty_report(const Assignment& assignment) {
     return report;
 }
 
-Targets targets_of(const Assignment& assignment, const Kit& kit) {
-    const std::filesystem::path file = kit.grading(assignment.slug) / "targets.json";
-    return Targets::read(read_text_file(file, kLargestTargets), file.string());
-}
-
-Judgement judgement_of(const Criterion& criterion, Judge judge) {
-    try {
-        criterion.judge(judge);
-        return {Mark::passed, judge.asked(), judge.measured(), ""};
-    } catch (const Judge::No& no) {
-        return {no.mark, no.asked, no.measured, no.said};
-    }
+std::uint64_t new_secret() {
+    std::random_device device;
+    return std::uint64_t{device()} << 32 | device();
 }
 
 void enter(const Judgement& judgement, CriterionReport& entry) {
@@ -157,11 +70,6 @@ void hide_this_process() {
     ::prctl(PR_SET_DUMPABLE, 0);
 }
 
-std::uint64_t new_secret() {
-    std::random_device device;
-    return std::uint64_t{device()} << 32 | device();
-}
-
 /// Returns what a student does first: the first criterion that did not pass, in the order
 /// of the handout.
 std::string first_to_do(const GradeReport& report) {
@@ -179,26 +87,23 @@ std::string first_to_do(const GradeReport& report) {
 
 }  // namespace
 
-GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& changed) {
-    hide_this_process();
+namespace {
+
+void judge_all(const GradePlan& plan, const Kit& kit, const GradeSink& changed,
+               GradeReport& report) {
     const auto begun = Clock::now();
     const auto seconds = [&] {
         return std::chrono::duration<double>(Clock::now() - begun).count();
     };
-    GradeReport report = empty_report(*plan.assignment);
-    report.remarks = remarks_on_confinement();
-    changed(report);
-
-    Targets targets = targets_of(*plan.assignment, kit);
+    GradingSide own = grading_side(*plan.assignment, kit);
+    require_can_grade(plan.compiler);
     Workspace workspace;
     report.build_failure =
         workspace.build(*plan.assignment, kit, plan.folder, plan.compiler);
-    const std::uint64_t secret = new_secret();
     Examiner examiner(workspace.folder(), Workspace::kProgram);
     JudgingProcess process(
         [&](std::size_t i) {
-            return judgement_of(plan.assignment->criteria[i],
-                                Judge(examiner, targets, false, secret));
+            return judgement_of(plan.assignment->criteria[i], Judge(examiner, own));
         },
         {begun + plan.longest});
     for (std::size_t i = 0; i < report.criteria.size() && !report.build_failure; ++i) {
@@ -209,6 +114,29 @@ GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& change
     report.first = first_to_do(report);
     report.seconds = seconds();
     report.finished = true;
+}
+
+}  // namespace
+
+GradingSide grading_side(const Assignment& assignment, const Kit& kit) {
+    const std::filesystem::path data = kit.grading(assignment.slug);
+    const std::filesystem::path file = data / "targets.json";
+    return {Targets::read(read_text_file(file, kLargestTargets), file.string()), data,
+            new_secret(), false};
+}
+
+GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& changed) {
+    hide_this_process();
+    GradeReport report = empty_report(*plan.assignment);
+    report.remarks = remarks_on_confinement();
+    changed(report);
+    try {
+        judge_all(plan, kit, changed, report);
+    } catch (const std::exception& lacking) {
+        report.stopped = lacking.what();
+        changed(report);
+        throw;
+    }
     changed(report);
     return report;
 }
@@ -220,17 +148,18 @@ Targets measure_targets(const GradePlan& plan, const Kit& kit, std::uint64_t see
             workspace.build(*plan.assignment, kit, plan.folder, plan.compiler))
         throw UsageError(
             fmt::format("{}:{}: {}", failure->file, failure->line, failure->message));
-    Targets targets{plan.assignment->slug, seed, {}};
-    const std::uint64_t secret = new_secret();
+    GradingSide own{{plan.assignment->slug, seed, {}},
+                    kit.grading(plan.assignment->slug),
+                    new_secret(),
+                    true};
     Examiner examiner(workspace.folder(), Workspace::kProgram);
     for (const Criterion& criterion : plan.assignment->criteria) {
-        const Judgement judgement =
-            judgement_of(criterion, Judge(examiner, targets, true, secret));
+        const Judgement judgement = judgement_of(criterion, Judge(examiner, own));
         require(judgement.mark == Mark::passed, "{}: {}; asked: {}; measured: {} {}",
                 criterion.id, criterion.title, judgement.asked, judgement.measured,
                 judgement.said);
     }
-    return targets;
+    return own.targets;
 }
 
 }  // namespace lockstep::lessons

@@ -20,11 +20,15 @@ struct GradePlan {
     std::chrono::seconds longest{400};  ///< what is not judged by then is not
 };
 
+/// What the grader has for one grading of an assignment; the secret is new.
+GradingSide grading_side(const Assignment& assignment, const Kit& kit);
+
 /// Told of the report whenever it has changed: first with nothing judged.
 using GradeSink = std::function<void(const GradeReport& report)>;
 
 /// Builds what is in the student's folder and judges it. What the student did wrong is in
-/// the report; what the grader lacks is thrown.
+/// the report. What the machine or the grader lacks is thrown, and the report says that
+/// it stopped for it.
 GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& changed);
 
 /// Returns what the program in the folder, the reference solution, measures. Throws

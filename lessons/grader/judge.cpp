@@ -10,6 +10,8 @@
 #include "src/core/philox.hpp"
 #include "src/core/require.hpp"
 #include "src/core/units.hpp"
+#include "src/report/files.hpp"
+#include "src/run/diagnosis.hpp"
 #include "src/text/json.hpp"
 
 namespace lockstep::lessons {
@@ -58,19 +60,17 @@ std::string list_text(const std::vector<std::string>& items) {
     return text;
 }
 
-void require_form(const std::string& what, const HostTensor& got,
-                  const HostTensor& expected) {
-    if (got.shape() == expected.shape() && got.dtype() == expected.dtype()) return;
-    throw Judge::No{Mark::failed,
-                    fmt::format("{}: {} x {}", what, expected.shape().text(),
-                                name_of(expected.dtype())),
-                    fmt::format("{} x {}", got.shape().text(), name_of(got.dtype())), ""};
-}
-
 }  // namespace
 
+void Judge::form(const std::string& what, const HostTensor& got, const Shape& shape,
+                 DType dtype) {
+    if (got.shape() == shape && got.dtype() == dtype) return;
+    throw No{Mark::failed, fmt::format("{}: {} x {}", what, shape.text(), name_of(dtype)),
+             fmt::format("{} x {}", got.shape().text(), name_of(got.dtype())), ""};
+}
+
 const TaskResult& Judge::run(const TaskRun& run) {
-    const TaskResult& result = examiner_.run(run);
+    const TaskResult& result = work_.run(run);
     if (result.trouble)
         throw No{result.trouble->mark,
                  fmt::format("a run with {} that comes to its end", run.name), "",
@@ -86,9 +86,14 @@ const HostTensor& Judge::left(const RankResult& rank, const std::string& name) {
     return tensor->second;
 }
 
+std::string Judge::data(const std::string& name) const {
+    constexpr std::uint64_t kLargest = 1 << 20;
+    return read_text_file(own_.data / name, kLargest);
+}
+
 void Judge::close(const std::string& what, const HostTensor& got,
                   const HostTensor& expected, double bound) {
-    require_form(what, got, expected);
+    form(what, got, expected.shape(), expected.dtype());
     double largest = 1;
     for (std::int64_t i = 0; i < expected.elements(); ++i)
         largest = std::max(largest, std::abs(expected.at(i)));
@@ -102,7 +107,7 @@ void Judge::close(const std::string& what, const HostTensor& got,
 
 void Judge::same(const std::string& what, const HostTensor& got,
                  const HostTensor& expected) {
-    require_form(what, got, expected);
+    form(what, got, expected.shape(), expected.dtype());
     for (std::int64_t i = 0; i < expected.elements(); ++i)
         if (std::bit_cast<std::uint64_t>(got.at(i)) !=
             std::bit_cast<std::uint64_t>(expected.at(i)))
@@ -114,14 +119,15 @@ void Judge::same(const std::string& what, const HostTensor& got,
 
 void Judge::as_reference(const std::string& name, const std::string& unit,
                          std::int64_t measured, Allowed allowed) {
-    if (measures_) {
-        targets_.values.insert_or_assign(name, measured);
+    if (own_.measures) {
+        own_.targets.values.insert_or_assign(name, measured);
         return;
     }
-    const auto target = targets_.values.find(name);
-    require(target != targets_.values.end(),
+    const auto target = own_.targets.values.find(name);
+    if (target == own_.targets.values.end())
+        throw MissingError(fmt::format(
             "the targets of {} have no '{}'; run lockstep assignment targets {}",
-            targets_.slug, name, targets_.slug);
+            own_.targets.slug, name, own_.targets.slug));
     const std::int64_t value = target->second;
     const std::int64_t low = value - (value * allowed.percent_less + 99) / 100;
     const std::int64_t high = value + (value * allowed.percent_more + 99) / 100;
@@ -165,16 +171,16 @@ std::int64_t drawn(std::uint64_t seed, const std::string& name, std::int64_t low
 
 std::int64_t Judge::draw(const std::string& name, std::int64_t low,
                          std::int64_t high) const {
-    return drawn(targets_.seed, name, low, high);
+    return drawn(own_.targets.seed, name, low, high);
 }
 
 std::int64_t Judge::draw_anew(const std::string& name, std::int64_t low,
                               std::int64_t high) const {
-    return drawn(secret_, name, low, high);
+    return drawn(own_.secret, name, low, high);
 }
 
 HostTensor Judge::normal(const std::string& name, const Shape& shape) const {
-    const RandomStream stream(secret_, name);
+    const RandomStream stream(own_.secret, name);
     HostTensor values(shape, DType::f64);
     for (std::int64_t i = 0; i < values.elements(); ++i)
         values.set(i, stream.normal(static_cast<std::uint64_t>(i)));
@@ -187,6 +193,19 @@ std::string Judge::asked() const {
 
 std::string Judge::measured() const {
     return list_text(measured_);
+}
+
+Judgement judgement_of(const Criterion& criterion, Judge judge) {
+    try {
+        criterion.judge(judge);
+        return {Mark::passed, judge.asked(), judge.measured(), ""};
+    } catch (const Judge::No& no) {
+        return {no.mark, no.asked, no.measured, no.said};
+    } catch (const UsageError& error) {
+        return {Mark::failed, "", "", error.what()};
+    } catch (const FaultError& fault) {
+        return {Mark::failed, "", "", fault.diagnosis().text(kDiagnosisColumns)};
+    }
 }
 
 }  // namespace lockstep::lessons

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "lessons/grader/assignment.hpp"
 #include "lessons/grader/examiner.hpp"
 
 namespace lockstep::lessons {
@@ -23,6 +25,15 @@ struct Targets {
     static Targets read(const std::string& text, const std::string& name);
 };
 
+/// What the grader has and students have not.
+struct GradingSide {
+    Targets targets;
+    std::filesystem::path data;  ///< a folder of files
+    /// Drawn anew for each grading.
+    std::uint64_t secret = 0;
+    bool measures = false;  ///< figures are not compared with targets but become them
+};
+
 /// How far from what the reference measures a student's figure may be, in hundredths of
 /// it; rounded outwards.
 struct Allowed {
@@ -38,10 +49,7 @@ inline constexpr const char* kPicoseconds = "ps";
 /// criterion.
 class Judge {
   public:
-    /// With `measures`, figures are not compared with targets but become them. `secret`
-    /// is drawn anew for each grading.
-    Judge(Examiner& examiner, Targets& targets, bool measures, std::uint64_t secret)
-        : examiner_(examiner), targets_(targets), measures_(measures), secret_(secret) {}
+    Judge(StudentWork& work, GradingSide& own) : work_(work), own_(own) {}
 
     /// Not for criteria: how a question was answered with no.
     struct No {
@@ -53,7 +61,10 @@ class Judge {
 
     const TaskResult& run(const TaskRun& run);
     /// One of the assignment's files, as the student has it: any bytes.
-    std::string file(const std::string& name) const { return examiner_.file(name); }
+    std::string file(const std::string& name) const { return work_.file(name); }
+
+    /// A file of the grader's own data for this assignment.
+    std::string data(const std::string& name) const;
 
     /// `got` is `expected` in other words: the same shape, and nowhere further away than
     /// `bound` times the largest value expected (or times 1). NaN is no number's
@@ -62,8 +73,11 @@ class Judge {
                double bound = 1e-10);
     /// `got` has the bits of `expected`.
     void same(const std::string& what, const HostTensor& got, const HostTensor& expected);
-    /// Returns what the task left under that name on a rank.
+    /// Returns what the task left under that name on a rank. It may have any form.
     const HostTensor& left(const RankResult& rank, const std::string& name);
+    /// Asks that it has a form; `what` it is, for sentences.
+    static void form(const std::string& what, const HostTensor& got, const Shape& shape,
+                     DType dtype = DType::f64);
 
     /// `measured` is what the reference measures, or within what is allowed beside it.
     /// `name` is the target's: "a1.3: 5 ranks, 37 elements: bytes". A time's unit is
@@ -95,12 +109,23 @@ class Judge {
     std::string measured() const;
 
   private:
-    Examiner& examiner_;
-    Targets& targets_;
-    bool measures_;
-    std::uint64_t secret_;
+    StudentWork& work_;
+    GradingSide& own_;
     std::vector<std::string> asked_;
     std::vector<std::string> measured_;
 };
+
+/// The result of a criterion.
+struct Judgement {
+    Mark mark = Mark::not_judged;
+    std::string asked{};
+    std::string measured{};
+    std::string said{};
+};
+
+/// Judges a criterion. Whatever it meets in what the student left fails it; only what the
+/// machine or the grader itself lacks is thrown: MissingError, std::system_error,
+/// std::bad_alloc.
+Judgement judgement_of(const Criterion& criterion, Judge judge);
 
 }  // namespace lockstep::lessons

@@ -28,7 +28,7 @@ namespace {
 constexpr std::string_view kCouldNot = "the grader could not judge this: ";
 
 /// `spent` is a judgement after which the process has no memory left.
-enum class Kind : char { judgement, spent, missing_error, usage_error };
+enum class Kind : char { judgement, spent, missing_error };
 
 /// Four messages: how the work ended and the mark, then the texts.
 struct Answer {
@@ -73,8 +73,8 @@ Answer answer_of(const JudgingProcess::Work& work, std::size_t index) {
         return {Kind::judgement, work(index)};
     } catch (const MissingError& error) {
         return {Kind::missing_error, failed(error.what())};
-    } catch (const UsageError& error) {
-        return {Kind::usage_error, failed(error.what())};
+    } catch (const std::system_error& error) {
+        return {Kind::missing_error, failed(error.what())};
     } catch (const std::bad_alloc&) {
         return {Kind::spent, failed(std::string(kCouldNot) +
                                     "it asks the simulator for too much memory")};
@@ -120,8 +120,8 @@ void JudgingProcess::start() {
     const pid_t parent = ::getpid();
     process_ = ::fork();
     if (process_ < 0)
-        throw std::system_error(errno, std::generic_category(),
-                                "cannot make a process to judge in");
+        throw MissingError(fmt::format("cannot make a process to judge in: {}",
+                                       std::generic_category().message(errno)));
     if (process_ == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (::getppid() != parent) ::_exit(0);
@@ -157,7 +157,6 @@ Judgement JudgingProcess::judge(std::size_t index) {
     if (!answer) return judgement_without_answer();
     if (answer->kind == Kind::spent) end();
     if (answer->kind == Kind::missing_error) throw MissingError(answer->judgement.said);
-    if (answer->kind == Kind::usage_error) throw UsageError(answer->judgement.said);
     return answer->judgement;
 }
 

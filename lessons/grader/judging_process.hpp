@@ -5,19 +5,11 @@
 #include <string>
 #include <sys/types.h>
 
+#include "lessons/grader/judge.hpp"
 #include "lessons/grader/remote/frames.hpp"
-#include "lessons/grader/report/grade_report.hpp"
 #include "src/os/descriptor.hpp"
 
 namespace lockstep::lessons {
-
-/// The result of a criterion.
-struct Judgement {
-    Mark mark = Mark::not_judged;
-    std::string asked{};
-    std::string measured{};
-    std::string said{};
-};
 
 /// Judges criteria in a process of its own, since the simulator does there what students'
 /// programs ask for: what they bring about, were it the end of that process, costs the
@@ -44,9 +36,9 @@ class JudgingProcess {
     JudgingProcess(const JudgingProcess&) = delete;
     JudgingProcess& operator=(const JudgingProcess&) = delete;
 
-    /// MissingError and UsageError of the work are thrown here, too; all else that goes
-    /// wrong there is said in a judgement that has failed, or is of nothing if the time
-    /// for all was over.
+    /// What the machine lacks is thrown as MissingError: where the work threw that or
+    /// std::system_error. All else that goes wrong there is said in a judgement that has
+    /// failed, or is of nothing if the time for all was over.
     Judgement judge(std::size_t index);
 
   private:

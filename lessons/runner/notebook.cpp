@@ -3,10 +3,10 @@
 #include <array>
 #include <fstream>
 #include <iterator>
-#include <sha2.h>
 
 #include <fmt/format.h>
 
+#include "lessons/page/sha256.hpp"
 #include "src/os/environment.hpp"
 #include "src/report/files.hpp"
 
@@ -46,13 +46,6 @@ Score score_of(const std::map<std::string, Answer>& answers) {
     for (const auto& [prediction, answer] : answers)
         ++*counts[static_cast<std::size_t>(answer.outcome)];
     return score;
-}
-
-std::string sha256(const std::string& text) {
-    std::array<char, SHA256_DIGEST_STRING_LENGTH> digits{};
-    SHA256Data(reinterpret_cast<const std::uint8_t*>(text.data()), text.size(),
-               digits.data());
-    return digits.data();
 }
 
 std::string notebook_key(const RunOptions& run) {

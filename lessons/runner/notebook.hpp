@@ -72,9 +72,6 @@ class Notebook {
 /// Returns what tells answers to other figures apart: "4 ranks, f32, seed 0, classroom".
 std::string notebook_key(const RunOptions& run);
 
-/// Returns 64 hexadecimal digits, as sha256sum prints them.
-std::string sha256(const std::string& text);
-
 Score score_of(const std::map<std::string, Answer>& answers);
 
 /// Returns notes as JSON: what was predicted, what came out, the score, the record.

@@ -35,7 +35,18 @@ std::span<const T> HostTensor::values() const {
     return const_cast<HostTensor*>(this)->values<T>();
 }
 
+namespace {
+
+void require_element(const HostTensor& tensor, std::int64_t index) {
+    require(index >= 0 && index < tensor.elements(),
+            "element {} of a tensor of shape {}, which has {}", index, tensor.shape(),
+            tensor.elements());
+}
+
+}  // namespace
+
 double HostTensor::at(std::int64_t index) const {
+    require_element(*this, index);
     const std::byte* element = data_.data() + index * bytes_of(dtype_);
     const auto read = [&]<typename T>(T value) {
         std::memcpy(&value, element, sizeof value);
@@ -55,6 +66,7 @@ double HostTensor::at(std::int64_t index) const {
 }
 
 void HostTensor::set(std::int64_t index, double value) {
+    require_element(*this, index);
     std::byte* element = data_.data() + index * bytes_of(dtype_);
     const auto write = [&](auto typed) { std::memcpy(element, &typed, sizeof typed); };
     switch (dtype_) {

@@ -41,7 +41,8 @@ class HostTensor {
     std::byte* data() { return data_.data(); }
     const std::byte* data() const { return data_.data(); }
 
-    /// Element `index` (row-major) as a double, whatever the dtype.
+    /// Element `index` (row-major) as a double, whatever the dtype. UsageError says if
+    /// there is no such element.
     double at(std::int64_t index) const;
     void set(std::int64_t index, double value);
 

@@ -12,66 +12,6 @@ namespace lockstep {
 
 namespace {
 
-/// One program's entry, of which each member is asked for by itself.
-class Entry {
-  public:
-    Entry(const Json& entry, std::string where)
-        : entry_(entry), where_(std::move(where)) {
-        expect(entry.is_object(), "an object with \"ranks\", \"line\" and \"cause\"");
-    }
-
-    /// False if the member is still open.
-    bool has(const char* member) const {
-        expect(entry_.contains(member), fmt::format("an entry \"{}\"", member));
-        return !entry_.at(member).is_null();
-    }
-
-    std::set<int> ranks(int count) const {
-        const std::string expected = fmt::format(
-            "\"ranks\": a list of numbers from 0 to {}, such as [0], or \"all\"",
-            count - 1);
-        const Json& given = entry_.at("ranks");
-        std::set<int> ranks;
-        if (given.is("all")) {
-            for (int rank = 0; rank < count; ++rank)
-                ranks.insert(rank);
-            return ranks;
-        }
-        expect(given.is_array() && given.size() > 0, expected);
-        for (const Json& rank : given.elements()) {
-            expect(rank.is_integer() && rank.get<std::int64_t>() >= 0 &&
-                       rank.get<std::int64_t>() < count,
-                   expected);
-            ranks.insert(rank.get<int>());
-        }
-        return ranks;
-    }
-
-    std::int64_t line() const {
-        constexpr int kMostLines = 1'000'000;
-        const Json& given = entry_.at("line");
-        const std::int64_t line = given.is_integer() ? given.get<std::int64_t>() : 0;
-        expect(line > 0 && line < kMostLines, "\"line\": the number of a line");
-        return line;
-    }
-
-    std::string cause(const std::vector<std::string>& causes) const {
-        const Json& given = entry_.at("cause");
-        const auto is_given = [&](const std::string& cause) { return given.is(cause); };
-        expect(std::any_of(causes.begin(), causes.end(), is_given),
-               fmt::format("\"cause\": one of {}", fmt::join(causes, ", ")));
-        return given.get<std::string>();
-    }
-
-  private:
-    void expect(bool holds, const std::string& expected) const {
-        require(holds, "{}: expected {}", where_, expected);
-    }
-
-    const Json& entry_;
-    std::string where_;
-};
-
 /// Returns what is wrong, with the place if the parser's sentence names one.
 std::string trouble_of(const JsonError& error) {
     const std::string text = error.what();
@@ -92,18 +32,63 @@ Json parsed(const std::string& text, const std::string& name) {
 
 }  // namespace
 
-std::optional<FoundMistake> read_found_mistake(const std::string& text,
-                                               const std::string& name,
-                                               const std::string& program, int ranks,
-                                               const std::vector<std::string>& causes) {
+FoundMistake::FoundMistake(const std::string& text, const std::string& name,
+                           const std::string& program)
+    : where_(fmt::format("{}, \"{}\"", name, program)) {
     const Json document = parsed(text, name);
     require(document.is_object() && document.contains(program),
             "{}: expected an object with an entry \"{}\"", name, program);
-    const Entry entry(document.at(program), fmt::format("{}, \"{}\"", name, program));
-    const bool ranks_there = entry.has("ranks"), line_there = entry.has("line"),
-               cause_there = entry.has("cause");
-    if (!ranks_there || !line_there || !cause_there) return std::nullopt;
-    return FoundMistake{entry.ranks(ranks), entry.line(), entry.cause(causes)};
+    entry_ = document.at(program);
+    expect(entry_.is_object(), "an object with \"ranks\", \"line\" and \"cause\"");
+}
+
+bool FoundMistake::has(const char* part) const {
+    expect(entry_.contains(part), fmt::format("an entry \"{}\"", part));
+    return !entry_.at(part).is_null();
+}
+
+void FoundMistake::expect(bool holds, const std::string& expected) const {
+    require(holds, "{}: expected {}", where_, expected);
+}
+
+std::optional<std::set<int>> FoundMistake::ranks(int count) const {
+    if (!has("ranks")) return std::nullopt;
+    const std::string expected = fmt::format(
+        "\"ranks\": a list of numbers from 0 to {}, such as [0], or \"all\"", count - 1);
+    const Json& given = entry_.at("ranks");
+    std::set<int> ranks;
+    if (given.is("all")) {
+        for (int rank = 0; rank < count; ++rank)
+            ranks.insert(rank);
+        return ranks;
+    }
+    expect(given.is_array() && given.size() > 0, expected);
+    for (const Json& rank : given.elements()) {
+        expect(rank.is_integer() && rank.get<std::int64_t>() >= 0 &&
+                   rank.get<std::int64_t>() < count,
+               expected);
+        ranks.insert(rank.get<int>());
+    }
+    return ranks;
+}
+
+std::optional<std::int64_t> FoundMistake::line() const {
+    if (!has("line")) return std::nullopt;
+    constexpr int kMostLines = 1'000'000;
+    const Json& given = entry_.at("line");
+    const std::int64_t line = given.is_integer() ? given.get<std::int64_t>() : 0;
+    expect(line > 0 && line < kMostLines, "\"line\": the number of a line");
+    return line;
+}
+
+std::optional<std::string> FoundMistake::cause(
+    const std::vector<std::string>& causes) const {
+    if (!has("cause")) return std::nullopt;
+    const Json& given = entry_.at("cause");
+    const auto is_given = [&](const std::string& cause) { return given.is(cause); };
+    expect(std::any_of(causes.begin(), causes.end(), is_given),
+           fmt::format("\"cause\": one of {}", fmt::join(causes, ", ")));
+    return given.get<std::string>();
 }
 
 }  // namespace lockstep

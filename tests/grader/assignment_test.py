@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """An assignment as its users meet it: what is handed out gets no points and says what to do
 first; the reference gets all, within two minutes; the targets are what the reference measures.
-And each mutant of it loses what it must, and no more, which takes longer.
+And each mutant of it loses what it must, and no more, which takes longer. Hostile results
+stop nothing.
 
-Arguments: the program, the folder of the assignment's sources, "Assignment" or "Mutants".
+Arguments: the program, the folder of the assignment's sources, "Assignment", "Mutants" or
+"HostileResults" with its own: the program that makes them, the kit, how many a criterion.
 """
 
 import filecmp
@@ -85,6 +87,20 @@ class Assignment(WorkFolder, unittest.TestCase):
             else:
                 self.assertIn(name, solved)
 
+    def test_answers_are_hashed_and_nowhere_else(self):
+        script = os.path.join(SOURCES, "hash_answers.py")
+        if not os.path.exists(script):
+            self.skipTest("there are no answers to write down")
+        made = subprocess.run([sys.executable, "-B", script], capture_output=True, check=True)
+        with open(os.path.join(SOURCES, "grading/answers.json"), "rb") as file:
+            self.assertEqual(file.read(), made.stdout)
+        with open(os.path.join(SOURCES, "right_answers.json"), encoding="utf-8") as file:
+            lines = [line for program in json.load(file).values() for line in program["line"]]
+        for program in [PROGRAM, PROGRAM + "-grader"]:
+            with open(program, "rb") as file:
+                data = file.read()
+            self.assertEqual([line for line in lines if line.encode() in data], [])
+
     def test_the_reference_gets_all_points_in_time(self):
         self.put_reference()
         begun = time.monotonic()
@@ -124,5 +140,14 @@ class Mutants(WorkFolder, unittest.TestCase):
                 self.assertEqual(status, 1)
 
 
+class HostileResults(WorkFolder, unittest.TestCase):
+    def test_whatever_is_left_stops_nothing(self):
+        self.put_reference()
+        program, kit, rounds = sys.argv[4:]
+        done = subprocess.run([program, kit, SLUG, self.work, rounds], capture_output=True,
+                              text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+
+
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:4])

@@ -80,6 +80,7 @@ OWN = {
     'title': (REQUIRED, TEXT),
     'lockstep': (REQUIRED, TEXT),
     'finished': (REQUIRED, BOOLEAN),
+    'stopped': (REQUIRED, or_null(TEXT)),
     'built': (REQUIRED, BOOLEAN),
     'build_failure': (REQUIRED, or_null({
         'file': (REQUIRED, or_null(TEXT)),

@@ -28,8 +28,19 @@ class SamplesTest(unittest.TestCase):
 
     def test_every_sample_is_valid(self):
         for name, data in GRADES.items():
+            if name == 'stopped.gradescope':
+                continue  # it is not to be taken for a grade
             with self.subTest(name):
                 check(name.rpartition('.')[2], data)
+
+    def test_what_the_machine_stopped_is_no_grade_anywhere(self):
+        with self.assertRaisesRegex(Refused, 'neither a score nor tests'):
+            check('gradescope', GRADES['stopped.gradescope'])
+        self.assertFalse(json.loads(GRADES['stopped.prairielearn'])['gradable'])
+        self.assertIn('errors="1"', GRADES['stopped.junit'].decode())
+        self.assertIn('This is not a grade.', GRADES['stopped.text'].decode())
+        self.assertNotIn(' points, in', GRADES['stopped.text'].decode())
+        self.assertIn('cannot make a process', json.loads(GRADES['stopped.json'])['stopped'])
 
     def test_what_a_program_said_is_kept_as_far_as_it_can_be(self):
         for format_name in CHECKS:

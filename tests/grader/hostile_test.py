@@ -62,21 +62,60 @@ class Hostile(unittest.TestCase):
         with open(os.path.join(self.work, "ring.cpp"), encoding="utf-8") as file:
             self.reference = file.read()
 
+    def run_grader(self, *before, **variables):
+        path = os.path.join(self.folder, "report.json")
+        done = subprocess.run([*before, PROGRAM, "grade", SLUG, self.work, "--format", "json",
+                               "--out", path], capture_output=True, text=True, check=False,
+                              timeout=200, env=dict(os.environ, TMPDIR=self.spare, **variables))
+        with open(path, encoding="utf-8") as file:
+            return done, json.load(file)
+
     def grade(self, text):
         with open(os.path.join(self.work, "ring.cpp"), "w", encoding="utf-8") as file:
             file.write(text)
-        path = os.path.join(self.folder, "report.json")
         begun = time.monotonic()
-        done = subprocess.run([PROGRAM, "grade", SLUG, self.work, "--format", "json", "--out",
-                               path], capture_output=True, text=True, check=False, timeout=200,
-                              env=dict(os.environ, TMPDIR=self.spare))
+        done, report = self.run_grader()
         self.assertLess(time.monotonic() - begun, 150)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", ""))
-        with open(path, encoding="utf-8") as file:
-            report = json.load(file)
         self.assertTrue(report["finished"])
         self.assertEqual(os.listdir(self.spare), [])
         return report
+
+    def is_no_grade(self, why, *before, **variables):
+        done, report = self.run_grader(*before, **variables)
+        self.assertEqual((done.returncode, done.stdout), (3, ""))
+        self.assertIn(why, done.stderr)
+        self.assertIn(why, report["stopped"])
+        self.assertFalse(report["finished"])
+        self.assertEqual({entry["mark"] for entry in report["criteria"]}, {"not_judged"})
+        self.assertEqual(os.listdir(self.spare), [])
+
+    def test_the_machines_trouble_is_not_the_students(self):
+        self.is_no_grade("cannot be built here", CXX="/bin/false")
+        self.is_no_grade("unrecognized command-line option", CXX="g++ -fno-such-option")
+        if os.geteuid() == 0 and shutil.which("unshare"):
+            self.is_no_grade("cannot be run here", "unshare", "-m", "sh", "-c",
+                             f'mount -t tmpfs -o noexec none {self.spare} && exec "$@"', "sh")
+
+    def test_a_source_that_cannot_be_read_is_one_that_cannot_be_built(self):
+        path = os.path.join(self.work, "ring.cpp")
+        os.remove(path)
+        done, report = self.run_grader()
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(report["build_failure"]["message"], "ring.cpp is not there")
+        os.mkdir(path)
+        done, report = self.run_grader()
+        self.assertEqual(report["build_failure"]["message"], "ring.cpp is not a file of its own")
+
+    def test_what_is_left_in_another_shape_costs_its_criteria_alone(self):
+        head, tail = self.reference.split("void reduce_scatter(Rank& rank, const Tensor& buffer) {")
+        report = self.grade(f"{head}void reduce_scatter(Rank&, const Tensor& buffer) {{"
+                            "const_cast<Tensor&>(buffer) = buffer.slice(0, 1); }\n"
+                            f"static void unused(Rank& rank, const Tensor& buffer) {{{tail}")
+        self.assertIsNone(report["build_failure"], report["build_failure"])
+        entry = report["criteria"][0]
+        self.assertEqual((entry["mark"], entry["measured"]), ("failed", "(1) x f64"))
+        self.assertIn("a1.2-values", [each["id"] for each in report["criteria"] if each["earned"]])
 
     def test_what_breaks_one_function_costs_its_points_alone(self):
         head, tail = self.reference.split("void all_reduce(")

@@ -150,10 +150,13 @@ std::vector<std::pair<std::string, GradeReport>> sample_grades() {
     GradeReport no_criteria = sample_grade();
     no_criteria.criteria.clear();
     using enum Mark;
+    GradeReport stopped = sample_grade({passed, failed});
+    stopped.stopped = "cannot make a process: Resource temporarily unavailable";
     return {{"nothing-judged", sample_grade()},
             {"half", sample_grade({passed, failed})},
             {"finished", sample_grade({passed, failed, not_written, passed})},
             {"all-passed", sample_grade({passed, passed, passed, passed})},
+            {"stopped", stopped},
             {"left-out", sample_grade({passed, not_judged, passed, passed})},
             {"failed-build", sample_of_failed_build()},
             {"no-criteria", no_criteria},

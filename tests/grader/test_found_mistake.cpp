@@ -10,9 +10,9 @@ namespace {
 
 const std::vector<std::string> kWords{"wrong_peer", "too_often"};
 
-/// Of the entry "ring", on four ranks.
-std::optional<FoundMistake> read(const std::string& text) {
-    return read_found_mistake(text, "answers.json", "ring", 4, kWords);
+/// Of the entry "ring".
+FoundMistake read(const std::string& text) {
+    return FoundMistake(text, "answers.json", "ring");
 }
 
 std::string with(const std::string& ranks, const std::string& line,
@@ -24,7 +24,10 @@ std::string with(const std::string& ranks, const std::string& line,
 /// What is said of the text.
 std::string complaint(const std::string& text) {
     try {
-        read(text);
+        const FoundMistake found = read(text);
+        found.ranks(4);
+        found.line();
+        found.cause(kWords);
     } catch (const UsageError& error) {
         return error.what();
     }
@@ -34,19 +37,30 @@ std::string complaint(const std::string& text) {
 }  // namespace
 
 TEST_CASE("A found mistake is read, whatever else the document has", "[grader]") {
-    const FoundMistake expected{{0, 2}, 17, "wrong_peer"};
-    CHECK(read(with("[2, 0]", "17", R"("wrong_peer")")) == expected);
-    CHECK(read(with("[2, 0, 2]", "17", R"("wrong_peer")")) == expected);
-    CHECK(read(R"({"pipe": 3, "ring": {"note": [], "ranks": [0, 2],
-                  "line": 17, "cause": "wrong_peer"}})") == expected);
-    CHECK(read(with("\"all\"", "17", R"("wrong_peer")"))->ranks ==
+    for (const std::string& text :
+         {with("[2, 0]", "17", R"("wrong_peer")"),
+          with("[2, 0, 2]", "17", R"("wrong_peer")"),
+          std::string(R"({"pipe": 3, "ring": {"note": [], "ranks": [0, 2],
+                  "line": 17, "cause": "wrong_peer"}})")}) {
+        const FoundMistake found = read(text);
+        CHECK(found.ranks(4) == std::set<int>{0, 2});
+        CHECK(found.line() == 17);
+        CHECK(found.cause(kWords) == "wrong_peer");
+    }
+    CHECK(read(with("\"all\"", "17", R"("wrong_peer")")).ranks(4) ==
           std::set<int>{0, 1, 2, 3});
 }
 
-TEST_CASE("A mistake of which a part is open is none", "[grader]") {
-    CHECK_FALSE(read(with("null", "17", R"("wrong_peer")")));
-    CHECK_FALSE(read(with("[0]", "null", R"("wrong_peer")")));
-    CHECK_FALSE(read(with("[0]", "17", "null")));
+TEST_CASE("Each part is read by itself, and may be open", "[grader]") {
+    const FoundMistake no_ranks = read(with("null", "17", R"("wrong_peer")"));
+    CHECK_FALSE(no_ranks.ranks(4));
+    CHECK(no_ranks.line() == 17);
+    CHECK_FALSE(read(with("[0]", "null", R"("wrong_peer")")).line());
+    CHECK_FALSE(read(with("[0]", "17", "null")).cause(kWords));
+    const FoundMistake odd_line = read(with("[0]", "-1", R"("wrong_peer")"));
+    CHECK(odd_line.ranks(4) == std::set<int>{0});
+    CHECK_THROWS_AS(odd_line.line(), UsageError);
+    CHECK(odd_line.cause(kWords) == "wrong_peer");
 }
 
 TEST_CASE("A part that cannot be says what was expected, and where", "[grader][errors]") {

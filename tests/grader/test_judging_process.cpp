@@ -122,14 +122,17 @@ TEST_CASE("What asks for more memory than there is costs its criterion", "[grade
 
 TEST_CASE("What the grader itself lacks is thrown where it was asked", "[grader]") {
     JudgingProcess process(
-        one_of({[]() -> Judgement { throw UsageError("no target"); },
-                []() -> Judgement { throw MissingError("no kit"); },
+        one_of({[]() -> Judgement { throw MissingError("no kit"); },
+                []() -> Judgement {
+                    throw std::system_error(EAGAIN, std::generic_category(), "no fork");
+                },
                 []() -> Judgement { throw std::runtime_error("odd"); }}),
         limits());
-    CHECK_THROWS_MATCHES(process.judge(0), UsageError,
-                         Catch::Matchers::Message("no target"));
-    CHECK_THROWS_MATCHES(process.judge(1), MissingError,
+    CHECK_THROWS_MATCHES(process.judge(0), MissingError,
                          Catch::Matchers::Message("no kit"));
+    CHECK_THROWS_MATCHES(
+        process.judge(1), MissingError,
+        Catch::Matchers::Message("no fork: Resource temporarily unavailable"));
     CHECK(process.judge(2).said == "the grader could not judge this: odd");
 }
 

@@ -67,6 +67,7 @@ TEST_CASE("In every format and at every stage the figures add up", "[grader]") {
         for (const Library& one : own.at("criteria"))
             sum += one.at("earned").get<int>();
         CHECK(sum == earned);
+        if (!report.stopped.empty()) continue;
 
         const Library gradescope = written_json(report, GradeFormat::gradescope);
         CHECK(gradescope.at("score") == earned);

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "lessons/book/site.hpp"
-#include "lessons/runner/notebook.hpp"
+#include "lessons/page/sha256.hpp"
 #include "tests/catch.hpp"
 #include "tests/report/support.hpp"
 #include "tests/temporary_folder.hpp"

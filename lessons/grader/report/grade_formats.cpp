@@ -79,6 +79,9 @@ std::string not_built_text(const GradeReport& report) {
 
 /// "Grading has not finished: 3 of 7 criteria are judged."
 std::string not_finished_text(const GradeReport& report) {
+    if (!report.stopped.empty())
+        return fmt::format("This is not a grade. The machine stopped the grading: {}.",
+                           report.stopped);
     const auto judged = std::ranges::count_if(
         report.criteria, [](const auto& one) { return one.mark != Mark::not_judged; });
     return fmt::format("Grading has not finished: {} of {} criteria are judged.", judged,
@@ -298,6 +301,7 @@ class GradePage {
         if (!report_.finished && !report_.build_failure)
             paragraph(not_finished_text(report_), 0, Look::bad);
         const bool all = report_.finished && report_.earned() == report_.points();
+        if (!report_.stopped.empty()) return;
         paragraph(
             fmt::format("{}, in {:.1f} seconds",
                         points_text(report_.earned(), report_.points()), report_.seconds),
@@ -361,6 +365,7 @@ std::string grade_as_json(const GradeReport& report) {
         {"title", report.title},
         {"lockstep", report.version},
         {"finished", report.finished},
+        {"stopped", text_or_null(report.stopped)},
         {"built", !failure},
         {"build_failure", failure ? build_failure_json(*failure) : Json()},
         {"earned", report.earned()},
@@ -396,26 +401,29 @@ std::string grade_as_gradescope(const GradeReport& report) {
     Json tests = Json::array();
     for (const CriterionReport& criterion : report.criteria)
         tests.push_back(gradescope_test(criterion, tests.size() + 1));
-    const Json document{{"score", report.earned()},
-                        {"execution_time", static_cast<int>(std::ceil(report.seconds))},
-                        {"output", whole_text(report)},
-                        {"output_format", "text"},
-                        {"visibility", "visible"},
-                        {"extra_data",
-                         {{"assignment", report.slug},
-                          {"lockstep", report.version},
-                          {"finished", report.finished},
-                          {"built", !report.build_failure}}},
-                        {"tests", std::move(tests)}};
+    Json document{{"execution_time", static_cast<int>(std::ceil(report.seconds))},
+                  {"output", whole_text(report)},
+                  {"output_format", "text"},
+                  {"visibility", "visible"},
+                  {"extra_data",
+                   {{"assignment", report.slug},
+                    {"lockstep", report.version},
+                    {"finished", report.finished},
+                    {"built", !report.build_failure}}}};
+    if (report.stopped.empty()) {
+        document["score"] = report.earned();
+        document["tests"] = std::move(tests);
+    }
     return document.dump(2) + "\n";
 }
 
 namespace {
 
 Json not_gradable(const GradeReport& report) {
-    return {{"gradable", false},
-            {"format_errors", {build_error_text(*report.build_failure)}},
-            {"message", whole_text(report)}};
+    const std::string why = report.build_failure ? build_error_text(*report.build_failure)
+                                                 : not_finished_text(report);
+    return {
+        {"gradable", false}, {"format_errors", {why}}, {"message", whole_text(report)}};
 }
 
 Json prairielearn_test(const CriterionReport& criterion) {
@@ -435,7 +443,8 @@ Json prairielearn_test(const CriterionReport& criterion) {
 }  // namespace
 
 std::string grade_as_prairielearn(const GradeReport& report) {
-    if (report.build_failure) return not_gradable(report).dump(2) + "\n";
+    if (report.build_failure || !report.stopped.empty())
+        return not_gradable(report).dump(2) + "\n";
     Json tests = Json::array();
     for (const CriterionReport& criterion : report.criteria)
         tests.push_back(prairielearn_test(criterion));

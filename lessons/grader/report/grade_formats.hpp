@@ -49,6 +49,7 @@ std::string grade_as_text(const GradeReport& report, int width, bool colour);
 ///     title            "A ring all-reduce"
 ///     lockstep         the version that graded
 ///     finished         whether grading came to its end
+///     stopped          null, or what the machine lacked, so that it is no grade
 ///     built            whether the program could be built
 ///     build_failure    null, or {file, line, message, lines}
 ///     earned, points   whole numbers: the sums over the criteria
@@ -63,12 +64,13 @@ std::string grade_as_json(const GradeReport& report);
 /// Gradescope's results.json:
 /// https://gradescope-autograders.readthedocs.io/en/latest/specs/
 /// The total stands beside the tests, so that a report without any is valid too; what has
-/// not been judged is a failed test of no points.
+/// not been judged is a failed test of no points. A grading that the machine stopped has
+/// neither total nor tests, with which Gradescope says that the autograder has failed.
 std::string grade_as_gradescope(const GradeReport& report);
 
 /// PrairieLearn's results.json: https://docs.prairielearn.com/externalGrading/
-/// A program that could not be built is "invalid, not gradable" there: no points, and the
-/// student keeps the attempt.
+/// A program that could not be built, and a grading that the machine stopped, are
+/// "invalid, not gradable" there: no points, and the student keeps the attempt.
 std::string grade_as_prairielearn(const GradeReport& report);
 
 /// JUnit XML as Jenkins' schema has it, which GitLab and pytest share:

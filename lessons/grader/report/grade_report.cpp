@@ -162,6 +162,7 @@ GradeReport shown_report(const GradeReport& report) {
     if (std::isfinite(report.seconds))
         shown_one.seconds = std::clamp(report.seconds, 0.0, kMostSeconds);
     shown_one.finished = report.finished;
+    shown_one.stopped = line(report.stopped);
     return shown_one;
 }
 

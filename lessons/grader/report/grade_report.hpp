@@ -74,6 +74,9 @@ struct GradeReport {
     std::vector<std::string> remarks;  ///< about the machine, not the student's work
     double seconds = 0;
     bool finished = false;
+    /// What the machine or the grader lacks, if that stopped the grading: a sentence. The
+    /// points so far are not a grade then.
+    std::string stopped{};
 
     int points() const;
     int earned() const;

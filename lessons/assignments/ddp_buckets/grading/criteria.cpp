@@ -112,9 +112,7 @@ void judge_parts(Judge& judge, const BucketCase& one, const TaskResult& result,
     HostTensor sum(shape, DType::f64);
     for (const RankResult& rank : result.ranks) {
         const HostTensor& part = judge.left(rank, name);
-        judge.ask(part.shape() == shape && part.dtype() == DType::f64,
-                  one.name() + ": the shape of the loss " + shape.text(),
-                  part.shape().text());
+        Judge::form(one.name() + ": the loss", part, shape);
         for (std::int64_t i = 0; i < sum.elements(); ++i)
             sum.set(i, sum.at(i) + part.at(i));
     }

@@ -17,7 +17,8 @@ using namespace lockstep;
 void test_answer(const std::string& program) {
     constexpr std::uint64_t kLargest = 1 << 20;
     const std::string text = read_text_file(ANSWERS, kLargest);
-    if (!read_found_mistake(text, "answers.json", program, kRanks, kCauses))
+    const FoundMistake found(text, "answers.json", program);
+    if (!found.ranks(kRanks) || !found.line() || !found.cause(kCauses))
         throw NotWritten("its ranks, line and cause, in answers.json");
 }
 

@@ -85,6 +85,7 @@ void judge_reduce_scatter(Judge& judge) {
         for (int rank = 0; rank < ring.ranks; ++rank) {
             const Chunk own = own_chunk(ring, rank);
             const HostTensor& left = judge.left(result.ranks[rank], "buffer");
+            Judge::form(buffer_text(ring, rank), left, {ring.elements}, ring.dtype);
             judge.close(fmt::format("{}: chunk {} on its rank", ring.name(), rank),
                         left.rows(own.begin, own.count), sum.rows(own.begin, own.count),
                         ring.bound());

@@ -136,12 +136,15 @@ HostTensor left_values(Judge& judge, Stage stage, const ZeroCase& one,
     const std::int64_t range = one.range(layer);
     if (stage != Stage::three) {
         const HostTensor& values = judge.left(result.ranks[rank], name);
+        Judge::form(one.on_rank(rank, name), values, Shape::flat(one.ranks() * range));
         return values.rows(0, one.elements(layer));
     }
     HostTensor all(Shape::flat(one.ranks() * range), DType::f64);
     for (std::int64_t from = 0; from < one.ranks(); ++from) {
         const HostTensor& own =
             judge.left(result.ranks[static_cast<std::size_t>(from)], name);
+        Judge::form(one.on_rank(static_cast<std::size_t>(from), name), own,
+                    Shape::flat(range));
         for (std::int64_t i = 0; i < range; ++i)
             all.set(from * range + i, own.at(i));
     }

@@ -1,0 +1,283 @@
+// Hostile results, pushed through every criterion of an assignment: whatever a student's
+// program could leave fails a criterion, and stops nothing.
+//
+// usage: hostile_results KIT SLUG FOLDER ROUNDS
+//
+// The folder has the reference solution. What it leaves is changed in one place for each
+// criterion and round: that is how the changed thing comes far into a criterion.
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lessons/assignments/catalogue.hpp"
+#include "lessons/grader/build_program.hpp"
+#include "lessons/grader/examiner.hpp"
+#include "lessons/grader/grade.hpp"
+#include "lessons/grader/judge.hpp"
+#include "lessons/grader/kit.hpp"
+#include "lessons/grader/workspace.hpp"
+#include "src/core/philox.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+/// Numbers that a seed determines.
+class Dice {
+  public:
+    explicit Dice(std::uint64_t seed) : stream_(seed, "hostile results") {}
+
+    std::size_t below(std::size_t count) {
+        return static_cast<std::size_t>(stream_.bits(drawn_++) % count);
+    }
+
+  private:
+    RandomStream stream_;
+    std::uint64_t drawn_ = 0;
+};
+
+HostTensor filled(const Shape& shape, DType dtype, double value) {
+    HostTensor tensor(shape, dtype);
+    for (std::int64_t i = 0; i < tensor.elements(); ++i)
+        tensor.set(i, value);
+    return tensor;
+}
+
+Shape other_shape(const Shape& shape, Dice& dice) {
+    const std::int64_t rows = shape.dimensions() > 0 ? shape[0] : 1;
+    switch (dice.below(6)) {
+        case 0:
+            return {1};
+        case 1:
+            return {0};
+        case 2:
+            return {shape.elements() + 1};
+        case 3:
+            return {shape.elements(), 1};
+        case 4:
+            return shape.dimensions() > 0 ? shape.with_first(rows > 0 ? rows - 1 : 1)
+                                          : Shape{2};
+        default:
+            return {200'000};
+    }
+}
+
+double odd_value(Dice& dice) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    const std::vector<double> values{std::numeric_limits<double>::quiet_NaN(),
+                                     kInfinity,
+                                     -kInfinity,
+                                     1e300,
+                                     -1e300,
+                                     0,
+                                     -1,
+                                     1,
+                                     2147483647,
+                                     -2147483648.0,
+                                     1e-320};
+    return values[dice.below(values.size())];
+}
+
+/// Returns an i32 that a value stands for, as far as one does.
+double as_integer(double value) {
+    if (!(value >= -2147483648.0)) return -2147483648.0;
+    return value > 2147483647 ? 2147483647 : std::trunc(value);
+}
+
+void change_values(HostTensor& tensor, Dice& dice) {
+    if (tensor.elements() == 0) return;
+    const bool all = dice.below(2) == 0;
+    const auto place = static_cast<std::int64_t>(
+        dice.below(static_cast<std::size_t>(tensor.elements())));
+    const double odd = odd_value(dice);
+    const double value = tensor.dtype() == DType::i32 ? as_integer(odd) : odd;
+    for (std::int64_t i = 0; i < tensor.elements(); ++i)
+        if (all || i == place) tensor.set(i, value);
+}
+
+/// Says what it does.
+std::string change(HostTensor& tensor, Dice& dice) {
+    switch (dice.below(3)) {
+        case 0:
+            tensor = HostTensor(other_shape(tensor.shape(), dice), tensor.dtype());
+            return "has the shape " + tensor.shape().text();
+        case 1: {
+            const std::vector<DType> types{DType::f32, DType::f64, DType::i32};
+            tensor = filled(tensor.shape(), types[dice.below(types.size())], 1);
+            return fmt::format("is of {}", name_of(tensor.dtype()));
+        }
+        default:
+            change_values(tensor, dice);
+            return "has odd values";
+    }
+}
+
+std::string change(std::string& text, Dice& dice) {
+    switch (dice.below(5)) {
+        case 0:
+            text.clear();
+            return "is empty";
+        case 1:
+            text.resize(dice.below(text.size() + 1));
+            return "is cut";
+        case 2:
+            text = std::string(300'000, '[');
+            return "is long";
+        case 3:
+            for (int i = 0; i < 20 && !text.empty(); ++i)
+                text[dice.below(text.size())] = static_cast<char>(dice.below(256));
+            return "has odd bytes";
+        default:
+            for (char& c : text)
+                if (c >= '0' && c <= '9' && dice.below(8) == 0) c = '9';
+            return "has other numbers";
+    }
+}
+
+/// Changes something with a name, or takes it away.
+template <typename Things>
+std::string change_one(Things& things, const std::string& kind, Dice& dice) {
+    if (things.empty()) return "";
+    const auto chosen =
+        std::next(things.begin(), static_cast<std::ptrdiff_t>(dice.below(things.size())));
+    const std::string name = chosen->first;
+    std::string what = "is not there";
+    if (dice.below(4) == 0)
+        things.erase(chosen);
+    else
+        what = change(chosen->second, dice);
+    return fmt::format("{} '{}' {}", kind, name, what);
+}
+
+/// The student's work, but one thing in what a run of it left.
+class ChangedWork final : public StudentWork {
+  public:
+    ChangedWork(StudentWork& work, std::uint64_t seed)
+        : work_(work), dice_(seed), changed_run_(dice_.below(6)) {}
+
+    const TaskResult& run(const TaskRun& run) override {
+        const auto made = made_.find(run.name + run.ranks.at(0).task);
+        if (made != made_.end()) return made->second;
+        TaskResult result = work_.run(run);
+        if (made_.size() == changed_run_) change_result(result, run.name);
+        return made_.emplace(run.name + run.ranks.at(0).task, std::move(result))
+            .first->second;
+    }
+
+    std::string file(const std::string& name) const override {
+        std::string text = work_.file(name);
+        Dice dice = dice_;
+        change(text, dice);
+        return text;
+    }
+
+    const std::string& story() const { return story_; }
+
+  private:
+    void change_result(TaskResult& result, const std::string& name) {
+        const std::size_t rank = dice_.below(result.ranks.size());
+        RankResult& left = result.ranks[rank];
+        std::string what = change_one(left.tensors, "tensor", dice_);
+        if (what.empty() || dice_.below(3) == 0)
+            what += change_one(left.values, "value", dice_);
+        what += change_one(left.texts, "text", dice_);
+        story_ = fmt::format("{}: rank {}: {}", name, rank, what);
+    }
+
+    StudentWork& work_;
+    Dice dice_;
+    std::size_t changed_run_;
+    std::map<std::string, TaskResult> made_;
+    std::string story_;
+};
+
+class Trial {
+  public:
+    Trial(const Assignment& assignment, StudentWork& work, GradingSide own)
+        : assignment_(assignment), work_(work), own_(std::move(own)) {}
+
+    /// Returns whether nothing stopped it.
+    bool run(const Criterion& criterion, std::uint64_t seed) {
+        ChangedWork changed(work_, seed);
+        try {
+            const Judgement judgement = judged(criterion, changed);
+            if (judgement.mark != Mark::not_judged) {
+                judgement.mark == Mark::passed ? ++passed_ : ++failed_;
+                return true;
+            }
+            fmt::print("{}: not judged: {}\n", criterion.id, judgement.said);
+        } catch (const std::exception& error) {
+            fmt::print("{} threw: {}\n", criterion.id, error.what());
+        }
+        fmt::print("  seed {}; {}\n", seed, changed.story());
+        return false;
+    }
+
+    /// Returns whether the reference passes as it is.
+    bool is_right(const Criterion& criterion) {
+        const Judgement judgement = judged(criterion, work_);
+        if (judgement.mark == Mark::passed) return true;
+        fmt::print("{}: asked: {}; measured: {}; {}\n", criterion.id, judgement.asked,
+                   judgement.measured, judgement.said);
+        return false;
+    }
+
+    void tell() const {
+        fmt::print("{}: {} judgements failed, {} passed\n", assignment_.slug, failed_,
+                   passed_);
+    }
+    bool ever_failed() const { return failed_ > 0; }
+
+  private:
+    Judgement judged(const Criterion& criterion, StudentWork& work) {
+        return judgement_of(criterion, Judge(work, own_));
+    }
+
+    const Assignment& assignment_;
+    StudentWork& work_;
+    GradingSide own_;
+    int passed_ = 0;
+    int failed_ = 0;
+};
+
+int try_all(const Kit& kit, const Assignment& assignment,
+            const std::filesystem::path& folder, std::uint64_t rounds) {
+    Workspace workspace;
+    if (const auto failure =
+            workspace.build(assignment, kit, folder, student_compiler())) {
+        fmt::print("{}: {}\n", failure->file, failure->message);
+        return EXIT_FAILURE;
+    }
+    Examiner examiner(workspace.folder(), Workspace::kProgram);
+    GradingSide own = grading_side(assignment, kit);
+    own.secret = 7;
+    Trial trial(assignment, examiner, std::move(own));
+    bool all = true;
+    for (const Criterion& criterion : assignment.criteria) {
+        all = trial.is_right(criterion) && all;
+        for (std::uint64_t round = 0; round < rounds; ++round)
+            all = trial.run(criterion, round) && all;
+    }
+    trial.tell();
+    return all && trial.ever_failed() ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+}  // namespace
+
+}  // namespace lockstep::lessons
+
+int main(int count, char** words) {
+    using namespace lockstep::lessons;
+    if (count != 5) return 2;
+    std::setvbuf(stdout, nullptr, _IOLBF, 0);
+    return try_all(Kit(words[1]), find_assignment(words[2]), words[3],
+                   std::strtoull(words[4], nullptr, 10));
+}
