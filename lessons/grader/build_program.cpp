@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "lessons/grader/confine/confined_process.hpp"
+#include "lessons/grader/confine/view.hpp"
 #include "src/core/require.hpp"
 #include "src/os/environment.hpp"
 
@@ -249,12 +249,12 @@ std::vector<std::string> own_flags() {
 /// The folder is the confined programs' own while one lives.
 class HandedOver {
   public:
-    explicit HandedOver(const std::filesystem::path& folder) : folder_(folder) {
-        hand_over(folder_);
+    explicit HandedOver(const BuildPlan& plan) : folder_(plan.folder), user_(plan.user) {
+        hand_over(folder_, user_);
     }
     ~HandedOver() {
         try {
-            take_back(folder_);
+            take_back(folder_, user_);
         } catch (const std::exception&) {
             // If something cannot be read, that shows when the program is started.
         }
@@ -264,12 +264,20 @@ class HandedOver {
 
   private:
     std::filesystem::path folder_;
+    unsigned user_;
 };
 
 class Build {
   public:
     explicit Build(const BuildPlan& plan)
-        : plan_(plan), deadline_(os::after(Clock::now(), plan.wall_seconds)) {}
+        : plan_(plan),
+          deadline_(os::after(Clock::now(), plan.wall_seconds)),
+          reads_(plan.reads) {
+        for (const std::string& word : plan.compiler)
+            for (const std::filesystem::path& path : toolchain_files(word))
+                if (std::ranges::find(reads_, path) == reads_.end())
+                    reads_.push_back(path);
+    }
 
     std::optional<BuildFailure> compile_all() {
         const std::size_t count = plan_.sources.size();
@@ -309,7 +317,8 @@ class Build {
         const double left =
             std::chrono::duration<double>(deadline_ - Clock::now()).count();
         // The slack in processes: others may have the same user.
-        return {.cpu_seconds = plan_.wall_seconds,
+        return {.user = plan_.user,
+                .cpu_seconds = plan_.wall_seconds,
                 .wall_seconds = std::max(left, 0.0),
                 .memory_bytes = plan_.memory_bytes,
                 .file_bytes = kLargestFile,
@@ -323,6 +332,7 @@ class Build {
             ConfinedPlan{.words = std::move(words),
                          .folder = plan_.folder,
                          .confinement = confinement(),
+                         .reads = reads_,
                          .variables = {"LC_ALL=C", "CCACHE_DISABLE=1"}});
     }
 
@@ -364,12 +374,13 @@ class Build {
 
     const BuildPlan& plan_;
     Clock::time_point deadline_;
+    std::vector<std::filesystem::path> reads_;
 };
 
 }  // namespace
 
 std::optional<BuildFailure> build_program(const BuildPlan& plan) {
-    const HandedOver handed(plan.folder);
+    const HandedOver handed(plan);
     Build build(plan);
     if (auto failure = build.compile_all()) return failure;
     return build.link();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lessons/grader/confine/confined_process.hpp"
 #include "lessons/grader/report/grade_report.hpp"
 
 namespace lockstep::lessons {
@@ -19,13 +20,18 @@ std::vector<std::string> student_compiler();
 struct BuildPlan {
     std::vector<std::string> compiler{
         "c++"};  ///< the driver, and words before all others
-    /// Has the sources; nothing else is written to. If this process is root, the folder
-    /// belongs to the unprivileged user meanwhile (hand_over(), take_back()).
+    /// Has the sources; nothing else is written to. Absolute, without links. If this
+    /// process is root, the folder belongs to `user` meanwhile (hand_over(),
+    /// take_back()).
     std::filesystem::path folder = {};
-    std::vector<std::string> sources = {};     ///< "ring.cpp": relative to the folder
-    std::vector<std::string> flags = {};       ///< for each source; paths are absolute
-    std::vector<std::string> link = {};        ///< after the objects: libraries, flags
-    std::string program = "program";           ///< to make, in the folder
+    std::vector<std::string> sources = {};  ///< "ring.cpp": relative to the folder
+    std::vector<std::string> flags = {};    ///< for each source; paths are absolute
+    std::vector<std::string> link = {};     ///< after the objects: libraries, flags
+    std::string program = "program";        ///< to make, in the folder
+    /// Folders that flags and link name, without links; the compiler sees nothing else
+    /// but its own and the system's.
+    std::vector<std::filesystem::path> reads = {};
+    unsigned user = kNobody;                   ///< of the compiler, if root starts it
     double wall_seconds = 120;                 ///< for all of it
     std::int64_t memory_bytes = 1536LL << 20;  ///< of each process
     int at_once = 2;                           ///< sources that are compiled at a time

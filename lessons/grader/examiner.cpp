@@ -14,19 +14,18 @@ namespace lockstep::lessons {
 
 namespace {
 
-ConfinedPlan plan_of(const std::filesystem::path& folder, const std::string& program,
-                     const Confinement& confinement, int given) {
+ConfinedPlan plan_of(const StudentProgram& program, int given) {
     ConfinedPlan plan;
-    plan.words = {(folder / program).string()};
-    plan.folder = folder;
-    plan.confinement = confinement;
+    plan.words = {(program.folder / program.program).string()};
+    plan.folder = program.folder;
+    plan.confinement = program.confinement;
     plan.given = given;
     return plan;
 }
 
 }  // namespace
 
-Confinement StudentProcess::usual_confinement() {
+Confinement usual_confinement() {
     Confinement confinement;
     confinement.cpu_seconds = 2;
     confinement.wall_seconds = 60;
@@ -35,17 +34,15 @@ Confinement StudentProcess::usual_confinement() {
     return confinement;
 }
 
-StudentProcess::StudentProcess(const std::filesystem::path& folder,
-                               const std::string& program, const Confinement& confinement)
-    : StudentProcess(folder, program, confinement, os::make_socket_pair(SOCK_STREAM)) {}
+StudentProcess::StudentProcess(const StudentProgram& program)
+    : StudentProcess(program, os::make_socket_pair(SOCK_STREAM)) {}
 
-StudentProcess::StudentProcess(const std::filesystem::path& folder,
-                               const std::string& program, const Confinement& confinement,
-                               os::SocketPair line)
-    : confinement_(confinement),
+StudentProcess::StudentProcess(const StudentProgram& program, os::SocketPair line)
+    : confinement_(program.confinement),
+      shows_output_(program.shows_output),
       line_(std::move(line.ours)),
       frames_(line_.number()),
-      process_(plan_of(folder, program, confinement, line.theirs.number())) {}
+      process_(plan_of(program, line.theirs.number())) {}
 
 RankProcess::End StudentProcess::ending() {
     using namespace std::chrono_literals;
@@ -60,7 +57,8 @@ RankProcess::End StudentProcess::ending() {
     if (ending->by == EndedBy::itself) text += ", before the function had returned";
     const std::string printed = process_.output(1000);
     if (!printed.empty())
-        text += "; it had printed:\n" + clean_lines(printed, {1000, 10});
+        text += shows_output_ ? "; it had printed:\n" + clean_lines(printed, {1000, 10})
+                              : "; it had printed something";
     return {text, ending->by == EndedBy::cpu_limit || ending->by == EndedBy::wall_limit};
 }
 
@@ -113,7 +111,7 @@ const TaskResult& Examiner::run(const TaskRun& run) {
 
 std::string Examiner::file(const std::string& name) const {
     constexpr std::uint64_t kLargest = 1 << 20;
-    return read_text_file(folder_ / name, kLargest);
+    return read_text_file(program_.folder / name, kLargest);
 }
 
 TaskResult Examiner::make(const TaskRun& run) const {
@@ -130,8 +128,7 @@ TaskResult Examiner::make(const TaskRun& run) const {
     std::vector<std::unique_ptr<StudentProcess>> processes;
     processes.reserve(static_cast<std::size_t>(options.ranks));
     for (int rank = 0; rank < options.ranks; ++rank)
-        processes.push_back(
-            std::make_unique<StudentProcess>(folder_, program_, confinement_));
+        processes.push_back(std::make_unique<StudentProcess>(program_));
 
     TaskResult result;
     result.ranks.resize(run.ranks.size());

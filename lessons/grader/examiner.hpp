@@ -15,23 +15,30 @@
 
 namespace lockstep::lessons {
 
+/// Returns what a rank of a student's program may use.
+Confinement usual_confinement();
+
+/// A student's program, and how it is run.
+struct StudentProgram {
+    std::filesystem::path folder;  ///< absolute, without links
+    std::string program;           ///< a file in it
+    Confinement confinement = usual_confinement();
+    bool shows_output = false;  ///< what it printed is told where it ended badly
+};
+
 /// A student's program as one rank, confined, with its line to the grader.
 class StudentProcess final : public RankProcess {
   public:
-    StudentProcess(const std::filesystem::path& folder, const std::string& program,
-                   const Confinement& confinement);
+    explicit StudentProcess(const StudentProgram& program);
 
     Frames& frames() override { return frames_; }
     End ending() override;
 
-    /// Returns what a rank of a student's program may use.
-    static Confinement usual_confinement();
-
   private:
-    StudentProcess(const std::filesystem::path& folder, const std::string& program,
-                   const Confinement& confinement, os::SocketPair line);
+    StudentProcess(const StudentProgram& program, os::SocketPair line);
 
     Confinement confinement_;
+    bool shows_output_;
     os::Descriptor line_;
     Frames frames_;
     ConfinedProcess process_;
@@ -83,14 +90,10 @@ class StudentWork {
 /// one for all that devices and communicators do, under every check that there is.
 class Examiner final : public StudentWork {
   public:
-    /// The program stands in the folder. Each rank has its own limits, a run `longest`.
-    Examiner(std::filesystem::path folder, std::string program,
-             const Confinement& confinement = StudentProcess::usual_confinement(),
-             std::chrono::seconds longest = std::chrono::seconds{20})
-        : folder_(std::move(folder)),
-          program_(std::move(program)),
-          confinement_(confinement),
-          longest_(longest) {}
+    /// Each rank has its own limits, a run `longest`.
+    explicit Examiner(StudentProgram program,
+                      std::chrono::seconds longest = std::chrono::seconds{20})
+        : program_(std::move(program)), longest_(longest) {}
 
     /// A run that was made already is not made again: its task and its name are what it
     /// is known by. Nor is a task that has run out of time once.
@@ -101,9 +104,7 @@ class Examiner final : public StudentWork {
   private:
     TaskResult make(const TaskRun& run) const;
 
-    std::filesystem::path folder_;
-    std::string program_;
-    Confinement confinement_;
+    StudentProgram program_;
     std::chrono::seconds longest_;
     std::map<std::string, TaskResult> made_;
     std::map<std::string, std::string> late_;  ///< tasks that ran out of time, and how

@@ -1,13 +1,12 @@
 #include "lessons/grader/grade.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 #include <sys/prctl.h>
 
 #include <fmt/format.h>
 
-#include "lessons/grader/confine/fence.hpp"
-#include "lessons/grader/confine/system_calls.hpp"
 #include "lessons/grader/judge.hpp"
 #include "lessons/grader/judging_process.hpp"
 #include "lessons/grader/workspace.hpp"
@@ -51,17 +50,21 @@ void enter(const Judgement& judgement, CriterionReport& entry) {
 }
 
 /// Returns a sentence for each thing that this machine does not keep students' programs
-/// from.
-std::vector<std::string> remarks_on_confinement() {
+/// from, and that matters to those who read the report.
+std::vector<std::string> remarks_on(const std::vector<ConfinementLayer>& layers) {
+    const auto on = [&](const std::string& name) {
+        const auto layer = std::ranges::find(layers, name, &ConfinementLayer::name);
+        return layer != layers.end() && layer->on;
+    };
     std::vector<std::string> remarks;
-    if (!SystemCallFilter::works())
+    if (!on("seccomp"))
         remarks.emplace_back(
             "this machine filters no system calls: the student's program was confined by "
             "limits alone");
-    if (!Fence::works())
+    if (!on("landlock") && !on("namespaces"))
         remarks.emplace_back(
-            "this machine has no Landlock: the student's program was kept from files by "
-            "permissions alone");
+            "this machine has neither Landlock nor namespaces for this user: the "
+            "student's program was kept from files by permissions alone");
     return remarks;
 }
 
@@ -100,7 +103,9 @@ void judge_all(const GradePlan& plan, const Kit& kit, const GradeSink& changed,
     Workspace workspace;
     report.build_failure =
         workspace.build(*plan.assignment, kit, plan.folder, plan.compiler);
-    Examiner examiner(workspace.folder(), Workspace::kProgram);
+    StudentProgram program = workspace.program();
+    program.shows_output = plan.shows_output;
+    Examiner examiner(program);
     JudgingProcess process(
         [&](std::size_t i) {
             return judgement_of(plan.assignment->criteria[i], Judge(examiner, own));
@@ -127,8 +132,10 @@ GradingSide grading_side(const Assignment& assignment, const Kit& kit) {
 
 GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& changed) {
     hide_this_process();
+    if (plan.requires_confinement) require_confinement();
     GradeReport report = empty_report(*plan.assignment);
-    report.remarks = remarks_on_confinement();
+    report.confinement = confinement_layers();
+    report.remarks = remarks_on(report.confinement);
     changed(report);
     try {
         judge_all(plan, kit, changed, report);
@@ -152,7 +159,7 @@ Targets measure_targets(const GradePlan& plan, const Kit& kit, std::uint64_t see
                     kit.grading(plan.assignment->slug),
                     new_secret(),
                     true};
-    Examiner examiner(workspace.folder(), Workspace::kProgram);
+    Examiner examiner(workspace.program());
     for (const Criterion& criterion : plan.assignment->criteria) {
         const Judgement judgement = judgement_of(criterion, Judge(examiner, own));
         require(judgement.mark == Mark::passed, "{}: {}; asked: {}; measured: {} {}",

@@ -18,6 +18,8 @@ struct GradePlan {
     std::filesystem::path folder;  ///< the student's
     std::vector<std::string> compiler{"c++"};
     std::chrono::seconds longest{400};  ///< what is not judged by then is not
+    bool requires_confinement = false;  ///< stops where a layer of it is missing
+    bool shows_output = false;          ///< tells what a program printed that ended badly
 };
 
 /// What the grader has for one grading of an assignment; the secret is new.

@@ -51,6 +51,12 @@ std::vector<std::string> Kit::rank_libraries(const std::string& slug) const {
     return libraries;
 }
 
+std::vector<fs::path> Kit::parts(const std::string& slug) const {
+    std::vector<fs::path> parts{include(), folder_ / "lib"};
+    if (fs::exists(more_include(slug))) parts.push_back(more_include(slug));
+    return parts;
+}
+
 Kit Kit::copied_to(const fs::path& folder, const std::string& slug) const {
     const auto copy = [&](const fs::path& part) {
         fs::create_directories((folder / part).parent_path());

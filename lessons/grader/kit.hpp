@@ -24,7 +24,9 @@ class Kit {
     /// For --pkg-config-path.
     std::filesystem::path pkgconfig() const { return folder_ / "pkgconfig"; }
 
-    /// Another one, of what an assignment's programs are built with alone.
+    /// Returns the folders of what an assignment's programs are built with.
+    std::vector<std::filesystem::path> parts(const std::string& slug) const;
+    /// Another one, of these alone.
     Kit copied_to(const std::filesystem::path& folder, const std::string& slug) const;
 
     /// For the compiler, and for linking a rank's program, with the assignment's tasks.

@@ -1,11 +1,14 @@
 #include "lessons/grader/workspace.hpp"
 
+#include <chrono>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <system_error>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
-#include "lessons/grader/build_program.hpp"
-#include "lessons/grader/examiner.hpp"
+#include "lessons/grader/confine/room.hpp"
 #include "src/core/require.hpp"
 #include "src/os/environment.hpp"
 #include "src/report/files.hpp"
@@ -40,57 +43,109 @@ std::optional<BuildFailure> copy_source(const fs::path& from, const fs::path& to
     return std::nullopt;
 }
 
+constexpr const char* kKind = "grade-";
+
+/// Opens a workspace's folder and locks it. Not open if another grader has it.
+os::Descriptor lock(const fs::path& folder) {
+    os::Descriptor opened(
+        ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (opened.open() && ::flock(opened.number(), LOCK_EX | LOCK_NB) != 0) opened.close();
+    return opened;
+}
+
+/// Whoever makes a folder locks it right behind; until then it is young.
+bool is_young(const fs::path& folder) {
+    constexpr std::chrono::seconds kYoung{60};
+    std::error_code error;
+    const auto written = fs::last_write_time(folder, error);
+    return error || fs::file_time_type::clock::now() - written < kYoung;
+}
+
+/// Removes the workspaces of graders that were killed.
+void sweep() {
+    std::error_code error;
+    std::vector<fs::path> left;
+    for (fs::directory_iterator each(os::temporary_place(), error), end;
+         !error && each != end; each.increment(error))
+        if (each->path().filename().string().starts_with(std::string("lockstep-") +
+                                                         kKind))
+            left.push_back(each->path());
+    for (const fs::path& folder : left)
+        if (!is_young(folder) && lock(folder).open()) fs::remove_all(folder, error);
+}
+
+/// Returns whether others than their owner can read these, or are shown them in a room.
+bool is_open(const std::vector<fs::path>& parts) {
+    if (::geteuid() != 0) return true;
+    const auto others = [](const fs::path& path, fs::perms wanted) {
+        std::error_code error;
+        return (fs::status(path, error).permissions() & wanted) == wanted;
+    };
+    constexpr fs::perms kEnter = fs::perms::others_exec;
+    constexpr fs::perms kRead = fs::perms::others_read;
+    for (const fs::path& part : parts) {
+        if (!others(part, kRead)) return false;
+        if (Room::works()) continue;
+        for (fs::path above = part.parent_path(); above != above.root_path();
+             above = above.parent_path())
+            if (!others(above, kEnter)) return false;
+    }
+    return true;
+}
+
 }  // namespace
 
-Workspace::Workspace() : folder_(os::make_temporary_folder()) {}
+Workspace::Workspace() {
+    sweep();
+    folder_ = fs::canonical(os::make_temporary_folder(kKind));
+    lock_ = lock(folder_);
+}
 
 Workspace::~Workspace() {
     std::error_code ignored;
     fs::remove_all(folder_, ignored);
 }
 
-std::optional<BuildFailure> Workspace::build(const Assignment& assignment, const Kit& kit,
-                                             const fs::path& student,
-                                             const std::vector<std::string>& compiler) {
-    // The kit may stand where the user that the compiler runs as cannot look.
-    const Kit own_kit = kit.copied_to(folder_ / "kit", assignment.slug);
+StudentProgram Workspace::program() const {
+    StudentProgram program{folder_, BuildPlan{}.program};
+    program.confinement.user = user_.number();
+    return program;
+}
+
+BuildPlan Workspace::plan(const std::vector<std::string>& compiler) const {
     BuildPlan plan;
     plan.compiler = compiler;
     plan.folder = folder_;
-    plan.flags = own_kit.compile_flags(assignment.slug);
-    plan.link = own_kit.link_flags(assignment.slug);
-    plan.program = kProgram;
+    plan.user = user_.number();
+    return plan;
+}
+
+std::optional<BuildFailure> Workspace::build(const Assignment& assignment, const Kit& kit,
+                                             const fs::path& student,
+                                             const std::vector<std::string>& compiler) {
+    const std::string& slug = assignment.slug;
+    const Kit used =
+        is_open(kit.parts(slug)) ? kit : kit.copied_to(folder_ / "kit", slug);
+    BuildPlan building = plan(compiler);
+    building.flags = used.compile_flags(slug);
+    building.link = used.link_flags(slug);
+    building.reads = used.parts(slug);
     // The grader's own: a student's file of the same name is not looked at.
-    fs::copy_file(kit.handout(assignment.slug) / "adapters.hpp",
-                  folder_ / "adapters.hpp");
+    fs::copy_file(kit.handout(slug) / "adapters.hpp", folder_ / "adapters.hpp");
     for (const std::string& name : assignment.files) {
         if (auto failure = copy_source(student, folder_, name)) return failure;
-        if (name.ends_with(".cpp")) plan.sources.push_back(name);
+        if (name.ends_with(".cpp")) building.sources.push_back(name);
     }
-    return build_program(plan);
+    return build_program(building);
 }
 
 namespace {
 
-void build_empty_program(const fs::path& folder,
-                         const std::vector<std::string>& compiler) {
-    BuildPlan plan;
-    plan.compiler = compiler;
-    plan.folder = folder;
-    plan.sources = {"empty.cpp"};
-    write_text_file(folder / plan.sources[0], "int main() {}\n");
-    const std::optional<BuildFailure> failure = build_program(plan);
-    if (failure)
-        throw MissingError(fmt::format(
-            "students' programs cannot be built here: of an empty one, {} says: {}",
-            compiler.front(), failure->message));
-}
-
-void run_empty_program(const fs::path& folder) {
+void run_empty_program(const StudentProgram& program) {
     ConfinedPlan plan;
-    plan.words = {(folder / Workspace::kProgram).string()};
-    plan.folder = folder;
-    plan.confinement = StudentProcess::usual_confinement();
+    plan.words = {(program.folder / program.program).string()};
+    plan.folder = program.folder;
+    plan.confinement = program.confinement;
     const Ending ending = *ConfinedProcess(plan).wait();
     if (!ending.succeeded())
         throw MissingError("students' programs cannot be run here: an empty one " +
@@ -101,14 +156,20 @@ void run_empty_program(const fs::path& folder) {
 
 void require_can_grade(const std::vector<std::string>& compiler) {
     const Workspace workspace;
-    build_empty_program(workspace.folder(), compiler);
+    BuildPlan plan = workspace.plan(compiler);
+    plan.sources = {"empty.cpp"};
+    write_text_file(plan.folder / plan.sources[0], "int main() {}\n");
+    if (const std::optional<BuildFailure> failure = build_program(plan))
+        throw MissingError(fmt::format(
+            "students' programs cannot be built here: of an empty one, {} says: {}",
+            compiler.front(), failure->message));
     try {
-        run_empty_program(workspace.folder());
+        run_empty_program(workspace.program());
     } catch (const std::system_error& error) {
         throw MissingError(
             fmt::format("students' programs cannot be run here: {}; they "
                         "are made where TMPDIR says, in {}",
-                        error.what(), workspace.folder().parent_path().string()));
+                        error.what(), plan.folder.parent_path().string()));
     }
 }
 

@@ -6,14 +6,18 @@
 #include <vector>
 
 #include "lessons/grader/assignment.hpp"
+#include "lessons/grader/build_program.hpp"
+#include "lessons/grader/confine/claimed_user.hpp"
+#include "lessons/grader/examiner.hpp"
 #include "lessons/grader/kit.hpp"
 #include "lessons/grader/report/grade_report.hpp"
+#include "src/os/descriptor.hpp"
 
 namespace lockstep::lessons {
 
 /// A fresh folder in which a student's program is built and run: the student's own files,
-/// and nothing else of theirs; the rest is the kit's, compiled or not. It goes with this
-/// object.
+/// and nothing else of theirs; the rest is the kit's, compiled or not. It is closed to
+/// others, and goes with this object. If the grader was killed, the next one removes it.
 class Workspace {
   public:
     /// Throws std::system_error if it cannot be made.
@@ -27,11 +31,16 @@ class Workspace {
                                       const std::filesystem::path& student,
                                       const std::vector<std::string>& compiler);
 
-    const std::filesystem::path& folder() const { return folder_; }
-    static constexpr const char* kProgram = "program";
+    /// What build() has made.
+    StudentProgram program() const;
 
   private:
+    friend void require_can_grade(const std::vector<std::string>& compiler);
+    BuildPlan plan(const std::vector<std::string>& compiler) const;
+
+    ClaimedUser user_;
     std::filesystem::path folder_;
+    os::Descriptor lock_;  ///< of the folder: who has it is still there
 };
 
 /// Builds an empty program and runs it as students' are. Throws MissingError that says

@@ -150,6 +150,8 @@ struct GradeRequest {
     std::filesystem::path folder;
     GradeFormat format = GradeFormat::text;
     std::optional<std::filesystem::path> out;
+    bool require_confinement = false;
+    bool show_output = false;
 };
 
 struct DoctorRequest {

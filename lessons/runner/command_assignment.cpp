@@ -74,6 +74,14 @@ void declare_grade(CommandLine& line) {
                    "write the report there; a report without points comes first, and is "
                    "replaced after each criterion",
                    path_into(request.out));
+    command.flag("--require-confinement",
+                 "grade nothing where a layer of what confines students' programs is "
+                 "missing",
+                 request.require_confinement);
+    command.flag("--show-output",
+                 "tell what a program that ended badly had printed; what it can read, it "
+                 "can print",
+                 request.show_output);
 }
 
 void become_grader(const std::vector<std::string>& words) {

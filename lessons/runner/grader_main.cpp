@@ -117,8 +117,9 @@ int run(const GradescopeRequest& request) {
 }
 
 int run(const GradeRequest& request) {
-    const GradePlan plan{&find_assignment(request.slug), request.folder,
-                         student_compiler()};
+    GradePlan plan{&find_assignment(request.slug), request.folder, student_compiler()};
+    plan.requires_confinement = request.require_confinement;
+    plan.shows_output = request.show_output;
     const Kit kit = Kit::find();
     require_folder(request.folder, "a student's folder");
     const auto progress = show_progress(

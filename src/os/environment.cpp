@@ -45,14 +45,20 @@ std::string find_on_path(const std::string& name) {
     return "";
 }
 
-std::filesystem::path make_temporary_folder() {
+std::filesystem::path temporary_place() {
     const std::string where = variable("TMPDIR").value_or("");
-    std::string name = (where.empty() ? "/tmp" : where) + "/lockstep-XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr)
+    return where.empty() ? "/tmp" : where;
+}
+
+std::filesystem::path make_temporary_folder(const std::string& kind) {
+    std::string name = (temporary_place() / ("lockstep-" + kind + "XXXXXX")).string();
+    if (::mkdtemp(name.data()) == nullptr) {
+        const std::string where = variable("TMPDIR").value_or("");
         throw std::system_error(
             errno, std::generic_category(),
             "no folder can be made for temporary files in " +
                 (where.empty() ? "/tmp, and TMPDIR names no other" : "TMPDIR, " + where));
+    }
     return name;
 }
 

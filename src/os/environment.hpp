@@ -22,8 +22,12 @@ std::string search_path();
 /// Returns the file that a name on the PATH stands for; empty if there is none.
 std::string find_on_path(const std::string& name);
 
-/// Makes an empty folder of its own where TMPDIR says, or in /tmp, and returns its path.
-/// Throws std::system_error with a sentence that names TMPDIR if that cannot be.
-std::filesystem::path make_temporary_folder();
+/// Returns where TMPDIR says that temporary files go, or /tmp.
+std::filesystem::path temporary_place();
+
+/// Makes an empty folder of its own there, "lockstep-…" with `kind` behind it, and
+/// returns its path. Throws std::system_error with a sentence that names TMPDIR if that
+/// cannot be.
+std::filesystem::path make_temporary_folder(const std::string& kind = "");
 
 }  // namespace lockstep::os

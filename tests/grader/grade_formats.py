@@ -105,6 +105,8 @@ OWN = {
     }]),
     'first': (REQUIRED, or_null(TEXT)),
     'remarks': (REQUIRED, [TEXT]),
+    'confinement': (REQUIRED, {name: (OPTIONAL, BOOLEAN)
+                               for name in ['seccomp', 'landlock', 'namespaces', 'user']}),
 }
 
 # https://github.com/jenkinsci/xunit-plugin/blob/master/src/main/resources/org/jenkinsci/

@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <stdexcept>
+#include <unistd.h>
 
 #include "lessons/grader/build_program.hpp"
 #include "tests/grader/hostile_source.hpp"
@@ -19,7 +20,7 @@ HostileProgram::HostileProgram() {
 
 lessons::ConfinedPlan HostileProgram::plan(
     const std::string& what, const lessons::Confinement& confinement) const {
-    return {.words = {"./program", what, folder().string()},
+    return {.words = {"./program", what, folder().string(), std::to_string(::getpid())},
             .folder = folder(),
             .confinement = confinement};
 }

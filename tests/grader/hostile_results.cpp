@@ -256,7 +256,7 @@ int try_all(const Kit& kit, const Assignment& assignment,
         fmt::print("{}: {}\n", failure->file, failure->message);
         return EXIT_FAILURE;
     }
-    Examiner examiner(workspace.folder(), Workspace::kProgram);
+    Examiner examiner(workspace.program());
     GradingSide own = grading_side(assignment, kit);
     own.secret = 7;
     Trial trial(assignment, examiner, std::move(own));

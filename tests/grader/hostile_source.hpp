@@ -160,16 +160,24 @@ constexpr const char* kHostileSource = R"cpp(
         }
         if (asked("grader", words)) {
             char path[64];
-            snprintf(path, sizeof path, "/proc/%d/stat", getppid());
-            int grader = 0;
-            if (FILE* stat = fopen(path, "r");
-                !stat || fscanf(stat, "%*d (%*[^)]) %*c %d", &grader) != 1)
-                abort();
+            const int grader = atoi(words[3]);
             snprintf(path, sizeof path, "/proc/%d/mem", grader);
             tried("read", open(path, O_RDONLY));
+            snprintf(path, sizeof path, "/proc/%d/cmdline", grader);
+            tried("read its words", open(path, O_RDONLY));
             tried("signal", kill(grader, 0));
             tried("write in /tmp", open("/tmp/lockstep-left-behind", O_RDWR | O_CREAT, 0644));
             tried("write in the folder", open("note", O_RDWR | O_CREAT, 0644));
+        }
+        if (asked("read", words)) {
+            for (const char* file : {"/etc/passwd", "/proc/1/cmdline", "/proc/self/statm",
+                                     "/proc/self/environ", "/", "/tmp", "/home", "/etc"})
+                tried(file, open(file, O_RDONLY));
+            char path[400];
+            snprintf(path, sizeof path, "%s/secret", words[3]);
+            tried("the secret", open(path, O_RDONLY));
+            tried("its folder", open(words[3], O_RDONLY));
+            tried("its own", open(words[0], O_RDONLY));
         }
         if (asked("kill parent", words)) tried("kill", kill(getppid(), SIGKILL));
         if (asked("limits", words))

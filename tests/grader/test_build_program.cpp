@@ -1,7 +1,11 @@
 #include <filesystem>
 
+#include <fmt/format.h>
+
 #include "lessons/grader/build_program.hpp"
 #include "lessons/grader/confine/confined_process.hpp"
+#include "lessons/grader/confine/fence.hpp"
+#include "lessons/grader/confine/room.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -139,12 +143,42 @@ TEST_CASE("A library that is not there is named by the linker", "[grader][build]
     CHECK_THAT(failure->message, ContainsSubstring("cannot find -lno_such_library"));
 }
 
-TEST_CASE("A file that never ends is refused for its memory", "[grader][build]") {
-    const auto failure = build("#include \"/dev/zero\"\n", {.compiler = {"g++"}});
+TEST_CASE("A source that grows without end is refused for its memory",
+          "[grader][build]") {
+    const auto failure = build(
+        "#define A(...) __VA_ARGS__, __VA_ARGS__, __VA_ARGS__, __VA_ARGS__, __VA_ARGS__, "
+        "__VA_ARGS__, __VA_ARGS__, __VA_ARGS__\n"
+        "#define B(...) A(A(A(__VA_ARGS__)))\n"
+        "int all[] = {B(B(B(1)))};\n",
+        {.compiler = {"g++"}});
     REQUIRE(failure);
     CHECK_THAT(failure->file, Equals("ring.cpp"));
     CHECK_THAT(failure->message,
                Equals("the compiler needed more than 1536 MiB of memory"));
+}
+
+TEST_CASE("A source that takes in files of others does not find them",
+          "[grader][build]") {
+    if (Fence::version() == 0 && !Room::works()) return;
+    const test::TemporaryFolder other;
+    std::filesystem::permissions(other.path(), std::filesystem::perms{0755});
+    const std::string secret = other.file("secret", "int secret = 0;\n").string();
+    for (const std::string& file : {std::string("/dev/zero"), std::string("/etc/passwd"),
+                                    std::string("/proc/self/environ"), secret})
+        for (const std::string& source :
+             {fmt::format("#include \"{}\"\nint main() {{}}\n", file),
+              fmt::format("asm(\".incbin \\\"{}\\\"\");\nint main() {{}}\n", file)}) {
+            INFO(source);
+            const auto failure = build(source);
+            REQUIRE(failure);
+            CHECK((failure->message.find("No such file or directory") !=
+                       std::string::npos ||
+                   failure->message.find("Permission denied") != std::string::npos ||
+                   failure->message.find("file not found") != std::string::npos));
+        }
+    CHECK_FALSE(
+        build(fmt::format("#include \"{}\"\nint main() {{ return secret; }}\n", secret),
+              {.reads = {other.path()}}));
 }
 
 TEST_CASE("Templates that never end are refused", "[grader][build]") {

@@ -25,20 +25,26 @@ class RankProgram {
         std::filesystem::permissions(folder_.path(), std::filesystem::perms{0755});
         std::filesystem::copy_file(path, folder_.path() / "rank");
     }
+    StudentProgram program(double cpu_seconds) const {
+        StudentProgram program{folder_.path(), "rank"};
+        program.confinement.cpu_seconds = cpu_seconds;
+        return program;
+    }
     Examiner examiner(double cpu_seconds = 5, int longest = 20) const {
-        Confinement confinement = StudentProcess::usual_confinement();
-        confinement.cpu_seconds = cpu_seconds;
-        return Examiner(folder_.path(), "rank", confinement,
-                        std::chrono::seconds{longest});
+        return Examiner(program(cpu_seconds), std::chrono::seconds{longest});
     }
 
   private:
     test::TemporaryFolder folder_;
 };
 
-Examiner hostile_examiner() {
+const RankProgram& hostile_program() {
     static const RankProgram program("HOSTILE_RANK");
-    return program.examiner(1, 2);
+    return program;
+}
+
+Examiner hostile_examiner() {
+    return hostile_program().examiner(1, 2);
 }
 
 HostTensor values(int rank, const std::string& name) {
@@ -188,11 +194,20 @@ TEST_CASE("A program that does not end is ended, and why is said", "[grader]") {
 TEST_CASE("A program that ends before its task has, has not done it", "[grader]") {
     CHECK_THAT(said_of("exits"), ContainsSubstring("exit status 0, before"));
     CHECK_THAT(said_of("prints a report"), ContainsSubstring("exit status 0, before"));
-    CHECK_THAT(said_of("prints a report"), ContainsSubstring("it had printed:"));
+    CHECK_THAT(said_of("prints a report"),
+               Catch::Matchers::EndsWith("it had printed something"));
     CHECK_THAT(said_of("aborts"), ContainsSubstring("signal 6"));
     CHECK_THAT(said_of("crashes"), ContainsSubstring("signal 11"));
     CHECK_THAT(said_of("recurses"), ContainsSubstring("signal 11"));
     CHECK_THAT(said_of("reads device memory"), ContainsSubstring("signal 11"));
+}
+
+TEST_CASE("What a program printed is told where that is asked for", "[grader]") {
+    StudentProgram program = hostile_program().program(1);
+    program.shows_output = true;
+    Examiner examiner(program);
+    CHECK_THAT(examiner.run(run_of("prints a report", 1)).trouble->text,
+               ContainsSubstring("it had printed:\n{\"score\": 100, \"tests\": []}"));
 }
 
 TEST_CASE("What a program throws is said", "[grader]") {

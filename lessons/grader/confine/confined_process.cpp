@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
@@ -120,6 +121,8 @@ std::vector<std::string> environment(const ConfinedPlan& plan) {
 std::string step_text(StartStep step, const ConfinedPlan& plan) {
     const std::string& program = plan.words.front();
     switch (step) {
+        case StartStep::room:
+            return "cannot shut in " + program;
         case StartStep::fork:
             return "cannot make a process for " + program;
         case StartStep::folder:
@@ -127,13 +130,27 @@ std::string step_text(StartStep step, const ConfinedPlan& plan) {
         case StartStep::descriptors:
             return "cannot pass descriptors to " + program;
         case StartStep::user:
-            return fmt::format("cannot run {} as user {}", program, kNobody);
+            return fmt::format("cannot run {} as user {}", program,
+                               plan.confinement.user);
         case StartStep::limits:
             return "cannot set limits for " + program;
         case StartStep::program:
             break;
     }
     return "cannot start " + program;
+}
+
+View view_of(const ConfinedPlan& plan) {
+    View view{system_libraries(), {}};
+    view.reads.insert(view.reads.end(), plan.reads.begin(), plan.reads.end());
+    (plan.confinement.only_computes ? view.reads : view.writes).push_back(plan.folder);
+    return view;
+}
+
+/// A fork(), whose child is in namespaces of its own.
+pid_t clone_into_room() {
+    return static_cast<pid_t>(
+        ::syscall(SYS_clone, Room::clone_flags() | SIGCHLD, nullptr, nullptr, 0, 0));
 }
 
 /// The report's meaning, as far as it goes without the output.
@@ -188,9 +205,13 @@ void ConfinedProcess::start(const ConfinedPlan& plan) {
         opened(::open("/dev/null", O_RDONLY | O_CLOEXEC), "/dev/null");
     os::Pipe failure = os::make_pipe();
     os::SocketPair channel = os::make_socket_pair(SOCK_SEQPACKET);
-    const Fence fence(confinement_.only_computes ? "" : plan.folder);
+    if (!std::filesystem::is_directory(plan.folder))
+        fail(ENOENT, step_text(StartStep::folder, plan));
+    const View view = view_of(plan);
+    const Fence fence(view);
+    const Room room(view);
+    const bool has_room = Room::works();
     SystemCallFilter filter(file.c_str(), arguments.data());
-    const bool drops_user = ::geteuid() == 0;
     const KeeperPlan keeper_plan{
         .file = file.c_str(),
         .arguments = arguments.data(),
@@ -202,12 +223,13 @@ void ConfinedProcess::start(const ConfinedPlan& plan) {
         .failure = failure.writing.number(),
         .channel = channel.theirs.number(),
         .deadline = os::after(started_, confinement_.wall_seconds),
-        .limits = limits_of(confinement_, drops_user),
-        .drops_user = drops_user,
+        .limits = limits_of(confinement_),
+        .user = confinement_.user,
+        .room = has_room ? &room : nullptr,
         .fence = &fence,
         .filter = confinement_.only_computes ? &filter : nullptr};
 
-    keeper_ = ::fork();
+    keeper_ = has_room ? clone_into_room() : ::fork();
     if (keeper_ < 0) fail(errno, step_text(StartStep::fork, plan));
     if (keeper_ == 0) keep(keeper_plan);
     channel_ = std::move(channel.ours);
@@ -284,14 +306,14 @@ void give(const fs::path& folder, uid_t user, gid_t group) {
                                     "cannot give away " + entry.string());
 }
 
-/// Folders can be entered, files read, by all; what can be run, by all.
-void open_to_all(const fs::path& folder) {
+/// Folders can be entered, files read and run, by the group; nothing by others.
+void open_to_group(const fs::path& folder) {
     for (const fs::path& entry : entries(folder)) {
         const fs::file_status status = fs::symlink_status(entry);
         const bool runs =
             fs::is_directory(status) ||
             (status.permissions() & fs::perms::owner_exec) != fs::perms::none;
-        const fs::perms mode{runs ? 0755U : 0644U};
+        const fs::perms mode{runs ? 0750U : 0640U};
         if (fs::is_directory(status) || fs::is_regular_file(status))
             fs::permissions(entry, mode);
     }
@@ -299,14 +321,14 @@ void open_to_all(const fs::path& folder) {
 
 }  // namespace
 
-void hand_over(const fs::path& folder) {
-    if (::geteuid() == 0) give(folder, kNobody, kNobody);
+void hand_over(const fs::path& folder, unsigned user) {
+    if (::geteuid() == 0) give(folder, user, user);
 }
 
-void take_back(const fs::path& folder) {
+void take_back(const fs::path& folder, unsigned user) {
     if (::geteuid() != 0) return;
-    give(folder, 0, ::getegid());
-    open_to_all(folder);
+    give(folder, 0, user);
+    open_to_group(folder);
 }
 
 }  // namespace lockstep::lessons

@@ -12,12 +12,14 @@
 
 namespace lockstep::lessons {
 
-/// The user and group that programs have if this process is root.
+/// The user and group that programs have if this process is root, and no other is chosen.
 constexpr unsigned kNobody = 65534;
 
-/// The limits of a program that is not trusted. If this process is root, the program also
-/// runs as user and group 65534, so that root's files are out of its reach.
+/// The limits of a program that is not trusted.
 struct Confinement {
+    /// If this process is root, the program runs as user and group of this number, so
+    /// that root's files are out of its reach.
+    unsigned user = kNobody;
     /// Processor time, of each process that there is; counted in whole seconds, upwards,
     /// and one more for a program that ignores SIGXCPU.
     double cpu_seconds = 10;
@@ -32,7 +34,7 @@ struct Confinement {
     int files = 64;  ///< open descriptors
     /// Only what a program needs to start and to compute (see SystemCallFilter), if the
     /// system can filter calls. Else it can run programs, and change files in its folder;
-    /// elsewhere, only if the system has no fences (see Fence).
+    /// elsewhere, only if the system has neither a Fence nor a Room.
     bool only_computes = true;
 };
 
@@ -64,8 +66,12 @@ struct ConfinedPlan {
     /// The program, then its arguments. A name without '/' is looked for on the PATH; a
     /// relative one starts at the folder.
     std::vector<std::string> words;
-    std::filesystem::path folder = {};  ///< where it works
+    std::filesystem::path folder = {};  ///< where it works; absolute, without links
     Confinement confinement = {};
+    /// What it may read beside its folder and the system's libraries, absolute and
+    /// without links; nothing else is there for it, where the system has a Fence or a
+    /// Room.
+    std::vector<std::filesystem::path> reads = {};
     /// The program finds it as descriptor 3, such as one end of a socketpair; -1:
     /// nothing. It stays the caller's, who closes it once the program has started.
     int given = -1;
@@ -113,12 +119,12 @@ class ConfinedProcess {
     std::optional<Ending> ending_;
 };
 
-/// Lets confined programs write in a folder, and read what is in it: gives it to their
-/// user, if this process is root. Links are not followed. Throws std::system_error.
-void hand_over(const std::filesystem::path& folder);
+/// Lets programs of a user write in a folder, and read what is in it: gives it to them,
+/// if this process is root. Links are not followed. Throws std::system_error.
+void hand_over(const std::filesystem::path& folder, unsigned user);
 
-/// Takes a folder back, and what is in it: all can be read, nothing written, by confined
-/// programs. As hand_over().
-void take_back(const std::filesystem::path& folder);
+/// Takes a folder back, and what is in it: programs of that user can read all and write
+/// nothing, and other users' neither. As hand_over().
+void take_back(const std::filesystem::path& folder, unsigned user);
 
 }  // namespace lockstep::lessons

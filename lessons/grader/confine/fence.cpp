@@ -1,8 +1,10 @@
 #include "lessons/grader/confine/fence.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <fcntl.h>
+#include <filesystem>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,7 +20,10 @@ constexpr long kRestrictSelf = 446;
 constexpr unsigned kAskVersion = 1;
 constexpr int kPathBeneath = 1;
 
+constexpr std::uint64_t kExecute = 1 << 0;
 constexpr std::uint64_t kWriteFile = 1 << 1;
+constexpr std::uint64_t kReadFile = 1 << 2;
+constexpr std::uint64_t kReadFolder = 1 << 3;
 /// Removing folders and files, and making all sorts of them.
 constexpr std::uint64_t kRemoveAndMake = 0x1FF0;
 constexpr std::uint64_t kMoveBetweenFolders = 1 << 13;  // version 2
@@ -37,14 +42,11 @@ struct [[gnu::packed]] PathBeneath {
     std::int32_t folder;
 };
 
-long version() {
-    return ::syscall(kCreateRuleset, nullptr, 0, kAskVersion);
-}
-
 /// Returns what the system's version can refuse.
 Ruleset refused() {
-    Ruleset rules{.files = kWriteFile | kRemoveAndMake};
-    const long known = version();
+    Ruleset rules{.files =
+                      kExecute | kReadFile | kReadFolder | kWriteFile | kRemoveAndMake};
+    const int known = Fence::version();
     if (known >= 2) rules.files |= kMoveBetweenFolders;
     if (known >= 3) rules.files |= kTruncate;
     if (known >= 4) rules.tcp = kBindAndConnect;
@@ -54,7 +56,7 @@ Ruleset refused() {
 
 /// Older systems know the first fields alone.
 std::size_t known_size() {
-    const long known = version();
+    const int known = Fence::version();
     return known >= 6   ? sizeof(Ruleset)
            : known >= 4 ? offsetof(Ruleset, scoped)
                         : offsetof(Ruleset, tcp);
@@ -69,22 +71,28 @@ void allow(const os::Descriptor& rules, const std::filesystem::path& path,
 
 }  // namespace
 
-Fence::Fence(const std::filesystem::path& folder) {
+Fence::Fence(const View& view) {
     if (version() < 1) return;
     const Ruleset wanted = refused();
     rules_ = os::Descriptor(
         static_cast<int>(::syscall(kCreateRuleset, &wanted, known_size(), 0)));
     if (!rules_.open()) return;
-    allow(rules_, "/dev/null", kWriteFile);
-    if (!folder.empty()) allow(rules_, folder, wanted.files);
+    allow(rules_, "/dev/null", kReadFile | kWriteFile);
+    for (const std::filesystem::path& path : view.reads)
+        allow(rules_, path,
+              std::filesystem::is_directory(path) ? kExecute | kReadFile | kReadFolder
+                                                  : kExecute | kReadFile);
+    for (const std::filesystem::path& path : view.writes)
+        allow(rules_, path, wanted.files);
 }
 
 bool Fence::enter() const noexcept {
     return rules_.open() && ::syscall(kRestrictSelf, rules_.number(), 0) == 0;
 }
 
-bool Fence::works() {
-    return version() >= 1;
+int Fence::version() {
+    const long version = ::syscall(kCreateRuleset, nullptr, 0, kAskVersion);
+    return static_cast<int>(std::max(version, 0L));
 }
 
 }  // namespace lockstep::lessons

@@ -49,11 +49,11 @@ std::size_t count_threads_of(unsigned user) {
 
 }  // namespace
 
-std::array<Limit, 8> limits_of(const Confinement& confinement, bool drops_user) {
+std::array<Limit, 8> limits_of(const Confinement& confinement) {
     constexpr rlim_t kStack = 8 << 20;
     constexpr rlim_t kStackOnRequest = 64 << 20;
     const auto units = [](auto value) { return static_cast<rlim_t>(value); };
-    const unsigned user = drops_user ? kNobody : ::getuid();
+    const unsigned user = ::geteuid() == 0 ? confinement.user : ::getuid();
     // Threads of the same user count, wherever they came from.
     rlim_t processes = 0;
     if (confinement.processes > 0)
@@ -114,9 +114,11 @@ bool arrange_descriptors(KeeperPlan& plan) {
     return true;
 }
 
-bool drop_user() {
-    return ::setgroups(0, nullptr) == 0 && ::setresgid(kNobody, kNobody, kNobody) == 0 &&
-           ::setresuid(kNobody, kNobody, kNobody) == 0;
+/// Root becomes the user, whose group has the same number.
+bool drop_user(unsigned user) {
+    return ::geteuid() != 0 ||
+           (::setgroups(0, nullptr) == 0 && ::setresgid(user, user, user) == 0 &&
+            ::setresuid(user, user, user) == 0);
 }
 
 bool set_limits(const KeeperPlan& plan) {
@@ -146,12 +148,27 @@ void reset_signals() {
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-/// If memory runs out on the machine, this program goes first.
-void offer_to_be_killed() {
-    const int score = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    [[maybe_unused]] const auto written = ::write(score, "1000", 4);
-    ::close(score);
-}
+/// If memory runs out on the machine, what is forked while this is there goes first.
+class OfferToBeKilled {
+  public:
+    OfferToBeKilled() noexcept
+        : score_(::open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC)),
+          length_(::pread(score_, before_.data(), before_.size(), 0)) {
+        [[maybe_unused]] const auto written = ::write(score_, "1000", 4);
+    }
+    ~OfferToBeKilled() {
+        if (length_ <= 0) return;
+        [[maybe_unused]] const auto written =
+            ::pwrite(score_, before_.data(), static_cast<std::size_t>(length_), 0);
+    }
+    OfferToBeKilled(const OfferToBeKilled&) = delete;
+    OfferToBeKilled& operator=(const OfferToBeKilled&) = delete;
+
+  private:
+    std::array<char, 16> before_{};
+    int score_;
+    ssize_t length_;
+};
 
 /// Tells of a failure, and ends this process.
 [[noreturn]] void fail_to_start(const KeeperPlan& plan, StartStep step, int error) {
@@ -166,12 +183,11 @@ void offer_to_be_killed() {
     KeeperPlan plan = given_plan;
     ::setsid();
     if (::chdir(plan.folder) != 0) fail_to_start(plan, StartStep::folder, errno);
-    offer_to_be_killed();
     ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     plan.fence->enter();
     if (!arrange_descriptors(plan)) fail_to_start(plan, StartStep::descriptors, errno);
     // The user first: exec fails for a user that has too many processes when it is set.
-    if (plan.drops_user && !drop_user()) fail_to_start(plan, StartStep::user, errno);
+    if (!drop_user(plan.user)) fail_to_start(plan, StartStep::user, errno);
     if (!set_limits(plan)) fail_to_start(plan, StartStep::limits, errno);
     // A change of user clears this.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -271,7 +287,11 @@ class Keeper {
         const auto deadline = os::after(Clock::now(), kEndSeconds);
         if (!ended_) ::kill(-program_, SIGKILL);
         while (reap() && Clock::now() < deadline) {
-            kill_children();
+            // In a room of its own, the keeper is the first process: all others are its.
+            if (plan_.room != nullptr)
+                ::kill(-1, SIGKILL);
+            else
+                kill_children();
             if (!ended_) ::kill(program_, SIGKILL);
             wait_until(std::min(deadline, os::after(Clock::now(), 0.005)), -1);
         }
@@ -301,9 +321,15 @@ void keep(const KeeperPlan& given_plan) {
     ::prctl(PR_SET_DUMPABLE, 0);
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     const pid_t keeper = ::getpid();
-    const pid_t program = ::fork();
+    pid_t program = 0;
+    {
+        const OfferToBeKilled offer;
+        if (plan.room != nullptr && !plan.room->enter())
+            fail_to_start(plan, StartStep::room, errno);
+        program = ::fork();
+        if (program == 0) become_program(plan, keeper);
+    }
     if (program < 0) fail_to_start(plan, StartStep::fork, errno);
-    if (program == 0) become_program(plan, keeper);
     keep_only(plan.channel);
     const KeeperReport report = Keeper(plan, program, waiting).watch();
     ::send(plan.channel, &report, sizeof report, MSG_NOSIGNAL);

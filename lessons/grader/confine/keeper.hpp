@@ -6,6 +6,7 @@
 
 #include "lessons/grader/confine/confined_process.hpp"
 #include "lessons/grader/confine/fence.hpp"
+#include "lessons/grader/confine/room.hpp"
 #include "lessons/grader/confine/system_calls.hpp"
 #include "src/os/deadline.hpp"
 
@@ -20,7 +21,7 @@ struct Limit {
 
 /// The system's limits for a confinement. Counts the threads that the program's user has
 /// now, where it may make processes: it has as many more.
-std::array<Limit, 8> limits_of(const Confinement& confinement, bool drops_user);
+std::array<Limit, 8> limits_of(const Confinement& confinement);
 
 /// All that is needed between fork and exec: there, nothing can be allocated.
 struct KeeperPlan {
@@ -35,13 +36,22 @@ struct KeeperPlan {
     int channel;     ///< takes a KeeperReport; its end is the wish that all end
     os::Clock::time_point deadline;
     std::array<Limit, 8> limits;
-    bool drops_user;
+    unsigned user;     ///< of the program, if root starts it
+    const Room* room;  ///< nullptr: none
     const Fence* fence;
     SystemCallFilter* filter;  ///< nullptr: none
 };
 
 /// The steps that can fail before the program runs.
-enum class StartStep : std::uint8_t { fork, folder, descriptors, user, limits, program };
+enum class StartStep : std::uint8_t {
+    room,
+    fork,
+    folder,
+    descriptors,
+    user,
+    limits,
+    program
+};
 
 struct StartFailure {
     StartStep step;
@@ -55,8 +65,9 @@ struct KeeperReport {
     double cpu_seconds = 0;
 };
 
-/// Runs in the child of a fork, which becomes the keeper of the program, not the program
-/// itself. The keeper starts the program as its own child, in a new session. It waits for
+/// Runs in the child of a fork, or of a clone if there is a room, which becomes the
+/// keeper of the program, not the program itself. It shuts itself in the room, and
+/// starts the program as its own child, in a new session. It waits for
 /// the program's end, the deadline or the end of the channel. Then it kills every process
 /// that came of the program, wherever that fled (orphans become the keeper's), reports,
 /// and ends. If the keeper is killed, so is the program. It only makes calls that are

@@ -353,6 +353,14 @@ Json build_failure_json(const BuildFailure& failure) {
             {"lines", text_or_null(failure.lines)}};
 }
 
+/// {"seccomp": true, ...}
+Json confinement_json(const std::vector<ConfinementLayer>& layers) {
+    Json json = Json::object();
+    for (const ConfinementLayer& layer : layers)
+        json[layer.name] = layer.on;
+    return json;
+}
+
 }  // namespace
 
 std::string grade_as_json(const GradeReport& report) {
@@ -373,7 +381,8 @@ std::string grade_as_json(const GradeReport& report) {
         {"seconds", std::round(report.seconds * 1000) / 1000},
         {"criteria", std::move(criteria)},
         {"first", text_or_null(report.first)},
-        {"remarks", Json(report.remarks)}};
+        {"remarks", Json(report.remarks)},
+        {"confinement", confinement_json(report.confinement)}};
     return document.dump(2) + "\n";
 }
 

@@ -59,6 +59,8 @@ std::string grade_as_text(const GradeReport& report, int width, bool colour);
 ///                      "not_written" or "not_judged"
 ///     first            what the student does first
 ///     remarks          sentences about the machine
+///     confinement      {layer: whether it was on}: "seccomp", "landlock", "namespaces",
+///                      and "user" where root graded
 std::string grade_as_json(const GradeReport& report);
 
 /// Gradescope's results.json:

@@ -159,6 +159,7 @@ GradeReport shown_report(const GradeReport& report) {
                          .lines = clean_lines(failure->lines, {kSaidBytes, kMostLines})};
     shown_one.first = line(report.first);
     shown_one.remarks = shown(report.remarks);
+    shown_one.confinement = report.confinement;
     if (std::isfinite(report.seconds))
         shown_one.seconds = std::clamp(report.seconds, 0.0, kMostSeconds);
     shown_one.finished = report.finished;

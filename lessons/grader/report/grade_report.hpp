@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lessons/grader/confine/layers.hpp"
+
 namespace lockstep::lessons {
 
 /// How much of a text is shown.
@@ -72,6 +74,7 @@ struct GradeReport {
     /// is done.
     std::string first{};
     std::vector<std::string> remarks;  ///< about the machine, not the student's work
+    std::vector<ConfinementLayer> confinement;
     double seconds = 0;
     bool finished = false;
     /// What the machine or the grader lacks, if that stopped the grading: a sentence. The

@@ -1,0 +1,165 @@
+#include "lessons/grader/confine/room.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <fcntl.h>
+#include <filesystem>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "src/os/child.hpp"
+
+namespace lockstep::lessons {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Where the room is furnished before it becomes the root: a folder that every system
+/// has, and that no view has anything of.
+constexpr const char* kRoot = "/proc";
+
+// As <linux/mount.h> has them, which may be older than the system.
+constexpr long kMountSetAttributes = 442;
+constexpr unsigned kRecursive = 0x8000;
+struct MountAttributes {
+    std::uint64_t set = 0;
+    std::uint64_t clear = 0;
+    std::uint64_t propagation = 0;
+    std::uint64_t user_namespace = 0;
+};
+constexpr std::uint64_t kReadOnly = 1;
+constexpr std::uint64_t kNoSetUser = 2;
+
+bool bind(const char* source, const char* target, bool writable) noexcept {
+    if (::mount(source, target, nullptr, MS_BIND | MS_REC, nullptr) != 0) return false;
+    // Older systems cannot do that; who may write is a matter of the fence there.
+    const MountAttributes attributes{.set = kNoSetUser |
+                                            (writable ? std::uint64_t{0} : kReadOnly)};
+    ::syscall(kMountSetAttributes, AT_FDCWD, target, kRecursive, &attributes,
+              sizeof attributes);
+    return true;
+}
+
+bool write_to(const char* file, const std::string& text) noexcept {
+    const int descriptor = ::open(file, O_WRONLY | O_CLOEXEC);
+    const bool written =
+        descriptor >= 0 && ::write(descriptor, text.data(), text.size()) ==
+                               static_cast<ssize_t>(text.size());
+    ::close(descriptor);
+    return written;
+}
+
+bool make_file(const char* path) noexcept {
+    const int descriptor = ::open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0444);
+    ::close(descriptor);
+    return descriptor >= 0 || errno == EROFS || errno == EISDIR;
+}
+
+}  // namespace
+
+Room::Room(const View& view) {
+    for (const fs::path& path : view.reads)
+        add(path, false);
+    for (const fs::path& path : view.writes)
+        add(path, true);
+    add("/dev/null", true);
+    // Those that hold others come first.
+    std::ranges::stable_sort(things_, {}, [](const Thing& thing) {
+        return std::ranges::count(thing.target, '/');
+    });
+    if (::geteuid() == 0) return;
+    user_map_ = fmt::format("{0} {0} 1\n", ::geteuid());
+    group_map_ = fmt::format("{0} {0} 1\n", ::getegid());
+}
+
+void Room::add(const fs::path& path, bool writable) {
+    std::string target = kRoot;
+    for (const fs::path& part : path.parent_path().relative_path()) {
+        target += "/" + part.string();
+        if (std::ranges::find(folders_, target) == folders_.end())
+            folders_.push_back(target);
+    }
+    Thing thing{Kind::folder, writable, path.string(), kRoot + path.string()};
+    std::error_code error;
+    if (fs::is_symlink(path, error)) {
+        thing.kind = Kind::link;
+        thing.leads_to = fs::read_symlink(path, error).string();
+    } else if (!fs::is_directory(path, error)) {
+        thing.kind = Kind::file;
+    }
+    things_.push_back(thing);
+}
+
+unsigned long Room::clone_flags() {
+    const unsigned long flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC;
+    return ::geteuid() == 0 ? flags : flags | CLONE_NEWUSER;
+}
+
+bool Room::map_user() const noexcept {
+    if (user_map_.empty()) return true;
+    // Who cannot be looked into has no files in /proc that it could write to.
+    ::prctl(PR_SET_DUMPABLE, 1);
+    const bool mapped = write_to("/proc/self/setgroups", "deny") &&
+                        write_to("/proc/self/gid_map", group_map_) &&
+                        write_to("/proc/self/uid_map", user_map_);
+    ::prctl(PR_SET_DUMPABLE, 0);
+    return mapped;
+}
+
+bool Room::furnish() const noexcept {
+    for (const std::string& folder : folders_)
+        if (::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) return false;
+    for (const Thing& thing : things_) {
+        const char* const target = thing.target.c_str();
+        if (thing.kind == Kind::link) {
+            if (::symlink(thing.leads_to.c_str(), target) != 0 && errno != EEXIST &&
+                errno != EROFS)
+                return false;
+            continue;
+        }
+        const bool made = thing.kind == Kind::file
+                              ? make_file(target)
+                              : ::mkdir(target, 0755) == 0 || errno == EEXIST;
+        if (!made || !bind(thing.source.c_str(), target, thing.writable)) return false;
+    }
+    return true;
+}
+
+bool Room::enter() const noexcept {
+    if (!map_user()) return false;
+    // Nothing that is mounted here shows outside.
+    if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
+    if (::mount("room", kRoot, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755") != 0)
+        return false;
+    if (!furnish()) return false;
+    if (::chdir(kRoot) != 0 || ::syscall(SYS_pivot_root, ".", ".") != 0 ||
+        ::umount2(".", MNT_DETACH) != 0 || ::chdir("/") != 0)
+        return false;
+    return ::mount(nullptr, "/", nullptr,
+                   MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, nullptr) == 0;
+}
+
+bool Room::works() {
+    static const bool works = [] {
+        const Room room({system_libraries(), {}});
+        const auto child = static_cast<pid_t>(
+            ::syscall(SYS_clone, clone_flags() | SIGCHLD, nullptr, nullptr, 0, 0));
+        if (child == 0) ::_exit(room.enter() ? 0 : 1);
+        if (child < 0) return false;
+        const int status = os::wait_for(child);
+        return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    }();
+    return works;
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,45 @@
+#include "lessons/grader/confine/view.hpp"
+
+#include <initializer_list>
+
+#include "src/os/environment.hpp"
+
+namespace lockstep::lessons {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Those that are there.
+std::vector<fs::path> existing(std::initializer_list<fs::path> paths) {
+    std::vector<fs::path> found;
+    std::error_code error;
+    for (const fs::path& path : paths)
+        if (fs::exists(path, error)) found.push_back(path);
+    return found;
+}
+
+}  // namespace
+
+std::vector<fs::path> system_libraries() {
+    return existing({"/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64",
+                     "/usr/local/lib", "/etc/ld.so.cache"});
+}
+
+std::vector<fs::path> toolchain_files(const std::string& compiler) {
+    std::vector<fs::path> files =
+        existing({"/bin", "/sbin", "/usr", "/etc/alternatives", "/dev/urandom"});
+    const std::string found = os::find_on_path(compiler);
+    std::error_code error;
+    const fs::path program = fs::canonical(found.empty() ? compiler : found, error);
+    if (error || program.string().starts_with("/usr/")) return files;
+    const fs::path folder = program.parent_path();
+    files.push_back(program);
+    if (folder.filename() != "bin") return files;
+    for (const char* part : {"bin", "include", "lib", "lib64", "libexec", "share"})
+        for (const fs::path& own : existing({folder.parent_path() / part}))
+            files.push_back(own);
+    return files;
+}
+
+}  // namespace lockstep::lessons
