@@ -66,19 +66,20 @@ namespace {
 
 constexpr std::int64_t kDeviceMemory = std::int64_t{32} << 20;
 
-/// In a handler: what of a student's program ended the run. What is the grader's own
-/// trouble is thrown on.
-Trouble trouble_of_exception() {
+/// In a handler: what of a student's program ended the run, into the result. What is the
+/// grader's own trouble is thrown on.
+void take_exception(TaskResult& result) {
     try {
         throw;
     } catch (const TaskEnded& ended) {
         const bool missing = ended.cause() == TaskEnded::Cause::not_written;
-        return {missing ? Mark::not_written : Mark::failed, ended.what(),
-                ended.cause() == TaskEnded::Cause::late};
+        result.trouble = {missing ? Mark::not_written : Mark::failed, ended.what(),
+                          ended.cause() == TaskEnded::Cause::late};
     } catch (const FaultError& fault) {
-        return {Mark::failed, fault.diagnosis().text(kDiagnosisColumns), false};
+        result.trouble = {Mark::failed, fault.diagnosis().text(kDiagnosisColumns), false};
+        if (fault.report()) result.report = *fault.report();
     } catch (const UsageError& error) {
-        return {Mark::failed, error.what(), false};
+        result.trouble = {Mark::failed, error.what(), false};
     }
 }
 
@@ -139,7 +140,7 @@ TaskResult Examiner::make(const TaskRun& run) const {
             result.ranks[index] = session.run(run.ranks[index]);
         });
     } catch (...) {
-        result.trouble = trouble_of_exception();
+        take_exception(result);
     }
     return result;
 }

@@ -70,9 +70,8 @@ struct Trouble {
 
 struct TaskResult {
     std::optional<Trouble> trouble;
-    // If there is no failure:
-    RunReport report;
-    std::vector<RankResult> ranks;
+    RunReport report;               ///< up to where a run stopped, if a fault stopped it
+    std::vector<RankResult> ranks;  ///< if there is no trouble
 };
 
 /// What can be asked of a student's work.

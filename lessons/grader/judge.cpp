@@ -91,18 +91,40 @@ std::string Judge::data(const std::string& name) const {
     return read_text_file(own_.data / name, kLargest);
 }
 
-void Judge::close(const std::string& what, const HostTensor& got,
-                  const HostTensor& expected, double bound) {
-    form(what, got, expected.shape(), expected.dtype());
+namespace {
+
+double bound_of(const HostTensor& expected, double bound) {
     double largest = 1;
     for (std::int64_t i = 0; i < expected.elements(); ++i)
         largest = std::max(largest, std::abs(expected.at(i)));
+    return bound * largest;
+}
+
+/// Returns the first element that is further away than the bound; -1: none is.
+std::int64_t first_apart(const HostTensor& got, const HostTensor& expected,
+                         double bound) {
     for (std::int64_t i = 0; i < expected.elements(); ++i)
-        if (!(std::abs(got.at(i) - expected.at(i)) <= bound * largest))
-            throw No{Mark::failed,
-                     fmt::format("{}: {:.12g} as element {}, to {:.0e}", what,
-                                 expected.at(i), i, bound * largest),
-                     fmt::format("{:.12g}", got.at(i)), ""};
+        if (!(std::abs(got.at(i) - expected.at(i)) <= bound)) return i;
+    return -1;
+}
+
+}  // namespace
+
+void Judge::close(const std::string& what, const HostTensor& got,
+                  const HostTensor& expected, double bound) {
+    form(what, got, expected.shape(), expected.dtype());
+    const double most = bound_of(expected, bound);
+    const std::int64_t i = first_apart(got, expected, most);
+    if (i < 0) return;
+    throw No{Mark::failed,
+             fmt::format("{}: {:.12g} as element {}, to {:.0e}", what, expected.at(i), i,
+                         most),
+             fmt::format("{:.12g}", got.at(i)), ""};
+}
+
+bool Judge::are_close(const HostTensor& got, const HostTensor& expected, double bound) {
+    return got.shape() == expected.shape() && got.dtype() == expected.dtype() &&
+           first_apart(got, expected, bound_of(expected, bound)) < 0;
 }
 
 void Judge::same(const std::string& what, const HostTensor& got,
@@ -128,9 +150,13 @@ void Judge::as_reference(const std::string& name, const std::string& unit,
         throw MissingError(fmt::format(
             "the targets of {} have no '{}'; run lockstep assignment targets {}",
             own_.targets.slug, name, own_.targets.slug));
-    const std::int64_t value = target->second;
-    const std::int64_t low = value - (value * allowed.percent_less + 99) / 100;
-    const std::int64_t high = value + (value * allowed.percent_more + 99) / 100;
+    figure(name, unit, target->second, measured, allowed);
+}
+
+void Judge::figure(const std::string& name, const std::string& unit,
+                   std::int64_t expected, std::int64_t measured, Allowed allowed) {
+    const std::int64_t low = expected - (expected * allowed.percent_less + 99) / 100;
+    const std::int64_t high = expected + (expected * allowed.percent_more + 99) / 100;
     ask(measured >= low && measured <= high,
         fmt::format("{}: {}", name, range_text(low, high, unit)),
         figure_text(measured, unit));

@@ -34,8 +34,8 @@ struct GradingSide {
     bool measures = false;  ///< figures are not compared with targets but become them
 };
 
-/// How far from what the reference measures a student's figure may be, in hundredths of
-/// it; rounded outwards.
+/// How far from what is expected a student's figure may be, in hundredths of it; rounded
+/// outwards.
 struct Allowed {
     int percent_less = 0;
     int percent_more = 0;
@@ -59,7 +59,10 @@ class Judge {
         std::string said;
     };
 
+    /// Returns what came of a run that came to its end.
     const TaskResult& run(const TaskRun& run);
+    /// Returns what came of a run, or what it had left when it stopped.
+    const TaskResult& tried(const TaskRun& run) { return work_.run(run); }
     /// One of the assignment's files, as the student has it: any bytes.
     std::string file(const std::string& name) const { return work_.file(name); }
 
@@ -71,6 +74,8 @@ class Judge {
     /// neighbour.
     void close(const std::string& what, const HostTensor& got, const HostTensor& expected,
                double bound = 1e-10);
+    static bool are_close(const HostTensor& got, const HostTensor& expected,
+                          double bound = 1e-10);
     /// `got` has the bits of `expected`.
     void same(const std::string& what, const HostTensor& got, const HostTensor& expected);
     /// Returns what the task left under that name on a rank. It may have any form.
@@ -79,6 +84,10 @@ class Judge {
     static void form(const std::string& what, const HostTensor& got, const Shape& shape,
                      DType dtype = DType::f64);
 
+    /// `measured` is what a formula gives, or within what is allowed beside it. A time's
+    /// unit is kPicoseconds.
+    void figure(const std::string& name, const std::string& unit, std::int64_t expected,
+                std::int64_t measured, Allowed allowed = {});
     /// `measured` is what the reference measures, or within what is allowed beside it.
     /// `name` is the target's: "a1.3: 5 ranks, 37 elements: bytes". A time's unit is
     /// kPicoseconds.
