@@ -143,12 +143,12 @@ struct Blocks {
 };
 
 Blocks draw_blocks(const Judge& judge) {
-    const std::int64_t count = judge.draw("blocks", 4, 6);
+    const std::int64_t count = judge.draw_anew("blocks", 4, 6);
     Blocks blocks;
     for (std::int64_t b = 0; b < count; ++b) {
         const std::string name = fmt::format("block {}", b);
         // One of the blocks is empty.
-        const std::int64_t keys = b == 2 ? 0 : judge.draw(name, 1, 5);
+        const std::int64_t keys = b == 2 ? 0 : judge.draw_anew(name, 1, 5);
         HostTensor scores = judge.normal(name + ": scores", {kRows, keys});
         for (std::int64_t i = 0; i < scores.elements(); ++i)
             scores.set(i, scores.at(i) +
@@ -192,15 +192,30 @@ std::string text_of(const Blocks& blocks, std::size_t b) {
                        blind.size() == 1 ? "s" : "");
 }
 
-RankTask task_of(const std::string& name, const Blocks& blocks) {
-    RankTask task{name, {}, {}, /*may_download=*/true};
-    const auto count = static_cast<std::int64_t>(blocks.scores.size());
-    task.numbers = {{"rows", kRows}, {"width", kWidth}, {"blocks", count}};
-    for (std::size_t b = 0; b < blocks.scores.size(); ++b) {
-        task.tensors[fmt::format("scores_{}", b)] = {blocks.scores[b]};
-        task.tensors[fmt::format("values_{}", b)] = {blocks.values[b]};
-    }
-    return task;
+/// A state, which the grader keeps between the calls that change it: each of them is made
+/// in a process of its own, so that nothing but the state is remembered.
+struct State {
+    std::string story;  ///< "blocks 0 to 2": what it has absorbed, for sentences
+    HostTensor maximum, sum, output;
+};
+
+State empty_state() {
+    State state{"nothing", HostTensor({kRows}, DType::f64),
+                HostTensor({kRows}, DType::f64),
+                HostTensor({kRows * kWidth}, DType::f64)};
+    for (std::int64_t row = 0; row < kRows; ++row)
+        state.maximum.set(row, kUnseen);
+    return state;
+}
+
+RankTask task_of(const std::string& name) {
+    return {name, {}, {{"rows", kRows}, {"width", kWidth}}, /*may_download=*/true};
+}
+
+void give(RankTask& task, const std::string& name, const State& state) {
+    task.tensors[name + " maximum"] = {state.maximum};
+    task.tensors[name + " sum"] = {state.sum};
+    task.tensors[name + " output"] = {state.output};
 }
 
 const HostTensor& value_of(Judge& judge, const TaskResult& result,
@@ -210,15 +225,54 @@ const HostTensor& value_of(Judge& judge, const TaskResult& result,
     return values.at(name);
 }
 
-/// `held` is how many numbers a state has after it has absorbed all blocks.
-void judge_size(Judge& judge, const HostTensor& held) {
-    constexpr std::int64_t kNumbers = kRows * (2 + kWidth);
-    judge.ask(
-        held.elements() == 1 && held.at(0) == kNumbers,
-        fmt::format(
-            "a state of {} numbers, as large as it was made, whatever it has absorbed",
-            kNumbers),
-        held.elements() == 1 ? fmt::format("{:g} numbers", held.at(0)) : "none");
+/// Returns the state that a call has left, once it is as large as a state is.
+State left_state(Judge& judge, const TaskResult& result, const std::string& story) {
+    const State made = empty_state();
+    const auto part = [&](const std::string& name, const HostTensor& like) {
+        const HostTensor& left = value_of(judge, result, name);
+        Judge::form(fmt::format("a state stays as large as it was made; {} after {}",
+                                name, story),
+                    left, like.shape());
+        return left;
+    };
+    return {story, part("maximum", made.maximum), part("sum", made.sum),
+            part("output", made.output)};
+}
+
+State absorbed(Judge& judge, const State& state, const Blocks& blocks, std::size_t b) {
+    RankTask task = task_of("absorb");
+    give(task, "state", state);
+    task.tensors["scores"] = {blocks.scores[b]};
+    task.tensors["values"] = {blocks.values[b]};
+    const std::string story = state.story == "nothing"
+                                  ? fmt::format("block {}", b)
+                                  : fmt::format("{}, {}", state.story, b);
+    return left_state(judge, judge.run({story, {task}}), story);
+}
+
+/// A state that has absorbed the blocks in [begin, end).
+State absorbed(Judge& judge, const Blocks& blocks, std::size_t begin, std::size_t end) {
+    State state = empty_state();
+    for (std::size_t b = begin; b < end; ++b)
+        state = absorbed(judge, state, blocks, b);
+    return state;
+}
+
+State merged(Judge& judge, const State& state, const State& other) {
+    RankTask task = task_of("merge");
+    give(task, "state", state);
+    give(task, "other", other);
+    const std::string story = fmt::format("{}, merged with {}", state.story, other.story);
+    return left_state(judge, judge.run({story, {task}}), story);
+}
+
+void ask_mean(Judge& judge, const State& state, const std::string& what,
+              const HostTensor& expected) {
+    RankTask task = task_of("finish");
+    give(task, "state", state);
+    const TaskResult& result = judge.run({what, {task}});
+    judge.close(fmt::format("finish, {}, after {}", expected.shape().text(), what),
+                value_of(judge, result, "mean"), expected);
 }
 
 /// a5.1: blocks of keys on the host, absorbed one after another, and in two states that
@@ -226,24 +280,22 @@ void judge_size(Judge& judge, const HostTensor& held) {
 void judge_online_softmax(Judge& judge) {
     const Blocks blocks = draw_blocks(judge);
     const std::size_t count = blocks.scores.size();
-    const std::string finish = fmt::format("finish, ({}, {})", kRows, kWidth);
-    const TaskResult& absorbed =
-        judge.run({fmt::format("{} blocks", count), {task_of("absorb", blocks)}});
-    for (std::size_t b = 0; b < count; ++b)
-        judge.close(finish + ", after " + text_of(blocks, b),
-                    value_of(judge, absorbed, fmt::format("after_{}", b)),
-                    expected_mean(blocks, b + 1));
-    judge_size(judge, value_of(judge, absorbed, "held"));
+    State state = empty_state();
+    for (std::size_t b = 0; b < count; ++b) {
+        state = absorbed(judge, state, blocks, b);
+        ask_mean(judge, state, text_of(blocks, b), expected_mean(blocks, b + 1));
+    }
+    const HostTensor all = expected_mean(blocks, count);
     for (std::size_t split = 0; split <= count; ++split) {
-        RankTask task = task_of("merge", blocks);
-        task.numbers["split"] = static_cast<std::int64_t>(split);
         const std::string name =
             fmt::format("{} blocks merged with {}", split, count - split);
-        const TaskResult& merged = judge.run({name, {task}});
-        judge.close(fmt::format("{}: {}", name, finish),
-                    value_of(judge, merged, "merged"), expected_mean(blocks, count));
-        judge.close(fmt::format("{}, and all absorbed once more: {}", name, finish),
-                    value_of(judge, merged, "twice"), expected_mean(blocks, count));
+        State both = merged(judge, absorbed(judge, blocks, 0, split),
+                            absorbed(judge, blocks, split, count));
+        ask_mean(judge, both, name, all);
+        if (split != count / 2) continue;
+        for (std::size_t b = 0; b < count; ++b)
+            both = absorbed(judge, both, blocks, b);
+        ask_mean(judge, both, name + ", and all absorbed once more", all);
     }
 }
 
