@@ -9,6 +9,7 @@
 
 #include "lessons/grader/judge.hpp"
 #include "lessons/grader/judging_process.hpp"
+#include "lessons/grader/submission.hpp"
 #include "lessons/grader/workspace.hpp"
 #include "src/core/require.hpp"
 #include "src/report/files.hpp"
@@ -99,10 +100,13 @@ void judge_all(const GradePlan& plan, const Kit& kit, const GradeSink& changed,
         return std::chrono::duration<double>(Clock::now() - begun).count();
     };
     GradingSide own = grading_side(*plan.assignment, kit);
-    require_can_grade(plan.compiler);
+    if (!plan.machine_is_checked) require_can_grade(plan.compiler);
+    const Submission submission(plan.folder, plan.assignment->files, kit);
     Workspace workspace;
-    report.build_failure =
-        workspace.build(*plan.assignment, kit, plan.folder, plan.compiler);
+    report.build_failure = submission.failure();
+    if (!report.build_failure)
+        report.build_failure =
+            workspace.build(*plan.assignment, kit, submission.folder(), plan.compiler);
     StudentProgram program = workspace.program();
     program.shows_output = plan.shows_output;
     Examiner examiner(program);

@@ -15,9 +15,10 @@ namespace lockstep::lessons {
 
 struct GradePlan {
     const Assignment* assignment = nullptr;
-    std::filesystem::path folder;  ///< the student's
+    std::filesystem::path folder;  ///< the student's, or a .zip (Submission)
     std::vector<std::string> compiler{"c++"};
     std::chrono::seconds longest{400};  ///< what is not judged by then is not
+    bool machine_is_checked = false;    ///< require_can_grade() was called already
     bool requires_confinement = false;  ///< stops where a layer of it is missing
     bool shows_output = false;          ///< tells what a program printed that ended badly
 };

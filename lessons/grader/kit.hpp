@@ -21,6 +21,8 @@ class Kit {
     std::filesystem::path sources() const;
     /// The headers of what students may use, below src and sim.
     std::filesystem::path include() const { return folder_ / "include"; }
+    /// The program that takes files out of a .zip: unpack.py.
+    std::filesystem::path unpacker() const { return folder_ / "unpack.py"; }
     /// For --pkg-config-path.
     std::filesystem::path pkgconfig() const { return folder_ / "pkgconfig"; }
 

@@ -8,6 +8,7 @@ usage: make_kit.py ROOT VERSION KIT STAMP DEPENDENCIES LEFT_OUT MORE LIBRARY…
     lib/          the libraries
     pkgconfig/    lockstep-course.pc, for a student's own build, and lockstep-course-SLUG.pc
     assignments/  of each assignment, the handout and what the grader adds
+    unpack.py     takes a student's files out of a .zip
     sources       where Lockstep's own sources are
 
 LEFT_OUT are the stems of sources, separated by commas, whose headers students do without; MORE,
@@ -129,6 +130,7 @@ def main():
     headers = copy_headers(root, fresh, set(left_out.split(",")))
     copy_more(root, fresh, more, headers)
     copy_assignments(root, fresh)
+    copy(os.path.join(root, "lessons/grader/unpack.py"), os.path.join(fresh, "unpack.py"))
     os.makedirs(os.path.join(fresh, "lib"))
     for library in libraries:
         copy(library, os.path.join(fresh, "lib"))

@@ -147,7 +147,8 @@ struct GradescopeRequest {
 
 struct GradeRequest {
     std::string slug;
-    std::filesystem::path folder;
+    std::vector<std::filesystem::path> submissions;
+    std::optional<int> at_once;
     GradeFormat format = GradeFormat::text;
     std::optional<std::filesystem::path> out;
     bool require_confinement = false;

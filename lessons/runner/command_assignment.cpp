@@ -62,7 +62,14 @@ void declare_grade(CommandLine& line) {
     auto& request = command.asks_for<GradeRequest>();
     command.positional("SLUG", "which assignment", text_into(request.slug));
     command.suggest(assignment_slugs());
-    command.positional("DIR", "the student's folder", path_into(request.folder));
+    command.rest(
+        "DIR",
+        "the student's folder, or a .zip of it; of several, --out is a folder for "
+        "a report each and grades.csv",
+        true, [&request](const std::string& name, const std::string& value) {
+            require(!value.empty(), "{}: a path is expected", name);
+            request.submissions.emplace_back(value);
+        });
     std::vector<std::string> formats;
     formats.reserve(kGradeFormats.size());
     for (const auto& [name, format] : kGradeFormats)
@@ -74,6 +81,10 @@ void declare_grade(CommandLine& line) {
                    "write the report there; a report without points comes first, and is "
                    "replaced after each criterion",
                    path_into(request.out));
+    command.option("--at-once", "N",
+                   "grade so many of several at a time; default as many as there are "
+                   "processors",
+                   whole_into(request.at_once, 1, 256));
     command.flag("--require-confinement",
                  "grade nothing where a layer of what confines students' programs is "
                  "missing",

@@ -1,12 +1,13 @@
 // The grader: what `lockstep assignment` and `lockstep grade` run.
 #include <algorithm>
+#include <thread>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/grader/build_program.hpp"
-#include "lessons/grader/grade.hpp"
+#include "lessons/grader/grade_many.hpp"
 #include "lessons/grader/kit.hpp"
 #include "lessons/runner/command_line.hpp"
 #include "lessons/runner/terminal.hpp"
@@ -116,12 +117,15 @@ int run(const GradescopeRequest& request) {
     return kSuccess;
 }
 
-int run(const GradeRequest& request) {
-    GradePlan plan{&find_assignment(request.slug), request.folder, student_compiler()};
-    plan.requires_confinement = request.require_confinement;
-    plan.shows_output = request.show_output;
-    const Kit kit = Kit::find();
-    require_folder(request.folder, "a student's folder");
+void require_submission(const fs::path& path) {
+    require(fs::is_directory(path) ||
+                (path.extension() == ".zip" && fs::is_regular_file(path)),
+            "{}: a student's folder, or a .zip of it, is expected",
+            printable(path.string()));
+}
+
+int grade_one(const GradeRequest& request, GradePlan plan, const Kit& kit) {
+    plan.folder = request.submissions.front();
     const auto progress = show_progress(
         "grading", static_cast<std::int64_t>(plan.assignment->criteria.size()));
     const GradeReport report = grade(plan, kit, [&](const GradeReport& so_far) {
@@ -134,6 +138,39 @@ int run(const GradeRequest& request) {
         print(grade_text_of(report, request.format, help_columns(),
                             wants_colour(STDOUT_FILENO)));
     return report.earned() == report.points() ? kSuccess : kFailed;
+}
+
+int grade_several(const GradeRequest& request, const GradePlan& each, const Kit& kit) {
+    require(request.out.has_value(),
+            "--out is missing: a folder for the reports of {} submissions",
+            request.submissions.size());
+    const int processors = static_cast<int>(std::thread::hardware_concurrency());
+    const GradeManyPlan plan{each, request.submissions, *request.out, request.format,
+                             request.at_once.value_or(std::max(processors, 1))};
+    const auto progress =
+        show_progress("grading", static_cast<std::int64_t>(request.submissions.size()));
+    const GradedMany result = grade_many(plan, kit, [&](std::size_t done) {
+        progress->advance(static_cast<std::int64_t>(done));
+    });
+    print(fmt::format("{} submissions graded, {} with all points{}: {}\n", result.graded,
+                      result.with_all_points,
+                      result.stopped == 0
+                          ? ""
+                          : fmt::format("; {} not graded, which is the machine's fault",
+                                        result.stopped),
+                      printable((*request.out / "grades.csv").string())));
+    return result.stopped == 0 ? kSuccess : kLacking;
+}
+
+int run(const GradeRequest& request) {
+    GradePlan plan{&find_assignment(request.slug), {}, student_compiler()};
+    plan.requires_confinement = request.require_confinement;
+    plan.shows_output = request.show_output;
+    const Kit kit = Kit::find();
+    for (const fs::path& path : request.submissions)
+        require_submission(path);
+    return request.submissions.size() == 1 ? grade_one(request, plan, kit)
+                                           : grade_several(request, plan, kit);
 }
 
 }  // namespace

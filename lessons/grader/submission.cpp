@@ -1,0 +1,77 @@
+#include "lessons/grader/submission.hpp"
+
+#include <algorithm>
+#include <system_error>
+
+#include "src/core/require.hpp"
+#include "src/os/child.hpp"
+#include "src/os/environment.hpp"
+
+namespace lockstep::lessons {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool has_one_of(const fs::path& folder, const std::vector<std::string>& files) {
+    std::error_code error;
+    return std::ranges::any_of(
+        files, [&](const std::string& file) { return fs::exists(folder / file, error); });
+}
+
+/// Returns the folder that has the files: this one, or the only one in it that does.
+fs::path folder_with(const fs::path& folder, const std::vector<std::string>& files) {
+    if (has_one_of(folder, files)) return folder;
+    std::vector<fs::path> within;
+    std::error_code error;
+    for (fs::directory_iterator each(folder, error), end; !error && each != end;
+         each.increment(error))
+        if (each->is_directory(error) && !each->is_symlink(error) &&
+            has_one_of(each->path(), files))
+            within.push_back(each->path());
+    return within.size() == 1 ? within.front() : folder;
+}
+
+bool is_archive(const fs::path& path) {
+    std::error_code error;
+    return path.extension() == ".zip" && fs::is_regular_file(path, error);
+}
+
+}  // namespace
+
+std::string name_of_submission(const fs::path& path) {
+    const fs::path whole = fs::absolute(path).lexically_normal();
+    const fs::path last = whole.has_filename() ? whole : whole.parent_path();
+    return (is_archive(path) ? last.stem() : last.filename()).string();
+}
+
+Submission::Submission(const fs::path& path, const std::vector<std::string>& files,
+                       const Kit& kit) {
+    if (is_archive(path))
+        unpack(path, files, kit);
+    else
+        folder_ = folder_with(path, files);
+}
+
+void Submission::unpack(const fs::path& file, const std::vector<std::string>& files,
+                        const Kit& kit) {
+    folder_ = os::make_temporary_folder("grade-");
+    is_unpacked_ = true;
+    std::vector<std::string> words{"python3", "-B", kit.unpacker().string(),
+                                   fs::absolute(file).string(), folder_.string()};
+    words.insert(words.end(), files.begin(), files.end());
+    constexpr double kLongestSeconds = 60;
+    const os::Child unpacking = os::run_child(words, kLongestSeconds);
+    if (unpacking.interrupted_by != 0) throw MissingError("the grading was interrupted");
+    if (unpacking.status == 0) return;
+    std::string said = unpacking.errors;
+    said.erase(said.find_last_not_of('\n') + 1);
+    failure_ = BuildFailure{file.filename().string(), 0, said, ""};
+}
+
+Submission::~Submission() {
+    std::error_code ignored;
+    if (is_unpacked_) fs::remove_all(folder_, ignored);
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lessons/grader/kit.hpp"
+#include "lessons/grader/report/grade_report.hpp"
+
+namespace lockstep::lessons {
+
+/// Returns what a submission is called: "ada" for "all/ada/" and for "all/ada.zip".
+std::string name_of_submission(const std::filesystem::path& path);
+
+/// A student's work as it was handed in: a folder with the files, one with a single
+/// folder that has them, or a .zip of either. What is taken out of a .zip goes with this
+/// object.
+class Submission {
+  public:
+    /// `files` are those that are asked for.
+    Submission(const std::filesystem::path& path, const std::vector<std::string>& files,
+               const Kit& kit);
+    ~Submission();
+    Submission(const Submission&) = delete;
+    Submission& operator=(const Submission&) = delete;
+
+    /// Where the files are; some may be missing.
+    const std::filesystem::path& folder() const { return folder_; }
+    /// Returns what is wrong with a .zip out of which nothing could be taken.
+    const std::optional<BuildFailure>& failure() const { return failure_; }
+
+  private:
+    void unpack(const std::filesystem::path& file, const std::vector<std::string>& files,
+                const Kit& kit);
+
+    std::filesystem::path folder_;
+    bool is_unpacked_ = false;
+    std::optional<BuildFailure> failure_;
+};
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Takes a student's files out of a .zip, wherever in it they lie.
+
+usage: unpack.py FILE.zip FOLDER NAME…
+
+Of the folders in the archive it is the one that has most of the files that are asked for; the
+outermost, if several have as many. Nothing else is taken out: no links, no other names, no file
+of more than a megabyte. One sentence on standard error says what is wrong, with exit status 1.
+"""
+
+import os
+import posixpath
+import stat
+import sys
+import zipfile
+import zlib
+
+MOST_ARCHIVE_BYTES = 8 << 20
+MOST_FILE_BYTES = 1 << 20
+
+
+def folders_of(archive, names):
+    """For each folder, the entries that are asked for, by name."""
+    folders = {}
+    for entry in archive.infolist():
+        folder, name = posixpath.split(entry.filename.replace("\\", "/"))
+        if name in names and not folder.startswith("__MACOSX"):
+            folders.setdefault(folder, {})[name] = entry
+    return folders
+
+
+def unpack(path, there, names):
+    if os.path.getsize(path) > MOST_ARCHIVE_BYTES:
+        raise ValueError(f"more than {MOST_ARCHIVE_BYTES >> 20} MiB")
+    with zipfile.ZipFile(path) as archive:
+        folders = folders_of(archive, names)
+        if not folders:
+            raise ValueError(f"none of {', '.join(names)} is in it")
+        chosen = min(folders, key=lambda folder: (-len(folders[folder]), folder.count("/"),
+                                                  folder))
+        for name, entry in folders[chosen].items():
+            if stat.S_ISLNK(entry.external_attr >> 16):
+                raise ValueError(f"{name} is a link")
+            with archive.open(entry) as file:
+                data = file.read(MOST_FILE_BYTES + 1)
+            if len(data) > MOST_FILE_BYTES:
+                raise ValueError(f"{name} has more than {MOST_FILE_BYTES >> 20} MiB")
+            with open(os.path.join(there, name), "wb") as file:
+                file.write(data)
+
+
+def main():
+    path, there, *names = sys.argv[1:]
+    try:
+        unpack(path, there, names)
+    except zipfile.BadZipFile:
+        sys.exit("it is no zip file, or a damaged one")
+    except (ValueError, NotImplementedError, RuntimeError, EOFError, zlib.error,
+            OSError) as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""A course's submissions graded in one command: folders and .zip files, one report each and a
+table, with the same points as one by one.
+
+Arguments: the program, the folder of the assignment's sources.
+"""
+
+import csv
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+PROGRAM, SOURCES = map(os.path.abspath, sys.argv[1:3])
+sys.path.insert(0, os.path.dirname(SOURCES))
+import solve  # pylint: disable=wrong-import-position
+SLUG = os.path.basename(SOURCES).replace("_", "-")
+
+
+def run(*arguments, **variables):
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False,
+                          env=dict(os.environ, **variables))
+
+
+class GradeMany(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.solved = os.path.join(self.folder, "solved")
+        done = run("assignment", "new", SLUG, self.solved)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.given = shutil.copytree(self.solved, os.path.join(self.folder, "given"))
+        solve.solve(SOURCES, self.solved)
+        self.all = os.path.join(self.folder, "all")
+        os.mkdir(self.all)
+        self.out = os.path.join(self.folder, "out")
+
+    def folder_of(self, name, source):
+        return shutil.copytree(source, os.path.join(self.all, name))
+
+    def zip_of(self, name, entries):
+        """Entries are names in the archive and their bytes, or (mode, bytes)."""
+        path = os.path.join(self.all, name)
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for where, data in entries:
+                entry = zipfile.ZipInfo(where)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                if isinstance(data, tuple):
+                    entry.external_attr = data[0] << 16
+                    data = data[1]
+                archive.writestr(entry, data)
+        return path
+
+    def entries_of(self, source, below):
+        entries = []
+        for name in sorted(os.listdir(source)):
+            with open(os.path.join(source, name), "rb") as file:
+                entries.append((f"{below}{name}", file.read()))
+        return entries
+
+    def grade(self, *words, **variables):
+        paths = [os.path.join(self.all, name) for name in sorted(os.listdir(self.all))]
+        return run("grade", SLUG, *paths, "--out", self.out, "--format", "json", *words,
+                   **variables)
+
+    def table(self):
+        with open(os.path.join(self.out, "grades.csv"), encoding="utf-8", newline="") as file:
+            return {row["submission"]: row for row in csv.DictReader(file)}
+
+    def report(self, name):
+        with open(os.path.join(self.out, name + ".json"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def test_each_has_a_report_and_a_line(self):
+        self.folder_of("ada", self.solved)
+        self.folder_of("=cmd|' C calc'!A0", self.given)
+        os.makedirs(os.path.join(self.all, "grace"))
+        shutil.copytree(self.solved, os.path.join(self.all, "grace/work"))
+        self.zip_of("alan.zip", self.entries_of(self.solved, "alan/work/")
+                    + [("__MACOSX/alan/work/ring.cpp", b"\0"), ("ring.cpp", b"no")])
+        done = self.grade()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("4 submissions graded, 3 with all points", done.stdout)
+        table = self.table()
+        self.assertEqual({name: row["earned"] for name, row in table.items()},
+                         {"ada": "100", "grace": "100", "alan": "100",
+                          "'=cmd|' C calc'!A0": "0"})
+        for name in ("ada", "grace", "alan", "=cmd|' C calc'!A0"):
+            report = self.report(name)
+            self.assertTrue(report["finished"])
+            row = table[name] if name in table else table["'" + name]
+            self.assertEqual([row[entry["id"]] for entry in report["criteria"]],
+                             [str(entry["earned"]) for entry in report["criteria"]])
+        # One by one it is the same.
+        alone = os.path.join(self.folder, "alone.json")
+        done = run("grade", SLUG, os.path.join(self.all, "alan.zip"), "--format", "json",
+                   "--out", alone)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        with open(alone, encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["earned"], 100)
+
+    def test_what_is_wrong_with_an_archive_costs_its_points_alone(self):
+        files = self.entries_of(self.solved, "")
+        with open(os.path.join(self.all, "damaged.zip"), "wb") as file:
+            file.write(b"PK\3\4 and so on")
+        self.zip_of("empty.zip", [("readme.txt", b"sorry")])
+        self.zip_of("huge.zip", [("ring.cpp", b"//" + b" " * (1 << 21))])
+        self.zip_of("linked.zip", [("ring.cpp", (stat.S_IFLNK | 0o777, b"/etc/passwd"))])
+        self.zip_of("outside.zip", [("../../ring.cpp", b"int x;"), ("/tmp/ring.hpp", b"")])
+        self.zip_of("one_lacks.zip", [entry for entry in files if entry[0] != "ring.hpp"])
+        done = self.grade()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        notes = {name: row["note"] for name, row in self.table().items()}
+        self.assertEqual({row["earned"] for row in self.table().values()}, {"0"})
+        self.assertEqual(notes["damaged"], "not built: it is no zip file, or a damaged one")
+        self.assertIn("none of ring.hpp, ring.cpp, adapters.cpp is in it", notes["empty"])
+        self.assertIn("ring.cpp has more than 1 MiB", notes["huge"])
+        self.assertIn("ring.cpp is a link", notes["linked"])
+        self.assertIn("is not there", notes["outside"])
+        self.assertIn("ring.hpp is not there", notes["one_lacks"])
+        self.assertFalse(os.path.exists("/tmp/ring.hpp"))
+
+    def test_what_cannot_be_is_refused_before_anything_is_graded(self):
+        ada = self.folder_of("ada", self.given)
+        other = os.path.join(self.folder, "other/ada")
+        shutil.copytree(self.given, other)
+        for words, said in [
+                ((ada, other, "--out", self.out), "the same name, ada"),
+                ((ada, self.given), "--out is missing"),
+                ((ada, os.path.join(ada, "ring.cpp"), "--out", self.out), "a .zip of it"),
+                ((ada, self.given, "--out", self.all), "something is there already")]:
+            done = run("grade", SLUG, *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertIn(said, done.stderr)
+        self.assertFalse(os.path.exists(self.out))
+
+    def test_the_machines_trouble_is_nobodys_grade(self):
+        self.folder_of("ada", self.solved)
+        self.folder_of("grace", self.solved)
+        done = self.grade(CXX="/bin/false")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("cannot be built here", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
