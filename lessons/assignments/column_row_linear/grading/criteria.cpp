@@ -1,9 +1,12 @@
 #include <cmath>
+#include <functional>
 #include <numbers>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "lessons/assignments/catalogue.hpp"
+#include "lessons/assignments/needs.hpp"
 #include "lessons/grader/judge.hpp"
 #include "src/comm/chunks.hpp"
 #include "src/core/host_tensor.hpp"
@@ -117,14 +120,19 @@ struct Sizes {
 };
 
 /// Columns that ranks divide and do not divide, one rank, fewer columns than ranks, and
-/// what nobody has seen.
+/// more ranks; drawn anew for each grading.
 std::vector<Sizes> layers(const Judge& judge) {
-    return {{2, 8, 6, 10},
-            {3, 9, 7, 11},
-            {1, 6, 5, 7},
-            {5, 12, 4, 3},
-            {static_cast<int>(judge.draw("ranks", 6, 8)), judge.draw("rows", 10, 14),
-             judge.draw("in", 9, 23), judge.draw("out", 9, 29)}};
+    const auto draw = [&](const char* name, std::int64_t low, std::int64_t high) {
+        return judge.draw_anew(name, low, high);
+    };
+    return {{2, draw("rows of 2", 7, 11), 2 * draw("in of 2", 2, 4),
+             2 * draw("out of 2", 5, 7)},
+            {3, draw("rows of 3", 8, 12), 3 * draw("in of 3", 2, 4) + 1,
+             3 * draw("out of 3", 2, 4) + 2},
+            {1, draw("rows of 1", 4, 9), draw("in of 1", 4, 6), draw("out of 1", 7, 9)},
+            {5, draw("rows of 5", 11, 15), draw("in of 5", 3, 4), 3},
+            {static_cast<int>(draw("ranks", 6, 8)), draw("rows", 10, 14),
+             draw("in", 9, 23), draw("out", 9, 29)}};
 }
 
 /// A product takes about as long as an all-reduce of its result.
@@ -210,6 +218,50 @@ Ran run_mlp(Judge& judge, const std::string& task, const Sizes& sizes,
     });
 }
 
+HostTensor sum_of(const HostTensor& a, const HostTensor& b, double factor) {
+    HostTensor sum = a;
+    for (std::int64_t i = 0; i < sum.elements(); ++i)
+        sum.set(i, sum.at(i) + factor * b.at(i % b.elements()));
+    return sum;
+}
+
+/// Says what tensors are that should be the same whole one on every rank, as far as that
+/// can be seen; `bias`, if it is not empty, belongs to each row once.
+std::string cause_of_whole(const std::vector<HostTensor>& left, std::size_t rank,
+                           const HostTensor& expected, const HostTensor& bias) {
+    const auto ranks = static_cast<double>(left.size());
+    const auto is = [&](const HostTensor& values) {
+        return Judge::are_close(left[rank], values);
+    };
+    const HostTensor zeros(expected.shape(), DType::f64);
+    if (left.size() > 1) {
+        HostTensor sum = zeros;
+        for (const HostTensor& each : left)
+            if (each.shape() == expected.shape()) sum = sum_of(sum, each, 1);
+        if (Judge::are_close(sum, expected))
+            return "the sum over the ranks of what they left is right: an all-reduce is "
+                   "missing";
+        if (is(sum_of(zeros, expected, ranks)))
+            return fmt::format(
+                "that is {} times what it should be: it was summed over "
+                "the ranks once too often",
+                left.size());
+        if (is(sum_of(zeros, expected, 1 / ranks)))
+            return "that is the mean over the ranks; the sum is asked";
+    }
+    if (bias.elements() == 0) return "";
+    if (is(sum_of(expected, bias, -1))) return "the bias is missing";
+    if (left.size() > 1 && is(sum_of(expected, bias, ranks - 1)))
+        return fmt::format(
+            "the bias is in it {} times: each rank added it before the sum over the "
+            "ranks",
+            left.size());
+    if (left.size() > 1 &&
+        is(sum_of(sum_of(zeros, sum_of(expected, bias, -1), 1 / ranks), bias, 1)))
+        return "without the bias, that is the mean over the ranks; the sum is asked";
+    return "";
+}
+
 /// Rank by rank, what a run left against what it must.
 class Comparison {
   public:
@@ -221,8 +273,20 @@ class Comparison {
             judge_.close(fmt::format("{}: {} on rank {}", ran_.name, name, rank),
                          left(rank, name), expected(rank));
     }
-    void whole(const std::string& name, const HostTensor& expected) {
-        close(name, [&](int) { return expected; });
+    /// A `bias` belongs to each row of it once.
+    void whole(const std::string& name, const HostTensor& expected,
+               const HostTensor& bias = {}) {
+        std::vector<HostTensor> all;
+        for (int rank = 0; rank < ran_.sizes.ranks; ++rank)
+            all.push_back(left(rank, name));
+        for (std::size_t rank = 0; rank < all.size(); ++rank)
+            try {
+                judge_.close(fmt::format("{}: {} on rank {}", ran_.name, name, rank),
+                             all[rank], expected);
+            } catch (Judge::No& no) {
+                no.said = cause_of_whole(all, rank, expected, bias);
+                throw;
+            }
     }
     /// The rows that belong to each rank's share of `count`.
     void rows(const std::string& name, std::int64_t count, const HostTensor& expected) {
@@ -283,7 +347,8 @@ Ran column_backward(Judge& judge, const Sizes& sizes, Dx dx) {
 
 Ran row_forward(Judge& judge, const Sizes& sizes) {
     Ran ran = run_row(judge, "row_forward", sizes);
-    Comparison(judge, ran).whole("y", linear_of(judge, sizes).y());
+    const one_device::Linear whole = linear_of(judge, sizes);
+    Comparison(judge, ran).whole("y", whole.y(), whole.bias);
     return ran;
 }
 
@@ -299,7 +364,8 @@ Ran row_backward(Judge& judge, const Sizes& sizes) {
 
 Ran mlp_forward(Judge& judge, const Sizes& sizes) {
     Ran ran = run_mlp(judge, "mlp_forward", sizes);
-    Comparison(judge, ran).whole("y", mlp_of(judge, sizes).second.y());
+    const one_device::Mlp whole = mlp_of(judge, sizes);
+    Comparison(judge, ran).whole("y", whole.second.y(), whole.second.bias);
     return ran;
 }
 
@@ -307,7 +373,7 @@ Ran mlp_both_ways(Judge& judge, const Sizes& sizes, Dx dx) {
     const one_device::Mlp whole = mlp_of(judge, sizes);
     Ran ran = run_mlp(judge, "mlp", sizes, dx);
     Comparison left(judge, ran);
-    left.whole("y", whole.second.y());
+    left.whole("y", whole.second.y(), whole.second.bias);
     if (dx == Dx::wanted) left.whole("dx", whole.first.dx());
     left.rows("d_weight1", sizes.out, whole.first.d_weight());
     left.rows("d_bias1", sizes.out, whole.first.d_bias());
@@ -343,48 +409,86 @@ void judge_mlp(Judge& judge) {
     }
 }
 
-/// Judges what each rank sends. Another ring may hand other chunks on, and other
-/// all-reduces need fewer messages.
+/// A run for what it cost; if its values are wrong, `id` has said so.
+Ran right(const Judge& judge, const std::string& id,
+          const std::function<Ran(Judge&)>& run) {
+    std::optional<Ran> ran;
+    needs(judge, id, [&](Judge& asking) { ran.emplace(run(asking)); });
+    return *std::move(ran);
+}
+
+/// Judges what each rank sends: what all-reduces of tensors with so many columns must,
+/// 2(n - 1)/n of each. Chunks differ by an element, and which a ring hands on is up to
+/// it; other all-reduces need fewer messages.
 void judge_sent(Judge& judge, const std::string& exercise, const std::string& what,
-                const Ran& ran) {
+                const Ran& ran, const std::vector<std::int64_t>& columns_reduced) {
+    const std::int64_t hops = 2 * (std::int64_t{ran.sizes.ranks} - 1);
+    std::int64_t bytes = 0;
+    for (const std::int64_t columns : columns_reduced)
+        bytes += hops * ran.sizes.rows * columns * bytes_of(DType::f64) / ran.sizes.ranks;
     for (std::size_t rank = 0; rank < ran.left.report.ranks.size(); ++rank) {
         const RankReport& left = ran.left.report.ranks[rank];
         const std::string name =
             fmt::format("{}: {}: {}: rank {}", exercise, ran.sizes.name(), what, rank);
-        judge.as_reference(name + ": sent", "bytes", left.bytes_sent(), {4, 4});
-        judge.as_reference(name + ": messages", "messages", left.messages_sent(),
-                           {100, 0});
+        judge.figure(name + ": sent", "bytes", bytes, left.bytes_sent(), {5, 5});
+        judge.figure(name + ": messages", "messages",
+                     hops * static_cast<std::int64_t>(columns_reduced.size()),
+                     left.messages_sent(), {100, 0});
     }
 }
 
 void judge_unwanted(Judge& judge, const std::string& exercise, const std::string& what,
-                    const Ran& ran) {
+                    const Ran& ran, const std::vector<std::int64_t>& columns_reduced) {
     Comparison(judge, ran).none("dx");
-    judge_sent(judge, exercise, what, ran);
+    judge_sent(judge, exercise, what, ran, columns_reduced);
+}
+
+Ran column_gradients(Judge& judge, const Sizes& sizes, Dx dx) {
+    return right(judge, "a3.1-values",
+                 [&](Judge& asking) { return column_backward(asking, sizes, dx); });
+}
+
+Ran mlp_gradients(Judge& judge, const Sizes& sizes, Dx dx) {
+    return right(judge, "a3.3-values",
+                 [&](Judge& asking) { return mlp_both_ways(asking, sizes, dx); });
 }
 
 void judge_column_bytes(Judge& judge) {
     for (const Sizes& sizes : layers(judge)) {
-        judge_sent(judge, "a3.1", "forward", column_forward(judge, sizes));
-        judge_sent(judge, "a3.1", "backward", column_backward(judge, sizes, Dx::wanted));
+        const auto forward = right(judge, "a3.1-values", [&](Judge& asking) {
+            return column_forward(asking, sizes);
+        });
+        judge_sent(judge, "a3.1", "forward", forward, {});
+        judge_sent(judge, "a3.1", "backward", column_gradients(judge, sizes, Dx::wanted),
+                   {sizes.in});
         judge_unwanted(judge, "a3.1", "backward, dx unwanted",
-                       column_backward(judge, sizes, Dx::unwanted));
+                       column_gradients(judge, sizes, Dx::unwanted), {});
     }
 }
 
 void judge_row_bytes(Judge& judge) {
     for (const Sizes& sizes : layers(judge)) {
-        judge_sent(judge, "a3.2", "forward", row_forward(judge, sizes));
-        judge_sent(judge, "a3.2", "backward", row_backward(judge, sizes));
+        const auto forward = right(judge, "a3.2-values", [&](Judge& asking) {
+            return row_forward(asking, sizes);
+        });
+        const auto backward = right(judge, "a3.2-values", [&](Judge& asking) {
+            return row_backward(asking, sizes);
+        });
+        judge_sent(judge, "a3.2", "forward", forward, {sizes.out});
+        judge_sent(judge, "a3.2", "backward", backward, {});
     }
 }
 
 void judge_mlp_bytes(Judge& judge) {
     for (const Sizes& sizes : layers(judge)) {
-        judge_sent(judge, "a3.3", "forward", mlp_forward(judge, sizes));
-        judge_sent(judge, "a3.3", "both ways", mlp_both_ways(judge, sizes, Dx::wanted));
+        const auto forward = right(judge, "a3.3-values", [&](Judge& asking) {
+            return mlp_forward(asking, sizes);
+        });
+        judge_sent(judge, "a3.3", "forward", forward, {sizes.in});
+        judge_sent(judge, "a3.3", "both ways", mlp_gradients(judge, sizes, Dx::wanted),
+                   {sizes.in, sizes.in});
         judge_unwanted(judge, "a3.3", "both ways, dx unwanted",
-                       mlp_both_ways(judge, sizes, Dx::unwanted));
+                       mlp_gradients(judge, sizes, Dx::unwanted), {sizes.in});
     }
 }
 
@@ -394,18 +498,18 @@ void judge_time(Judge& judge, const std::string& what, const Ran& ran, int perce
 }
 
 void judge_column_time(Judge& judge) {
-    judge_time(judge, "a3.1: backward", column_backward(judge, kSlow, Dx::wanted), 25);
+    judge_time(judge, "a3.1: backward", column_gradients(judge, kSlow, Dx::wanted), 25);
     judge_time(judge, "a3.1: backward, dx unwanted",
-               column_backward(judge, kSlow, Dx::unwanted), 25);
+               column_gradients(judge, kSlow, Dx::unwanted), 25);
 }
 
 /// A product more, or a dx that is waited for at once, takes 13 % more.
 void judge_mlp_time(Judge& judge) {
-    judge_time(judge, "a3.3: both ways", mlp_both_ways(judge, kSlow, Dx::wanted), 10);
+    judge_time(judge, "a3.3: both ways", mlp_gradients(judge, kSlow, Dx::wanted), 10);
 }
 
 void judge_mlp_memory(Judge& judge) {
-    const Ran ran = mlp_both_ways(judge, kLarge, Dx::wanted);
+    const Ran ran = mlp_gradients(judge, kLarge, Dx::wanted);
     for (std::size_t rank = 0; rank < ran.left.report.ranks.size(); ++rank)
         judge.as_reference(fmt::format("a3.3: {}: rank {}: peak", kLarge.name(), rank),
                            "bytes of memory", ran.left.report.ranks[rank].memory.peak,
@@ -421,20 +525,20 @@ Assignment column_row_linear_assignment() {
         "Forward and backward of a layer shared out to any number of ranks, by columns "
         "and by rows, and of an MLP with one all-reduce each way.",
         {"layers.hpp", "layers.cpp", "adapters.cpp"},
-        {{"a3.1-values", "by columns: each rank's y and gradients, and dx on all", 15,
+        {{"a3.1-values", "by columns: each rank's y and gradients, and dx on all", 20,
           "column-linear, step 3", judge_column},
-         {"a3.1-bytes", "by columns: one all-reduce backward, none forward", 10,
+         {"a3.1-bytes", "by columns: one all-reduce backward, none forward", 5,
           "column-linear, step 3", judge_column_bytes},
          {"a3.1-time", "by columns: dx is on its way while the weight's gradient is made",
           10, "column-linear, step 3", judge_column_time},
-         {"a3.2-values", "by rows: y on all ranks, and each rank's gradients", 15,
+         {"a3.2-values", "by rows: y on all ranks, and each rank's gradients", 25,
           "column-linear, step 4", judge_row},
          {"a3.2-bytes", "by rows: one all-reduce forward, none backward", 10,
           "column-linear, step 4", judge_row_bytes},
-         {"a3.3-values", "the MLP's y, dx and gradients are one device's", 15,
+         {"a3.3-values", "the MLP's y, dx and gradients are one device's", 10,
           "column-linear, step 5", judge_mlp},
          {"a3.3-bytes", "the MLP makes one all-reduce each way, and sends nothing else",
-          10, "column-linear, step 5", judge_mlp_bytes},
+          5, "column-linear, step 5", judge_mlp_bytes},
          {"a3.3-time", "the MLP takes no rank longer than its share of the work", 5,
           "column-linear, step 6", judge_mlp_time},
          {"a3.3-memory", "no rank of the MLP has room for a whole weight", 10,
