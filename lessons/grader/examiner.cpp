@@ -12,9 +12,7 @@
 
 namespace lockstep::lessons {
 
-namespace {
-
-ConfinedPlan plan_of(const StudentProgram& program, int given) {
+ConfinedPlan confined(const StudentProgram& program, int given) {
     ConfinedPlan plan;
     plan.words = {(program.folder / program.program).string()};
     plan.folder = program.folder;
@@ -22,8 +20,6 @@ ConfinedPlan plan_of(const StudentProgram& program, int given) {
     plan.given = given;
     return plan;
 }
-
-}  // namespace
 
 Confinement usual_confinement() {
     Confinement confinement;
@@ -42,7 +38,7 @@ StudentProcess::StudentProcess(const StudentProgram& program, os::SocketPair lin
       shows_output_(program.shows_output),
       line_(std::move(line.ours)),
       frames_(line_.number()),
-      process_(plan_of(program, line.theirs.number())) {}
+      process_(confined(program, line.theirs.number())) {}
 
 RankProcess::End StudentProcess::ending() {
     using namespace std::chrono_literals;
@@ -80,6 +76,11 @@ void take_exception(TaskResult& result) {
         if (fault.report()) result.report = *fault.report();
     } catch (const UsageError& error) {
         result.trouble = {Mark::failed, error.what(), false};
+    } catch (const CannotRun& error) {
+        result.trouble = {Mark::failed,
+                          "your program was built, but the system cannot run it: " +
+                              error.code().message(),
+                          false};
     }
 }
 
@@ -126,14 +127,13 @@ TaskResult Examiner::make(const TaskRun& run) const {
     options.trace = true;
     const auto cluster = sim::make_cluster(options);
 
-    std::vector<std::unique_ptr<StudentProcess>> processes;
-    processes.reserve(static_cast<std::size_t>(options.ranks));
-    for (int rank = 0; rank < options.ranks; ++rank)
-        processes.push_back(std::make_unique<StudentProcess>(program_));
-
     TaskResult result;
     result.ranks.resize(run.ranks.size());
+    std::vector<std::unique_ptr<StudentProcess>> processes;
+    processes.reserve(static_cast<std::size_t>(options.ranks));
     try {
+        for (int rank = 0; rank < options.ranks; ++rank)
+            processes.push_back(std::make_unique<StudentProcess>(program_));
         result.report = cluster->run([&](Rank& rank) {
             const auto index = static_cast<std::size_t>(rank.index());
             RankSession session(rank, *processes[index], deadline);

@@ -26,6 +26,9 @@ struct StudentProgram {
     bool shows_output = false;  ///< what it printed is told where it ended badly
 };
 
+/// Returns how the program is started, with a descriptor that it is given, or none.
+ConfinedPlan confined(const StudentProgram& program, int given = -1);
+
 /// A student's program as one rank, confined, with its line to the grader.
 class StudentProcess final : public RankProcess {
   public:

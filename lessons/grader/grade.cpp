@@ -89,10 +89,6 @@ std::string first_to_do(const GradeReport& report) {
     return "";
 }
 
-}  // namespace
-
-namespace {
-
 void judge_all(const GradePlan& plan, const Kit& kit, const GradeSink& changed,
                GradeReport& report) {
     const auto begun = Clock::now();
@@ -101,12 +97,15 @@ void judge_all(const GradePlan& plan, const Kit& kit, const GradeSink& changed,
     };
     GradingSide own = grading_side(*plan.assignment, kit);
     if (!plan.machine_is_checked) require_can_grade(plan.compiler);
-    const Submission submission(plan.folder, plan.assignment->files, kit);
     Workspace workspace;
+    const Submission submission(plan.folder, plan.assignment->files, kit,
+                                workspace.folder() / "unpacked");
     report.build_failure = submission.failure();
-    if (!report.build_failure)
+    if (!report.build_failure) {
         report.build_failure =
             workspace.build(*plan.assignment, kit, submission.folder(), plan.compiler);
+        if (report.build_failure) require_can_build(*plan.assignment, kit, plan.compiler);
+    }
     StudentProgram program = workspace.program();
     program.shows_output = plan.shows_output;
     Examiner examiner(program);

@@ -23,7 +23,7 @@ struct GradePlan {
     bool shows_output = false;          ///< tells what a program printed that ended badly
 };
 
-/// What the grader has for one grading of an assignment; the secret is new.
+/// Returns what the grader has for one grading of an assignment; the secret is new.
 GradingSide grading_side(const Assignment& assignment, const Kit& kit);
 
 /// Told of the report whenever it has changed: first with nothing judged.

@@ -10,10 +10,10 @@
 #include <string>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <system_error>
 #include <unistd.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lessons/grader/confine/layers.hpp"
 #include "lessons/grader/remote/frames.hpp"
@@ -55,9 +55,6 @@ class Grading {
         os::SocketPair line = os::make_socket_pair(SOCK_STREAM);
         const pid_t parent = ::getpid();
         process_ = ::fork();
-        if (process_ < 0)
-            throw std::system_error(errno, std::generic_category(),
-                                    "cannot make a process to grade in");
         if (process_ == 0) {
             ::prctl(PR_SET_PDEATHSIG, SIGKILL);
             if (::getppid() != parent) ::_exit(0);
@@ -67,6 +64,7 @@ class Grading {
         socket_ = std::move(line.ours);
     }
     ~Grading() {
+        if (process_ < 0) return;
         ::kill(process_, SIGKILL);
         os::wait_for(process_);
     }
@@ -76,7 +74,7 @@ class Grading {
     /// poll() finds this readable when there is a report, or none will come.
     int descriptor() const { return socket_.number(); }
 
-    /// Returns the report; null if the process ended without one.
+    /// Returns the report; null if the process ended without one, or never began.
     Json report() const {
         const std::optional<std::string> text = Frames(socket_.number()).receive();
         return text ? Json::parse(*text) : Json();
@@ -121,12 +119,16 @@ std::string text_of(const Json& report, const char* member) {
     return value.is_null() ? "" : value.get<std::string>();
 }
 
-/// What a table says of a submission beside its points.
+/// Returns what a table says of a submission beside its points.
 std::string note_of(const Json& report) {
     const std::string stopped = text_of(report, "stopped");
     if (!stopped.empty()) return "not graded: " + stopped;
     const Json& failure = report.at("build_failure");
     if (!failure.is_null()) return "not built: " + text_of(failure, "message");
+    std::size_t late = 0;
+    for (const Json& criterion : report.at("criteria").elements())
+        late += criterion.at("mark").is("not_judged") ? 1 : 0;
+    if (late > 0) return fmt::format("{} criteria not judged: its time was over", late);
     return text_of(report, "first");
 }
 
@@ -151,25 +153,23 @@ class Table {
     }
 
   private:
+    /// Of a submission that was not graded, points and seconds are empty fields.
     std::string row(const std::string& name, const Json& report) const {
-        if (report.is_null())
-            return row_without_points(name, "not graded: it was killed");
-        if (!report.at("stopped").is_null())
-            return row_without_points(name, note_of(report));
-        std::string text =
-            fmt::format("{},{},{}", csv_field(name), report.at("earned").get<int>(),
-                        report.at("points").get<int>());
-        for (const Json& criterion : report.at("criteria").elements())
-            text += fmt::format(",{}", criterion.at("earned").get<int>());
-        return text + fmt::format(",{:.1f},{}", report.at("seconds").get<double>(),
-                                  csv_field(note_of(report)));
-    }
-
-    std::string row_without_points(const std::string& name,
-                                   const std::string& note) const {
-        return fmt::format("{},,,{},{}", csv_field(name),
-                           std::string(assignment_.criteria.size(), ','),
-                           csv_field(note));
+        const bool graded = !report.is_null() && report.at("stopped").is_null();
+        std::vector<std::string> fields{csv_field(name)};
+        if (graded) {
+            fields.push_back(std::to_string(report.at("earned").get<int>()));
+            fields.push_back(std::to_string(report.at("points").get<int>()));
+            for (const Json& criterion : report.at("criteria").elements())
+                fields.push_back(std::to_string(criterion.at("earned").get<int>()));
+            fields.push_back(fmt::format("{:.1f}", report.at("seconds").get<double>()));
+        } else {
+            fields.resize(fields.size() + assignment_.criteria.size() + 3);
+        }
+        fields.push_back(csv_field(
+            report.is_null() ? "not graded: its grader could not start, or was killed"
+                             : note_of(report)));
+        return fmt::format("{}", fmt::join(fields, ","));
     }
 
     const Assignment& assignment_;
@@ -177,10 +177,11 @@ class Table {
     std::map<std::size_t, std::string> rows_;
 };
 
-/// Names by which reports are called; no two are the same.
+/// Returns the names by which reports are called; no two are the same.
 std::vector<std::string> names_of(const std::vector<fs::path>& submissions) {
     std::map<std::string, fs::path> known;
     std::vector<std::string> names;
+    names.reserve(submissions.size());
     for (const fs::path& path : submissions) {
         names.push_back(name_of_submission(path));
         const auto [before, is_new] = known.emplace(names.back(), path);
@@ -208,9 +209,10 @@ void count(const Json& report, GradedMany& result) {
         ++result.with_all_points;
 }
 
-/// The place of a grading that has something to say.
+/// Returns the place of a grading that has something to say.
 std::size_t next_done(const std::map<std::size_t, std::unique_ptr<Grading>>& running) {
     std::vector<pollfd> watched;
+    watched.reserve(running.size());
     for (const auto& [place, grading] : running)
         watched.push_back({grading->descriptor(), POLLIN, 0});
     while (::poll(watched.data(), watched.size(), -1) < 0 && errno == EINTR) {
@@ -221,6 +223,15 @@ std::size_t next_done(const std::map<std::size_t, std::unique_ptr<Grading>>& run
         ++place;
     }
     return running.begin()->first;
+}
+
+std::unique_ptr<Grading> begin(const GradeManyPlan& plan, const Kit& kit,
+                               const fs::path& submission, const std::string& name) {
+    GradePlan each = plan.each;
+    each.folder = submission;
+    each.machine_is_checked = true;
+    return std::make_unique<Grading>(each, kit, plan.format,
+                                     plan.out / (name + extension_of(plan.format)));
 }
 
 }  // namespace
@@ -238,15 +249,9 @@ GradedMany grade_many(const GradeManyPlan& plan, const Kit& kit,
     std::size_t started = 0;
     const auto at_once = static_cast<std::size_t>(std::max(plan.at_once, 1));
     for (std::size_t ended = 0; ended < names.size();) {
-        for (; started < names.size() && running.size() < at_once; ++started) {
-            GradePlan each = plan.each;
-            each.folder = plan.submissions[started];
-            each.machine_is_checked = true;
+        for (; started < names.size() && running.size() < at_once; ++started)
             running.emplace(started,
-                            std::make_unique<Grading>(
-                                each, kit, plan.format,
-                                plan.out / (names[started] + extension_of(plan.format))));
-        }
+                            begin(plan, kit, plan.submissions[started], names[started]));
         const std::size_t place = next_done(running);
         const Json report = running.at(place)->report();
         running.erase(place);

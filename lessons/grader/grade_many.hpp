@@ -14,7 +14,8 @@ namespace lockstep::lessons {
 struct GradeManyPlan {
     GradePlan each;  ///< all but the folder
     std::vector<std::filesystem::path> submissions;
-    /// For NAME.json, or what the format's files are called, and grades.csv.
+    /// A folder for grades.csv and a report each, NAME.json or what the format's are
+    /// called.
     std::filesystem::path out;
     GradeFormat format = GradeFormat::text;
     int at_once = 1;

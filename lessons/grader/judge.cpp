@@ -162,11 +162,16 @@ void Judge::figure(const std::string& name, const std::string& unit,
         figure_text(measured, unit));
 }
 
-void Judge::one_way(const std::string& name, const RunReport& report, Way way) {
+void Judge::by_send_and_recv(const std::string& name, const RunReport& report) {
     for (const RankReport& rank : report.ranks)
         for (const Traffic& traffic : rank.traffic)
             ask(traffic.verb == "send" || traffic.verb == "recv",
-                "messages by send and recv", traffic.verb);
+                name + ": messages by send, recv and group() alone", traffic.verb + "()",
+                "the handout allows no other call of these");
+}
+
+void Judge::one_way(const std::string& name, const RunReport& report, Way way) {
+    by_send_and_recv(name, report);
     const int ranks = static_cast<int>(report.ranks.size());
     const int step = way == Way::to_next ? 1 : ranks - 1;
     for (const TraceFlow& flow : report.flows)

@@ -94,6 +94,8 @@ class Judge {
     void as_reference(const std::string& name, const std::string& unit,
                       std::int64_t measured, Allowed allowed = {});
 
+    /// Messages go by send and recv alone. `name` is the case's.
+    void by_send_and_recv(const std::string& name, const RunReport& report);
     /// Messages go by send and recv alone, each to the next rank, or each to the rank
     /// before. `name` is the case's.
     enum class Way : std::uint8_t { to_next, to_rank_before };
@@ -132,9 +134,8 @@ struct Judgement {
     std::string said{};
 };
 
-/// Judges a criterion. Whatever it meets in what the student left fails it; only what the
-/// machine or the grader itself lacks is thrown: MissingError, std::system_error,
-/// std::bad_alloc.
+/// Judges a criterion. Whatever it meets in what the student left fails it; what the
+/// machine or the grader itself lacks is thrown: MissingError, std::system_error.
 Judgement judgement_of(const Criterion& criterion, Judge judge);
 
 }  // namespace lockstep::lessons

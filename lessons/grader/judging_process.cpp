@@ -120,8 +120,8 @@ void JudgingProcess::start() {
     const pid_t parent = ::getpid();
     process_ = ::fork();
     if (process_ < 0)
-        throw MissingError(fmt::format("cannot make a process to judge in: {}",
-                                       std::generic_category().message(errno)));
+        throw std::system_error(errno, std::generic_category(),
+                                "cannot make a process to judge in");
     if (process_ == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (::getppid() != parent) ::_exit(0);
@@ -149,7 +149,7 @@ Judgement JudgingProcess::judge(std::size_t index) {
     try {
         if (process_ < 0) start();
     } catch (const std::system_error& error) {
-        return failed(std::string(kCouldNot) + error.what());
+        throw MissingError(error.what());
     }
     const auto deadline = std::min(limits_.deadline, begun + limits_.longest);
     std::optional<Answer> answer;

@@ -28,7 +28,7 @@ class Kit {
 
     /// Returns the folders of what an assignment's programs are built with.
     std::vector<std::filesystem::path> parts(const std::string& slug) const;
-    /// Another one, of these alone.
+    /// Copies these, and returns a kit that has nothing else.
     Kit copied_to(const std::filesystem::path& folder, const std::string& slug) const;
 
     /// For the compiler, and for linking a rank's program, with the assignment's tasks.

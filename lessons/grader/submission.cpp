@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <system_error>
 
+#include <fmt/format.h>
+
 #include "src/core/require.hpp"
 #include "src/os/child.hpp"
-#include "src/os/environment.hpp"
 
 namespace lockstep::lessons {
 
@@ -46,32 +47,28 @@ std::string name_of_submission(const fs::path& path) {
 }
 
 Submission::Submission(const fs::path& path, const std::vector<std::string>& files,
-                       const Kit& kit) {
-    if (is_archive(path))
-        unpack(path, files, kit);
-    else
-        folder_ = folder_with(path, files);
+                       const Kit& kit, const fs::path& scratch)
+    : folder_(is_archive(path) ? scratch : folder_with(path, files)) {
+    if (is_archive(path)) unpack(path, files, kit);
 }
 
 void Submission::unpack(const fs::path& file, const std::vector<std::string>& files,
                         const Kit& kit) {
-    folder_ = os::make_temporary_folder("grade-");
-    is_unpacked_ = true;
+    fs::create_directory(folder_);
     std::vector<std::string> words{"python3", "-B", kit.unpacker().string(),
                                    fs::absolute(file).string(), folder_.string()};
     words.insert(words.end(), files.begin(), files.end());
     constexpr double kLongestSeconds = 60;
     const os::Child unpacking = os::run_child(words, kLongestSeconds);
-    if (unpacking.interrupted_by != 0) throw MissingError("the grading was interrupted");
     if (unpacking.status == 0) return;
     std::string said = unpacking.errors;
     said.erase(said.find_last_not_of('\n') + 1);
+    constexpr int kBadArchive = 1;
+    if (unpacking.status != kBadArchive || said.find('\n') != std::string::npos)
+        throw MissingError(fmt::format("{} could not be unpacked here: {}",
+                                       file.filename().string(),
+                                       said.substr(said.rfind('\n') + 1)));
     failure_ = BuildFailure{file.filename().string(), 0, said, ""};
-}
-
-Submission::~Submission() {
-    std::error_code ignored;
-    if (is_unpacked_) fs::remove_all(folder_, ignored);
 }
 
 }  // namespace lockstep::lessons

@@ -14,16 +14,13 @@ namespace lockstep::lessons {
 std::string name_of_submission(const std::filesystem::path& path);
 
 /// A student's work as it was handed in: a folder with the files, one with a single
-/// folder that has them, or a .zip of either. What is taken out of a .zip goes with this
-/// object.
+/// folder that has them, or a .zip of either.
 class Submission {
   public:
-    /// `files` are those that are asked for.
+    /// `files` are those that are asked for. Out of a .zip they come into `scratch`, a
+    /// folder that is not there yet. Throws MissingError if the machine cannot do that.
     Submission(const std::filesystem::path& path, const std::vector<std::string>& files,
-               const Kit& kit);
-    ~Submission();
-    Submission(const Submission&) = delete;
-    Submission& operator=(const Submission&) = delete;
+               const Kit& kit, const std::filesystem::path& scratch);
 
     /// Where the files are; some may be missing.
     const std::filesystem::path& folder() const { return folder_; }
@@ -35,7 +32,6 @@ class Submission {
                 const Kit& kit);
 
     std::filesystem::path folder_;
-    bool is_unpacked_ = false;
     std::optional<BuildFailure> failure_;
 };
 

@@ -1,8 +1,10 @@
 #include "lessons/grader/workspace.hpp"
 
+#include <cerrno>
 #include <chrono>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 
@@ -21,7 +23,8 @@ namespace {
 
 constexpr std::uint64_t kLargestSource = 1 << 20;
 
-/// The student's file, or what is wrong with it. Links could lead anywhere.
+/// Copies the student's file, or returns what is wrong with it. Links could lead
+/// anywhere.
 std::optional<BuildFailure> copy_source(const fs::path& from, const fs::path& to,
                                         const std::string& name) {
     const auto failure = [&](const std::string& what) {
@@ -61,6 +64,14 @@ bool is_young(const fs::path& folder) {
     return error || fs::file_time_type::clock::now() - written < kYoung;
 }
 
+/// Returns whether a grader of this user left the folder, which it may have given to a
+/// student's program.
+bool is_ours(const fs::path& folder) {
+    struct stat status = {};
+    return ::lstat(folder.c_str(), &status) == 0 &&
+           (status.st_uid == ::geteuid() || ::geteuid() == 0);
+}
+
 /// Removes the workspaces of graders that were killed.
 void sweep() {
     std::error_code error;
@@ -71,7 +82,8 @@ void sweep() {
                                                          kKind))
             left.push_back(each->path());
     for (const fs::path& folder : left)
-        if (!is_young(folder) && lock(folder).open()) fs::remove_all(folder, error);
+        if (is_ours(folder) && !is_young(folder) && lock(folder).open())
+            fs::remove_all(folder, error);
 }
 
 /// Returns whether others than their owner can read these, or are shown them in a room.
@@ -99,6 +111,9 @@ Workspace::Workspace() {
     sweep();
     folder_ = fs::canonical(os::make_temporary_folder(kKind));
     lock_ = lock(folder_);
+    if (!lock_.open())
+        throw std::system_error(errno, std::generic_category(),
+                                "cannot lock " + folder_.string());
 }
 
 Workspace::~Workspace() {
@@ -141,15 +156,11 @@ std::optional<BuildFailure> Workspace::build(const Assignment& assignment, const
 
 namespace {
 
-void run_empty_program(const StudentProgram& program) {
-    ConfinedPlan plan;
-    plan.words = {(program.folder / program.program).string()};
-    plan.folder = program.folder;
-    plan.confinement = program.confinement;
-    const Ending ending = *ConfinedProcess(plan).wait();
-    if (!ending.succeeded())
-        throw MissingError("students' programs cannot be run here: an empty one " +
-                           ending_sentence(ending, plan.confinement));
+MissingError cannot_be_built(const std::string& what, const std::string& compiler,
+                             const BuildFailure& failure) {
+    return MissingError(
+        fmt::format("students' programs cannot be built here: of {}, {} says: {}", what,
+                    compiler, failure.message));
 }
 
 }  // namespace
@@ -159,18 +170,28 @@ void require_can_grade(const std::vector<std::string>& compiler) {
     BuildPlan plan = workspace.plan(compiler);
     plan.sources = {"empty.cpp"};
     write_text_file(plan.folder / plan.sources[0], "int main() {}\n");
-    if (const std::optional<BuildFailure> failure = build_program(plan))
-        throw MissingError(fmt::format(
-            "students' programs cannot be built here: of an empty one, {} says: {}",
-            compiler.front(), failure->message));
     try {
-        run_empty_program(workspace.program());
+        if (const auto failure = build_program(plan))
+            throw cannot_be_built("an empty one", compiler.front(), *failure);
+        const StudentProgram program = workspace.program();
+        const Ending ending = *ConfinedProcess(confined(program)).wait();
+        if (!ending.succeeded())
+            throw MissingError("students' programs cannot be run here: an empty one " +
+                               ending_sentence(ending, program.confinement));
     } catch (const std::system_error& error) {
         throw MissingError(
             fmt::format("students' programs cannot be run here: {}; they "
                         "are made where TMPDIR says, in {}",
                         error.what(), plan.folder.parent_path().string()));
     }
+}
+
+void require_can_build(const Assignment& assignment, const Kit& kit,
+                       const std::vector<std::string>& compiler) {
+    Workspace workspace;
+    if (const auto failure =
+            workspace.build(assignment, kit, kit.handout(assignment.slug), compiler))
+        throw cannot_be_built("what is handed out", compiler.front(), *failure);
 }
 
 }  // namespace lockstep::lessons

@@ -31,8 +31,9 @@ class Workspace {
                                       const std::filesystem::path& student,
                                       const std::vector<std::string>& compiler);
 
-    /// What build() has made.
+    /// Returns what build() has made.
     StudentProgram program() const;
+    const std::filesystem::path& folder() const { return folder_; }
 
   private:
     friend void require_can_grade(const std::vector<std::string>& compiler);
@@ -46,5 +47,10 @@ class Workspace {
 /// Builds an empty program and runs it as students' are. Throws MissingError that says
 /// what this machine lacks for that.
 void require_can_grade(const std::vector<std::string>& compiler);
+
+/// Builds what is handed out, which anybody can; asked where a student's could not be
+/// built. Throws MissingError if this cannot be, either: then the machine is why.
+void require_can_build(const Assignment& assignment, const Kit& kit,
+                       const std::vector<std::string>& compiler);
 
 }  // namespace lockstep::lessons

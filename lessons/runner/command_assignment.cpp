@@ -64,8 +64,8 @@ void declare_grade(CommandLine& line) {
     command.suggest(assignment_slugs());
     command.rest(
         "DIR",
-        "the student's folder, or a .zip of it; of several, --out is a folder for "
-        "a report each and grades.csv",
+        "the student's folder, or a .zip of it; of several, --out is a folder for a "
+        "report each and grades.csv, and so it is of one if it ends with a /",
         true, [&request](const std::string& name, const std::string& value) {
             require(!value.empty(), "{}: a path is expected", name);
             request.submissions.emplace_back(value);

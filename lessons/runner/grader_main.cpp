@@ -162,6 +162,14 @@ int grade_several(const GradeRequest& request, const GradePlan& each, const Kit&
     return result.stopped == 0 ? kSuccess : kLacking;
 }
 
+/// Returns whether --out is a folder for all reports, however many submissions a shell
+/// has found: it is one, or ends with a slash.
+bool is_of_course(const GradeRequest& request) {
+    if (request.submissions.size() > 1) return true;
+    return request.out &&
+           (fs::is_directory(*request.out) || !request.out->has_filename());
+}
+
 int run(const GradeRequest& request) {
     GradePlan plan{&find_assignment(request.slug), {}, student_compiler()};
     plan.requires_confinement = request.require_confinement;
@@ -169,8 +177,8 @@ int run(const GradeRequest& request) {
     const Kit kit = Kit::find();
     for (const fs::path& path : request.submissions)
         require_submission(path);
-    return request.submissions.size() == 1 ? grade_one(request, plan, kit)
-                                           : grade_several(request, plan, kit);
+    return is_of_course(request) ? grade_several(request, plan, kit)
+                                 : grade_one(request, plan, kit);
 }
 
 }  // namespace

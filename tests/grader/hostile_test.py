@@ -93,9 +93,33 @@ class Hostile(unittest.TestCase):
     def test_the_machines_trouble_is_not_the_students(self):
         self.is_no_grade("cannot be built here", CXX="/bin/false")
         self.is_no_grade("unrecognized command-line option", CXX="g++ -fno-such-option")
-        if os.geteuid() == 0 and shutil.which("unshare"):
+        can_mount = subprocess.run(["unshare", "-m", "true"], check=False).returncode == 0 \
+            if shutil.which("unshare") else False
+        if can_mount:
             self.is_no_grade("cannot be run here", "unshare", "-m", "sh", "-c",
                              f'mount -t tmpfs -o noexec none {self.spare} && exec "$@"', "sh")
+
+    def test_a_program_that_the_system_cannot_run_is_the_students(self):
+        report = self.grade('asm(".pushsection .interp,\\"a\\",@progbits\\n.ascii \\"x\\"\\n'
+                            f'.popsection\\n");\n{self.reference}')
+        self.assertIsNone(report["build_failure"], report["build_failure"])
+        self.assertEqual(report["earned"], 0)
+        self.assertIn("the system cannot run it", report["criteria"][0]["said"])
+
+    def test_a_compiler_may_stand_anywhere(self):
+        compiler = os.path.join(self.folder, "gcc/bin/g++")
+        os.makedirs(os.path.dirname(compiler))
+        with open(compiler, "w", encoding="utf-8") as file:
+            file.write('#!/bin/sh\nexec g++ "$@"\n')
+        os.chmod(compiler, 0o755)
+        for folder, _, _ in os.walk(os.path.join(self.folder, "gcc")):
+            os.chmod(folder, 0o755)
+        link = os.path.join(self.folder, "my-g++")
+        os.symlink(shutil.which("g++"), link)
+        for path in (compiler, link):
+            done, report = self.run_grader(CXX=path)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(report["earned"], 100)
 
     def test_a_source_that_cannot_be_read_is_one_that_cannot_be_built(self):
         path = os.path.join(self.work, "ring.cpp")

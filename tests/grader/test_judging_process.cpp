@@ -50,7 +50,7 @@ bool has_children() {
 
 TEST_CASE("A judgement comes back as it was made, and the process remembers",
           "[grader]") {
-    const Judgement given{Mark::not_written, std::string("a\0b", 3), "\xff", ""};
+    Judgement given{Mark::not_written, std::string("a\0b", 3), "\xff", ""};
     const auto count = counting();
     JudgingProcess process(one_of({[&] { return given; }, count, count}), limits());
     const Judgement got = process.judge(0);

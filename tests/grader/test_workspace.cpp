@@ -40,7 +40,7 @@ class OwnPlace {
 
     /// A folder that a grader left an hour ago.
     fs::path left_folder(const std::string& name) const {
-        const fs::path folder = path() / name;
+        fs::path folder = path() / name;
         fs::create_directories(folder / "kit");
         fs::last_write_time(folder,
                             fs::file_time_type::clock::now() - std::chrono::hours{1});

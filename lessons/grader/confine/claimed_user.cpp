@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 #include <fstream>
+#include <pwd.h>
 #include <string>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -11,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "lessons/grader/confine/confined_process.hpp"
+#include "src/core/require.hpp"
 
 namespace lockstep::lessons {
 
@@ -52,11 +54,14 @@ ClaimedUser::ClaimedUser() : number_(kNobody) {
     constexpr unsigned kCount = kLast - kFirst + 1;
     for (unsigned i = 0; i < kCount; ++i) {
         const unsigned user = kFirst + (static_cast<unsigned>(::getpid()) + i) % kCount;
+        if (::getpwuid(user) != nullptr) continue;  // a service's
         claim_ = claim(user);
         if (!claim_.open()) continue;
         number_ = user;
         return;
     }
+    throw MissingError(fmt::format("none of the users {} to {} is free to run a program",
+                                   kFirst, kLast));
 }
 
 bool ClaimedUser::works() {

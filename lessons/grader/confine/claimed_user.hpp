@@ -4,11 +4,12 @@
 
 namespace lockstep::lessons {
 
-/// A user that no other grading on this machine has, for as long as this object lives,
-/// so that students' programs cannot reach those of others. Only root can run programs as
-/// another user; else this is kNobody, and means nothing.
+/// A user that no other grading in this network namespace has, for as long as this object
+/// lives, so that students' programs cannot reach those of others. Only root can run
+/// programs as another user; else this is kNobody, and means nothing.
 class ClaimedUser {
   public:
+    /// Throws MissingError if all are taken.
     ClaimedUser();
 
     /// Also the number of the user's group.

@@ -12,7 +12,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
@@ -123,6 +122,10 @@ std::string step_text(StartStep step, const ConfinedPlan& plan) {
     switch (step) {
         case StartStep::room:
             return "cannot shut in " + program;
+        case StartStep::fence:
+            return "cannot keep the files of others from " + program;
+        case StartStep::filter:
+            return "cannot filter the system calls of " + program;
         case StartStep::fork:
             return "cannot make a process for " + program;
         case StartStep::folder:
@@ -145,12 +148,6 @@ View view_of(const ConfinedPlan& plan) {
     view.reads.insert(view.reads.end(), plan.reads.begin(), plan.reads.end());
     (plan.confinement.only_computes ? view.reads : view.writes).push_back(plan.folder);
     return view;
-}
-
-/// A fork(), whose child is in namespaces of its own.
-pid_t clone_into_room() {
-    return static_cast<pid_t>(
-        ::syscall(SYS_clone, Room::clone_flags() | SIGCHLD, nullptr, nullptr, 0, 0));
 }
 
 /// The report's meaning, as far as it goes without the output.
@@ -227,9 +224,10 @@ void ConfinedProcess::start(const ConfinedPlan& plan) {
         .user = confinement_.user,
         .room = has_room ? &room : nullptr,
         .fence = &fence,
-        .filter = confinement_.only_computes ? &filter : nullptr};
+        .filter =
+            confinement_.only_computes && SystemCallFilter::works() ? &filter : nullptr};
 
-    keeper_ = has_room ? clone_into_room() : ::fork();
+    keeper_ = has_room ? Room::fork() : ::fork();
     if (keeper_ < 0) fail(errno, step_text(StartStep::fork, plan));
     if (keeper_ == 0) keep(keeper_plan);
     channel_ = std::move(channel.ours);
@@ -240,7 +238,9 @@ void ConfinedProcess::start(const ConfinedPlan& plan) {
         return;
     channel_.close();
     os::wait_for(keeper_);
-    fail(failed.error, step_text(failed.step, plan));
+    const std::string what = step_text(failed.step, plan);
+    if (failed.step == StartStep::program) throw CannotRun(failed.error, what);
+    fail(failed.error, what);
 }
 
 void ConfinedProcess::kill() noexcept {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <sys/types.h>
+#include <system_error>
 #include <vector>
 
 #include "src/os/deadline.hpp"
@@ -62,6 +63,14 @@ struct Ending {
 /// processor time".
 std::string ending_sentence(const Ending& ending, const Confinement& confinement);
 
+/// The system refuses to run a program that is there: it is no program, or its loader is
+/// not there.
+class CannotRun : public std::system_error {
+  public:
+    CannotRun(int error, const std::string& what)
+        : std::system_error(error, std::generic_category(), what) {}
+};
+
 struct ConfinedPlan {
     /// The program, then its arguments. A name without '/' is looked for on the PATH; a
     /// relative one starts at the folder.
@@ -85,7 +94,8 @@ struct ConfinedPlan {
 /// object. What it prints goes to a file in memory. Not for several threads at once.
 class ConfinedProcess {
   public:
-    /// Starts it; returns once it runs. Throws std::system_error that says what failed.
+    /// Starts it; returns once it runs. Throws std::system_error that says what failed;
+    /// CannotRun if that is the program.
     explicit ConfinedProcess(const ConfinedPlan& plan);
     /// Ends it.
     ~ConfinedProcess();

@@ -15,13 +15,15 @@ class Fence {
     explicit Fence(const View& view);
 
     /// Puts the fence around the calling process, which must have set no_new_privs. May
-    /// be called between fork and exec. False if the system has none.
+    /// be called between fork and exec. False, with errno, if the system has fences and
+    /// refuses this one.
     bool enter() const noexcept;
 
     /// Returns the version that the system has; 0: it has no fences.
     static int version();
 
   private:
+    bool exists_;
     os::Descriptor rules_;
 };
 

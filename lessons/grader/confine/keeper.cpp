@@ -184,7 +184,7 @@ class OfferToBeKilled {
     ::setsid();
     if (::chdir(plan.folder) != 0) fail_to_start(plan, StartStep::folder, errno);
     ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    plan.fence->enter();
+    if (!plan.fence->enter()) fail_to_start(plan, StartStep::fence, errno);
     if (!arrange_descriptors(plan)) fail_to_start(plan, StartStep::descriptors, errno);
     // The user first: exec fails for a user that has too many processes when it is set.
     if (!drop_user(plan.user)) fail_to_start(plan, StartStep::user, errno);
@@ -193,7 +193,8 @@ class OfferToBeKilled {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != keeper) ::_exit(127);
     reset_signals();
-    if (plan.filter != nullptr) plan.filter->install();
+    if (plan.filter != nullptr && !plan.filter->install())
+        fail_to_start(plan, StartStep::filter, errno);
     ::execve(plan.file, plan.arguments, plan.environment);
     fail_to_start(plan, StartStep::program, errno);
 }
@@ -322,14 +323,16 @@ void keep(const KeeperPlan& given_plan) {
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     const pid_t keeper = ::getpid();
     pid_t program = 0;
+    int error = 0;
     {
         const OfferToBeKilled offer;
         if (plan.room != nullptr && !plan.room->enter())
             fail_to_start(plan, StartStep::room, errno);
         program = ::fork();
         if (program == 0) become_program(plan, keeper);
+        error = errno;
     }
-    if (program < 0) fail_to_start(plan, StartStep::fork, errno);
+    if (program < 0) fail_to_start(plan, StartStep::fork, error);
     keep_only(plan.channel);
     const KeeperReport report = Keeper(plan, program, waiting).watch();
     ::send(plan.channel, &report, sizeof report, MSG_NOSIGNAL);

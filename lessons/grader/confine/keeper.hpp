@@ -47,9 +47,11 @@ enum class StartStep : std::uint8_t {
     room,
     fork,
     folder,
+    fence,
     descriptors,
     user,
     limits,
+    filter,
     program
 };
 

@@ -22,8 +22,7 @@ std::vector<ConfinementLayer> confinement_layers() {
         {"namespaces", Room::works(),
          "to a room without other files, processes, or a network"}};
     if (::geteuid() == 0)
-        layers.push_back({"user", ClaimedUser::works(),
-                          "to a user of its own, whom nothing else belongs to"});
+        layers.push_back({"user", ClaimedUser::works(), "to a user of its own"});
     return layers;
 }
 

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <sched.h>
+#include <string_view>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -28,7 +29,7 @@ namespace {
 /// has, and that no view has anything of.
 constexpr const char* kRoot = "/proc";
 
-// As <linux/mount.h> has them, which may be older than the system.
+// <linux/mount.h> has them, but may be older than the system.
 constexpr long kMountSetAttributes = 442;
 constexpr unsigned kRecursive = 0x8000;
 struct MountAttributes {
@@ -42,15 +43,19 @@ constexpr std::uint64_t kNoSetUser = 2;
 
 bool bind(const char* source, const char* target, bool writable) noexcept {
     if (::mount(source, target, nullptr, MS_BIND | MS_REC, nullptr) != 0) return false;
-    // Older systems cannot do that; who may write is a matter of the fence there.
     const MountAttributes attributes{.set = kNoSetUser |
                                             (writable ? std::uint64_t{0} : kReadOnly)};
-    ::syscall(kMountSetAttributes, AT_FDCWD, target, kRecursive, &attributes,
-              sizeof attributes);
-    return true;
+    if (::syscall(kMountSetAttributes, AT_FDCWD, target, kRecursive, &attributes,
+                  sizeof attributes) == 0)
+        return true;
+    // Systems before 5.12 do not know that call.
+    const unsigned long read_only =
+        writable ? 0UL : static_cast<unsigned long>(MS_RDONLY);
+    return ::mount(nullptr, target, nullptr, MS_REMOUNT | MS_BIND | MS_NOSUID | read_only,
+                   nullptr) == 0;
 }
 
-bool write_to(const char* file, const std::string& text) noexcept {
+bool write_to(const char* file, std::string_view text) noexcept {
     const int descriptor = ::open(file, O_WRONLY | O_CLOEXEC);
     const bool written =
         descriptor >= 0 && ::write(descriptor, text.data(), text.size()) ==
@@ -60,16 +65,24 @@ bool write_to(const char* file, const std::string& text) noexcept {
 }
 
 bool make_file(const char* path) noexcept {
-    const int descriptor = ::open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0444);
+    const int descriptor = ::open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    if (descriptor < 0) return errno == EEXIST;
     ::close(descriptor);
-    return descriptor >= 0 || errno == EROFS || errno == EISDIR;
+    return true;
+}
+
+/// Returns whether a path lies below one of these.
+bool is_below(const fs::path& path, const std::vector<fs::path>& folders) {
+    return std::ranges::any_of(folders, [&](const fs::path& folder) {
+        return path != folder && std::ranges::mismatch(folder, path).in1 == folder.end();
+    });
 }
 
 }  // namespace
 
 Room::Room(const View& view) {
     for (const fs::path& path : view.reads)
-        add(path, false);
+        if (!is_below(path, view.reads)) add(path, false);
     for (const fs::path& path : view.writes)
         add(path, true);
     add("/dev/null", true);
@@ -100,9 +113,12 @@ void Room::add(const fs::path& path, bool writable) {
     things_.push_back(thing);
 }
 
-unsigned long Room::clone_flags() {
-    const unsigned long flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC;
-    return ::geteuid() == 0 ? flags : flags | CLONE_NEWUSER;
+pid_t Room::fork() noexcept {
+    const unsigned long namespaces =
+        CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
+        (::geteuid() == 0 ? 0UL : static_cast<unsigned long>(CLONE_NEWUSER));
+    return static_cast<pid_t>(
+        ::syscall(SYS_clone, namespaces | SIGCHLD, nullptr, nullptr, 0, 0));
 }
 
 bool Room::map_user() const noexcept {
@@ -152,8 +168,7 @@ bool Room::enter() const noexcept {
 bool Room::works() {
     static const bool works = [] {
         const Room room({system_libraries(), {}});
-        const auto child = static_cast<pid_t>(
-            ::syscall(SYS_clone, clone_flags() | SIGCHLD, nullptr, nullptr, 0, 0));
+        const pid_t child = fork();
         if (child == 0) ::_exit(room.enter() ? 0 : 1);
         if (child < 0) return false;
         const int status = os::wait_for(child);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 #include "lessons/grader/confine/view.hpp"
@@ -12,13 +13,13 @@ namespace lockstep::lessons {
 /// A normal user needs a system that lets them make user namespaces.
 class Room {
   public:
-    /// Of the view's paths, which are absolute and have no links in them but the last
-    /// part.
+    /// The view's paths are absolute, and have no links in them but the last part.
     explicit Room(const View& view);
 
-    /// Returns for clone() what the process that is to enter must have.
-    static unsigned long clone_flags();
-    /// Furnishes the room, and shuts the calling process, just cloned, in it. May be
+    /// Forks a process that can enter a room; only calls that are allowed between fork
+    /// and exec may follow there. Returns as fork() does.
+    static pid_t fork() noexcept;
+    /// Furnishes the room, and shuts the calling process, just forked, in it. May be
     /// called between fork and exec. False, with errno, if the system refuses.
     bool enter() const noexcept;
 
@@ -27,6 +28,7 @@ class Room {
 
   private:
     enum class Kind : unsigned char { folder, file, link };
+    /// One of the view's files, as it is put into the room.
     struct Thing {
         Kind kind = Kind::folder;
         bool writable = false;

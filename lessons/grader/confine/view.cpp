@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Those that are there.
+/// Returns those that are there.
 std::vector<fs::path> existing(std::initializer_list<fs::path> paths) {
     std::vector<fs::path> found;
     std::error_code error;
@@ -31,8 +31,11 @@ std::vector<fs::path> toolchain_files(const std::string& compiler) {
         existing({"/bin", "/sbin", "/usr", "/etc/alternatives", "/dev/urandom"});
     const std::string found = os::find_on_path(compiler);
     std::error_code error;
-    const fs::path program = fs::canonical(found.empty() ? compiler : found, error);
-    if (error || program.string().starts_with("/usr/")) return files;
+    const fs::path named = fs::absolute(found.empty() ? compiler : found);
+    const fs::path program = fs::canonical(named, error);
+    if (error) return files;
+    if (named != program) files.push_back(named);  // it is started by this name
+    if (program.string().starts_with("/usr/")) return files;
     const fs::path folder = program.parent_path();
     files.push_back(program);
     if (folder.filename() != "bin") return files;

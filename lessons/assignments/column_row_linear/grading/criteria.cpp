@@ -262,7 +262,7 @@ std::string cause_of_whole(const std::vector<HostTensor>& left, std::size_t rank
     return "";
 }
 
-/// Rank by rank, what a run left against what it must.
+/// Compares, rank by rank, what a run left with what it must.
 class Comparison {
   public:
     Comparison(Judge& judge, const Ran& ran) : judge_(judge), ran_(ran) {}
@@ -277,6 +277,7 @@ class Comparison {
     void whole(const std::string& name, const HostTensor& expected,
                const HostTensor& bias = {}) {
         std::vector<HostTensor> all;
+        all.reserve(static_cast<std::size_t>(ran_.sizes.ranks));
         for (int rank = 0; rank < ran_.sizes.ranks; ++rank)
             all.push_back(left(rank, name));
         for (std::size_t rank = 0; rank < all.size(); ++rank)
@@ -409,7 +410,7 @@ void judge_mlp(Judge& judge) {
     }
 }
 
-/// A run for what it cost; if its values are wrong, `id` has said so.
+/// Returns a run for what it cost; if its values are wrong, `id` has said so.
 Ran right(const Judge& judge, const std::string& id,
           const std::function<Ran(Judge&)>& run) {
     std::optional<Ran> ran;

@@ -182,10 +182,15 @@ std::string cause_of(const FoundMistake& found) {
 /// of the grading side, which hash_answers.py makes, has what they hash to.
 bool is_right(const Judge& judge, const std::string& program, const std::string& part,
               const std::string& answer) {
-    const Json right = Json::parse(judge.data(kAnswers)).at(program).at(part);
     const std::string hash = sha256(fmt::format("{}: {}: {}", program, part, answer));
-    return std::ranges::any_of(right.elements(),
-                               [&](const Json& each) { return each.is(hash); });
+    try {
+        const Json right = Json::parse(judge.data(kAnswers)).at(program).at(part);
+        return std::ranges::any_of(right.elements(),
+                                   [&](const Json& each) { return each.is(hash); });
+    } catch (const JsonError& error) {
+        throw MissingError(
+            fmt::format("the grader's own {}: {}", kAnswers, error.what()));
+    }
 }
 
 void judge_found(Judge& judge, const std::string& program, const std::string& name,

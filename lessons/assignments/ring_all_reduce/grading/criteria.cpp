@@ -131,21 +131,13 @@ std::string cause_of_sum(const Ring& ring, const HostTensor& got,
 std::vector<HostTensor> chunks_of(const std::vector<HostTensor>& buffers,
                                   const Chunk& part) {
     std::vector<HostTensor> chunks;
+    chunks.reserve(buffers.size());
     for (const HostTensor& buffer : buffers)
         chunks.push_back(buffer.rows(part.begin, part.count));
     return chunks;
 }
 
-/// Asks that messages go by send and recv alone, which is what the handout allows.
-void ask_allowed(Judge& judge, const Ring& ring, const RunReport& report) {
-    for (const RankReport& rank : report.ranks)
-        for (const Traffic& traffic : rank.traffic)
-            judge.ask(traffic.verb == "send" || traffic.verb == "recv",
-                      ring.name() + ": messages by send, recv and group() alone",
-                      traffic.verb + "()", "the handout allows no other call of these");
-}
-
-/// A run that came to its end, by what is allowed.
+/// Returns a run that came to its end, by what is allowed.
 const TaskResult& run(Judge& judge, const std::string& task, const Ring& ring) {
     TaskRun asked{ring.name(), {}};
     for (int rank = 0; rank < ring.ranks; ++rank)
@@ -156,7 +148,7 @@ const TaskResult& run(Judge& judge, const std::string& task, const Ring& ring) {
         throw Judge::No{Mark::failed, ring.name() + ": messages to the rank before",
                         "messages to the next rank", cause};
     const TaskResult& result = judge.run(asked);
-    ask_allowed(judge, ring, result.report);
+    judge.by_send_and_recv(ring.name(), result.report);
     return result;
 }
 
@@ -186,7 +178,7 @@ void ask_chunk(Judge& judge, const Ring& ring, const TaskResult& result, int ran
     }
 }
 
-/// A run of reduce_scatter whose values are right.
+/// Returns a run of reduce_scatter whose values are right.
 const TaskResult& scattered(Judge& judge, const Ring& ring) {
     const TaskResult& result = run(judge, "reduce_scatter", ring);
     const auto buffers = buffers_of(judge, ring);
@@ -214,7 +206,7 @@ std::string cause_of_gathered(const Ring& ring, const HostTensor& got,
     return "";
 }
 
-/// A run of all_gather whose values are right.
+/// Returns a run of all_gather whose values are right.
 const TaskResult& gathered(Judge& judge, const Ring& ring) {
     const TaskResult& result = run(judge, "all_gather", ring);
     const auto buffers = buffers_of(judge, ring);
@@ -229,7 +221,7 @@ const TaskResult& gathered(Judge& judge, const Ring& ring) {
     return result;
 }
 
-/// A run of all_reduce whose values are right.
+/// Returns a run of all_reduce whose values are right.
 const TaskResult& reduced(Judge& judge, const Ring& ring) {
     const TaskResult& result = run(judge, "all_reduce", ring);
     const auto buffers = buffers_of(judge, ring);
@@ -257,7 +249,8 @@ const TaskResult& reduced(Judge& judge, const Ring& ring) {
 
 using RightRun = const TaskResult& (*)(Judge&, const Ring&);
 
-/// A run whose values are right, for what it cost: else `id` has said what is wrong.
+/// Returns a run whose values are right, for what it cost: else `id` has said what is
+/// wrong.
 const TaskResult& run_right(Judge& judge, const std::string& id, RightRun right,
                             const Ring& ring) {
     const TaskResult* result = nullptr;

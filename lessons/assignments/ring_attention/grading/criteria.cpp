@@ -195,7 +195,7 @@ std::string text_of(const Blocks& blocks, std::size_t b) {
 /// A state, which the grader keeps between the calls that change it: each of them is made
 /// in a process of its own, so that nothing but the state is remembered.
 struct State {
-    std::string story;  ///< "blocks 0 to 2": what it has absorbed, for sentences
+    std::string story;  ///< "block 0, 1, 2": what it has absorbed, for sentences
     HostTensor maximum, sum, output;
 };
 
