@@ -77,7 +77,7 @@ struct TaskResult {
     std::vector<RankResult> ranks;  ///< if there is no trouble
 };
 
-/// What can be asked of a student's work.
+/// A student's work, as far as criteria can ask for it.
 class StudentWork {
   public:
     virtual ~StudentWork() = default;

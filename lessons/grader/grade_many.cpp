@@ -102,7 +102,7 @@ class Grading {
     os::Descriptor socket_;
 };
 
-/// A field of a table, in which no program takes it for a formula.
+/// Returns a field of a table, in which no program takes it for a formula.
 std::string csv_field(const std::string& text) {
     std::string field = clean_line(text, 400);
     if (!field.empty() && std::string("=+-@").find(field[0]) != std::string::npos)
@@ -153,7 +153,7 @@ class Table {
     }
 
   private:
-    /// Of a submission that was not graded, points and seconds are empty fields.
+    /// Points and seconds are empty fields if a submission was not graded.
     std::string row(const std::string& name, const Json& report) const {
         const bool graded = !report.is_null() && report.at("stopped").is_null();
         std::vector<std::string> fields{csv_field(name)};

@@ -25,7 +25,7 @@ struct Targets {
     static Targets read(const std::string& text, const std::string& name);
 };
 
-/// What the grader has and students have not.
+/// The grader has this, and students have not.
 struct GradingSide {
     Targets targets;
     std::filesystem::path data;  ///< a folder of files

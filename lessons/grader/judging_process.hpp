@@ -36,7 +36,7 @@ class JudgingProcess {
     JudgingProcess(const JudgingProcess&) = delete;
     JudgingProcess& operator=(const JudgingProcess&) = delete;
 
-    /// What the machine lacks is thrown as MissingError: where the work threw that or
+    /// Throws MissingError if the machine lacks something, so that the work threw that or
     /// std::system_error. All else that goes wrong there is said in a judgement that has
     /// failed, or is of nothing if the time for all was over.
     Judgement judge(std::size_t index);

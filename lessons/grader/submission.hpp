@@ -22,7 +22,7 @@ class Submission {
     Submission(const std::filesystem::path& path, const std::vector<std::string>& files,
                const Kit& kit, const std::filesystem::path& scratch);
 
-    /// Where the files are; some may be missing.
+    /// Returns the folder that has the files; some may be missing.
     const std::filesystem::path& folder() const { return folder_; }
     /// Returns what is wrong with a .zip out of which nothing could be taken.
     const std::optional<BuildFailure>& failure() const { return failure_; }

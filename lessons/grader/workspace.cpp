@@ -64,8 +64,8 @@ bool is_young(const fs::path& folder) {
     return error || fs::file_time_type::clock::now() - written < kYoung;
 }
 
-/// Returns whether a grader of this user left the folder, which it may have given to a
-/// student's program.
+/// Returns whether a grader of this user may have left the folder: root's gives it to a
+/// student's program for a while, so that any owner will do there.
 bool is_ours(const fs::path& folder) {
     struct stat status = {};
     return ::lstat(folder.c_str(), &status) == 0 &&

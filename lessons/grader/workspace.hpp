@@ -33,12 +33,11 @@ class Workspace {
 
     /// Returns what build() has made.
     StudentProgram program() const;
+    /// Returns how sources in the folder are built; which, the caller adds.
+    BuildPlan plan(const std::vector<std::string>& compiler) const;
     const std::filesystem::path& folder() const { return folder_; }
 
   private:
-    friend void require_can_grade(const std::vector<std::string>& compiler);
-    BuildPlan plan(const std::vector<std::string>& compiler) const;
-
     ClaimedUser user_;
     std::filesystem::path folder_;
     os::Descriptor lock_;  ///< of the folder: who has it is still there

@@ -25,25 +25,13 @@
 #include "lessons/grader/judge.hpp"
 #include "lessons/grader/kit.hpp"
 #include "lessons/grader/workspace.hpp"
-#include "src/core/philox.hpp"
+#include "tests/dice.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
 
-/// Numbers that a seed determines.
-class Dice {
-  public:
-    explicit Dice(std::uint64_t seed) : stream_(seed, "hostile results") {}
-
-    std::size_t below(std::size_t count) {
-        return static_cast<std::size_t>(stream_.bits(drawn_++) % count);
-    }
-
-  private:
-    RandomStream stream_;
-    std::uint64_t drawn_ = 0;
-};
+using test::Dice;
 
 HostTensor filled(const Shape& shape, DType dtype, double value) {
     HostTensor tensor(shape, dtype);

@@ -10,7 +10,7 @@ namespace {
 
 const std::vector<std::string> kWords{"wrong_peer", "too_often"};
 
-/// Of the entry "ring".
+/// Reads the entry "ring".
 FoundMistake read(const std::string& text) {
     return FoundMistake(text, "answers.json", "ring");
 }

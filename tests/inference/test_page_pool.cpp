@@ -2,28 +2,14 @@
 #include <map>
 #include <set>
 
-#include "src/core/philox.hpp"
 #include "src/inference/page_pool.hpp"
 #include "tests/catch.hpp"
+#include "tests/dice.hpp"
 #include "tests/refusal.hpp"
 
 namespace lockstep::test {
 
 namespace {
-
-/// Random numbers, one after the other.
-class Dice {
-  public:
-    explicit Dice(std::uint64_t seed) : stream_(seed, "dice") {}
-    std::int64_t below(std::int64_t bound) {
-        return static_cast<std::int64_t>(stream_.uniform(next_++) *
-                                         static_cast<double>(bound));
-    }
-
-  private:
-    RandomStream stream_;
-    std::uint64_t next_ = 0;
-};
 
 /// Sequences that come, grow and go; and what their pages hold, kept beside the pool.
 class Traffic {

@@ -77,7 +77,7 @@ struct ConfinedPlan {
     std::vector<std::string> words;
     std::filesystem::path folder = {};  ///< where it works; absolute, without links
     Confinement confinement = {};
-    /// What it may read beside its folder and the system's libraries, absolute and
+    /// It may read these beside its folder and the system's libraries, absolute and
     /// without links; nothing else is there for it, where the system has a Fence or a
     /// Room.
     std::vector<std::filesystem::path> reads = {};

@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Where the room is furnished before it becomes the root: a folder that every system
-/// has, and that no view has anything of.
+/// The room is furnished here before it becomes the root: every system has this folder,
+/// and no view has anything of it.
 constexpr const char* kRoot = "/proc";
 
 // <linux/mount.h> has them, but may be older than the system.

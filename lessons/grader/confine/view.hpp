@@ -13,11 +13,12 @@ struct View {
     std::vector<std::filesystem::path> writes;  ///< folders; can be read, too
 };
 
-/// What any program needs to start: the system's libraries and the loader's index.
+/// Returns what any program needs to start: the system's libraries and the loader's
+/// index.
 std::vector<std::filesystem::path> system_libraries();
 
-/// What a compiler needs besides: the system's programs and headers, and those of its own
-/// folder where that is not the system's, such as /opt/gcc.
+/// Returns what a compiler needs besides: the system's programs and headers, and those of
+/// its own folder where that is not the system's, such as /opt/gcc.
 std::vector<std::filesystem::path> toolchain_files(const std::string& compiler);
 
 }  // namespace lockstep::lessons

@@ -77,8 +77,8 @@ struct GradeReport {
     std::vector<ConfinementLayer> confinement;
     double seconds = 0;
     bool finished = false;
-    /// What the machine or the grader lacks, if that stopped the grading: a sentence. The
-    /// points so far are not a grade then.
+    /// If the machine or the grader lacks something that stopped the grading, this
+    /// sentence says what, and the points so far are no grade.
     std::string stopped{};
 
     int points() const;
