@@ -1,12 +1,10 @@
 #include <functional>
-#include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/mesh/grading/choice.hpp"
 #include "lessons/assignments/mesh/grading/training.hpp"
-#include "src/core/require.hpp"
 
 namespace lockstep::lessons {
 
@@ -14,23 +12,10 @@ namespace {
 
 using namespace mesh;
 
-/// If the grader itself asks for what cannot be, that costs the criterion, and not the
-/// grading.
-template <typename Judged>
-auto guarded(Judged judged) {
-    return [judged](Judge& judge) {
-        try {
-            judged(judge);
-        } catch (const UsageError& error) {
-            throw std::runtime_error(error.what());
-        }
-    };
-}
-
 std::vector<Criterion> criteria_of_training() {
     const auto criterion = [](const char* id, const char* title, int points,
                               void (*judged)(Judge&)) {
-        return Criterion{id, title, points, "mesh", guarded(judged)};
+        return Criterion{id, title, points, "mesh", judged};
     };
     return {
         criterion("a11.1-loss", "every rank has the loss of the batch", 10, judge_loss),
@@ -50,7 +35,7 @@ void add_criteria_of_choice(std::vector<Criterion>& criteria, Kind kind,
     const auto add = [&](const std::string& id, const std::string& title, int points,
                          const std::function<void(Judge&)>& judged) {
         criteria.push_back(
-            {id, fmt::format("{}: {}", what, title), points, "mesh", guarded(judged)});
+            {id, fmt::format("{}: {}", what, title), points, "mesh", judged});
     };
     add(fits, "no device holds more than it has", 5,
         [=](Judge& judge) { judge_fits(judge, kind); });
