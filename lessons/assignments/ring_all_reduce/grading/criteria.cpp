@@ -345,7 +345,7 @@ void judge_memory(Judge& judge) {
 
 Criterion criterion(const std::string& id, const std::string& title, int points,
                     std::function<void(Judge&)> judge) {
-    return {id, title, points, "gradient-accumulation, step 5", std::move(judge)};
+    return {id, title, points, "gradient-accumulation, step 4", std::move(judge)};
 }
 
 }  // namespace
