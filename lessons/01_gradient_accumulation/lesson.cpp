@@ -220,22 +220,8 @@ void GradientAccumulation::average_unequal(Findings& found, const Regression& da
     if (!has_numbers()) return;
     found.give("unweighted_difference",
                Figure::power(parameter_difference(whole, unweighted)));
-    found.give("f28", diagnosis_of(data, alike));
-}
-
-std::string GradientAccumulation::diagnosis_of(const Regression& data,
-                                               const std::vector<Share>& shares) {
-    constexpr int kColumns = 76;
-    LessonOptions watched = options();
-    watched.check = sim::CheckLevel::full;
-    watched.backend = "sim";
-    watched.process = nullptr;
-    try {
-        train_together(data, shares, 1, &watched);
-    } catch (const FaultError& fault) {
-        return fault.diagnosis().text(kColumns);
-    }
-    return "";
+    const LessonOptions watched = options().with_full_check();
+    found.give("f28", diagnosis_of([&] { train_together(data, alike, 1, &watched); }));
 }
 
 namespace {
@@ -419,6 +405,21 @@ void check_sums(Findings& found, const RunReport& by_hand, const RunReport& buil
     found.at_most("ring_sums", worst, bound);
 }
 
+/// Chunks go round, and each device sends before it receives.
+void send_before_receive(Rank& rank) {
+    Communicator& ring = rank.world();
+    const int right = (rank.index() + 1) % rank.size();
+    const int left = (rank.index() + rank.size() - 1) % rank.size();
+    const Tensor going = rank.device().zeros({kElements / rank.size()}, DType::f32);
+    const Tensor arriving = rank.device().zeros(going.shape(), DType::f32);
+    // lesson: ring-that-hangs
+    for (int hop = 0; hop < ring.size() - 1; ++hop) {
+        ring.send(going, right).wait();
+        ring.recv(arriving, left).wait();
+    }
+    // lesson: end
+}
+
 }  // namespace
 
 /// Runs the all-reduce written by hand and the built-in one on the same buffers, and
@@ -433,6 +434,10 @@ void GradientAccumulation::ring(Findings& found) {
     found.give("parts_less_1", parts_ - 1);
     found.give("ring_messages", 2 * (parts_ - 1));
     found.give("ring_messages_n", 2 * parts_);
+    const std::string hangs =
+        diagnosis_of([&] { sim::make_cluster(parts_)->run(send_before_receive); });
+    found.give("hangs", !hangs.empty());
+    found.give("ring_that_hangs", hangs);
 
     found.equal("ring_messages_sent", by_hand.ranks.front().messages_sent(),
                 2.0 * (parts_ - 1));

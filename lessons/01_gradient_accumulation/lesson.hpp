@@ -43,8 +43,6 @@ class GradientAccumulation final : public Lesson {
     /// As train_together, where the sum of the weighted gradients is not
     /// their mean on purpose.
     RunReport train_wrongly(const Regression& data, const std::vector<Share>& shares);
-    /// Returns what the checker says of a mean of unequal means.
-    std::string diagnosis_of(const Regression& data, const std::vector<Share>& shares);
 
     int parts_;
     LinearSettings linear_;

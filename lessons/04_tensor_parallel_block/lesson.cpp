@@ -322,34 +322,26 @@ void TensorParallelLesson::sequence(Findings& found) {
 }
 
 std::string TensorParallelLesson::diagnosis_of_parts() const {
-    constexpr int kColumns = 76;
-    LessonOptions watched = options();
-    watched.check = sim::CheckLevel::full;
-    watched.backend = "sim";
-    watched.process = nullptr;
+    const LessonOptions watched = options().with_full_check();
     const Twins sizes = twins_of(*task_, options());
-    try {
-        make_cluster(watched, ranks_)->run([&](Rank& rank) {
-            Device& device = rank.device();
-            SequenceParallel tp(device, rank.world());
-            RowParallelLinear layer({device, sizes.dtype, sizes.seed, "c_proj"}, tp,
-                                    sizes.hidden, sizes.hidden);
-            const int n = rank.size();
-            const Tensor x =
-                device.empty({sizes.length, sizes.batch, sizes.hidden / n}, sizes.dtype);
-            const Tensor dy =
-                device.empty({sizes.length / n, sizes.batch, sizes.hidden}, sizes.dtype);
-            device.fill(x, 1);
-            device.fill(dy, rank.index() + 1);
-            Saved saved;
-            layer.forward(x, saved);
-            layer.backward(dy, saved);
-            Sgd(layer.parameters(), task_->optimizer()).step();
-        });
-    } catch (const FaultError& fault) {
-        return fault.diagnosis().text(kColumns);
-    }
-    return "";
+    const auto program = [&](Rank& rank) {
+        Device& device = rank.device();
+        SequenceParallel tp(device, rank.world());
+        RowParallelLinear layer({device, sizes.dtype, sizes.seed, "c_proj"}, tp,
+                                sizes.hidden, sizes.hidden);
+        const int n = rank.size();
+        const Tensor x =
+            device.empty({sizes.length, sizes.batch, sizes.hidden / n}, sizes.dtype);
+        const Tensor dy =
+            device.empty({sizes.length / n, sizes.batch, sizes.hidden}, sizes.dtype);
+        device.fill(x, 1);
+        device.fill(dy, rank.index() + 1);
+        Saved saved;
+        layer.forward(x, saved);
+        layer.backward(dy, saved);
+        Sgd(layer.parameters(), task_->optimizer()).step();
+    };
+    return diagnosis_of([&] { make_cluster(watched, ranks_)->run(program); });
 }
 
 namespace {

@@ -14,7 +14,6 @@
 #include "src/pipeline/messages.hpp"
 #include "src/pipeline/validate.hpp"
 #include "src/pipeline/work_index.hpp"
-#include "src/run/diagnosis.hpp"
 
 namespace lockstep::lessons {
 
@@ -403,15 +402,11 @@ void PipelineLesson::published(Findings& found) {
 namespace {
 
 /// Returns the diagnosis of the virtual devices; it is empty if the plan runs.
-std::string diagnosis_of(const PipelinePlan& plan, const StackOptions& options) {
-    try {
+std::string diagnosis_of_plan(const PipelinePlan& plan, const StackOptions& options) {
+    return diagnosis_of([&] {
         make_shapes_only_cluster(plan.schedule().stages)
             ->run(stack_program(plan, options));
-    } catch (const FaultError& fault) {
-        constexpr int kColumns = 76;
-        return fault.diagnosis().text(kColumns);
-    }
-    return "";
+    });
 }
 
 /// Interleaved, with two slips that are easily made: each stage runs ahead as plain 1F1B
@@ -460,8 +455,8 @@ void PipelineLesson::deadlock(Findings& found) {
     found.give("agreed.upper", begin_of(agreed, ranks_ - 2));
     found.give("agreed.lower", begin_of(agreed, ranks_ - 1));
     const auto problem = find_problem(in_place);
-    const std::string said = diagnosis_of(PipelinePlan::unchecked(in_place), stack);
-    const std::string silence = diagnosis_of(PipelinePlan(schedule("1f1b")), stack);
+    const std::string said = diagnosis_of_plan(PipelinePlan::unchecked(in_place), stack);
+    const std::string silence = diagnosis_of_plan(PipelinePlan(schedule("1f1b")), stack);
     found.give("order_that_hangs", !said.empty() && !silence.empty() ? "both_orders"
                                    : !said.empty()                   ? "order_a"
                                    : !silence.empty()                ? "order_b"

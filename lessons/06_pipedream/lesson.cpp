@@ -15,7 +15,6 @@
 #include "src/nn/published_sizes.hpp"
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/period.hpp"
-#include "src/run/diagnosis.hpp"
 
 namespace lockstep::lessons {
 
@@ -248,15 +247,11 @@ std::string PipedreamLesson::diagnosis_without_stash() const {
     watched.spec = load_cluster("classroom");
     watched.numbers = false;
     watched.check = sim::CheckLevel::full;
-    try {
+    return diagnosis_of([&] {
         train_endless(*sim::make_cluster(watched), rule("unstashed"),
                       stack_training({options().dtype, options().seed}, ranks_),
                       2 * ranks_);
-    } catch (const FaultError& fault) {
-        constexpr int kColumns = 76;
-        return fault.diagnosis().text(kColumns);
-    }
-    return "";
+    });
 }
 
 /// How old gradients are, and what they are gradients of.

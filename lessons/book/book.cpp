@@ -142,13 +142,13 @@ class PagesInLanguage {
                 xml_escaped(step.name),
                 xml_escaped(fmt::format(fmt::runtime(said("Step {} of {}: {}")), i + 1,
                                         steps.size(), step.title)),
-                html_of(filled(page, step.text, found, language_), look()));
+                shown(page, step.text, found, run.options.solutions));
         }
         std::string end;
         for (const PageSection& section : page.sections())
             if (!section.is_step())
                 end += html_of({{Heading{2, words_of(section.title)}}}, look()) +
-                       html_of(filled(page, section.text, found, language_), look());
+                       shown(page, section.text, found, run.options.solutions);
         add(run.lesson->slug + ".html", page.title(),
             fmt::format(
                 "<article class=\"lesson\" data-lesson=\"{}\" data-run=\"{}\" "
@@ -168,6 +168,10 @@ class PagesInLanguage {
         return lessons::said(language_, english);
     }
     HtmlLook look() const { return {language_, place_in_book}; }
+    std::string shown(const LessonPage& page, const Document& section,
+                      const Findings& found, Solutions solutions) const {
+        return html_of(filled(page, section, found, language_, solutions), look());
+    }
     /// "" or "zh/".
     std::string folder() const { return language_ == Language::chinese ? "zh/" : ""; }
     /// The way from a page to the site's own files.

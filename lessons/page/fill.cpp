@@ -41,8 +41,9 @@ std::shared_ptr<const Draw> drawn_in_chinese(const std::shared_ptr<const Draw>& 
 /// Goes through the blocks of a section and makes what is shown of them.
 class Filler {
   public:
-    Filler(const LessonPage& page, const Findings& found, Language language)
-        : page_(page), found_(found), language_(language) {}
+    Filler(const LessonPage& page, const Findings& found, Language language,
+           Solutions solutions)
+        : page_(page), found_(found), language_(language), solutions_(solutions) {}
 
     Document fill(const Document& section) {
         Document shown;
@@ -272,12 +273,10 @@ class Filler {
         if (directive.word == "check") {
             fill_check(block, directive, shown);
         } else if (directive.word == "code") {
-            const auto quote = std::ranges::find(quotes(), directive.name, &Quote::name);
-            if (quote == quotes().end())
-                fail(block, "no code in the project is marked `// lesson: {}`",
-                     directive.name);
-            give(Listing{"cpp", std::string(quote->code),
-                         fmt::format("{}:{}", quote->file, quote->line)});
+            give(quoted(block, directive.name));
+        } else if (directive.word == "solution") {
+            for (Block& each : solution(block, directive))
+                shown.push_back(std::move(each));
         } else if (directive.word == "output") {
             give(Listing{"", fill_text("{" + directive.name + "}", found_, block.line),
                          ""});
@@ -289,10 +288,37 @@ class Filler {
                          fill_text(directive.label, found_, block.line)});
         } else if (directive.word != "title" && directive.word != "word") {
             fail(block,
-                 "{{{{{}}}}} is no directive; there are check, code, output, picture, "
-                 "predict, if, title and word",
+                 "{{{{{}}}}} is no directive; there are check, code, solution, output, "
+                 "picture, predict, if, title and word",
                  directive.word);
         }
+    }
+
+    Listing quoted(const Block& block, const std::string& name) const {
+        const auto quote = std::ranges::find(quotes(), name, &Quote::name);
+        if (quote == quotes().end())
+            fail(block, "no code in the project is marked `// lesson: {}`", name);
+        return {"cpp", std::string(quote->code),
+                fmt::format("{}:{}", quote->file, quote->line)};
+    }
+
+    /// Returns the code that an assignment asks for, behind what is said of it, or who
+    /// asks for it.
+    Document solution(const Block& block, const Directive& directive) const {
+        Document code;
+        if (!directive.rest.empty())
+            code.push_back(
+                {Paragraph{fill_words(directive.rest, found_, block.line)}, block.line});
+        for (const std::string& name : split_at_commas(directive.label))
+            code.push_back({quoted(block, std::string(trimmed(name))), block.line});
+        if (solutions_ == Solutions::shown) return code;
+        const std::string sentence =
+            said(language_,
+                 "(This code is what the assignment {} asks for. Once you "
+                 "have written yours, the option --show code of this lesson shows the "
+                 "course's.)");
+        return {{Paragraph{words_of(fmt::format(fmt::runtime(sentence), directive.name))},
+                 block.line}};
     }
 
     void fill_check(const Block& block, const Directive& directive, Document& shown) {
@@ -436,6 +462,7 @@ class Filler {
     const LessonPage& page_;
     const Findings& found_;
     Language language_;
+    Solutions solutions_;
     std::vector<Words> folded_;
     bool said_not_compared_ = false;
 };
@@ -443,8 +470,8 @@ class Filler {
 }  // namespace
 
 Document filled(const LessonPage& page, const Document& section, const Findings& found,
-                Language language) {
-    return Filler(page, found, language).fill(section);
+                Language language, Solutions solutions) {
+    return Filler(page, found, language, solutions).fill(section);
 }
 
 }  // namespace lockstep::lessons

@@ -48,6 +48,10 @@ constexpr auto kChinese = std::to_array<Phrase>({
     {"{} instead of {}", "{}，应为 {}"},
     {"(Not compared, as this run computes shapes only.)",
      "（未比较：这次运行只计算形状。）"},
+    {"(This code is what the assignment {} asks for. Once you have written yours, the "
+     "option --show code of this lesson shows the course's.)",
+     "（这段代码正是作业 {} 要求写的。写好自己的之后，本课的选项 --show code "
+     "会给出课程的代码。）"},
     {"About {} minutes.", "约 {} 分钟。"},
     {"After: {}.", "先修：{}。"},
     {"Assignment: {}.", "作业：{}。"},

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -78,10 +79,14 @@ struct Directive {
 /// Returns the directive that the block is, or none.
 std::optional<Directive> directive_of(const Block& block);
 
+/// Says whether a page quotes the code that an assignment asks for, or names the
+/// assignment.
+enum class Solutions : std::uint8_t { hidden, shown };
+
 /// Returns the step or the section with its values in place, its checks as sentences and
 /// its predictions as questions. Throws UsageError that names file and line for a name
 /// that was not given, a directive that there is not, or one that is not ended.
 Document filled(const LessonPage& page, const Document& section, const Findings& found,
-                Language language);
+                Language language, Solutions solutions = Solutions::hidden);
 
 }  // namespace lockstep::lessons

@@ -92,6 +92,12 @@ void declare_lesson(CommandLine& line) {
                                                          std::numeric_limits<int>::max());
                    });
     declare_language(command, options.language);
+    command.option("--show", "code", "quote the code that an assignment asks for, too",
+                   [&options](const std::string& option, const std::string& value) {
+                       require(value == "code", "{} {}: what can be shown is code",
+                               option, value);
+                       options.solutions = Solutions::shown;
+                   });
     command.flag("--html", "show it in a browser", request.html);
     declare_out(command, options);
     command.flag("--json", kJsonMeaning, options.json);
@@ -399,7 +405,8 @@ int run_steps(const LessonEntry& lesson, const LessonOptions& options,
     if (options.out) naming("--out", *options.out, require_record_folder);
 
     const std::unique_ptr<Lesson> made = lesson.make(options, record);
-    LessonSteps steps(lesson, *made, language_of(options.language), record);
+    LessonSteps steps(lesson, *made, language_of(options.language), record,
+                      options.solutions);
     const auto last = static_cast<int>(steps.steps().size());
     for (const auto& [name, step] :
          {std::pair{"--step", options.step}, std::pair{"--from", options.from}})

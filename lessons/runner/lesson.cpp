@@ -6,6 +6,7 @@
 
 #include "lessons/runner/pages.hpp"
 #include "src/core/require.hpp"
+#include "src/run/diagnosis.hpp"
 #include "src/text/names.hpp"
 #include "src/text/utf8.hpp"
 
@@ -70,6 +71,16 @@ void require_regular_files(const LessonOptions& options, const std::string& reas
     }
 }
 
+std::string diagnosis_of(const std::function<void()>& run) {
+    constexpr int kColumns = 76;
+    try {
+        run();
+    } catch (const FaultError& fault) {
+        return fault.diagnosis().text(kColumns);
+    }
+    return "";
+}
+
 std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks) {
     ClusterSpec spec = load_cluster("classroom");
     spec.memory_bytes = 0;
@@ -96,8 +107,9 @@ LessonPage page_of(const LessonEntry& lesson, Language language) {
 }
 
 LessonSteps::LessonSteps(const LessonEntry& entry, Lesson& lesson, Language language,
-                         Record& record)
+                         Record& record, Solutions solutions)
     : language_(language),
+      solutions_(solutions),
       original_(page_of(entry)),
       shown_(page_of(entry, language)),
       found_(original_, record) {
@@ -130,7 +142,7 @@ void LessonSteps::name_runs(Record& record) const {
 }
 
 Document LessonSteps::show(const PageSection& section) const {
-    return filled(shown_, section.text, found_, language_);
+    return filled(shown_, section.text, found_, language_, solutions_);
 }
 
 Document LessonSteps::end() const {

@@ -28,6 +28,7 @@ struct LessonOptions : Options {
     std::optional<int> step;           ///< only this step is shown (from 1)
     std::optional<int> from;           ///< the step to begin at; else where one left
     std::optional<Language> language;  ///< else the locale's
+    Solutions solutions = Solutions::hidden;
     std::optional<std::filesystem::path> text;
     std::optional<std::filesystem::path> data;
     bool json = false;
@@ -48,7 +49,19 @@ struct LessonOptions : Options {
         other.check = sim::CheckLevel::cheap;
         return other;
     }
+    /// Returns the options for a run on virtual devices that looks for every mistake.
+    LessonOptions with_full_check() const {
+        LessonOptions other = *this;
+        other.check = sim::CheckLevel::full;
+        other.backend = "sim";
+        other.process = nullptr;
+        return other;
+    }
 };
+
+/// Returns what is said of the mistake that ends a run, as wide as a page quotes it;
+/// nothing if none does.
+std::string diagnosis_of(const std::function<void()>& run);
 
 /// Makes virtual devices that compute shapes only, with memory without limit, in every
 /// process and whatever the backend: for sizing what nobody here could run.
@@ -151,7 +164,7 @@ class LessonSteps {
     /// `lesson` and `record` outlive it. Throws UsageError for a page that has not the
     /// lesson's steps.
     LessonSteps(const LessonEntry& entry, Lesson& lesson, Language language,
-                Record& record);
+                Record& record, Solutions solutions = Solutions::hidden);
     LessonSteps(const LessonSteps&) = delete;
     LessonSteps& operator=(const LessonSteps&) = delete;
 
@@ -166,6 +179,7 @@ class LessonSteps {
     void name_runs(Record& record) const;
 
     Language language_;
+    Solutions solutions_;
     LessonPage original_;  ///< its labels are the record's
     LessonPage shown_;
     Findings found_;

@@ -18,17 +18,38 @@ spec = importlib.util.spec_from_file_location("quote", SCRIPT)
 quote = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(quote)
 
-CALL = re.compile(r"\{\{code ([^}]+)\}\}")
+CODE = re.compile(r"\{\{code ([^}]+)\}\}")
+SOLUTION = re.compile(r"\{\{solution ([^:}]+): ([^}]+)\}\}")
+
+
+def lessons():
+    """The name and the text of each lesson's page, in each language."""
+    for file in glob.glob(os.path.join(ROOT, "lessons", "[0-9]*", "lesson*.md")):
+        with open(file, encoding="utf-8") as text:
+            yield os.path.relpath(file, ROOT), text.read()
 
 
 class Lessons(unittest.TestCase):
     def test_every_quoted_anchor_exists(self):
         anchors = {one.name for one in quote.quotes_in(ROOT, SOURCES)}
-        for file in glob.glob(os.path.join(ROOT, "lessons", "[0-9]*", "lesson*.md")):
-            with open(file, encoding="utf-8") as text:
-                for name in CALL.findall(text.read()):
-                    with self.subTest(file=os.path.relpath(file, ROOT), anchor=name):
-                        self.assertIn(name, anchors)
+        for file, text in lessons():
+            asked_for = [name for _, names in SOLUTION.findall(text)
+                         for name in names.split(", ")]
+            for name in CODE.findall(text) + asked_for:
+                with self.subTest(file=file, anchor=name):
+                    self.assertIn(name, anchors)
+
+    def test_what_an_assignment_asks_for_is_quoted_nowhere(self):
+        asked_for = {}
+        for file, text in lessons():
+            for slug, names in SOLUTION.findall(text):
+                folder = os.path.join(ROOT, "lessons/assignments", slug.replace("-", "_"))
+                self.assertTrue(os.path.isdir(folder), f"{file}: there is no {slug}")
+                asked_for |= {name: slug for name in names.split(", ")}
+        self.assertGreater(len(set(asked_for.values())), 6)
+        for file, text in lessons():
+            for name in CODE.findall(text):
+                self.assertNotIn(name, asked_for, file)
 
 
 class Regions(unittest.TestCase):

@@ -50,6 +50,28 @@ std::string refusal(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("code that an assignment asks for is shown where it is asked for",
+          "[lessons]") {
+    const LessonPage page = page_with(
+        "{{solution zero: zero-1, zero-2}} This is `it`:\n\nAnd this comes behind.\n");
+    Record record;
+    const Findings found(page, record);
+    const auto blocks = [&](Solutions solutions) {
+        return filled(page, page.sections().front().text, found, Language::english,
+                      solutions);
+    };
+    const Document shown = blocks(Solutions::shown);
+    REQUIRE(shown.size() == 4);
+    CHECK(plain(shown[0].as<Paragraph>()->text) == "This is it:");
+    CHECK(shown[1].as<Listing>()->place.starts_with("src/parallel/zero_1.cpp:"));
+    CHECK(shown[2].as<Listing>()->place.starts_with("src/parallel/zero_2.cpp:"));
+    const Document hidden = blocks(Solutions::hidden);
+    REQUIRE(hidden.size() == 2);
+    const std::string said = plain(hidden[0].as<Paragraph>()->text);
+    CHECK(said.find("the assignment zero") != std::string::npos);
+    CHECK(said.find("--show code") != std::string::npos);
+}
+
 TEST_CASE("a page has a title, a question, facts, steps and an end", "[lessons]") {
     const LessonPage page("a.md",
                           "---\nminutes: 30\nafter: none\n---\n\n# Title\n\nQuestion?\n\n"
