@@ -8,6 +8,7 @@
 #include "lessons/assignments/mesh/grading/training.hpp"
 #include "src/core/require.hpp"
 #include "src/core/units.hpp"
+#include "src/device/operations/optimizer.hpp"
 
 namespace lockstep::lessons::mesh {
 
@@ -110,12 +111,32 @@ double sent_for_gradients(const RunReport& report) {
     return sent;
 }
 
+/// Returns the bytes that all devices read and write for updates.
+double moved_for_updates(const RunReport& report) {
+    double bytes = 0;
+    for (const TraceEvent& event : report.trace)
+        if (event.name == ops::AdamW::kName) bytes += static_cast<double>(event.bytes);
+    return bytes;
+}
+
+double state_of(const RunReport& report) {
+    return static_cast<double>(peaks_of(report, MemoryCategory::optimizer));
+}
+
+double flops_of(const RunReport& report) {
+    double flops = 0;
+    for (const RankReport& rank : report.ranks)
+        flops += static_cast<double>(rank.flops);
+    return flops;
+}
+
 /// With shapes only there are no numbers to look at: it has to be as much work as a step.
+/// An update reads and writes all of the optimizer's state.
 void ask_whole(Judge& judge, const Step& step) {
     const RunReport usual = run_library(step.step, roomy(step.of.setting));
-    const auto ask = [&](const char* what, double (*count)(const RunReport&)) {
+    const auto ask = [&](const char* what, double own, double expected) {
         constexpr double kLess = 0.95;
-        const double least = kLess * count(usual), own = count(step.report);
+        const double least = kLess * expected;
         if (own < least)
             judge.ask(false,
                       fmt::format("{}: {}: {}: at least {:.3g}", step.of.name,
@@ -123,16 +144,13 @@ void ask_whole(Judge& judge, const Step& step) {
                       fmt::format("{:.3g}", own),
                       "a step of training takes more than that");
     };
-    ask("flops of all devices", [](const RunReport& report) {
-        double flops = 0;
-        for (const RankReport& rank : report.ranks)
-            flops += static_cast<double>(rank.flops);
-        return flops;
-    });
-    ask("bytes of the optimizer's state on all devices", [](const RunReport& report) {
-        return static_cast<double>(peaks_of(report, MemoryCategory::optimizer));
-    });
-    ask("bytes sent for gradients and new values by all devices", sent_for_gradients);
+    const RunReport& own = step.report;
+    ask("flops of all devices", flops_of(own), flops_of(usual));
+    ask("bytes of the optimizer's state on all devices", state_of(own), state_of(usual));
+    ask("bytes that updates move on all devices", moved_for_updates(own),
+        2 * state_of(usual));
+    ask("bytes sent for gradients and new values by all devices", sent_for_gradients(own),
+        sent_for_gradients(usual));
 }
 
 std::string memory_cause(const MemoryReport& memory) {
