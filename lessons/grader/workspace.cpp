@@ -1,10 +1,5 @@
 #include "lessons/grader/workspace.hpp"
 
-#include <cerrno>
-#include <chrono>
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 
@@ -12,7 +7,6 @@
 
 #include "lessons/grader/confine/room.hpp"
 #include "src/core/require.hpp"
-#include "src/os/environment.hpp"
 #include "src/report/files.hpp"
 
 namespace lockstep::lessons {
@@ -46,46 +40,6 @@ std::optional<BuildFailure> copy_source(const fs::path& from, const fs::path& to
     return std::nullopt;
 }
 
-constexpr const char* kKind = "grade-";
-
-/// Opens a workspace's folder and locks it. Not open if another grader has it.
-os::Descriptor lock(const fs::path& folder) {
-    os::Descriptor opened(
-        ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    if (opened.open() && ::flock(opened.number(), LOCK_EX | LOCK_NB) != 0) opened.close();
-    return opened;
-}
-
-/// Whoever makes a folder locks it right behind; until then it is young.
-bool is_young(const fs::path& folder) {
-    constexpr std::chrono::seconds kYoung{60};
-    std::error_code error;
-    const auto written = fs::last_write_time(folder, error);
-    return error || fs::file_time_type::clock::now() - written < kYoung;
-}
-
-/// Returns whether a grader of this user may have left the folder: root's gives it to a
-/// student's program for a while, so that any owner will do there.
-bool is_ours(const fs::path& folder) {
-    struct stat status = {};
-    return ::lstat(folder.c_str(), &status) == 0 &&
-           (status.st_uid == ::geteuid() || ::geteuid() == 0);
-}
-
-/// Removes the workspaces of graders that were killed.
-void sweep() {
-    std::error_code error;
-    std::vector<fs::path> left;
-    for (fs::directory_iterator each(os::temporary_place(), error), end;
-         !error && each != end; each.increment(error))
-        if (each->path().filename().string().starts_with(std::string("lockstep-") +
-                                                         kKind))
-            left.push_back(each->path());
-    for (const fs::path& folder : left)
-        if (is_ours(folder) && !is_young(folder) && lock(folder).open())
-            fs::remove_all(folder, error);
-}
-
 /// Returns whether others than their owner can read these, or are shown them in a room.
 bool is_open(const std::vector<fs::path>& parts) {
     if (::geteuid() != 0) return true;
@@ -107,22 +61,8 @@ bool is_open(const std::vector<fs::path>& parts) {
 
 }  // namespace
 
-Workspace::Workspace() {
-    sweep();
-    folder_ = fs::canonical(os::make_temporary_folder(kKind));
-    lock_ = lock(folder_);
-    if (!lock_.open())
-        throw std::system_error(errno, std::generic_category(),
-                                "cannot lock " + folder_.string());
-}
-
-Workspace::~Workspace() {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-}
-
 StudentProgram Workspace::program() const {
-    StudentProgram program{folder_, BuildPlan{}.program};
+    StudentProgram program{folder(), BuildPlan{}.program};
     program.confinement.user = user_.number();
     return program;
 }
@@ -130,7 +70,7 @@ StudentProgram Workspace::program() const {
 BuildPlan Workspace::plan(const std::vector<std::string>& compiler) const {
     BuildPlan plan;
     plan.compiler = compiler;
-    plan.folder = folder_;
+    plan.folder = folder();
     plan.user = user_.number();
     return plan;
 }
@@ -140,15 +80,15 @@ std::optional<BuildFailure> Workspace::build(const Assignment& assignment, const
                                              const std::vector<std::string>& compiler) {
     const std::string& slug = assignment.slug;
     const Kit used =
-        is_open(kit.parts(slug)) ? kit : kit.copied_to(folder_ / "kit", slug);
+        is_open(kit.parts(slug)) ? kit : kit.copied_to(folder() / "kit", slug);
     BuildPlan building = plan(compiler);
     building.flags = used.compile_flags(slug);
     building.link = used.link_flags(slug);
     building.reads = used.parts(slug);
     // The grader's own: a student's file of the same name is not looked at.
-    fs::copy_file(kit.handout(slug) / "adapters.hpp", folder_ / "adapters.hpp");
+    fs::copy_file(kit.handout(slug) / "adapters.hpp", folder() / "adapters.hpp");
     for (const std::string& name : assignment.files) {
-        if (auto failure = copy_source(student, folder_, name)) return failure;
+        if (auto failure = copy_source(student, folder(), name)) return failure;
         if (name.ends_with(".cpp")) building.sources.push_back(name);
     }
     return build_program(building);

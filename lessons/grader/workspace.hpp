@@ -11,21 +11,16 @@
 #include "lessons/grader/examiner.hpp"
 #include "lessons/grader/kit.hpp"
 #include "lessons/grader/report/grade_report.hpp"
-#include "src/os/descriptor.hpp"
+#include "lessons/grader/work_folder.hpp"
 
 namespace lockstep::lessons {
 
 /// A fresh folder in which a student's program is built and run: the student's own files,
 /// and nothing else of theirs; the rest is the kit's, compiled or not. It is closed to
-/// others, and goes with this object. If the grader was killed, the next one removes it.
+/// others, and goes with this object, or with the grader. Making one throws
+/// std::system_error if that cannot be.
 class Workspace {
   public:
-    /// Throws std::system_error if it cannot be made.
-    Workspace();
-    ~Workspace();
-    Workspace(const Workspace&) = delete;
-    Workspace& operator=(const Workspace&) = delete;
-
     /// Copies the files and builds the program; what the student did wrong, or nothing.
     std::optional<BuildFailure> build(const Assignment& assignment, const Kit& kit,
                                       const std::filesystem::path& student,
@@ -35,12 +30,11 @@ class Workspace {
     StudentProgram program() const;
     /// Returns how sources in the folder are built; which, the caller adds.
     BuildPlan plan(const std::vector<std::string>& compiler) const;
-    const std::filesystem::path& folder() const { return folder_; }
+    const std::filesystem::path& folder() const { return folder_.path(); }
 
   private:
     ClaimedUser user_;
-    std::filesystem::path folder_;
-    os::Descriptor lock_;  ///< of the folder: who has it is still there
+    WorkFolder folder_;
 };
 
 /// Builds an empty program and runs it as students' are. Throws MissingError that says

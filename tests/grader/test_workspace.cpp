@@ -1,7 +1,9 @@
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -11,6 +13,7 @@
 #include "lessons/grader/confine/layers.hpp"
 #include "lessons/grader/workspace.hpp"
 #include "src/core/require.hpp"
+#include "src/os/child.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -70,6 +73,31 @@ TEST_CASE("A workspace is closed to others, and goes", "[grader]") {
                                   two.program().confinement.user};
         CHECK((users[0] != users[1]) == ClaimedUser::works());
     }
+    CHECK(fs::is_empty(place.path()));
+}
+
+TEST_CASE("A workspace goes with a grader that is killed", "[grader]") {
+    const OwnPlace place;
+    const pid_t grader = ::fork();
+    if (grader == 0) {
+        const Workspace workspace;
+        std::ofstream(workspace.folder() / "source") << "int x;";
+        for (;;)
+            ::pause();
+    }
+    const auto holds = [&](std::ptrdiff_t count) {
+        const fs::directory_iterator all(place.path());
+        for (const fs::directory_entry& each : all)
+            count -= fs::exists(each.path() / "source") ? 1 : 0;
+        return count == 0;
+    };
+    for (int i = 0; i < 500 && !holds(1); ++i)
+        ::usleep(10'000);
+    REQUIRE(holds(1));
+    ::kill(grader, SIGKILL);
+    os::wait_for(grader);
+    for (int i = 0; i < 500 && !fs::is_empty(place.path()); ++i)
+        ::usleep(10'000);
     CHECK(fs::is_empty(place.path()));
 }
 

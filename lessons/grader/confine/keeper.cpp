@@ -70,18 +70,7 @@ std::array<Limit, 8> limits_of(const Confinement& confinement) {
              {RLIMIT_STACK, kStack, kStackOnRequest}}};
 }
 
-namespace {
-
-constexpr int kGiven = 3;
-constexpr int kFailure = 4;
-
-/// Above the descriptors that the program has.
-int moved_up(int descriptor) {
-    return ::fcntl(descriptor, F_DUPFD_CLOEXEC, kFailure + 1);
-}
-
-/// Closes all descriptors from one on.
-void close_from(int first) {
+void close_from(int first) noexcept {
 #ifdef SYS_close_range
     if (::syscall(SYS_close_range, first, ~0U, 0) == 0) return;
 #endif
@@ -90,6 +79,16 @@ void close_from(int first) {
     const int end = static_cast<int>(std::min<rlim_t>(files.rlim_cur, 65536));
     for (int descriptor = first; descriptor < end; ++descriptor)
         ::close(descriptor);
+}
+
+namespace {
+
+constexpr int kGiven = 3;
+constexpr int kFailure = 4;
+
+/// Above the descriptors that the program has.
+int moved_up(int descriptor) {
+    return ::fcntl(descriptor, F_DUPFD_CLOEXEC, kFailure + 1);
 }
 
 /// 0 to 2, 3 if one is given, and 4 for a failure, which exec closes.

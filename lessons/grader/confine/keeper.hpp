@@ -23,6 +23,9 @@ struct Limit {
 /// now, where it may make processes: it has as many more.
 std::array<Limit, 8> limits_of(const Confinement& confinement);
 
+/// Closes all descriptors from one on. May be called between fork and exec.
+void close_from(int first) noexcept;
+
 /// All that is needed between fork and exec: there, nothing can be allocated.
 struct KeeperPlan {
     const char* file;

@@ -1,0 +1,30 @@
+"""What a grading leaves running comes to the test that adopts orphans."""
+
+import ctypes
+import os
+import time
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans():
+    """From now on, a process that loses its parent becomes this one's child."""
+    if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError("this system lets no process adopt others")
+
+
+def children_left(patience_seconds=5):
+    """Takes children that end; returns the words of those that do not."""
+    deadline = time.monotonic() + patience_seconds
+    while time.monotonic() < deadline:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(0.02)
+        except ChildProcessError:
+            return []
+    left = []
+    with open("/proc/thread-self/children", encoding="ascii") as file:
+        for child in file.read().split():
+            with open(f"/proc/{child}/cmdline", "rb") as words:
+                left.append(words.read())
+    return left
