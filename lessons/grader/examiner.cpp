@@ -49,6 +49,10 @@ RankProcess::End StudentProcess::ending() {
             return {"your program closed the line to the grader", false};
         return {"its time was over: is there a loop that never ends?", true};
     }
+    if (ending->by == EndedBy::outside)
+        throw MissingError(
+            "a rank's process was killed, and not by the grader nor by what it did: "
+            "perhaps this machine had no memory left");
     std::string text = "your program " + ending_sentence(*ending, confinement_);
     if (ending->by == EndedBy::itself) text += ", before the function had returned";
     const std::string printed = process_.output(1000);

@@ -35,6 +35,7 @@ class StudentProcess final : public RankProcess {
     explicit StudentProcess(const StudentProgram& program);
 
     Frames& frames() override { return frames_; }
+    /// Throws MissingError if the machine has ended it (EndedBy::outside).
     End ending() override;
 
   private:

@@ -125,6 +125,8 @@ Tasks of_the_process() {
         {"writes a file",
          of([] { end(open("results.json", O_WRONLY | O_CREAT, 0644) >= 0); })},
         {"ends its parent", of([] { end(kill(getppid(), SIGKILL) == 0); })},
+        {"kills itself",
+         of([] { end(kill(getpid(), SIGKILL) == 0 || raise(SIGKILL) == 0); })},
         {"traces its parent",
          of([] { end(ptrace(PTRACE_ATTACH, getppid(), 0, 0) == 0); })},
         {"opens a socket", of([] { end(socket(AF_INET, SOCK_STREAM, 0) >= 0); })},

@@ -72,6 +72,8 @@ constexpr const char* kHostileSource = R"cpp(
         tried("memfd", memfd_create("mine", 0));
         tried("signal", kill(getppid(), 0));
         tried("signal all", kill(-1, 0));
+        tried("kill itself", kill(getpid(), SIGKILL));
+        tried("kill its thread", syscall(SYS_tgkill, getpid(), getpid(), SIGKILL));
         tried("queue", syscall(SYS_rt_sigqueueinfo, getppid(), SIGTERM, nullptr));
         tried("owner", fcntl(1, F_SETOWN, getppid()));
         tried("ptrace", ptrace(PTRACE_ATTACH, getppid(), 0, 0));
@@ -134,6 +136,12 @@ constexpr const char* kHostileSource = R"cpp(
         if (asked("touch", words))
             for (;;)
                 memset(allocate(1 << 20), 1, 1 << 20);
+        if (asked("hold", words)) {
+            memset(allocate(160 << 20), 1, 160 << 20);
+            puts("held");
+            for (;;)
+                pause();
+        }
         if (asked("catch", words)) {
             try {
                 allocate(1L << 40);

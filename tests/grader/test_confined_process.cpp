@@ -4,11 +4,13 @@
 #include <csignal>
 #include <filesystem>
 #include <sstream>
+#include <string>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
+#include <vector>
 
 #include "lessons/grader/confine/confined_process.hpp"
 #include "lessons/grader/confine/fence.hpp"
@@ -119,7 +121,7 @@ TEST_CASE("A program that only computes is refused all else", "[grader][confined
         else
             CHECK((line == "clone3: ENOSYS" || line == "x32: ENOSYS" ||
                    line == "thread: " + std::to_string(EPERM) || line == "system: 127"));
-    CHECK(refused == 26);
+    CHECK(refused == 28);
     CHECK(std::filesystem::exists(hostile_program().folder() / "hostile.cpp"));
     for (const char* made : {"left-behind", "mine", "mine.cpp"})
         CHECK_FALSE(std::filesystem::exists(hostile_program().folder() / made));
@@ -250,6 +252,38 @@ TEST_CASE("A program ends when asked, and with its owner", "[grader][confined]")
     CHECK(process.wait()->by == EndedBy::request);
     { const ConfinedProcess forgotten(hostile_program().plan("sleep", tight())); }
     CHECK(hostile_program().left_over().empty());
+}
+
+TEST_CASE("A program that the machine kills is told from one that ends itself",
+          "[grader][confined]") {
+    const auto killed = [](const std::string& what, const Confinement& confinement,
+                           const std::string& waits_for) {
+        ConfinedProcess process(hostile_program().plan(what, confinement));
+        std::vector<std::string> found;
+        for (int i = 0; i < 500 && (found.empty() || process.output() != waits_for);
+             ++i) {
+            ::usleep(10'000);
+            found = hostile_program().left_over();
+        }
+        REQUIRE(found.size() == 1);
+        ::kill(std::stoi(found.front()), SIGKILL);
+        const Ending ending = *process.wait();
+        CHECK(ending.signal == SIGKILL);
+        return ending.by;
+    };
+    Confinement patient = tight();
+    patient.cpu_seconds = 20;
+    patient.wall_seconds = 40;
+    const bool filters = SystemCallFilter::works();
+    CHECK(killed("sleep", patient, "") == (filters ? EndedBy::outside : EndedBy::signal));
+    // It may be why the machine has no memory left.
+    CHECK(killed("hold", patient, "held\n") == EndedBy::signal);
+    // Its processor time may be over.
+    patient.cpu_seconds = 0.001;
+    CHECK(killed("sleep", patient, "") != EndedBy::outside);
+    patient.cpu_seconds = 20;
+    patient.only_computes = false;
+    CHECK(killed("sleep", patient, "") == EndedBy::signal);
 }
 
 TEST_CASE("A program ends when the process that started it is killed",

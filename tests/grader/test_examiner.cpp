@@ -1,11 +1,19 @@
 // What a student's program can and cannot do. HOSTILE_RANK and EVERYTHING_RANK are
 // programs of ranks that the build made.
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
 
 #include <fmt/format.h>
 
+#include "lessons/grader/confine/system_calls.hpp"
 #include "lessons/grader/examiner.hpp"
+#include "src/core/require.hpp"
 #include "src/course/task.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
@@ -32,6 +40,17 @@ class RankProgram {
     }
     Examiner examiner(double cpu_seconds = 5, int longest = 20) const {
         return Examiner(program(cpu_seconds), std::chrono::seconds{longest});
+    }
+    /// Kills a process that runs it; false if there is none.
+    bool kill_one() const {
+        for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+            std::ifstream words(entry.path() / "cmdline");
+            std::string text;
+            std::getline(words, text, '\0');
+            if (text == folder_.path() / "rank")
+                return ::kill(std::stoi(entry.path().filename()), SIGKILL) == 0;
+        }
+        return false;
     }
 
   private:
@@ -226,6 +245,20 @@ TEST_CASE("A program can neither make processes nor reach others, files or the n
          {"forks once", "starts a thread", "writes a file", "ends its parent",
           "traces its parent", "opens a socket", "starts a shell"})
         CHECK_THAT(said_of(task), ContainsSubstring("exit status 0, before"));
+}
+
+TEST_CASE("A rank that the machine kills is no mistake of the program's", "[grader]") {
+    if (!SystemCallFilter::works()) return;
+    const RankProgram program("HOSTILE_RANK");
+    Examiner examiner = program.examiner(20, 40);
+    std::thread machine([&program] {
+        for (int i = 0; i < 1000 && !program.kill_one(); ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds{10});
+    });
+    CHECK_THROWS_AS(examiner.run(run_of("sleeps", 2)), MissingError);
+    machine.join();
+    CHECK(!examiner.run(run_of("does nothing", 2)).trouble);
+    CHECK_THAT(said_of("kills itself"), ContainsSubstring("exit status 0, before"));
 }
 
 TEST_CASE("What is written to the line by hand is not believed", "[grader]") {

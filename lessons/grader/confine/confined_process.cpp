@@ -73,6 +73,7 @@ std::string ending_sentence(const Ending& ending, const Confinement& confinement
                                static_cast<double>(confinement.memory_bytes) / (1 << 20));
         case EndedBy::request:
             return "was stopped";
+        case EndedBy::outside:
         case EndedBy::signal:
             break;
     }
@@ -150,10 +151,22 @@ View view_of(const ConfinedPlan& plan) {
     return view;
 }
 
+/// Returns whether nothing that the program did can have brought it SIGKILL. A filter
+/// refuses it that signal. No processor time is used up so early; the system's ticks,
+/// which the limit goes by, are no longer than the time that passed. And if it had much
+/// memory, it may be why the machine had none left.
+bool is_from_outside(const KeeperReport& report, const Ending& ending,
+                     const Confinement& confinement) {
+    return ending.signal == SIGKILL && ending.wall_seconds < confinement.cpu_seconds &&
+           report.peak_bytes < confinement.memory_bytes / 2;
+}
+
 /// The report's meaning, as far as it goes without the output.
-Ending ending_of(const KeeperReport& report, const Confinement& confinement) {
+Ending ending_of(const KeeperReport& report, const Confinement& confinement,
+                 bool filtered, double wall_seconds) {
     Ending ending;
     ending.cpu_seconds = report.cpu_seconds;
+    ending.wall_seconds = wall_seconds;
     if (WIFSIGNALED(report.status))
         ending.signal = WTERMSIG(report.status);
     else
@@ -166,6 +179,8 @@ Ending ending_of(const KeeperReport& report, const Confinement& confinement) {
         ending.by = EndedBy::wall_limit;
     else if (report.requested)
         ending.by = EndedBy::request;
+    else if (filtered && is_from_outside(report, ending, confinement))
+        ending.by = EndedBy::outside;
     else if (used_up)
         ending.by = EndedBy::cpu_limit;
     else if (ending.signal != 0)
@@ -209,6 +224,7 @@ void ConfinedProcess::start(const ConfinedPlan& plan) {
     const Room room(view);
     const bool has_room = Room::works();
     SystemCallFilter filter(file.c_str(), arguments.data());
+    filtered_ = confinement_.only_computes && SystemCallFilter::works();
     const KeeperPlan keeper_plan{
         .file = file.c_str(),
         .arguments = arguments.data(),
@@ -224,8 +240,7 @@ void ConfinedProcess::start(const ConfinedPlan& plan) {
         .user = confinement_.user,
         .room = has_room ? &room : nullptr,
         .fence = &fence,
-        .filter =
-            confinement_.only_computes && SystemCallFilter::works() ? &filter : nullptr};
+        .filter = filtered_ ? &filter : nullptr};
 
     keeper_ = has_room ? Room::fork() : ::fork();
     if (keeper_ < 0) fail(errno, step_text(StartStep::fork, plan));
@@ -257,14 +272,13 @@ std::optional<Ending> ConfinedProcess::wait(Clock::time_point deadline) {
     if (got < 0 && errno == EINTR) return wait(deadline);
     // Without a report, the keeper was killed, and the program with it.
     if (got != sizeof report) report = {.status = SIGKILL};
-    finish(ending_of(report, confinement_));
+    const std::chrono::duration<double> passed = Clock::now() - started_;
+    finish(ending_of(report, confinement_, filtered_, passed.count()));
     return ending_;
 }
 
 void ConfinedProcess::finish(const Ending& ending) {
     ending_ = ending;
-    ending_->wall_seconds =
-        std::chrono::duration<double>(Clock::now() - started_).count();
     if (ending.signal == SIGABRT && ending.by == EndedBy::signal &&
         output_end().find("std::bad_alloc") != std::string::npos)
         ending_->by = EndedBy::memory_limit;

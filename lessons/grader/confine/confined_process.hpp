@@ -45,7 +45,10 @@ enum class EndedBy : std::uint8_t {
     cpu_limit,     ///< it was stopped for its processor time
     wall_limit,    ///< it was stopped for the time that passed
     memory_limit,  ///< nobody caught its std::bad_alloc
-    request        ///< kill()
+    request,       ///< kill()
+    /// SIGKILL, which neither its limits nor the program itself can have brought about:
+    /// the machine had no memory left, or somebody killed it.
+    outside
 };
 
 /// How a confined program ended.
@@ -122,6 +125,7 @@ class ConfinedProcess {
     std::string output_end() const;
 
     Confinement confinement_;
+    bool filtered_ = false;  ///< it has a SystemCallFilter
     os::Clock::time_point started_;
     os::Descriptor output_;
     os::Descriptor channel_;

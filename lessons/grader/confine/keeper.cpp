@@ -270,6 +270,10 @@ class Keeper {
             ended_ = true;
             report_.status = status;
             report_.cpu_seconds = seconds(used.ru_utime) + seconds(used.ru_stime);
+            rusage own = {};
+            ::getrusage(RUSAGE_SELF, &own);
+            if (used.ru_maxrss > own.ru_maxrss)
+                report_.peak_bytes = std::int64_t{used.ru_maxrss} * 1024;
         }
         return child == 0 || errno == EINTR;
     }

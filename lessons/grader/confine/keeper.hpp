@@ -68,6 +68,9 @@ struct KeeperReport {
     bool over_wall = false;
     bool requested = false;  ///< somebody closed the channel before the end
     double cpu_seconds = 0;
+    /// The most memory that the program had; 0 if that is no more than the keeper had,
+    /// whose copy it was at first.
+    std::int64_t peak_bytes = 0;
 };
 
 /// Runs in the child of a fork, or of a clone if there is a room, which becomes the

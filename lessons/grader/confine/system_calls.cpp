@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <fcntl.h>
 #include <initializer_list>
@@ -187,6 +188,10 @@ class Code {
         load(low_half(argument));
         unless(value, kRefuse);
     }
+    void not_word(int argument, std::uint32_t value) {
+        load(low_half(argument));
+        when(value, kRefuse);
+    }
     void no_bits(int argument, std::uint32_t bits) {
         load(low_half(argument));
         add(BPF_ALU | BPF_AND | BPF_K, bits);
@@ -272,6 +277,7 @@ SystemCallFilter::SystemCallFilter(const char* file, char* const* arguments) {
         code.load(low_half(0));
         own_process_.push_back(code_.size());
         code.unless(0, kRefuse);
+        code.not_word(call == SYS_kill ? 1 : 2, SIGKILL);
         code.end_call();
     }
     code.answer(kRefuse);

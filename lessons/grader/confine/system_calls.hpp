@@ -10,8 +10,9 @@ namespace lockstep::lessons {
 /// compute, ask for memory and for the time, sleep, read files, read and write what is
 /// open, and end. Refused with EPERM, or ENOSYS where the C library then tries an older
 /// call: processes and threads, opening files to write, changing files and folders,
-/// sockets, signals to others, ptrace and other processes' memory, changing limits, and
-/// whatever is not listed. A call of another architecture ends the program.
+/// sockets, signals to others, SIGKILL to itself, ptrace and other processes' memory,
+/// changing limits, and whatever is not listed. A call of another architecture ends the
+/// program.
 ///
 /// For x86_64 and aarch64; elsewhere install() does nothing and says so.
 class SystemCallFilter {
