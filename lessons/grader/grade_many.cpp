@@ -12,11 +12,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "lessons/grader/confine/layers.hpp"
 #include "lessons/grader/remote/frames.hpp"
+#include "lessons/grader/report/grade_table.hpp"
 #include "lessons/grader/submission.hpp"
 #include "lessons/grader/workspace.hpp"
 #include "src/core/require.hpp"
@@ -31,6 +29,8 @@ namespace lockstep::lessons {
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr const char* kTable = "grades.csv";
 
 const char* extension_of(GradeFormat format) {
     switch (format) {
@@ -102,81 +102,6 @@ class Grading {
     os::Descriptor socket_;
 };
 
-/// Returns a field of a table, in which no program takes it for a formula.
-std::string csv_field(const std::string& text) {
-    std::string field = clean_line(text, 400);
-    if (!field.empty() && std::string("=+-@").find(field[0]) != std::string::npos)
-        field.insert(0, "'");
-    if (field.find_first_of("\",\n\r") == std::string::npos) return field;
-    std::string quoted = "\"";
-    for (const char c : field)
-        quoted += c == '"' ? "\"\"" : std::string(1, c);
-    return quoted + "\"";
-}
-
-std::string text_of(const Json& report, const char* member) {
-    const Json& value = report.at(member);
-    return value.is_null() ? "" : value.get<std::string>();
-}
-
-/// Returns what a table says of a submission beside its points.
-std::string note_of(const Json& report) {
-    const std::string stopped = text_of(report, "stopped");
-    if (!stopped.empty()) return "not graded: " + stopped;
-    const Json& failure = report.at("build_failure");
-    if (!failure.is_null()) return "not built: " + text_of(failure, "message");
-    std::size_t late = 0;
-    for (const Json& criterion : report.at("criteria").elements())
-        late += criterion.at("mark").is("not_judged") ? 1 : 0;
-    if (late > 0) return fmt::format("{} criteria not judged: its time was over", late);
-    return text_of(report, "first");
-}
-
-/// The table of all submissions.
-class Table {
-  public:
-    Table(const Assignment& assignment, fs::path file)
-        : assignment_(assignment), file_(std::move(file)) {}
-
-    void add(std::size_t place, const std::string& name, const Json& report) {
-        rows_[place] = row(name, report);
-        write();
-    }
-    void write() const {
-        std::string text = "submission,earned,points";
-        for (const Criterion& criterion : assignment_.criteria)
-            text += "," + csv_field(criterion.id);
-        text += ",seconds,note\n";
-        for (const auto& [place, row] : rows_)
-            text += row + "\n";
-        write_text_file(file_, text);
-    }
-
-  private:
-    /// Points and seconds are empty fields if a submission was not graded.
-    std::string row(const std::string& name, const Json& report) const {
-        const bool graded = !report.is_null() && report.at("stopped").is_null();
-        std::vector<std::string> fields{csv_field(name)};
-        if (graded) {
-            fields.push_back(std::to_string(report.at("earned").get<int>()));
-            fields.push_back(std::to_string(report.at("points").get<int>()));
-            for (const Json& criterion : report.at("criteria").elements())
-                fields.push_back(std::to_string(criterion.at("earned").get<int>()));
-            fields.push_back(fmt::format("{:.1f}", report.at("seconds").get<double>()));
-        } else {
-            fields.resize(fields.size() + assignment_.criteria.size() + 3);
-        }
-        fields.push_back(csv_field(
-            report.is_null() ? "not graded: its grader could not start, or was killed"
-                             : note_of(report)));
-        return fmt::format("{}", fmt::join(fields, ","));
-    }
-
-    const Assignment& assignment_;
-    fs::path file_;
-    std::map<std::size_t, std::string> rows_;
-};
-
 /// Returns the names by which reports are called; no two are the same.
 std::vector<std::string> names_of(const std::vector<fs::path>& submissions) {
     std::map<std::string, fs::path> known;
@@ -192,10 +117,13 @@ std::vector<std::string> names_of(const std::vector<fs::path>& submissions) {
     return names;
 }
 
-void make_empty_folder(const fs::path& folder) {
+/// Makes the folder for the reports, unless it is there and is to be gone on with.
+void make_folder(const fs::path& folder, bool goes_on) {
     fs::create_directories(folder);
-    require(fs::is_empty(folder),
-            "--out {}: something is there already; a new folder is expected",
+    const bool begun = goes_on && fs::exists(folder / kTable);
+    require(begun || fs::is_empty(folder),
+            "--out {}: something is there already; a new folder is expected, or "
+            "--continue and one in which grading was interrupted",
             printable(folder.string()));
 }
 
@@ -225,39 +153,68 @@ std::size_t next_done(const std::map<std::size_t, std::unique_ptr<Grading>>& run
     return running.begin()->first;
 }
 
+fs::path report_file(const GradeManyPlan& plan, const std::string& name) {
+    return plan.out / (name + extension_of(plan.format));
+}
+
+/// A submission that is to be graded.
+struct Entry {
+    std::size_t place = 0;  ///< among all, in the table
+    fs::path submission;
+    std::string name;
+    std::string fingerprint;
+};
+
+/// Returns what is to be graded. The rest has its report and its line already.
+std::vector<Entry> entries_to_grade(const GradeManyPlan& plan, GradeTable& table) {
+    const std::vector<std::string> names = names_of(plan.submissions);
+    std::vector<Entry> entries;
+    for (std::size_t place = 0; place < names.size(); ++place) {
+        const fs::path& submission = plan.submissions[place];
+        const std::string fingerprint =
+            fingerprint_of(submission, plan.each.assignment->files);
+        const bool kept = fs::exists(report_file(plan, names[place])) &&
+                          table.keep(place, names[place], fingerprint);
+        if (!kept) entries.push_back({place, submission, names[place], fingerprint});
+    }
+    return entries;
+}
+
 std::unique_ptr<Grading> begin(const GradeManyPlan& plan, const Kit& kit,
-                               const fs::path& submission, const std::string& name) {
+                               const Entry& entry) {
     GradePlan each = plan.each;
-    each.folder = submission;
+    each.folder = entry.submission;
     each.machine_is_checked = true;
     return std::make_unique<Grading>(each, kit, plan.format,
-                                     plan.out / (name + extension_of(plan.format)));
+                                     report_file(plan, entry.name));
 }
 
 }  // namespace
 
 GradedMany grade_many(const GradeManyPlan& plan, const Kit& kit,
                       const std::function<void(std::size_t)>& done) {
-    const std::vector<std::string> names = names_of(plan.submissions);
-    make_empty_folder(plan.out);
+    names_of(plan.submissions);
+    make_folder(plan.out, plan.goes_on);
     if (plan.each.requires_confinement) require_confinement();
     require_can_grade(plan.each.compiler);
-    Table table(*plan.each.assignment, plan.out / "grades.csv");
+    GradeTable table(*plan.each.assignment, plan.out / kTable);
+    const std::vector<Entry> entries = entries_to_grade(plan, table);
     table.write();
     GradedMany result;
+    result.kept = plan.submissions.size() - entries.size();
     std::map<std::size_t, std::unique_ptr<Grading>> running;
     std::size_t started = 0;
     const auto at_once = static_cast<std::size_t>(std::max(plan.at_once, 1));
-    for (std::size_t ended = 0; ended < names.size();) {
-        for (; started < names.size() && running.size() < at_once; ++started)
-            running.emplace(started,
-                            begin(plan, kit, plan.submissions[started], names[started]));
-        const std::size_t place = next_done(running);
-        const Json report = running.at(place)->report();
-        running.erase(place);
+    for (std::size_t ended = 0; ended < entries.size();) {
+        for (; started < entries.size() && running.size() < at_once; ++started)
+            running.emplace(started, begin(plan, kit, entries[started]));
+        const std::size_t number = next_done(running);
+        const Json report = running.at(number)->report();
+        running.erase(number);
         count(report, result);
-        table.add(place, names[place], report);
-        done(++ended);
+        const Entry& entry = entries[number];
+        table.add(entry.place, entry.name, report, entry.fingerprint);
+        done(result.kept + ++ended);
     }
     return result;
 }

@@ -5,8 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "lessons/page/sha256.hpp"
 #include "src/core/require.hpp"
 #include "src/os/child.hpp"
+#include "src/report/files.hpp"
+#include "src/report/version.hpp"
 
 namespace lockstep::lessons {
 
@@ -38,7 +41,30 @@ bool is_archive(const fs::path& path) {
     return path.extension() == ".zip" && fs::is_regular_file(path, error);
 }
 
+/// Returns the bytes of a file, or says that it is none that would be read.
+std::string contents_of(const fs::path& file) {
+    constexpr std::uint64_t kLargest = 64 << 20;
+    std::error_code error;
+    if (!fs::is_regular_file(fs::symlink_status(file, error))) return "is no file";
+    const std::string bytes = read_text_file(file, kLargest);
+    return fmt::format("has {} bytes: {}", bytes.size(), bytes);
+}
+
 }  // namespace
+
+std::string fingerprint_of(const fs::path& submission,
+                           const std::vector<std::string>& files) {
+    std::string text = kVersion;
+    try {
+        if (is_archive(submission)) return sha256(text + contents_of(submission));
+        const fs::path folder = folder_with(submission, files);
+        for (const std::string& name : files)
+            text += fmt::format("; {} {}", name, contents_of(folder / name));
+    } catch (const std::exception&) {
+        return "";
+    }
+    return sha256(text);
+}
 
 std::string name_of_submission(const fs::path& path) {
     const fs::path whole = fs::absolute(path).lexically_normal();

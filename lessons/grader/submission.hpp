@@ -13,6 +13,12 @@ namespace lockstep::lessons {
 /// Returns what a submission is called: "ada" for "all/ada/" and for "all/ada.zip".
 std::string name_of_submission(const std::filesystem::path& path);
 
+/// Returns 64 digits that are others if what is asked for in the submission changes, or
+/// the version of Lockstep. Nothing is taken out of a .zip: it counts as a whole. Empty
+/// if it cannot be read.
+std::string fingerprint_of(const std::filesystem::path& submission,
+                           const std::vector<std::string>& files);
+
 /// A student's work as it was handed in: a folder with the files, one with a single
 /// folder that has them, or a .zip of either.
 class Submission {

@@ -151,6 +151,7 @@ struct GradeRequest {
     std::optional<int> at_once;
     GradeFormat format = GradeFormat::text;
     std::optional<std::filesystem::path> out;
+    bool goes_on = false;
     bool require_confinement = false;
     bool show_output = false;
 };

@@ -85,6 +85,10 @@ void declare_grade(CommandLine& line) {
                    "grade so many of several at a time; default as many as there are "
                    "processors",
                    whole_into(request.at_once, 1, 256));
+    command.flag("--continue",
+                 "grade no submission again that has points and a report in --out, by "
+                 "this version of Lockstep, and has not changed since",
+                 request.goes_on);
     command.flag("--require-confinement",
                  "grade nothing where a layer of what confines students' programs is "
                  "missing",

@@ -145,20 +145,25 @@ int grade_several(const GradeRequest& request, const GradePlan& each, const Kit&
             "--out is missing: a folder for the reports of {} submissions",
             request.submissions.size());
     const int processors = static_cast<int>(std::thread::hardware_concurrency());
-    const GradeManyPlan plan{each, request.submissions, *request.out, request.format,
-                             request.at_once.value_or(std::max(processors, 1))};
+    const GradeManyPlan plan{each,
+                             request.submissions,
+                             *request.out,
+                             request.format,
+                             request.at_once.value_or(std::max(processors, 1)),
+                             request.goes_on};
     const auto progress =
         show_progress("grading", static_cast<std::int64_t>(request.submissions.size()));
     const GradedMany result = grade_many(plan, kit, [&](std::size_t done) {
         progress->advance(static_cast<std::int64_t>(done));
     });
-    print(fmt::format("{} submissions graded, {} with all points{}: {}\n", result.graded,
-                      result.with_all_points,
-                      result.stopped == 0
-                          ? ""
-                          : fmt::format("; {} not graded, which is the machine's fault",
-                                        result.stopped),
-                      printable((*request.out / "grades.csv").string())));
+    print(fmt::format(
+        "{} submissions graded, {} with all points{}{}: {}\n", result.graded,
+        result.with_all_points,
+        result.kept == 0 ? "" : fmt::format("; {} kept as they were", result.kept),
+        result.stopped == 0 ? ""
+                            : fmt::format("; {} not graded, which is the machine's fault",
+                                          result.stopped),
+        printable((*request.out / "grades.csv").string())));
     return result.stopped == 0 ? kSuccess : kLacking;
 }
 
@@ -177,6 +182,8 @@ int run(const GradeRequest& request) {
     const Kit kit = Kit::find();
     for (const fs::path& path : request.submissions)
         require_submission(path);
+    require(!request.goes_on || is_of_course(request),
+            "--continue is for submissions whose reports go to a folder, --out FOLDER/");
     return is_of_course(request) ? grade_several(request, plan, kit)
                                  : grade_one(request, plan, kit);
 }

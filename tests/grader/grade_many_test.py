@@ -72,6 +72,9 @@ class GradeMany(unittest.TestCase):
         with open(os.path.join(self.out, "grades.csv"), encoding="utf-8", newline="") as file:
             return {row["submission"]: row for row in csv.DictReader(file)}
 
+    def written_at(self, name):
+        return os.stat(os.path.join(self.out, name + ".json")).st_mtime_ns
+
     def report(self, name):
         with open(os.path.join(self.out, name + ".json"), encoding="utf-8") as file:
             return json.load(file)
@@ -149,6 +152,55 @@ class GradeMany(unittest.TestCase):
         done = run("grade", SLUG, ada, "--out", self.out + "/")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(sorted(os.listdir(self.out)), ["ada.txt", "grades.csv"])
+
+    def test_what_was_interrupted_goes_on_where_it_was(self):
+        ada, grace = (self.folder_of(name, self.given) for name in ("ada", "grace, =b"))
+        zipped = self.zip_of("alan.zip", self.entries_of(self.given, ""))
+        self.assertEqual(run("grade", SLUG, ada, zipped, "--out", self.out, "--format",
+                             "json").returncode, 0)
+        before = {name: self.written_at(name) for name in ("ada", "alan")}
+        again = [ada, grace, zipped, "--out", self.out, "--format", "json"]
+        done = run("grade", SLUG, *again)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--continue", done.stderr)
+
+        done = run("grade", SLUG, *again, "--continue")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("1 submissions graded, 0 with all points; 2 kept as they were", done.stdout)
+        self.assertEqual(list(self.table()), ["ada", "grace, =b", "alan"])
+        self.assertEqual({name: self.written_at(name) for name in before}, before)
+
+        # What has changed is graded again, and so is what has no report, or no points.
+        solve.solve(SOURCES, ada)
+        os.remove(os.path.join(self.out, "grace, =b.json"))
+        path = os.path.join(self.out, "grades.csv")
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        self.assertTrue(lines[3].startswith("alan,0,100,"))
+        lines[3] = "alan" + "," * lines[0].count(",")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("\n".join(lines + ["eve,5" + "," * (lines[0].count(",") - 1)]) + "\n")
+        done = run("grade", SLUG, *again, "--continue")
+        self.assertIn("3 submissions graded, 1 with all points: ", done.stdout)
+        self.assertEqual({name: row["earned"] for name, row in self.table().items()},
+                         {"ada": "100", "grace, =b": "0", "alan": "0", "eve": "5"})
+        done = run("grade", SLUG, *again, "--continue")
+        self.assertIn("0 submissions graded, 0 with all points; 3 kept", done.stdout)
+
+    def test_nothing_is_gone_on_with_that_is_something_else(self):
+        ada = self.folder_of("ada", self.given)
+        for text, said in (("a,b\n", "has not the columns of"), (None, "already")):
+            os.makedirs(self.out, exist_ok=True)
+            path = os.path.join(self.out, "grades.csv" if text else "notes.txt")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text or "mine")
+            done = run("grade", SLUG, ada, "--out", self.out, "--continue")
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(said, done.stderr)
+            os.remove(path)
+        done = run("grade", SLUG, ada, "--out", os.path.join(self.folder, "one.txt"), "--continue")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--out FOLDER/", done.stderr)
 
     def test_the_machines_trouble_is_nobodys_grade(self):
         self.folder_of("ada", self.solved)
