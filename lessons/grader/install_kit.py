@@ -1,16 +1,27 @@
 #!/usr/bin/env python3
 """Installs the kit: all but its libraries, which the build installs, and where it was made.
 
-usage: install_kit.py KIT FOLDER
+usage: install_kit.py KIT FOLDER DATA
+
+What answers are compared with goes to DATA/SLUG, to which the kit has a link: FOLDER lies among
+the libraries, which students' programs may read.
 """
 
 import os
 import shutil
 import sys
 
-kit, folder = sys.argv[1:]
-there = os.path.join(os.environ["MESON_INSTALL_DESTDIR_PREFIX"], folder)
+kit, folder, data = sys.argv[1:]
+prefix = os.environ["MESON_INSTALL_DESTDIR_PREFIX"]
+there = os.path.join(prefix, folder)
 for part in ["include", "more", "pkgconfig", "assignments"]:
     shutil.rmtree(os.path.join(there, part), ignore_errors=True)
     shutil.copytree(os.path.join(kit, part), os.path.join(there, part))
 shutil.copy(os.path.join(kit, "unpack.py"), there)
+
+shutil.rmtree(os.path.join(prefix, data), ignore_errors=True)
+os.makedirs(os.path.join(prefix, data))
+for slug in os.listdir(os.path.join(there, "assignments")):
+    grading = os.path.join(there, "assignments", slug, "grading")
+    moved = shutil.move(grading, os.path.join(prefix, data, slug))
+    os.symlink(os.path.relpath(moved, os.path.dirname(grading)), grading)

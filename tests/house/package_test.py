@@ -94,6 +94,12 @@ class Package(unittest.TestCase):
         for line in output_of("dpkg-deb", "-c", self.package).splitlines():
             self.assertRegex(line, r"^(drwxr-xr-x|-rwxr-xr-x|-rw-r--r--|lrwxrwxrwx) root/root ")
             self.assertNotRegex(line, "reference|mutants|/usr/local")
+        # Students' programs may read what lies among the libraries.
+        grading = os.path.join(self.libraries(),
+                               "lockstep/kit/assignments/debug-the-cluster/grading")
+        self.assertEqual(os.path.realpath(grading),
+                         self.path("share/lockstep/grading/debug-the-cluster"))
+        self.assertTrue(os.path.isfile(os.path.join(grading, "answers.json")))
         config = os.path.join(self.libraries(), "pkgconfig/lockstep.pc")
         with open(config, encoding="utf-8") as file:
             self.assertIn("prefix=/usr\n", file.read())

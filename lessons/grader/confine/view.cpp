@@ -19,6 +19,17 @@ std::vector<fs::path> existing(std::initializer_list<fs::path> paths) {
     return found;
 }
 
+/// Returns what is in the folder but for pages and data, among which an installed
+/// Lockstep has what answers are compared with.
+std::vector<fs::path> all_but_share(const fs::path& folder) {
+    std::vector<fs::path> found;
+    std::error_code error;
+    for (fs::directory_iterator each(folder, error), end; !error && each != end;
+         each.increment(error))
+        if (each->path().filename() != "share") found.push_back(each->path());
+    return found;
+}
+
 }  // namespace
 
 std::vector<fs::path> system_libraries() {
@@ -28,7 +39,10 @@ std::vector<fs::path> system_libraries() {
 
 std::vector<fs::path> toolchain_files(const std::string& compiler) {
     std::vector<fs::path> files =
-        existing({"/bin", "/sbin", "/usr", "/etc/alternatives", "/dev/urandom"});
+        existing({"/bin", "/sbin", "/etc/alternatives", "/dev/urandom"});
+    for (const char* folder : {"/usr", "/usr/local"})
+        for (const fs::path& part : all_but_share(folder))
+            if (part != "/usr/local") files.push_back(part);
     const std::string found = os::find_on_path(compiler);
     std::error_code error;
     const fs::path named = fs::absolute(found.empty() ? compiler : found);

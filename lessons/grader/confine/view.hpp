@@ -17,8 +17,9 @@ struct View {
 /// index.
 std::vector<std::filesystem::path> system_libraries();
 
-/// Returns what a compiler needs besides: the system's programs and headers, and those of
-/// its own folder where that is not the system's, such as /opt/gcc.
+/// Returns what a compiler needs besides: the system's programs and headers, but neither
+/// /usr/share nor /usr/local/share, and those of its own folder if that is not the
+/// system's, such as /opt/gcc.
 std::vector<std::filesystem::path> toolchain_files(const std::string& compiler);
 
 }  // namespace lockstep::lessons
