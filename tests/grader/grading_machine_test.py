@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""What the machine lacks is no grade; what it has, wherever it stands, is enough for one.
+
+Arguments: the program, the folder of the assignment's sources.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, SOURCES = map(os.path.abspath, sys.argv[1:3])
+sys.path.insert(0, os.path.dirname(SOURCES))
+import solve  # pylint: disable=wrong-import-position
+SLUG = os.path.basename(SOURCES).replace("_", "-")
+
+
+class Machine(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.work = os.path.join(self.folder, "work")
+        self.spare = os.path.join(self.folder, "spare")
+        os.mkdir(self.spare)
+        os.chmod(self.folder, 0o755)
+        subprocess.run([PROGRAM, "assignment", "new", SLUG, self.work], check=True,
+                       capture_output=True)
+        solve.solve(SOURCES, self.work)
+
+    def run_grader(self, *before, **variables):
+        path = os.path.join(self.folder, "report.json")
+        done = subprocess.run([*before, PROGRAM, "grade", SLUG, self.work, "--format", "json",
+                               "--out", path], capture_output=True, text=True, check=False,
+                              timeout=200, env=dict(os.environ, TMPDIR=self.spare, **variables))
+        with open(path, encoding="utf-8") as file:
+            return done, json.load(file)
+
+    def is_no_grade(self, why, *before, **variables):
+        done, report = self.run_grader(*before, **variables)
+        self.assertEqual((done.returncode, done.stdout), (3, ""))
+        self.assertIn(why, done.stderr)
+        self.assertIn(why, report["stopped"])
+        self.assertFalse(report["finished"])
+        self.assertEqual({entry["mark"] for entry in report["criteria"]}, {"not_judged"})
+        self.assertEqual(os.listdir(self.spare), [])
+
+    def test_the_machines_trouble_is_not_the_students(self):
+        self.is_no_grade("cannot be built here", CXX="/bin/false")
+        self.is_no_grade("unrecognized command-line option", CXX="g++ -fno-such-option")
+        can_mount = subprocess.run(["unshare", "-m", "true"], check=False).returncode == 0 \
+            if shutil.which("unshare") else False
+        if can_mount:
+            self.is_no_grade("cannot be run here", "unshare", "-m", "sh", "-c",
+                             f'mount -t tmpfs -o noexec none {self.spare} && exec "$@"', "sh")
+
+    def test_a_compiler_may_stand_anywhere(self):
+        compiler = os.path.join(self.folder, "gcc/bin/g++")
+        os.makedirs(os.path.dirname(compiler))
+        with open(compiler, "w", encoding="utf-8") as file:
+            file.write('#!/bin/sh\nexec g++ "$@"\n')
+        os.chmod(compiler, 0o755)
+        for folder, _, _ in os.walk(os.path.join(self.folder, "gcc")):
+            os.chmod(folder, 0o755)
+        link = os.path.join(self.folder, "my-g++")
+        os.symlink(shutil.which("g++"), link)
+        for path in (compiler, link):
+            done, report = self.run_grader(CXX=path)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(report["earned"], 100)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
