@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <set>
+#include <cstdlib>
 #include <vector>
 
 #include <fmt/format.h>
@@ -8,6 +8,7 @@
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/debug_the_cluster/grading/trials.hpp"
 #include "lessons/assignments/debug_the_cluster/handout/causes.hpp"
+#include "lessons/assignments/needs.hpp"
 #include "lessons/grader/judge.hpp"
 #include "lessons/page/sha256.hpp"
 #include "src/core/require.hpp"
@@ -18,127 +19,121 @@ namespace lockstep::lessons {
 
 namespace {
 
-const TaskResult& run(Judge& judge, const Trial& trial) {
-    return judge.run({trial.name, trial.ranks});
+/// Returns what the values are that a rank left, if a typical mistake leaves the same.
+std::string mistake_in(const Trial& trial, std::size_t rank, const std::string& name,
+                       const HostTensor& got) {
+    if (trial.mistakes.empty()) return "";
+    const auto found = trial.mistakes[rank].find(name);
+    if (found == trial.mistakes[rank].end()) return "";
+    for (const Mistake& mistake : found->second)
+        if (Judge::are_close(got, mistake.values)) return mistake.sentence;
+    return "";
 }
 
-void judge_values(Judge& judge, const Trial& trial) {
-    const TaskResult& result = run(judge, trial);
+/// Returns a run whose values are right.
+const TaskResult& run_right(Judge& judge, const Trial& trial) {
+    const TaskResult& result = judge.run({trial.name, trial.ranks});
     for (std::size_t rank = 0; rank < trial.ranks.size(); ++rank)
-        for (const auto& [name, values] : trial.expected[rank])
-            judge.close(fmt::format("{}: rank {}: {}", trial.name, rank, name),
-                        judge.left(result.ranks[rank], name), values);
+        for (const auto& [name, values] : trial.expected[rank]) {
+            const HostTensor& got = judge.left(result.ranks[rank], name);
+            try {
+                judge.close(fmt::format("{}: rank {}: {}", trial.name, rank, name), got,
+                            values);
+            } catch (Judge::No& no) {
+                no.said = mistake_in(trial, rank, name, got);
+                throw;
+            }
+        }
+    return result;
 }
-
-/// How far what a mended program sends may be from what the reference sends.
-struct Sends {
-    Allowed bytes;
-    Allowed messages;
-};
 
 /// None of these programs needs one; and one may hide a wait that is missing.
-void judge_no_barrier(Judge& judge, const Trial& trial) {
-    for (const RankReport& rank : run(judge, trial).report.ranks)
+void judge_no_barrier(Judge& judge, const Trial& trial, const RunReport& report) {
+    for (const RankReport& rank : report.ranks)
         for (const Traffic& traffic : rank.traffic)
             judge.ask(traffic.verb != "barrier",
                       fmt::format("{}: no barrier", trial.name), traffic.verb);
 }
 
-std::string target(const Trial& trial, const std::string& what) {
-    return fmt::format("{}: {}: {}", trial.program, trial.name, what);
-}
-
-void judge_sent_by_each(Judge& judge, const Trial& trial, const Sends& sends) {
-    judge_no_barrier(judge, trial);
-    const TaskResult& result = run(judge, trial);
-    for (std::size_t rank = 0; rank < trial.ranks.size(); ++rank) {
-        const RankReport& left = result.report.ranks[rank];
-        judge.as_reference(target(trial, fmt::format("rank {}: sent", rank)), "bytes",
-                           left.bytes_sent(), sends.bytes);
-        judge.as_reference(target(trial, fmt::format("rank {}: messages", rank)),
-                           "messages", left.messages_sent(), sends.messages);
+std::int64_t measured(const Figure& figure, const RunReport& report) {
+    const bool all = figure.rank == Figure::kAllRanks;
+    const auto of_rank = [&]() -> const RankReport& {
+        return report.ranks[static_cast<std::size_t>(figure.rank)];
+    };
+    switch (figure.of) {
+        case Figure::Of::bytes:
+            return all ? report.bytes_sent() : of_rank().bytes_sent();
+        case Figure::Of::messages:
+            return all ? report.messages_sent() : of_rank().messages_sent();
+        case Figure::Of::peak:
+            return of_rank().memory.peak;
+        default:
+            return report.makespan();
     }
 }
 
-void judge_sent_by_all(Judge& judge, const Trial& trial, const Sends& sends) {
-    judge_no_barrier(judge, trial);
-    const RunReport& report = run(judge, trial).report;
-    judge.as_reference(target(trial, "sent"), "bytes", report.bytes_sent(), sends.bytes);
-    judge.as_reference(target(trial, "messages"), "messages", report.messages_sent(),
-                       sends.messages);
-}
-
-void judge_memory(Judge& judge, const Trial& trial, int percent_more) {
-    const TaskResult& result = run(judge, trial);
-    for (std::size_t rank = 0; rank < trial.ranks.size(); ++rank)
-        judge.as_reference(target(trial, fmt::format("rank {}: peak", rank)),
-                           "bytes of memory", result.report.ranks[rank].memory.peak,
-                           {100, percent_more});
-}
-
-void judge_time(Judge& judge, const Trial& trial, int percent_more) {
-    judge.as_reference(target(trial, "time"), kPicoseconds,
-                       run(judge, trial).report.makespan(), {100, percent_more});
-}
-
-// Each mended program is asked for its values on every rank. If a wrong mend would do
-// worse in it, what the program sends, what it holds or how long it takes is held against
-// the reference as well. Ranks that first agree whether any has a document send a number
-// more a step; gradients may go in one message or in two.
-
-void judge_filter(Judge& judge) {
-    for (const Trial& trial : filter_trials(judge)) {
-        judge_values(judge, trial);
-        judge_sent_by_each(judge, trial, {{55, 10}, {80, 60}});
+std::string text_of(const Figure& figure, std::int64_t value) {
+    switch (figure.of) {
+        case Figure::Of::bytes:
+            return fmt::format("{} bytes", value);
+        case Figure::Of::messages:
+            return fmt::format("{} messages", value);
+        case Figure::Of::peak:
+            return fmt::format("{} bytes of memory", value);
+        default:
+            return time_text(value) + " of virtual time";
     }
 }
 
-void judge_pipeline(Judge& judge) {
-    for (const Trial& trial : pipeline_trials(judge)) {
-        judge_values(judge, trial);
-        judge_sent_by_each(judge, trial, {});
-        judge_memory(judge, trial, 15);
-        judge_time(judge, trial, 5);
+std::string asked_of(const Figure& figure) {
+    const std::string who = figure.rank != Figure::kAllRanks
+                                ? fmt::format("rank {}: ", figure.rank)
+                            : figure.of == Figure::Of::time ? ""
+                                                            : "all ranks: ";
+    const char* how = figure.of == Figure::Of::peak   ? "holds "
+                      : figure.of == Figure::Of::time ? ""
+                                                      : "sent ";
+    if (figure.least == figure.most) return who + how + text_of(figure, figure.most);
+    const std::string from =
+        figure.least > 0 ? std::to_string(figure.least) + " to " : "at most ";
+    return who + how + from + text_of(figure, figure.most);
+}
+
+/// A figure that is within 2 % of a typical mistake's is taken for it.
+std::string mistake_in(const Figure& figure, std::int64_t value) {
+    for (const auto& [as_if, sentence] : figure.as_if)
+        if (std::abs(value - as_if) * 50 <= as_if) return sentence;
+    return "";
+}
+
+void judge_figures(Judge& judge, const Trial& trial, const RunReport& report) {
+    for (const Figure& figure : trial.figures) {
+        const std::int64_t value = measured(figure, report);
+        const bool right = value >= figure.least && value <= figure.most;
+        judge.ask(right, fmt::format("{}: {}", trial.name, asked_of(figure)),
+                  text_of(figure, value), right ? "" : mistake_in(figure, value));
     }
 }
 
-void judge_prefetch(Judge& judge) {
-    for (const Trial& trial : prefetch_trials(judge)) {
-        judge_values(judge, trial);
-        judge_sent_by_each(judge, trial, {});
-        judge_memory(judge, trial, 5);
-        judge_time(judge, trial, 5);
-    }
+using MadeTrials = Trials (*)(const Judge&);
+
+void judge_values(Judge& judge, MadeTrials made) {
+    for (const Trial& trial : made(judge))
+        run_right(judge, trial);
 }
 
-/// Ranks may tell each other their numbers of rows.
-void judge_evaluate(Judge& judge) {
-    for (const Trial& trial : evaluate_trials(judge)) {
-        judge_values(judge, trial);
-        judge_sent_by_all(judge, trial, {{0, 100}, {100, 100}});
+/// Judges a mended program's values on every rank; and when they are right in all runs,
+/// what it sends, what it holds and how long it takes, as far as a wrong mend would do
+/// worse in it.
+void judge_mended(Judge& judge, MadeTrials made) {
+    const Trials trials = made(judge);
+    for (const Trial& trial : trials)
+        run_right(judge, trial);
+    for (const Trial& trial : trials) {
+        const RunReport& report = run_right(judge, trial).report;
+        judge_no_barrier(judge, trial, report);
+        judge_figures(judge, trial, report);
     }
-}
-
-void judge_clip(Judge& judge) {
-    for (const Trial& trial : clip_trials(judge)) {
-        judge_values(judge, trial);
-        judge_sent_by_all(judge, trial, {{0, 100}, {100, 100}});
-    }
-}
-
-void judge_accumulate(Judge& judge) {
-    for (const Trial& trial : accumulate_trials(judge)) {
-        judge_values(judge, trial);
-        judge_sent_by_each(judge, trial, {{5, 5}, {60, 0}});
-        judge_memory(judge, trial, 20);
-        judge_time(judge, trial, 15);
-    }
-}
-
-/// All six in one run: values.
-void judge_all(Judge& judge) {
-    const int ranks = static_cast<int>(judge.draw("ranks of all six", 5, 8));
-    judge_values(judge, trial_of_all(judge, ranks));
 }
 
 constexpr const char* kSlug = "debug-the-cluster";
@@ -150,16 +145,32 @@ constexpr int kRanks = 4;
 struct Broken {
     std::string program;
     std::string lesson;
-    void (*judge_mended)(Judge&) = nullptr;
+    MadeTrials trials = nullptr;
+
+    std::string file() const { return program + ".cpp"; }
 };
 
+/// In the order of the handout: a6.1 to a6.6.
 const std::vector<Broken> kBroken{
-    {"filter", "gradient-accumulation, step 2", judge_filter},
-    {"pipeline", "pipeline-1f1b, step 3", judge_pipeline},
-    {"prefetch", "ring-self-attention, step 8", judge_prefetch},
-    {"evaluate", "gradient-accumulation, step 3", judge_evaluate},
-    {"clip", "tensor-parallel-block, step 4", judge_clip},
-    {"accumulate", "gradient-accumulation, step 2", judge_accumulate}};
+    {"filter", "gradient-accumulation, step 2", filter_trials},
+    {"pipeline", "pipeline-1f1b, step 3", pipeline_trials},
+    {"prefetch", "ring-self-attention, step 8", prefetch_trials},
+    {"evaluate", "gradient-accumulation, step 3", evaluate_trials},
+    {"clip", "tensor-parallel-block, step 4", clip_trials},
+    {"accumulate", "gradient-accumulation, step 2", accumulate_trials}};
+
+std::string mended_id(std::size_t number) {
+    return fmt::format("a6.{}-mended", number + 1);
+}
+
+/// Judges the values of all six in one run. One that is wrong alone is not told again.
+void judge_all(Judge& judge) {
+    for (std::size_t i = 0; i < kBroken.size(); ++i)
+        needs(judge, mended_id(i),
+              [&](Judge& asking) { judge_values(asking, kBroken[i].trials); });
+    const int ranks = static_cast<int>(judge.draw_anew("ranks of all six", 5, 8));
+    run_right(judge, trial_of_all(judge, ranks));
+}
 
 /// A part of an answer, as text; empty if it is open.
 using Part = std::string (*)(const FoundMistake&);
@@ -193,12 +204,17 @@ bool is_right(const Judge& judge, const std::string& program, const std::string&
     }
 }
 
+/// Returns a part of the student's answer; empty if it is open.
+std::string answer_of(const Judge& judge, const std::string& program, Part part) {
+    return part(FoundMistake(judge.file(kAnswers), kAnswers, program));
+}
+
 void judge_found(Judge& judge, const std::string& program, const std::string& name,
                  Part part) {
     const std::string asked = fmt::format("the {} of {}.cpp's mistake", name, program);
     std::string answer;
     try {
-        answer = part(FoundMistake(judge.file(kAnswers), kAnswers, program));
+        answer = answer_of(judge, program, part);
     } catch (const UsageError& wrong) {
         throw Judge::No{Mark::failed, asked, "", wrong.what()};
     }
@@ -207,6 +223,34 @@ void judge_found(Judge& judge, const std::string& program, const std::string& na
             Mark::not_written, asked, "",
             fmt::format("{} of {}.cpp's mistake into {}", name, program, kAnswers)};
     judge.ask(is_right(judge, program, name, answer), asked, answer, "it is another");
+}
+
+/// Ranks are few, and so easily guessed.
+void judge_ranks(Judge& judge, const std::string& program) {
+    judge_found(judge, program, "ranks", ranks_of);
+    const auto is_found = [&](const std::string& name, Part part) {
+        try {
+            return is_right(judge, program, name, answer_of(judge, program, part));
+        } catch (const UsageError&) {
+            return false;  // its own criterion says why
+        }
+    };
+    const bool found = is_found("line", line_of) || is_found("cause", cause_of);
+    judge.ask(found,
+              fmt::format("beside the ranks, the line or the cause of {}.cpp's mistake",
+                          program),
+              found ? "one at least" : "neither", "ranks alone are a guess");
+}
+
+Criterion found_criterion(const Broken& broken, const std::string& id,
+                          const std::string& title, const std::string& name) {
+    const auto judged = [program = broken.program, name](Judge& judge) {
+        if (name == "ranks")
+            judge_ranks(judge, program);
+        else
+            judge_found(judge, program, name, name == "line" ? line_of : cause_of);
+    };
+    return {fmt::format("{}-{}", id, name), title, 2, broken.lesson, judged};
 }
 
 }  // namespace
@@ -218,27 +262,22 @@ Assignment debug_the_cluster_assignment() {
                           "the cause of each mistake, then mend it.",
                           {"programs.hpp", "stage.hpp", "adapters.cpp", kAnswers},
                           {}};
-    int number = 0;
-    for (const Broken& broken : kBroken) {
-        const std::string id = fmt::format("a6.{}", ++number);
-        const std::string file = broken.program + ".cpp";
+    for (std::size_t i = 0; i < kBroken.size(); ++i) {
+        const Broken& broken = kBroken[i];
+        const std::string id = fmt::format("a6.{}", i + 1), file = broken.file();
         assignment.files.push_back(file);
-        const auto add_found = [&](const std::string& name, const std::string& title,
-                                   Part part) {
-            assignment.criteria.push_back(
-                {fmt::format("{}-{}", id, name), title, 2, broken.lesson,
-                 [program = broken.program, name, part](Judge& judge) {
-                     judge_found(judge, program, name, part);
-                 }});
-        };
-        add_found("ranks", fmt::format("the ranks on which {} goes wrong", file),
-                  ranks_of);
-        add_found("line", fmt::format("the line of {} that is wrong", file), line_of);
-        add_found("cause", fmt::format("why {} goes wrong", file), cause_of);
-        assignment.criteria.push_back(
-            {id + "-mended",
+        auto& criteria = assignment.criteria;
+        criteria.push_back(found_criterion(
+            broken, id, fmt::format("the ranks on which {} goes wrong", file), "ranks"));
+        criteria.push_back(found_criterion(
+            broken, id, fmt::format("the line of {} that is wrong", file), "line"));
+        criteria.push_back(
+            found_criterion(broken, id, fmt::format("why {} goes wrong", file), "cause"));
+        criteria.push_back(
+            {mended_id(i),
              fmt::format("{} computes and sends what it should, at no more cost", file),
-             10, broken.lesson, broken.judge_mended});
+             10, broken.lesson,
+             [trials = broken.trials](Judge& judge) { judge_mended(judge, trials); }});
     }
     assignment.criteria.push_back({"a6.7-all",
                                    "all six run in one program, one after another", 4,
