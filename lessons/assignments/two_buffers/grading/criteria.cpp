@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -6,6 +7,7 @@
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/left_schedule.hpp"
+#include "lessons/assignments/needs.hpp"
 #include "lessons/assignments/trained_stack.hpp"
 #include "lessons/assignments/two_buffers/grading/memory.hpp"
 #include "lessons/grader/judge.hpp"
@@ -40,14 +42,25 @@ struct Case {
     }
 };
 
+/// k = p - 1 and more, one stage, m = k, fewer micro-batches than stages, and many
+/// stages; drawn anew for each grading.
 std::vector<Case> cases(const Judge& judge) {
-    const int p = drawn(judge, "a10.1: p", 6, 9);
-    const int k = drawn(judge, "a10.1: k", p, 2 * p);
-    return {
-        {4, 12, 4},        {3, 12, 2},   {5, 24, 8},
-        {1, 3, 1},         {1, 8, 2},    {2, 5, 1},
-        {4, 4, 4},         {5, 4, 4},    {p, k * drawn(judge, "a10.1: updates", 3, 5), k},
-        {p + 1, p * 4, p}, {16, 240, 30}};
+    const auto draw = [&](const std::string& name, int low, int high) {
+        return drawn(judge, "a10.1: " + name, low, high);
+    };
+    const int p = draw("p", 6, 9), k = draw("k", p, 2 * p);
+    const int many = draw("many stages", 14, 16), after = draw("many", many, 30);
+    return {{4, 4 * draw("updates of 4", 3, 5), 4},
+            {3, 2 * draw("updates of 3", 5, 8), 2},
+            {5, 8 * draw("updates of 5", 2, 4), 8},
+            {1, draw("alone", 3, 5), 1},
+            {1, 2 * draw("updates alone", 3, 5), 2},
+            {2, draw("two", 4, 7), 1},
+            {4, 4, 4},
+            {5, 4, 4},
+            {p, k * draw("updates", 3, 5), k},
+            {p + 1, p * 4, p},
+            {many, after * draw("many updates", 5, 8), after}};
 }
 
 const TaskResult& run(Judge& judge, const Case& size) {
@@ -118,6 +131,12 @@ Order runnable_order(Judge& judge, const Case& size, const Schedule& schedule) {
     return order;
 }
 
+/// Judges that there are schedules of the sizes asked for, which all else is asked of.
+void judge_made(Judge& judge) {
+    for (const Case& size : cases(judge))
+        schedule_of(judge, size);
+}
+
 void judge_work(Judge& judge) {
     for (const Case& size : cases(judge)) {
         const TaskResult& result = run(judge, size);
@@ -167,6 +186,7 @@ std::string wrong_update(const Case& size, const Schedule& schedule, int stage) 
 }
 
 void judge_updates(Judge& judge) {
+    needs(judge, "a10.1-work", judge_made);
     for (const Case& size : cases(judge)) {
         const Schedule schedule = schedule_of(judge, size);
         for (int stage = 0; stage < size.stages; ++stage) {
@@ -197,7 +217,72 @@ std::string wrong_version(const Case& size, const Schedule& schedule,
                        schedule.where(place), read, versions.newest(place));
 }
 
+/// A wrong rule by which all F and B may read, and what it is.
+struct ReadingRule {
+    const char* sentence;
+    std::function<int(const Case&, const Instruction&, Place, int newest)> version;
+};
+
+std::vector<ReadingRule> wrong_rules() {
+    using Work = const Instruction&;
+    const auto batch = [](const Case& size, Work work) {
+        return work.micro_batch / size.per_update;
+    };
+    return {
+        {"all F and B read the newest version that their stage has",
+         [](const Case&, Work, Place, int newest) { return newest; }},
+        {"batch b reads version b, as with a flush",
+         [=](const Case& size, Work work, Place, int) { return batch(size, work); }},
+        {"all batches from 2 on read the version before the last: two updates late",
+         [=](const Case& size, Work work, Place, int) {
+             return std::max(0, batch(size, work) - 2);
+         }},
+        {"batch 1 reads version 1; it begins before the update of batch 0 is done",
+         [=](const Case& size, Work work, Place, int) {
+             return std::min(batch(size, work), std::max(1, batch(size, work) - 1));
+         }},
+        {"a backward reads the newest version; it must read what its forward has read",
+         [](const Case& size, Work work, Place, int newest) {
+             return work.kind == backward ? newest : size.version(work.micro_batch);
+         }},
+        {"the last stage reads the newest version that it has; all stages read the "
+         "same",
+         [](const Case& size, Work work, Place place, int newest) {
+             const bool last = place.stage + 1 == size.stages;
+             return last ? newest : size.version(work.micro_batch);
+         }},
+        {"that is PipeDream's rule, with an update behind every micro-batch",
+         [](const Case& size, Work work, Place place, int) {
+             return std::max(0, work.micro_batch - (size.stages - place.stage - 1));
+         }},
+        {"batches of p micro-batches would read so; they have k",
+         [](const Case& size, Work work, Place, int) {
+             return std::max(0, work.micro_batch / size.stages - 1);
+         }}};
+}
+
+/// Says by which wrong rule all F and B read, if there is one.
+std::string cause_of_versions(const Case& size, const Schedule& schedule,
+                              const WeightVersions& versions) {
+    const auto reads_by = [&](const ReadingRule& rule) {
+        for (int stage = 0; stage < size.stages; ++stage)
+            for (const Place place : schedule.places(stage)) {
+                const Instruction& work = schedule.at(place);
+                if (is_computation(work.kind) &&
+                    versions.read(place) !=
+                        rule.version(size, work, place, versions.newest(place)))
+                    return false;
+            }
+        return true;
+    };
+    for (const ReadingRule& rule : wrong_rules())
+        if (reads_by(rule))
+            return std::string(". In the whole schedule: ") + rule.sentence;
+    return "";
+}
+
 void judge_versions(Judge& judge) {
+    needs(judge, "a10.1-work", judge_made);
     for (const Case& size : cases(judge)) {
         const Schedule schedule = schedule_of(judge, size);
         const WeightVersions versions(schedule);
@@ -207,7 +292,9 @@ void judge_versions(Judge& judge) {
             for (const Place place : schedule.places(stage)) {
                 if (!is_computation(schedule.at(place).kind)) continue;
                 const std::string wrong = wrong_version(size, schedule, versions, place);
-                if (!wrong.empty()) judge.ask(false, asked, "another version", wrong);
+                if (!wrong.empty())
+                    judge.ask(false, asked, "another version",
+                              wrong + cause_of_versions(size, schedule, versions));
             }
         judge.ask(true, asked, "they do");
     }
@@ -215,6 +302,9 @@ void judge_versions(Judge& judge) {
 
 void judge_numbers(Judge& judge) {
     constexpr int kMostStages = 5;
+    needs(judge, "a10.1-work", judge_work);
+    needs(judge, "a10.1-updates", judge_updates);
+    needs(judge, "a10.1-versions", judge_versions);
     for (const Case& size : cases(judge)) {
         if (size.stages > kMostStages) continue;
         const Schedule schedule = schedule_of(judge, size);
@@ -248,27 +338,73 @@ Picoseconds time_with_flushes(const Case& size, const Durations& each) {
            least_time({size.stages, size.per_update, size.per_update}, each);
 }
 
-/// Asks at each instruction of a stage how many micro-batches are in flight.
-void ask_in_flight(Judge& judge, const Case& size, const Schedule& schedule,
-                   const Order& order, int stage) {
+int most_in_flight(const Case& size, int stage) {
+    return std::min(size.stages - stage, size.micro_batches);
+}
+
+/// How many micro-batches a stage has in flight at most, and behind which instruction
+/// there are more than it may have, if there are.
+struct InFlight {
+    int peak = 0;
+    Place too_many{};
+    int there = 0;
+};
+
+InFlight in_flight(const Case& size, const Order& order, int stage) {
     const ScheduleMemory memory;
     HeldByStage held(order.work, stage, memory);
-    const int most = std::min(size.stages - stage, size.micro_batches);
-    const std::string asked = fmt::format(
-        "{}: stage {}: at most {} micro-batches in flight", size.name(), stage, most);
-    int peak = 0;
+    InFlight found;
     for (int i = 0; i < static_cast<int>(order.positions[stage].size()); ++i) {
         const int now = held.run({i, i + 1}).in_flight;
-        if (now > most)
-            judge.ask(false, asked,
-                      fmt::format("{} at {}", now,
-                                  schedule.where({stage, order.positions[stage][i]})));
-        peak = std::max(peak, now);
+        found.peak = std::max(found.peak, now);
+        if (found.too_many || now <= most_in_flight(size, stage)) continue;
+        found.too_many = {stage, order.positions[stage][i]};
+        found.there = now;
     }
-    judge.ask(true, asked, std::to_string(peak));
+    return found;
+}
+
+/// Says by which wrong rule stages go ahead, if there is one.
+std::string cause_of_in_flight(const Case& size, const std::vector<InFlight>& all) {
+    const auto is = [&](const std::function<int(int)>& rule) {
+        for (int stage = 0; stage < size.stages; ++stage)
+            if (all[stage].peak != std::min(rule(stage), size.micro_batches))
+                return false;
+        return true;
+    };
+    if (is([&](int stage) { return size.stages - stage + 1; }))
+        return "every stage goes one forward too far ahead";
+    if (is([&](int) { return size.stages; }))
+        return "every stage goes as far ahead as stage 0";
+    if (is([&](int) { return size.per_update; }))
+        return "every stage does all forwards of a batch first";
+    if (is([&](int) { return size.micro_batches; }))
+        return "every stage does all forwards first";
+    return "";
+}
+
+/// Asks at each instruction of every stage how many micro-batches are in flight.
+void ask_in_flight(Judge& judge, const Case& size, const Schedule& schedule,
+                   const Order& order) {
+    std::vector<InFlight> all;
+    all.reserve(static_cast<std::size_t>(size.stages));
+    for (int stage = 0; stage < size.stages; ++stage)
+        all.push_back(in_flight(size, order, stage));
+    for (int stage = 0; stage < size.stages; ++stage) {
+        const InFlight& here = all[stage];
+        const std::string asked =
+            fmt::format("{}: stage {}: at most {} micro-batches in flight", size.name(),
+                        stage, most_in_flight(size, stage));
+        if (here.too_many)
+            judge.ask(false, asked,
+                      fmt::format("{} at {}", here.there, schedule.where(here.too_many)),
+                      cause_of_in_flight(size, all));
+        judge.ask(true, asked, std::to_string(here.peak));
+    }
 }
 
 void judge_memory(Judge& judge) {
+    needs(judge, "a10.1-work", judge_work);
     for (const Case& size : cases(judge)) {
         const Schedule schedule = schedule_of(judge, size);
         const Order order = runnable_order(judge, size, schedule);
@@ -283,8 +419,7 @@ void judge_memory(Judge& judge) {
                         "micro-batch after another holds little, too",
                         size.name(), most),
             fmt::format("{} units of time", taken));
-        for (int stage = 0; stage < size.stages; ++stage)
-            ask_in_flight(judge, size, schedule, order, stage);
+        ask_in_flight(judge, size, schedule, order);
     }
 }
 
@@ -305,7 +440,21 @@ std::string first_wait(const Schedule& schedule, const Order& order,
            "back";
 }
 
+/// Says what a time is that is too long.
+std::string cause_of_time(const Case& size, const Durations& each,
+                          const Schedule& schedule, const Order& order,
+                          const Timing& timing) {
+    if (timing.makespan == time_with_flushes(size, each))
+        return "that is the time with a flush: the pipeline empties behind each batch";
+    const Picoseconds one_by_one = Picoseconds{size.micro_batches} * size.stages *
+                                   (each.of(forward) + each.of(backward));
+    if (timing.makespan == one_by_one)
+        return "that is the time of one micro-batch after another";
+    return first_wait(schedule, order, timing);
+}
+
 void judge_time(Judge& judge) {
+    needs(judge, "a10.1-work", judge_work);
     for (const Case& size : cases(judge)) {
         const Schedule schedule = schedule_of(judge, size);
         const Order order = runnable_order(judge, size, schedule);
@@ -319,7 +468,7 @@ void judge_time(Judge& judge) {
                             "{}",
                             size.name(), most, each.of(forward), each.of(backward)),
                 fmt::format("{} units of time", timing.makespan),
-                fast ? "" : first_wait(schedule, order, timing));
+                fast ? "" : cause_of_time(size, each, schedule, order, timing));
         }
     }
 }
@@ -340,15 +489,15 @@ Assignment two_buffers_assignment() {
         {"two_buffers.hpp", "two_buffers.cpp", "adapters.cpp"},
         {criterion("a10.1-work", "each micro-batch goes forward and back once", 5, 6,
                    judge_work),
-         criterion("a10.1-updates", "the gradients of k micro-batches make one update",
-                   10, 6, judge_updates),
-         criterion("a10.1-versions", "batch b reads version max(0, b - 1)", 15, 6,
+         criterion("a10.1-updates", "the gradients of k micro-batches make one update", 5,
+                   6, judge_updates),
+         criterion("a10.1-versions", "batch b reads version max(0, b - 1)", 10, 6,
                    judge_versions),
          criterion("a10.1-numbers", "it trains by gradients that are one update late", 5,
                    6, judge_numbers),
          criterion("a10.1-memory", "stage s has min(p - s, m) micro-batches in flight",
                    10, 6, judge_memory),
-         criterion("a10.1-time", "it never stops: done after (m + p - 1)(t_f + t_b)", 10,
+         criterion("a10.1-time", "it never stops: done after (m + p - 1)(t_f + t_b)", 20,
                    2, judge_time),
          criterion("a10.2-kept", "each version goes when nobody needs it any more", 15, 5,
                    two_buffers::judge_kept),

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "lessons/assignments/needs.hpp"
 #include "src/core/require.hpp"
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/holdings.hpp"
@@ -63,25 +64,64 @@ std::vector<GivenList> given_lists(const Judge& judge) {
     add("pipedream-2bw", {3, 3, 1, 3}, 1);
     for (const int stage : {0, 2, p - 1})
         add("pipedream", {p, 3 * p, 1}, stage);
-    add("pipedream-vertical", {4, 11, 1}, drawn(judge, "a10.2: stage", 1, 3));
-    add("1f1b", {3, 12, 1, 4}, 1);
+    add("pipedream-vertical", {4, drawn(judge, "a10.2: m", 9, 13), 1},
+        drawn(judge, "a10.2: stage", 1, 3));
+    add("1f1b", {3, 4 * drawn(judge, "a10.2: updates", 2, 4), 1, 4}, 1);
     return lists;
 }
 
+/// How a version's last need may be taken wrongly.
+struct KeptRule {
+    bool only_newest = false;    ///< reads of older versions do not count
+    bool open_is_first = false;  ///< what names no version is taken for version 0
+    bool updates_need = true;    ///< the U that makes the next version
+    bool last_stays = true;
+    int behind = 0;  ///< instructions by which `last` is too late
+};
+
 /// Which positions keep each version, by the definition: the last that needs it.
-std::vector<Positions> expected_versions(const std::vector<Instruction>& list) {
-    std::vector<Positions> expected{{-1, -1}};
+std::vector<Positions> versions_by(const KeptRule& rule,
+                                   const std::vector<Instruction>& list) {
+    std::vector<Positions> versions{{-1, -1}};
     for (int i = 0; i < static_cast<int>(list.size()); ++i) {
-        const auto newest = expected.size() - 1;
+        const int newest = static_cast<int>(versions.size()) - 1;
         const Instruction& work = list[i];
-        if (is_computation(work.kind))
-            expected[work.weight_version < 0 ? newest : work.weight_version].last = i;
+        const int open = rule.open_is_first ? 0 : newest;
+        const int read = work.weight_version < 0 ? open : work.weight_version;
+        if (is_computation(work.kind) && (read == newest || !rule.only_newest))
+            versions[read].last = i + rule.behind;
         if (work.kind != optimizer_step) continue;
-        expected[newest].last = i;
-        expected.push_back({i, -1});
+        if (rule.updates_need) versions[newest].last = i + rule.behind;
+        versions.push_back({i, -1});
     }
-    expected.back().last = -1;
-    return expected;
+    if (rule.last_stays) versions.back().last = -1;
+    return versions;
+}
+
+std::vector<Positions> expected_versions(const std::vector<Instruction>& list) {
+    return versions_by({}, list);
+}
+
+/// Says by which wrong rule a list's versions are kept so, if there is one.
+std::string cause_of_kept(const GivenList& given, const std::vector<std::int64_t>& kept) {
+    const std::pair<KeptRule, const char*> rules[] = {
+        {{.only_newest = true},
+         "reads of a version that is not the newest are left out: it is needed until "
+         "then"},
+        {{.open_is_first = true},
+         "what names no version (-1) is taken for version 0; it reads the newest"},
+        {{.updates_need = false},
+         "the U that makes the next version needs this one, too"},
+        {{.last_stays = false}, "the last version stays: -1"},
+        {{.behind = 1}, "each version is kept for one instruction longer than needed"}};
+    for (const auto& [rule, sentence] : rules) {
+        const std::vector<Positions> wrong = versions_by(rule, given.list);
+        bool same = kept.size() == 2 * wrong.size();
+        for (std::size_t i = 0; same && i < wrong.size(); ++i)
+            same = kept[2 * i] == wrong[i].first && kept[2 * i + 1] == wrong[i].last;
+        if (same) return sentence;
+    }
+    return "";
 }
 
 std::string position_text(const GivenList& given, std::int64_t position) {
@@ -110,7 +150,7 @@ void ask_kept(Judge& judge, const GivenList& given,
         judge.ask(made == each.first && dropped == each.last,
                   fmt::format("{}: version {}: {}", given.name, version,
                               text(each.first, each.last)),
-                  text(made, dropped));
+                  text(made, dropped), cause_of_kept(given, kept));
     }
 }
 
@@ -167,8 +207,8 @@ std::vector<StageBytes> drawn_bytes(const Judge& judge, const std::string& name,
     std::vector<StageBytes> bytes;
     for (int stage = 0; stage < stages; ++stage) {
         const auto draw = [&](const char* what, int low, int high) {
-            return judge.draw(fmt::format("{}: {} of stage {}", name, what, stage), low,
-                              high);
+            return judge.draw_anew(fmt::format("{}: {} of stage {}", name, what, stage),
+                                   low, high);
         };
         bytes.push_back({draw("weights", 3000, 4000), draw("activations", 500, 900),
                          draw("gradients", 6000, 8000), draw("optimizer", 11000, 12000)});
@@ -206,6 +246,27 @@ std::vector<std::int64_t> measured_bytes(const PeriodTiming& period,
     return most;
 }
 
+/// Says of what bytes are made up, if it can be of one thing alone.
+std::string parts_of(std::int64_t held, const StageBytes& bytes, int most) {
+    std::string found;
+    for (int versions = 0; versions <= most; ++versions)
+        for (int sums = 0; sums <= 2; ++sums)
+            for (int states = 0; states <= 2; ++states) {
+                const std::int64_t rest = held - versions * bytes.weights -
+                                          sums * bytes.gradients -
+                                          states * bytes.optimizer;
+                if (rest < 0 || rest % bytes.activations != 0) continue;
+                if (rest / bytes.activations > most) continue;
+                if (!found.empty()) return "";
+                found = fmt::format(
+                    "that is {} times the weights, {} times the activations, {} times "
+                    "the "
+                    "gradients and {} times the state",
+                    versions, rest / bytes.activations, sums, states);
+            }
+    return found;
+}
+
 void ask_bytes(Judge& judge, const Choice& choice, int stages) {
     const std::string name = fmt::format("{}, p = {}", text_of(choice), stages);
     const auto bytes = drawn_bytes(judge, "a10.3: " + name, stages);
@@ -225,7 +286,8 @@ void ask_bytes(Judge& judge, const Choice& choice, int stages) {
                               "gradients {}, state {}, holds {}",
                               name, stage, each.weights, each.activations, each.gradients,
                               each.optimizer, most),
-                  std::to_string(left[stage]));
+                  std::to_string(left[stage]),
+                  parts_of(left[stage], each, std::max(stages, choice.per_update) + 1));
     }
 }
 
@@ -293,28 +355,59 @@ std::string objection(const Setting& setting, const Choice& choice) {
                  "read it";
 }
 
-/// Tries everything. Throws UsageError if two are equally fast, which is a mistake of the
-/// setting.
-std::optional<Outcome> expected_choice(const Setting& setting) {
-    std::optional<Outcome> best;
-    bool alone = true;
+/// How a choice may be made wrongly.
+struct ChoiceRule {
+    bool updates = true;  ///< counts the time of an update
+    bool largest = true;  ///< takes the largest k that is allowed, not the smallest
+    int least = -1;       ///< two buffers' k is p and this at least
+};
+
+/// The fastest of all that are allowed, by a rule.
+struct Fastest {
+    std::optional<Outcome> best{};
+    std::vector<Choice> as_fast{};  ///< it, and all that take the same time
+};
+
+/// Returns what comes of a choice, if it is allowed by the rule.
+std::optional<Outcome> allowed_by(const ChoiceRule& rule, const Setting& setting,
+                                  const Choice& choice) {
+    const bool is_early = choice.scheme == Scheme::two_buffers &&
+                          choice.per_update < setting.stages() + rule.least;
+    if (is_early || !can_be(choice, setting.stages())) return std::nullopt;
+    Setting timed = setting;
+    if (!rule.updates) timed.update = 0;
+    const Outcome outcome = outcome_of(timed, choice);
+    if (!objection(setting, outcome).empty()) return std::nullopt;
+    return outcome;
+}
+
+Fastest fastest_by(const ChoiceRule& rule, const Setting& setting) {
+    Fastest fastest;
     const auto consider = [&](const Outcome& outcome) {
-        if (!objection(setting, outcome).empty()) return;
+        const auto& best = fastest.best;
+        if (best && !rule.largest && best->choice.scheme == outcome.choice.scheme) return;
         if (best) {
             const Picoseconds here = outcome.length * best->micro_batches;
             const Picoseconds there = best->length * outcome.micro_batches;
-            alone = alone && here != there;
+            if (here == there) fastest.as_fast.push_back(outcome.choice);
             if (here >= there) return;
         }
-        best = outcome;
-        alone = true;
+        fastest = {outcome, {outcome.choice}};
     };
     for (const Scheme scheme : kSchemes)
         for (int k = 1; k <= setting.most_per_update; ++k)
-            if (can_be({scheme, k}, setting.stages()))
-                consider(outcome_of(setting, {scheme, k}));
-    require(alone, "two-buffers: {}: two choices are equally fast", setting.name);
-    return best;
+            if (const auto outcome = allowed_by(rule, setting, {scheme, k}))
+                consider(*outcome);
+    return fastest;
+}
+
+/// Tries everything. Throws UsageError if two are equally fast, which is a mistake of the
+/// setting.
+std::optional<Outcome> expected_choice(const Setting& setting) {
+    const Fastest fastest = fastest_by({}, setting);
+    require(fastest.as_fast.size() <= 1, "two-buffers: {}: two choices are equally fast",
+            setting.name);
+    return fastest.best;
 }
 
 /// The bytes of the fullest stage.
@@ -423,16 +516,43 @@ void judge_allowed(Judge& judge) {
     }
 }
 
+namespace {
+
+/// Says by which wrong rule all choices were made, if there is one.
+std::string cause_of_choices(Judge& judge, const std::vector<Setting>& all) {
+    const auto is_by = [&](const ChoiceRule& rule) {
+        return std::ranges::all_of(all, [&](const Setting& setting) {
+            const std::optional<Choice> choice = chosen(judge, setting);
+            const std::vector<Choice> fastest = fastest_by(rule, setting).as_fast;
+            return choice ? std::ranges::find(fastest, *choice) != fastest.end()
+                          : fastest.empty();
+        });
+    };
+    if (is_by({.least = 0}))
+        return "; all choices are as if two buffers needed k = p, but p - 1 is enough";
+    if (is_by({.updates = false}))
+        return "; all choices are as if an update took no time";
+    if (is_by({.largest = false}))
+        return "; all choices have the smallest k that is allowed";
+    return "";
+}
+
+}  // namespace
+
 void judge_fastest(Judge& judge) {
-    for (const Setting& setting : settings(judge)) {
+    needs(judge, "a10.4-allowed", judge_allowed);
+    const std::vector<Setting> all = settings(judge);
+    for (const Setting& setting : all) {
         const std::optional<Choice> choice = chosen(judge, setting);
         const std::optional<Outcome> expected = expected_choice(setting);
+        const bool right = expected ? choice == expected->choice : !choice;
         const std::string said =
-            expected ? fmt::format("{} takes {} / {} units of time a micro-batch",
-                                   text_of(expected->choice), expected->length,
-                                   expected->micro_batches)
-                     : "";
-        judge.ask(expected ? choice == expected->choice : !choice,
+            right || !expected
+                ? ""
+                : fmt::format("{} takes {} / {} units of time a micro-batch{}",
+                              text_of(expected->choice), expected->length,
+                              expected->micro_batches, cause_of_choices(judge, all));
+        judge.ask(right,
                   fmt::format("{}: {}", text_of(setting),
                               expected ? text_of(expected->choice) : "none"),
                   choice ? text_of(*choice) : "none", said);
