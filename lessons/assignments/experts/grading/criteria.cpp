@@ -1,12 +1,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <functional>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "lessons/assignments/catalogue.hpp"
+#include "lessons/assignments/experts/grading/layer.hpp"
+#include "lessons/assignments/needs.hpp"
 #include "lessons/grader/judge.hpp"
 #include "src/core/host_tensor.hpp"
 #include "src/device/operation.hpp"
@@ -15,223 +20,192 @@ namespace lockstep::lessons {
 
 namespace {
 
-// The criteria expect this: plain loops over all tokens, without any order of copies.
+using namespace experts;
 
-/// The k experts of a token, and their weights.
-struct ExpectedChoice {
-    std::vector<std::int64_t> ids;
-    std::vector<double> weights;
-};
+// a9.1: choices.
 
-ExpectedChoice expected_choice(const std::vector<double>& logits, std::int64_t k) {
-    ExpectedChoice choice;
-    std::vector<std::int64_t> all(logits.size());
-    std::iota(all.begin(), all.end(), std::int64_t{0});
-    const auto logit = [&](std::int64_t e) {
-        return logits[static_cast<std::size_t>(e)];
-    };
-    std::ranges::stable_sort(all, std::greater<>(), logit);
-    choice.ids.assign(all.begin(), all.begin() + k);
-    double sum = 0;
-    for (const std::int64_t e : choice.ids)
-        sum += choice.weights.emplace_back(std::exp(logit(e) - logit(all[0])));
-    for (double& weight : choice.weights)
-        weight /= sum;
-    return choice;
-}
+struct Logits {
+    std::int64_t tokens, experts, chosen;
+    bool ties;
 
-void add_to(HostTensor& tensor, std::int64_t index, double value) {
-    tensor.set(index, tensor.at(index) + value);
-}
-
-/// A row times a matrix (out, in), as a linear layer has it.
-std::vector<double> times(const HostTensor& weight, const std::vector<double>& row) {
-    const std::int64_t out = weight.shape()[0], in = weight.shape()[1];
-    std::vector<double> y(static_cast<std::size_t>(out));
-    for (std::int64_t o = 0; o < out; ++o)
-        for (std::int64_t i = 0; i < in; ++i)
-            y[static_cast<std::size_t>(o)] +=
-                weight.at(o * in + i) * row[static_cast<std::size_t>(i)];
-    return y;
-}
-
-/// The gradient of that row; adds to the matrix's.
-std::vector<double> times_backward(const HostTensor& weight, HostTensor& d_weight,
-                                   const std::vector<double>& row,
-                                   const std::vector<double>& d_y) {
-    const std::int64_t out = weight.shape()[0], in = weight.shape()[1];
-    std::vector<double> d_row(row.size());
-    for (std::int64_t o = 0; o < out; ++o)
-        for (std::int64_t i = 0; i < in; ++i) {
-            const double d = d_y[static_cast<std::size_t>(o)];
-            d_row[static_cast<std::size_t>(i)] += weight.at(o * in + i) * d;
-            add_to(d_weight, o * in + i, row[static_cast<std::size_t>(i)] * d);
-        }
-    return d_row;
-}
-
-std::vector<double> row_of(const HostTensor& matrix, std::int64_t row) {
-    const std::int64_t columns = matrix.shape()[1];
-    std::vector<double> values;
-    for (std::int64_t i = 0; i < columns; ++i)
-        values.push_back(matrix.at(row * columns + i));
-    return values;
-}
-
-/// A layer of experts, and the tokens of each rank.
-struct ExpertsCase {
-    std::vector<std::int64_t> tokens;  ///< of each rank
-    std::int64_t own_experts = 1;      ///< of each rank
-    std::int64_t chosen = 1;
-    std::int64_t hidden = 3;
-    std::int64_t inner = 4;
-    std::int64_t capacity = 0;
-    bool crowded = false;  ///< all tokens' first choice is expert 0
-
-    int ranks() const { return static_cast<int>(tokens.size()); }
-    std::int64_t experts() const { return ranks() * own_experts; }
-    std::int64_t all_tokens() const {
-        return std::accumulate(tokens.begin(), tokens.end(), std::int64_t{0});
-    }
     std::string name() const {
-        return fmt::format(
-            "{} rank{}, {} tokens to {} of {} experts{}{}", ranks(),
-            ranks() == 1 ? "" : "s", all_tokens(), chosen, experts(),
-            crowded ? ", all to expert 0" : "",
-            capacity == 0 ? "" : fmt::format(" that take {} each", capacity));
+        return fmt::format("{} tokens to {} of {} experts{}", tokens, chosen, experts,
+                           ties ? ", some of equal logits" : "");
     }
 };
 
-/// Values of a case.
-struct LayerValues {
-    HostTensor gate;                       ///< (E, h)
-    std::vector<HostTensor> wide, narrow;  ///< of each expert (c, h) and (h, c)
-    std::vector<HostTensor> x, dy;         ///< of each rank (N, h)
-};
-
-LayerValues draw_layer(const Judge& judge, const ExpertsCase& of) {
-    const auto draw = [&](const std::string& what, const Shape& shape) {
-        return judge.normal(fmt::format("{}: {}", of.name(), what), shape);
+/// The first has no ties.
+std::vector<Logits> all_logits(const Judge& judge) {
+    const auto draw = [&](const char* name, std::int64_t low, std::int64_t high) {
+        return judge.draw_anew(name, low, high);
     };
-    LayerValues values{draw("gate", {of.experts(), of.hidden}), {}, {}, {}, {}};
-    for (std::int64_t e = 0; e < of.experts(); ++e) {
-        values.wide.push_back(draw(fmt::format("wide {}", e), {of.inner, of.hidden}));
-        values.narrow.push_back(draw(fmt::format("narrow {}", e), {of.hidden, of.inner}));
-    }
-    for (std::size_t rank = 0; rank < of.tokens.size(); ++rank) {
-        const Shape shape{of.tokens[rank], of.hidden};
-        values.x.push_back(draw(fmt::format("x {}", rank), shape));
-        values.dy.push_back(draw(fmt::format("dy {}", rank), shape));
-    }
-    if (!of.crowded) return values;
-    // The first column is 1, and expert 0's logit is far above all others.
-    for (HostTensor& x : values.x)
-        for (std::int64_t t = 0; t < x.shape()[0]; ++t)
-            x.set(t * of.hidden, 1);
-    values.gate.set(0, 100);
-    return values;
+    return {{draw("chosen by few", 6, 9), 5, 2, false},
+            {draw("chosen by more", 8, 12), draw("to choose from", 6, 7), 3, true},
+            {draw("chosen by all", 3, 5), 4, 4, true},
+            {draw("chosen by one each", 4, 6), 8, 1, true}};
 }
 
-/// A layer on one device that has all ranks' tokens gives this; and who gets how many.
-struct ExpectedLayer {
-    std::vector<HostTensor> y, dx;  ///< of each rank
-    HostTensor d_gate;              ///< (E, h)
-    std::vector<HostTensor> d_wide, d_narrow;
-    /// Copies that rank r sends to rank s: [r][s].
-    std::vector<std::vector<std::int64_t>> sent;
+HostTensor logits_of(const Judge& judge, const Logits& of) {
+    HostTensor logits = judge.normal(of.name(), {of.tokens, of.experts});
+    for (std::int64_t i = 0; of.ties && i < logits.elements(); ++i)
+        logits.set(i, std::round(logits.at(i)));
+    return logits;
+}
+
+struct Chosen {
+    HostTensor ids, weights;
 };
 
-void add_row(HostTensor& to, std::int64_t row, const std::vector<double>& what) {
-    const auto columns = static_cast<std::int64_t>(what.size());
-    for (std::int64_t i = 0; i < columns; ++i)
-        add_to(to, row * columns + i, what[static_cast<std::size_t>(i)]);
-}
-
-/// One copy, through its expert and back.
-struct ThroughExpert {
-    std::vector<double> made;   ///< times the weight
-    std::vector<double> d_row;  ///< of the copy
-    double d_weight = 0;
-};
-
-/// Adds to the expert's gradients.
-ThroughExpert through_expert(const LayerValues& values, ExpectedLayer& expected,
-                             std::size_t e, const std::vector<double>& row,
-                             const std::vector<double>& d_y, double weight) {
-    ThroughExpert through;
-    std::vector<double> within = times(values.wide[e], row);
-    for (double& value : within)
-        value = std::tanh(value);
-    through.made = times(values.narrow[e], within);
-    std::vector<double> d_made = d_y;
-    for (std::size_t i = 0; i < d_made.size(); ++i) {
-        through.d_weight += d_y[i] * through.made[i];
-        through.made[i] *= weight;
-        d_made[i] *= weight;
-    }
-    std::vector<double> d_within =
-        times_backward(values.narrow[e], expected.d_narrow[e], within, d_made);
-    for (std::size_t i = 0; i < within.size(); ++i)
-        d_within[i] *= 1 - within[i] * within[i];
-    through.d_row = times_backward(values.wide[e], expected.d_wide[e], row, d_within);
-    return through;
-}
-
-/// The gradient of all logits: of a softmax of those that were chosen.
-std::vector<double> d_logits_of(const ExpectedChoice& choice,
-                                const std::vector<double>& d_weights,
-                                std::size_t experts) {
-    double mean = 0;
-    for (std::size_t j = 0; j < d_weights.size(); ++j)
-        mean += choice.weights[j] * d_weights[j];
-    std::vector<double> d_logits(experts);
-    for (std::size_t j = 0; j < d_weights.size(); ++j)
-        d_logits[static_cast<std::size_t>(choice.ids[j])] =
-            choice.weights[j] * (d_weights[j] - mean);
-    return d_logits;
-}
-
-ExpectedLayer expected_layer(const ExpertsCase& of, const LayerValues& values) {
-    ExpectedLayer expected;
-    expected.d_gate = HostTensor(values.gate.shape(), DType::f64);
-    for (std::size_t e = 0; e < values.wide.size(); ++e) {
-        expected.d_wide.emplace_back(values.wide[e].shape(), DType::f64);
-        expected.d_narrow.emplace_back(values.narrow[e].shape(), DType::f64);
-    }
-    std::vector<std::int64_t> taken(values.wide.size());
-    for (std::size_t rank = 0; rank < of.tokens.size(); ++rank) {
-        HostTensor y(values.x[rank].shape(), DType::f64), dx = y;
-        std::vector<std::int64_t> sent(of.tokens.size());
-        for (std::int64_t t = 0; t < of.tokens[rank]; ++t) {
-            const std::vector<double> row = row_of(values.x[rank], t);
-            const std::vector<double> d_y = row_of(values.dy[rank], t);
-            const ExpectedChoice choice =
-                expected_choice(times(values.gate, row), of.chosen);
-            std::vector<double> d_weights(choice.ids.size());
-            for (std::size_t j = 0; j < choice.ids.size(); ++j) {
-                const auto e = static_cast<std::size_t>(choice.ids[j]);
-                if (of.capacity > 0 && taken[e] == of.capacity) continue;
-                ++taken[e];
-                ++sent[e / static_cast<std::size_t>(of.own_experts)];
-                const ThroughExpert through =
-                    through_expert(values, expected, e, row, d_y, choice.weights[j]);
-                add_row(y, t, through.made);
-                add_row(dx, t, through.d_row);
-                d_weights[j] = through.d_weight;
-            }
-            add_row(dx, t,
-                    times_backward(values.gate, expected.d_gate, row,
-                                   d_logits_of(choice, d_weights, taken.size())));
+Chosen chosen_of(const HostTensor& logits, std::int64_t chosen, Weights by) {
+    const Shape shape{logits.shape()[0], chosen};
+    Chosen all{HostTensor(shape, DType::i32), HostTensor(shape, DType::f64)};
+    for (std::int64_t t = 0; t < shape[0]; ++t) {
+        const Choice choice = choice_of(row_of(logits, t), chosen, by);
+        for (std::int64_t j = 0; j < chosen; ++j) {
+            const auto place = static_cast<std::size_t>(j);
+            all.ids.set(t * chosen + j, static_cast<double>(choice.ids[place]));
+            all.weights.set(t * chosen + j, choice.weights[place]);
         }
-        expected.y.push_back(y);
-        expected.dx.push_back(dx);
-        expected.sent.push_back(sent);
     }
-    return expected;
+    return all;
 }
 
-TaskRun task_run(const std::string& task, const ExpertsCase& of,
-                 const LayerValues& values) {
+TaskRun choosing(const Judge& judge, const Logits& of) {
+    const RankTask given{"choose",
+                         {{"logits", {logits_of(judge, of)}}},
+                         {{"chosen", of.chosen}},
+                         /*may_download=*/true};
+    return {of.name(), {given}};
+}
+
+/// Says that ids are of the experts asked for, but in another order.
+std::string cause_of_ids(const HostTensor& got, const HostTensor& ids) {
+    if (got.shape() != ids.shape() || got.dtype() != ids.dtype()) return "";
+    const std::int64_t chosen = ids.shape()[1];
+    for (std::int64_t t = 0; t < ids.shape()[0]; ++t) {
+        std::multiset<double> here, there;
+        for (std::int64_t j = 0; j < chosen; ++j) {
+            here.insert(got.at(t * chosen + j));
+            there.insert(ids.at(t * chosen + j));
+        }
+        if (here != there) return "";
+    }
+    return "these are the experts asked for, in another order: the largest logit comes "
+           "first, of equal ones the lower number";
+}
+
+void judge_choice(Judge& judge) {
+    for (const Logits& of : all_logits(judge)) {
+        const std::string name = of.name();
+        const HostTensor logits = logits_of(judge, of);
+        const Chosen right = chosen_of(logits, of.chosen, Weights::of_chosen);
+        const RankResult& left = judge.run(choosing(judge, of)).ranks.front();
+        const HostTensor& ids = judge.left(left, "ids");
+        const HostTensor& weights = judge.left(left, "weights");
+        try {
+            judge.same(name + ": ids " + right.ids.shape().text(), ids, right.ids);
+        } catch (Judge::No& no) {
+            no.said = cause_of_ids(ids, right.ids);
+            throw;
+        }
+        try {
+            judge.close(name + ": weights " + right.weights.shape().text(), weights,
+                        right.weights);
+        } catch (Judge::No& no) {
+            if (Judge::are_close(weights,
+                                 chosen_of(logits, of.chosen, Weights::of_all).weights))
+                no.said =
+                    "that is the softmax of all logits; the softmax of the k chosen is "
+                    "asked, which adds up to 1. The layer is judged with yours";
+            throw;
+        }
+    }
+}
+
+/// Returns by what the student's choose weighs. If it takes the softmax of all logits,
+/// that is said of a9.1, and costs no more.
+Weights weights_of(Judge& judge) {
+    const Logits of = all_logits(judge).front();
+    const TaskResult& result = judge.tried(choosing(judge, of));
+    if (result.trouble) return Weights::of_chosen;
+    const auto& tensors = result.ranks.front().tensors;
+    const auto left = tensors.find("weights");
+    const Chosen by_all = chosen_of(logits_of(judge, of), of.chosen, Weights::of_all);
+    const bool is_by_all =
+        left != tensors.end() && Judge::are_close(left->second, by_all.weights);
+    return is_by_all ? Weights::of_all : Weights::of_chosen;
+}
+
+// The grader's cases of a layer; drawn anew for each grading.
+
+Counts draw_tokens(const Judge& judge, const std::string& name, std::int64_t ranks,
+                   std::int64_t low, std::int64_t high) {
+    Counts tokens;
+    for (std::int64_t rank = 0; rank < ranks; ++rank)
+        tokens.push_back(
+            judge.draw_anew(fmt::format("{}: tokens {}", name, rank), low, high));
+    return tokens;
+}
+
+/// One expert on each rank: nothing special, which comes first, and a single choice, a
+/// rank without tokens, as many choices as experts, all tokens to one expert, and more
+/// ranks.
+std::vector<Sizes> lone_cases(const Judge& judge) {
+    const std::int64_t each = judge.draw_anew("each of two", 3, 6);
+    Counts uneven = draw_tokens(judge, "uneven", 3, 2, 5);
+    uneven[static_cast<std::size_t>(judge.draw_anew("without tokens", 0, 2))] = 0;
+    return {{draw_tokens(judge, "plain", 3, 3, 5), 1, 2},
+            {{each, each}, 1, 1},
+            {uneven, 1, 2, 4, 5},
+            {draw_tokens(judge, "all experts", 4, 1, 4), 1, 4},
+            {draw_tokens(judge, "to one of few", 3, 3, 5), 1, 2, 3, 4, 0, true},
+            {draw_tokens(judge, "more ranks", judge.draw_anew("ranks", 5, 6), 1, 6), 1, 2,
+             5, 3}};
+}
+
+/// Several experts on each rank: all on one rank, two, three, and all tokens to one.
+std::vector<Sizes> shared_cases(const Judge& judge) {
+    Counts uneven = draw_tokens(judge, "uneven, several", 3, 3, 6);
+    uneven[static_cast<std::size_t>(judge.draw_anew("without tokens, several", 0, 2))] =
+        0;
+    return {{draw_tokens(judge, "alone", 1, 5, 8), 4, 2},
+            {draw_tokens(judge, "two", 2, 5, 8), 3, 2, 4, 5},
+            {uneven, 2, 2, 4, 5},
+            {draw_tokens(judge, "to one", 3, 3, 5), 2, 2, 3, 4, 0, true},
+            {draw_tokens(judge, "more", 4, 2, 6), judge.draw_anew("own experts", 2, 3), 3,
+             5, 3}};
+}
+
+/// Those cases with experts that cannot take all; one whose capacity is just enough.
+std::vector<Sizes> full_cases(const Judge& judge) {
+    std::vector<Sizes> full;
+    for (const auto& cases : {lone_cases(judge), shared_cases(judge)})
+        for (Sizes of : cases) {
+            const std::int64_t copies = of.all_tokens() * of.chosen;
+            of.capacity = std::max<std::int64_t>(1, copies / of.experts() - 1);
+            full.push_back(of);
+        }
+    Sizes enough{draw_tokens(judge, "just enough", 3, 3, 5), 2, 2, 3, 4, 0, true};
+    enough.capacity = enough.all_tokens();
+    full.push_back(enough);
+    return full;
+}
+
+/// So wide that a copy has more bytes than all counts, and experts have all the work.
+Sizes wide_case(const Judge& judge, std::int64_t own_experts) {
+    const std::int64_t more = judge.draw_anew("wide: tokens", 0, 3);
+    return {{3 + more, 16 - more, 5 + more, 11 - more}, own_experts, 2, 24, 160};
+}
+
+/// With room for fewer copies than come.
+Sizes wide_full_case(const Judge& judge) {
+    Sizes of = wide_case(judge, 1);
+    of.capacity = of.all_tokens() * of.chosen / of.experts() *
+                  judge.draw_anew("room", 55, 75) / 100;
+    return of;
+}
+
+TaskRun task_run(const std::string& task, const Sizes& of, const Values& values) {
     TaskRun asked{of.name(), {}};
     for (std::size_t rank = 0; rank < of.tokens.size(); ++rank) {
         RankTask given{task, {}, {}, /*may_download=*/true};
@@ -256,132 +230,273 @@ TaskRun task_run(const std::string& task, const ExpertsCase& of,
     return asked;
 }
 
-/// A run, and what it should have given.
-struct Judged {
-    const TaskResult& result;
-    ExpectedLayer expected;
+// Why values are wrong, as far as can be seen.
+
+/// A typical mistake, and what it is.
+struct Mistake {
+    Way way;
+    const char* sentence;
 };
 
-/// Runs the task, and judges y, or of a pass the gradients; y of a pass counts, too.
-Judged run_right(Judge& judge, const std::string& task, const ExpertsCase& of) {
-    const LayerValues values = draw_layer(judge, of);
-    const ExpectedLayer expected = expected_layer(of, values);
-    const TaskResult& result = judge.run(task_run(task, of, values));
-    for (std::size_t rank = 0; rank < of.tokens.size(); ++rank) {
-        const RankResult& left = result.ranks[rank];
-        const auto compare = [&](const std::string& name, const HostTensor& whole) {
-            judge.close(fmt::format("{}: rank {}: {} {}", of.name(), rank, name,
-                                    whole.shape().text()),
-                        judge.left(left, name), whole);
-        };
-        compare("y", expected.y[rank]);
-        if (task != "pass") continue;
-        compare("dx", expected.dx[rank]);
-        compare("gate's gradient", expected.d_gate);
-        for (std::int64_t e = 0; e < of.own_experts; ++e) {
-            const auto expert = rank * static_cast<std::size_t>(of.own_experts) +
-                                static_cast<std::size_t>(e);
-            compare(fmt::format("expert{} wide's gradient", e), expected.d_wide[expert]);
-            compare(fmt::format("expert{} narrow's gradient", e),
-                    expected.d_narrow[expert]);
-        }
+std::vector<Mistake> mistakes(Weights weights) {
+    std::vector<Mistake> all{
+        {{.weighs_forward = false, .weighs_backward = 0},
+         "the weights are missing in it"},
+        {{.weighs_backward = 2}, "the weights are in it twice"},
+        {{.only_own = true},
+         "what comes from experts, or tokens, of other ranks is "
+         "missing in it"},
+        {{.only_first = true}, "that is what the first choice of each token gives alone"},
+        {{.as_they_came = true},
+         "experts compute rows of other experts: what arrives lies rank by rank, and is "
+         "to be sorted expert by expert, and back"},
+        {{.through_gate = false}, "what goes back through the gate is missing in it"},
+        {{.through_experts = false},
+         "it has what goes back through the gate alone, and no copy's gradient"},
+        {{.through_softmax = false},
+         "the gradient of the weights is taken for that of the logits: what goes back "
+         "through the softmax is missing"},
+        {{.weights = Weights::of_all},
+         "the weights are the softmax of all logits; that of the k chosen is asked"}};
+    for (Mistake& mistake : all)
+        if (weights == Weights::of_all) mistake.way.weights = weights;
+    return all;
+}
+
+/// Says by which mistake a tensor would be so; `of` takes it out of a layer.
+std::string cause_by_mistake(const HostTensor& got, const Sizes& sizes,
+                             const Values& values, Weights weights,
+                             const std::function<HostTensor(const Layer&)>& of) {
+    for (const Mistake& mistake : mistakes(weights))
+        if (Judge::are_close(got, of(layer_by(mistake.way, sizes, values))))
+            return mistake.sentence;
+    return "";
+}
+
+HostTensor times(const HostTensor& tensor, double factor) {
+    HostTensor product(tensor.shape(), DType::f64);
+    add_to(product, tensor, factor);
+    return product;
+}
+
+/// Says what a sum over the ranks is on one of them, of all that they left.
+std::string cause_of_sum(const std::vector<HostTensor>& left, std::size_t rank,
+                         const HostTensor& expected) {
+    const auto ranks = static_cast<double>(left.size());
+    if (left.size() < 2) return "";
+    if (Judge::are_close(left[rank], times(expected, 1 / ranks)))
+        return "that is the mean over the ranks; the sum is asked";
+    if (Judge::are_close(left[rank], times(expected, ranks)))
+        return fmt::format(
+            "that is {} times what it should be: it was summed over the "
+            "ranks once too often",
+            left.size());
+    HostTensor sum(expected.shape(), DType::f64);
+    for (const HostTensor& each : left)
+        if (each.shape() == expected.shape()) add_to(sum, each);
+    return Judge::are_close(sum, expected)
+               ? "the sum over the ranks of what they left is right: an all-reduce is "
+                 "missing"
+               : "";
+}
+
+/// A run of a layer, which is compared with what it should have left.
+class Ran {
+  public:
+    Ran(Judge& judge, const std::string& task, const Sizes& of)
+        : judge_(judge),
+          of_(of),
+          weights_(weights_of(judge)),
+          values_(draw_values(judge, of)),
+          expected_(layer_by({.weights = weights_}, of, values_)),
+          result_(judge.run(task_run(task, of, values_))) {}
+
+    const RunReport& report() const { return result_.report; }
+    const Layer& expected() const { return expected_; }
+
+    void y() const {
+        for (std::size_t rank = 0; rank < of_.tokens.size(); ++rank)
+            close(rank, "y", expected_.y[rank],
+                  [&](const Layer& layer) { return layer.y[rank]; });
     }
-    return {result, expected};
-}
-
-/// One rank, ranks with unequal tokens, one without any, all tokens to one expert, as
-/// many choices as experts, and a drawn layer.
-std::vector<ExpertsCase> cases(const Judge& judge) {
-    ExpertsCase drawn{{}, judge.draw("own experts", 1, 3), 2, 5, 3};
-    for (std::int64_t rank = judge.draw("ranks", 5, 6); rank > 0; --rank)
-        drawn.tokens.push_back(judge.draw(fmt::format("tokens {}", rank), 1, 6));
-    return {{{6}, 4, 2},
-            {{4, 4}, 2, 1},
-            {{5, 0, 3}, 2, 2, 4, 5},
-            {{3, 2, 4, 1}, 1, 4},
-            {{4, 3, 5}, 2, 2, 3, 4, 0, true},
-            drawn};
-}
-
-/// Those cases with experts that cannot take all; one whose capacity is just enough.
-std::vector<ExpertsCase> full_cases(const Judge& judge) {
-    std::vector<ExpertsCase> full;
-    for (ExpertsCase of : cases(judge)) {
-        const std::int64_t copies = of.all_tokens() * of.chosen;
-        of.capacity = std::max<std::int64_t>(1, copies / of.experts() - 1);
-        full.push_back(of);
-    }
-    full.push_back({{4, 3, 5}, 2, 2, 3, 4, 12, true});
-    return full;
-}
-
-/// So wide that a copy has more bytes than all counts, and experts have all the work.
-ExpertsCase wide_case(std::int64_t capacity = 0) {
-    return {{9, 4, 7, 12}, 2, 2, 24, 160, capacity};
-}
-
-/// a9.1: choices among logits some of which are equal.
-void judge_choice(Judge& judge) {
-    struct Choice {
-        std::int64_t tokens, experts, chosen;
-        bool ties;
-    };
-    for (const Choice& of : {Choice{7, 5, 2, false}, Choice{9, 6, 3, true},
-                             Choice{4, 4, 4, true}, Choice{5, 8, 1, true}}) {
-        const std::string name =
-            fmt::format("{} tokens to {} of {} experts{}", of.tokens, of.chosen,
-                        of.experts, of.ties ? ", some of equal logits" : "");
-        HostTensor logits = judge.normal(name, {of.tokens, of.experts});
-        for (std::int64_t i = 0; of.ties && i < logits.elements(); ++i)
-            logits.set(i, std::round(logits.at(i)));
-        HostTensor ids({of.tokens, of.chosen}, DType::i32),
-            weights(ids.shape(), DType::f64);
-        for (std::int64_t t = 0; t < of.tokens; ++t) {
-            const ExpectedChoice choice = expected_choice(row_of(logits, t), of.chosen);
-            for (std::int64_t j = 0; j < of.chosen; ++j) {
-                const auto place = static_cast<std::size_t>(j);
-                ids.set(t * of.chosen + j, static_cast<double>(choice.ids[place]));
-                weights.set(t * of.chosen + j, choice.weights[place]);
+    /// dx, and the gradients of experts.
+    void gradients() const {
+        for (std::size_t rank = 0; rank < of_.tokens.size(); ++rank)
+            close(rank, "dx", expected_.dx[rank],
+                  [&](const Layer& layer) { return layer.dx[rank]; });
+        for (std::size_t rank = 0; rank < of_.tokens.size(); ++rank)
+            for (std::int64_t e = 0; e < of_.own_experts; ++e) {
+                expert(rank, e, "wide", &Layer::d_wide);
+                expert(rank, e, "narrow", &Layer::d_narrow);
             }
+    }
+    /// The gate's gradient, whole on every rank.
+    void gate() const {
+        const HostTensor expected = expected_.d_gate();
+        const std::vector<HostTensor> all = gates();
+        for (std::size_t rank = 0; rank < all.size(); ++rank) {
+            const std::string cause = cause_of_sum(all, rank, expected);
+            close(
+                rank, kGate, expected, [](const Layer& layer) { return layer.d_gate(); },
+                cause);
         }
-        RankTask given{"choose",
-                       {{"logits", {logits}}},
-                       {{"chosen", of.chosen}},
-                       /*may_download=*/true};
-        const RankResult& left = judge.run({name, {given}}).ranks.front();
-        judge.same(name + ": ids " + ids.shape().text(), judge.left(left, "ids"), ids);
-        judge.close(name + ": weights " + weights.shape().text(),
-                    judge.left(left, "weights"), weights);
+    }
+    /// The same, but each rank may have its terms alone: whether they are added up is
+    /// asked elsewhere.
+    void gate_terms() const {
+        const std::vector<HostTensor> all = gates();
+        const HostTensor expected = expected_.d_gate();
+        if (!cause_of_sum(all, 0, expected).empty()) return;
+        gate();
+    }
+    /// What was given is as it was.
+    void given() const {
+        for (std::size_t rank = 0; rank < of_.tokens.size(); ++rank) {
+            const auto same = [&](const std::string& name, const HostTensor& values) {
+                judge_.close(
+                    fmt::format("{}: rank {}: {} afterwards", of_.name(), rank, name),
+                    left(rank, "given " + name), values, 0);
+            };
+            same("x", values_.x[rank]);
+            if (result_.ranks[rank].tensors.contains("dx")) same("dy", values_.dy[rank]);
+        }
+    }
+
+  private:
+    static constexpr const char* kGate = "gate's gradient";
+
+    const HostTensor& left(std::size_t rank, const std::string& name) const {
+        return judge_.left(result_.ranks[rank], name);
+    }
+    std::vector<HostTensor> gates() const {
+        std::vector<HostTensor> all;
+        for (std::size_t rank = 0; rank < of_.tokens.size(); ++rank)
+            all.push_back(left(rank, kGate));
+        return all;
+    }
+    void close(std::size_t rank, const std::string& name, const HostTensor& expected,
+               const std::function<HostTensor(const Layer&)>& of,
+               const std::string& cause = "") const {
+        const HostTensor& got = left(rank, name);
+        try {
+            judge_.close(fmt::format("{}: rank {}: {} {}", of_.name(), rank, name,
+                                     expected.shape().text()),
+                         got, expected);
+        } catch (Judge::No& no) {
+            no.said =
+                cause.empty() ? cause_by_mistake(got, of_, values_, weights_, of) : cause;
+            throw;
+        }
+    }
+    void expert(std::size_t rank, std::int64_t own, const char* what,
+                std::vector<HostTensor> Layer::*of) const {
+        const auto at = [&](std::size_t of_rank) {
+            return of_rank * static_cast<std::size_t>(of_.own_experts) +
+                   static_cast<std::size_t>(own);
+        };
+        const std::string name = fmt::format("expert{} {}'s gradient", own, what);
+        HostTensor sum((expected_.*of)[0].shape(), DType::f64);
+        for (std::size_t each = 0; each < of_.tokens.size(); ++each)
+            add_to(sum, (expected_.*of)[at(each)]);
+        const bool is_sum = of_.ranks() > 1 && Judge::are_close(left(rank, name), sum);
+        close(
+            rank, name, (expected_.*of)[at(rank)],
+            [&](const Layer& layer) { return (layer.*of)[at(rank)]; },
+            is_sum ? "that is the sum over the ranks, whose experts are others: each has "
+                     "its own gradient"
+                   : "");
+    }
+
+    Judge& judge_;
+    Sizes of_;
+    Weights weights_;
+    Values values_;
+    Layer expected_;
+    const TaskResult& result_;
+};
+
+void judge_forward(Judge& judge, const std::vector<Sizes>& cases) {
+    for (const Sizes& of : cases) {
+        const Ran ran(judge, "forward", of);
+        ran.y();
+        ran.given();
     }
 }
 
-void judge_values(Judge& judge, const std::string& task) {
-    for (const ExpertsCase& of : cases(judge))
-        run_right(judge, task, of);
+void judge_lone_forward(Judge& judge) {
+    judge_forward(judge, lone_cases(judge));
+}
+
+/// Asks that a forward of a few ranks with an expert each is right, without which nothing
+/// else can be.
+void needs_forward(const Judge& judge) {
+    needs(judge, "a9.2-values",
+          [](Judge& asking) { judge_forward(asking, {lone_cases(asking).front()}); });
+}
+
+void judge_shared_forward(Judge& judge) {
+    needs_forward(judge);
+    judge_forward(judge, shared_cases(judge));
+}
+
+/// y is not asked for: a9.2 does.
+void judge_backward(Judge& judge) {
+    needs(judge, "a9.2-values",
+          [](Judge& asking) { Ran(asking, "forward", lone_cases(asking).front()); });
+    for (const auto& cases : {lone_cases(judge), shared_cases(judge)})
+        for (const Sizes& of : cases) {
+            const Ran ran(judge, "pass", of);
+            ran.gradients();
+            ran.given();
+        }
+}
+
+void judge_gate(Judge& judge) {
+    needs(judge, "a9.3-values",
+          [](Judge& asking) { Ran(asking, "pass", lone_cases(asking).front()); });
+    for (const Sizes& of : lone_cases(judge))
+        Ran(judge, "pass", of).gate();
+}
+
+// What runs cost whose values are right.
+
+/// Returns the bytes of copies that a rank sends on both ways, and of their gradients in
+/// a pass: as many rows come as go back.
+std::int64_t bytes_of_copies(const Ran& ran, const Sizes& of, std::size_t rank,
+                             std::int64_t ways) {
+    std::int64_t copies = 0;
+    for (std::size_t other = 0; other < of.tokens.size(); ++other)
+        if (other != rank)
+            copies += ran.expected().sent[rank][other] + ran.expected().sent[other][rank];
+    return copies * (ways / 2) * of.hidden * bytes_of(DType::f64);
 }
 
 /// Each copy crosses once each way; beside them there are counts: an all-to-all of E, and
-/// an all-gather of as many, are the most. The sum of the gate's gradients counts apart.
-void judge_bytes(Judge& judge, const std::string& task, const ExpertsCase& of) {
-    const Judged judged = run_right(judge, task, of);
-    const std::int64_t ways = task == "pass" ? 4 : 2, others = of.ranks() - 1;
+/// an all-gather of as many, are the most. The sum of the gate's gradients counts apart,
+/// by all_reduce, and is all that goes so.
+void judge_bytes(Judge& judge, const Ran& ran, const Sizes& of, std::int64_t ways) {
+    const std::int64_t others = of.ranks() - 1;
     const std::int64_t counts =
         4 * of.experts() * others + 4 * of.experts() * others / of.ranks();
+    const std::int64_t chunk = (of.experts() * of.hidden + others) / of.ranks();
+    const std::int64_t gate = ways < 4 ? 0 : 2 * others * chunk * bytes_of(DType::f64);
     for (std::size_t rank = 0; rank < of.tokens.size(); ++rank) {
-        // As many rows come as go back.
-        std::int64_t copies = 0;
-        for (std::size_t other = 0; other < of.tokens.size(); ++other)
-            if (other != rank)
-                copies +=
-                    judged.expected.sent[rank][other] + judged.expected.sent[other][rank];
-        const RankReport& left = judged.result.report.ranks[rank];
-        const std::int64_t fewest = copies * (ways / 2) * of.hidden * 8;
-        const std::int64_t sent = left.bytes_sent() - left.bytes_sent_by("all_reduce");
-        judge.ask(sent >= fewest && sent <= fewest + counts,
+        const RankReport& left = ran.report().ranks[rank];
+        const std::int64_t fewest = bytes_of_copies(ran, of, rank, ways);
+        const std::int64_t of_gate = std::min(left.bytes_sent_by("all_reduce"), gate);
+        const std::int64_t sent = left.bytes_sent() - of_gate;
+        const bool right = sent >= fewest && sent <= fewest + counts;
+        std::string said;
+        if (!right && left.bytes_sent_by("all_reduce") > of_gate)
+            said = fmt::format(
+                "{} bytes go by all_reduce, which is for the gate's "
+                "gradients alone: {} bytes",
+                left.bytes_sent_by("all_reduce"), gate);
+        judge.ask(right,
                   fmt::format("{}: rank {}: {} bytes of copies sent, and at most {} of "
                               "counts",
                               of.name(), rank, fewest, counts),
-                  fmt::format("{} bytes", sent));
+                  fmt::format("{} bytes", sent), said);
         // Two exchanges of counts, and the sum of the gate's gradients, beside the ways.
         const std::int64_t most = (ways + 4) * others;
         judge.ask(left.messages_sent() <= most,
@@ -392,29 +507,111 @@ void judge_bytes(Judge& judge, const std::string& task, const ExpertsCase& of) {
     }
 }
 
+/// Returns a run for what it cost; if it is not right, `id` has said so.
+Ran right(Judge& judge, const std::string& id, const std::string& task, const Sizes& of) {
+    needs(judge, id, [&](Judge& asking) {
+        const Ran ran(asking, task, of);
+        if (task == "pass")
+            ran.gradients();
+        else
+            ran.y();
+    });
+    return {judge, task, of};
+}
+
+void judge_forward_bytes(Judge& judge) {
+    const Sizes of = wide_case(judge, 1);
+    judge_bytes(judge, right(judge, "a9.2-values", "forward", of), of, 2);
+}
+
+void judge_backward_bytes(Judge& judge) {
+    const Sizes of = wide_case(judge, 1);
+    judge_bytes(judge, right(judge, "a9.3-values", "pass", of), of, 4);
+}
+
+void judge_full_bytes(Judge& judge) {
+    const Sizes of = wide_full_case(judge);
+    judge_bytes(judge, right(judge, "a9.4-values", "pass", of), of, 4);
+}
+
 /// A rank computes the rows that came for its experts, and its own tokens' gate.
 void judge_work(Judge& judge) {
-    const ExpertsCase of = wide_case();
-    const Judged judged = run_right(judge, "forward", of);
+    const Sizes of = wide_case(judge, 2);
+    const Ran ran = right(judge, "a9.2-experts", "forward", of);
     for (std::size_t rank = 0; rank < of.tokens.size(); ++rank) {
         std::int64_t rows = 0;
-        for (const auto& sent : judged.expected.sent)
+        for (const auto& sent : ran.expected().sent)
             rows += sent[rank];
         // Two products and a tanh a row, and the gate's product.
-        const std::int64_t fewest = rows * of.inner * (4 * of.hidden + kTranscendental) +
-                                    2 * of.tokens[rank] * of.hidden * of.experts();
+        const std::int64_t row = of.inner * (4 * of.hidden + kTranscendental);
+        const std::int64_t gate = 2 * of.tokens[rank] * of.hidden * of.experts();
+        const std::int64_t fewest = rows * row + gate;
         const std::int64_t most = fewest + fewest / 10;
-        const std::int64_t flops = judged.result.report.ranks[rank].flops;
+        const std::int64_t flops = ran.report().ranks[rank].flops;
+        const bool by_all =
+            std::abs(flops - of.own_experts * rows * row - gate) <= row / 2;
         judge.ask(flops >= fewest && flops <= most,
                   fmt::format("{}: rank {}: {} rows for its experts: {} to {} flops",
                               of.name(), rank, rows, fewest, most),
-                  fmt::format("{} flops", flops));
+                  fmt::format("{} flops", flops),
+                  by_all ? "each expert computes all rows that come to its rank" : "");
     }
 }
 
+/// Returns whether y of all runs with a capacity is what it would be by a mistake.
+bool explains(Judge& judge, Way way) {
+    way.weights = weights_of(judge);
+    for (const Sizes& of : full_cases(judge)) {
+        const Values values = draw_values(judge, of);
+        const TaskResult& result = judge.tried(task_run("pass", of, values));
+        if (result.trouble) return false;
+        const Layer layer = layer_by(way, of, values);
+        for (std::size_t rank = 0; rank < of.tokens.size(); ++rank) {
+            const auto& tensors = result.ranks[rank].tensors;
+            const auto y = tensors.find("y");
+            if (y == tensors.end() || !Judge::are_close(y->second, layer.y[rank]))
+                return false;
+        }
+    }
+    return true;
+}
+
+/// Says how experts came to other copies than they should take, if it is a typical way.
+std::string cause_of_capacity(Judge& judge) {
+    using enum Way::Room;
+    const Mistake all[] = {
+        {{.room = unlimited}, "it is as if no copy were dropped"},
+        {{.room = each_rank}, "each rank has the whole capacity for itself"},
+        {{.room = from_behind}, "the last ranks come first; the first have to"},
+        {{.room = one_more}, "an expert takes one copy more than its capacity"},
+        {{.room = last_copies},
+         "of a rank's copies the last are kept; the first have to be"},
+        {{.weights_add_up = true},
+         "the weights of the copies that are kept are made to add up to 1 again; they "
+         "stay "
+         "as they are"}};
+    for (const Mistake& mistake : all)
+        if (explains(judge, mistake.way)) return mistake.sentence;
+    return "";
+}
+
 void judge_capacity(Judge& judge) {
-    for (const ExpertsCase& of : full_cases(judge))
-        run_right(judge, "pass", of);
+    needs_forward(judge);
+    needs(judge, "a9.3-values", [](Judge& asking) {
+        Ran(asking, "pass", lone_cases(asking).front()).gradients();
+    });
+    try {
+        for (const Sizes& of : full_cases(judge)) {
+            const Ran ran(judge, "pass", of);
+            ran.y();
+            ran.gradients();
+            ran.gate_terms();
+        }
+    } catch (Judge::No& no) {
+        const std::string cause = cause_of_capacity(judge);
+        if (!cause.empty()) no.said = cause;
+        throw;
+    }
 }
 
 Criterion criterion(const std::string& id, const std::string& title, int points, int step,
@@ -425,9 +622,6 @@ Criterion criterion(const std::string& id, const std::string& title, int points,
 }  // namespace
 
 Assignment experts_assignment() {
-    const auto of = [](auto judge, auto... rest) {
-        return [=](Judge& with) { judge(with, rest...); };
-    };
     return {
         "experts",
         "Experts",
@@ -437,20 +631,23 @@ Assignment experts_assignment() {
         {"experts.hpp", "experts.cpp", "adapters.cpp"},
         {criterion("a9.1-values", "choose gives the k best experts and their weights", 10,
                    2, judge_choice),
-         criterion("a9.2-values", "forward is the layer on one device", 20, 3,
-                   of(judge_values, "forward")),
+         criterion("a9.2-values", "forward is the layer on one device, an expert a rank",
+                   15, 3, judge_lone_forward),
+         criterion("a9.2-experts", "the same with several experts on each rank", 10, 3,
+                   judge_shared_forward),
          criterion("a9.2-bytes", "forward sends each copy once each way", 10, 3,
-                   of(judge_bytes, "forward", wide_case())),
-         criterion("a9.2-work", "experts compute the rows that came for them", 10, 4,
+                   judge_forward_bytes),
+         criterion("a9.2-work", "experts compute the rows that came for them", 5, 4,
                    judge_work),
-         criterion("a9.3-values", "backward gives the gradients of the layer", 20, 3,
-                   of(judge_values, "pass")),
+         criterion("a9.3-values", "backward gives dx and the experts' gradients", 15, 3,
+                   judge_backward),
+         criterion("a9.3-gate", "every rank has the sum of the gate's gradients", 10, 3,
+                   judge_gate),
          criterion("a9.3-bytes", "backward sends each copy's gradient once each way", 10,
-                   3, of(judge_bytes, "pass", wide_case())),
+                   3, judge_backward_bytes),
          criterion("a9.4-values", "a full expert takes the first copies, and no others",
                    10, 5, judge_capacity),
-         criterion("a9.4-bytes", "what is dropped is not sent", 10, 5,
-                   of(judge_bytes, "pass", wide_case(5)))}};
+         criterion("a9.4-bytes", "what is dropped is not sent", 5, 5, judge_full_bytes)}};
 }
 
 }  // namespace lockstep::lessons

@@ -75,13 +75,17 @@ void choose(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
 void forward(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const GivenLayer given(rank, in);
     out.tensors["y"] = adapters::forward(rank, given.layer(), in.tensor("x"));
+    out.tensors["given x"] = in.tensor("x");
 }
 
 void pass(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     GivenLayer given(rank, in);
     const Passed passed =
         adapters::pass(rank, given.layer(), in.tensor("x"), in.tensor("dy"));
-    out.tensors = {{"y", passed.y}, {"dx", passed.dx}};
+    out.tensors = {{"y", passed.y},
+                   {"dx", passed.dx},
+                   {"given x", in.tensor("x")},
+                   {"given dy", in.tensor("dy")}};
     given.leave_gradients(out);
 }
 
