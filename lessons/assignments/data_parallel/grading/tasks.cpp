@@ -22,7 +22,8 @@ std::unique_ptr<Sequential> network_of(Device& device, const TaskInputs& in) {
     network->set_input_gradient(false);
     for (Parameter* parameter : network->parameters()) {
         parameter->value = in.tensor(parameter->name());
-        device.fill(parameter->gradient, 3);
+        device.fill(parameter->gradient,
+                    static_cast<double>(in.number("gradients before")));
     }
     return network;
 }

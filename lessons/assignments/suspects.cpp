@@ -1,0 +1,106 @@
+#include "lessons/assignments/suspects.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "lessons/assignments/needs.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+bool are_close(const OfRanks& left, const OfRanks& expected, double bound) {
+    return std::ranges::equal(left, expected,
+                              [&](const HostTensor& got, const HostTensor& wanted) {
+                                  return Judge::are_close(got, wanted, bound);
+                              });
+}
+
+bool have_form(const OfRanks& tensors, const HostTensor& of) {
+    return std::ranges::all_of(tensors, [&](const HostTensor& each) {
+        return each.shape() == of.shape() && each.dtype() == of.dtype();
+    });
+}
+
+}  // namespace
+
+std::string suspected(const OfRanks& left, const std::vector<Suspect>& suspects,
+                      double bound) {
+    for (const Suspect& suspect : suspects)
+        if (are_close(left, suspect.left, bound)) return suspect.said;
+    return "";
+}
+
+std::string suspected_sum(const OfRanks& left, const HostTensor& expected, double bound) {
+    const std::size_t ranks = left.size();
+    if (ranks < 2 || !have_form(left, expected)) return "";
+    const auto n = static_cast<double>(ranks);
+    const auto all_are = [&](double factor) {
+        return are_close(left, {ranks, weighted_sum({expected}, {factor})}, bound);
+    };
+    if (Judge::are_close(weighted_sum(left, std::vector(ranks, 1.0)), expected, bound))
+        return "the sum over the ranks of what they left is right: an all-reduce is "
+               "missing";
+    if (all_are(n))
+        return fmt::format(
+            "that is {} times what it should be: it was summed over the ranks once too "
+            "often",
+            ranks);
+    if (all_are(1 / n))
+        return fmt::format(
+            "that is one part in {} of what it should be: the weights divide already, so "
+            "the ranks' terms are summed; their mean divides once more",
+            ranks);
+    return "";
+}
+
+HostTensor weighted_sum(const OfRanks& terms, const std::vector<double>& factors) {
+    HostTensor sum(terms.front().shape(), DType::f64);
+    const auto to = sum.values<double>();
+    for (std::size_t term = 0; term < terms.size(); ++term) {
+        const auto values = terms[term].values<double>();
+        for (std::size_t i = 0; i < to.size(); ++i)
+            to[i] += factors[term] * values[i];
+    }
+    return sum;
+}
+
+void ask_of_ranks(Judge& judge, const TaskResult& result, const std::string& tensor,
+                  const std::function<std::string(std::size_t)>& what,
+                  const OfRanks& expected,
+                  const std::function<std::string(const OfRanks&)>& cause, double bound) {
+    for (std::size_t rank = 0; rank < expected.size(); ++rank) {
+        const HostTensor& got = judge.left(result.ranks[rank], tensor);
+        try {
+            judge.close(what(rank), got, expected[rank], bound);
+        } catch (Judge::No& no) {
+            OfRanks left;
+            for (const RankResult& each : result.ranks) {
+                const auto found = each.tensors.find(tensor);
+                left.push_back(found == each.tensors.end() ? HostTensor()
+                                                           : found->second);
+            }
+            no.said = cause(left);
+            throw;
+        }
+    }
+}
+
+void ask_unless_said(Judge& judge, const std::string& id,
+                     const std::function<void(Judge&)>& before,
+                     const std::function<void(Judge&)>& then) {
+    try {
+        then(judge);
+    } catch (const Judge::No& no) {
+        if (no.mark == Mark::not_written) throw;
+        try {
+            needs(judge, id, before);
+        } catch (const Judge::No& first) {
+            if (first.mark != Mark::not_written) throw;
+        }
+        throw;
+    }
+}
+
+}  // namespace lockstep::lessons
