@@ -53,6 +53,27 @@ std::vector<std::pair<std::string, Shape>> MicroBatchCase::parameters() const {
     return all;
 }
 
+MicroBatchCase draw_case(const Judge& judge, const std::string& label,
+                         const std::vector<int>& micro_batches) {
+    const auto draw = [&](const std::string& what, std::int64_t low, std::int64_t high) {
+        return judge.draw_anew(label + ", " + what, low, high);
+    };
+    MicroBatchCase drawn{label, {}};
+    drawn.layers = static_cast<int>(draw("layers", 3, 5));
+    drawn.width = draw("width", 6, 9);
+    drawn.features = draw("features", 4, 6);
+    drawn.classes = draw("classes", 3, 5);
+    for (const int count : micro_batches) {
+        auto& own = drawn.rows.emplace_back();
+        for (int i = 0; i < count; ++i)
+            own.push_back(
+                draw(fmt::format("rows {} of rank {}", i, drawn.ranks()), 1, 4));
+    }
+    // One has more rows than any other.
+    drawn.rows.back().back() += 4;
+    return drawn;
+}
+
 MicroBatchCase draw_case(const Judge& judge, const std::string& label, bool alike) {
     MicroBatchCase drawn{label, {}};
     drawn.layers = static_cast<int>(judge.draw("layers", 4, 6));

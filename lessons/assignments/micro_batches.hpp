@@ -33,6 +33,11 @@ struct MicroBatchCase {
     std::int64_t out(int layer) const { return layer + 1 == layers ? classes : width; }
 };
 
+/// Draws a network's sizes, and the rows of so many micro-batches of each rank, whose
+/// last has one at least; anew for each grading.
+MicroBatchCase draw_case(const Judge& judge, const std::string& label,
+                         const std::vector<int>& micro_batches);
+
 /// Draws sizes that nobody has seen, and 5 to 7 ranks; each has 1 to 3 micro-batches, or
 /// all have 2 or 3.
 MicroBatchCase draw_case(const Judge& judge, const std::string& label, bool alike);

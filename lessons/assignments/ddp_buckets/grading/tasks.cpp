@@ -28,7 +28,8 @@ std::unique_ptr<Sequential> network_of(Device& device, const TaskInputs& in) {
         parameter->value = in.tensor(parameter->name());
         const MemoryScope scope(device, MemoryCategory::gradients);
         parameter->gradient = device.empty(parameter->shape(), DType::f64);
-        device.fill(parameter->gradient, 3);
+        device.fill(parameter->gradient,
+                    static_cast<double>(in.number("gradients before")));
     }
     return network;
 }
