@@ -74,24 +74,6 @@ MicroBatchCase draw_case(const Judge& judge, const std::string& label,
     return drawn;
 }
 
-MicroBatchCase draw_case(const Judge& judge, const std::string& label, bool alike) {
-    MicroBatchCase drawn{label, {}};
-    drawn.layers = static_cast<int>(judge.draw("layers", 4, 6));
-    drawn.width = judge.draw("width", 6, 9);
-    drawn.features = judge.draw("features", 3, 6);
-    drawn.classes = judge.draw("classes", 3, 5);
-    const std::int64_t ranks = judge.draw("ranks", 5, 7);
-    const std::int64_t of_all = judge.draw("micro-batches", 2, 3);
-    for (std::int64_t rank = 0; rank < ranks; ++rank) {
-        auto& own = drawn.rows.emplace_back();
-        const std::int64_t count =
-            alike ? of_all : judge.draw(fmt::format("of rank {}", rank), 1, 3);
-        for (std::int64_t i = 0; i < count; ++i)
-            own.push_back(judge.draw(fmt::format("rows {} of rank {}", i, rank), 1, 4));
-    }
-    return drawn;
-}
-
 NetworkTensors draw_network(const Judge& judge, const MicroBatchCase& one) {
     const double scale = 1 / std::sqrt(static_cast<double>(one.width));
     NetworkTensors network;

@@ -38,10 +38,6 @@ struct MicroBatchCase {
 MicroBatchCase draw_case(const Judge& judge, const std::string& label,
                          const std::vector<int>& micro_batches);
 
-/// Draws sizes that nobody has seen, and 5 to 7 ranks; each has 1 to 3 micro-batches, or
-/// all have 2 or 3.
-MicroBatchCase draw_case(const Judge& judge, const std::string& label, bool alike);
-
 NetworkTensors draw_network(const Judge& judge, const MicroBatchCase& one);
 
 /// Draws the rows of each rank, of all its micro-batches.
