@@ -56,7 +56,7 @@ std::vector<std::pair<std::string, Shape>> MicroBatchCase::parameters() const {
 MicroBatchCase draw_case(const Judge& judge, const std::string& label,
                          const std::vector<int>& micro_batches) {
     const auto draw = [&](const std::string& what, std::int64_t low, std::int64_t high) {
-        return judge.draw_anew(label + ", " + what, low, high);
+        return judge.draw(label + ", " + what, low, high);
     };
     MicroBatchCase drawn{label, {}};
     drawn.layers = static_cast<int>(draw("layers", 3, 5));

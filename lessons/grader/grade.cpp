@@ -21,8 +21,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kLargestTargets = 1 << 20;
-
 GradeReport empty_report(const Assignment& assignment) {
     GradeReport report;
     report.slug = assignment.slug;
@@ -95,7 +93,7 @@ void judge_all(const GradePlan& plan, const Kit& kit, const GradeSink& changed,
     const auto seconds = [&] {
         return std::chrono::duration<double>(Clock::now() - begun).count();
     };
-    GradingSide own = grading_side(*plan.assignment, kit);
+    const GradingSide own = grading_side(*plan.assignment, kit);
     if (!plan.machine_is_checked) require_can_grade(plan.compiler);
     Workspace workspace;
     const Submission submission(plan.folder, plan.assignment->files, kit,
@@ -127,10 +125,7 @@ void judge_all(const GradePlan& plan, const Kit& kit, const GradeSink& changed,
 }  // namespace
 
 GradingSide grading_side(const Assignment& assignment, const Kit& kit) {
-    const std::filesystem::path data = kit.grading(assignment.slug);
-    const std::filesystem::path file = data / "targets.json";
-    return {Targets::read(read_text_file(file, kLargestTargets), file.string()), data,
-            new_secret(), false};
+    return {kit.grading(assignment.slug), new_secret()};
 }
 
 GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& changed) {
@@ -149,27 +144,6 @@ GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& change
     }
     changed(report);
     return report;
-}
-
-Targets measure_targets(const GradePlan& plan, const Kit& kit, std::uint64_t seed) {
-    hide_this_process();
-    Workspace workspace;
-    if (const auto failure =
-            workspace.build(*plan.assignment, kit, plan.folder, plan.compiler))
-        throw UsageError(
-            fmt::format("{}:{}: {}", failure->file, failure->line, failure->message));
-    GradingSide own{{plan.assignment->slug, seed, {}},
-                    kit.grading(plan.assignment->slug),
-                    new_secret(),
-                    true};
-    Examiner examiner(workspace.program());
-    for (const Criterion& criterion : plan.assignment->criteria) {
-        const Judgement judgement = judgement_of(criterion, Judge(examiner, own));
-        require(judgement.mark == Mark::passed, "{}: {}; asked: {}; measured: {} {}",
-                criterion.id, criterion.title, judgement.asked, judgement.measured,
-                judgement.said);
-    }
-    return own.targets;
 }
 
 }  // namespace lockstep::lessons

@@ -34,8 +34,4 @@ using GradeSink = std::function<void(const GradeReport& report)>;
 /// it stopped for it.
 GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& changed);
 
-/// Returns what the program in the folder, the reference solution, measures. Throws
-/// UsageError if it is not right by itself.
-Targets measure_targets(const GradePlan& plan, const Kit& kit, std::uint64_t seed);
-
 }  // namespace lockstep::lessons

@@ -16,26 +16,6 @@
 
 namespace lockstep::lessons {
 
-std::string Targets::json() const {
-    return Json{{"assignment", slug}, {"seed", seed}, {"targets", values}}.dump(2) + "\n";
-}
-
-Targets Targets::read(const std::string& text, const std::string& name) {
-    try {
-        const Json document = Json::parse(text);
-        Targets targets{document.at("assignment").get<std::string>(),
-                        document.at("seed").get<std::uint64_t>(),
-                        {}};
-        for (const auto& [key, value] : document.at("targets").members())
-            targets.values[key] = value.get<std::int64_t>();
-        return targets;
-    } catch (const JsonError& error) {
-        throw UsageError(fmt::format(
-            "{}: expected the document that 'lockstep assignment targets' writes ({})",
-            name, error.what()));
-    }
-}
-
 namespace {
 
 std::string figure_text(std::int64_t value, const std::string& unit) {
@@ -139,20 +119,6 @@ void Judge::same(const std::string& what, const HostTensor& got,
                      fmt::format("{:.17g}", got.at(i)), ""};
 }
 
-void Judge::as_reference(const std::string& name, const std::string& unit,
-                         std::int64_t measured, Allowed allowed) {
-    if (own_.measures) {
-        own_.targets.values.insert_or_assign(name, measured);
-        return;
-    }
-    const auto target = own_.targets.values.find(name);
-    if (target == own_.targets.values.end())
-        throw MissingError(fmt::format(
-            "the targets of {} have no '{}'; run lockstep assignment targets {}",
-            own_.targets.slug, name, own_.targets.slug));
-    figure(name, unit, target->second, measured, allowed);
-}
-
 void Judge::figure(const std::string& name, const std::string& unit,
                    std::int64_t expected, std::int64_t measured, Allowed allowed) {
     const std::int64_t low = expected - (expected * allowed.percent_less + 99) / 100;
@@ -189,25 +155,11 @@ void Judge::ask(bool answer, const std::string& asked, const std::string& measur
     measured_.push_back(measured);
 }
 
-namespace {
-
-std::int64_t drawn(std::uint64_t seed, const std::string& name, std::int64_t low,
-                   std::int64_t high) {
-    const RandomStream stream(seed, "draw/" + name);
-    return low + static_cast<std::int64_t>(stream.bits(0) %
-                                           static_cast<std::uint64_t>(high - low + 1));
-}
-
-}  // namespace
-
 std::int64_t Judge::draw(const std::string& name, std::int64_t low,
                          std::int64_t high) const {
-    return drawn(own_.targets.seed, name, low, high);
-}
-
-std::int64_t Judge::draw_anew(const std::string& name, std::int64_t low,
-                              std::int64_t high) const {
-    return drawn(own_.secret, name, low, high);
+    const RandomStream stream(own_.secret, "draw/" + name);
+    return low + static_cast<std::int64_t>(stream.bits(0) %
+                                           static_cast<std::uint64_t>(high - low + 1));
 }
 
 HostTensor Judge::normal(const std::string& name, const Shape& shape) const {

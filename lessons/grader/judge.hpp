@@ -11,27 +11,11 @@
 
 namespace lockstep::lessons {
 
-/// The figures of an assignment's reference solution, by name: bytes, messages, virtual
-/// time. `lockstep assignment targets` makes them; nobody types them.
-struct Targets {
-    std::string slug;
-    /// Sizes, world sizes and values of the grader's cases are drawn with it.
-    std::uint64_t seed = 0;
-    std::map<std::string, std::int64_t> values;
-
-    /// As a JSON document, and back. UsageError says what is wrong with the text, which
-    /// is called `name`.
-    std::string json() const;
-    static Targets read(const std::string& text, const std::string& name);
-};
-
 /// The grader has this, and students have not.
 struct GradingSide {
-    Targets targets;
     std::filesystem::path data;  ///< a folder of files
     /// Drawn anew for each grading.
     std::uint64_t secret = 0;
-    bool measures = false;  ///< figures are not compared with targets but become them
 };
 
 /// How far from what is expected a student's figure may be, in hundredths of it; rounded
@@ -49,7 +33,7 @@ inline constexpr const char* kPicoseconds = "ps";
 /// criterion.
 class Judge {
   public:
-    Judge(StudentWork& work, GradingSide& own) : work_(work), own_(own) {}
+    Judge(StudentWork& work, const GradingSide& own) : work_(work), own_(own) {}
 
     /// Not for criteria: how a question was answered with no.
     struct No {
@@ -88,12 +72,6 @@ class Judge {
     /// unit is kPicoseconds.
     void figure(const std::string& name, const std::string& unit, std::int64_t expected,
                 std::int64_t measured, Allowed allowed = {});
-    /// `measured` is what the reference measures, or within what is allowed beside it.
-    /// `name` is the target's: "a1.3: 5 ranks, 37 elements: bytes". A time's unit is
-    /// kPicoseconds.
-    void as_reference(const std::string& name, const std::string& unit,
-                      std::int64_t measured, Allowed allowed = {});
-
     /// Messages go by send and recv alone. `name` is the case's.
     void by_send_and_recv(const std::string& name, const RunReport& report);
     /// Messages go by send and recv alone, each to the next rank, or each to the rank
@@ -104,15 +82,11 @@ class Judge {
     void ask(bool answer, const std::string& asked, const std::string& measured,
              const std::string& said = "");
 
-    /// Drawn with the targets' seed, in [low, high]; the same for the same name.
-    std::int64_t draw(const std::string& name, std::int64_t low, std::int64_t high) const;
     /// Drawn in [low, high]; the same for the same name, but another one in another
-    /// grading. What targets are compared with must not depend on it.
-    std::int64_t draw_anew(const std::string& name, std::int64_t low,
-                           std::int64_t high) const;
+    /// grading.
+    std::int64_t draw(const std::string& name, std::int64_t low, std::int64_t high) const;
     /// Normal, f64; the same for the same name, but others in another grading, so that
-    /// nobody can make another rank's. What targets are compared with must not depend on
-    /// them.
+    /// nobody can make another rank's.
     HostTensor normal(const std::string& name, const Shape& shape) const;
 
     /// Return what was asked and measured so far.
@@ -121,7 +95,7 @@ class Judge {
 
   private:
     StudentWork& work_;
-    GradingSide& own_;
+    const GradingSide& own_;
     std::vector<std::string> asked_;
     std::vector<std::string> measured_;
 };

@@ -131,14 +131,6 @@ struct NewAssignmentRequest {
     std::filesystem::path folder;
 };
 
-/// The measures of the reference solution in a folder.
-struct TargetsRequest {
-    std::string slug;
-    std::filesystem::path folder;
-    std::uint64_t seed = 1;
-    std::optional<std::filesystem::path> out;
-};
-
 /// An autograder for Gradescope.
 struct GradescopeRequest {
     std::string slug;
@@ -163,7 +155,7 @@ struct DoctorRequest {
 /// What the grader is for, a program of its own beside this one: no lesson needs what it
 /// is built of.
 using GraderRequest = std::variant<AssignmentsRequest, NewAssignmentRequest,
-                                   TargetsRequest, GradescopeRequest, GradeRequest>;
+                                   GradescopeRequest, GradeRequest>;
 
 using Request = std::variant<TextRequest, LessonsRequest, LessonRequest, CompareRequest,
                              BackendsRequest, ScheduleRequest, MeshRequest, ServeRequest,

@@ -20,8 +20,7 @@ std::vector<std::string> assignment_slugs() {
 }  // namespace
 
 void declare_assignment(CommandLine& line) {
-    line.add("assignment",
-             "Hands out assignments; for instructors, measures and packs them.");
+    line.add("assignment", "Hands out assignments; for instructors, packs them.");
     line.add("assignment list", "Lists the assignments, in the order of the course.")
         .asks_for<AssignmentsRequest>();
 
@@ -33,19 +32,6 @@ void declare_assignment(CommandLine& line) {
     hand_out.suggest(assignment_slugs());
     hand_out.positional("DIR", "a folder that is not there yet",
                         path_into(handed_out.folder));
-
-    Command& measure = line.add("assignment targets",
-                                "For instructors: measures a reference solution, and "
-                                "prints what others are graded against.");
-    auto& targets = measure.asks_for<TargetsRequest>();
-    measure.positional("SLUG", "which assignment", text_into(targets.slug));
-    measure.suggest(assignment_slugs());
-    measure.positional("DIR", "the reference solution", path_into(targets.folder));
-    measure.option("--seed", "S",
-                   "draws other numbers of ranks, sizes and values; default 1",
-                   whole_into(targets.seed, std::uint64_t{0},
-                              std::numeric_limits<std::uint64_t>::max()));
-    measure.option("--out", "FILE", "write it there instead", path_into(targets.out));
 
     Command& pack = line.add("assignment gradescope",
                              "For instructors: packs an autograder for Gradescope.");

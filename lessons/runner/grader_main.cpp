@@ -30,11 +30,6 @@ void require_nothing_there(const fs::path& folder) {
             printable(folder.string()));
 }
 
-void require_folder(const fs::path& folder, const char* what) {
-    require(fs::is_directory(folder), "{}: {} is expected", printable(folder.string()),
-            what);
-}
-
 /// Criteria that have been come to.
 std::int64_t judged(const GradeReport& report) {
     return std::count_if(
@@ -76,20 +71,6 @@ int run(const NewAssignmentRequest& request) {
         "{4}.\n",
         assignment.slug, assignment.title, printable(request.folder.string()),
         printable(kit.pkgconfig().string()), printable(kit.include().string())));
-    return kSuccess;
-}
-
-int run(const TargetsRequest& request) {
-    require_folder(request.folder, "a folder");
-    const GradePlan plan{
-        &find_assignment(request.slug), request.folder, student_compiler(), {}};
-    if (request.out) naming("--out", *request.out, require_writable_file);
-    const std::string json = measure_targets(plan, Kit::find(), request.seed).json();
-    if (request.out)
-        naming("--out", *request.out,
-               [&](const auto& path) { write_text_file(path, json); });
-    else
-        print(json);
     return kSuccess;
 }
 

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """An assignment as its users meet it: what is handed out gets no points and says what to do
-first; the reference gets all, within two minutes; the targets are what the reference measures.
-And each mutant of it loses what it must, and no more, which takes longer. Hostile results
-stop nothing.
+first; the reference gets all, within two minutes. And each mutant of it loses what it must, and
+no more, which takes longer. Hostile results stop nothing.
 
 Arguments: the program, the folder of the assignment's sources, "Assignment", "Mutants" or
 "HostileResults" with its own: the program that makes them, the kit, how many a criterion.
@@ -113,15 +112,6 @@ class Assignment(WorkFolder, unittest.TestCase):
         # Of any process that was waited for: the grader, the compiler, a student's.
         largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         self.assertLess(largest, MOST_BYTES)
-
-    def test_the_targets_are_what_the_reference_measures(self):
-        self.put_reference()
-        with open(os.path.join(SOURCES, "grading/targets.json"), encoding="utf-8") as file:
-            kept = file.read()
-        made = run("assignment", "targets", SLUG, self.work,
-                   "--seed", str(json.loads(kept)["seed"]))
-        self.assertEqual(made.stderr, "")
-        self.assertEqual(made.stdout, kept)
 
 
 class Mutants(WorkFolder, unittest.TestCase):

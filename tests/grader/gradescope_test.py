@@ -63,7 +63,7 @@ class Gradescope(unittest.TestCase):
             modes = {entry.filename: entry.external_attr >> 16 for entry in archive.infolist()}
         self.assertTrue(modes["setup.sh"] & modes["run_autograder"] & 0o111)
         self.assertIn("lockstep/meson.build", names)
-        self.assertIn("lockstep/lessons/assignments/ring_all_reduce/grading/targets.json", names)
+        self.assertIn("lockstep/lessons/assignments/ring_all_reduce/grading/criteria.cpp", names)
         for name in names:
             self.assertNotIn("reference/", name)
             self.assertNotIn("mutants.json", name)

@@ -97,7 +97,7 @@ class Completion(unittest.TestCase):
 
     def test_commands(self):
         self.assertEqual(self.completed("les"), ["lessons", "lesson"])
-        self.assertEqual(self.completed("assignment", "t"), ["targets"])
+        self.assertEqual(self.completed("assignment", "g"), ["gradescope"])
         self.assertEqual(self.completed("--v"), ["--version"])
 
     def test_names(self):

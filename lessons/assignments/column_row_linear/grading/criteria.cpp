@@ -128,7 +128,7 @@ struct Sizes {
 /// more ranks; drawn anew for each grading.
 std::vector<Sizes> layers(const Judge& judge) {
     const auto draw = [&](const char* name, std::int64_t low, std::int64_t high) {
-        return judge.draw_anew(name, low, high);
+        return judge.draw(name, low, high);
     };
     return {{2, draw("rows of 2", 7, 11), 2 * draw("in of 2", 2, 4),
              2 * draw("out of 2", 5, 7)},
@@ -142,15 +142,13 @@ std::vector<Sizes> layers(const Judge& judge) {
 
 /// A product takes about as long as an all-reduce of its result.
 Sizes slow(const Judge& judge) {
-    return {3, 8 * judge.draw_anew("rows, slow", 15, 17),
-            48 * judge.draw_anew("in, slow", 3, 4),
-            48 * judge.draw_anew("out, slow", 16, 17)};
+    return {3, 8 * judge.draw("rows, slow", 15, 17), 48 * judge.draw("in, slow", 3, 4),
+            48 * judge.draw("out, slow", 16, 17)};
 }
 
 /// Weights are all that takes memory.
 Sizes large(const Judge& judge) {
-    return {4, 4, judge.draw_anew("in, large", 140, 180),
-            judge.draw_anew("out, large", 600, 700)};
+    return {4, 4, judge.draw("in, large", 140, 180), judge.draw("out, large", 600, 700)};
 }
 
 one_device::Linear linear_of(const Judge& judge, const Sizes& sizes,

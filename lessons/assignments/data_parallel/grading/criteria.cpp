@@ -37,7 +37,7 @@ class Dealer {
 
     std::int64_t draw(const std::string& what, std::int64_t low,
                       std::int64_t high) const {
-        return judge_.draw_anew(kind_ + ", " + what, low, high);
+        return judge_.draw(kind_ + ", " + what, low, high);
     }
     /// A batch for a drawn network, without shards.
     DealtBatch batch(std::int64_t most_rows) const {
@@ -62,25 +62,24 @@ std::vector<DealtBatch> whole_batches(const Judge& judge) {
         return dealer.batch(dealer.draw("rows at once", 3, 5));
     };
     DealtBatch one = whole("one rank");
-    one.shards = {one.most_rows * judge.draw_anew("micro-batches of one rank", 2, 3)};
+    one.shards = {one.most_rows * judge.draw("micro-batches of one rank", 2, 3)};
 
     DealtBatch idle = whole("a rank without rows");
     idle.shards = {idle.most_rows, idle.most_rows * 2, idle.most_rows * 3};
-    idle.shards[static_cast<std::size_t>(judge.draw_anew("idle rank", 0, 2))] = 0;
+    idle.shards[static_cast<std::size_t>(judge.draw("idle rank", 0, 2))] = 0;
 
     DealtBatch small = whole("a small shard");
-    small.shards = {small.most_rows * judge.draw_anew("micro-batches of two", 2, 3), 1};
+    small.shards = {small.most_rows * judge.draw("micro-batches of two", 2, 3), 1};
 
     DealtBatch less = whole("less than a micro-batch");
-    less.shards = {0, judge.draw_anew("less", 1, 2), 0,
-                   judge.draw_anew("more", 3, less.most_rows)};
+    less.shards = {0, judge.draw("less", 1, 2), 0, judge.draw("more", 3, less.most_rows)};
 
     DealtBatch many = whole("more ranks");
-    const std::int64_t ranks = judge.draw_anew("more ranks", 5, 7);
+    const std::int64_t ranks = judge.draw("more ranks", 5, 7);
     for (std::int64_t rank = 0; rank < ranks; ++rank)
         many.shards.push_back(
             many.most_rows *
-            judge.draw_anew(fmt::format("micro-batches of rank {}", rank), 0, 2));
+            judge.draw(fmt::format("micro-batches of rank {}", rank), 0, 2));
     many.shards.front() = 1;
     many.shards.back() = many.most_rows * 3;
     return {one, idle, small, less, many};
@@ -100,10 +99,10 @@ std::vector<DealtBatch> odd_batches(const Judge& judge) {
         return batch;
     };
     DealtBatch some = odd("odd, with an idle rank", 3);
-    some.shards[static_cast<std::size_t>(judge.draw_anew("odd idle rank", 0, 2))] = 0;
-    return {odd("odd, one rank", 1), some,
-            odd("odd, more ranks",
-                static_cast<std::size_t>(judge.draw_anew("odd ranks", 5, 6)))};
+    some.shards[static_cast<std::size_t>(judge.draw("odd idle rank", 0, 2))] = 0;
+    return {
+        odd("odd, one rank", 1), some,
+        odd("odd, more ranks", static_cast<std::size_t>(judge.draw("odd ranks", 5, 6)))};
 }
 
 /// Ranks with as many rows each, in whole micro-batches. What a run costs is looked at in
@@ -116,24 +115,24 @@ DealtBatch even_batch(const Judge& judge, const char* kind, std::int64_t ranks,
 }
 
 DealtBatch small_batch(const Judge& judge) {
-    return even_batch(judge, "even", judge.draw_anew("even ranks", 3, 5),
-                      judge.draw_anew("even rows at once", 3, 5), 2);
+    return even_batch(judge, "even", judge.draw("even ranks", 3, 5),
+                      judge.draw("even rows at once", 3, 5), 2);
 }
 
 /// One where a micro-batch's activations are most of what a device holds.
 DealtBatch wide_batch(const Judge& judge) {
     DealtBatch wide =
-        even_batch(judge, "wide", 3, judge.draw_anew("wide rows at once", 56, 72),
-                   judge.draw_anew("wide micro-batches", 5, 7));
+        even_batch(judge, "wide", 3, judge.draw("wide rows at once", 56, 72),
+                   judge.draw("wide micro-batches", 5, 7));
     wide.features = 3;
-    wide.hidden = judge.draw_anew("wide hidden", 24, 32);
+    wide.hidden = judge.draw("wide hidden", 24, 32);
     return wide;
 }
 
 /// One with many micro-batches.
 DealtBatch long_batch(const Judge& judge) {
-    return even_batch(judge, "long", 4, judge.draw_anew("long rows at once", 6, 9),
-                      judge.draw_anew("long micro-batches", 11, 14));
+    return even_batch(judge, "long", 4, judge.draw("long rows at once", 6, 9),
+                      judge.draw("long micro-batches", 11, 14));
 }
 
 // What students' ranks make of them.
@@ -222,7 +221,7 @@ void judge_shards_anew(Judge& judge) {
     ask_unless_said(judge, "a2.1-values", judge_whole_shards, [](Judge& asking) {
         std::vector<DealtBatch> batches = whole_batches(asking);
         for (DealtBatch& batch : batches)
-            batch.held = asking.draw_anew("gradients before", 2, 9);
+            batch.held = asking.draw("gradients before", 2, 9);
         judge_shards(asking, batches);
     });
 }
@@ -423,7 +422,7 @@ std::vector<Criterion> all_criteria() {
                   "leaves",
                   10, 1, judge_shards_anew),
         criterion("a2.1-memory", "shard_gradient holds one micro-batch's activations", 15,
-                  4, [](Judge& judge) { judge_memory(judge, "a2.1", "shard_gradient"); }),
+                  6, [](Judge& judge) { judge_memory(judge, "a2.1", "shard_gradient"); }),
         criterion(
             "a2.2-values",
             "batch_gradient leaves every rank the gradient of the mean over all rows", 15,
@@ -439,13 +438,13 @@ std::vector<Criterion> all_criteria() {
         criterion("a2.3-bytes", "train is one all-reduce a step, and nothing else", 3, 4,
                   [](Judge& judge) { judge_bytes(judge, "a2.3", "train", kSteps); }),
         criterion("a2.3-memory",
-                  "batch_gradient and train hold one micro-batch's activations", 3, 4,
+                  "batch_gradient and train hold one micro-batch's activations", 3, 6,
                   [](Judge& judge) {
                       judge_memory(judge, "a2.2", "batch_gradient");
                       judge_memory(judge, "a2.3", "train");
                   }),
         criterion("a2.3-time", "a step takes a rank's micro-batches and one all-reduce",
-                  4, 4, judge_time)};
+                  4, 6, judge_time)};
 }
 
 }  // namespace

@@ -45,14 +45,14 @@ constexpr std::int64_t kHuge = 1 << 30;
 BucketCase small_buckets(const Judge& judge, const std::string& label,
                          const std::vector<int>& micro_batches) {
     return {draw_case(judge, label, micro_batches),
-            judge.draw_anew(label + ", first bytes", 100, 300),
-            judge.draw_anew(label + ", bytes", 500, 900)};
+            judge.draw(label + ", first bytes", 100, 300),
+            judge.draw(label + ", bytes", 500, 900)};
 }
 
 std::vector<int> one_each(const Judge& judge, const std::string& label, std::int64_t low,
                           std::int64_t high) {
     return std::vector<int>(
-        static_cast<std::size_t>(judge.draw_anew(label + ", ranks", low, high)), 1);
+        static_cast<std::size_t>(judge.draw(label + ", ranks", low, high)), 1);
 }
 
 /// A micro-batch for each rank: a bucket a parameter, small ones, one for all, and a
@@ -71,13 +71,13 @@ std::vector<BucketCase> single_cases(const Judge& judge) {
 /// One rank with several micro-batches: sums over these, and none over ranks.
 BucketCase accumulated_case(const Judge& judge) {
     return small_buckets(judge, "accumulation",
-                         {static_cast<int>(judge.draw_anew("accumulated", 3, 4))});
+                         {static_cast<int>(judge.draw("accumulated", 3, 4))});
 }
 
 /// Ranks have more or fewer micro-batches, or none.
 std::vector<BucketCase> several_cases(const Judge& judge) {
     const auto some = [&](const char* what) {
-        return static_cast<int>(judge.draw_anew(what, 2, 3));
+        return static_cast<int>(judge.draw(what, 2, 3));
     };
     return {
         small_buckets(judge, "several micro-batches", {some("first"), 1, some("last")}),
@@ -102,14 +102,14 @@ BucketCase large_case(const std::string& label, std::int64_t rows, std::int64_t 
 
 /// For memory: few rows, so that parameters and gradients are most of it.
 BucketCase heavy_case(const Judge& judge) {
-    return large_case("large layers", judge.draw_anew("few rows", 2, 4),
-                      judge.draw_anew("large width", 112, 128));
+    return large_case("large layers", judge.draw("few rows", 2, 4),
+                      judge.draw("large width", 112, 128));
 }
 
 /// For time: an all-reduce takes about half as long as a layer's backward.
 BucketCase timed_case(const Judge& judge) {
-    return large_case("a bucket a layer", judge.draw_anew("many rows", 240, 248),
-                      judge.draw_anew("width", 124, 130));
+    return large_case("a bucket a layer", judge.draw("many rows", 240, 248),
+                      judge.draw("width", 124, 130));
 }
 
 // What students' ranks make of them.

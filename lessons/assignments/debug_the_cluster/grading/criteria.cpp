@@ -168,7 +168,7 @@ void judge_all(Judge& judge) {
     for (std::size_t i = 0; i < kBroken.size(); ++i)
         needs(judge, mended_id(i),
               [&](Judge& asking) { judge_values(asking, kBroken[i].trials); });
-    const int ranks = static_cast<int>(judge.draw_anew("ranks of all six", 5, 8));
+    const int ranks = static_cast<int>(judge.draw("ranks of all six", 5, 8));
     run_right(judge, trial_of_all(judge, ranks));
 }
 

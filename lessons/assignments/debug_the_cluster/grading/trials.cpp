@@ -30,7 +30,7 @@ class Draft {
     int ranks() const { return static_cast<int>(trial.ranks.size()); }
     std::int64_t draw(const std::string& name, std::int64_t low,
                       std::int64_t high) const {
-        return judge_.draw_anew(own_name(name), low, high);
+        return judge_.draw(own_name(name), low, high);
     }
     HostTensor normal(const std::string& name, const Shape& shape) const {
         HostTensor values = judge_.normal(own_name(name), shape);
@@ -486,7 +486,7 @@ Trial accumulate_trial(const Judge& judge, int ranks, int micro_batches) {
 }
 
 int drawn(const Judge& judge, const std::string& name, int low, int high) {
-    return static_cast<int>(judge.draw_anew(name, low, high));
+    return static_cast<int>(judge.draw(name, low, high));
 }
 
 }  // namespace
@@ -524,7 +524,7 @@ Trials prefetch_trials(const Judge& judge) {
 
 Trials evaluate_trials(const Judge& judge) {
     const auto rows = [&](int ranks, int low, int high) {
-        return judge.draw_anew(fmt::format("evaluate, rows of {}", ranks), low, high);
+        return judge.draw(fmt::format("evaluate, rows of {}", ranks), low, high);
     };
     return {evaluate_trial(judge, 4, 4 * rows(4, 5, 7) + 2),
             evaluate_trial(judge, 3, 3 * rows(3, 3, 5)),

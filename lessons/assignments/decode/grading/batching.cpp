@@ -32,8 +32,8 @@ NamedCase drawn_once(const Judge& judge, const Mix& mix, int trial) {
     NamedCase drawn{mix.name, {mix.rules, {}, 0}, {}};
     const auto draw = [&](const char* what, std::int64_t i, std::int64_t low,
                           std::int64_t high) {
-        return judge.draw_anew(fmt::format("{} {} {} {}", mix.name, trial, what, i), low,
-                               high);
+        return judge.draw(fmt::format("{} {} {} {}", mix.name, trial, what, i), low,
+                          high);
     };
     std::int64_t pass = 0;
     for (std::int64_t i = 0; i < mix.requests; ++i) {

@@ -52,8 +52,8 @@ GenerationCase small_case(const Judge& judge, const std::string& name, int ranks
                 .width = 4,
                 .inner = 24};
     of.ranks = ranks;
-    of.page_rows = judge.draw_anew(name + ": rows of a page", 3, 5);
-    of.seed = judge.draw_anew(name + ": seed", 1, 1 << 30);
+    of.page_rows = judge.draw(name + ": rows of a page", 3, 5);
+    of.seed = judge.draw(name + ": seed", 1, 1 << 30);
     return of;
 }
 
@@ -62,7 +62,7 @@ GenerationCase small_case(const Judge& judge, const std::string& name, int ranks
 GenerationCase with_prompts(const Judge& judge, const std::string& name,
                             GenerationCase of) {
     const auto draw = [&](const char* what, std::int64_t low, std::int64_t high) {
-        return judge.draw_anew(fmt::format("{}: {}", name, what), low, high);
+        return judge.draw(fmt::format("{}: {}", name, what), low, high);
     };
     of.prompts = {{draw("prompt 0", 3, 6), draw("output 0", 6, 9)},
                   {1, 2},
@@ -91,7 +91,7 @@ std::vector<GenerationCase> first_cases_of(const Judge& judge, Way way) {
     std::vector<GenerationCase> cases = cases_of(judge, way);
     for (GenerationCase& of : cases) {
         for (std::int64_t i = 0; i < kMore && of.prompts.size() > 1; ++i)
-            of.prompts.push_back({judge.draw_anew(fmt::format("more {}", i), 3, 9), 1});
+            of.prompts.push_back({judge.draw(fmt::format("more {}", i), 3, 9), 1});
         for (Lengths& each : of.prompts)
             each.output = 1;
     }
@@ -107,9 +107,9 @@ GenerationCase large_case(const Judge& judge, Way way) {
     of.sizes.width = 8;
     of.sizes.inner = 96;
     of.page_rows = 8;
-    of.prompts = {{judge.draw_anew("large: prompt", 20, 30), 9},
+    of.prompts = {{judge.draw("large: prompt", 20, 30), 9},
                   {5, 3},
-                  {13, judge.draw_anew("large: output", 10, 14)}};
+                  {13, judge.draw("large: output", 10, 14)}};
     return of;
 }
 

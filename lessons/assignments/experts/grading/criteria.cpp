@@ -37,7 +37,7 @@ struct Logits {
 /// The first has no ties.
 std::vector<Logits> all_logits(const Judge& judge) {
     const auto draw = [&](const char* name, std::int64_t low, std::int64_t high) {
-        return judge.draw_anew(name, low, high);
+        return judge.draw(name, low, high);
     };
     return {{draw("chosen by few", 6, 9), 5, 2, false},
             {draw("chosen by more", 8, 12), draw("to choose from", 6, 7), 3, true},
@@ -142,8 +142,7 @@ Counts draw_tokens(const Judge& judge, const std::string& name, std::int64_t ran
                    std::int64_t low, std::int64_t high) {
     Counts tokens;
     for (std::int64_t rank = 0; rank < ranks; ++rank)
-        tokens.push_back(
-            judge.draw_anew(fmt::format("{}: tokens {}", name, rank), low, high));
+        tokens.push_back(judge.draw(fmt::format("{}: tokens {}", name, rank), low, high));
     return tokens;
 }
 
@@ -151,29 +150,28 @@ Counts draw_tokens(const Judge& judge, const std::string& name, std::int64_t ran
 /// rank without tokens, as many choices as experts, all tokens to one expert, and more
 /// ranks.
 std::vector<Sizes> lone_cases(const Judge& judge) {
-    const std::int64_t each = judge.draw_anew("each of two", 3, 6);
+    const std::int64_t each = judge.draw("each of two", 3, 6);
     Counts uneven = draw_tokens(judge, "uneven", 3, 2, 5);
-    uneven[static_cast<std::size_t>(judge.draw_anew("without tokens", 0, 2))] = 0;
-    return {{draw_tokens(judge, "plain", 3, 3, 5), 1, 2},
-            {{each, each}, 1, 1},
-            {uneven, 1, 2, 4, 5},
-            {draw_tokens(judge, "all experts", 4, 1, 4), 1, 4},
-            {draw_tokens(judge, "to one of few", 3, 3, 5), 1, 2, 3, 4, 0, true},
-            {draw_tokens(judge, "more ranks", judge.draw_anew("ranks", 5, 6), 1, 6), 1, 2,
-             5, 3}};
+    uneven[static_cast<std::size_t>(judge.draw("without tokens", 0, 2))] = 0;
+    return {
+        {draw_tokens(judge, "plain", 3, 3, 5), 1, 2},
+        {{each, each}, 1, 1},
+        {uneven, 1, 2, 4, 5},
+        {draw_tokens(judge, "all experts", 4, 1, 4), 1, 4},
+        {draw_tokens(judge, "to one of few", 3, 3, 5), 1, 2, 3, 4, 0, true},
+        {draw_tokens(judge, "more ranks", judge.draw("ranks", 5, 6), 1, 6), 1, 2, 5, 3}};
 }
 
 /// Several experts on each rank: all on one rank, two, three, and all tokens to one.
 std::vector<Sizes> shared_cases(const Judge& judge) {
     Counts uneven = draw_tokens(judge, "uneven, several", 3, 3, 6);
-    uneven[static_cast<std::size_t>(judge.draw_anew("without tokens, several", 0, 2))] =
-        0;
-    return {{draw_tokens(judge, "alone", 1, 5, 8), 4, 2},
-            {draw_tokens(judge, "two", 2, 5, 8), 3, 2, 4, 5},
-            {uneven, 2, 2, 4, 5},
-            {draw_tokens(judge, "to one", 3, 3, 5), 2, 2, 3, 4, 0, true},
-            {draw_tokens(judge, "more", 4, 2, 6), judge.draw_anew("own experts", 2, 3), 3,
-             5, 3}};
+    uneven[static_cast<std::size_t>(judge.draw("without tokens, several", 0, 2))] = 0;
+    return {
+        {draw_tokens(judge, "alone", 1, 5, 8), 4, 2},
+        {draw_tokens(judge, "two", 2, 5, 8), 3, 2, 4, 5},
+        {uneven, 2, 2, 4, 5},
+        {draw_tokens(judge, "to one", 3, 3, 5), 2, 2, 3, 4, 0, true},
+        {draw_tokens(judge, "more", 4, 2, 6), judge.draw("own experts", 2, 3), 3, 5, 3}};
 }
 
 /// Those cases with experts that cannot take all; one whose capacity is just enough.
@@ -193,15 +191,15 @@ std::vector<Sizes> full_cases(const Judge& judge) {
 
 /// So wide that a copy has more bytes than all counts, and experts have all the work.
 Sizes wide_case(const Judge& judge, std::int64_t own_experts) {
-    const std::int64_t more = judge.draw_anew("wide: tokens", 0, 3);
+    const std::int64_t more = judge.draw("wide: tokens", 0, 3);
     return {{3 + more, 16 - more, 5 + more, 11 - more}, own_experts, 2, 24, 160};
 }
 
 /// With room for fewer copies than come.
 Sizes wide_full_case(const Judge& judge) {
     Sizes of = wide_case(judge, 1);
-    of.capacity = of.all_tokens() * of.chosen / of.experts() *
-                  judge.draw_anew("room", 55, 75) / 100;
+    of.capacity =
+        of.all_tokens() * of.chosen / of.experts() * judge.draw("room", 55, 75) / 100;
     return of;
 }
 

@@ -18,8 +18,8 @@ namespace {
 
 NamedSetting setting_of(const Judge& judge, Kind kind) {
     const std::vector<NamedSetting> variants = variants_of(kind);
-    return variants.at(judge.draw_anew(fmt::format("setting {}", static_cast<int>(kind)),
-                                       0, std::ssize(variants) - 1));
+    return variants.at(judge.draw(fmt::format("setting {}", static_cast<int>(kind)), 0,
+                                  std::ssize(variants) - 1));
 }
 
 /// The three sizes deal out what there is equally.

@@ -13,7 +13,7 @@ namespace {
 
 Axes in_drawn_order(const Judge& judge, Axes axes) {
     std::ranges::sort(axes, {}, &Mesh::Axis::name);
-    for (std::int64_t next = judge.draw_anew("order of " + text_of(axes), 0, 5); next > 0;
+    for (std::int64_t next = judge.draw("order of " + text_of(axes), 0, 5); next > 0;
          --next)
         std::ranges::next_permutation(axes, {}, &Mesh::Axis::name);
     return axes;
@@ -22,7 +22,7 @@ Axes in_drawn_order(const Judge& judge, Axes axes) {
 /// All three axes, tp the fastest: ranks with one coordinate of dp, or of cp, are
 /// neighbours only if tp sets them apart.
 Axes usual_mesh(const Judge& judge) {
-    if (judge.draw_anew("order of the usual mesh", 0, 1) == 0)
+    if (judge.draw("order of the usual mesh", 0, 1) == 0)
         return {{"dp", 2}, {"cp", 2}, {"tp", 2}};
     return {{"cp", 2}, {"dp", 2}, {"tp", 2}};
 }
@@ -41,11 +41,10 @@ std::vector<MeshCase> all_cases(const Judge& judge) {
                                    {{"dp", 3}, {"cp", 1}, {"tp", 2}},
                                    {{"dp", 3}, {"cp", 2}, {"tp", 1}},
                                    {{"dp", 1}, {"cp", 2}, {"tp", 4}}};
-    const Axes other =
-        others.at(judge.draw_anew("another mesh", 0, std::ssize(others) - 1));
+    const Axes other = others.at(judge.draw("another mesh", 0, std::ssize(others) - 1));
     all.push_back(small_case(judge, in_drawn_order(judge, other), 4));
     all.push_back(small_case(judge, usual_mesh(judge), 3));
-    all.back().job.sizes.tied = judge.draw_anew("tied", 0, 1) == 1;
+    all.back().job.sizes.tied = judge.draw("tied", 0, 1) == 1;
     all.back().job.sizes.block.kv_heads = 2;
     return all;
 }
@@ -216,7 +215,7 @@ MeshCase small_case(const Judge& judge, const Axes& axes, int sequences) {
     sizes.block.hidden = 16;
     sizes.block.heads = 4;
     of.job.sequences = sequences;
-    of.job.seed = judge.draw_anew("seed of " + text_of(axes), 1, 1 << 30);
+    of.job.seed = judge.draw("seed of " + text_of(axes), 1, 1 << 30);
     return of;
 }
 

@@ -63,7 +63,7 @@ class Draw {
 
     int operator()(const std::string& name, int low, int high) const {
         const std::string whole = fmt::format("{}: {}", exercise_, name);
-        return static_cast<int>(judge_.draw_anew(whole, low, high));
+        return static_cast<int>(judge_.draw(whole, low, high));
     }
 
   private:

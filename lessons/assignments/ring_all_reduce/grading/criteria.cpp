@@ -37,7 +37,7 @@ struct Ring {
 /// one size, so that a wrong way round is no mistake of sizes.
 std::vector<Ring> rings(const Judge& judge) {
     const auto draw = [&](const char* name, std::int64_t low, std::int64_t high) {
-        return judge.draw_anew(name, low, high);
+        return judge.draw(name, low, high);
     };
     return {{4, 4 * draw("fours", 2, 9)},
             {2, draw("two", 5, 19)},
@@ -50,7 +50,7 @@ std::vector<Ring> rings(const Judge& judge) {
 
 /// One whose messages are long against their latency.
 Ring long_ring(const Judge& judge) {
-    return {4, 4 * judge.draw_anew("long", 9'000, 11'000)};
+    return {4, 4 * judge.draw("long", 9'000, 11'000)};
 }
 
 HostTensor buffer_of(const Judge& judge, const Ring& ring, int rank) {

@@ -26,8 +26,8 @@ namespace {
 
 /// One at which waiting and piling up cost visibly more.
 SharedSequence long_sequence(const Judge& judge) {
-    const int ranks = static_cast<int>(judge.draw_anew("ranks of the long one", 5, 6));
-    return {ranks, ranks * judge.draw_anew("share of the long one", 18, 22), 1, 2, 8};
+    const int ranks = static_cast<int>(judge.draw("ranks of the long one", 5, 6));
+    return {ranks, ranks * judge.draw("share of the long one", 18, 22), 1, 2, 8};
 }
 
 /// Tokens that ranks divide and do not divide, one token a rank, one rank, a larger ring,
@@ -36,7 +36,7 @@ SharedSequence long_sequence(const Judge& judge) {
 /// numbers nothing.
 std::vector<SharedSequence> sequences(const Judge& judge) {
     const auto draw = [&](const char* name, std::int64_t low, std::int64_t high) {
-        return judge.draw_anew(name, low, high);
+        return judge.draw(name, low, high);
     };
     const int ranks = static_cast<int>(draw("ranks", 5, 7));
     return {{4, 4 * draw("fours", 2, 3), 1, draw("heads of 4", 1, 2), 2},

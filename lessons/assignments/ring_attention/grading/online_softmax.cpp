@@ -36,12 +36,12 @@ struct Blocks {
 };
 
 Blocks draw_blocks(const Judge& judge) {
-    const std::int64_t count = judge.draw_anew("blocks", 4, 6);
+    const std::int64_t count = judge.draw("blocks", 4, 6);
     Blocks blocks;
     for (std::int64_t b = 0; b < count; ++b) {
         const std::string name = fmt::format("block {}", b);
         // One of the blocks is empty.
-        const std::int64_t keys = b == 2 ? 0 : judge.draw_anew(name, 1, 5);
+        const std::int64_t keys = b == 2 ? 0 : judge.draw(name, 1, 5);
         HostTensor scores = judge.normal(name + ": scores", {kRows, keys});
         const int place = b == 0 ? 0 : (b + 1 < count ? 1 : 2);
         for (std::int64_t row = 0; row < kRows; ++row)

@@ -207,8 +207,8 @@ std::vector<StageBytes> drawn_bytes(const Judge& judge, const std::string& name,
     std::vector<StageBytes> bytes;
     for (int stage = 0; stage < stages; ++stage) {
         const auto draw = [&](const char* what, int low, int high) {
-            return judge.draw_anew(fmt::format("{}: {} of stage {}", name, what, stage),
-                                   low, high);
+            return judge.draw(fmt::format("{}: {} of stage {}", name, what, stage), low,
+                              high);
         };
         bytes.push_back({draw("weights", 3000, 4000), draw("activations", 500, 900),
                          draw("gradients", 6000, 8000), draw("optimizer", 11000, 12000)});

@@ -10,7 +10,7 @@ namespace lockstep::lessons::two_buffers {
 
 /// Drawn anew for each grading.
 inline int drawn(const Judge& judge, const std::string& name, int low, int high) {
-    return static_cast<int>(judge.draw_anew(name, low, high));
+    return static_cast<int>(judge.draw(name, low, high));
 }
 
 /// Each version of a stage's weights is made and dropped where it must be.

@@ -61,7 +61,7 @@ std::vector<int> micro_batches(const Judge& judge, const std::string& label,
                                std::int64_t ranks, int low, int high) {
     return std::vector<int>(
         static_cast<std::size_t>(ranks),
-        static_cast<int>(judge.draw_anew(label + ", micro-batches", low, high)));
+        static_cast<int>(judge.draw(label + ", micro-batches", low, high)));
 }
 
 /// A last layer that ranks do not divide, one rank, ranks with different rows; in stage 1
@@ -77,11 +77,11 @@ std::vector<ZeroCase> zero_cases(const Judge& judge, Stage stage) {
         }
         return drawn;
     };
-    const std::int64_t more = judge.draw_anew("more ranks", 5, 7);
+    const std::int64_t more = judge.draw("more ranks", 5, 7);
     std::vector<ZeroCase> cases{alike("one rank", 1, 2, 3), alike("three ranks", 3, 1, 1),
                                 alike("more ranks", more, 2, 3)};
     const auto some = [&](const char* what) {
-        return static_cast<int>(judge.draw_anew(what, 2, 3));
+        return static_cast<int>(judge.draw(what, 2, 3));
     };
     if (stage == Stage::one)
         cases.push_back(
@@ -101,15 +101,15 @@ ZeroCase wide_case(const std::string& label, int layers, std::int64_t rows,
 
 /// For memory: activations are few, and a layer's values many.
 ZeroCase heavy_case(const Judge& judge) {
-    return wide_case("8 large layers", 8, judge.draw_anew("few rows", 2, 4),
-                     4 * judge.draw_anew("large width", 15, 17));
+    return wide_case("8 large layers", 8, judge.draw("few rows", 2, 4),
+                     4 * judge.draw("large width", 15, 17));
 }
 
 /// For time: an all-gather or a reduce-scatter of a layer takes about as long as its
 /// forward.
 ZeroCase timed_case(const Judge& judge) {
-    return wide_case("6 wide layers", 6, judge.draw_anew("many rows", 156, 164),
-                     4 * judge.draw_anew("width", 31, 33));
+    return wide_case("6 wide layers", 6, judge.draw("many rows", 156, 164),
+                     4 * judge.draw("width", 31, 33));
 }
 
 // What students' ranks make of them.
