@@ -47,11 +47,7 @@ std::string suspected_sum(const OfRanks& left, const HostTensor& expected, doubl
             "that is {} times what it should be: it was summed over the ranks once too "
             "often",
             ranks);
-    if (all_are(1 / n))
-        return fmt::format(
-            "that is one part in {} of what it should be: the weights divide already, so "
-            "the ranks' terms are summed; their mean divides once more",
-            ranks);
+    if (all_are(1 / n)) return "that is the mean over the ranks; the sum is asked";
     return "";
 }
 

@@ -8,6 +8,7 @@
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/cost_of.hpp"
 #include "lessons/assignments/needs.hpp"
+#include "lessons/assignments/suspects.hpp"
 #include "lessons/grader/judge.hpp"
 #include "src/comm/chunks.hpp"
 #include "src/core/host_tensor.hpp"
@@ -238,39 +239,24 @@ HostTensor sum_of(const HostTensor& a, const HostTensor& b, double factor) {
 
 /// Says what tensors are that should be the same whole one on every rank, as far as that
 /// can be seen; `bias`, if it is not empty, belongs to each row once.
-std::string cause_of_whole(const std::vector<HostTensor>& left, std::size_t rank,
-                           const HostTensor& expected, const HostTensor& bias) {
+std::string cause_of_whole(const OfRanks& left, const HostTensor& expected,
+                           const HostTensor& bias) {
+    std::string said = suspected_sum(left, expected);
+    if (!said.empty() || bias.elements() == 0) return said;
     const auto ranks = static_cast<double>(left.size());
-    const auto is = [&](const HostTensor& values) {
-        return Judge::are_close(left[rank], values);
+    const auto on_all = [&](const HostTensor& values) {
+        return OfRanks(left.size(), values);
     };
-    const HostTensor zeros(expected.shape(), DType::f64);
-    if (left.size() > 1) {
-        HostTensor sum = zeros;
-        for (const HostTensor& each : left)
-            if (each.shape() == expected.shape()) sum = sum_of(sum, each, 1);
-        if (Judge::are_close(sum, expected))
-            return "the sum over the ranks of what they left is right: an all-reduce is "
-                   "missing";
-        if (is(sum_of(zeros, expected, ranks)))
-            return fmt::format(
-                "that is {} times what it should be: it was summed over "
-                "the ranks once too often",
-                left.size());
-        if (is(sum_of(zeros, expected, 1 / ranks)))
-            return "that is the mean over the ranks; the sum is asked";
-    }
-    if (bias.elements() == 0) return "";
-    if (is(sum_of(expected, bias, -1))) return "the bias is missing";
-    if (left.size() > 1 && is(sum_of(expected, bias, ranks - 1)))
-        return fmt::format(
-            "the bias is in it {} times: each rank added it before the sum over the "
-            "ranks",
-            left.size());
-    if (left.size() > 1 &&
-        is(sum_of(sum_of(zeros, sum_of(expected, bias, -1), 1 / ranks), bias, 1)))
-        return "without the bias, that is the mean over the ranks; the sum is asked";
-    return "";
+    const HostTensor without = sum_of(expected, bias, -1);
+    return suspected(
+        left,
+        {{"the bias is missing", on_all(without)},
+         {fmt::format("the bias is in it {} times: each rank added it before the sum "
+                      "over the ranks",
+                      left.size()),
+          on_all(sum_of(expected, bias, ranks - 1))},
+         {"without the bias, that is the mean over the ranks; the sum is asked",
+          on_all(sum_of(weighted_sum({without}, {1 / ranks}), bias, 1))}});
 }
 
 /// Compares, rank by rank, what a run left with what it must.
@@ -287,7 +273,7 @@ class Comparison {
     /// A `bias` belongs to each row of it once.
     void whole(const std::string& name, const HostTensor& expected,
                const HostTensor& bias = {}) {
-        std::vector<HostTensor> all;
+        OfRanks all;
         all.reserve(static_cast<std::size_t>(ran_.sizes.ranks));
         for (int rank = 0; rank < ran_.sizes.ranks; ++rank)
             all.push_back(left(rank, name));
@@ -296,7 +282,7 @@ class Comparison {
                 judge_.close(fmt::format("{}: {} on rank {}", ran_.name, name, rank),
                              all[rank], expected);
             } catch (Judge::No& no) {
-                no.said = cause_of_whole(all, rank, expected, bias);
+                no.said = cause_of_whole(all, expected, bias);
                 throw;
             }
     }

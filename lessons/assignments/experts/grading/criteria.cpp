@@ -12,6 +12,7 @@
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/experts/grading/layer.hpp"
 #include "lessons/assignments/needs.hpp"
+#include "lessons/assignments/suspects.hpp"
 #include "lessons/grader/judge.hpp"
 #include "src/core/host_tensor.hpp"
 #include "src/device/operation.hpp"
@@ -271,33 +272,6 @@ std::string cause_by_mistake(const HostTensor& got, const Sizes& sizes,
     return "";
 }
 
-HostTensor times(const HostTensor& tensor, double factor) {
-    HostTensor product(tensor.shape(), DType::f64);
-    add_to(product, tensor, factor);
-    return product;
-}
-
-/// Says what a sum over the ranks is on one of them, of all that they left.
-std::string cause_of_sum(const std::vector<HostTensor>& left, std::size_t rank,
-                         const HostTensor& expected) {
-    const auto ranks = static_cast<double>(left.size());
-    if (left.size() < 2) return "";
-    if (Judge::are_close(left[rank], times(expected, 1 / ranks)))
-        return "that is the mean over the ranks; the sum is asked";
-    if (Judge::are_close(left[rank], times(expected, ranks)))
-        return fmt::format(
-            "that is {} times what it should be: it was summed over the "
-            "ranks once too often",
-            left.size());
-    HostTensor sum(expected.shape(), DType::f64);
-    for (const HostTensor& each : left)
-        if (each.shape() == expected.shape()) add_to(sum, each);
-    return Judge::are_close(sum, expected)
-               ? "the sum over the ranks of what they left is right: an all-reduce is "
-                 "missing"
-               : "";
-}
-
 /// A run of a layer, which is compared with what it should have left.
 class Ran {
   public:
@@ -333,7 +307,7 @@ class Ran {
         const HostTensor expected = expected_.d_gate();
         const std::vector<HostTensor> all = gates();
         for (std::size_t rank = 0; rank < all.size(); ++rank) {
-            const std::string cause = cause_of_sum(all, rank, expected);
+            const std::string cause = suspected_sum(all, expected);
             close(
                 rank, kGate, expected, [](const Layer& layer) { return layer.d_gate(); },
                 cause);
@@ -344,7 +318,7 @@ class Ran {
     void gate_terms() const {
         const std::vector<HostTensor> all = gates();
         const HostTensor expected = expected_.d_gate();
-        if (!cause_of_sum(all, 0, expected).empty()) return;
+        if (!suspected_sum(all, expected).empty()) return;
         gate();
     }
     /// What was given is as it was.
