@@ -6,9 +6,13 @@
 namespace lockstep::lessons {
 
 RunReport cost_of(int ranks, const Program& program) {
+    return cost_of(ranks, program, examination_cluster());
+}
+
+RunReport cost_of(int ranks, const Program& program, const ClusterSpec& spec) {
     sim::ClusterOptions options;
     options.ranks = ranks;
-    options.spec = examination_cluster();
+    options.spec = spec;
     options.numbers = false;
     options.workers = 1;
     options.check = sim::CheckLevel::cheap;

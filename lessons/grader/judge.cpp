@@ -12,7 +12,6 @@
 #include "src/core/units.hpp"
 #include "src/report/files.hpp"
 #include "src/run/diagnosis.hpp"
-#include "src/text/json.hpp"
 
 namespace lockstep::lessons {
 
@@ -136,16 +135,56 @@ void Judge::by_send_and_recv(const std::string& name, const RunReport& report) {
                 "the handout allows no other call of these");
 }
 
+namespace {
+
+/// Returns how many ranks further a message goes.
+int step_of(Judge::Way way, int ranks) {
+    return way == Judge::Way::to_next ? 1 : ranks - 1;
+}
+
+const char* text_of(Judge::Way way) {
+    return way == Judge::Way::to_next ? "the next rank" : "the rank before";
+}
+
+Judge::Way opposite(Judge::Way way) {
+    return way == Judge::Way::to_next ? Judge::Way::to_rank_before : Judge::Way::to_next;
+}
+
+}  // namespace
+
+const TaskResult& Judge::run_ring(const TaskRun& run, Way way) {
+    const TaskResult& tried = this->tried(run);
+    const std::string said =
+        tried.trouble ? other_way(tried.report, static_cast<int>(run.ranks.size()), way)
+                      : "";
+    if (!said.empty())
+        ask(false, fmt::format("{}: messages to {}", run.name, text_of(way)),
+            fmt::format("messages to {}", text_of(opposite(way))), said);
+    const TaskResult& result = this->run(run);
+    by_send_and_recv(run.name, result.report);
+    return result;
+}
+
 void Judge::one_way(const std::string& name, const RunReport& report, Way way) {
     by_send_and_recv(name, report);
     const int ranks = static_cast<int>(report.ranks.size());
-    const int step = way == Way::to_next ? 1 : ranks - 1;
     for (const TraceFlow& flow : report.flows)
-        ask((flow.source_rank + step) % ranks == flow.destination_rank,
-            fmt::format("{}: messages to the {}", name,
-                        way == Way::to_next ? "next rank" : "rank before"),
+        ask((flow.source_rank + step_of(way, ranks)) % ranks == flow.destination_rank,
+            fmt::format("{}: messages to {}", name, text_of(way)),
             fmt::format("one from rank {} to rank {}", flow.source_rank,
-                        flow.destination_rank));
+                        flow.destination_rank),
+            other_way(report, ranks, way));
+}
+
+std::string Judge::other_way(const RunReport& report, int ranks, Way way) {
+    if (ranks < 3 || report.flows.empty()) return "";
+    const int step = step_of(opposite(way), ranks);
+    for (const TraceFlow& flow : report.flows)
+        if ((flow.source_rank + step) % ranks != flow.destination_rank) return "";
+    return fmt::format(
+        "the ring turns the other way: rank {} sends to rank {}, and each rank should "
+        "send to {}",
+        report.flows[0].source_rank, report.flows[0].destination_rank, text_of(way));
 }
 
 void Judge::ask(bool answer, const std::string& asked, const std::string& measured,

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -74,10 +73,15 @@ class Judge {
                 std::int64_t measured, Allowed allowed = {});
     /// Messages go by send and recv alone. `name` is the case's.
     void by_send_and_recv(const std::string& name, const RunReport& report);
-    /// Messages go by send and recv alone, each to the next rank, or each to the rank
-    /// before. `name` is the case's.
+    /// The ways round a ring.
     enum class Way : std::uint8_t { to_next, to_rank_before };
+    /// Returns a run round a ring that came to its end and made no call but send and
+    /// recv.
+    const TaskResult& run_ring(const TaskRun& run, Way way);
+    /// Messages go by send and recv alone, and that way round. `name` is the case's.
     void one_way(const std::string& name, const RunReport& report, Way way);
+    /// Says that all messages between so many ranks go the other way round, if they do.
+    static std::string other_way(const RunReport& report, int ranks, Way way);
 
     void ask(bool answer, const std::string& asked, const std::string& measured,
              const std::string& said = "");

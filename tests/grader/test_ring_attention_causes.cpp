@@ -1,9 +1,10 @@
-// What the assignment `ring-attention` says of numbers that are wrong: each usual mistake
-// is made here by arithmetic, on what one device has.
+// The assignment `ring-attention` says why numbers are wrong: each usual mistake is made
+// here by arithmetic, on what one device has.
 
 #include <cmath>
 
 #include "lessons/assignments/ring_attention/grading/causes.hpp"
+#include "lessons/grader/judge.hpp"
 #include "tests/catch.hpp"
 
 using namespace lockstep;
@@ -51,7 +52,7 @@ View seeing(const SharedSequence& of, const WholeAttention& whole,
             whole.factor()};
 }
 
-/// What is said of rank 2's y, if queries see those keys.
+/// Returns what is said of rank 2's y, if queries see those keys.
 std::string said_of_y(bool causal,
                       const std::function<bool(std::int64_t, std::int64_t)>& sees) {
     const SharedSequence of = sequence(causal);
@@ -60,8 +61,8 @@ std::string said_of_y(bool causal,
     return cause_of_y(of, whole, 2, left_of(of, y));
 }
 
-/// What is said of rank 2's gradient, if those pairs contribute, and ranks have those of
-/// the ranks that are so many behind them.
+/// Returns what is said of rank 2's gradient, if those pairs contribute, and ranks have
+/// those of the ranks that are so many behind them.
 std::string said_of_gradient(
     const std::string& name, int behind,
     const std::function<bool(std::int64_t, std::int64_t)>& sees) {
@@ -195,8 +196,9 @@ TEST_CASE("what no known mistake gives is not explained") {
 }
 
 TEST_CASE("a ring that turns the other way is told from one that does not") {
-    const SharedSequence of = sequence(false);
-    CHECK(cause_of_way(of, sending(1)).empty());
-    CHECK_THAT(cause_of_way(of, sending(3)), ContainsSubstring("the other way"));
-    CHECK(cause_of_way(of, RunReport{}).empty());
+    using lessons::Judge;
+    constexpr Judge::Way kWay = Judge::Way::to_next;
+    CHECK(Judge::other_way(sending(1), 4, kWay).empty());
+    CHECK_THAT(Judge::other_way(sending(3), 4, kWay), ContainsSubstring("the other way"));
+    CHECK(Judge::other_way(RunReport{}, 4, kWay).empty());
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lessons/assignments/cost_of.hpp"
 #include "sim/cluster.hpp"
 #include "src/core/require.hpp"
 #include "src/nn/gpt.hpp"
@@ -176,13 +177,7 @@ RunReport run_library(const MeshCase& of, const ClusterSpec& cluster) {
     const MeshPlan plan(of.job.sizes, spread);
     const HostTensor tokens({of.job.sizes.context, 1}, DType::i32);
 
-    sim::ClusterOptions options;
-    options.ranks = of.ranks();
-    options.spec = cluster;
-    options.numbers = false;
-    options.workers = 1;
-    options.check = sim::CheckLevel::cheap;
-    return sim::make_cluster(options)->run([&](Rank& rank) {
+    const auto program = [&](Rank& rank) {
         GptOnMesh gpt(rank, plan, of.job.dtype, 0);
         const auto optimizer = given_optimizer(of.job.by_sgd, gpt.sync().shards());
         std::vector<MicroBatch> own;
@@ -191,7 +186,8 @@ RunReport run_library(const MeshCase& of, const ClusterSpec& cluster) {
             own.push_back({ids, ids, plan.weight()});
         }
         gpt.step(own, *optimizer);
-    });
+    };
+    return cost_of(of.ranks(), program, cluster);
 }
 
 }  // namespace lockstep::lessons::mesh

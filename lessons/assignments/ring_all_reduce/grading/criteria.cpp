@@ -81,17 +81,6 @@ HostTensor sum_of(const std::vector<HostTensor>& buffers) {
 
 // Why a run went wrong, as far as what it left and sent tells.
 
-/// Says that messages go the wrong way round, if they all do.
-std::string cause_of_way(const Ring& ring, const RunReport& report) {
-    if (ring.ranks < 3 || report.flows.empty()) return "";
-    for (const TraceFlow& flow : report.flows)
-        if (ring.before(flow.destination_rank) != flow.source_rank) return "";
-    return fmt::format(
-        "the ring turns the other way: rank {} sends to rank {}, and each rank should "
-        "send to the one before it",
-        report.flows[0].source_rank, report.flows[0].destination_rank);
-}
-
 /// Says what a rank's chunk holds, if it is not the sum over all ranks: `got` and the
 /// same chunk of each rank's buffer.
 std::string cause_of_sum(const Ring& ring, const HostTensor& got,
@@ -142,14 +131,7 @@ const TaskResult& run(Judge& judge, const std::string& task, const Ring& ring) {
     TaskRun asked{ring.name(), {}};
     for (int rank = 0; rank < ring.ranks; ++rank)
         asked.ranks.push_back({task, {{"buffer", {buffer_of(judge, ring, rank)}}}, {}});
-    const TaskResult& tried = judge.tried(asked);
-    const std::string cause = tried.trouble ? cause_of_way(ring, tried.report) : "";
-    if (!cause.empty())
-        throw Judge::No{Mark::failed, ring.name() + ": messages to the rank before",
-                        "messages to the next rank", cause};
-    const TaskResult& result = judge.run(asked);
-    judge.by_send_and_recv(ring.name(), result.report);
-    return result;
+    return judge.run_ring(asked, Judge::Way::to_rank_before);
 }
 
 const HostTensor& buffer_left(Judge& judge, const Ring& ring, const TaskResult& result,
@@ -172,7 +154,8 @@ void ask_chunk(Judge& judge, const Ring& ring, const TaskResult& result, int ran
         judge.close(fmt::format("{}: chunk {} on rank {}", ring.name(), chunk, rank), got,
                     expected.rows(part.begin, part.count), ring.bound());
     } catch (Judge::No& no) {
-        const std::string way = cause_of_way(ring, result.report);
+        const std::string way =
+            Judge::other_way(result.report, ring.ranks, Judge::Way::to_rank_before);
         no.said = way.empty() ? cause(got) : way;
         throw;
     }

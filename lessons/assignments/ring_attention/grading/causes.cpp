@@ -23,7 +23,7 @@ struct Pair {
     int of_query, of_key;
 };
 
-/// How often a pair counts.
+/// Says how often a pair counts.
 using Times = std::function<int(const Pair& pair)>;
 
 /// A mistake that can be made, and how attention is with it.
@@ -90,18 +90,9 @@ class Mistakes {
 
     /// Those of one block, on any rank.
     std::vector<Mistake> of_block() const {
-        std::vector<Mistake> all;
-        for (int rank = 0; of_.ranks > 1 && rank < of_.ranks; ++rank) {
-            all.push_back({fmt::format("the block of rank {} is missing in it", rank),
-                           view([this, rank](const Pair& p) {
-                               return sees(p) && p.of_key != rank;
-                           })});
-            all.push_back({fmt::format("the block of rank {} is in it twice", rank),
-                           view([this, rank](const Pair& p) {
-                               return sees(p) * (p.of_key == rank ? 2 : 1);
-                           })});
-        }
-        return all;
+        return of_one_rank(&Pair::of_key, [](int rank) {
+            return fmt::format("the block of rank {}", rank);
+        });
     }
 
     /// Those of the contributions to keys' and values' gradients, alike on all ranks.
@@ -120,18 +111,9 @@ class Mistakes {
 
     /// Those of one rank's contributions, on any rank.
     std::vector<Mistake> of_contributions() const {
-        std::vector<Mistake> all;
-        for (int rank = 0; of_.ranks > 1 && rank < of_.ranks; ++rank) {
-            all.push_back({fmt::format("what rank {} contributes is missing in it", rank),
-                           view([this, rank](const Pair& p) {
-                               return sees(p) && p.of_query != rank;
-                           })});
-            all.push_back({fmt::format("what rank {} contributes is in it twice", rank),
-                           view([this, rank](const Pair& p) {
-                               return sees(p) * (p.of_query == rank ? 2 : 1);
-                           })});
-        }
-        return all;
+        return of_one_rank(&Pair::of_query, [](int rank) {
+            return fmt::format("what rank {} contributes", rank);
+        });
     }
 
     /// Attention to one block, as if there were no others.
@@ -142,6 +124,22 @@ class Mistakes {
     }
 
   private:
+    /// Those of one rank's pairs, on any rank, which are `subject(rank)`.
+    std::vector<Mistake> of_one_rank(
+        int Pair::*owner, const std::function<std::string(int)>& subject) const {
+        std::vector<Mistake> all;
+        for (int rank = 0; of_.ranks > 1 && rank < of_.ranks; ++rank) {
+            all.push_back(
+                {subject(rank) + " is missing in it",
+                 view([=, this](const Pair& p) { return sees(p) && p.*owner != rank; })});
+            all.push_back(
+                {subject(rank) + " is in it twice", view([=, this](const Pair& p) {
+                     return sees(p) * (p.*owner == rank ? 2 : 1);
+                 })});
+        }
+        return all;
+    }
+
     bool of_causal() const { return of_.causal; }
 
     std::vector<Mistake> of_mask() const {
@@ -246,16 +244,6 @@ HostTensor sum_of_softmaxes(const SharedSequence& of, const WholeAttention& whol
 }
 
 }  // namespace
-
-std::string cause_of_way(const SharedSequence& of, const RunReport& report) {
-    if (of.ranks < 3 || report.flows.empty()) return "";
-    for (const TraceFlow& flow : report.flows)
-        if (of.before(flow.source_rank) != flow.destination_rank) return "";
-    return fmt::format(
-        "the ring turns the other way: rank {} sends to rank {}, and each rank should "
-        "send to the next",
-        report.flows[0].source_rank, report.flows[0].destination_rank);
-}
 
 std::string cause_of_y(const SharedSequence& of, const WholeAttention& whole, int rank,
                        const Left& y) {

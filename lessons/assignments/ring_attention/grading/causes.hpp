@@ -4,17 +4,13 @@
 #include <vector>
 
 #include "lessons/assignments/ring_attention/grading/whole_attention.hpp"
-#include "src/run/run_report.hpp"
 
 namespace lockstep::lessons::ring_attention {
 
-// Why a run went wrong, as far as what it left and sent tells: a sentence for whoever
+// Why a run went wrong, as far as what it left tells: a sentence for whoever
 // wrote the program, or nothing. What each usual mistake gives is computed, and compared.
 
-/// Says that messages go the wrong way round, if they all do.
-std::string cause_of_way(const SharedSequence& of, const RunReport& report);
-
-/// What each rank left of one name.
+/// Each rank left this, of one name.
 using Left = std::vector<HostTensor>;
 
 /// Says what y is, which is not right on this rank.

@@ -126,15 +126,7 @@ std::string text_of(const SharedSequence& of, int rank, const std::string& name,
 
 /// Returns a run that came to its end, by what is allowed.
 const TaskResult& run(Judge& judge, Exercise exercise, const SharedSequence& of) {
-    const TaskRun asked = task_run(judge, exercise, of);
-    const TaskResult& tried = judge.tried(asked);
-    const std::string cause = tried.trouble ? cause_of_way(of, tried.report) : "";
-    if (!cause.empty())
-        judge.ask(false, of.name() + ": messages to the next rank",
-                  "messages to the rank before", cause);
-    const TaskResult& result = judge.run(asked);
-    judge.by_send_and_recv(of.name(), result.report);
-    return result;
+    return judge.run_ring(task_run(judge, exercise, of), Judge::Way::to_next);
 }
 
 /// Asks that what each rank left is as expected; else `cause` says what it is.
@@ -151,7 +143,8 @@ void ask_close(Judge& judge, const SharedSequence& of, const TaskResult& result,
             judge.close(text_of(of, rank, name, own),
                         left[static_cast<std::size_t>(rank)], own);
         } catch (Judge::No& no) {
-            const std::string way = cause_of_way(of, result.report);
+            const std::string way =
+                Judge::other_way(result.report, of.ranks, Judge::Way::to_next);
             no.said = way.empty() ? cause(rank, left) : way;
             throw;
         }
@@ -226,15 +219,6 @@ const TaskResult& right(const Judge& judge, Exercise exercise, const SharedSeque
     return *result;
 }
 
-void ask_way(Judge& judge, const SharedSequence& of, const TaskResult& result) {
-    try {
-        judge.one_way(of.name(), result.report, Judge::Way::to_next);
-    } catch (Judge::No& no) {
-        no.said = cause_of_way(of, result.report);
-        throw;
-    }
-}
-
 /// A block comes to all ranks but the one before its own, which hands it on no more. Keys
 /// and values travel in one message or in two.
 void ask_forward_sent(Judge& judge, const std::string& name, const SharedSequence& of,
@@ -283,7 +267,7 @@ void ask_backward_sent(Judge& judge, const std::string& name, const SharedSequen
 void judge_bytes(Judge& judge, Exercise exercise) {
     for (SharedSequence of : sequences(judge)) {
         const TaskResult& result = right(judge, exercise, of);
-        ask_way(judge, of, result);
+        judge.one_way(of.name(), result.report, Judge::Way::to_next);
         for (int rank = 0; rank < of.ranks; ++rank) {
             const RankReport& left = result.report.ranks[static_cast<std::size_t>(rank)];
             const std::string name =
@@ -297,7 +281,7 @@ void judge_bytes(Judge& judge, Exercise exercise) {
         const TaskResult* causal = nullptr;
         needs(judge, fmt::format("{}-values", id_of(exercise)),
               [&](Judge& asking) { causal = &run(asking, exercise, of); });
-        ask_way(judge, of, *causal);
+        judge.one_way(of.name(), causal->report, Judge::Way::to_next);
     }
 }
 
@@ -336,7 +320,7 @@ void judge_memory(Judge& judge, Exercise exercise) {
     }
 }
 
-/// How long arithmetic and hops take.
+/// Knows how long arithmetic and hops take.
 class Times {
   public:
     Times(const Judge& judge, const SharedSequence& of)
@@ -371,8 +355,8 @@ struct Slow {
     std::string said;
 };
 
-/// What comes of waiting for hops before there is something to compute. The last hop of
-/// gradients is in `least`; none come to the first two blocks, nor does a block come
+/// Returns what comes of waiting for hops while there is nothing to compute. The last hop
+/// of gradients is in `least`; none come to the first two blocks, nor does a block come
 /// behind the last one. A hop begins when the one before it is done.
 std::vector<Slow> slow_times(const SharedSequence& of, Exercise exercise,
                              Picoseconds least, Picoseconds hop) {

@@ -25,7 +25,6 @@ struct SharedSequence {
 
     std::string name() const;
     int next(int rank) const { return (rank + 1) % ranks; }
-    int before(int rank) const { return (rank + ranks - 1) % ranks; }
     /// The rank whose block is on `rank` after so many hops.
     int origin(int rank, int hops) const { return (rank - hops % ranks + ranks) % ranks; }
     /// The hops after which the block of rank `of` is on `rank`.
@@ -42,7 +41,7 @@ struct SharedSequence {
     std::int64_t bytes_of_rows(int rank) const { return bytes(rank) / width; }
 
   private:
-    /// Of a token's keys and values.
+    /// Returns the bytes of a token's keys and values.
     std::int64_t token_bytes() const {
         return 2 * batch * heads * width * bytes_of(DType::f64);
     }
@@ -79,8 +78,8 @@ struct WholeGradients {
     HostTensor dq, dk, dv;  ///< each (tokens, batch, heads width)
 };
 
-/// What the pairs of a query and a key that it sees contribute, with `right` results of
-/// forward.
+/// Returns what the pairs of a query and a key that it sees contribute, with `right`
+/// results of forward.
 WholeGradients gradients_of(const WholeAttention& of, const WholeResult& right,
                             const View& view);
 
