@@ -20,7 +20,7 @@ NetworkTensors SgdTraining::by(
 
 namespace {
 
-/// What mistakes make of one parameter.
+/// Knows what mistakes make of one parameter.
 class Trainings {
   public:
     Trainings(const SgdTraining& training, std::string parameter)

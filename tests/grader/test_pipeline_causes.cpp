@@ -1,5 +1,5 @@
-// What the assignment `pipeline-1f1b` says of schedules that hold or take too much: each
-// usual mistake is made here by a generator, or by hand.
+// The assignment `pipeline-1f1b` says why schedules hold or take too much: each usual
+// mistake is made here by a generator, or by hand.
 
 #include <algorithm>
 

@@ -135,7 +135,7 @@ DealtBatch long_batch(const Judge& judge) {
                       judge.draw("long micro-batches", 11, 14));
 }
 
-// What students' ranks make of them.
+// Students' ranks make this of them.
 
 const TaskResult& run_task(Judge& judge, const std::string& task,
                            const DealtBatch& batch) {
@@ -161,7 +161,7 @@ std::string on_rank(const DealtBatch& batch, std::size_t rank, const std::string
     return fmt::format("{}: rank {}: {}", batch.name(), rank, what);
 }
 
-/// What is asked for of a mean: its loss, its gradients, or both.
+/// Says what a mean is asked for: its gradients, or its loss, too.
 enum class Asked : std::uint8_t { all, gradients };
 
 /// Judges loss and gradients: of each rank the mean over its own rows, or over all.
@@ -297,7 +297,7 @@ void judge_losses(Judge& judge) {
     });
 }
 
-// What it costs.
+// A run costs this.
 
 /// Returns what training costs with the library's own strategy: one bucket of all
 /// gradients, which is all-reduced when they are there.

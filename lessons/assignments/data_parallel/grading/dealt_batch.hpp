@@ -18,7 +18,7 @@ inline constexpr int kSteps = 3;
 inline constexpr std::int64_t kThousandths = 250;
 inline constexpr double kLearningRate = kThousandths / 1000.0;
 
-/// How the rows of a batch are dealt out, and to which network.
+/// Says how the rows of a batch are dealt out, and to which network.
 struct DealtBatch {
     std::vector<std::int64_t> shards;  ///< rows of each rank
     std::int64_t most_rows = 0;        ///< of a micro-batch
@@ -31,7 +31,7 @@ struct DealtBatch {
     std::int64_t rows() const;
     /// "3 ranks with 5, 0, 9 rows, 4 at once"
     std::string name() const;
-    /// Of the parameters.
+    /// Returns the number of parameters.
     std::int64_t elements() const {
         return (features + 1) * hidden + (hidden + 1) * classes;
     }

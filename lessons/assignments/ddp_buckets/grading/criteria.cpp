@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kTrainedSteps = 3;
 constexpr std::int64_t kRateInThousandths = 250;
-/// What somebody has left in the gradients.
+/// Somebody has left this in the gradients.
 constexpr std::int64_t kGradientsBefore = 3;
 
 // The grader's cases, drawn anew for each grading.
@@ -112,7 +112,7 @@ BucketCase timed_case(const Judge& judge) {
                       judge.draw("width", 124, 130));
 }
 
-// What students' ranks make of them.
+// Students' ranks make this of them.
 
 const TaskResult& run_case(Judge& judge, const std::string& task, const BucketCase& one) {
     RankTask same{task, {}, {}};
@@ -198,7 +198,7 @@ void judge_buckets(Judge& judge) {
     }
 }
 
-// What gradients should be, and what mistakes make of them.
+// Gradients should be this, and mistakes make that of them.
 
 /// Rank by rank, what each micro-batch adds to a gradient of the mean over all rows.
 std::vector<OfRanks> terms_of(const Judge& judge, const BucketCase& one,
@@ -224,7 +224,7 @@ HostTensor plain_sum(const OfRanks& terms) {
     return weighted_sum(terms, std::vector(terms.size(), 1.0));
 }
 
-/// What ranks have, each the same, if an all-reduce follows each micro-batch.
+/// Returns what each rank has if an all-reduce follows each micro-batch.
 HostTensor reduced_each_time(const std::vector<OfRanks>& terms, const HostTensor& zeros) {
     std::size_t most = 0;
     for (const OfRanks& own : terms)
@@ -398,7 +398,7 @@ void judge_training_losses(Judge& judge) {
     });
 }
 
-// What it costs.
+// A run costs this.
 
 /// Returns a run whose gradients are right; else a7.2-values has said so. Bytes, time and
 /// memory count of no others: doing nothing is fast.
@@ -451,7 +451,7 @@ void judge_traffic(Judge& judge, const std::string& exercise, const BucketCase& 
 void judge_batch_bytes(Judge& judge) {
     for (const BucketCase& one : single_cases(judge))
         judge_traffic(judge, "a7.2", one, run_right(judge, one).report, 1);
-    // What is wrong with several micro-batches is said elsewhere; it costs bytes, too.
+    // Another criterion says what is wrong with several micro-batches.
     for (const BucketCase& one : several_cases(judge)) {
         const TaskResult* result = nullptr;
         needs(judge, "a7.2-ranks",
@@ -469,7 +469,7 @@ void judge_training_bytes(Judge& judge) {
     }
 }
 
-/// Whether gradients are there before buckets are made. Filling them takes as long as
+/// Says if gradients are there before buckets are made. Filling them takes as long as
 /// what the task does; copying them into the buckets is more than is asked.
 enum class Before : std::uint8_t { filled_and_gone, there };
 

@@ -274,8 +274,8 @@ void accumulate(Rank& rank, const AccumulateSizes& sizes) {
         rank.world().all_reduce(gradient).wait();
 }
 
-/// What is given, and three tensors as wide as the hidden layer, two as the output, and
-/// the gradients of as many micro-batches as are kept.
+/// Counts what is given, three tensors as wide as the hidden layer, two as the output,
+/// and the gradients of as many micro-batches as are kept.
 std::int64_t accumulate_peak(const AccumulateSizes& sizes, int kept) {
     const std::int64_t weights = (sizes.in + sizes.out) * sizes.hidden;
     const std::int64_t given =

@@ -43,7 +43,8 @@ struct PrefetchSizes {
 };
 Figures prefetch_figures(const PrefetchSizes& sizes);
 
-/// Of evaluate and of clip: ranks sum up one number, and may sum up another.
+/// Returns those of evaluate and of clip: ranks sum up one number, and may sum up
+/// another.
 Figures sum_figures(int ranks);
 
 struct AccumulateSizes {

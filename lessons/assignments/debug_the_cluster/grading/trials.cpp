@@ -214,7 +214,7 @@ Trial filter_trial(const Judge& judge, int ranks, int steps) {
     return draft.trial;
 }
 
-/// What a stage's gradient may be by mistake.
+/// Adds what a stage's gradient may be by mistake.
 void mistake_gradients(Draft& draft, const HostTensors& weights, const HostTensors& x,
                        const HostTensors& y, const HostTensors& gradients,
                        const HostTensor& before) {
@@ -283,7 +283,7 @@ Trial prefetch_trial(const Judge& judge, int ranks, int layers) {
     return draft.trial;
 }
 
-/// What a loss may be by mistake; `means` are each rank's own, of so many rows.
+/// Adds what a loss may be by mistake; `means` are each rank's own, of so many rows.
 void mistake_losses(Draft& draft, double loss, const std::vector<double>& means,
                     std::int64_t rows) {
     const double ranks = draft.ranks();
@@ -412,12 +412,12 @@ Trial clip_trial(const Judge& judge, int ranks, std::int64_t percent) {
     return draft.trial;
 }
 
-/// Of all micro-batches, of a rank's own alone, and of all ranks' last ones.
+/// Holds gradients of all micro-batches, of a rank's own alone, and of all ranks' last.
 struct Accumulated {
     HostTensors all, own, last;
 };
 
-/// What the gradients of a rank may be by mistake.
+/// Adds what the gradients of a rank may be by mistake.
 void mistake_accumulated(Draft& draft, int rank, int micro_batches, const Accumulated& of,
                          const HostTensors& before) {
     const double ranks = draft.ranks();

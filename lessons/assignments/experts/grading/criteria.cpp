@@ -321,7 +321,7 @@ class Ran {
         if (!suspected_sum(all, expected).empty()) return;
         gate();
     }
-    /// What was given is as it was.
+    /// Asks that all that was given is as it was.
     void given() const {
         for (std::size_t rank = 0; rank < of_.tokens.size(); ++rank) {
             const auto same = [&](const std::string& name, const HostTensor& values) {
@@ -430,7 +430,7 @@ void judge_gate(Judge& judge) {
         Ran(judge, "pass", of).gate();
 }
 
-// What runs cost whose values are right.
+// Runs whose values are right cost this.
 
 /// Returns the bytes of copies that a rank sends on both ways, and of their gradients in
 /// a pass: as many rows come as go back.

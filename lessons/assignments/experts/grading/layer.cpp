@@ -143,7 +143,7 @@ Choices choices_of(const Way& way, const Sizes& of, const Values& values) {
     return choices;
 }
 
-/// How many copies of each rank an expert has room for.
+/// Returns how many copies of each rank an expert has room for.
 Counts room_of(const Way& way, const Counts& wanted, std::int64_t capacity) {
     using enum Way::Room;
     if (capacity == 0 || way.room == unlimited) return wanted;

@@ -51,7 +51,7 @@ struct Values {
 };
 Values draw_values(const Judge& judge, const Sizes& of);
 
-/// How a layer is computed: as it should be, or with a mistake.
+/// Says how a layer is computed: as it should be, or with a mistake.
 struct Way {
     Weights weights = Weights::of_chosen;
     bool weighs_forward = true;
@@ -73,7 +73,7 @@ struct Way {
     } room = Room::shared;
 };
 
-/// What comes of a layer.
+/// Holds what comes of a layer.
 struct Layer {
     std::vector<HostTensor> y, dx;       ///< of each rank
     std::vector<HostTensor> gate_terms;  ///< of each rank: its tokens' (E, h)

@@ -342,8 +342,8 @@ int most_in_flight(const Case& size, int stage) {
     return std::min(size.stages - stage, size.micro_batches);
 }
 
-/// How many micro-batches a stage has in flight at most, and behind which instruction
-/// there are more than it may have, if there are.
+/// Says how many micro-batches a stage has in flight at most, and behind which
+/// instruction there are more than it may have, if there are.
 struct InFlight {
     int peak = 0;
     Place too_many{};

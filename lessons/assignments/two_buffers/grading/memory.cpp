@@ -70,7 +70,7 @@ std::vector<GivenList> given_lists(const Judge& judge) {
     return lists;
 }
 
-/// How a version's last need may be taken wrongly.
+/// Says how a version's last need may be taken wrongly.
 struct KeptRule {
     bool only_newest = false;    ///< reads of older versions do not count
     bool open_is_first = false;  ///< what names no version is taken for version 0
@@ -355,7 +355,7 @@ std::string objection(const Setting& setting, const Choice& choice) {
                  "read it";
 }
 
-/// How a choice may be made wrongly.
+/// Says how a choice may be made wrongly.
 struct ChoiceRule {
     bool updates = true;  ///< counts the time of an update
     bool largest = true;  ///< takes the largest k that is allowed, not the smallest

@@ -32,7 +32,7 @@ constexpr std::int64_t kRateInThousandths = 20;
 constexpr std::int64_t kDecayInThousandths = 100;
 /// So large that the gradient's size counts: AdamW forgives a factor otherwise.
 constexpr std::int64_t kEpsilonInThousandths = 10;
-/// Of values: the order of sums counts more where AdamW divides by their size.
+/// Bounds values: the order of sums counts more where AdamW divides by their size.
 constexpr double kBound = 1e-9;
 
 struct ZeroCase : MicroBatchCase {
@@ -112,7 +112,7 @@ ZeroCase timed_case(const Judge& judge) {
                      4 * judge.draw("width", 31, 33));
 }
 
-// What students' ranks make of them.
+// Students' ranks make this of them.
 
 /// A layer's weight and bias, one behind the other, then zeros, so many elements.
 HostTensor flat_layer(const NetworkTensors& network, const std::string& layer,
@@ -173,7 +173,7 @@ OfRanks left_values(Judge& judge, Stage stage, const ZeroCase& one,
     return left;
 }
 
-// What values should be, and what mistakes make of them.
+// Values should be this, and mistakes make that of them.
 
 /// AdamW by its formula (src/nn/optimizer.hpp), and what mistakes change of it.
 class Training {
@@ -410,7 +410,7 @@ void judge_values(Judge& judge, Stage stage) {
         judge_case_values(judge, stage, one);
 }
 
-// What it costs.
+// A run costs this.
 
 std::string of_stage(Stage stage, const std::string& what) {
     return fmt::format("a8.{}{}", static_cast<int>(stage), what);
@@ -424,8 +424,8 @@ const TaskResult& run_right(Judge& judge, Stage stage, const ZeroCase& one) {
     return run_case(judge, stage, one);
 }
 
-/// What a rank sends in a run, by verb: it has to send all ranges but one of a layer in
-/// each reduce-scatter and each all-gather.
+/// Returns what a rank sends in a run, by verb: it has to send all ranges but one of a
+/// layer in each reduce-scatter and each all-gather.
 std::map<std::string, std::int64_t> bytes_to_send(Stage stage, const ZeroCase& one) {
     const auto of_layer = [&](int layer) {
         return (one.ranks() - 1) * one.range(layer) * bytes_of(DType::f64);
@@ -460,7 +460,7 @@ void judge_sent(Judge& judge, Stage stage, const ZeroCase& one, const RunReport&
 void judge_bytes(Judge& judge, Stage stage) {
     const ZeroCase heavy = heavy_case(judge);
     judge_sent(judge, stage, heavy, run_right(judge, stage, heavy).report);
-    // What is wrong with values of several micro-batches is said elsewhere.
+    // Another criterion says what is wrong with values of several micro-batches.
     for (const ZeroCase& one : zero_cases(judge, stage)) {
         const TaskResult* result = nullptr;
         needs(judge, of_stage(stage, "-values"),
