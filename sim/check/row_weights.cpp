@@ -141,6 +141,7 @@ class RowWeightWatcher final : public Tracker<Weights> {
     void check_accumulation(int rank, const RowWeights& gradient,
                             const DeviceOperation& update) const;
     void check_update(int rank, const DeviceOperation& operation);
+    void check_gradient(int rank, const Weights& weights, const DeviceOperation& update);
     Ranges reduced(const Meeting& meeting, const Origin& origin) const;
     void write_over(int rank, const Tensor& output, Ranges made);
 
@@ -712,17 +713,26 @@ void RowWeightWatcher::check_accumulation(int rank, const RowWeights& gradient,
             throw FaultError(explain_accumulation(rank, mistake, update));
 }
 
+/// Each part of the gradient of which anything is known has to be right: of a range of a
+/// flat buffer, that may be the last layers' alone.
 void RowWeightWatcher::check_update(int rank, const DeviceOperation& operation) {
     of_step_[rank].stepped = true;
-    const Weights weights = of(rank, gradient_of(operation));
-    if (!weights || weights->zero() || weights->is_loss_gradient) return;
-    check_accumulation(rank, *weights, operation);
+    Weights before;
+    for (const auto& range : known(rank).read(gradient_of(operation)))
+        if (!is_cut(range) && std::exchange(before, range.fact) != range.fact)
+            check_gradient(rank, range.fact, operation);
+}
+
+void RowWeightWatcher::check_gradient(int rank, const Weights& weights,
+                                      const DeviceOperation& update) {
+    if (weights->zero() || weights->is_loss_gradient) return;
+    check_accumulation(rank, *weights, update);
     if (!has_all_losses(rank, *weights)) return;
     // All ranks of a reduction have the same.
     const std::vector<int>& sizes = group_sizes(rank);
     const auto judged = right_.find(weights);
     if (judged != right_.end() && judged->second == sizes) return;
-    if (auto diagnosis = explain_weights(*weights, operation, sizes))
+    if (auto diagnosis = explain_weights(*weights, update, sizes))
         throw FaultError(std::move(*diagnosis));
     constexpr std::size_t kJudged = 256;
     if (right_.size() >= kJudged) right_.clear();

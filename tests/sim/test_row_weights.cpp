@@ -178,6 +178,41 @@ TEST_CASE("averages that are taken wrongly", "[sim][faults]") {
     }
 }
 
+/// Steps by a flat buffer, half of which nothing is known of; the other half has the
+/// gradient of a mean over a rank's own rows, times `weight`, and both are averaged.
+void train_flat(Rank& rank, double weight) {
+    Device& device = rank.device();
+    Linear model({device, DType::f64, 7, "head"}, 6, 7);
+    const Tensor x = device.empty({4, 6}, DType::f64);
+    device.random_normal(x, RandomStream(1, "x"), 0, 1, 100 * rank.index());
+    Saved saved;
+    const LossResult loss =
+        cross_entropy_loss(device, model.forward(x, saved),
+                           device.upload(HostTensor({4}, DType::i32)), weight);
+    model.backward(loss.gradient, saved);
+    const Tensor& known = model.parameters().front()->gradient;
+    const std::int64_t count = known.elements();
+    const Tensor gradients = device.empty({2 * count}, DType::f64);
+    device.random_normal(gradients.slice(0, count), RandomStream(1, "g"), 0, 1);
+    device.copy(gradients.slice(count, count), known.flat());
+    rank.world().all_reduce(gradients, Reduction::mean).wait();
+    Parameter flat("flat", device.zeros({2 * count}, DType::f64), gradients);
+    Sgd({&flat}).step();
+}
+
+TEST_CASE("what is known of a part of a gradient is judged", "[sim][faults]") {
+    World world;
+    world.check = sim::CheckLevel::full;
+    CHECK_NOTHROW(
+        make_cluster_in(world, 3)->run([](Rank& rank) { train_flat(rank, 1); }));
+    try {
+        make_cluster_in(world, 3)->run([](Rank& rank) { train_flat(rank, 1.0 / 3); });
+        FAIL("a mean was divided twice, and nothing was said");
+    } catch (const FaultError& error) {
+        CHECK(error.diagnosis().fault == "F21");
+    }
+}
+
 TEST_CASE("weights that are not for a checker to judge", "[sim][faults]") {
     Case is;
     SECTION("a sum over rows") {
