@@ -39,6 +39,8 @@ std::string suspected_sum(const OfRanks& left, const HostTensor& expected, doubl
     const auto all_are = [&](double factor) {
         return are_close(left, {ranks, weighted_sum({expected}, {factor})}, bound);
     };
+    // Ranks that all have the n-th part have the sum together, too.
+    if (all_are(1 / n)) return "that is the mean over the ranks; the sum is asked";
     if (Judge::are_close(weighted_sum(left, std::vector(ranks, 1.0)), expected, bound))
         return "the sum over the ranks of what they left is right: an all-reduce is "
                "missing";
@@ -47,7 +49,6 @@ std::string suspected_sum(const OfRanks& left, const HostTensor& expected, doubl
             "that is {} times what it should be: it was summed over the ranks once too "
             "often",
             ranks);
-    if (all_are(1 / n)) return "that is the mean over the ranks; the sum is asked";
     return "";
 }
 

@@ -412,8 +412,7 @@ std::string missing_terms(const MeshCase& of, const Steps& steps) {
                        "and cp are to be added up";
             return fmt::format(
                 "{} have the sum over the ranks along {} alone: ranks along {} have "
-                "terms "
-                "of their own, too",
+                "terms of their own, too",
                 steps.which(), axes.front(), axes.front() == "dp" ? "cp" : "dp");
         }
     }
@@ -434,20 +433,14 @@ std::string gradient_cause(const MeshCase& of, const OneDevice& alone,
         return "some weights have their new values, and all others those of the "
                "beginning: the new values of what other ranks update have to come from "
                "them";
-    for (const Names& axes : choices_of_axes(of))
-        if (steps.adds_up_along(axes))
-            return fmt::format(
-                "{} have the terms of one rank alone: what the ranks along {} stepped by "
-                "adds up to what is right",
-                which, joined(axes));
+    // Ranks that all have the n-th part add up to what is right, too.
     for (const Names& axes : choices_of_axes(of)) {
         const int ranks = ranks_along(of, axes);
         if (steps.is_times_too_large(ranks))
             return fmt::format(
                 "{} are {} times too large, as many as there are ranks of {}. Along dp "
                 "and cp ranks have terms of a sum, whose weights make it a mean; along "
-                "tp "
-                "each has the whole gradient of what it holds",
+                "tp each has the whole gradient of what it holds",
                 which, ranks, axes_of_size(of, ranks));
         if (steps.is_times_too_large(1.0 / ranks))
             return fmt::format(
@@ -456,6 +449,12 @@ std::string gradient_cause(const MeshCase& of, const OneDevice& alone,
                 "once more",
                 which, ranks, axes_of_size(of, ranks));
     }
+    for (const Names& axes : choices_of_axes(of))
+        if (steps.adds_up_along(axes))
+            return fmt::format(
+                "{} have the terms of one rank alone: what the ranks along {} stepped by "
+                "adds up to what is right",
+                which, joined(axes));
     if (std::string missing = missing_terms(of, steps); !missing.empty()) return missing;
     if (const auto drift = steps.drift())
         return fmt::format(

@@ -1,0 +1,43 @@
+// What ranks left of a tensor that is a sum over them says which mistake was made.
+
+#include "lessons/assignments/suspects.hpp"
+#include "tests/catch.hpp"
+
+using namespace lockstep;
+using namespace lockstep::lessons;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+HostTensor vector_of(double first, double second) {
+    return HostTensor::of<double>({2}, {first, second});
+}
+
+const HostTensor kSum = vector_of(9, -6);
+
+}  // namespace
+
+TEST_CASE("a sum that is missing, made twice, or a mean is told from others",
+          "[grader]") {
+    CHECK_THAT(suspected_sum({vector_of(4, 1), vector_of(5, 0), vector_of(0, -7)}, kSum),
+               ContainsSubstring("an all-reduce is missing"));
+    CHECK_THAT(suspected_sum(OfRanks(3, vector_of(27, -18)), kSum),
+               ContainsSubstring("that is 3 times what it should be"));
+    // These add up to the sum, too.
+    CHECK_THAT(suspected_sum(OfRanks(3, vector_of(3, -2)), kSum),
+               ContainsSubstring("that is the mean over the ranks"));
+    CHECK(suspected_sum(OfRanks(3, vector_of(9, -5)), kSum).empty());
+}
+
+TEST_CASE("what one rank left, or of another form, is not explained", "[grader]") {
+    CHECK(suspected_sum({vector_of(9, -6)}, kSum).empty());
+    CHECK(suspected_sum({vector_of(4, 1), HostTensor({3}, DType::f64)}, kSum).empty());
+    CHECK(suspected_sum({vector_of(4, 1), HostTensor()}, kSum).empty());
+}
+
+TEST_CASE("the first mistake that leaves just that is said", "[grader]") {
+    const OfRanks left{vector_of(1, 2), vector_of(3, 4)};
+    const OfRanks other{vector_of(1, 2), vector_of(3, 5)};
+    CHECK(suspected(left, {{"one", other}, {"two", left}, {"three", left}}) == "two");
+    CHECK(suspected(left, {{"one", other}, {"none", {}}}).empty());
+}
