@@ -115,6 +115,12 @@ def tells(*paths):
                   + " + ".join(f'read_from("{path}")' for path in paths) + ");")
 
 
+def reads_none(*paths):
+    """Each of them was refused."""
+    refused = r"(cannot read: [^;]*;[^c]*){%d}" % len(paths)
+    return Submission(NOTHING, tells(*paths), refused)
+
+
 def source(make):
     """ring.cpp is what make(path) makes of it."""
     def prepare(folder):
@@ -406,17 +412,15 @@ IN_THE_COMPILER = {
 }
 
 READS = {
-    "reads planted files": Submission(
-        NOTHING, tells("@OUTSIDE@", "@NEIGHBOUR@", "@REFERENCE@", "@TEMPORARY@", "@GRADING@"),
-        "cannot read"),
-    "reads them another way": Submission(
-        NOTHING, tells("/proc/self/root@OUTSIDE@", "/proc/self/cwd/../../planted/secret",
-                       "../planted/secret", "../../tmp/planted/secret", "/proc/1/root@REFERENCE@",
-                       "/dev/fd/3", "/proc/self/exe/../ring.cpp"), "cannot read"),
-    "reads the system's files": Submission(
-        NOTHING, tells("/etc/passwd", "/etc/shadow", "/etc/hostname", "/proc/self/environ",
-                       "/proc/self/maps", "/proc/cpuinfo", "/sys/kernel/notes", "/dev/urandom"),
-        "cannot read"),
+    "reads planted files": reads_none(
+        "@OUTSIDE@", "@NEIGHBOUR@", "@REFERENCE@", "@TEMPORARY@", "@GRADING@"),
+    "reads them another way": reads_none(
+        "/proc/self/root@OUTSIDE@", "/proc/self/cwd/../../planted/secret", "../planted/secret",
+        "../../tmp/planted/secret", "/proc/1/root@REFERENCE@", "/dev/fd/3",
+        "/proc/self/exe/../ring.cpp"),
+    "reads the system's files": reads_none(
+        "/etc/passwd", "/etc/shadow", "/etc/hostname", "/proc/self/environ", "/proc/self/maps",
+        "/proc/cpuinfo", "/sys/kernel/notes", "/dev/urandom"),
     # What a program can read, it can tell: the others were kept from reading.
     "reads its own file": Submission(
         NOTHING, lambda reference: "//@OWN@\n" + tells("./ring.cpp")(reference), "@OWN@"),

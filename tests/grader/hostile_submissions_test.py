@@ -202,7 +202,8 @@ class SlowAsNormalUser(Graded, unittest.TestCase):
 INSTALL = """
 set -e
 mount -t tmpfs none /usr/local
-mkdir -p /usr/local/lib/lockstep/kit /usr/local/share
+mkdir -p /usr/local/lib/lockstep/kit /usr/local/share /usr/local/src/lockstep
+cp {reference} /usr/local/src/lockstep
 export MESON_INSTALL_DESTDIR_PREFIX=/usr/local
 python3 -B {root}/lessons/grader/install_kit.py {kit} lib/lockstep/kit share/lockstep/grading
 cp -r {kit}/lib /usr/local/lib/lockstep/kit
@@ -224,7 +225,8 @@ class Installed(unittest.TestCase):
     def test_nobodys_program_reads_what_it_is_graded_by(self):
         kit = "/usr/local/lib/lockstep/kit/assignments/" + SLUG
         shared = "/usr/local/share/lockstep/grading/" + SLUG
-        paths = [kit + "/grading/secret", shared + "/secret"]
+        clone = "/usr/local/src/lockstep/ring.cpp"
+        paths = [kit + "/grading/secret", shared + "/secret", clone]
         sources = {f"includes {number}": f'#include "{path}"\n' + self.place.reference
                    for number, path in enumerate(paths)}
         sources["reads"] = tells(kit + "/handout/ring.hpp", *paths)(self.place.reference)
@@ -234,17 +236,20 @@ class Installed(unittest.TestCase):
         done = subprocess.run(
             ["unshare", "-m", "sh", "-c", INSTALL.format(
                 root=ROOT, kit=os.path.join(self.place.folder, "lockstep/kit"),
-                program=self.place.program), "sh", "grade", SLUG, *folders, "--out", out,
-             "--format", "json"], check=False, capture_output=True, text=True)
+                program=self.place.program, reference=self.place.paths["REFERENCE"]),
+             "sh", "grade", SLUG, *folders, "--out", out, "--format", "json"],
+            check=False, capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         reports = {}
         for name in sources:
             with open(os.path.join(out, name + ".json"), encoding="utf-8") as file:
                 reports[name] = file.read()
-                self.assertNotIn(self.place.secrets["GRADING"], reports[name])
-        self.assertEqual(json.loads(reports["right"])["earned"], 100)
+                for secret in ("GRADING", "REFERENCE"):
+                    self.assertNotIn(self.place.secrets[secret], reports[name])
+        self.assertEqual({name: json.loads(text)["earned"] for name, text in reports.items()},
+                         {**dict.fromkeys(sources, 0), "right": 100})
         self.assertIn("round the ring", reports["reads"])
-        self.assertEqual(reports["reads"].count("cannot read"), 2 * 3)
+        self.assertEqual(reports["reads"].count("cannot read"), len(paths) * 3)
 
 
 if __name__ == "__main__":

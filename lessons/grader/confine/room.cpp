@@ -71,13 +71,6 @@ bool make_file(const char* path) noexcept {
     return true;
 }
 
-/// Returns whether a path lies below one of these.
-bool is_below(const fs::path& path, const std::vector<fs::path>& folders) {
-    return std::ranges::any_of(folders, [&](const fs::path& folder) {
-        return path != folder && std::ranges::mismatch(folder, path).in1 == folder.end();
-    });
-}
-
 }  // namespace
 
 Room::Room(const View& view) {

@@ -1,6 +1,9 @@
 #include "lessons/grader/confine/view.hpp"
 
+#include <algorithm>
+#include <array>
 #include <initializer_list>
+#include <iterator>
 
 #include "src/os/environment.hpp"
 
@@ -19,18 +22,30 @@ std::vector<fs::path> existing(std::initializer_list<fs::path> paths) {
     return found;
 }
 
-/// Returns what is in the folder but for pages and data, among which an installed
-/// Lockstep has what answers are compared with.
-std::vector<fs::path> all_but_share(const fs::path& folder) {
+/// Returns the folders that a compiler is installed in below this one: its own, and those
+/// for other processors, "aarch64-linux-gnu". Neither pages and data, among which an
+/// installed Lockstep has what answers are compared with, nor sources.
+std::vector<fs::path> compiler_folders(const fs::path& prefix) {
     std::vector<fs::path> found;
     std::error_code error;
-    for (fs::directory_iterator each(folder, error), end; !error && each != end;
-         each.increment(error))
-        if (each->path().filename() != "share") found.push_back(each->path());
+    for (fs::directory_iterator each(prefix, error), end; !error && each != end;
+         each.increment(error)) {
+        const std::string name = each->path().filename().string();
+        constexpr std::array kOwn{"bin", "sbin", "include", "libexec"};
+        if (std::ranges::find(kOwn, name) != kOwn.end() || name.starts_with("lib") ||
+            name.find("-linux-") != std::string::npos)
+            found.push_back(each->path());
+    }
     return found;
 }
 
 }  // namespace
+
+bool is_below(const fs::path& path, const std::vector<fs::path>& folders) {
+    return std::ranges::any_of(folders, [&](const fs::path& folder) {
+        return path != folder && std::ranges::mismatch(folder, path).in1 == folder.end();
+    });
+}
 
 std::vector<fs::path> system_libraries() {
     return existing({"/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64",
@@ -40,22 +55,20 @@ std::vector<fs::path> system_libraries() {
 std::vector<fs::path> toolchain_files(const std::string& compiler) {
     std::vector<fs::path> files =
         existing({"/bin", "/sbin", "/etc/alternatives", "/dev/urandom"});
-    for (const char* folder : {"/usr", "/usr/local"})
-        for (const fs::path& part : all_but_share(folder))
-            if (part != "/usr/local") files.push_back(part);
+    for (const char* prefix : {"/usr", "/usr/local"})
+        std::ranges::copy(compiler_folders(prefix), std::back_inserter(files));
     const std::string found = os::find_on_path(compiler);
     std::error_code error;
     const fs::path named = fs::absolute(found.empty() ? compiler : found);
     const fs::path program = fs::canonical(named, error);
     if (error) return files;
     if (named != program) files.push_back(named);  // it is started by this name
-    if (program.string().starts_with("/usr/")) return files;
+    if (is_below(program, files)) return files;
     const fs::path folder = program.parent_path();
     files.push_back(program);
-    if (folder.filename() != "bin") return files;
-    for (const char* part : {"bin", "include", "lib", "lib64", "libexec", "share"})
-        for (const fs::path& own : existing({folder.parent_path() / part}))
-            files.push_back(own);
+    if (folder.filename() == "bin")
+        std::ranges::copy(compiler_folders(folder.parent_path()),
+                          std::back_inserter(files));
     return files;
 }
 

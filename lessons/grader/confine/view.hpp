@@ -13,13 +13,17 @@ struct View {
     std::vector<std::filesystem::path> writes;  ///< folders; can be read, too
 };
 
+/// Returns whether a path lies below one of these.
+bool is_below(const std::filesystem::path& path,
+              const std::vector<std::filesystem::path>& folders);
+
 /// Returns what any program needs to start: the system's libraries and the loader's
 /// index.
 std::vector<std::filesystem::path> system_libraries();
 
-/// Returns what a compiler needs besides: the system's programs and headers, but neither
-/// /usr/share nor /usr/local/share, and those of its own folder if that is not the
-/// system's, such as /opt/gcc.
+/// Returns what a compiler needs besides: programs, headers and libraries of the system,
+/// in /usr and /usr/local, and those of its own folder if that is neither, such as
+/// /opt/gcc. Not what else is there, such as share and src.
 std::vector<std::filesystem::path> toolchain_files(const std::string& compiler);
 
 }  // namespace lockstep::lessons
