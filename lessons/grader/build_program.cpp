@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <sstream>
@@ -287,13 +288,16 @@ class Build {
         for (std::size_t i = 0; i < count; ++i) {
             for (; started < std::min(count, i + at_once); ++started)
                 running[started] = run(compile_words(plan_.sources[started]));
-            if (auto failure = result(*running[i], plan_.sources[i])) return failure;
-            running[i].reset();
+            if (auto failure = result(std::move(running[i]),
+                                      compile_words(plan_.sources[i]), plan_.sources[i]))
+                return failure;
         }
         return std::nullopt;
     }
 
-    std::optional<BuildFailure> link() { return result(*run(link_words()), ""); }
+    std::optional<BuildFailure> link() {
+        return result(run(link_words()), link_words(), "");
+    }
 
   private:
     std::vector<std::string> compile_words(const std::string& source) const {
@@ -336,11 +340,20 @@ class Build {
                          .variables = {"LC_ALL=C", "CCACHE_DISABLE=1"}});
     }
 
-    std::optional<BuildFailure> result(ConfinedProcess& process,
+    /// Returns what is wrong in the source. A compiler that was killed is run once more:
+    /// the machine may have had no memory left, and has it now.
+    std::optional<BuildFailure> result(std::unique_ptr<ConfinedProcess> process,
+                                       const std::vector<std::string>& words,
                                        const std::string& source) const {
-        const Ending ending = *process.wait();
+        if (was_killed(*process)) {
+            process = run(words);
+            if (was_killed(*process) && process->wait()->memory_was_short)
+                throw MissingError(
+                    "the compiler was killed, since this machine had no memory left");
+        }
+        const Ending ending = *process->wait();
         if (ending.succeeded()) return std::nullopt;
-        const std::string output = process.output(kMostOutput);
+        const std::string output = process->output(kMostOutput);
         if (const std::string limit = limit_reached(ending, output); !limit.empty())
             return BuildFailure{source, 0, limit, ""};
         if (auto failure = first_error(output, plan_.folder)) {
@@ -350,6 +363,16 @@ class Build {
         return BuildFailure{source, 0,
                             "the compiler " + ending_sentence(ending, confinement()),
                             output.substr(0, 1000)};
+    }
+
+    /// Returns whether the compiler, or one that it started, was killed, as it says.
+    static bool was_killed(ConfinedProcess& process) {
+        const Ending ending = *process.wait();
+        const std::string output = process.output(kMostOutput);
+        return ending.signal == SIGKILL ||
+               (!ending.succeeded() &&
+                (output.find("Killed signal terminated program") != std::string::npos ||
+                 output.find("unable to execute command: Killed") != std::string::npos));
     }
 
     /// Why the compiler, or one that it started, could not go on; empty if it is not for

@@ -163,6 +163,10 @@ Judgement JudgingProcess::judge(std::size_t index) {
 Judgement JudgingProcess::judgement_without_answer() {
     const bool late = line_.end() == Frames::End::late;
     const int status = end();
+    if (!late && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        throw MissingError(
+            "the process that judges was killed: perhaps this machine had no memory "
+            "left");
     if (!late)
         return failed(
             fmt::format("{}the simulator ended by {}", kCouldNot, ending_text(status)));

@@ -88,4 +88,8 @@ std::int64_t available_memory() {
     return std::min(free ? (*free + swap) * kKiB : kUnlimited, left_in_groups());
 }
 
+std::int64_t killed_for_memory() {
+    return number_behind("/proc/vmstat", "oom_kill").value_or(0);
+}
+
 }  // namespace lockstep::os

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <sys/socket.h>
@@ -11,6 +12,8 @@
 #include <system_error>
 #include <unistd.h>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "lessons/grader/confine/confined_process.hpp"
 #include "lessons/grader/confine/fence.hpp"
@@ -48,6 +51,15 @@ bool refused(const std::string& output, const std::string& what) {
     for (const char* error : {"EACCES", "EPERM", "ENOENT", "ESRCH", "EROFS"})
         if (contains(output, what + ": " + error + "\n")) return true;
     return false;
+}
+
+pid_t parent_of(pid_t process) {
+    std::ifstream status(fmt::format("/proc/{}/status", process));
+    pid_t parent = 0;
+    for (std::string word; status >> word;)
+        if (word == "PPid:") status >> parent;
+    REQUIRE(parent > 1);
+    return parent;
 }
 
 }  // namespace
@@ -256,8 +268,9 @@ TEST_CASE("A program ends when asked, and with its owner", "[grader][confined]")
 
 TEST_CASE("A program that the machine kills is told from one that ends itself",
           "[grader][confined]") {
+    enum class Whom { program, keeper };
     const auto killed = [](const std::string& what, const Confinement& confinement,
-                           const std::string& waits_for) {
+                           const std::string& waits_for, Whom whom = Whom::program) {
         ConfinedProcess process(hostile_program().plan(what, confinement));
         std::vector<std::string> found;
         for (int i = 0; i < 500 && (found.empty() || process.output() != waits_for);
@@ -266,7 +279,8 @@ TEST_CASE("A program that the machine kills is told from one that ends itself",
             found = hostile_program().left_over();
         }
         REQUIRE(found.size() == 1);
-        ::kill(std::stoi(found.front()), SIGKILL);
+        const pid_t program = std::stoi(found.front());
+        ::kill(whom == Whom::program ? program : parent_of(program), SIGKILL);
         const Ending ending = *process.wait();
         CHECK(ending.signal == SIGKILL);
         return ending.by;
@@ -281,6 +295,9 @@ TEST_CASE("A program that the machine kills is told from one that ends itself",
     // Its processor time may be over.
     patient.cpu_seconds = 0.001;
     CHECK(killed("sleep", patient, "") != EndedBy::outside);
+    // Whatever the program did, its keeper is out of its reach.
+    CHECK(killed("hold", patient, "held\n", Whom::keeper) ==
+          (filters ? EndedBy::outside : EndedBy::signal));
     patient.cpu_seconds = 20;
     patient.only_computes = false;
     CHECK(killed("sleep", patient, "") == EndedBy::signal);

@@ -81,6 +81,12 @@ TEST_CASE("What ends the process costs the criterion that it was at", "[grader]"
     CHECK(process.judge(4).mark == Mark::passed);
 }
 
+TEST_CASE("Who kills the process stops the grading", "[grader]") {
+    JudgingProcess process(one_of({[] { return crash(SIGKILL); }}), limits());
+    CHECK_THROWS_WITH(process.judge(0),
+                      Catch::Matchers::ContainsSubstring("was killed: perhaps"));
+}
+
 TEST_CASE("What never ends costs its criterion, or all that come after the time",
           "[grader]") {
     const auto sleep = []() -> Judgement {

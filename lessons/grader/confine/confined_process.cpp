@@ -22,6 +22,7 @@
 #include "lessons/grader/confine/keeper.hpp"
 #include "src/os/child.hpp"
 #include "src/os/environment.hpp"
+#include "src/os/memory.hpp"
 
 namespace lockstep::lessons {
 
@@ -152,21 +153,22 @@ View view_of(const ConfinedPlan& plan) {
 }
 
 /// Returns whether nothing that the program did can have brought it SIGKILL. A filter
-/// refuses it that signal. No processor time is used up so early; the system's ticks,
-/// which the limit goes by, are no longer than the time that passed. And if it had much
-/// memory, it may be why the machine had none left.
+/// refuses it that signal, which it could not send to its keeper either. Its processor
+/// time is not used up so early: the system's ticks, which the limit goes by, are no
+/// longer than the time that passed; later, the system has to have killed processes. And
+/// if it had much memory, it may be why the machine had none left.
 bool is_from_outside(const KeeperReport& report, const Ending& ending,
                      const Confinement& confinement) {
-    return ending.signal == SIGKILL && ending.wall_seconds < confinement.cpu_seconds &&
+    if (report.keeper_was_killed) return true;
+    return ending.signal == SIGKILL &&
+           (ending.wall_seconds < confinement.cpu_seconds || ending.memory_was_short) &&
            report.peak_bytes < confinement.memory_bytes / 2;
 }
 
-/// The report's meaning, as far as it goes without the output.
-Ending ending_of(const KeeperReport& report, const Confinement& confinement,
-                 bool filtered, double wall_seconds) {
-    Ending ending;
+/// Fills in the report's meaning, as far as it goes without the output.
+void read_report(const KeeperReport& report, const Confinement& confinement,
+                 bool filtered, Ending& ending) {
     ending.cpu_seconds = report.cpu_seconds;
-    ending.wall_seconds = wall_seconds;
     if (WIFSIGNALED(report.status))
         ending.signal = WTERMSIG(report.status);
     else
@@ -185,13 +187,14 @@ Ending ending_of(const KeeperReport& report, const Confinement& confinement,
         ending.by = EndedBy::cpu_limit;
     else if (ending.signal != 0)
         ending.by = EndedBy::signal;
-    return ending;
 }
 
 }  // namespace
 
 ConfinedProcess::ConfinedProcess(const ConfinedPlan& plan)
-    : confinement_(plan.confinement), started_(Clock::now()) {
+    : confinement_(plan.confinement),
+      killed_before_(os::killed_for_memory()),
+      started_(Clock::now()) {
     output_ =
         opened(::memfd_create("output", MFD_CLOEXEC), "cannot make a file in memory");
     start(plan);
@@ -271,9 +274,12 @@ std::optional<Ending> ConfinedProcess::wait(Clock::time_point deadline) {
     const ssize_t got = ::recv(channel_.number(), &report, sizeof report, 0);
     if (got < 0 && errno == EINTR) return wait(deadline);
     // Without a report, the keeper was killed, and the program with it.
-    if (got != sizeof report) report = {.status = SIGKILL};
-    const std::chrono::duration<double> passed = Clock::now() - started_;
-    finish(ending_of(report, confinement_, filtered_, passed.count()));
+    if (got != sizeof report) report = {.status = SIGKILL, .keeper_was_killed = true};
+    Ending ending;
+    ending.wall_seconds = std::chrono::duration<double>(Clock::now() - started_).count();
+    ending.memory_was_short = os::killed_for_memory() > killed_before_;
+    read_report(report, confinement_, filtered_, ending);
+    finish(ending);
     return ending_;
 }
 

@@ -58,6 +58,8 @@ struct Ending {
     int signal = 0;          ///< what ended it; else 0
     double cpu_seconds = 0;  ///< its own, and that of processes that it waited for
     double wall_seconds = 0;
+    bool memory_was_short =
+        false;  ///< meanwhile the system has killed some process for it
 
     bool succeeded() const { return by == EndedBy::itself && exit_status == 0; }
 };
@@ -125,7 +127,8 @@ class ConfinedProcess {
     std::string output_end() const;
 
     Confinement confinement_;
-    bool filtered_ = false;  ///< it has a SystemCallFilter
+    bool filtered_ = false;       ///< it has a SystemCallFilter
+    std::int64_t killed_before_;  ///< by the system, for memory
     os::Clock::time_point started_;
     os::Descriptor output_;
     os::Descriptor channel_;

@@ -66,7 +66,8 @@ struct StartFailure {
 struct KeeperReport {
     int status = 0;  ///< as wait() has it
     bool over_wall = false;
-    bool requested = false;  ///< somebody closed the channel before the end
+    bool requested = false;          ///< somebody closed the channel before the end
+    bool keeper_was_killed = false;  ///< so it sent none
     double cpu_seconds = 0;
     /// The most memory that the program had; 0 if that is no more than the keeper had,
     /// whose copy it was at first.
