@@ -10,6 +10,7 @@ Arguments: the program, the folder of the assignment's sources, "Assignment", "M
 import filecmp
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -68,6 +69,10 @@ class Assignment(WorkFolder, unittest.TestCase):
         self.assertIsNone(report["build_failure"])
         self.assertEqual(report["earned"], 0)
         self.assertTrue(report["first"])
+        taught = {(entry["lesson"], entry["lesson_step"]) for entry in report["criteria"]}
+        with open(os.path.join(self.work, "README.md"), encoding="utf-8") as file:
+            for lesson, step in re.findall(r"lockstep lesson ([a-z0-9-]+)`, step (\d+)", file.read()):
+                self.assertIn((lesson, int(step)), taught)
         for entry in report["criteria"]:
             self.assertNotIn("lockstep:", entry["said"] or "")
 

@@ -7,6 +7,7 @@
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/cost_of.hpp"
+#include "lessons/assignments/lesson_step.hpp"
 #include "lessons/assignments/needs.hpp"
 #include "lessons/assignments/suspects.hpp"
 #include "lessons/grader/judge.hpp"
@@ -579,23 +580,23 @@ Assignment column_row_linear_assignment() {
         "and by rows, and of an MLP with one all-reduce each way.",
         {"layers.hpp", "layers.cpp", "adapters.cpp"},
         {{"a3.1-values", "by columns: each rank's y and gradients, and dx on all", 20,
-          "column-linear, step 3", judge_column},
+          lesson_step("column-linear", "split_columns"), judge_column},
          {"a3.1-bytes", "by columns: one all-reduce backward, none forward", 5,
-          "column-linear, step 3", judge_column_bytes},
+          lesson_step("column-linear", "split_columns"), judge_column_bytes},
          {"a3.1-time", "by columns: dx is on its way while the weight's gradient is made",
-          10, "column-linear, step 3", judge_column_time},
+          10, lesson_step("column-linear", "split_columns"), judge_column_time},
          {"a3.2-values", "by rows: y on all ranks, and each rank's gradients", 25,
-          "column-linear, step 4", judge_row},
+          lesson_step("column-linear", "split_rows"), judge_row},
          {"a3.2-bytes", "by rows: one all-reduce forward, none backward", 10,
-          "column-linear, step 4", judge_row_bytes},
+          lesson_step("column-linear", "split_rows"), judge_row_bytes},
          {"a3.3-values", "the MLP's y, dx and gradients are one device's", 10,
-          "column-linear, step 5", judge_mlp},
+          lesson_step("column-linear", "pair"), judge_mlp},
          {"a3.3-bytes", "the MLP makes one all-reduce each way, and sends nothing else",
-          5, "column-linear, step 5", judge_mlp_bytes},
+          5, lesson_step("column-linear", "pair"), judge_mlp_bytes},
          {"a3.3-time", "the MLP takes no rank longer than its share of the work", 5,
-          "column-linear, step 6", judge_mlp_time},
+          lesson_step("column-linear", "count_costs"), judge_mlp_time},
          {"a3.3-memory", "no rank of the MLP has room for a whole weight", 10,
-          "column-linear, step 6", judge_mlp_memory}}};
+          lesson_step("column-linear", "count_costs"), judge_mlp_memory}}};
 }
 
 }  // namespace lockstep::lessons

@@ -7,6 +7,7 @@
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/cost_of.hpp"
 #include "lessons/assignments/data_parallel/grading/dealt_batch.hpp"
+#include "lessons/assignments/lesson_step.hpp"
 #include "lessons/assignments/needs.hpp"
 #include "lessons/grader/judge.hpp"
 #include "src/cost/collectives.hpp"
@@ -403,9 +404,9 @@ void judge_time(Judge& judge) {
                  cost_of_training(batch).makespan(), result.report.makespan(), {30, 30});
 }
 
-Criterion criterion(const std::string& id, const std::string& title, int points, int step,
-                    std::function<void(Judge&)> judge) {
-    return {id, title, points, fmt::format("gradient-accumulation, step {}", step),
+Criterion criterion(const std::string& id, const std::string& title, int points,
+                    const char* step, std::function<void(Judge&)> judge) {
+    return {id, title, points, lesson_step("gradient-accumulation", step),
             std::move(judge)};
 }
 
@@ -413,38 +414,42 @@ std::vector<Criterion> all_criteria() {
     return {
         criterion("a2.1-values",
                   "shard_gradient leaves the gradient of the mean over the shard's rows",
-                  15, 1, judge_whole_shards),
+                  15, "accumulate", judge_whole_shards),
         criterion("a2.1-rests",
-                  "rows of a smaller last micro-batch count as much as all others", 10, 1,
-                  judge_odd_shards),
+                  "rows of a smaller last micro-batch count as much as all others", 10,
+                  "accumulate", judge_odd_shards),
         criterion("a2.1-before",
                   "what gradients held before the call is not in what shard_gradient "
                   "leaves",
-                  10, 1, judge_shards_anew),
+                  10, "accumulate", judge_shards_anew),
         criterion("a2.1-memory", "shard_gradient holds one micro-batch's activations", 15,
-                  6, [](Judge& judge) { judge_memory(judge, "a2.1", "shard_gradient"); }),
+                  "measure",
+                  [](Judge& judge) { judge_memory(judge, "a2.1", "shard_gradient"); }),
         criterion(
             "a2.2-values",
             "batch_gradient leaves every rank the gradient of the mean over all rows", 15,
-            3, judge_batches),
+            "average", judge_batches),
         criterion("a2.2-bytes",
-                  "batch_gradient is one all-reduce of the gradients and the loss", 15, 4,
+                  "batch_gradient is one all-reduce of the gradients and the loss", 15,
+                  "ring",
                   [](Judge& judge) { judge_bytes(judge, "a2.2", "batch_gradient", 1); }),
         criterion("a2.3-values", "train ends with one device's parameters on every rank",
-                  5, 2, judge_trained),
+                  5, "distribute", judge_trained),
         criterion("a2.3-losses",
-                  "train gives the mean loss over all rows before each step", 5, 3,
-                  judge_losses),
-        criterion("a2.3-bytes", "train is one all-reduce a step, and nothing else", 3, 4,
+                  "train gives the mean loss over all rows before each step", 5,
+                  "average", judge_losses),
+        criterion("a2.3-bytes", "train is one all-reduce a step, and nothing else", 3,
+                  "ring",
                   [](Judge& judge) { judge_bytes(judge, "a2.3", "train", kSteps); }),
         criterion("a2.3-memory",
-                  "batch_gradient and train hold one micro-batch's activations", 3, 6,
+                  "batch_gradient and train hold one micro-batch's activations", 3,
+                  "measure",
                   [](Judge& judge) {
                       judge_memory(judge, "a2.2", "batch_gradient");
                       judge_memory(judge, "a2.3", "train");
                   }),
         criterion("a2.3-time", "a step takes a rank's micro-batches and one all-reduce",
-                  4, 6, judge_time)};
+                  4, "measure", judge_time)};
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/cost_of.hpp"
+#include "lessons/assignments/lesson_step.hpp"
 #include "lessons/assignments/micro_batches.hpp"
 #include "lessons/assignments/needs.hpp"
 #include "lessons/assignments/sgd_training.hpp"
@@ -159,8 +160,7 @@ std::string cause_of_order(const RankResult& rank) {
     if (numbers.empty()) return "";
     if (std::ranges::all_of(numbers, [](double number) { return number == 0; }))
         return "nothing that is written to the gradients is seen in the buckets: these "
-               "are "
-               "no views of them";
+               "are no views of them";
     if (numbers.front() == 1 && std::ranges::is_sorted(numbers))
         return "the first parameter is the first in the first bucket; backward comes to "
                "the last one first";
@@ -536,7 +536,7 @@ void judge_batch_time(Judge& judge) {
 
 Criterion criterion(const std::string& id, const std::string& title, int points,
                     std::function<void(Judge&)> judge) {
-    return {id, title, points, "data-parallel, step 4", std::move(judge)};
+    return {id, title, points, lesson_step("data-parallel", "buckets"), std::move(judge)};
 }
 
 std::vector<Criterion> bucket_criteria() {

@@ -8,6 +8,7 @@
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/debug_the_cluster/grading/trials.hpp"
 #include "lessons/assignments/debug_the_cluster/handout/causes.hpp"
+#include "lessons/assignments/lesson_step.hpp"
 #include "lessons/assignments/needs.hpp"
 #include "lessons/grader/judge.hpp"
 #include "lessons/page/sha256.hpp"
@@ -152,12 +153,13 @@ struct Broken {
 
 /// In the order of the handout: a6.1 to a6.6.
 const std::vector<Broken> kBroken{
-    {"filter", "gradient-accumulation, step 2", filter_trials},
-    {"pipeline", "pipeline-1f1b, step 3", pipeline_trials},
-    {"prefetch", "ring-self-attention, step 8", prefetch_trials},
-    {"evaluate", "gradient-accumulation, step 3", evaluate_trials},
-    {"clip", "tensor-parallel-block, step 4", clip_trials},
-    {"accumulate", "gradient-accumulation, step 2", accumulate_trials}};
+    {"filter", lesson_step("gradient-accumulation", "distribute"), filter_trials},
+    {"pipeline", lesson_step("pipeline-1f1b", "memory"), pipeline_trials},
+    {"prefetch", lesson_step("ring-self-attention", "overlap"), prefetch_trials},
+    {"evaluate", lesson_step("gradient-accumulation", "average"), evaluate_trials},
+    {"clip", lesson_step("tensor-parallel-block", "sequence"), clip_trials},
+    {"accumulate", lesson_step("gradient-accumulation", "distribute"),
+     accumulate_trials}};
 
 std::string mended_id(std::size_t number) {
     return fmt::format("a6.{}-mended", number + 1);
@@ -279,9 +281,9 @@ Assignment debug_the_cluster_assignment() {
              10, broken.lesson,
              [trials = broken.trials](Judge& judge) { judge_mended(judge, trials); }});
     }
-    assignment.criteria.push_back({"a6.7-all",
-                                   "all six run in one program, one after another", 4,
-                                   "gradient-accumulation, step 2", judge_all});
+    assignment.criteria.push_back(
+        {"a6.7-all", "all six run in one program, one after another", 4,
+         lesson_step("gradient-accumulation", "distribute"), judge_all});
     return assignment;
 }
 

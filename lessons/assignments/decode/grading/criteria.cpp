@@ -4,6 +4,7 @@
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/decode/grading/batching.hpp"
 #include "lessons/assignments/decode/grading/generation.hpp"
+#include "lessons/assignments/lesson_step.hpp"
 
 namespace lockstep::lessons {
 
@@ -13,8 +14,9 @@ using namespace decode;
 
 Criterion of_generation(const char* id, const char* title, int points, Way way,
                         void (*judged)(Judge&, Way)) {
-    const char* lesson =
-        way == Way::shared ? "tensor-parallel-block, step 2" : "inference, step 1";
+    const std::string lesson = way == Way::shared
+                                   ? lesson_step("tensor-parallel-block", "block")
+                                   : lesson_step("inference", "generate");
     return {id, title, points, lesson, [=](Judge& judge) { judged(judge, way); }};
 }
 
@@ -43,17 +45,18 @@ Assignment decode_assignment() {
                        Way::shared, judge_work),
          of_generation("a12.2-cache", "a rank stores the keys of its own heads", 5,
                        Way::shared, judge_cache),
-         {"a12.2-sums", "two all-reduces a layer", 5, "tensor-parallel-block, step 2",
-          judge_sums},
+         {"a12.2-sums", "two all-reduces a layer", 5,
+          lesson_step("tensor-parallel-block", "block"), judge_sums},
          {"a12.3-tokens", "each request gets the tokens that it gets alone", 10,
-          "inference, step 6", judge_batched_tokens},
-         {"a12.3-limits", "no pass is above its limits", 6, "inference, step 7",
-          judge_limits},
-         {"a12.3-order", "decodes first, and nobody starves", 6, "inference, step 6",
-          judge_order},
-         {"a12.3-passes", "as few passes as the course's batcher", 8, "inference, step 6",
-          judge_passes},
-         {"a12.3-pages", "all pages come back", 4, "inference, step 7", judge_pages}}};
+          lesson_step("inference", "batching"), judge_batched_tokens},
+         {"a12.3-limits", "no pass is above its limits", 6,
+          lesson_step("inference", "pages"), judge_limits},
+         {"a12.3-order", "decodes first, and nobody starves", 6,
+          lesson_step("inference", "batching"), judge_order},
+         {"a12.3-passes", "as few passes as the course's batcher", 8,
+          lesson_step("inference", "batching"), judge_passes},
+         {"a12.3-pages", "all pages come back", 4, lesson_step("inference", "pages"),
+          judge_pages}}};
 }
 
 }  // namespace lockstep::lessons

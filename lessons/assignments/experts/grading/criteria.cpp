@@ -11,6 +11,7 @@
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/experts/grading/layer.hpp"
+#include "lessons/assignments/lesson_step.hpp"
 #include "lessons/assignments/needs.hpp"
 #include "lessons/assignments/suspects.hpp"
 #include "lessons/grader/judge.hpp"
@@ -560,8 +561,7 @@ std::string cause_of_capacity(Judge& judge) {
          "of a rank's copies the last are kept; the first have to be"},
         {{.weights_add_up = true},
          "the weights of the copies that are kept are made to add up to 1 again; they "
-         "stay "
-         "as they are"}};
+         "stay as they are"}};
     for (const Mistake& mistake : all)
         if (explains(judge, mistake.way)) return mistake.sentence;
     return "";
@@ -586,9 +586,9 @@ void judge_capacity(Judge& judge) {
     }
 }
 
-Criterion criterion(const std::string& id, const std::string& title, int points, int step,
-                    std::function<void(Judge&)> judge) {
-    return {id, title, points, fmt::format("experts, step {}", step), std::move(judge)};
+Criterion criterion(const std::string& id, const std::string& title, int points,
+                    const char* step, std::function<void(Judge&)> judge) {
+    return {id, title, points, lesson_step("experts", step), std::move(judge)};
 }
 
 }  // namespace
@@ -602,24 +602,25 @@ Assignment experts_assignment() {
         "has no room for.",
         {"experts.hpp", "experts.cpp", "adapters.cpp"},
         {criterion("a9.1-values", "choose gives the k best experts and their weights", 10,
-                   2, judge_choice),
+                   "gate", judge_choice),
          criterion("a9.2-values", "forward is the layer on one device, an expert a rank",
-                   15, 3, judge_lone_forward),
-         criterion("a9.2-experts", "the same with several experts on each rank", 10, 3,
-                   judge_shared_forward),
-         criterion("a9.2-bytes", "forward sends each copy once each way", 10, 3,
+                   15, "dispatch", judge_lone_forward),
+         criterion("a9.2-experts", "the same with several experts on each rank", 10,
+                   "dispatch", judge_shared_forward),
+         criterion("a9.2-bytes", "forward sends each copy once each way", 10, "dispatch",
                    judge_forward_bytes),
-         criterion("a9.2-work", "experts compute the rows that came for them", 5, 4,
-                   judge_work),
-         criterion("a9.3-values", "backward gives dx and the experts' gradients", 15, 3,
-                   judge_backward),
-         criterion("a9.3-gate", "every rank has the sum of the gate's gradients", 10, 3,
-                   judge_gate),
+         criterion("a9.2-work", "experts compute the rows that came for them", 5,
+                   "waiting", judge_work),
+         criterion("a9.3-values", "backward gives dx and the experts' gradients", 15,
+                   "dispatch", judge_backward),
+         criterion("a9.3-gate", "every rank has the sum of the gate's gradients", 10,
+                   "dispatch", judge_gate),
          criterion("a9.3-bytes", "backward sends each copy's gradient once each way", 10,
-                   3, judge_backward_bytes),
+                   "dispatch", judge_backward_bytes),
          criterion("a9.4-values", "a full expert takes the first copies, and no others",
-                   10, 5, judge_capacity),
-         criterion("a9.4-bytes", "what is dropped is not sent", 5, 5, judge_full_bytes)}};
+                   10, "capacity", judge_capacity),
+         criterion("a9.4-bytes", "what is dropped is not sent", 5, "capacity",
+                   judge_full_bytes)}};
 }
 
 }  // namespace lockstep::lessons

@@ -8,6 +8,7 @@
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/left_schedule.hpp"
+#include "lessons/assignments/lesson_step.hpp"
 #include "lessons/assignments/needs.hpp"
 #include "lessons/assignments/pipeline_1f1b/grading/causes.hpp"
 #include "lessons/assignments/trained_stack.hpp"
@@ -378,10 +379,9 @@ void judge_time(Judge& judge, const Exercise& exercise) {
 }
 
 Criterion criterion(const Exercise& exercise, const std::string& what,
-                    const std::string& title, int points, int step,
+                    const std::string& title, int points, const char* step,
                     void (*judged)(Judge&, const Exercise&)) {
-    return {exercise.id + "-" + what, title, points,
-            fmt::format("pipeline-1f1b, step {}", step),
+    return {exercise.id + "-" + what, title, points, lesson_step("pipeline-1f1b", step),
             [&exercise, judged](Judge& judge) { judged(judge, exercise); }};
 }
 
@@ -394,25 +394,25 @@ Assignment pipeline_1f1b_assignment() {
         "1F1B, the fastest order where memory is short, and backward in halves to fill "
         "the bubble, as data.",
         {"schedules.hpp", "schedules.cpp", "adapters.cpp"},
-        {criterion(kPlain, "values", "1F1B computes what one device does", 10, 3,
+        {criterion(kPlain, "values", "1F1B computes what one device does", 10, "memory",
                    judge_values),
          criterion(kPlain, "memory", "1F1B has min(p - s, m) micro-batches in flight", 20,
-                   3, judge_memory),
-         criterion(kPlain, "time", "1F1B is done after (m + p - 1)(t_f + t_b)", 10, 2,
-                   judge_time),
+                   "memory", judge_memory),
+         criterion(kPlain, "time", "1F1B is done after (m + p - 1)(t_f + t_b)", 10,
+                   "gpipe", judge_time),
          criterion(kLimited, "values", "with_memory_limit computes what one device does",
-                   5, 3, judge_values),
-         criterion(kLimited, "memory", "with_memory_limit keeps to the limit", 10, 3,
-                   judge_memory),
+                   5, "memory", judge_values),
+         criterion(kLimited, "memory", "with_memory_limit keeps to the limit", 10,
+                   "memory", judge_memory),
          criterion(kLimited, "time", "with_memory_limit waits no longer than it must", 15,
-                   4, judge_time),
-         criterion(kSplit, "values", "split_backward computes what one device does", 5, 7,
-                   judge_values),
-         criterion(kSplit, "memory", "split_backward keeps to the limit", 10, 7,
+                   "steady_state", judge_time),
+         criterion(kSplit, "values", "split_backward computes what one device does", 5,
+                   "halves", judge_values),
+         criterion(kSplit, "memory", "split_backward keeps to the limit", 10, "halves",
                    judge_memory),
          criterion(kSplit, "bubble",
-                   "split_backward fills the bubble as far as memory allows", 15, 7,
-                   judge_time)}};
+                   "split_backward fills the bubble as far as memory allows", 15,
+                   "halves", judge_time)}};
 }
 
 }  // namespace lockstep::lessons

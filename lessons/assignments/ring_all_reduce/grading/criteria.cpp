@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lessons/assignments/catalogue.hpp"
+#include "lessons/assignments/lesson_step.hpp"
 #include "lessons/assignments/needs.hpp"
 #include "lessons/grader/judge.hpp"
 #include "src/comm/chunks.hpp"
@@ -328,7 +329,8 @@ void judge_memory(Judge& judge) {
 
 Criterion criterion(const std::string& id, const std::string& title, int points,
                     std::function<void(Judge&)> judge) {
-    return {id, title, points, "gradient-accumulation, step 4", std::move(judge)};
+    return {id, title, points, lesson_step("gradient-accumulation", "ring"),
+            std::move(judge)};
 }
 
 }  // namespace

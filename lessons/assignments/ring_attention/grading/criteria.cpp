@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "lessons/assignments/catalogue.hpp"
+#include "lessons/assignments/lesson_step.hpp"
 #include "lessons/assignments/needs.hpp"
 #include "lessons/assignments/ring_attention/grading/causes.hpp"
 #include "lessons/assignments/ring_attention/grading/online_softmax.hpp"
@@ -390,9 +391,9 @@ void judge_time(Judge& judge, Exercise exercise) {
     }
 }
 
-Criterion criterion(const std::string& id, const std::string& title, int points, int step,
-                    std::function<void(Judge&)> judge) {
-    return {id, title, points, fmt::format("ring-self-attention, step {}", step),
+Criterion criterion(const std::string& id, const std::string& title, int points,
+                    const char* step, std::function<void(Judge&)> judge) {
+    return {id, title, points, lesson_step("ring-self-attention", step),
             std::move(judge)};
 }
 
@@ -411,24 +412,24 @@ Assignment ring_attention_assignment() {
         {"online_softmax.hpp", "online_softmax.cpp", "ring_attention.hpp",
          "ring_attention.cpp", "adapters.cpp"},
         {criterion("a5.1-values", "absorb, merge and finish give what one softmax gives",
-                   15, 5, judge_online_softmax),
-         criterion("a5.2-values", "forward is attention over the whole sequence", 15, 5,
-                   of(judge_values, Exercise::forward)),
+                   15, "online", judge_online_softmax),
+         criterion("a5.2-values", "forward is attention over the whole sequence", 15,
+                   "online", of(judge_values, Exercise::forward)),
          criterion("a5.2-bytes", "forward sends each block n - 1 hops round the ring", 10,
-                   4, of(judge_bytes, Exercise::forward)),
-         criterion("a5.2-memory", "forward holds two blocks of keys and values", 10, 6,
-                   of(judge_memory, Exercise::forward)),
+                   "bytes", of(judge_bytes, Exercise::forward)),
+         criterion("a5.2-memory", "forward holds two blocks of keys and values", 10,
+                   "memory", of(judge_memory, Exercise::forward)),
          criterion("a5.2-time", "forward hides each hop behind attention to a block", 10,
-                   8, of(judge_time, Exercise::forward)),
+                   "overlap", of(judge_time, Exercise::forward)),
          criterion("a5.3-values", "backward gives the gradients of the whole sequence",
-                   15, 5, of(judge_values, Exercise::backward)),
+                   15, "online", of(judge_values, Exercise::backward)),
          criterion("a5.3-bytes",
-                   "backward sends blocks and their gradients round the ring", 10, 4,
-                   of(judge_bytes, Exercise::backward)),
-         criterion("a5.3-memory", "backward piles up neither blocks nor gradients", 5, 6,
-                   of(judge_memory, Exercise::backward)),
+                   "backward sends blocks and their gradients round the ring", 10,
+                   "bytes", of(judge_bytes, Exercise::backward)),
+         criterion("a5.3-memory", "backward piles up neither blocks nor gradients", 5,
+                   "memory", of(judge_memory, Exercise::backward)),
          criterion("a5.3-time", "backward hides both hops behind its work on a block", 10,
-                   8, of(judge_time, Exercise::backward))}};
+                   "overlap", of(judge_time, Exercise::backward))}};
 }
 
 }  // namespace lockstep::lessons

@@ -7,6 +7,7 @@
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/left_schedule.hpp"
+#include "lessons/assignments/lesson_step.hpp"
 #include "lessons/assignments/needs.hpp"
 #include "lessons/assignments/trained_stack.hpp"
 #include "lessons/assignments/two_buffers/grading/memory.hpp"
@@ -476,10 +477,9 @@ void judge_time(Judge& judge) {
 }  // namespace
 
 Assignment two_buffers_assignment() {
-    const auto criterion = [](const char* id, const char* title, int points, int step,
-                              void (*judged)(Judge&)) {
-        return Criterion{id, title, points, fmt::format("pipedream, step {}", step),
-                         judged};
+    const auto criterion = [](const char* id, const char* title, int points,
+                              const char* step, void (*judged)(Judge&)) {
+        return Criterion{id, title, points, lesson_step("pipedream", step), judged};
     };
     return {
         "two-buffers",
@@ -487,25 +487,25 @@ Assignment two_buffers_assignment() {
         "PipeDream-2BW: schedules with two versions of the weights, their memory, and "
         "when to choose them.",
         {"two_buffers.hpp", "two_buffers.cpp", "adapters.cpp"},
-        {criterion("a10.1-work", "each micro-batch goes forward and back once", 5, 6,
-                   judge_work),
+        {criterion("a10.1-work", "each micro-batch goes forward and back once", 5,
+                   "buffers", judge_work),
          criterion("a10.1-updates", "the gradients of k micro-batches make one update", 5,
-                   6, judge_updates),
-         criterion("a10.1-versions", "batch b reads version max(0, b - 1)", 10, 6,
+                   "buffers", judge_updates),
+         criterion("a10.1-versions", "batch b reads version max(0, b - 1)", 10, "buffers",
                    judge_versions),
          criterion("a10.1-numbers", "it trains by gradients that are one update late", 5,
-                   6, judge_numbers),
+                   "buffers", judge_numbers),
          criterion("a10.1-memory", "stage s has min(p - s, m) micro-batches in flight",
-                   10, 6, judge_memory),
+                   10, "buffers", judge_memory),
          criterion("a10.1-time", "it never stops: done after (m + p - 1)(t_f + t_b)", 20,
-                   2, judge_time),
-         criterion("a10.2-kept", "each version goes when nobody needs it any more", 15, 5,
-                   two_buffers::judge_kept),
-         criterion("a10.3-bytes", "what a stage holds at most, by a formula", 10, 6,
-                   two_buffers::judge_bytes),
-         criterion("a10.4-allowed", "a choice that the setting allows", 5, 6,
+                   "endless", judge_time),
+         criterion("a10.2-kept", "each version goes when nobody needs it any more", 15,
+                   "stash", two_buffers::judge_kept),
+         criterion("a10.3-bytes", "what a stage holds at most, by a formula", 10,
+                   "buffers", two_buffers::judge_bytes),
+         criterion("a10.4-allowed", "a choice that the setting allows", 5, "buffers",
                    two_buffers::judge_allowed),
-         criterion("a10.4-fastest", "the fastest of those", 15, 6,
+         criterion("a10.4-fastest", "the fastest of those", 15, "buffers",
                    two_buffers::judge_fastest)}};
 }
 

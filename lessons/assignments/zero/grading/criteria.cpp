@@ -10,6 +10,7 @@
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/cost_of.hpp"
+#include "lessons/assignments/lesson_step.hpp"
 #include "lessons/assignments/micro_batches.hpp"
 #include "lessons/assignments/needs.hpp"
 #include "lessons/assignments/suspects.hpp"
@@ -181,7 +182,7 @@ class Training {
     Training(const Judge& judge, const ZeroCase& one)
         : one_(one), initial_(draw_network(judge, one)), rows_(draw_rows(judge, one)) {}
 
-    /// The gradients that a step is by, of the network and the step's number from 1.
+    /// Returns the gradients that a step is by, of the network before it.
     using Gradients = std::function<NetworkTensors(const NetworkTensors&)>;
 
     const NetworkTensors& initial() const { return initial_; }
@@ -545,40 +546,40 @@ void judge_time(Judge& judge, Stage stage) {
 }
 
 Criterion criterion(const std::string& id, const std::string& title, int points,
-                    int lesson_step, Stage stage, void (*judge)(Judge&, Stage)) {
-    return {id, title, points, fmt::format("zero, step {}", lesson_step),
+                    const char* step, Stage stage, void (*judge)(Judge&, Stage)) {
+    return {id, title, points, lesson_step("zero", step),
             [=](Judge& asking) { judge(asking, stage); }};
 }
 
 std::vector<Criterion> zero_criteria() {
     return {
         criterion("a8.1-values", "stage 1 ends with one device's values on every rank",
-                  15, 2, Stage::one, judge_values),
+                  15, "stage_1", Stage::one, judge_values),
         criterion("a8.1-bytes", "stage 1 sends a reduce-scatter and an all-gather a step",
-                  8, 2, Stage::one, judge_bytes),
-        criterion("a8.1-memory", "stage 1 holds an n-th of the optimizer's state", 11, 2,
-                  Stage::one, judge_memory),
+                  8, "stage_1", Stage::one, judge_bytes),
+        criterion("a8.1-memory", "stage 1 holds an n-th of the optimizer's state", 11,
+                  "stage_1", Stage::one, judge_memory),
         criterion("a8.2-values", "stage 2 ends with one device's values on every rank",
-                  10, 3, Stage::two, judge_values),
+                  10, "stage_2", Stage::two, judge_values),
         criterion("a8.2-bytes",
                   "stage 2 sends a reduce-scatter a micro-batch and an all-gather a step",
-                  5, 3, Stage::two, judge_bytes),
+                  5, "stage_2", Stage::two, judge_bytes),
         criterion("a8.2-memory",
-                  "stage 2 holds the gradients of its ranges and two layers", 8, 3,
-                  Stage::two, judge_memory),
-        criterion("a8.2-time", "stage 2's reductions run beside backward", 10, 3,
+                  "stage 2 holds the gradients of its ranges and two layers", 8,
+                  "stage_2", Stage::two, judge_memory),
+        criterion("a8.2-time", "stage 2's reductions run beside backward", 10, "stage_2",
                   Stage::two, judge_time),
         criterion("a8.3-values", "stage 3 ends with one device's values, in ranges", 10,
-                  4, Stage::three, judge_values),
+                  "stage_3", Stage::three, judge_values),
         criterion("a8.3-bytes",
                   "stage 3 gathers twice and reduces once a micro-batch, less the last "
                   "layer's second gather",
-                  5, 4, Stage::three, judge_bytes),
+                  5, "stage_3", Stage::three, judge_bytes),
         criterion("a8.3-memory",
                   "stage 3 holds its ranges, and values and gradients of two layers", 8,
-                  4, Stage::three, judge_memory),
-        criterion("a8.3-time", "stage 3 gathers values in time", 10, 5, Stage::three,
-                  judge_time)};
+                  "stage_3", Stage::three, judge_memory),
+        criterion("a8.3-time", "stage 3 gathers values in time", 10, "prefetch",
+                  Stage::three, judge_time)};
 }
 
 }  // namespace
