@@ -132,13 +132,30 @@ Order runnable_order(Judge& judge, const Case& size, const Schedule& schedule) {
     return order;
 }
 
-/// Judges that there are schedules of the sizes asked for, which all else is asked of.
+/// Judges that there are schedules of the sizes asked for, and no F or B is missing in
+/// them, which all else is asked of.
 void judge_made(Judge& judge) {
-    for (const Case& size : cases(judge))
-        schedule_of(judge, size);
+    for (const Case& size : cases(judge)) {
+        const Schedule schedule = schedule_of(judge, size);
+        const std::string asked = size.name() + ": F and B of each micro-batch";
+        for (int stage = 0; stage < size.stages; ++stage)
+            for (int i = 0; i < size.micro_batches; ++i)
+                for (const InstructionKind kind : {forward, backward}) {
+                    const auto& list = schedule.of(stage);
+                    const bool there = std::ranges::any_of(list, [&](const auto& each) {
+                        return each.kind == kind && each.micro_batch == i;
+                    });
+                    if (!there)
+                        judge.ask(false, asked,
+                                  fmt::format("stage {} has no {}", stage,
+                                              text_of(Instruction{kind, i})));
+                }
+        judge.ask(true, asked, "they are there");
+    }
 }
 
 void judge_work(Judge& judge) {
+    judge_made(judge);
     for (const Case& size : cases(judge)) {
         const TaskResult& result = run(judge, size);
         const Schedule schedule = schedule_of(judge, size);
