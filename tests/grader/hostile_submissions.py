@@ -467,7 +467,7 @@ CHEATS = {
         NOTHING, begins("rank.world().all_reduce(buffer).wait(); return;"), "all_reduce"),
     # Time and memory are asked for with 4 ranks, of other sizes each time.
     "works at one number of ranks": Submission(
-        15, begins('if (rank.size() != 4) throw std::runtime_error("never seen");'),
+        NOTHING, begins('if (rank.size() != 4) throw std::runtime_error("never seen");'),
         "never seen"),
     "computes on the host": Submission(
         NOTHING, begins("const HostTensor here = rank.device().download(buffer);"

@@ -51,7 +51,8 @@ std::vector<Ring> rings(const Judge& judge) {
 
 /// One whose messages are long against their latency.
 Ring long_ring(const Judge& judge) {
-    return {4, 4 * judge.draw("long", 9'000, 11'000)};
+    const auto ranks = static_cast<int>(judge.draw("ranks of the long one", 5, 7));
+    return {ranks, ranks * judge.draw("long", 7'000, 9'000)};
 }
 
 HostTensor buffer_of(const Judge& judge, const Ring& ring, int rank) {
