@@ -51,9 +51,22 @@ NamedCase drawn_once(const Judge& judge, const Mix& mix, int trial) {
     return drawn;
 }
 
+/// Returns rules near these.
+Rules varied(const Judge& judge, const char* name, Rules rules) {
+    const auto draw = [&](const char* what, std::int64_t low, std::int64_t high) {
+        return judge.draw(fmt::format("{}: {}", name, what), low, high);
+    };
+    rules.rows += draw("rows", -1, 1);
+    rules.sequences += draw("sequences", 0, 1);
+    rules.pages += draw("pages", -1, 1);
+    rules.page_rows += draw("rows of a page", 0, 1);
+    return rules;
+}
+
 /// Draws until the library's batcher has to send back as many.
-NamedCase drawn(const Judge& judge, const Mix& mix) {
+NamedCase drawn(const Judge& judge, Mix mix) {
     constexpr int kMostTrials = 200;
+    mix.rules = varied(judge, mix.name, mix.rules);
     NamedCase one;
     for (int trial = 0; trial < kMostTrials; ++trial) {
         one = drawn_once(judge, mix, trial);

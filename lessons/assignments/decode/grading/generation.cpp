@@ -40,20 +40,24 @@ std::string name_of(const GenerationCase& of) {
 
 // These are drawn anew.
 
+/// Heads are dealt out to so many ranks, and as many have each head of keys.
 GenerationCase small_case(const Judge& judge, const std::string& name, int ranks,
-                          std::int64_t heads, std::int64_t key_heads) {
+                          std::int64_t key_heads, std::int64_t of_each) {
+    const auto draw = [&](const char* what, std::int64_t low, std::int64_t high) {
+        return judge.draw(fmt::format("{}: {}", name, what), low, high);
+    };
     GenerationCase of;
-    of.sizes = {.vocabulary = 29,
-                .context = 40,
-                .layers = 2,
-                .hidden = 16,
-                .heads = heads,
+    of.sizes = {.vocabulary = draw("vocabulary", 23, 37),
+                .context = draw("context", 40, 48),
+                .layers = draw("layers", 2, 3),
+                .hidden = draw("hidden", 13, 20),
+                .heads = key_heads * of_each,
                 .key_heads = key_heads,
-                .width = 4,
-                .inner = 24};
+                .width = draw("width", 3, 5),
+                .inner = 12 * draw("inner", 1, 3)};
     of.ranks = ranks;
-    of.page_rows = judge.draw(name + ": rows of a page", 3, 5);
-    of.seed = judge.draw(name + ": seed", 1, 1 << 30);
+    of.page_rows = draw("rows of a page", 3, 5);
+    of.seed = draw("seed", 1, 1 << 30);
     return of;
 }
 
@@ -72,17 +76,21 @@ GenerationCase with_prompts(const Judge& judge, const std::string& name,
 }
 
 std::vector<GenerationCase> cases_of(const Judge& judge, Way way) {
-    const auto drawn = [&](const std::string& name, int ranks, std::int64_t heads,
-                           std::int64_t key_heads) {
+    const auto drawn = [&](const std::string& name, int ranks, std::int64_t key_heads,
+                           std::int64_t of_each) {
         return with_prompts(judge, name,
-                            small_case(judge, name, ranks, heads, key_heads));
+                            small_case(judge, name, ranks, key_heads, of_each));
     };
-    if (way == Way::shared)
-        return {drawn("two", 2, 4, 2), drawn("three", 3, 6, 3), drawn("one", 1, 4, 2),
-                drawn("four", 4, 8, 4)};
-    GenerationCase one = small_case(judge, "a prompt", 1, 4, 4);
-    one.prompts = {{5, 7}};
-    return {one, drawn("groups", 1, 4, 2), drawn("a head of keys", 1, 4, 1)};
+    if (way == Way::shared) {
+        const std::int64_t keys = judge.draw("heads of keys of a rank", 1, 2);
+        const std::int64_t of_each = judge.draw("heads that share keys", 2, 3);
+        return {drawn("two", 2, 2 * keys, of_each), drawn("three", 3, 3, 2),
+                drawn("one", 1, 2, 2), drawn("four", 4, 4, of_each)};
+    }
+    GenerationCase one = small_case(judge, "a prompt", 1, 4, 1);
+    one.prompts = {{judge.draw("the prompt", 4, 6), judge.draw("the output", 6, 8)}};
+    return {one, drawn("groups", 1, judge.draw("heads of keys", 2, 3), 2),
+            drawn("a head of keys", 1, 1, judge.draw("heads", 3, 5))};
 }
 
 /// One pass, of more prompts.
@@ -100,12 +108,12 @@ std::vector<GenerationCase> first_cases_of(const Judge& judge, Way way) {
 
 /// So large that matrices and attention are most of the work.
 GenerationCase large_case(const Judge& judge, Way way) {
-    GenerationCase of = small_case(judge, "large", way == Way::alone ? 1 : 4, 8, 4);
-    of.sizes.vocabulary = 400;
+    GenerationCase of = small_case(judge, "large", way == Way::alone ? 1 : 4, 4, 2);
+    of.sizes.vocabulary = judge.draw("large: words", 390, 410);
     of.sizes.context = 64;
-    of.sizes.hidden = 32;
+    of.sizes.hidden = 4 * judge.draw("large: wide", 7, 9);  // all ranks send alike
     of.sizes.width = 8;
-    of.sizes.inner = 96;
+    of.sizes.inner = 4 * judge.draw("large: inner", 23, 26);
     of.page_rows = 8;
     of.prompts = {{judge.draw("large: prompt", 20, 30), 9},
                   {5, 3},

@@ -17,9 +17,13 @@ namespace {
 // a11.2: a mesh for a model and a cluster.
 
 NamedSetting setting_of(const Judge& judge, Kind kind) {
-    const std::vector<NamedSetting> variants = variants_of(kind);
-    return variants.at(judge.draw(fmt::format("setting {}", static_cast<int>(kind)), 0,
-                                  std::ssize(variants) - 1));
+    const auto draw = [&](const char* what, std::int64_t low, std::int64_t high) {
+        return judge.draw(fmt::format("{} {}", name_of(kind), what), low, high);
+    };
+    const std::vector<NamedSetting> variants =
+        variants_of(kind, {static_cast<double>(draw("network", 100, 130)) / 100,
+                           16 * draw("vocabulary", 1, 120)});
+    return variants.at(draw("setting", 0, std::ssize(variants) - 1));
 }
 
 /// The three sizes deal out what there is equally.
@@ -236,7 +240,9 @@ Picoseconds best_time(const NamedSetting& of) {
     const auto found = known.find(of.name);
     if (found != known.end()) return found->second;
     const std::vector<Tried> meshes = fitting_meshes(of.setting);
-    require(!meshes.empty(), "mesh: {}: nothing fits", of.name);
+    if (meshes.empty())
+        throw MissingError(
+            fmt::format("mesh: {}: nothing fits, as drawn; grade again", of.name));
     return known.emplace(of.name, meshes.front().report.makespan()).first->second;
 }
 

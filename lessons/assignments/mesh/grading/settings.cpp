@@ -1,6 +1,7 @@
 #include "lessons/assignments/mesh/grading/settings.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "src/core/require.hpp"
@@ -41,9 +42,7 @@ std::vector<NamedSetting> wide_variants() {
                 make(gpt(6144, 8, 2048), sequences, 8, "v100", 4, /*memory_gb=*/16);
             setting.sizes.vocabulary = 50'000;
             setting.cluster.between.bytes_per_second = network;
-            all.push_back({fmt::format("wide, {} sequences, {:g} GB/s between nodes",
-                                       sequences, network / kGB),
-                           setting});
+            all.push_back({fmt::format("wide, {} sequences", sequences), setting});
         }
     return all;
 }
@@ -57,9 +56,7 @@ std::vector<NamedSetting> nodes_variants() {
                 Setting setting = make(gpt(4096, 0, tokens), 4, 16, "a100", node, 24);
                 setting.cluster.between.bytes_per_second = network;
                 all.push_back(
-                    {fmt::format("nodes of {}, {} tokens, {:g} GB/s between nodes", node,
-                                 tokens, network / kGB),
-                     setting});
+                    {fmt::format("nodes of {}, {} tokens", node, tokens), setting});
             }
     return all;
 }
@@ -82,16 +79,20 @@ std::string name_of(Kind kind) {
     return kind == Kind::wide ? "wide" : kind == Kind::nodes ? "nodes" : "context";
 }
 
-std::vector<NamedSetting> variants_of(Kind kind) {
-    switch (kind) {
-        case Kind::wide:
-            return wide_variants();
-        case Kind::nodes:
-            return nodes_variants();
-        case Kind::context:
-            return context_variants();
+std::vector<NamedSetting> variants_of(Kind kind, const Varied& by) {
+    constexpr double kMillion = 1e6;  // on the line they are whole
+    std::vector<NamedSetting> all = kind == Kind::wide    ? wide_variants()
+                                    : kind == Kind::nodes ? nodes_variants()
+                                                          : context_variants();
+    for (NamedSetting& each : all) {
+        std::int64_t& words = each.setting.sizes.vocabulary;
+        double& network = each.setting.cluster.between.bytes_per_second;
+        words += by.vocabulary;
+        network = std::round(network * by.network / kMillion) * kMillion;
+        each.name +=
+            fmt::format(", {} words, {:.5g} GB/s between nodes", words, network / kGB);
     }
-    return {};
+    return all;
 }
 
 MeshCase step_of(const Setting& setting, const Axes& axes) {

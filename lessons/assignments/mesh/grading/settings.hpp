@@ -19,8 +19,15 @@ struct NamedSetting {
     Setting setting;
 };
 
-/// All variants of a setting, of which one is drawn for each grading.
-std::vector<NamedSetting> variants_of(Kind kind);
+/// Sizes that no program has seen, for which meshes are about as good and as bad as for
+/// those around them.
+struct Varied {
+    double network = 1;           ///< times the bytes a second between nodes: 1 to 1.3
+    std::int64_t vocabulary = 0;  ///< more entries: 0 to 2048
+};
+
+/// Returns all variants of a setting, of which one is drawn for each grading.
+std::vector<NamedSetting> variants_of(Kind kind, const Varied& by);
 
 /// A step of a setting, with shapes only.
 MeshCase step_of(const Setting& setting, const Axes& axes);

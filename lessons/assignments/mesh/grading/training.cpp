@@ -72,9 +72,9 @@ std::vector<MeshCase> clipped_cases(const Judge& judge) {
 MeshCase wide_case(const Judge& judge) {
     MeshCase of =
         small_case(judge, in_drawn_order(judge, {{"dp", 2}, {"cp", 2}, {"tp", 2}}), 4);
-    of.job.sizes.vocabulary = 64;
-    of.job.sizes.context = 32;
-    of.job.sizes.block.hidden = 64;
+    of.job.sizes.vocabulary = judge.draw("wide vocabulary", 60, 68);
+    of.job.sizes.context = 4 * judge.draw("wide context", 8, 9);
+    of.job.sizes.block.hidden = 8 * judge.draw("wide", 8, 9);
     return of;
 }
 
@@ -162,8 +162,7 @@ std::string loss_cause_after(const MeshCase& of, int step, double loss) {
 
 constexpr const char* kGradientAgain =
     "the loss of this step is right, so the weights are, and its gradient is not: does "
-    "it "
-    "begin with zeros in each step (zero_gradients)?";
+    "it begin with zeros in each step (zero_gradients)?";
 
 void judge_weights(Judge& judge, const MeshCase& of, const TaskResult& result) {
     const OneDevice& alone = alone_of(of.job);
@@ -207,15 +206,18 @@ void ask_at_most(Judge& judge, const std::string& what, std::int64_t measured,
 }  // namespace
 
 MeshCase small_case(const Judge& judge, const Axes& axes, int sequences) {
+    const auto draw = [&](const char* what, std::int64_t low, std::int64_t high) {
+        return judge.draw(fmt::format("{} of {}", what, text_of(axes)), low, high);
+    };
     MeshCase of{axes, {}};
     GptSizes& sizes = of.job.sizes;
-    sizes.vocabulary = 13;  // which 2 and 4 ranks do not divide
-    sizes.context = 12;
-    sizes.layers = 2;
-    sizes.block.hidden = 16;
-    sizes.block.heads = 4;
+    sizes.vocabulary = 2 * draw("vocabulary", 6, 9) + 1;  // no number of ranks divides it
+    sizes.context = 12 * draw("context", 1, 2);
+    sizes.layers = draw("layers", 2, 3);
+    sizes.block.heads = 4 * draw("heads", 1, 2);
+    sizes.block.hidden = 8 * draw("hidden", 2, 3);
     of.job.sequences = sequences;
-    of.job.seed = judge.draw("seed of " + text_of(axes), 1, 1 << 30);
+    of.job.seed = draw("seed", 1, 1 << 30);
     return of;
 }
 
