@@ -74,8 +74,7 @@ void GpuProcess::take_gpu() {
     if (first != mine)
         throw MissingError(fmt::format(
             "ranks {} and {} would both take GPU {} of {}: each rank needs one of its "
-            "own, "
-            "and the {} ranks on that machine see {}; use --backend cuda, or --set "
+            "own, and the {} ranks on that machine see {}; use --backend cuda, or --set "
             "nccl=shared to try NCCL's calls on one GPU",
             first, mine, local % gpus, host_name(), control()->placement().local_size,
             gpus));

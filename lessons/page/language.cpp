@@ -71,8 +71,7 @@ constexpr auto kChinese = std::to_array<Phrase>({
     {"The record of this run is in {}.", "本次运行的记录在 {}。"},
     {"Predictions: {} of {} right at once, {} at the second try, {} wrong, {} passed.",
      "预测：{1} 题中一次答对 {0} 题，第二次答对 {2} 题，答错 {3} 题，跳过 {4} 题。"},
-    {"You left at step {} of {}. lockstep lesson {} goes on there; --from start "
-     "begins "
+    {"You left at step {} of {}. lockstep lesson {} goes on there; --from start begins "
      "anew.",
      "停在第 {} 步（共 {} 步）。lockstep lesson {} 从这里继续；--from start "
      "从头开始。"},

@@ -102,9 +102,8 @@ FaultError not_kept_alike(std::string sentence, std::vector<Diagnosis::Party> pa
     diagnosis.sentence = std::move(sentence);
     diagnosis.cause =
         "Ranks and one device (ClusterOptions::reference) must keep the same things "
-        "under "
-        "the same names. Look for a name that is mistyped; and a rank that keeps a shard "
-        "must say which part of the whole it is: keep(name, tensor, part).";
+        "under the same names. Look for a name that is mistyped; and a rank that keeps a "
+        "shard must say which part of the whole it is: keep(name, tensor, part).";
     diagnosis.parties = std::move(parties);
     return FaultError(std::move(diagnosis));
 }

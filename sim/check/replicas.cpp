@@ -254,9 +254,8 @@ constexpr const char* kTerms =
     "of groups, that leaves some of them out of one, or has them make it twice.";
 constexpr const char* kWhole =
     "The gradients were dealt out, but the whole parameter is stepped. Make the "
-    "optimizer "
-    "of the shards: then it also has the state of these alone. And gather the new values "
-    "after the step.";
+    "optimizer of the shards: then it also has the state of these alone. And gather the "
+    "new values after the step.";
 constexpr const char* kRounding =
     "The gradients differ by rounding only, as sums do that are taken in another order. "
     "Replicas drift apart by that, too: let all ranks use one result; that of an "

@@ -136,20 +136,17 @@ const char* cause_of(const std::vector<const Storage*>& tensors) {
     if (steps.size() > 2)
         return "Tensors of past steps are still held. Look for what keeps them (a list "
                "to which each step adds its output or loss), and keep numbers, or "
-               "nothing, "
-               "instead.";
+               "nothing, instead.";
     const Storage& first = *tensors.front();
     const bool is_of_pass = first.allocated_in.phase[0] != '\0' && tensors.size() > 1;
     if (is_of_pass && first.category == MemoryCategory::parameters)
         return "Values of several layers, which were made in a pass, are there at once. "
-               "If "
-               "they are gathered from shards, let go of each layer's when it has been "
-               "used (close a unit of ZeRO-3).";
+               "If they are gathered from shards, let go of each layer's when it has "
+               "been used (close a unit of ZeRO-3).";
     if (is_of_pass && first.category == MemoryCategory::gradients)
         return "Gradients of several layers, which were made in a pass, are there at "
-               "once. "
-               "If they are dealt out to shards, let go of each layer's when they have "
-               "been reduced and scattered.";
+               "once. If they are dealt out to shards, let go of each layer's when they "
+               "have been reduced and scattered.";
     if (micro_batches.size() > 2)
         return "Many micro-batches are held at once: run the backward of one before the "
                "forwards of too many others, and let go of its activations then.";
