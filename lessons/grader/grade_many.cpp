@@ -19,6 +19,7 @@
 #include "lessons/grader/workspace.hpp"
 #include "src/core/require.hpp"
 #include "src/os/child.hpp"
+#include "src/os/deadline.hpp"
 #include "src/os/descriptor.hpp"
 #include "src/report/files.hpp"
 #include "src/text/json.hpp"
@@ -44,6 +45,12 @@ const char* extension_of(GradeFormat format) {
             break;
     }
     return ".json";
+}
+
+std::string name_of(GradeFormat format) {
+    return std::ranges::find(kGradeFormats, format,
+                             &std::pair<std::string, GradeFormat>::second)
+        ->first;
 }
 
 /// The grading of one submission, in a process of its own, which sends its report as JSON
@@ -74,9 +81,14 @@ class Grading {
     /// poll() finds this readable when there is a report, or none will come.
     int descriptor() const { return socket_.number(); }
 
-    /// Returns the report; null if the process ended without one, or never began.
+    /// After this there will be none.
+    os::Clock::time_point deadline() const { return deadline_; }
+
+    /// Returns the report; null if the process ended without one, never began, or has
+    /// none at the deadline.
     Json report() const {
-        const std::optional<std::string> text = Frames(socket_.number()).receive();
+        const std::optional<std::string> text =
+            Frames(socket_.number()).receive(deadline_);
         return text ? Json::parse(*text) : Json();
     }
 
@@ -98,6 +110,11 @@ class Grading {
         ::_exit(sent ? 0 : 1);
     }
 
+    /// Whatever a machine does, others come to their turn: more than a grading and all
+    /// that is built for it may take.
+    static constexpr double kLongestSeconds = 1200;
+
+    os::Clock::time_point deadline_ = os::after(os::Clock::now(), kLongestSeconds);
     pid_t process_ = -1;
     os::Descriptor socket_;
 };
@@ -137,20 +154,23 @@ void count(const Json& report, GradedMany& result) {
         ++result.with_all_points;
 }
 
-/// Returns the place of a grading that has something to say.
+/// Returns the place of a grading that has something to say, or whose time is over.
 std::size_t next_done(const std::map<std::size_t, std::unique_ptr<Grading>>& running) {
     std::vector<pollfd> watched;
     watched.reserve(running.size());
+    auto oldest = running.begin();  // its deadline is the first
     for (const auto& [place, grading] : running)
         watched.push_back({grading->descriptor(), POLLIN, 0});
-    while (::poll(watched.data(), watched.size(), -1) < 0 && errno == EINTR) {
+    while (::poll(watched.data(), watched.size(),
+                  os::milliseconds_until(oldest->second->deadline())) < 0 &&
+           errno == EINTR) {
     }
     auto place = running.begin();
     for (const pollfd& each : watched) {
         if (each.revents != 0) return place->first;
         ++place;
     }
-    return running.begin()->first;
+    return oldest->first;
 }
 
 fs::path report_file(const GradeManyPlan& plan, const std::string& name) {
@@ -171,8 +191,8 @@ std::vector<Entry> entries_to_grade(const GradeManyPlan& plan, GradeTable& table
     std::vector<Entry> entries;
     for (std::size_t place = 0; place < names.size(); ++place) {
         const fs::path& submission = plan.submissions[place];
-        const std::string fingerprint =
-            fingerprint_of(submission, plan.each.assignment->files);
+        std::string fingerprint = fingerprint_of(submission, plan.each.assignment->files);
+        if (!fingerprint.empty()) fingerprint += "-" + name_of(plan.format);
         const bool kept = fs::exists(report_file(plan, names[place])) &&
                           table.keep(place, names[place], fingerprint);
         if (!kept) entries.push_back({place, submission, names[place], fingerprint});

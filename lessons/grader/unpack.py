@@ -12,12 +12,14 @@ exit status 1; any other end is the machine's trouble.
 import io
 import os
 import posixpath
+import resource
 import stat
 import sys
 import zipfile
 
 MOST_ARCHIVE_BYTES = 8 << 20
 MOST_FILE_BYTES = 1 << 20
+MOST_MEMORY_BYTES = 1 << 30
 
 
 def folders_of(archive, names):
@@ -60,12 +62,15 @@ def content(archive, entry, name):
 
 def main():
     path, there, *names = sys.argv[1:]
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES))
     try:
         files = list(contents(path, names))
     except zipfile.BadZipFile:
         sys.exit("it is no zip file, or a damaged one")
     except OSError:
         raise
+    except MemoryError:
+        sys.exit(f"to read it takes more than {MOST_MEMORY_BYTES >> 30} GiB of memory")
     except Exception as error:  # pylint: disable=broad-except  # an archive can hold anything
         sys.exit((str(error).splitlines() or [type(error).__name__])[0])
     for name, data in files:

@@ -166,7 +166,7 @@ class GradeMany(unittest.TestCase):
 
         done = run("grade", SLUG, *again, "--continue")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertIn("1 submissions graded, 0 with all points; 2 kept as they were", done.stdout)
+        self.assertIn("1 submission graded, 0 with all points; 2 kept as they were", done.stdout)
         self.assertEqual(list(self.table()), ["ada", "grace, =b", "alan"])
         self.assertEqual({name: self.written_at(name) for name in before}, before)
 
@@ -186,6 +186,10 @@ class GradeMany(unittest.TestCase):
                          {"ada": "100", "grace, =b": "0", "alan": "0", "eve": "5"})
         done = run("grade", SLUG, *again, "--continue")
         self.assertIn("0 submissions graded, 0 with all points; 3 kept", done.stdout)
+        # A report of another format is not the same.
+        done = run("grade", SLUG, ada, "--out", self.out, "--format", "prairielearn",
+                   "--continue")
+        self.assertIn("1 submission graded, 1 with all points: ", done.stdout)
 
     def test_nothing_is_gone_on_with_that_is_something_else(self):
         ada = self.folder_of("ada", self.given)

@@ -44,17 +44,24 @@ std::string text_of(const Json& report, const char* member) {
     return value.is_null() ? "" : value.get<std::string>();
 }
 
+/// Returns how many criteria had no time, of a program that was built.
+std::size_t not_judged(const Json& report) {
+    std::size_t late = 0;
+    for (const Json& criterion : report.at("criteria").elements())
+        late += criterion.at("mark").is("not_judged") ? 1 : 0;
+    return report.at("build_failure").is_null() ? late : 0;
+}
+
 /// Returns what a table says of a submission beside its points.
 std::string note_of(const Json& report) {
-    if (report.is_null()) return "not graded: its grader could not start, or was killed";
+    if (report.is_null())
+        return "not graded: its grader could not start, was killed, or never ended";
     const std::string stopped = text_of(report, "stopped");
     if (!stopped.empty()) return "not graded: " + stopped;
     const Json& failure = report.at("build_failure");
     if (!failure.is_null()) return "not built: " + text_of(failure, "message");
-    std::size_t late = 0;
-    for (const Json& criterion : report.at("criteria").elements())
-        late += criterion.at("mark").is("not_judged") ? 1 : 0;
-    if (late > 0) return fmt::format("{} criteria not judged: its time was over", late);
+    if (const std::size_t late = not_judged(report); late > 0)
+        return fmt::format("{} criteria not judged: its time was over", late);
     return text_of(report, "first");
 }
 
@@ -110,7 +117,8 @@ std::string GradeTable::header() const {
     return text + ",seconds,note,fingerprint";
 }
 
-/// Points, seconds and the fingerprint are empty fields if a submission was not graded.
+/// Points, seconds and the fingerprint are empty fields if a submission was not graded;
+/// the fingerprint also where time was over, so that it is graded again.
 std::string GradeTable::row(const std::string& name, const Json& report,
                             const std::string& fingerprint) const {
     const bool graded = !report.is_null() && report.at("stopped").is_null();
@@ -125,7 +133,7 @@ std::string GradeTable::row(const std::string& name, const Json& report,
         fields.resize(fields.size() + assignment_.criteria.size() + 3);
     }
     fields.push_back(csv_field(note_of(report)));
-    fields.push_back(graded ? fingerprint : "");
+    fields.push_back(graded && not_judged(report) == 0 ? fingerprint : "");
     return fmt::format("{}", fmt::join(fields, ","));
 }
 
