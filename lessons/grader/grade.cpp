@@ -36,9 +36,9 @@ GradeReport empty_report(const Assignment& assignment) {
     return report;
 }
 
-std::uint64_t new_secret() {
+std::int64_t new_draw() {
     std::random_device device;
-    return std::uint64_t{device()} << 32 | device();
+    return static_cast<std::int64_t>((std::uint64_t{device()} << 32 | device()) >> 1);
 }
 
 void enter(const Judgement& judgement, CriterionReport& entry) {
@@ -93,7 +93,8 @@ void judge_all(const GradePlan& plan, const Kit& kit, const GradeSink& changed,
     const auto seconds = [&] {
         return std::chrono::duration<double>(Clock::now() - begun).count();
     };
-    const GradingSide own = grading_side(*plan.assignment, kit);
+    const GradingSide own{kit.grading(plan.assignment->slug),
+                          static_cast<std::uint64_t>(report.drawn)};
     if (!plan.machine_is_checked) require_can_grade(plan.compiler);
     Workspace workspace;
     const Submission submission(plan.folder, plan.assignment->files, kit,
@@ -124,14 +125,11 @@ void judge_all(const GradePlan& plan, const Kit& kit, const GradeSink& changed,
 
 }  // namespace
 
-GradingSide grading_side(const Assignment& assignment, const Kit& kit) {
-    return {kit.grading(assignment.slug), new_secret()};
-}
-
 GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& changed) {
     hide_this_process();
     if (plan.requires_confinement) require_confinement();
     GradeReport report = empty_report(*plan.assignment);
+    report.drawn = plan.drawn ? *plan.drawn : new_draw();
     report.confinement = confinement_layers();
     report.remarks = remarks_on(report.confinement);
     changed(report);

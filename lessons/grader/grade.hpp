@@ -1,8 +1,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,10 +23,9 @@ struct GradePlan {
     bool machine_is_checked = false;    ///< require_can_grade() was called already
     bool requires_confinement = false;  ///< stops where a layer of it is missing
     bool shows_output = false;          ///< tells what a program printed that ended badly
+    /// Draws as the grading did whose report has this number; else anew.
+    std::optional<std::int64_t> drawn{};
 };
-
-/// Returns what the grader has for one grading of an assignment; the secret is new.
-GradingSide grading_side(const Assignment& assignment, const Kit& kit);
 
 /// Told of the report whenever it has changed: first with nothing judged.
 using GradeSink = std::function<void(const GradeReport& report)>;

@@ -146,6 +146,7 @@ struct GradeRequest {
     bool goes_on = false;
     bool require_confinement = false;
     bool show_output = false;
+    std::optional<std::int64_t> drawn;
 };
 
 struct DoctorRequest {

@@ -1,3 +1,4 @@
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,11 @@ void declare_grade(CommandLine& line) {
                  "grade no submission again that has points and a report in --out, by "
                  "this version of Lockstep, and has not changed since",
                  request.goes_on);
+    command.option("--drawn", "N",
+                   "draw sizes and values as the grading did whose report says N, to see "
+                   "again what it asked; default anew",
+                   whole_into(request.drawn, std::int64_t{0},
+                              std::numeric_limits<std::int64_t>::max()));
     command.flag("--require-confinement",
                  "grade nothing where a layer of what confines students' programs is "
                  "missing",

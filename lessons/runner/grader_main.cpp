@@ -138,8 +138,8 @@ int grade_several(const GradeRequest& request, const GradePlan& each, const Kit&
         progress->advance(static_cast<std::int64_t>(done));
     });
     print(fmt::format(
-        "{} submissions graded, {} with all points{}{}: {}\n", result.graded,
-        result.with_all_points,
+        "{} submission{} graded, {} with all points{}{}: {}\n", result.graded,
+        result.graded == 1 ? "" : "s", result.with_all_points,
         result.kept == 0 ? "" : fmt::format("; {} kept as they were", result.kept),
         result.stopped == 0 ? ""
                             : fmt::format("; {} not graded, which is the machine's fault",
@@ -160,6 +160,7 @@ int run(const GradeRequest& request) {
     GradePlan plan{&find_assignment(request.slug), {}, student_compiler()};
     plan.requires_confinement = request.require_confinement;
     plan.shows_output = request.show_output;
+    plan.drawn = request.drawn;
     const Kit kit = Kit::find();
     for (const fs::path& path : request.submissions)
         require_submission(path);

@@ -104,6 +104,7 @@ OWN = {
         'lesson_step': (REQUIRED, or_null(INTEGER)),
     }]),
     'first': (REQUIRED, or_null(TEXT)),
+    'drawn': (REQUIRED, TEXT),
     'remarks': (REQUIRED, [TEXT]),
     'confinement': (REQUIRED, {name: (OPTIONAL, BOOLEAN)
                                for name in ['seccomp', 'landlock', 'namespaces', 'user']}),

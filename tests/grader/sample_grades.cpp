@@ -67,6 +67,7 @@ GradeReport sample_grade(const std::vector<Mark>& marks) {
     for (std::size_t i = 0; i < marks.size(); ++i)
         report.criteria[i] = judged(report.criteria[i], marks[i]);
     report.seconds = 12.3456;
+    report.drawn = 1234;
     report.first = "write all_gather in ring.cpp (a1.2-bytes)";
     report.finished = marks.size() == report.criteria.size();
     if (report.finished)

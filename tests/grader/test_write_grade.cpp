@@ -154,6 +154,7 @@ TEST_CASE("The JSON says what became of each criterion", "[grader]") {
     CHECK(failed.at("points") == 3);
     CHECK(failed.at("lesson") == "gradient-accumulation");
     CHECK(failed.at("lesson_step") == 6);
+    CHECK(json.at("drawn") == "1234");
     CHECK(json.at("criteria").at(0).at("said").is_null());
     CHECK(json.at("criteria").at(2).at("mark") == "not_written");
     CHECK(written_json(sample_grade()).at("criteria").at(0).at("mark") == "not_judged");
@@ -232,7 +233,9 @@ TEST_CASE("The text says what is wrong, and where it is taught", "[grader]") {
                    "not written  0 of 1  "));
     CHECK(contains(text,
                    "\n9 of 13 points, in 12.3 seconds\n"
-                   "First: write all_gather in ring.cpp (a1.2-bytes)\n"));
+                   "First: write all_gather in ring.cpp (a1.2-bytes)\n"
+                   "Sizes and values are drawn anew each time; --drawn 1234 draws these "
+                   "again.\n"));
     CHECK(contains(text, "Note: This machine has 2 cores"));
     CHECK_FALSE(contains(text, "not finished"));
     CHECK(contains(written(sample_grade({Mark::passed}), GradeFormat::text),

@@ -157,6 +157,11 @@ class GradePage {
             paragraph("Note: " + remark, 0);
         total();
         if (!report.first.empty()) paragraph("First: " + report.first, 0, Look::strong);
+        if (report.finished && !report.build_failure)
+            paragraph(fmt::format("Sizes and values are drawn anew each time; --drawn {} "
+                                  "draws these again.",
+                                  report.drawn),
+                      0, Look::faint);
     }
 
     const std::string& text() const { return text_; }
@@ -381,6 +386,7 @@ std::string grade_as_json(const GradeReport& report) {
         {"seconds", std::round(report.seconds * 1000) / 1000},
         {"criteria", std::move(criteria)},
         {"first", text_or_null(report.first)},
+        {"drawn", fmt::format("{}", report.drawn)},
         {"remarks", Json(report.remarks)},
         {"confinement", confinement_json(report.confinement)}};
     return document.dump(2) + "\n";

@@ -58,6 +58,8 @@ std::string grade_as_text(const GradeReport& report, int width, bool colour);
 ///                      lesson, lesson_step}]; mark is "passed", "failed",
 ///                      "not_written" or "not_judged"
 ///     first            what the student does first
+///     drawn            "1234": what sizes and values were drawn by; `--drawn 1234` draws
+///                      the same again
 ///     remarks          sentences about the machine
 ///     confinement      {layer: whether it was on}: "seccomp", "landlock", "namespaces",
 ///                      and "user" where root graded

@@ -162,6 +162,7 @@ GradeReport shown_report(const GradeReport& report) {
     shown_one.confinement = report.confinement;
     if (std::isfinite(report.seconds))
         shown_one.seconds = std::clamp(report.seconds, 0.0, kMostSeconds);
+    shown_one.drawn = report.drawn;
     shown_one.finished = report.finished;
     shown_one.stopped = line(report.stopped);
     return shown_one;

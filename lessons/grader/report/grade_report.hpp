@@ -76,6 +76,7 @@ struct GradeReport {
     std::vector<std::string> remarks;  ///< about the machine, not the student's work
     std::vector<ConfinementLayer> confinement;
     double seconds = 0;
+    std::int64_t drawn = 0;  ///< what sizes and values were drawn by
     bool finished = false;
     /// If the machine or the grader lacks something that stopped the grading, this
     /// sentence says what, and the points so far are no grade.
