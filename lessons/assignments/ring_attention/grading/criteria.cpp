@@ -146,7 +146,7 @@ void ask_close(Judge& judge, const SharedSequence& of, const TaskResult& result,
         } catch (Judge::No& no) {
             const std::string way =
                 Judge::other_way(result.report, of.ranks, Judge::Way::to_next);
-            no.said = way.empty() ? cause(rank, left) : way;
+            no.explain(way.empty() ? cause(rank, left) : way);
             throw;
         }
 }

@@ -1,5 +1,7 @@
 #include "lessons/assignments/ring_attention/grading/online_softmax.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <limits>
@@ -161,13 +163,88 @@ State merged(Judge& judge, const State& state, const State& other) {
     return left_state(judge, judge.run({story, {task}}), story);
 }
 
+bool is_near(double a, double b) {
+    return std::abs(a - b) <= 1e-10 * std::max(std::abs(b), 1.0);
+}
+
+/// Says what is wrong with a row whose sum should be that of two, of which the second has
+/// been brought to the new maximum already if it is a block's.
+std::string cause_of_row(std::int64_t row, const State& after, double first_maximum,
+                         double first_sum, double second_maximum, double second_sum,
+                         bool is_block) {
+    const double most = std::max(first_maximum, second_maximum);
+    const double maximum = after.maximum.at(row), sum = after.sum.at(row);
+    if (most == kUnseen)
+        return std::isnan(maximum) || std::isnan(sum)
+                   ? fmt::format(
+                         "row {} has seen nothing yet: -infinity less -infinity "
+                         "is NaN",
+                         row)
+                   : "";
+    if (!is_near(maximum, most))
+        return fmt::format("row {}: the maximum is {:.6g}, and should be {:.6g}", row,
+                           maximum, most);
+    const double second =
+        is_block ? second_sum : second_sum * std::exp(second_maximum - most);
+    if (is_near(sum, first_sum * std::exp(first_maximum - most) + second)) return "";
+    if (!is_near(sum, first_sum + second_sum)) return "";
+    return is_block ? fmt::format(
+                          "row {}: its maximum has moved from {:.6g} to {:.6g}, "
+                          "and what was summed before is not rescaled: it counts "
+                          "times exp(old - new) now",
+                          row, first_maximum, most)
+                    : fmt::format(
+                          "row {}: the maxima are {:.6g} and {:.6g}, and the sums "
+                          "are added as they are: each counts times exp(its "
+                          "maximum - the larger one)",
+                          row, first_maximum, second_maximum);
+}
+
+/// Says what is wrong with a state that has absorbed a block, as far as its maxima and
+/// sums tell.
+std::string cause_of_absorbing(const State& before, const State& after,
+                               const HostTensor& scores) {
+    const std::int64_t keys = scores.shape()[1];
+    for (std::int64_t row = 0; row < kRows; ++row) {
+        double most = kUnseen, sum = 0;
+        for (std::int64_t key = 0; key < keys; ++key)
+            most = std::max(most, scores.at(row * keys + key));
+        const double maximum = std::max(most, before.maximum.at(row));
+        for (std::int64_t key = 0; key < keys && maximum != kUnseen; ++key)
+            sum += std::exp(scores.at(row * keys + key) - maximum);
+        const std::string cause =
+            cause_of_row(row, after, before.maximum.at(row), before.sum.at(row), most,
+                         sum, /*is_block=*/true);
+        if (!cause.empty()) return cause;
+    }
+    return "";
+}
+
+/// The same of a state into which another was merged.
+std::string cause_of_merging(const State& before, const State& other,
+                             const State& after) {
+    for (std::int64_t row = 0; row < kRows; ++row) {
+        const std::string cause =
+            cause_of_row(row, after, before.maximum.at(row), before.sum.at(row),
+                         other.maximum.at(row), other.sum.at(row), /*is_block=*/false);
+        if (!cause.empty()) return cause;
+    }
+    return "";
+}
+
+/// Asks for the mean; else `cause` says what is wrong with the state.
 void ask_mean(Judge& judge, const State& state, const std::string& what,
-              const HostTensor& expected) {
+              const HostTensor& expected, const std::string& cause) {
     RankTask task = task_of("finish");
     give(task, "state", state);
     const TaskResult& result = judge.run({what, {task}});
-    judge.close(fmt::format("finish, {}, after {}", expected.shape().text(), what),
-                value_of(judge, result, "mean"), expected);
+    try {
+        judge.close(fmt::format("finish, {}, after {}", expected.shape().text(), what),
+                    value_of(judge, result, "mean"), expected);
+    } catch (Judge::No& no) {
+        no.said = cause;
+        throw;
+    }
 }
 
 }  // namespace
@@ -177,20 +254,23 @@ void judge_online_softmax(Judge& judge) {
     const std::size_t count = blocks.scores.size();
     State state = empty_state();
     for (std::size_t b = 0; b < count; ++b) {
+        const State before = state;
         state = absorbed(judge, state, blocks, b);
-        ask_mean(judge, state, text_of(blocks, b), expected_mean(blocks, b + 1));
+        ask_mean(judge, state, text_of(blocks, b), expected_mean(blocks, b + 1),
+                 cause_of_absorbing(before, state, blocks.scores[b]));
     }
     const HostTensor all = expected_mean(blocks, count);
     for (std::size_t split = 0; split <= count; ++split) {
         const std::string name =
             fmt::format("{} blocks merged with {}", split, count - split);
-        State both = merged(judge, absorbed(judge, blocks, 0, split),
-                            absorbed(judge, blocks, split, count));
-        ask_mean(judge, both, name, all);
+        const State first = absorbed(judge, blocks, 0, split);
+        const State rest = absorbed(judge, blocks, split, count);
+        State both = merged(judge, first, rest);
+        ask_mean(judge, both, name, all, cause_of_merging(first, rest, both));
         if (split != count / 2) continue;
         for (std::size_t b = 0; b < count; ++b)
             both = absorbed(judge, both, blocks, b);
-        ask_mean(judge, both, name + ", and all absorbed once more", all);
+        ask_mean(judge, both, name + ", and all absorbed once more", all, "");
     }
 }
 
