@@ -32,6 +32,12 @@ std::string suspected(const OfRanks& left, const std::vector<Suspect>& suspects,
     return "";
 }
 
+bool adds_up(const OfRanks& left, const HostTensor& expected, double bound) {
+    return left.size() > 1 && have_form(left, expected) &&
+           Judge::are_close(weighted_sum(left, std::vector(left.size(), 1.0)), expected,
+                            bound);
+}
+
 std::string suspected_sum(const OfRanks& left, const HostTensor& expected, double bound) {
     const std::size_t ranks = left.size();
     if (ranks < 2 || !have_form(left, expected)) return "";
@@ -41,9 +47,9 @@ std::string suspected_sum(const OfRanks& left, const HostTensor& expected, doubl
     };
     // Ranks that all have the n-th part have the sum together, too.
     if (all_are(1 / n)) return "that is the mean over the ranks; the sum is asked";
-    if (Judge::are_close(weighted_sum(left, std::vector(ranks, 1.0)), expected, bound))
-        return "the sum over the ranks of what they left is right: an all-reduce is "
-               "missing";
+    if (adds_up(left, expected, bound))
+        return "each rank has its own terms alone; added up over the ranks they would be "
+               "right: an all-reduce is missing";
     if (all_are(n))
         return fmt::format(
             "that is {} times what it should be: it was summed over the ranks once too "
@@ -78,7 +84,7 @@ void ask_of_ranks(Judge& judge, const TaskResult& result, const std::string& ten
                 left.push_back(found == each.tensors.end() ? HostTensor()
                                                            : found->second);
             }
-            no.said = cause(left);
+            no.explain(cause(left));
             throw;
         }
     }

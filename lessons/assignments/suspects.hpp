@@ -26,6 +26,9 @@ struct Suspect {
 std::string suspected(const OfRanks& left, const std::vector<Suspect>& suspects,
                       double bound = 1e-10);
 
+/// Returns whether what ranks left adds up to what each should have.
+bool adds_up(const OfRanks& left, const HostTensor& expected, double bound = 1e-10);
+
 /// Returns what is said of a tensor that should be the sum over the ranks on each, if an
 /// all-reduce is missing, was made once too often, or divided by the number of ranks.
 std::string suspected_sum(const OfRanks& left, const HostTensor& expected,

@@ -87,6 +87,18 @@ std::int64_t first_apart(const HostTensor& got, const HostTensor& expected,
     return -1;
 }
 
+/// Says that nothing was computed there, if it looks so.
+std::string cause_of_nothing(const HostTensor& got) {
+    bool zeros = true;
+    for (std::int64_t i = 0; i < got.elements(); ++i) {
+        if (std::isnan(got.at(i)))
+            return "a value is NaN: new memory is here, until something is written "
+                   "there; was it read, or added to, before?";
+        zeros = zeros && got.at(i) == 0;
+    }
+    return zeros ? "all of it is 0" : "";
+}
+
 }  // namespace
 
 void Judge::close(const std::string& what, const HostTensor& got,
@@ -98,7 +110,8 @@ void Judge::close(const std::string& what, const HostTensor& got,
     throw No{Mark::failed,
              fmt::format("{}: {:.12g} as element {}, to {:.0e}", what, expected.at(i), i,
                          most),
-             fmt::format("{:.12g}", got.at(i)), ""};
+             std::isnan(got.at(i)) ? "nan" : fmt::format("{:.12g}", got.at(i)),
+             cause_of_nothing(got)};
 }
 
 bool Judge::are_close(const HostTensor& got, const HostTensor& expected, double bound) {
@@ -119,12 +132,13 @@ void Judge::same(const std::string& what, const HostTensor& got,
 }
 
 void Judge::figure(const std::string& name, const std::string& unit,
-                   std::int64_t expected, std::int64_t measured, Allowed allowed) {
+                   std::int64_t expected, std::int64_t measured, Allowed allowed,
+                   const std::string& less) {
     const std::int64_t low = expected - (expected * allowed.percent_less + 99) / 100;
     const std::int64_t high = expected + (expected * allowed.percent_more + 99) / 100;
     ask(measured >= low && measured <= high,
         fmt::format("{}: {}", name, range_text(low, high, unit)),
-        figure_text(measured, unit));
+        figure_text(measured, unit), measured > high ? less : "");
 }
 
 void Judge::by_send_and_recv(const std::string& name, const RunReport& report) {

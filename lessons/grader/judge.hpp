@@ -40,6 +40,11 @@ class Judge {
         std::string asked;
         std::string measured;
         std::string said;
+
+        /// Says the cause, if one is known.
+        void explain(const std::string& cause) {
+            if (!cause.empty()) said = cause;
+        }
     };
 
     /// Returns what came of a run that came to its end.
@@ -67,10 +72,11 @@ class Judge {
     static void form(const std::string& what, const HostTensor& got, const Shape& shape,
                      DType dtype = DType::f64);
 
-    /// `measured` is what a formula gives, or within what is allowed beside it. A time's
-    /// unit is kPicoseconds.
+    /// `measured` is what a formula gives, or within what is allowed beside it; `less`
+    /// says how it becomes less, if it is more. A time's unit is kPicoseconds.
     void figure(const std::string& name, const std::string& unit, std::int64_t expected,
-                std::int64_t measured, Allowed allowed = {});
+                std::int64_t measured, Allowed allowed = {},
+                const std::string& less = "");
     /// Messages go by send and recv alone. `name` is the case's.
     void by_send_and_recv(const std::string& name, const RunReport& report);
     /// The ways round a ring.

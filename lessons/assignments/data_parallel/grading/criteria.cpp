@@ -401,7 +401,8 @@ void judge_time(Judge& judge) {
     const DealtBatch batch = long_batch(judge);
     const TaskResult& result = run_right(judge, "a2.3-values", "train", batch);
     judge.figure("a2.3: " + batch.name() + ": time", kPicoseconds,
-                 cost_of_training(batch).makespan(), result.report.makespan(), {30, 30});
+                 cost_of_training(batch).makespan(), result.report.makespan(), {30, 30},
+                 "all gradients go in one all-reduce, once a step");
 }
 
 Criterion criterion(const std::string& id, const std::string& title, int points,

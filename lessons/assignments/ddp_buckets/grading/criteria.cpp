@@ -162,8 +162,9 @@ std::string cause_of_order(const RankResult& rank) {
         return "nothing that is written to the gradients is seen in the buckets: these "
                "are no views of them";
     if (numbers.front() == 1 && std::ranges::is_sorted(numbers))
-        return "the first parameter is the first in the first bucket; backward comes to "
-               "the last one first";
+        return "the first bucket begins with the first parameter; it is to begin with "
+               "the "
+               "last, to which backward comes first";
     return "";
 }
 
@@ -278,6 +279,17 @@ std::string cause_of_gradient(const Judge& judge, const BucketCase& one,
          {held, on_all(weighted_sum({expected, before}, {1, n}))}});
 }
 
+/// Returns whether each rank left what is expected of one gradient at least.
+bool one_is_right(const TaskResult& result, const NetworkTensors& expected) {
+    return std::ranges::any_of(expected, [&](const auto& each) {
+        return std::ranges::all_of(result.ranks, [&](const RankResult& rank) {
+            const auto left = rank.tensors.find(each.first);
+            return left != rank.tensors.end() &&
+                   Judge::are_close(left->second, each.second);
+        });
+    });
+}
+
 void judge_gradients(Judge& judge, const BucketCase& one) {
     const TaskResult& result = run_case(judge, "batch_gradient", one);
     const MeanLoss expected =
@@ -291,7 +303,10 @@ void judge_gradients(Judge& judge, const BucketCase& one) {
                 return one.on_rank(rank, "the gradient of " + name);
             },
             OfRanks(one.rows.size(), gradient),
-            [&](const OfRanks& left) {
+            [&](const OfRanks& left) -> std::string {
+                if (adds_up(left, gradient) && one_is_right(result, expected.gradients))
+                    return "other gradients have the sum over the ranks, and this one "
+                           "each rank's own terms alone: its bucket is not reduced";
                 return cause_of_gradient(judge, one, name, left, gradient);
             });
     }
@@ -531,7 +546,9 @@ void judge_batch_time(Judge& judge) {
     const TaskResult& result = run_right(judge, one);
     judge.figure("a7.2: " + one.name() + ": time", kPicoseconds,
                  cost_of_gradient(one, Before::filled_and_gone).makespan(),
-                 result.report.makespan(), {20, 8});
+                 result.report.makespan(), {20, 8},
+                 "a bucket's all-reduce begins when backward has come to its last "
+                 "gradient, and is waited for when backward is over");
 }
 
 Criterion criterion(const std::string& id, const std::string& title, int points,

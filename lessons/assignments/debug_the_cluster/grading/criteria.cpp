@@ -41,7 +41,7 @@ const TaskResult& run_right(Judge& judge, const Trial& trial) {
                 judge.close(fmt::format("{}: rank {}: {}", trial.name, rank, name), got,
                             values);
             } catch (Judge::No& no) {
-                no.said = mistake_in(trial, rank, name, got);
+                no.explain(mistake_in(trial, rank, name, got));
                 throw;
             }
         }

@@ -176,7 +176,8 @@ constexpr Cause kCauses[] = {
      "each rank goes on with its own heads and columns alone: what all ranks' make is a "
      "sum, an all-reduce behind attention and one behind the MLP"},
     {Mistake::x_summed,
-     "x counts once on each rank: it is added after the all-reduce, not before"},
+     "x is in it once for each rank: the terms are summed over the ranks first, and x is "
+     "added behind that"},
     {Mistake::keys_of_first_rank,
      "all ranks have the keys and values of the first rank's heads: rank r's begin at "
      "head r g / t"},

@@ -581,7 +581,7 @@ void judge_capacity(Judge& judge) {
         }
     } catch (Judge::No& no) {
         const std::string cause = cause_of_capacity(judge);
-        if (!cause.empty()) no.said = cause;
+        no.explain(cause);
         throw;
     }
 }

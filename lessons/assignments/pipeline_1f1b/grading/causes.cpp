@@ -185,8 +185,8 @@ std::string cause_of_holding(const Schedule& schedule, int stage, const MostHeld
         const Holdings meanwhile = held.run({place.position, place.position + 1});
         if (std::lround(meanwhile.memory) <= most(stage)) continue;
         return fmt::format(
-            "stage {} begins {}, its instruction {}, while it holds {}: it must be done "
-            "with one of them first",
+            "stage {} begins {}, its instruction {}, while it holds {}: the backward of "
+            "one of them has to come first",
             stage, text_of(schedule.at(place)), place.position + 1, most(stage));
     }
     return "";

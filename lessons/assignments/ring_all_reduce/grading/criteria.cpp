@@ -158,7 +158,7 @@ void ask_chunk(Judge& judge, const Ring& ring, const TaskResult& result, int ran
     } catch (Judge::No& no) {
         const std::string way =
             Judge::other_way(result.report, ring.ranks, Judge::Way::to_rank_before);
-        no.said = way.empty() ? cause(got) : way;
+        no.explain(way.empty() ? cause(got) : way);
         throw;
     }
 }
@@ -312,9 +312,11 @@ void judge_time(Judge& judge) {
     const Picoseconds hop = message_time(spec.inside, bytes);
     const Picoseconds addition =
         operation_time(spec, ring.chunk_of(0).count, 3 * bytes, ring.dtype);
-    judge.figure(fmt::format("a1.3: {}: time", ring.name()), kPicoseconds,
-                 (ring.ranks - 1) * (2 * hop + addition), result.report.makespan(),
-                 {100, 10});
+    judge.figure(
+        fmt::format("a1.3: {}: time", ring.name()), kPicoseconds,
+        (ring.ranks - 1) * (2 * hop + addition), result.report.makespan(), {100, 10},
+        "a hop sends a chunk and receives one at the same time, if both are in a "
+        "group()");
 }
 
 /// The buffer, and room for a chunk.

@@ -398,7 +398,7 @@ void judge_case_values(Judge& judge, Stage stage, const ZeroCase& one) {
             try {
                 judge.close(values, left[rank], expected, kBound);
             } catch (Judge::No& no) {
-                no.said = cause_of_values(training, one, layer, left, expected);
+                no.explain(cause_of_values(training, one, layer, left, expected));
                 throw;
             }
             judge.same(values + " as on rank 0", left[rank], left.front());
@@ -542,7 +542,12 @@ void judge_time(Judge& judge, Stage stage) {
     judge.figure(
         of_stage(stage, ": " + two.name() + ": time of the second"), kPicoseconds,
         cost_of_stage(stage, two).makespan() - cost_of_stage(stage, one).makespan(),
-        both - first, {20, percent_more});
+        both - first, {20, percent_more},
+        stage == Stage::two
+            ? "a layer's reduce-scatter runs beside the backward of the layer before it: "
+              "it is waited for when that is done"
+            : "a layer's values are gathered while the layer before it computes, in "
+              "forward and in backward: each is launched one layer ahead");
 }
 
 Criterion criterion(const std::string& id, const std::string& title, int points,
