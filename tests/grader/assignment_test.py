@@ -45,6 +45,12 @@ def lost(report):
     return sorted(entry["id"] for entry in report["criteria"] if entry["earned"] == 0)
 
 
+def said(report):
+    """What the first criterion that lost says of why."""
+    return next((entry["said"] or entry["measured"] or "" for entry in report["criteria"]
+                 if entry["earned"] == 0), "").replace("\n", " ")
+
+
 class WorkFolder:
     """What a student is handed out, and the same solved."""
 
@@ -144,6 +150,8 @@ class Mutants(WorkFolder, unittest.TestCase):
                 self.assertIsNone(report["build_failure"])
                 self.assertEqual(lost(report), sorted(mutant["loses"]),
                                  json.dumps(report, indent=1))
+                if "says" in mutant:
+                    self.assertRegex(said(report), mutant["says"])
 
 
 class HostileResults(WorkFolder, unittest.TestCase):
