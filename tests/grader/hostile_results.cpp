@@ -284,7 +284,7 @@ int try_all(const Kit& kit, const Assignment& assignment,
         return EXIT_FAILURE;
     }
     Examiner examiner(workspace.program());
-    const GradingSide own{kit.grading(assignment.slug), /*secret=*/7};
+    GradingSide own{kit.grading(assignment.slug), /*secret=*/7};
     Trial trial(assignment, examiner, std::move(own));
     bool all = true;
     for (const Criterion& criterion : assignment.criteria)

@@ -134,8 +134,9 @@ TEST_CASE("two heads that take turns have half of the mean each", "[sim]") {
                 for (int head = 0; head < 2; ++head) {
                     heads.emplace_back(new Linear({device, DType::f64, 7, "head"}, 6, 7));
                     const Tensor x = device.empty({4, 6}, DType::f64);
-                    device.random_normal(x, RandomStream(1, "x"), 0, 1,
-                                         100 * (rank.index() + 2 * head + 4 * step));
+                    device.random_normal(
+                        x, RandomStream(1, "x"), 0, 1,
+                        std::int64_t{100} * (rank.index() + 2 * head + 4 * step));
                     Saved saved;
                     const Tensor prediction = heads.back()->forward(x, saved);
                     const HostTensor labels({4}, DType::i32);
@@ -184,7 +185,7 @@ void train_flat(Rank& rank, double weight) {
     Device& device = rank.device();
     Linear model({device, DType::f64, 7, "head"}, 6, 7);
     const Tensor x = device.empty({4, 6}, DType::f64);
-    device.random_normal(x, RandomStream(1, "x"), 0, 1, 100 * rank.index());
+    device.random_normal(x, RandomStream(1, "x"), 0, 1, std::int64_t{100} * rank.index());
     Saved saved;
     const LossResult loss =
         cross_entropy_loss(device, model.forward(x, saved),

@@ -212,7 +212,7 @@ std::string cause_of_absorbing(const State& before, const State& after,
         const double maximum = std::max(most, before.maximum.at(row));
         for (std::int64_t key = 0; key < keys && maximum != kUnseen; ++key)
             sum += std::exp(scores.at(row * keys + key) - maximum);
-        const std::string cause =
+        std::string cause =
             cause_of_row(row, after, before.maximum.at(row), before.sum.at(row), most,
                          sum, /*is_block=*/true);
         if (!cause.empty()) return cause;
@@ -224,7 +224,7 @@ std::string cause_of_absorbing(const State& before, const State& after,
 std::string cause_of_merging(const State& before, const State& other,
                              const State& after) {
     for (std::int64_t row = 0; row < kRows; ++row) {
-        const std::string cause =
+        std::string cause =
             cause_of_row(row, after, before.maximum.at(row), before.sum.at(row),
                          other.maximum.at(row), other.sum.at(row), /*is_block=*/false);
         if (!cause.empty()) return cause;
