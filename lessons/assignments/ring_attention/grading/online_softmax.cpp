@@ -167,67 +167,48 @@ bool is_near(double a, double b) {
     return std::abs(a - b) <= 1e-10 * std::max(std::abs(b), 1.0);
 }
 
-/// Says what is wrong with a row whose sum should be that of two, of which the second has
-/// been brought to the new maximum already if it is a block's.
-std::string cause_of_row(std::int64_t row, const State& after, double first_maximum,
-                         double first_sum, double second_maximum, double second_sum,
-                         bool is_block) {
-    const double most = std::max(first_maximum, second_maximum);
-    const double maximum = after.maximum.at(row), sum = after.sum.at(row);
-    if (most == kUnseen)
-        return std::isnan(maximum) || std::isnan(sum)
-                   ? fmt::format(
-                         "row {} has seen nothing yet: -infinity less -infinity "
-                         "is NaN",
-                         row)
-                   : "";
-    if (!is_near(maximum, most))
-        return fmt::format("row {}: the maximum is {:.6g}, and should be {:.6g}", row,
-                           maximum, most);
-    const double second =
-        is_block ? second_sum : second_sum * std::exp(second_maximum - most);
-    if (is_near(sum, first_sum * std::exp(first_maximum - most) + second)) return "";
-    if (!is_near(sum, first_sum + second_sum)) return "";
-    return is_block ? fmt::format(
-                          "row {}: its maximum has moved from {:.6g} to {:.6g}, "
-                          "and what was summed before is not rescaled: it counts "
-                          "times exp(old - new) now",
-                          row, first_maximum, most)
-                    : fmt::format(
-                          "row {}: the maxima are {:.6g} and {:.6g}, and the sums "
-                          "are added as they are: each counts times exp(its "
-                          "maximum - the larger one)",
-                          row, first_maximum, second_maximum);
-}
-
-/// Says what is wrong with a state that has absorbed a block, as far as its maxima and
-/// sums tell.
-std::string cause_of_absorbing(const State& before, const State& after,
-                               const HostTensor& scores) {
+/// Returns the state that has seen a block alone, but for the output.
+State state_of(const HostTensor& scores) {
+    State state = empty_state();
     const std::int64_t keys = scores.shape()[1];
     for (std::int64_t row = 0; row < kRows; ++row) {
         double most = kUnseen, sum = 0;
-        for (std::int64_t key = 0; key < keys; ++key)
-            most = std::max(most, scores.at(row * keys + key));
-        const double maximum = std::max(most, before.maximum.at(row));
-        for (std::int64_t key = 0; key < keys && maximum != kUnseen; ++key)
-            sum += std::exp(scores.at(row * keys + key) - maximum);
-        std::string cause =
-            cause_of_row(row, after, before.maximum.at(row), before.sum.at(row), most,
-                         sum, /*is_block=*/true);
-        if (!cause.empty()) return cause;
+        for (std::int64_t i = row * keys; i < (row + 1) * keys; ++i)
+            most = std::max(most, scores.at(i));
+        for (std::int64_t i = row * keys; i < (row + 1) * keys && most != kUnseen; ++i)
+            sum += std::exp(scores.at(i) - most);
+        state.maximum.set(row, most);
+        state.sum.set(row, sum);
     }
-    return "";
+    return state;
 }
 
-/// The same of a state into which another was merged.
-std::string cause_of_merging(const State& before, const State& other,
-                             const State& after) {
+/// Says what is wrong with a state that was put together of two, as far as its maxima and
+/// sums tell.
+std::string cause_of(const State& both, const State& first, const State& second) {
     for (std::int64_t row = 0; row < kRows; ++row) {
-        std::string cause =
-            cause_of_row(row, after, before.maximum.at(row), before.sum.at(row),
-                         other.maximum.at(row), other.sum.at(row), /*is_block=*/false);
-        if (!cause.empty()) return cause;
+        const double a = first.maximum.at(row), b = second.maximum.at(row);
+        const double most = std::max(a, b);
+        const double maximum = both.maximum.at(row), sum = both.sum.at(row);
+        if (most == kUnseen) {
+            if (!std::isnan(maximum) && !std::isnan(sum)) continue;
+            return fmt::format(
+                "row {} has seen nothing yet: -infinity less -infinity is NaN", row);
+        }
+        if (!is_near(maximum, most))
+            return fmt::format("row {}: the maximum is {:.6g}, and should be {:.6g}", row,
+                               maximum, most);
+        const double of_first = first.sum.at(row) * std::exp(a - most);
+        const double of_second = second.sum.at(row) * std::exp(b - most);
+        if (is_near(sum, of_first + of_second)) continue;
+        for (const double as_it_is :
+             {first.sum.at(row) + of_second, first.sum.at(row) + second.sum.at(row)})
+            if (is_near(sum, as_it_is))
+                return fmt::format(
+                    "row {}: the maximum was {:.6g}, what comes has {:.6g}, and what was "
+                    "summed before counts as if they were the same: each sum counts "
+                    "times exp(its maximum - the larger one)",
+                    row, a, b);
     }
     return "";
 }
@@ -257,7 +238,7 @@ void judge_online_softmax(Judge& judge) {
         const State before = state;
         state = absorbed(judge, state, blocks, b);
         ask_mean(judge, state, text_of(blocks, b), expected_mean(blocks, b + 1),
-                 cause_of_absorbing(before, state, blocks.scores[b]));
+                 cause_of(state, before, state_of(blocks.scores[b])));
     }
     const HostTensor all = expected_mean(blocks, count);
     for (std::size_t split = 0; split <= count; ++split) {
@@ -266,7 +247,7 @@ void judge_online_softmax(Judge& judge) {
         const State first = absorbed(judge, blocks, 0, split);
         const State rest = absorbed(judge, blocks, split, count);
         State both = merged(judge, first, rest);
-        ask_mean(judge, both, name, all, cause_of_merging(first, rest, both));
+        ask_mean(judge, both, name, all, cause_of(both, first, rest));
         if (split != count / 2) continue;
         for (std::size_t b = 0; b < count; ++b)
             both = absorbed(judge, both, blocks, b);
