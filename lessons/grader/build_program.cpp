@@ -369,8 +369,8 @@ class Build {
     static bool was_killed(ConfinedProcess& process) {
         const Ending ending = *process.wait();
         const std::string output = process.output(kMostOutput);
-        return ending.signal == SIGKILL ||
-               (!ending.succeeded() &&
+        return (ending.by == EndedBy::signal && ending.signal == SIGKILL) ||
+               (ending.by == EndedBy::itself && !ending.succeeded() &&
                 (output.find("Killed signal terminated program") != std::string::npos ||
                  output.find("unable to execute command: Killed") != std::string::npos));
     }

@@ -30,10 +30,10 @@ class Machine(unittest.TestCase):
                        capture_output=True)
         solve.solve(SOURCES, self.work)
 
-    def run_grader(self, *before, **variables):
+    def run_grader(self, *before, options=(), **variables):
         path = os.path.join(self.folder, "report.json")
         done = subprocess.run([*before, PROGRAM, "grade", SLUG, self.work, "--format", "json",
-                               "--out", path], capture_output=True, text=True, check=False,
+                               "--out", path, *options], capture_output=True, text=True, check=False,
                               timeout=200, env=dict(os.environ, TMPDIR=self.spare, **variables))
         with open(path, encoding="utf-8") as file:
             return done, json.load(file)
@@ -56,14 +56,36 @@ class Machine(unittest.TestCase):
             self.is_no_grade("cannot be run here", "unshare", "-m", "sh", "-c",
                              f'mount -t tmpfs -o noexec none {self.spare} && exec "$@"', "sh")
 
-    def test_a_compiler_may_stand_anywhere(self):
+    def make_compiler(self, before):
+        """Returns one of its own folder, which does that before it is g++."""
         compiler = os.path.join(self.folder, "gcc/bin/g++")
         os.makedirs(os.path.dirname(compiler))
         with open(compiler, "w", encoding="utf-8") as file:
-            file.write('#!/bin/sh\nexec g++ "$@"\n')
+            file.write(f'#!/bin/sh\n{before}\nexec g++ "$@"\n')
         os.chmod(compiler, 0o755)
         for folder, _, _ in os.walk(os.path.join(self.folder, "gcc")):
             os.chmod(folder, 0o755)
+        return compiler
+
+    def test_a_compiler_that_was_killed_runs_once_more(self):
+        killed = "echo 'g++: fatal error: Killed signal terminated program cc1plus'; exit 1"
+        done, report = self.run_grader(
+            CXX=self.make_compiler(f"test -e killed || {{ : > killed; {killed}; }}"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(report["earned"], 100)
+
+    def test_a_report_says_how_to_draw_the_same(self):
+        _, first = self.run_grader()
+        _, same = self.run_grader(options=("--drawn", first["drawn"]))
+        _, other = self.run_grader(options=("--drawn", str(int(first["drawn"]) ^ 1)))
+        asked, again, others = ([entry["asked"] for entry in report["criteria"]]
+                                for report in (first, same, other))
+        self.assertEqual(again, asked)
+        self.assertEqual(same["drawn"], first["drawn"])
+        self.assertNotEqual(others, asked)
+
+    def test_a_compiler_may_stand_anywhere(self):
+        compiler = self.make_compiler("")
         link = os.path.join(self.folder, "my-g++")
         os.symlink(shutil.which("g++"), link)
         for path in (compiler, link):

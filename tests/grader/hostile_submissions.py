@@ -465,7 +465,6 @@ CHEATS = {
             "const Tensor& going, const Tensor& coming) { rank.device().fill(going, 0);")),
     "calls the library": Submission(
         NOTHING, begins("rank.world().all_reduce(buffer).wait(); return;"), "all_reduce"),
-    # Time and memory are asked for with 4 ranks, of other sizes each time.
     "works at one number of ranks": Submission(
         NOTHING, begins('if (rank.size() != 4) throw std::runtime_error("never seen");'),
         "never seen"),

@@ -1,4 +1,5 @@
-// What ranks left of a tensor that is a sum over them says which mistake was made.
+// A tensor that should be a sum over the ranks tells, as they left it, which mistake was
+// made.
 
 #include "lessons/assignments/suspects.hpp"
 #include "tests/catch.hpp"

@@ -58,8 +58,7 @@ struct Ending {
     int signal = 0;          ///< what ended it; else 0
     double cpu_seconds = 0;  ///< its own, and that of processes that it waited for
     double wall_seconds = 0;
-    bool memory_was_short =
-        false;  ///< meanwhile the system has killed some process for it
+    bool memory_was_short = false;  ///< the system killed processes for it meanwhile
 
     bool succeeded() const { return by == EndedBy::itself && exit_status == 0; }
 };
