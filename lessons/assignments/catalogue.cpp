@@ -1,7 +1,11 @@
 #include "lessons/assignments/catalogue.hpp"
 
 #include <algorithm>
+#include <map>
 
+#include <fmt/format.h>
+
+#include "lessons/runner/lesson.hpp"
 #include "src/core/require.hpp"
 #include "src/text/names.hpp"
 
@@ -34,6 +38,20 @@ const Assignment& find_assignment(const std::string& slug) {
         return no_such("assignment", slug, slugs);
     });
     return *found;
+}
+
+std::string lesson_step(const std::string& lesson, const std::string& name) {
+    static std::map<std::string, LessonPage> pages;
+    auto page = pages.find(lesson);
+    if (page == pages.end()) {
+        const auto entry = std::ranges::find(catalogue(), lesson, &LessonEntry::slug);
+        require(entry != catalogue().end(), "there is no lesson {}", lesson);
+        page = pages.emplace(lesson, page_of(*entry)).first;
+    }
+    const auto steps = page->second.steps();
+    const auto found = std::ranges::find(steps, name, &PageSection::name);
+    require(found != steps.end(), "the lesson {} has no step {}", lesson, name);
+    return fmt::format("{}, step {}", lesson, found - steps.begin() + 1);
 }
 
 }  // namespace lockstep::lessons

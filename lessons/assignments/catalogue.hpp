@@ -13,6 +13,11 @@ const std::vector<Assignment>& assignments();
 /// UsageError names those there are.
 const Assignment& find_assignment(const std::string& slug);
 
+/// Returns where a criterion is taught: "ring-self-attention, step 7" of the step whose
+/// section of the lesson's page has that name, "## How long a sequence fits {#memory}".
+/// UsageError if there is none.
+std::string lesson_step(const std::string& lesson, const std::string& name);
+
 // Each assignment, as its grading/criteria.cpp has it:
 
 /// Reduce-scatter, all-gather and all-reduce from send and recv.

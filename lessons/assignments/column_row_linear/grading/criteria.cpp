@@ -7,7 +7,6 @@
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/cost_of.hpp"
-#include "lessons/assignments/lesson_step.hpp"
 #include "lessons/assignments/needs.hpp"
 #include "lessons/assignments/suspects.hpp"
 #include "lessons/grader/judge.hpp"

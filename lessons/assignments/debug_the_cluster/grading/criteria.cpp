@@ -8,7 +8,6 @@
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/debug_the_cluster/grading/trials.hpp"
 #include "lessons/assignments/debug_the_cluster/handout/causes.hpp"
-#include "lessons/assignments/lesson_step.hpp"
 #include "lessons/assignments/needs.hpp"
 #include "lessons/grader/judge.hpp"
 #include "lessons/page/sha256.hpp"
@@ -151,15 +150,18 @@ struct Broken {
     std::string file() const { return program + ".cpp"; }
 };
 
-/// In the order of the handout: a6.1 to a6.6.
-const std::vector<Broken> kBroken{
-    {"filter", lesson_step("gradient-accumulation", "distribute"), filter_trials},
-    {"pipeline", lesson_step("pipeline-1f1b", "memory"), pipeline_trials},
-    {"prefetch", lesson_step("ring-self-attention", "overlap"), prefetch_trials},
-    {"evaluate", lesson_step("gradient-accumulation", "average"), evaluate_trials},
-    {"clip", lesson_step("tensor-parallel-block", "sequence"), clip_trials},
-    {"accumulate", lesson_step("gradient-accumulation", "distribute"),
-     accumulate_trials}};
+/// Returns all, in the order of the handout: a6.1 to a6.6.
+const std::vector<Broken>& all_broken() {
+    static const std::vector<Broken> all{
+        {"filter", lesson_step("gradient-accumulation", "distribute"), filter_trials},
+        {"pipeline", lesson_step("pipeline-1f1b", "memory"), pipeline_trials},
+        {"prefetch", lesson_step("ring-self-attention", "overlap"), prefetch_trials},
+        {"evaluate", lesson_step("gradient-accumulation", "average"), evaluate_trials},
+        {"clip", lesson_step("tensor-parallel-block", "sequence"), clip_trials},
+        {"accumulate", lesson_step("gradient-accumulation", "distribute"),
+         accumulate_trials}};
+    return all;
+}
 
 std::string mended_id(std::size_t number) {
     return fmt::format("a6.{}-mended", number + 1);
@@ -167,9 +169,9 @@ std::string mended_id(std::size_t number) {
 
 /// Judges the values of all six in one run. One that is wrong alone is not told again.
 void judge_all(Judge& judge) {
-    for (std::size_t i = 0; i < kBroken.size(); ++i)
+    for (std::size_t i = 0; i < all_broken().size(); ++i)
         needs(judge, mended_id(i),
-              [&](Judge& asking) { judge_values(asking, kBroken[i].trials); });
+              [&](Judge& asking) { judge_values(asking, all_broken()[i].trials); });
     const int ranks = static_cast<int>(judge.draw("ranks of all six", 5, 8));
     run_right(judge, trial_of_all(judge, ranks));
 }
@@ -264,8 +266,8 @@ Assignment debug_the_cluster_assignment() {
                           "the cause of each mistake, then mend it.",
                           {"programs.hpp", "stage.hpp", "adapters.cpp", kAnswers},
                           {}};
-    for (std::size_t i = 0; i < kBroken.size(); ++i) {
-        const Broken& broken = kBroken[i];
+    for (std::size_t i = 0; i < all_broken().size(); ++i) {
+        const Broken& broken = all_broken()[i];
         const std::string id = fmt::format("a6.{}", i + 1), file = broken.file();
         assignment.files.push_back(file);
         auto& criteria = assignment.criteria;

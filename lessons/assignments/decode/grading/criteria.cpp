@@ -4,7 +4,6 @@
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/decode/grading/batching.hpp"
 #include "lessons/assignments/decode/grading/generation.hpp"
-#include "lessons/assignments/lesson_step.hpp"
 
 namespace lockstep::lessons {
 

@@ -8,7 +8,6 @@
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/left_schedule.hpp"
-#include "lessons/assignments/lesson_step.hpp"
 #include "lessons/assignments/needs.hpp"
 #include "lessons/assignments/pipeline_1f1b/grading/causes.hpp"
 #include "lessons/assignments/trained_stack.hpp"

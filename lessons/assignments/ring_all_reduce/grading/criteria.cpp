@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "lessons/assignments/catalogue.hpp"
-#include "lessons/assignments/lesson_step.hpp"
 #include "lessons/assignments/needs.hpp"
 #include "lessons/grader/judge.hpp"
 #include "src/comm/chunks.hpp"

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "lessons/assignments/catalogue.hpp"
-#include "lessons/assignments/lesson_step.hpp"
 #include "lessons/assignments/needs.hpp"
 #include "lessons/assignments/ring_attention/grading/causes.hpp"
 #include "lessons/assignments/ring_attention/grading/online_softmax.hpp"

@@ -7,7 +7,6 @@
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/left_schedule.hpp"
-#include "lessons/assignments/lesson_step.hpp"
 #include "lessons/assignments/needs.hpp"
 #include "lessons/assignments/trained_stack.hpp"
 #include "lessons/assignments/two_buffers/grading/memory.hpp"

@@ -10,7 +10,6 @@
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/cost_of.hpp"
-#include "lessons/assignments/lesson_step.hpp"
 #include "lessons/assignments/micro_batches.hpp"
 #include "lessons/assignments/needs.hpp"
 #include "lessons/assignments/suspects.hpp"
