@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "lessons/assignments/slugs.hpp"
+#include "lessons/runner/assignment_slugs.hpp"
 #include "lessons/runner/command_line.hpp"
 #include "src/core/require.hpp"
 #include "src/os/child.hpp"
