@@ -3,31 +3,16 @@
 #include <cstring>
 #include <new>
 
-#include "sim/eigen.hpp"
-
 namespace lockstep::sim {
 
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
-/// Eigen cuts products into blocks by the sizes of the machine's caches, and the cuts
-/// decide in which order products are summed. With sizes that are fixed (and fit most
-/// machines), the same program gives the same bits on all of one instruction set.
-void fix_block_sizes() {
-    [[maybe_unused]] static const bool kFixed = [] {
-        constexpr std::ptrdiff_t kKiB = 1024;
-        Eigen::setCpuCacheSizes(32 * kKiB, 512 * kKiB, 4096 * kKiB);
-        return true;
-    }();
-}
-
 }  // namespace
 
 CpuDevice::CpuDevice(int index, DeviceMonitor& monitor, PinnedPages* pages)
-    : LocalDevice(index, monitor), pages_(pages) {
-    fix_block_sizes();
-}
+    : LocalDevice(index, monitor), pages_(pages) {}
 
 CpuDevice::~CpuDevice() {
     free_all();

@@ -4,7 +4,7 @@
 
 namespace lockstep::sim {
 
-/// A virtual device: memory on the host, arithmetic by Eigen on the thread that runs it.
+/// A virtual device: memory on the host, arithmetic on the thread that runs it.
 ///
 /// Results depend on the operands' values and shapes alone: not on where in memory they
 /// lie, nor on the thread. What is computed element by element does not depend on the

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
-#include "src/core/tensor.hpp"
 #include "src/device/options.hpp"
 
 namespace lockstep::sim {
@@ -15,12 +15,39 @@ struct Product {
     const T* b;
     std::int64_t m, k, n;
     MatmulOptions options;
+    /// Elements from one row to the next, of each as it lies in memory.
+    std::int64_t c_row = n;
+    std::int64_t a_row = options.transpose_a ? m : k;
+    std::int64_t b_row = options.transpose_b ? k : n;
 };
 
+/// Computes a product. The bits of an element depend on its row of op(a) and its column
+/// of op(b) alone: not on how many there are of either, nor on the machine, if it has
+/// fused multiply-adds (x86 since 2013, each aarch64).
 template <typename T>
 void multiply_matrices(const Product<T>& product);
 
-extern template void multiply_matrices(const Product<float>&);
-extern template void multiply_matrices(const Product<double>&);
+template <>
+void multiply_matrices(const Product<float>&);
+template <>
+void multiply_matrices(const Product<double>&);
+
+/// So many products of an element are summed by themselves, then added to the rest.
+template <typename T>
+inline constexpr std::int64_t kMatmulBlock = 1024 / sizeof(T);
+/// So many columns of b are packed at a time.
+inline constexpr std::int64_t kMatmulColumns = 384;
+
+/// The same for each of several instruction sets.
+struct MatmulKernel {
+    const char* name;
+    bool (*runs_here)();
+    /// `packed` has room for kMatmulBlock<T> * kMatmulColumns elements, and 64 columns.
+    void (*f32)(const Product<float>& product, float* packed);
+    void (*f64)(const Product<double>& product, double* packed);
+};
+
+/// Returns those that run on this machine; the one that is used is the first.
+std::span<const MatmulKernel* const> matmul_kernels();
 
 }  // namespace lockstep::sim

@@ -1,91 +1,176 @@
-// A device's matrix product over plain Eigen, and over OpenBLAS where it is installed:
-// ratios of rounds in which each takes its turn.
+// Products on one thread: Lockstep's kernels, Eigen with vectors of both widths, and
+// OpenBLAS where it is installed, each in its turn; GFLOP/s at the median of the rounds.
 
 #include <algorithm>
 #include <benchmark/benchmark.h>
 #include <chrono>
+#include <cmath>
 #include <dlfcn.h>
+#include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
-#include "sim/device.hpp"
-#include "sim/eigen.hpp"
-#include "tests/device/plain_monitor.hpp"
+#include "sim/matmul.hpp"
+#include "src/core/philox.hpp"
+#include "tests/bench/eigen_product.hpp"
 
 namespace {
 
 using namespace lockstep;
-using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-double seconds_of(const auto& work) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-        .count();
+struct Shape {
+    std::int64_t m, k, n;
+    MatmulOptions options;
+};
+
+/// cblas_sgemm or cblas_dgemm of OpenBLAS on one thread, found at run time; null where it
+/// is not installed.
+template <typename T>
+class OpenBlas {
+  public:
+    OpenBlas() {
+        void* library = dlopen("libopenblas.so.0", RTLD_NOW);
+        if (library == nullptr) return;
+        gemm_ = reinterpret_cast<Gemm>(
+            dlsym(library, sizeof(T) == sizeof(float) ? "cblas_sgemm" : "cblas_dgemm"));
+        const auto threads =
+            reinterpret_cast<void (*)(int)>(dlsym(library, "openblas_set_num_threads"));
+        if (threads != nullptr) threads(1);
+    }
+    bool found() const { return gemm_ != nullptr; }
+    void multiply(T* c, const T* a, const T* b, const Shape& of) const {
+        constexpr int kRowMajor = 101;
+        constexpr int kStraight = 111;
+        constexpr int kTransposed = 112;
+        const auto m = static_cast<int>(of.m), k = static_cast<int>(of.k),
+                   n = static_cast<int>(of.n);
+        const bool a_turned = of.options.transpose_a, b_turned = of.options.transpose_b;
+        gemm_(kRowMajor, a_turned ? kTransposed : kStraight,
+              b_turned ? kTransposed : kStraight, m, n, k, 1, a, a_turned ? m : k, b,
+              b_turned ? k : n, 0, c, n);
+    }
+
+  private:
+    using Gemm = void (*)(int, int, int, int, int, int, T, const T*, int, const T*, int,
+                          T, T*, int);
+    Gemm gemm_ = nullptr;
+};
+
+double seconds_of(const std::function<void()>& work, int times) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < times; ++i)
+        work();
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    return taken.count() / times;
 }
 
 double median(std::vector<double> values) {
-    if (values.empty()) return 0;
     const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
     std::nth_element(values.begin(), middle, values.end());
     return *middle;
 }
 
-/// cblas_sgemm of OpenBLAS on one thread, found at run time; null where it is not
-/// installed.
-struct OpenBlas {
-    using Gemm = void (*)(int, int, int, int, int, int, float, const float*, int,
-                          const float*, int, float, float*, int);
-    OpenBlas() {
-        void* library = dlopen("libopenblas.so.0", RTLD_NOW);
-        if (library == nullptr) return;
-        gemm = reinterpret_cast<Gemm>(dlsym(library, "cblas_sgemm"));
-        const auto threads =
-            reinterpret_cast<void (*)(int)>(dlsym(library, "openblas_set_num_threads"));
-        if (threads != nullptr) threads(1);
-    }
-    void multiply(int n, const float* a, const float* b, float* c) const {
-        constexpr int kRowMajor = 101;
-        constexpr int kNoTranspose = 111;
-        gemm(kRowMajor, kNoTranspose, kNoTranspose, n, n, n, 1, a, n, b, n, 0, c, n);
-    }
-    Gemm gemm = nullptr;
-};
-
-void matmul(benchmark::State& state) {
-    const std::int64_t n = state.range(0);
-    test::PlainMonitor monitor;
-    sim::CpuDevice device(0, monitor);
-    const Tensor a = device.empty({n, n}, DType::f32);
-    const Tensor b = device.empty({n, n}, DType::f32);
-    const Tensor c = device.empty({n, n}, DType::f32);
-    device.random_normal(a, {1, "a"}, 0, 1);
-    device.random_normal(b, {1, "b"}, 0, 1);
-    const Eigen::Map<const Matrix> plain_a(a.data<float>(), n, n);
-    const Eigen::Map<const Matrix> plain_b(b.data<float>(), n, n);
-    Matrix plain_c(n, n);
-    const OpenBlas blas;
-
-    std::vector<double> over_eigen;
-    std::vector<double> over_blas;
-    double seconds = 0;
-    for (auto _ : state) {
-        const double ours = seconds_of([&] { device.matmul_into(c, a, b); });
-        over_eigen.push_back(ours /
-                             seconds_of([&] { plain_c.noalias() = plain_a * plain_b; }));
-        if (blas.gemm != nullptr)
-            over_blas.push_back(ours / seconds_of([&] {
-                                    blas.multiply(static_cast<int>(n), a.data<float>(),
-                                                  b.data<float>(), plain_c.data());
-                                }));
-        seconds += ours;
-    }
-    state.counters["time_over_eigen"] = median(over_eigen);
-    if (blas.gemm != nullptr) state.counters["time_over_openblas"] = median(over_blas);
-    state.counters["gflops"] = 2e-9 * static_cast<double>(n * n * n) *
-                               static_cast<double>(state.iterations()) / seconds;
+template <typename T>
+std::vector<T> random_elements(std::int64_t count, std::string_view name) {
+    const RandomStream stream(1, name);
+    std::vector<T> elements(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < elements.size(); ++i)
+        elements[i] = stream.normal<T>(i);
+    return elements;
 }
-BENCHMARK(matmul)->Arg(128)->Arg(512)->Arg(1024)->Unit(benchmark::kMillisecond);
+
+template <typename T>
+void compute(const sim::MatmulKernel& kernel, const sim::Product<T>& product, T* packed) {
+    if constexpr (sizeof(T) == sizeof(float))
+        kernel.f32(product, packed);
+    else
+        kernel.f64(product, packed);
+}
+
+template <typename T>
+bench::EigenProduct<T> function_of(const bench::EigenOfWidth& eigen) {
+    if constexpr (sizeof(T) == sizeof(float))
+        return eigen.f32;
+    else
+        return eigen.f64;
+}
+
+template <typename T>
+void matmul(benchmark::State& state, const Shape& of) {
+    const auto a = random_elements<T>(of.m * of.k, "a");
+    const auto b = random_elements<T>(of.k * of.n, "b");
+    std::vector<T> c(static_cast<std::size_t>(of.m * of.n));
+    std::vector<T> packed(
+        static_cast<std::size_t>(sim::kMatmulBlock<T> * (sim::kMatmulColumns + 64)));
+    const OpenBlas<T> blas;
+    std::map<std::string, std::function<void()>> ways;
+    for (const sim::MatmulKernel* kernel : sim::matmul_kernels())
+        ways[kernel->name] = [&, kernel] {
+            compute<T>(*kernel,
+                       {c.data(), a.data(), b.data(), of.m, of.k, of.n, of.options},
+                       packed.data());
+        };
+    const auto add_eigen = [&](const std::string& name,
+                               const bench::EigenOfWidth& eigen) {
+        ways[name] = [&, multiply = function_of<T>(eigen)] {
+            multiply(c.data(), a.data(), b.data(), of.m, of.k, of.n, of.options);
+        };
+    };
+    add_eigen("eigen256", bench::kEigen256);
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
+        add_eigen("eigen512", bench::kEigen512);
+#endif
+    if (blas.found())
+        ways["openblas"] = [&] { blas.multiply(c.data(), a.data(), b.data(), of); };
+
+    const double operations = 2.0 * static_cast<double>(of.m * of.k * of.n);
+    constexpr double kOperationsARound = 2e7;
+    const int times = std::max(1, static_cast<int>(kOperationsARound / operations));
+    std::map<std::string, std::vector<double>> seconds;
+    for (auto _ : state)
+        for (const auto& [name, way] : ways)
+            seconds[name].push_back(seconds_of(way, times));
+    for (const auto& [name, taken] : seconds)
+        state.counters[name] = std::round(1e-8 * operations / median(taken)) / 10;
+}
+
+template <typename T>
+void add_shape(const std::string& type, const std::string& name, const Shape& shape) {
+    benchmark::RegisterBenchmark((type + " " + name).c_str(), matmul<T>, shape)
+        ->Unit(benchmark::kMillisecond);
+}
+
+void add_shapes() {
+    const auto add_both = [](const std::string& name, const Shape& shape) {
+        add_shape<float>("f32", name, shape);
+        add_shape<double>("f64", name, shape);
+    };
+    for (const std::int64_t n : {64, 128, 256, 512, 1024, 2048})
+        add_both(std::to_string(n), {n, n, n, {}});
+    // A layer's product, and both of its backward, of the lessons' transformers; heads.
+    for (const auto& [tokens, hidden] : {std::pair{64, 128}, {128, 256}})
+        for (const int wide : {hidden, 3 * hidden, 4 * hidden}) {
+            const auto name = [&](const char* what) {
+                return std::to_string(tokens) + "x" + std::to_string(hidden) + "x" +
+                       std::to_string(wide) + " " + what;
+            };
+            add_both(name("forward"), {tokens, hidden, wide, {}});
+            add_both(name("dx"), {tokens, wide, hidden, {.transpose_b = true}});
+            add_both(name("dW"), {hidden, tokens, wide, {.transpose_a = true}});
+        }
+    add_both("heads, scores", {64, 32, 64, {.transpose_b = true}});
+    add_both("heads, values", {64, 64, 32, {}});
+    add_both("one row", {1, 256, 1024, {}});
+    for (const int m : {1, 4, 16})
+        add_both(std::to_string(m) + " rows, turned", {m, 1024, 256, {.transpose_b = true}});
+}
 
 }  // namespace
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+    benchmark::Initialize(&argc, argv);
+    add_shapes();
+    benchmark::RunSpecifiedBenchmarks();
+}

@@ -1,0 +1,128 @@
+#include "sim/matmul.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "sim/in_parts.hpp"
+
+namespace lockstep::sim {
+
+#ifdef __x86_64__
+extern const MatmulKernel kMatmulAvx512;
+extern const MatmulKernel kMatmulAvx2;
+#endif
+extern const MatmulKernel kMatmulPlain;
+
+namespace {
+
+template <typename T>
+constexpr std::size_t kPacked = static_cast<std::size_t>(kMatmulBlock<T>*(kMatmulColumns +
+                                                                          64));
+
+/// Room for packed columns, for each thread its own.
+template <typename T>
+T* packed() {
+    constexpr std::align_val_t kLine{64};
+    const auto free = [](T* room) { ::operator delete(room, kLine); };
+    thread_local const std::unique_ptr<T, decltype(free)> room(
+        static_cast<T*>(::operator new(kPacked<T> * sizeof(T), kLine)), free);
+    return room.get();
+}
+
+/// Returns how long a product of a usual size takes, at best.
+double seconds_of(const MatmulKernel& kernel) {
+    constexpr std::int64_t kSide = 96;
+    constexpr int kTries = 4;
+    const std::vector<float> a(kSide * kSide, 1), b(kSide * kSide, 1);
+    std::vector<float> c(kSide * kSide);
+    double best = 1;
+    for (int i = 0; i < kTries; ++i) {
+        const auto begin = std::chrono::steady_clock::now();
+        kernel.f32({c.data(), a.data(), b.data(), kSide, kSide, kSide, {}},
+                   packed<float>());
+        const std::chrono::duration<double> taken =
+            std::chrono::steady_clock::now() - begin;
+        best = std::min(best, taken.count());
+    }
+    return best;
+}
+
+/// The widest vectors are not the fastest on each processor: they are tried, which takes
+/// less than a millisecond. Whichever is taken, the bits are the same.
+std::vector<const MatmulKernel*> find_kernels() {
+    std::vector<const MatmulKernel*> found;
+#ifdef __x86_64__
+    for (const MatmulKernel* kernel : {&kMatmulAvx512, &kMatmulAvx2})
+        if (kernel->runs_here()) found.push_back(kernel);
+    std::ranges::sort(found, {},
+                      [](const MatmulKernel* kernel) { return seconds_of(*kernel); });
+#endif
+    found.push_back(&kMatmulPlain);
+    return found;
+}
+
+}  // namespace
+
+std::span<const MatmulKernel* const> matmul_kernels() {
+    static const std::vector<const MatmulKernel*> kAll = find_kernels();
+    return kAll;
+}
+
+namespace {
+
+void multiply(const Product<float>& product) {
+    matmul_kernels().front()->f32(product, packed<float>());
+}
+
+void multiply(const Product<double>& product) {
+    matmul_kernels().front()->f64(product, packed<double>());
+}
+
+/// Columns [first, first + count) of the product.
+template <typename T>
+Product<T> columns_of(Product<T> of, std::int64_t first, std::int64_t count) {
+    of.c += first;
+    of.b += first * (of.options.transpose_b ? of.b_row : 1);
+    of.n = count;
+    return of;
+}
+
+template <typename T>
+Product<T> rows_of(Product<T> of, std::int64_t first, std::int64_t count) {
+    of.c += first * of.c_row;
+    of.a += first * (of.options.transpose_a ? 1 : of.a_row);
+    of.m = count;
+    return of;
+}
+
+template <typename T>
+void multiply_in_parts(const Product<T>& whole) {
+    constexpr std::int64_t kLongProducts = 2'000'000;  // multiplications, of a part
+    constexpr std::int64_t kWidth = 16;
+    const bool by_rows = whole.m > whole.n;
+    const std::int64_t extent = by_rows ? whole.m : whole.n;
+    const std::int64_t of_one = whole.k * (by_rows ? whole.n : whole.m);
+    const std::int64_t longer = of_one > 0 ? kLongProducts / of_one / kWidth : extent;
+    in_parts(extent, (longer + 1) * kWidth, [&](std::int64_t first, std::int64_t count) {
+        multiply(by_rows ? rows_of(whole, first, count)
+                         : columns_of(whole, first, count));
+    });
+}
+
+}  // namespace
+
+template <>
+void multiply_matrices(const Product<float>& product) {
+    multiply_in_parts(product);
+}
+
+template <>
+void multiply_matrices(const Product<double>& product) {
+    multiply_in_parts(product);
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,251 @@
+#pragma once
+
+#include <utility>
+
+#include "sim/matmul.hpp"
+
+// The arithmetic of a product, included by a source for each instruction set and compiled
+// with that set's flags. Nothing here is shared with other sources, not even of the
+// standard library: the linker would take one copy for all, which might not run.
+//
+// An element of the product is summed in one order, whatever the instruction set, the
+// number of rows and columns, and where it stands among them: blocks of kBlock products,
+// each block by fused multiply-adds from 0, one after the other.
+
+namespace lockstep::sim {
+
+namespace {
+
+using Index = std::int64_t;
+
+Index least(Index a, Index b) {
+    return a < b ? a : b;
+}
+
+/// A matrix of any layout: element (i, j) stands at data[i * row + j * column].
+template <typename T>
+struct Strided {
+    T* data;
+    Index row, column;
+
+    T* at(Index i, Index j) const { return data + i * row + j * column; }
+};
+
+/// Products of T with vectors of `Bytes`. A tile of kRows by up to kVectors vectors of
+/// columns is summed in registers.
+template <typename T, int Bytes, int kRows, int kVectors>
+class Kernel {
+  public:
+    /// C (m, n) (+)= A (m, k) B (k, n), with room for kPacked elements at `packed`.
+    static void multiply(const Product<T>& by, T* packed) {
+        const bool a_turned = by.options.transpose_a, b_turned = by.options.transpose_b;
+        const Strided<const T> a{by.a, a_turned ? 1 : by.a_row, a_turned ? by.a_row : 1};
+        const Strided<const T> b{by.b, b_turned ? 1 : by.b_row, b_turned ? by.b_row : 1};
+        const Strided<T> c{by.c, by.c_row, 1};
+        // Few rows times many that are read along k: these stay as they are.
+        if (b_turned && by.m <= kWidth && by.n > by.m)
+            multiply({c.data, 1, c.row}, {b.data, b.column, 1}, {a.data, a.column, a.row},
+                     by.n, by.k, by.m, by.options.accumulate, packed);
+        else
+            multiply(c, a, b, by.m, by.k, by.n, by.options.accumulate, packed);
+    }
+
+  private:
+    static constexpr Index kWidth = Bytes / sizeof(T);
+    static constexpr Index kColumns = kMatmulColumns;  // of B that are packed together
+    static constexpr Index kBlock = kMatmulBlock<T>;
+    /// Unpacked, such a B stays in the fastest cache, or is read too few times.
+    static constexpr Index kSmallBytes = 128 << 10;
+    static constexpr Index kFewRows = 4 * kRows;
+
+    typedef T Vector __attribute__((vector_size(Bytes)));
+    typedef T Unaligned __attribute__((vector_size(Bytes), aligned(alignof(T))));
+
+    static void multiply(Strided<T> c, Strided<const T> a, Strided<const T> b, Index m,
+                         Index k, Index n, bool accumulate, T* packed) {
+        if (k == 0 && !accumulate)
+            for (Index i = 0; i < m; ++i)
+                for (Index j = 0; j < n; ++j)
+                    *c.at(i, j) = 0;
+        const bool direct =
+            b.column == 1 && (m <= kFewRows || k * n * Index{sizeof(T)} <= kSmallBytes);
+        for (Index j = 0; j < n; j += kColumns)
+            for (Index p = 0; p < k; p += kBlock)
+                multiply_block(
+                    {c.at(0, j), c.row, c.column}, {a.at(0, p), a.row, a.column},
+                    {b.at(p, j), b.row, b.column}, m, least(kBlock, k - p),
+                    least(kColumns, n - j), accumulate || p > 0, direct, packed);
+    }
+
+    /// Some columns of B, which stand in panels of vectors.
+    struct Panel {
+        Index first, columns;
+        int vectors;
+        const T* data;
+        Index row;  ///< elements from one row to the next
+    };
+
+    static void multiply_block(Strided<T> c, Strided<const T> a, Strided<const T> b,
+                               Index m, Index k, Index n, bool add, bool direct,
+                               T* packed) {
+        Panel panels[kColumns / kWidth];
+        const int count = make_panels(panels, b, k, n, direct, packed);
+        for (Index i = 0; i < m; i += kRows)
+            for (int at = 0; at < count; ++at) {
+                const Panel& panel = panels[at];
+                by_vectors<kVectors>({c.at(i, panel.first), c.row, c.column},
+                                     {a.at(i, 0), a.row, a.column}, panel, k,
+                                     least(kRows, m - i), add);
+            }
+    }
+
+    /// Cuts columns into panels of about the same width.
+    static int make_panels(Panel* panels, Strided<const T> b, Index k, Index n,
+                           bool direct, T* packed) {
+        const Index vectors = (n + kWidth - 1) / kWidth;
+        const auto count = static_cast<int>((vectors + kVectors - 1) / kVectors);
+        Index first = 0;
+        for (int at = 0; at < count; ++at) {
+            const auto own = static_cast<int>(vectors / count + (at < vectors % count));
+            Panel& panel = panels[at];
+            panel = {first, least(own * kWidth, n - first), own, b.at(0, first), b.row};
+            if (!direct || panel.columns < own * kWidth) {
+                pack(packed, {panel.data, b.row, b.column}, k, panel.columns,
+                     own * kWidth);
+                panel.data = packed;
+                panel.row = own * kWidth;
+                packed += k * own * kWidth;
+            }
+            first += panel.columns;
+        }
+        return count;
+    }
+
+    /// Copies columns behind each other, row by row, filled up with zeros to a width.
+    static void pack(T* to, Strided<const T> from, Index k, Index columns, Index width) {
+        if (from.column != 1) return pack_turned(to, from, k, columns, width);
+        for (Index p = 0; p < k; ++p, to += width) {
+            const T* row = from.at(p, 0);
+            for (Index j = 0; j < columns; ++j)
+                to[j] = row[j];
+            for (Index j = columns; j < width; ++j)
+                to[j] = 0;
+        }
+    }
+
+    static void pack_turned(T* to, Strided<const T> from, Index k, Index columns,
+                            Index width) {
+        for (Index j = 0; j < width; j += kWidth) {
+            Index p = 0;
+            if (j + kWidth <= columns && from.row == 1)
+                for (; p + kWidth <= k; p += kWidth)
+                    turn(to + p * width + j, width, from.at(p, j), from.column);
+            for (; p < k; ++p)
+                for (Index i = j; i < j + kWidth; ++i)
+                    to[p * width + i] = i < columns ? *from.at(p, i) : 0;
+        }
+    }
+
+    /// Transposes a square of kWidth by kWidth: rows i and i + kWidth / 2 are merged, as
+    /// two halves of a pack of cards are, so often that each place's bits have gone
+    /// round.
+    static void turn(T* to, Index to_row, const T* from, Index from_row) {
+        Vector rows[kWidth];
+        for (Index i = 0; i < kWidth; ++i)
+            rows[i] = *reinterpret_cast<const Unaligned*>(from + i * from_row);
+#pragma GCC unroll 4
+        for (Index times = 1; times < kWidth; times *= 2) {
+            Vector merged[kWidth];
+#pragma GCC unroll 8
+            for (Index i = 0; i < kWidth / 2; ++i) {
+                merged[2 * i] = merge<0>(rows[i], rows[i + kWidth / 2], Places{});
+                merged[2 * i + 1] =
+                    merge<kWidth / 2>(rows[i], rows[i + kWidth / 2], Places{});
+            }
+#pragma GCC unroll 16
+            for (Index i = 0; i < kWidth; ++i)
+                rows[i] = merged[i];
+        }
+        for (Index i = 0; i < kWidth; ++i)
+            *reinterpret_cast<Unaligned*>(to + i * to_row) = rows[i];
+    }
+
+    using Places = std::make_index_sequence<Bytes / sizeof(T)>;
+
+    /// Elements First, First + 1, … of both in turn.
+    template <Index First, std::size_t... Place>
+    static Vector merge(Vector a, Vector b, std::index_sequence<Place...>) {
+        return __builtin_shufflevector(a, b, (First + Place / 2 + Place % 2 * kWidth)...);
+    }
+
+    template <int Vectors>
+    static void by_vectors(Strided<T> c, Strided<const T> a, const Panel& panel, Index k,
+                           Index rows, bool add) {
+        if constexpr (Vectors > 0) {
+            if (panel.vectors != Vectors)
+                return by_vectors<Vectors - 1>(c, a, panel, k, rows, add);
+            if (rows < kRows)
+                return by_rows<kRows - 1, Vectors>(c, a, panel, k, rows, add);
+            // Strides that are known make addresses cheap.
+            if (a.column == 1)
+                return tile<kRows, Vectors>(c, a.data, a.row, 1, panel, k, add);
+            if (a.row == 1)
+                return tile<kRows, Vectors>(c, a.data, 1, a.column, panel, k, add);
+            tile<kRows, Vectors>(c, a.data, a.row, a.column, panel, k, add);
+        }
+    }
+
+    template <int Rows, int Vectors>
+    static void by_rows(Strided<T> c, Strided<const T> a, const Panel& panel, Index k,
+                        Index rows, bool add) {
+        if constexpr (Rows > 0) {
+            if (rows != Rows)
+                return by_rows<Rows - 1, Vectors>(c, a, panel, k, rows, add);
+            tile<Rows, Vectors>(c, a.data, a.row, a.column, panel, k, add);
+        }
+    }
+
+    /// C (Rows, panel) (+)= A (Rows, k) times the panel (k, …).
+    template <int Rows, int Vectors>
+    [[gnu::always_inline]] static inline void tile(Strided<T> c, const T* a, Index a_row,
+                                                   Index a_column, const Panel& panel,
+                                                   Index k, bool add) {
+        Vector sums[Rows][Vectors] = {};
+        const T* b = panel.data;
+        for (Index p = 0; p < k; ++p, a += a_column, b += panel.row) {
+            Vector columns[Vectors];
+#pragma GCC unroll 4
+            for (int v = 0; v < Vectors; ++v)
+                columns[v] = *reinterpret_cast<const Unaligned*>(b + v * kWidth);
+#pragma GCC unroll 16
+            for (int i = 0; i < Rows; ++i) {
+                const Vector factor = a[i * a_row] - Vector{};  // the same in each place
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v)
+                    sums[i][v] += factor * columns[v];
+            }
+        }
+        if (c.column == 1 && panel.columns == Vectors * kWidth) {
+#pragma GCC unroll 16
+            for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v) {
+                    Unaligned* const to =
+                        reinterpret_cast<Unaligned*>(c.at(i, v * kWidth));
+                    *to = add ? *to + sums[i][v] : sums[i][v];
+                }
+            return;
+        }
+        T values[Rows][Vectors * kWidth];
+        for (int i = 0; i < Rows; ++i)
+            for (int v = 0; v < Vectors; ++v)
+                *reinterpret_cast<Unaligned*>(values[i] + v * kWidth) = sums[i][v];
+        for (int i = 0; i < Rows; ++i)
+            for (Index j = 0; j < panel.columns; ++j)
+                *c.at(i, j) = add ? *c.at(i, j) + values[i][j] : values[i][j];
+    }
+};
+
+}  // namespace
+
+}  // namespace lockstep::sim

@@ -1,0 +1,98 @@
+#include <cmath>
+#include <vector>
+
+#include "sim/matmul.hpp"
+#include "src/core/philox.hpp"
+#include "tests/catch.hpp"
+
+// Each kernel's bits against their definition: an element is a sum of blocks, each of
+// which is fused multiply-adds one after the other.
+
+namespace lockstep::test {
+
+namespace {
+
+using sim::MatmulKernel;
+using sim::Product;
+
+template <typename T>
+std::vector<T> random_elements(std::int64_t count, std::string_view name) {
+    const RandomStream stream(1, name);
+    std::vector<T> elements(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < elements.size(); ++i)
+        elements[i] = static_cast<T>(stream.uniform(i) - 0.5);
+    return elements;
+}
+
+template <typename T>
+void multiply_by_definition(const Product<T>& by) {
+    for (std::int64_t i = 0; i < by.m; ++i)
+        for (std::int64_t j = 0; j < by.n; ++j) {
+            T& element = by.c[i * by.n + j];
+            if (!by.options.accumulate) element = 0;
+            T sum = 0;
+            for (std::int64_t p = 0; p < by.k; ++p) {
+                if (p > 0 && p % sim::kMatmulBlock<T> == 0) {
+                    element += sum;
+                    sum = 0;
+                }
+                sum = std::fma(by.a[by.options.transpose_a ? p * by.m + i : i * by.k + p],
+                               by.b[by.options.transpose_b ? j * by.k + p : p * by.n + j],
+                               sum);
+            }
+            element += sum;
+        }
+}
+
+void compute(const MatmulKernel& kernel, const Product<float>& by, float* packed) {
+    kernel.f32(by, packed);
+}
+
+void compute(const MatmulKernel& kernel, const Product<double>& by, double* packed) {
+    kernel.f64(by, packed);
+}
+
+/// What stands on both sides of a result, and stays.
+constexpr std::int64_t kMargin = 3;
+
+template <typename T>
+void check_kernels(std::int64_t m, std::int64_t k, std::int64_t n,
+                   MatmulOptions options) {
+    // No operand is aligned.
+    const auto a = random_elements<T>(m * k + 1, "a"),
+               b = random_elements<T>(k * n + 1, "b");
+    const auto before = random_elements<T>(m * n + 2 * kMargin, "c");
+    auto expected = before;
+    std::vector<T> packed(
+        static_cast<std::size_t>(sim::kMatmulBlock<T> * (sim::kMatmulColumns + 64)));
+    Product<T> product{
+        expected.data() + kMargin, a.data() + 1, b.data() + 1, m, k, n, options};
+    multiply_by_definition(product);
+    for (const MatmulKernel* kernel : sim::matmul_kernels()) {
+        CAPTURE(kernel->name, sizeof(T), m, k, n, options.transpose_a,
+                options.transpose_b, options.accumulate);
+        auto found = before;
+        product.c = found.data() + kMargin;
+        compute(*kernel, product, packed.data());
+        REQUIRE(found == expected);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("A product's bits are its definition's, by each kernel that runs here") {
+#if defined(__x86_64__) && !defined(__FMA__)
+    SKIP("this build's own instructions have no fused multiply-add");
+#endif
+    const std::int64_t m = GENERATE(1, 2, 5, 8, 17, 33);
+    const std::int64_t k = GENERATE(0, 1, 7, 128, 129, 300, 517);
+    const std::int64_t n = GENERATE(1, 2, 7, 16, 17, 49, 97, 400);
+    for (const bool transpose_a : {false, true})
+        for (const bool transpose_b : {false, true})
+            for (const bool accumulate : {false, true}) {
+                check_kernels<float>(m, k, n, {transpose_a, transpose_b, accumulate});
+                check_kernels<double>(m, k, n, {transpose_a, transpose_b, accumulate});
+            }
+}
+
+}  // namespace lockstep::test
