@@ -1,15 +1,8 @@
 #include "sim/device.hpp"
 
 #include <cstring>
-#include <new>
 
 namespace lockstep::sim {
-
-namespace {
-
-constexpr std::align_val_t kAlignment{64};
-
-}  // namespace
 
 CpuDevice::CpuDevice(int index, DeviceMonitor& monitor, PinnedPages* pages)
     : LocalDevice(index, monitor), pages_(pages) {}
@@ -20,15 +13,15 @@ CpuDevice::~CpuDevice() {
 
 std::byte* CpuDevice::do_allocate(const Storage& storage) {
     if (storage.pinned && pages_ != nullptr) return pages_->allocate(storage.bytes);
-    const auto bytes = static_cast<std::size_t>(storage.bytes);
-    void* const memory = ::operator new(bytes, kAlignment);
-    if (spoils_) std::memset(memory, 0xFF, bytes);  // a NaN in each floating-point type
-    return static_cast<std::byte*>(memory);
+    std::byte* const block = memory_.take(storage.bytes);
+    // A NaN in each floating-point type.
+    if (spoils_) std::memset(block, 0xFF, static_cast<std::size_t>(storage.bytes));
+    return block;
 }
 
 void CpuDevice::do_free(const Storage& storage) noexcept {
     if (storage.pinned && pages_ != nullptr) return pages_->free(storage.data);
-    ::operator delete(storage.data, kAlignment);
+    memory_.give_back(storage.data, storage.bytes);
 }
 
 void CpuDevice::do_upload(const Tensor& destination, const HostTensor& values) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "sim/block_cache.hpp"
 #include "src/device/local_device.hpp"
 
 namespace lockstep::sim {
@@ -34,6 +35,7 @@ class CpuDevice final : public LocalDevice {
     template <typename Op>
     void compute(const Op& operation);
 
+    BlockCache memory_;
     PinnedPages* pages_;
     bool spoils_ = false;
 };

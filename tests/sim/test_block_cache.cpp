@@ -1,0 +1,75 @@
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "sim/block_cache.hpp"
+#include "tests/catch.hpp"
+
+namespace lockstep::test {
+
+using sim::BlockCache;
+
+TEST_CASE("A block that was given back serves the next request of its size") {
+    BlockCache cache;
+    for (const std::int64_t bytes : {1, 64, 65, 1000, 4096, 100'000, 10'000'000}) {
+        CAPTURE(bytes);
+        std::byte* const block = cache.take(bytes);
+        REQUIRE(reinterpret_cast<std::uintptr_t>(block) % 64 == 0);
+        std::memset(block, 1, static_cast<std::size_t>(bytes));
+        cache.give_back(block, bytes);
+        REQUIRE(cache.take(bytes) == block);
+        cache.give_back(block, bytes);
+    }
+    CHECK(cache.in_use() == 0);
+}
+
+TEST_CASE("A block is an eighth larger than was asked for, or less") {
+    for (std::int64_t bytes = 512; bytes < 5000; ++bytes) {
+        BlockCache cache;
+        std::byte* const block = cache.take(bytes);
+        REQUIRE(cache.in_use() >= bytes);
+        REQUIRE(8 * (cache.in_use() - bytes) <= bytes);
+        cache.give_back(block, bytes);
+        REQUIRE(cache.kept() >= bytes);
+    }
+}
+
+TEST_CASE("What is kept and what is in use take little more than was in use at once") {
+    BlockCache cache;
+    std::int64_t most = 0;
+    // Ever larger blocks, each of which could use none of the smaller ones.
+    for (std::int64_t bytes = 1000; bytes < 50'000'000; bytes = bytes * 3 / 2) {
+        std::vector<std::byte*> blocks;
+        for (int i = 0; i < 3; ++i)
+            blocks.push_back(cache.take(bytes));
+        most = std::max(most, cache.in_use());
+        REQUIRE(4 * (cache.in_use() + cache.kept()) <= 5 * most);
+        for (std::byte* block : blocks)
+            cache.give_back(block, bytes);
+    }
+}
+
+TEST_CASE("Blocks that nobody asks for go back") {
+    BlockCache cache;
+    std::vector<std::byte*> once;
+    constexpr std::int64_t kLarge = 1 << 20;
+    for (int i = 0; i < 8; ++i)
+        once.push_back(cache.take(kLarge));
+    for (std::byte* block : once)
+        cache.give_back(block, kLarge);
+    CHECK(cache.kept() == 8 * kLarge);
+    // A loop goes on with two of them, and with small ones.
+    for (int step = 0; step < 100'000; ++step) {
+        std::byte* const a = cache.take(kLarge);
+        std::byte* const b = cache.take(kLarge);
+        std::byte* const c = cache.take(100);
+        cache.give_back(a, kLarge);
+        cache.give_back(b, kLarge);
+        cache.give_back(c, 100);
+    }
+    CHECK(cache.kept() < 3 * kLarge);
+    CHECK(cache.kept() >= 2 * kLarge);
+}
+
+}  // namespace lockstep::test
