@@ -23,8 +23,12 @@ void CpuDevice::compute(const ops::TanhBackward& op) {
     with_real(op.y.dtype(), [&]<typename T>(T) {
         const T* in = op.y.data<T>();
         const T* gradient = op.dy.data<T>();
-        map_lanes(op.y.elements(), op.dx.data<T>(), formulas::tanh_backward<Lane<T>>, in,
-                  gradient);
+        map_lanes(
+            op.y.elements(), op.dx.data<T>(),
+            [](const auto&... x) -> Lane<T> {
+                return formulas::tanh_backward<Lane<T>>(x...);
+            },
+            in, gradient);
     });
 }
 
@@ -32,7 +36,10 @@ template <>
 void CpuDevice::compute(const ops::Sigmoid& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const T* in = op.x.data<T>();
-        map_lanes(op.x.elements(), op.y.data<T>(), formulas::sigmoid<Lane<T>>, in);
+        map_lanes(
+            op.x.elements(), op.y.data<T>(),
+            [](const auto&... x) -> Lane<T> { return formulas::sigmoid<Lane<T>>(x...); },
+            in);
     });
 }
 
@@ -41,8 +48,12 @@ void CpuDevice::compute(const ops::SigmoidBackward& op) {
     with_real(op.y.dtype(), [&]<typename T>(T) {
         const T* in = op.y.data<T>();
         const T* gradient = op.dy.data<T>();
-        map_lanes(op.y.elements(), op.dx.data<T>(), formulas::sigmoid_backward<Lane<T>>,
-                  in, gradient);
+        map_lanes(
+            op.y.elements(), op.dx.data<T>(),
+            [](const auto&... x) -> Lane<T> {
+                return formulas::sigmoid_backward<Lane<T>>(x...);
+            },
+            in, gradient);
     });
 }
 
@@ -50,10 +61,15 @@ template <>
 void CpuDevice::compute(const ops::Gelu& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const T* in = op.x.data<T>();
-        map_lanes(op.x.elements(), op.y.data<T>(),
-                  op.form == GeluForm::tanh ? formulas::gelu_by_tanh<Lane<T>>
-                                            : formulas::gelu<Lane<T>>,
-                  in);
+        const auto map = [&](const auto& gelu) {
+            map_lanes(op.x.elements(), op.y.data<T>(), gelu, in);
+        };
+        if (op.form == GeluForm::tanh)
+            map([](const Lane<T>& x) -> Lane<T> {
+                return formulas::gelu_by_tanh<Lane<T>>(x);
+            });
+        else
+            map([](const Lane<T>& x) -> Lane<T> { return formulas::gelu<Lane<T>>(x); });
     });
 }
 
@@ -62,10 +78,17 @@ void CpuDevice::compute(const ops::GeluBackward& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const T* in = op.x.data<T>();
         const T* gradient = op.dy.data<T>();
-        map_lanes(op.x.elements(), op.dx.data<T>(),
-                  op.form == GeluForm::tanh ? formulas::gelu_by_tanh_backward<Lane<T>>
-                                            : formulas::gelu_backward<Lane<T>>,
-                  in, gradient);
+        const auto map = [&](const auto& backward) {
+            map_lanes(op.x.elements(), op.dx.data<T>(), backward, in, gradient);
+        };
+        if (op.form == GeluForm::tanh)
+            map([](const Lane<T>& x, const Lane<T>& dy) -> Lane<T> {
+                return formulas::gelu_by_tanh_backward<Lane<T>>(x, dy);
+            });
+        else
+            map([](const Lane<T>& x, const Lane<T>& dy) -> Lane<T> {
+                return formulas::gelu_backward<Lane<T>>(x, dy);
+            });
     });
 }
 
@@ -73,11 +96,15 @@ template <>
 void CpuDevice::compute(const ops::Swiglu& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t width = op.y.shape().columns();
-        for (std::int64_t row = 0; row < op.y.shape().rows(); ++row) {
+        each_row(op.y.shape().rows(), width, [&](std::int64_t row) {
             const T* gate = op.x.data<T>() + 2 * row * width;
-            map_lanes(width, op.y.data<T>() + row * width, formulas::swiglu<Lane<T>>,
-                      gate, gate + width);
-        }
+            map_lanes(
+                width, op.y.data<T>() + row * width,
+                [](const auto&... x) -> Lane<T> {
+                    return formulas::swiglu<Lane<T>>(x...);
+                },
+                gate, gate + width);
+        });
     });
 }
 
@@ -85,14 +112,23 @@ template <>
 void CpuDevice::compute(const ops::SwigluBackward& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t width = op.dy.shape().columns();
-        for (std::int64_t row = 0; row < op.dy.shape().rows(); ++row) {
+        each_row(op.dy.shape().rows(), width, [&](std::int64_t row) {
             const T* gate = op.x.data<T>() + 2 * row * width;
             const T* gradient = op.dy.data<T>() + row * width;
             T* d_gate = op.dx.data<T>() + 2 * row * width;
-            map_lanes(width, d_gate, formulas::swiglu_backward_gate<Lane<T>>, gate,
-                      gate + width, gradient);
-            map_lanes(width, d_gate + width, formulas::swiglu<Lane<T>>, gate, gradient);
-        }
+            map_lanes(
+                width, d_gate,
+                [](const auto&... x) -> Lane<T> {
+                    return formulas::swiglu_backward_gate<Lane<T>>(x...);
+                },
+                gate, gate + width, gradient);
+            map_lanes(
+                width, d_gate + width,
+                [](const auto&... x) -> Lane<T> {
+                    return formulas::swiglu<Lane<T>>(x...);
+                },
+                gate, gradient);
+        });
     });
 }
 

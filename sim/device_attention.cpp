@@ -20,21 +20,28 @@ void add_sums(const Heads& destination, const Tensor& weights, const Heads& y,
     const std::int64_t n = y.rows();
     const std::int64_t width = y.width;
     with_real(weights.dtype(), [&]<typename T>(T) {
-        std::vector<T> sums(static_cast<std::size_t>(m * width));
         const auto factor = static_cast<T>(options.factor);
-        const Heads& whole = destination.heads < y.heads ? y : destination;
-        each_head(whole, [&](std::int64_t index, std::int64_t batch, std::int64_t head) {
-            const std::vector<T> values =
-                packed<T>(y, y.offset(batch, head / (whole.heads / y.heads)));
-            multiply_matrices<T>({sums.data(),
-                                  weights.data<T>() + index * m * n,
-                                  values.data(),
-                                  m,
-                                  n,
-                                  width,
-                                  {.transpose_a = options.transpose}});
-            const std::int64_t into = head / (whole.heads / destination.heads);
-            add_packed(destination, destination.offset(batch, into), sums, factor);
+        // So many heads of weights are added up in one of the destination.
+        const std::int64_t heads = std::max(destination.heads, y.heads);
+        const std::int64_t added = heads / destination.heads;
+        each_head_in_parts(destination, added * m * (n + width), [&] {
+            return [&, sums = std::vector<T>(static_cast<std::size_t>(m * width))](
+                       std::int64_t index, std::int64_t batch,
+                       std::int64_t into) mutable {
+                for (std::int64_t i = 0; i < added; ++i) {
+                    const std::int64_t of = (into * added + i) / (heads / y.heads);
+                    const std::vector<T> values = packed<T>(y, y.offset(batch, of));
+                    multiply_matrices<T>({sums.data(),
+                                          weights.data<T>() + (index * added + i) * m * n,
+                                          values.data(),
+                                          m,
+                                          n,
+                                          width,
+                                          {.transpose_a = options.transpose}});
+                    add_packed(destination, destination.offset(batch, into), sums,
+                               factor);
+                }
+            };
         });
     });
 }
@@ -46,7 +53,8 @@ void CpuDevice::compute(const ops::HeadProducts& op) {
     const std::int64_t m = op.x.rows();
     const std::int64_t n = op.y.rows();
     with_real(op.products.dtype(), [&]<typename T>(T) {
-        each_head(op.x, [&](std::int64_t index, std::int64_t batch, std::int64_t head) {
+        const auto multiply = [&](std::int64_t index, std::int64_t batch,
+                                  std::int64_t head) {
             std::vector<T> left = packed<T>(op.x, op.x.offset(batch, head));
             for (T& value : left)
                 value *= static_cast<T>(op.factor);
@@ -59,7 +67,8 @@ void CpuDevice::compute(const ops::HeadProducts& op) {
                                   op.x.width,
                                   n,
                                   {.transpose_b = true}});
-        });
+        };
+        each_head_in_parts(op.x, m * (n + op.x.width), [&] { return multiply; });
     });
 }
 
@@ -139,8 +148,8 @@ void CpuDevice::compute(const ops::Attend& op) {
     const AttentionTiles tiles(m, op.heads.keys.rows(), op.options);
     with_real(op.state.y.dtype(), [&]<typename T>(T) {
         const auto factor = static_cast<T>(op.options.factor);
-        HeadForward<T> own(tiles, width);
-        each_head(y, [&](std::int64_t index, std::int64_t batch, std::int64_t head) {
+        const auto attend = [&](HeadForward<T>& own, std::int64_t index,
+                                std::int64_t batch, std::int64_t head) {
             const std::int64_t of = head / op.heads.group();
             own.k = packed<T>(op.heads.keys, op.heads.keys.offset(batch, of));
             own.v = packed<T>(op.heads.values, op.heads.values.offset(batch, of));
@@ -154,6 +163,11 @@ void CpuDevice::compute(const ops::Attend& op) {
                     own.take_in(queries, tile);
                 unpack(y, y.offset(batch, head), own.y, queries.first);
             }
+        };
+        each_head_in_parts(y, m * op.heads.keys.rows(), [&] {
+            return [&, own = HeadForward<T>(tiles, width)](const auto... at) mutable {
+                attend(own, at...);
+            };
         });
     });
 }
@@ -418,9 +432,8 @@ void CpuDevice::compute(const ops::AttendBackward& op) {
     const AttentionTiles tiles(m, op.heads.keys.rows(), op.options);
     with_real(op.backward.dy.dtype(), [&]<typename T>(T) {
         const auto factor = static_cast<T>(op.options.factor);
-        HeadBackward<T> own(tiles, width);
-        each_head(dy, [&](std::int64_t index, std::int64_t batch, std::int64_t head) {
-            const std::int64_t of = head / op.heads.group();
+        const auto go_back = [&](HeadBackward<T>& own, std::int64_t index,
+                                 std::int64_t batch, std::int64_t head, std::int64_t of) {
             own.k = packed<T>(op.heads.keys, op.heads.keys.offset(batch, of));
             own.v = packed<T>(op.heads.values, op.heads.values.offset(batch, of));
             own.dk.assign(own.k.size(), 0);
@@ -442,6 +455,15 @@ void CpuDevice::compute(const ops::AttendBackward& op) {
             add_packed(op.gradients.keys, op.gradients.keys.offset(batch, of), own.dk);
             add_packed(op.gradients.values, op.gradients.values.offset(batch, of),
                        own.dv);
+        };
+        // Queries of a group meet in their keys' and values' gradients.
+        const std::int64_t group = op.heads.group();
+        each_head_in_parts(op.heads.keys, group * m * op.heads.keys.rows(), [&] {
+            return [&, own = HeadBackward<T>(tiles, width)](
+                       std::int64_t, std::int64_t batch, std::int64_t of) mutable {
+                for (std::int64_t head = of * group; head < (of + 1) * group; ++head)
+                    go_back(own, batch * dy.heads + head, batch, head, of);
+            };
         });
     });
 }

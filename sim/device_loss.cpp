@@ -37,11 +37,11 @@ void softmax_of_first(T* out, const T* row, std::int64_t columns, std::int64_t s
     std::fill(out + seen, out + columns, T{0});
 }
 
-/// That of the columns whose keys' tokens are not after `last`; 0 for the others. `held`
-/// has room for a row.
+/// That of the columns whose keys' tokens are not after `last`; 0 for the others.
 template <typename T>
 void softmax_of_seen(T* out, const T* row, const std::vector<std::int64_t>& tokens,
-                     std::int64_t last, std::vector<T>& held) {
+                     std::int64_t last) {
+    std::vector<T> held(tokens.size());
     std::int64_t seen = 0;
     for (std::size_t key = 0; key < tokens.size(); ++key)
         if (tokens[key] <= last) held[seen++] = row[key];
@@ -61,18 +61,16 @@ void causal_softmax(T* out, const T* row, const Shape& shape,
     std::vector<std::int64_t> tokens(static_cast<std::size_t>(plain ? 0 : columns));
     for (std::size_t key = 0; key < tokens.size(); ++key)
         tokens[key] = options.keys[static_cast<std::int64_t>(key)];
-    std::vector<T> held(tokens.size());
-    for (std::int64_t i = 0; i < shape.rows(); ++i) {
+    each_row(shape.rows(), columns, [&](std::int64_t i) {
         const std::int64_t last = options.queries[i % queries];
+        const std::int64_t at = i * columns;
         if (plain)
             softmax_of_first(
-                out, row, columns,
+                out + at, row + at, columns,
                 std::clamp<std::int64_t>(last - options.keys.first + 1, 0, columns));
         else
-            softmax_of_seen(out, row, tokens, last, held);
-        out += columns;
-        row += columns;
-    }
+            softmax_of_seen(out + at, row + at, tokens, last);
+    });
 }
 
 /// The logarithm of the sum of exp(x) of a row, less `off`.
@@ -99,8 +97,11 @@ void CpuDevice::compute(const ops::Softmax& op) {
         if (op.options.causal)
             return causal_softmax(op.y.data<T>(), op.x.data<const T>(), shape,
                                   op.options);
-        for (std::int64_t at = 0; at < op.x.elements(); at += shape.columns())
-            softmax_of<T>(op.y.data<T>() + at, op.x.data<T>() + at, shape.columns());
+        const std::int64_t columns = shape.columns();
+        each_row(shape.rows(), columns, [&](std::int64_t i) {
+            softmax_of<T>(op.y.data<T>() + i * columns, op.x.data<T>() + i * columns,
+                          columns);
+        });
     });
 }
 
@@ -112,15 +113,15 @@ void CpuDevice::compute(const ops::SoftmaxBackward& op) {
         const auto product = [](const Lane<T>& a, const Lane<T>& b) -> Lane<T> {
             return a * b;
         };
-        for (std::int64_t at = 0; at < op.y.elements(); at += columns) {
-            const T* row = op.y.data<T>() + at;
-            const T* gradient = op.dy.data<T>() + at;
+        each_row(op.y.shape().rows(), columns, [&](std::int64_t i) {
+            const T* row = op.y.data<T>() + i * columns;
+            const T* gradient = op.dy.data<T>() + i * columns;
             const auto along = static_cast<T>(sum_lanes(columns, product, row, gradient));
             const auto across = [along](const Lane<T>& a, const Lane<T>& b) -> Lane<T> {
                 return a * (b - along);
             };
-            map_lanes(columns, op.dx.data<T>() + at, across, row, gradient);
-        }
+            map_lanes(columns, op.dx.data<T>() + i * columns, across, row, gradient);
+        });
     });
 }
 
@@ -138,14 +139,14 @@ template <>
 void CpuDevice::compute(const ops::NormalizeRows& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.x.shape().columns();
-        for (std::int64_t at = 0; at < op.x.elements(); at += columns) {
-            const T* row = op.x.data<T>() + at;
+        each_row(op.x.shape().rows(), columns, [&](std::int64_t i) {
+            const T* row = op.x.data<T>() + i * columns;
             const auto by = static_cast<T>(
                 1 / (sum_lanes(columns, itself<T>, row) + formulas::kLeastSum<double>));
             map_lanes(
-                columns, op.y.data<T>() + at,
+                columns, op.y.data<T>() + i * columns,
                 [by](const Lane<T>& a) -> Lane<T> { return by * a; }, row);
-        }
+        });
     });
 }
 
@@ -188,14 +189,14 @@ void CpuDevice::compute(const ops::CrossEntropyBackward& op) {
     const auto* target = op.targets.data<std::int32_t>();
     with_real(op.logits.dtype(), [&]<typename T>(T) {
         const auto by = static_cast<T>(op.factor);
-        for (std::int64_t i = 0; i < op.targets.elements(); ++i) {
+        each_row(op.targets.elements(), columns, [&](std::int64_t i) {
             T* row = op.d_logits.data<T>() + i * columns;
             softmax_of<T>(row, op.logits.data<T>() + i * columns, columns);
             row[target[i]] -= 1;
             map_lanes(
                 columns, row, [by](const Lane<T>& a) -> Lane<T> { return by * a; },
                 static_cast<const T*>(row));
-        }
+        });
     });
 }
 
@@ -286,7 +287,7 @@ void CpuDevice::compute(const ops::CrossEntropyBackwardOfParts& op) {
     const auto* target = op.targets.data<std::int32_t>();
     with_real(op.logits.dtype(), [&]<typename T>(T) {
         const auto by = static_cast<T>(op.factor);
-        for (std::int64_t i = 0; i < op.targets.elements(); ++i) {
+        each_row(op.targets.elements(), columns, [&](std::int64_t i) {
             const T* row = op.logits.data<T>() + i * columns;
             T* out = op.d_logits.data<T>() + i * columns;
             const T most = op.maximum.data<T>()[i];
@@ -303,7 +304,7 @@ void CpuDevice::compute(const ops::CrossEntropyBackwardOfParts& op) {
                 real, out, [by](const Lane<T>& a) -> Lane<T> { return by * a; },
                 static_cast<const T*>(out));
             std::fill(out + real, out + columns, T{0});
-        }
+        });
     });
 }
 

@@ -29,13 +29,13 @@ void CpuDevice::compute(const ops::AddBias& op) {
     with_real(op.y.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.y.shape().columns();
         const T* added = op.bias.data<T>();
-        for (std::int64_t row = 0; row < op.y.shape().rows(); ++row) {
+        each_row(op.y.shape().rows(), columns, [&](std::int64_t row) {
             T* values = op.y.data<T>() + row * columns;
             map_lanes(
                 columns, values,
                 [](const auto& a, const auto& b) -> Lane<T> { return a + b; },
                 static_cast<const T*>(values), added);
-        }
+        });
     });
 }
 

@@ -42,7 +42,7 @@ void CpuDevice::compute(const ops::LayerNorm& op) {
         const std::int64_t columns = op.x.shape().columns();
         const T* gain = op.weight.data<T>();
         const T* shift = op.bias.data<T>();
-        for (std::int64_t i = 0; i < op.x.shape().rows(); ++i) {
+        each_row(op.x.shape().rows(), columns, [&](std::int64_t i) {
             const Row<T> row =
                 measured<T>(op.x.data<T>() + i * columns, columns, op.epsilon);
             op.result.mean.data<T>()[i] = row.mean;
@@ -53,7 +53,7 @@ void CpuDevice::compute(const ops::LayerNorm& op) {
                     return row.normalized(lane) * w + b;
                 },
                 row.x, gain, shift);
-        }
+        });
     });
 }
 
@@ -65,7 +65,7 @@ void CpuDevice::compute(const ops::LayerNormBackwardInput& op) {
         const std::int64_t columns = op.x.shape().columns();
         const auto n = static_cast<double>(columns);
         const T* gain = op.weight.data<T>();
-        for (std::int64_t i = 0; i < op.x.shape().rows(); ++i) {
+        each_row(op.x.shape().rows(), columns, [&](std::int64_t i) {
             const Row<T> row{op.x.data<T>() + i * columns, columns, op.mean.data<T>()[i],
                              op.rstd.data<T>()[i]};
             const T* gradient = op.dy.data<T>() + i * columns;
@@ -87,7 +87,7 @@ void CpuDevice::compute(const ops::LayerNormBackwardInput& op) {
                            (d * w - along_ones - row.normalized(lane) * along_x);
                 },
                 gradient, gain, row.x);
-        }
+        });
     });
 }
 
@@ -122,7 +122,7 @@ void CpuDevice::compute(const ops::RmsNorm& op) {
         const auto square = [](const Lane<T>& lane) -> Lane<double> {
             return lane.template cast<double>().square();
         };
-        for (std::int64_t i = 0; i < op.x.shape().rows(); ++i) {
+        each_row(op.x.shape().rows(), columns, [&](std::int64_t i) {
             const T* row = op.x.data<T>() + i * columns;
             const double mean =
                 sum_lanes(columns, square, row) / static_cast<double>(columns);
@@ -134,7 +134,7 @@ void CpuDevice::compute(const ops::RmsNorm& op) {
                     return lane * scale * w;
                 },
                 row, gain);
-        }
+        });
     });
 }
 
@@ -145,7 +145,7 @@ void CpuDevice::compute(const ops::RmsNormBackwardInput& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.x.shape().columns();
         const T* gain = op.weight.data<T>();
-        for (std::int64_t i = 0; i < op.x.shape().rows(); ++i) {
+        each_row(op.x.shape().rows(), columns, [&](std::int64_t i) {
             const T scale = op.rstd.data<T>()[i];
             const T* row = op.x.data<T>() + i * columns;
             const T* gradient = op.dy.data<T>() + i * columns;
@@ -162,7 +162,7 @@ void CpuDevice::compute(const ops::RmsNormBackwardInput& op) {
                     return scale * (d * w - (lane * scale) * along_x);
                 },
                 gradient, gain, row);
-        }
+        });
     });
 }
 

@@ -8,9 +8,10 @@ namespace lockstep::sim {
 namespace {
 
 /// Updates `n` elements at each of the pointers `state…` by `step(state lanes…, gradient
-/// lane)`.
+/// lane)`, on this thread.
 template <typename T, typename Step, typename... State>
-void update(std::int64_t n, const T* gradient, Step&& step, State*... state) {
+[[gnu::flatten]] void update_here(std::int64_t n, const T* gradient, const Step& step,
+                                  State*... state) {
     for (std::int64_t i = 0; i < n; i += kLane) {
         const std::int64_t count = std::min(kLane, n - i);
         const auto advance = [&](auto... lanes) {
@@ -19,6 +20,13 @@ void update(std::int64_t n, const T* gradient, Step&& step, State*... state) {
         };
         advance(load<T>(state + i, count)...);
     }
+}
+
+template <typename T, typename Step, typename... State>
+void update(std::int64_t n, const T* gradient, const Step& step, State*... state) {
+    in_parts(n, kLongPart, [&](std::int64_t first, std::int64_t count) {
+        update_here<T>(count, gradient + first, step, (state + first)...);
+    });
 }
 
 }  // namespace

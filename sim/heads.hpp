@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/in_parts.hpp"
 #include "src/device/heads.hpp"
 
 namespace lockstep::sim {
@@ -60,6 +61,18 @@ void each_head(const Heads& heads, F&& f) {
     for (std::int64_t batch = 0; batch < heads.batches(); ++batch)
         for (std::int64_t head = 0; head < heads.heads; ++head)
             f(batch * heads.heads + head, batch, head);
+}
+
+/// The same for heads that do not meet in what is written, in parts (in_parts.hpp); each
+/// takes as long as so many elements. `make` makes f, for each part its own.
+template <typename Make>
+void each_head_in_parts(const Heads& heads, std::int64_t elements, const Make& make) {
+    in_parts(heads.batches() * heads.heads, kLongPart / (elements + 1) + 1,
+             [&](std::int64_t first, std::int64_t count) {
+                 auto f = make();
+                 for (std::int64_t index = first; index < first + count; ++index)
+                     f(index, index / heads.heads, index % heads.heads);
+             });
 }
 
 }  // namespace lockstep::sim

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "sim/eigen.hpp"
+#include "sim/in_parts.hpp"
 #include "src/core/dtype.hpp"
 #include "src/core/tensor.hpp"
 
@@ -17,36 +18,54 @@ template <typename T>
 using Lane = Eigen::Array<T, 16, 1>;
 inline constexpr std::int64_t kLane = 16;
 
-/// The lane that begins at `data`, filled up behind its first `count` elements.
+/// The first `count` elements at `data`, and `fill` behind them.
 template <typename T>
-Lane<T> load(const T* data, std::int64_t count, T fill = 0) {
-    if (count == kLane) return Eigen::Map<const Lane<T>>(data);
+[[gnu::noinline]] Lane<T> load_some(const T* data, std::int64_t count, T fill) {
     Lane<T> lane = Lane<T>::Constant(fill);
     std::copy_n(data, count, lane.data());
     return lane;
 }
 
+/// The lane that begins at `data`, filled up behind its first `count` elements.
+template <typename T>
+[[gnu::always_inline]] inline Lane<T> load(const T* data, std::int64_t count,
+                                           T fill = 0) {
+    if (count == kLane) return Eigen::Map<const Lane<T>>(data);
+    return load_some(data, count, fill);
+}
+
 /// The first `count` values of a lane, to memory.
 template <typename T>
-void store(T* data, const Lane<T>& lane, std::int64_t count) {
+[[gnu::always_inline]] inline void store(T* data, const Lane<T>& lane,
+                                         std::int64_t count) {
     if (count == kLane)
         Eigen::Map<Lane<T>>{data} = lane;
     else
         std::copy_n(lane.data(), count, data);
 }
 
-/// out[i] = f(in[i]…) for i < n. `f` gets lanes and returns one. An `in` may be `out`.
+/// map_lanes on this thread.
 template <typename T, typename F, typename... In>
-void map_lanes(std::int64_t n, T* out, F&& f, const In*... in) {
+[[gnu::flatten]] void map_lanes_here(std::int64_t n, T* out, const F& f,
+                                     const In*... in) {
     for (std::int64_t i = 0; i < n; i += kLane) {
         const std::int64_t count = std::min(kLane, n - i);
         store<T>(out + i, f(load(in + i, count)...), count);
     }
 }
 
+/// out[i] = f(in[i]…) for i < n. `f` gets lanes and returns one. An `in` may be `out`.
+template <typename T, typename F, typename... In>
+void map_lanes(std::int64_t n, T* out, const F& f, const In*... in) {
+    if (n < 2 * kLongPart) return map_lanes_here(n, out, f, in...);
+    in_parts(n, kLongPart, [&](std::int64_t first, std::int64_t count) {
+        map_lanes_here(count, out + first, f, (in + first)...);
+    });
+}
+
 /// The sum over i < n of f(in[i]…), in f64. `f` gets lanes and returns one.
 template <typename F, typename... In>
-double sum_lanes(std::int64_t n, F&& f, const In*... in) {
+[[gnu::flatten]] double sum_lanes(std::int64_t n, F&& f, const In*... in) {
     Lane<double> sum = Lane<double>::Zero();
     for (std::int64_t i = 0; i < n; i += kLane) {
         const std::int64_t count = std::min(kLane, n - i);
@@ -57,17 +76,27 @@ double sum_lanes(std::int64_t n, F&& f, const In*... in) {
     return sum.sum();
 }
 
-/// out[j] += the sum over rows i of f(i, j, count), in f64. `f` returns the lane
-/// of the row's elements j, j + 1, …, of which `count` are used.
+/// add_column_sums of columns [first, end), on this thread.
 template <typename T, typename F>
-void add_column_sums(std::int64_t rows, std::int64_t columns, T* out, F&& f) {
-    for (std::int64_t j = 0; j < columns; j += kLane) {
-        const std::int64_t count = std::min(kLane, columns - j);
+[[gnu::flatten]] void add_column_sums_here(std::int64_t rows, std::int64_t first,
+                                           std::int64_t end, T* out, const F& f) {
+    for (std::int64_t j = first; j < end; j += kLane) {
+        const std::int64_t count = std::min(kLane, end - j);
         Lane<double> sum = load(out + j, count).template cast<double>();
         for (std::int64_t i = 0; i < rows; ++i)
             sum += f(i, j, count).template cast<double>();
         store<T>(out + j, sum.template cast<T>(), count);
     }
+}
+
+/// out[j] += the sum over rows i of f(i, j, count), in f64. `f` returns the lane
+/// of the row's elements j, j + 1, …, of which `count` are used.
+template <typename T, typename F>
+void add_column_sums(std::int64_t rows, std::int64_t columns, T* out, const F& f) {
+    const std::int64_t unit = (kLongPart / (rows * kLane + 1) + 1) * kLane;
+    in_parts(columns, unit, [&](std::int64_t first, std::int64_t count) {
+        add_column_sums_here(rows, first, first + count, out, f);
+    });
 }
 
 /// The largest of `n` values; -infinity where there are none. NaNs are passed over.
