@@ -164,7 +164,8 @@ void add_shapes() {
     add_both("heads, values", {64, 64, 32, {}});
     add_both("one row", {1, 256, 1024, {}});
     for (const int m : {1, 4, 16})
-        add_both(std::to_string(m) + " rows, turned", {m, 1024, 256, {.transpose_b = true}});
+        add_both(std::to_string(m) + " rows, turned",
+                 {m, 1024, 256, {.transpose_b = true}});
 }
 
 }  // namespace
