@@ -68,6 +68,8 @@ void Scheduler::run_until_quiet() {
             pool_.help();
             continue;
         }
+        constexpr std::size_t kAhead = 3;
+        if (next_ + kAhead < ready_.size()) contexts_->soon(ready_[next_ + kAhead]);
         current_ = take_ready();
         contexts_->resume(current_);
         current_ = -1;

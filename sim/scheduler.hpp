@@ -29,6 +29,8 @@ class Contexts {
     virtual void create(int count, FunctionRef<void(int)> body) = 0;
     /// From the scheduler: runs context i until it suspends or its body returns.
     virtual void resume(int i) = 0;
+    /// Context i will be resumed soon: what it needs first may be fetched.
+    virtual void soon(int /*i*/) {}
     /// From context i: back to the scheduler.
     virtual void suspend(int i) = 0;
     /// The bodies have all returned.
