@@ -12,31 +12,26 @@ namespace {
 
 using Vector = std::vector<double>;
 
-void add_to(HostTensor& tensor, std::int64_t index, double value) {
-    tensor.set(index, tensor.at(index) + value);
-}
-
 /// W x + b
-Vector layer(const HostTensor& weight, const HostTensor& bias, const Vector& x) {
-    Vector y(static_cast<std::size_t>(bias.elements()));
-    for (std::size_t out = 0; out < y.size(); ++out) {
-        y[out] = bias.at(static_cast<std::int64_t>(out));
+Vector layer(std::span<const double> weight, std::span<const double> bias,
+             const Vector& x) {
+    Vector y(bias.begin(), bias.end());
+    for (std::size_t out = 0; out < y.size(); ++out)
         for (std::size_t in = 0; in < x.size(); ++in)
-            y[out] += weight.at(static_cast<std::int64_t>(out * x.size() + in)) * x[in];
-    }
+            y[out] += weight[out * x.size() + in] * x[in];
     return y;
 }
 
 /// Adds dy x^T and dy to the gradients; gives W^T dy.
-Vector layer_backward(const HostTensor& weight, HostTensor& weight_gradient,
-                      HostTensor& bias_gradient, const Vector& x, const Vector& dy) {
+Vector layer_backward(std::span<const double> weight, std::span<double> weight_gradient,
+                      std::span<double> bias_gradient, const Vector& x,
+                      const Vector& dy) {
     Vector dx(x.size());
     for (std::size_t out = 0; out < dy.size(); ++out) {
-        add_to(bias_gradient, static_cast<std::int64_t>(out), dy[out]);
+        bias_gradient[out] += dy[out];
         for (std::size_t in = 0; in < x.size(); ++in) {
-            const auto place = static_cast<std::int64_t>(out * x.size() + in);
-            add_to(weight_gradient, place, dy[out] * x[in]);
-            dx[in] += weight.at(place) * dy[out];
+            weight_gradient[out * x.size() + in] += dy[out] * x[in];
+            dx[in] += weight[out * x.size() + in] * dy[out];
         }
     }
     return dx;
@@ -60,8 +55,8 @@ void add_row(MeanLoss& total, const std::vector<std::string>& layers,
     // inputs[i] is what layer i makes its output of.
     std::vector<Vector> inputs{x};
     for (const std::string& name : layers) {
-        Vector y = layer(network.at(name + ".weight"), network.at(name + ".bias"),
-                         inputs.back());
+        Vector y = layer(network.at(name + ".weight").values<double>(),
+                         network.at(name + ".bias").values<double>(), inputs.back());
         if (&name != &layers.back())
             for (double& unit : y)
                 unit = std::tanh(unit);
@@ -74,9 +69,11 @@ void add_row(MeanLoss& total, const std::vector<std::string>& layers,
     for (double& value : gradient)
         value *= weight;
     for (std::size_t i = layers.size(); i-- > 0;) {
-        gradient = layer_backward(
-            network.at(layers[i] + ".weight"), total.gradients.at(layers[i] + ".weight"),
-            total.gradients.at(layers[i] + ".bias"), inputs[i], gradient);
+        gradient =
+            layer_backward(network.at(layers[i] + ".weight").values<double>(),
+                           total.gradients.at(layers[i] + ".weight").values<double>(),
+                           total.gradients.at(layers[i] + ".bias").values<double>(),
+                           inputs[i], gradient);
         if (i > 0)
             for (std::size_t unit = 0; unit < gradient.size(); ++unit)
                 gradient[unit] *= 1 - inputs[i][unit] * inputs[i][unit];
@@ -121,9 +118,12 @@ Trained train_alone(const std::vector<std::string>& layers, NetworkTensors netwo
     for (int step = 0; step < steps; ++step) {
         const MeanLoss mean = mean_loss(layers, alone.network, shards);
         alone.losses.push_back(mean.loss);
-        for (auto& [name, values] : alone.network)
-            for (std::int64_t i = 0; i < values.elements(); ++i)
-                add_to(values, i, -learning_rate * mean.gradients.at(name).at(i));
+        for (auto& [name, tensor] : alone.network) {
+            const std::span<const double> by = mean.gradients.at(name).values<double>();
+            std::size_t i = 0;
+            for (double& value : tensor.values<double>())
+                value -= learning_rate * by[i++];
+        }
     }
     return alone;
 }
