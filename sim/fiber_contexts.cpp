@@ -1,5 +1,6 @@
 #include <boost/context/fiber.hpp>
 #include <boost/context/protected_fixedsize_stack.hpp>
+#include <cstddef>
 #include <cxxabi.h>
 #include <utility>
 
@@ -11,7 +12,7 @@ namespace {
 
 // Room for a program's own arrays; only what is touched takes memory. With its guard page
 // a stack is two mappings, of which Linux gives a process 65,530.
-constexpr std::size_t kStackBytes = 1024 * 1024;
+constexpr std::size_t kStackBytes = 1 << 20;
 
 /// The C++ runtime keeps this for each thread about exceptions being handled. Fibers
 /// share a thread, so each must carry its own across a switch (Itanium C++ ABI,
@@ -40,10 +41,10 @@ class FiberContexts final : public Contexts {
     }
 
     void soon(int i) override {
-        constexpr int kLine = 64;
+        constexpr std::ptrdiff_t kLine = 64;
         const auto* const frame = static_cast<const char*>(frames_[i]);
         if (frame == nullptr) return;
-        for (int line = -3; line < 6; ++line)
+        for (std::ptrdiff_t line = -3; line < 6; ++line)
             __builtin_prefetch(frame + line * kLine);
     }
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <chrono>
 #include <memory>
-#include <new>
 #include <vector>
 
 #include "sim/in_parts.hpp"
@@ -23,14 +22,14 @@ template <typename T>
 constexpr std::size_t kPacked = static_cast<std::size_t>(kMatmulBlock<T>*(kMatmulColumns +
                                                                           64));
 
-/// Room for packed columns, for each thread its own.
+/// Room for packed columns, for each thread its own, where a line of the cache begins.
 template <typename T>
 T* packed() {
-    constexpr std::align_val_t kLine{64};
-    const auto free = [](T* room) { ::operator delete(room, kLine); };
-    thread_local const std::unique_ptr<T, decltype(free)> room(
-        static_cast<T*>(::operator new(kPacked<T> * sizeof(T), kLine)), free);
-    return room.get();
+    constexpr std::size_t kLine = 64;
+    thread_local std::vector<T> room(kPacked<T> + kLine / sizeof(T));
+    void* begin = room.data();
+    std::size_t bytes = room.size() * sizeof(T);
+    return static_cast<T*>(std::align(kLine, kPacked<T> * sizeof(T), begin, bytes));
 }
 
 /// Returns how long a product of a usual size takes, at best.

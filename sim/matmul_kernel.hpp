@@ -18,10 +18,6 @@ namespace {
 
 using Index = std::int64_t;
 
-Index least(Index a, Index b) {
-    return a < b ? a : b;
-}
-
 /// A matrix of any layout: element (i, j) stands at data[i * row + j * column].
 template <typename T>
 struct Strided {
@@ -56,11 +52,16 @@ class Kernel {
     static constexpr Index kBlock = kMatmulBlock<T>;
     /// Unpacked, such a B stays in the fastest cache, or is read too few times.
     static constexpr Index kSmallBytes = 128 << 10;
-    static constexpr Index kFewRows = 4 * kRows;
+    static constexpr Index kFewRows = Index{4} * kRows;
 
+    // NOLINTBEGIN(modernize-use-using): an alias would lose the alignment.
     typedef T Vector __attribute__((vector_size(Bytes)));
     typedef T Unaligned __attribute__((vector_size(Bytes), aligned(alignof(T))));
+    // NOLINTEND(modernize-use-using)
 
+    static constexpr Index least(Index a, Index b) { return a < b ? a : b; }
+
+    // NOLINTNEXTLINE(readability-function-size): with a structure of them it is slower.
     static void multiply(Strided<T> c, Strided<const T> a, Strided<const T> b, Index m,
                          Index k, Index n, bool accumulate, T* packed) {
         if (k == 0 && !accumulate)
@@ -85,6 +86,7 @@ class Kernel {
         Index row;  ///< elements from one row to the next
     };
 
+    // NOLINTNEXTLINE(readability-function-size): with a structure of them it is slower.
     static void multiply_block(Strided<T> c, Strided<const T> a, Strided<const T> b,
                                Index m, Index k, Index n, bool add, bool direct,
                                T* packed) {
@@ -206,6 +208,8 @@ class Kernel {
     }
 
     /// C (Rows, panel) (+)= A (Rows, k) times the panel (k, …).
+    // NOLINTBEGIN(readability-function-cognitive-complexity): cut into two functions, the
+    // sums leave their registers, and a product takes a sixth longer.
     template <int Rows, int Vectors>
     [[gnu::always_inline]] static inline void tile(Strided<T> c, const T* a, Index a_row,
                                                    Index a_column, const Panel& panel,
@@ -244,6 +248,7 @@ class Kernel {
             for (Index j = 0; j < panel.columns; ++j)
                 *c.at(i, j) = add ? *c.at(i, j) + values[i][j] : values[i][j];
     }
+    // NOLINTEND(readability-function-cognitive-complexity)
 };
 
 }  // namespace

@@ -5,9 +5,11 @@
 #include <benchmark/benchmark.h>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <dlfcn.h>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,9 +22,37 @@ namespace {
 using namespace lockstep;
 
 struct Shape {
+    std::string name;
     std::int64_t m, k, n;
     MatmulOptions options;
 };
+
+std::vector<Shape> all_shapes() {
+    std::vector<Shape> shapes;
+    for (const std::int64_t n : {64, 128, 256, 512, 1024, 2048})
+        shapes.push_back({std::to_string(n), n, n, n, {}});
+    // A layer's product, and both of its backward, of the lessons' transformers; heads.
+    for (const std::int64_t hidden : {128, 256})
+        for (const std::int64_t wide : {hidden, 3 * hidden, 4 * hidden}) {
+            const std::int64_t tokens = hidden / 2;
+            const std::string name = std::to_string(tokens) + "x" +
+                                     std::to_string(hidden) + "x" + std::to_string(wide);
+            shapes.push_back({name + " forward", tokens, hidden, wide, {}});
+            shapes.push_back({name + " dx", tokens, wide, hidden, {.transpose_b = true}});
+            shapes.push_back({name + " dW", hidden, tokens, wide, {.transpose_a = true}});
+        }
+    shapes.push_back({"heads, scores", 64, 32, 64, {.transpose_b = true}});
+    shapes.push_back({"heads, values", 64, 64, 32, {}});
+    shapes.push_back({"1 row", 1, 256, 1024, {}});
+    for (const int m : {1, 4, 16})
+        shapes.push_back(
+            {std::to_string(m) + " rows, turned", m, 1024, 256, {.transpose_b = true}});
+    return shapes;
+}
+
+std::int64_t last_shape() {
+    return static_cast<std::int64_t>(all_shapes().size()) - 1;
+}
 
 /// cblas_sgemm or cblas_dgemm of OpenBLAS on one thread, found at run time; null where it
 /// is not installed.
@@ -71,14 +101,27 @@ double median(std::vector<double> values) {
     return *middle;
 }
 
+/// Random numbers, where a line of the cache begins, as tensors of the simulator do.
 template <typename T>
-std::vector<T> random_elements(std::int64_t count, std::string_view name) {
-    const RandomStream stream(1, name);
-    std::vector<T> elements(static_cast<std::size_t>(count));
-    for (std::size_t i = 0; i < elements.size(); ++i)
-        elements[i] = stream.normal<T>(i);
-    return elements;
-}
+class Elements {
+  public:
+    Elements(std::int64_t count, std::string_view name) {
+        constexpr std::size_t kLine = 64;
+        const auto bytes = static_cast<std::size_t>(count) * sizeof(T);
+        room_.resize(bytes + kLine);
+        void* begin = room_.data();
+        std::size_t left = room_.size();
+        data_ = static_cast<T*>(std::align(kLine, bytes, begin, left));
+        const RandomStream stream(1, name);
+        for (std::int64_t i = 0; i < count; ++i)
+            data_[i] = stream.normal<T>(static_cast<std::uint64_t>(i));
+    }
+    T* data() const { return data_; }
+
+  private:
+    std::vector<std::byte> room_;
+    T* data_ = nullptr;
+};
 
 template <typename T>
 void compute(const sim::MatmulKernel& kernel, const sim::Product<T>& product, T* packed) {
@@ -97,12 +140,11 @@ bench::EigenProduct<T> function_of(const bench::EigenOfWidth& eigen) {
 }
 
 template <typename T>
-void matmul(benchmark::State& state, const Shape& of) {
-    const auto a = random_elements<T>(of.m * of.k, "a");
-    const auto b = random_elements<T>(of.k * of.n, "b");
-    std::vector<T> c(static_cast<std::size_t>(of.m * of.n));
-    std::vector<T> packed(
-        static_cast<std::size_t>(sim::kMatmulBlock<T> * (sim::kMatmulColumns + 64)));
+void matmul(benchmark::State& state) {
+    const Shape of = all_shapes()[static_cast<std::size_t>(state.range(0))];
+    state.SetLabel(of.name);
+    const Elements<T> a(of.m * of.k, "a"), b(of.k * of.n, "b"), c(of.m * of.n, "c"),
+        packed(sim::kMatmulBlock<T> * (sim::kMatmulColumns + 64), "packed");
     const OpenBlas<T> blas;
     std::map<std::string, std::function<void()>> ways;
     for (const sim::MatmulKernel* kernel : sim::matmul_kernels())
@@ -136,42 +178,9 @@ void matmul(benchmark::State& state, const Shape& of) {
         state.counters[name] = std::round(1e-8 * operations / median(taken)) / 10;
 }
 
-template <typename T>
-void add_shape(const std::string& type, const std::string& name, const Shape& shape) {
-    benchmark::RegisterBenchmark((type + " " + name).c_str(), matmul<T>, shape)
-        ->Unit(benchmark::kMillisecond);
-}
-
-void add_shapes() {
-    const auto add_both = [](const std::string& name, const Shape& shape) {
-        add_shape<float>("f32", name, shape);
-        add_shape<double>("f64", name, shape);
-    };
-    for (const std::int64_t n : {64, 128, 256, 512, 1024, 2048})
-        add_both(std::to_string(n), {n, n, n, {}});
-    // A layer's product, and both of its backward, of the lessons' transformers; heads.
-    for (const auto& [tokens, hidden] : {std::pair{64, 128}, {128, 256}})
-        for (const int wide : {hidden, 3 * hidden, 4 * hidden}) {
-            const auto name = [&](const char* what) {
-                return std::to_string(tokens) + "x" + std::to_string(hidden) + "x" +
-                       std::to_string(wide) + " " + what;
-            };
-            add_both(name("forward"), {tokens, hidden, wide, {}});
-            add_both(name("dx"), {tokens, wide, hidden, {.transpose_b = true}});
-            add_both(name("dW"), {hidden, tokens, wide, {.transpose_a = true}});
-        }
-    add_both("heads, scores", {64, 32, 64, {.transpose_b = true}});
-    add_both("heads, values", {64, 64, 32, {}});
-    add_both("one row", {1, 256, 1024, {}});
-    for (const int m : {1, 4, 16})
-        add_both(std::to_string(m) + " rows, turned",
-                 {m, 1024, 256, {.transpose_b = true}});
-}
+BENCHMARK(matmul<float>)->DenseRange(0, last_shape())->Unit(benchmark::kMillisecond);
+BENCHMARK(matmul<double>)->DenseRange(0, last_shape())->Unit(benchmark::kMillisecond);
 
 }  // namespace
 
-int main(int argc, char** argv) {
-    benchmark::Initialize(&argc, argv);
-    add_shapes();
-    benchmark::RunSpecifiedBenchmarks();
-}
+BENCHMARK_MAIN();

@@ -1,7 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 #include "sim/block_cache.hpp"
 #include "tests/catch.hpp"
@@ -40,9 +40,9 @@ TEST_CASE("What is kept and what is in use take little more than was in use at o
     std::int64_t most = 0;
     // Ever larger blocks, each of which could use none of the smaller ones.
     for (std::int64_t bytes = 1000; bytes < 50'000'000; bytes = bytes * 3 / 2) {
-        std::vector<std::byte*> blocks;
-        for (int i = 0; i < 3; ++i)
-            blocks.push_back(cache.take(bytes));
+        std::array<std::byte*, 3> blocks{};
+        for (std::byte*& block : blocks)
+            block = cache.take(bytes);
         most = std::max(most, cache.in_use());
         REQUIRE(4 * (cache.in_use() + cache.kept()) <= 5 * most);
         for (std::byte* block : blocks)
@@ -52,10 +52,10 @@ TEST_CASE("What is kept and what is in use take little more than was in use at o
 
 TEST_CASE("Blocks that nobody asks for go back") {
     BlockCache cache;
-    std::vector<std::byte*> once;
+    std::array<std::byte*, 8> once{};
     constexpr std::int64_t kLarge = 1 << 20;
-    for (int i = 0; i < 8; ++i)
-        once.push_back(cache.take(kLarge));
+    for (std::byte*& block : once)
+        block = cache.take(kLarge);
     for (std::byte* block : once)
         cache.give_back(block, kLarge);
     CHECK(cache.kept() == 8 * kLarge);

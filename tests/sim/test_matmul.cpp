@@ -24,24 +24,28 @@ std::vector<T> random_elements(std::int64_t count, std::string_view name) {
     return elements;
 }
 
+/// One element, on top of what stands there.
+template <typename T>
+T element(const Product<T>& by, std::int64_t i, std::int64_t j) {
+    const bool a_turned = by.options.transpose_a, b_turned = by.options.transpose_b;
+    T total = by.options.accumulate ? by.c[i * by.n + j] : 0;
+    T sum = 0;
+    for (std::int64_t p = 0; p < by.k; ++p) {
+        if (p > 0 && p % sim::kMatmulBlock<T> == 0) {
+            total += sum;
+            sum = 0;
+        }
+        sum = std::fma(by.a[a_turned ? p * by.m + i : i * by.k + p],
+                       by.b[b_turned ? j * by.k + p : p * by.n + j], sum);
+    }
+    return total + sum;
+}
+
 template <typename T>
 void multiply_by_definition(const Product<T>& by) {
     for (std::int64_t i = 0; i < by.m; ++i)
-        for (std::int64_t j = 0; j < by.n; ++j) {
-            T& element = by.c[i * by.n + j];
-            if (!by.options.accumulate) element = 0;
-            T sum = 0;
-            for (std::int64_t p = 0; p < by.k; ++p) {
-                if (p > 0 && p % sim::kMatmulBlock<T> == 0) {
-                    element += sum;
-                    sum = 0;
-                }
-                sum = std::fma(by.a[by.options.transpose_a ? p * by.m + i : i * by.k + p],
-                               by.b[by.options.transpose_b ? j * by.k + p : p * by.n + j],
-                               sum);
-            }
-            element += sum;
-        }
+        for (std::int64_t j = 0; j < by.n; ++j)
+            by.c[i * by.n + j] = element(by, i, j);
 }
 
 void compute(const MatmulKernel& kernel, const Product<float>& by, float* packed) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -86,7 +87,7 @@ struct Used {
 
 }  // namespace
 
-int main(int count, char** words) {
+int main(int count, char** words) try {
     constexpr int kWords = 11;
     if (count != kWords) {
         std::cerr << "peers.py says what to give\n";
@@ -133,4 +134,7 @@ int main(int count, char** words) {
                                {"faults", (end.faults - begin.faults) / task.steps},
                                {"losses", losses}};
     std::cout << found << '\n';
+} catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
 }

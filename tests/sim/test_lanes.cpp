@@ -1,0 +1,81 @@
+#include <cmath>
+#include <limits>
+
+#include "sim/lanes.hpp"
+#include "tests/catch.hpp"
+
+// Eigen's erf for vectors.
+#include <unsupported/Eigen/SpecialFunctions>
+
+// How far functions of lanes are off what they should be, in units of the last place.
+
+namespace lockstep::test {
+
+namespace {
+
+using sim::kLane;
+using sim::Lane;
+
+/// Returns how far `got` is off, as a multiple of the step from the right number of type
+/// T to the next larger one.
+template <typename T>
+double units_off(T got, long double right) {
+    const T nearest = std::fabs(static_cast<T>(right));
+    const T step = std::nextafter(nearest, std::numeric_limits<T>::infinity()) - nearest;
+    return static_cast<double>(std::fabs((static_cast<long double>(got) - right) / step));
+}
+
+/// Returns the most that it is off at evenly spread numbers of (low, high).
+template <typename T>
+double most_off(T low, T high, Lane<T> (*function)(const Lane<T>&),
+                long double (*right)(long double)) {
+    constexpr int kNumbers = 1 << 16;
+    double most = 0;
+    for (int i = 0; i < kNumbers; i += static_cast<int>(kLane)) {
+        Lane<T> x;
+        for (int j = 0; j < static_cast<int>(kLane); ++j)
+            x[j] = low + (high - low) * (static_cast<T>(i + j) + T(0.5)) / kNumbers;
+        const Lane<T> y = function(x);
+        for (int j = 0; j < static_cast<int>(kLane); ++j)
+            most = std::max(most, units_off<T>(y[j], right(x[j])));
+    }
+    return most;
+}
+
+/// What each function may be off.
+struct Bounds {
+    double exp, tanh, erf;
+};
+
+template <typename T>
+void check_functions(T least_exponent, T most_exponent, const Bounds& bounds) {
+    CHECK(most_off<T>(least_exponent, most_exponent, sim::exp_lane<T>, std::exp) <=
+          bounds.exp);
+    CHECK(most_off<T>(
+              -10, 10, [](const Lane<T>& x) -> Lane<T> { return x.tanh(); }, std::tanh) <=
+          bounds.tanh);
+    CHECK(most_off<T>(
+              -5, 5, [](const Lane<T>& x) -> Lane<T> { return x.erf(); }, std::erf) <=
+          bounds.erf);
+}
+
+}  // namespace
+
+TEST_CASE("Exponentials, tanh and erf are off by a few units of the last place") {
+    check_functions<float>(-86, 88, {.exp = 2, .tanh = 6, .erf = 7});
+    check_functions<double>(-700, 709, {.exp = 2, .tanh = 3, .erf = 2});
+}
+
+TEST_CASE("An exponential of what is far below zero is 0, and of a NaN is one") {
+    for (const double far : {-88.0, -1000.0, -1e30}) {
+        CHECK((sim::exp_lane<float>(Lane<float>::Constant(static_cast<float>(far))) == 0)
+                  .all());
+        CHECK((sim::exp_lane<double>(Lane<double>::Constant(10 * far)) == 0).all());
+    }
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    CHECK((sim::exp_lane<float>(Lane<float>::Constant(-kInfinity)) == 0).all());
+    CHECK(sim::exp_lane<float>(Lane<float>::Constant(std::nanf(""))).isNaN().all());
+    CHECK((sim::exp_lane<float>(Lane<float>::Constant(0)) == 1).all());
+}
+
+}  // namespace lockstep::test
