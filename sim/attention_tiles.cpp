@@ -8,7 +8,7 @@ namespace lockstep::sim {
 namespace {
 
 // Measured: a tile's scores stay in a core's cache beside the operands, and are enough
-// for Eigen's products to run at their speed.
+// for products to run at their speed.
 constexpr std::int64_t kTileQueries = 128;
 constexpr std::int64_t kTileKeys = 256;
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "sim/in_parts.hpp"
@@ -18,18 +19,12 @@ extern const MatmulKernel kMatmulPlain;
 
 namespace {
 
-template <typename T>
-constexpr std::size_t kPacked = static_cast<std::size_t>(kMatmulBlock<T>*(kMatmulColumns +
-                                                                          64));
-
-/// Room for packed columns, for each thread its own, where a line of the cache begins.
+/// Room for packed columns, for each thread its own. Pages of it that nobody writes to
+/// take no memory.
 template <typename T>
 T* packed() {
-    constexpr std::size_t kLine = 64;
-    thread_local std::vector<T> room(kPacked<T> + kLine / sizeof(T));
-    void* begin = room.data();
-    std::size_t bytes = room.size() * sizeof(T);
-    return static_cast<T*>(std::align(kLine, kPacked<T> * sizeof(T), begin, bytes));
+    thread_local const auto kRoom = std::make_unique_for_overwrite<T[]>(kMatmulPacked<T>);
+    return kRoom.get();
 }
 
 /// Returns how long a product of a usual size takes, at best.
@@ -53,13 +48,16 @@ double seconds_of(const MatmulKernel& kernel) {
 /// The widest vectors are not the fastest on each processor: they are tried, which takes
 /// less than a millisecond. Whichever is taken, the bits are the same.
 std::vector<const MatmulKernel*> find_kernels() {
-    std::vector<const MatmulKernel*> found;
+    std::vector<std::pair<double, const MatmulKernel*>> timed;
 #ifdef __x86_64__
     for (const MatmulKernel* kernel : {&kMatmulAvx512, &kMatmulAvx2})
-        if (kernel->runs_here()) found.push_back(kernel);
-    std::ranges::sort(found, {},
-                      [](const MatmulKernel* kernel) { return seconds_of(*kernel); });
+        if (kernel->runs_here()) timed.emplace_back(seconds_of(*kernel), kernel);
+    std::ranges::sort(timed);
 #endif
+    std::vector<const MatmulKernel*> found;
+    found.reserve(timed.size() + 1);
+    for (const auto& [seconds, kernel] : timed)
+        found.push_back(kernel);
     found.push_back(&kMatmulPlain);
     return found;
 }

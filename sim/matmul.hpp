@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -23,7 +24,7 @@ struct Product {
 
 /// Computes a product. The bits of an element depend on its row of op(a) and its column
 /// of op(b) alone: not on how many there are of either, nor on the machine, if it has
-/// fused multiply-adds (x86 since 2013, each aarch64).
+/// fused multiply-adds (each x86-64-v3, each aarch64).
 template <typename T>
 void multiply_matrices(const Product<T>& product);
 
@@ -38,11 +39,15 @@ inline constexpr std::int64_t kMatmulBlock = 1024 / sizeof(T);
 /// So many columns of b are packed at a time.
 inline constexpr std::int64_t kMatmulColumns = 384;
 
-/// The same for each of several instruction sets.
+template <typename T>
+inline constexpr auto kMatmulPacked =
+    static_cast<std::size_t>(kMatmulBlock<T>* kMatmulColumns);
+
+/// A kernel computes products with the vectors of one instruction set.
 struct MatmulKernel {
     const char* name;
     bool (*runs_here)();
-    /// `packed` has room for kMatmulBlock<T> * kMatmulColumns elements, and 64 columns.
+    /// `packed` has room for kMatmulPacked<T> elements.
     void (*f32)(const Product<float>& product, float* packed);
     void (*f64)(const Product<double>& product, double* packed);
 };

@@ -28,8 +28,9 @@ struct Strided {
 };
 
 /// Products of T with vectors of `Bytes`. A tile of kRows by up to kVectors vectors of
-/// columns is summed in registers.
-template <typename T, int Bytes, int kRows, int kVectors>
+/// columns is summed in registers. Fused::add(a, b, sum) is a b + sum, rounded once, by
+/// an instruction that is asked for: compilers fuse or not as they like.
+template <typename T, int Bytes, int kRows, int kVectors, typename Fused>
 class Kernel {
   public:
     /// C (m, n) (+)= A (m, k) B (k, n), with room for kPacked elements at `packed`.
@@ -226,7 +227,7 @@ class Kernel {
                 const Vector factor = a[i * a_row] - Vector{};  // the same in each place
 #pragma GCC unroll 4
                 for (int v = 0; v < Vectors; ++v)
-                    sums[i][v] += factor * columns[v];
+                    sums[i][v] = Fused::add(factor, columns[v], sums[i][v]);
             }
         }
         if (c.column == 1 && panel.columns == Vectors * kWidth) {

@@ -144,7 +144,7 @@ void matmul(benchmark::State& state) {
     const Shape of = all_shapes()[static_cast<std::size_t>(state.range(0))];
     state.SetLabel(of.name);
     const Elements<T> a(of.m * of.k, "a"), b(of.k * of.n, "b"), c(of.m * of.n, "c"),
-        packed(sim::kMatmulBlock<T> * (sim::kMatmulColumns + 64), "packed");
+        packed(static_cast<std::int64_t>(sim::kMatmulPacked<T>), "packed");
     const OpenBlas<T> blas;
     std::map<std::string, std::function<void()>> ways;
     for (const sim::MatmulKernel* kernel : sim::matmul_kernels())

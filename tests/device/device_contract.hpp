@@ -10,7 +10,7 @@
 //     }
 //
 // and gets the tests of what it includes. Sizes are odd on purpose: below, at and beyond
-// the width of vectors, of Eigen's blocks and of a warp.
+// the width of vectors, of a product's blocks and of a warp.
 
 #include "tests/device/activation_contract.hpp"
 #include "tests/device/attention_contract.hpp"

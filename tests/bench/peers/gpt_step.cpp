@@ -105,6 +105,7 @@ int main(int count, char** words) try {
     options.ranks = static_cast<int>(task.ranks);
     options.spec = load_cluster("classroom");
     options.spec.memory_bytes = 0;
+    if (task.ranks > 1) options.workers = options.ranks;
     Used begin{}, end{};
     std::vector<double> losses(static_cast<std::size_t>(task.untimed + task.steps));
     sim::make_cluster(options)->run([&](Rank& rank) {

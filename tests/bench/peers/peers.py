@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The same training step in Lockstep and in PyTorch, in alternation: ratios of CPU time and of
 wall time, PyTorch's over Lockstep's, with the middle half of the rounds; and both's page faults.
+A rank has one thread, and Lockstep as many as ranks; one rank alone has as many as each takes by
+itself, which may spend CPU time on waiting for each other: its wall time counts.
 
 usage: peers.py GPT_STEP [--rounds N] [--python PYTHON]
 
@@ -52,20 +54,28 @@ def compare(sizes, asked, folder):
     # A rank of several has a thread; one alone has as many as PyTorch takes by itself.
     environment = dict(os.environ, OMP_NUM_THREADS="1") if sizes[0] > 1 else os.environ
     ours, theirs = [], []
-    for _ in range(asked.rounds):
+    def run_ours():
         ours.append(run([asked.gpt_step, *words]))
+
+    def run_theirs():
         theirs.append(run([asked.python, "-B", os.path.join(HERE, "gpt_step.py"), *words,
                            free_port()], env=environment))
-    apart = max(abs(a - b) for a, b in zip(ours[0]["losses"], theirs[0]["losses"]))
-    if apart > 1e-5:
-        sys.exit(f"losses are {apart:.1e} apart: {ours[0]['losses']}, {theirs[0]['losses']}")
+
+    run_ours()  # leaves the weights
+    ours.clear()
+    for i in range(asked.rounds):
+        for way in (run_ours, run_theirs) if i % 2 == 0 else (run_theirs, run_ours):
+            way()
+    apart = [abs(a - b) for a, b in zip(ours[0]["losses"], theirs[0]["losses"], strict=True)]
+    if not all(one <= 1e-5 for one in apart):  # nor if one is NaN
+        sys.exit(f"losses differ: {ours[0]['losses']}, {theirs[0]['losses']}")
     ratios = {key: [b[key] / a[key] for a, b in zip(ours, theirs)] for key in ("cpu", "wall")}
     milliseconds = [1e3 * statistics.median(one["cpu"] for one in way) for way in (ours, theirs)]
     faults = [statistics.median(one["faults"] for one in way) for way in (ours, theirs)]
     print(f"{sizes[0]} x {sizes[1]} hidden, {sizes[2]:>3} x {sizes[3]} tokens:"
           f" CPU {spread(ratios['cpu'])}, {milliseconds[0]:.1f} and {milliseconds[1]:.1f} ms;"
           f" wall {spread(ratios['wall'])}; faults {faults[0]:.0f} and {faults[1]:.0f};"
-          f" losses within {apart:.0e}", flush=True)
+          f" losses within {max(apart):.0e}", flush=True)
 
 
 def main():
