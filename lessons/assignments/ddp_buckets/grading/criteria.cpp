@@ -167,6 +167,9 @@ std::string cause_of_order(const RankResult& rank) {
     return "";
 }
 
+constexpr auto kRuleOfBuckets =
+    "each holds a parameter at least, and ends before its bytes would be exceeded";
+
 void judge_buckets(Judge& judge) {
     for (const BucketCase& one : all_cases(judge)) {
         const TaskResult& result = run_case(judge, "make_buckets", one);
@@ -177,9 +180,7 @@ void judge_buckets(Judge& judge) {
             judge.ask(left.tensors.size() == expected.size(),
                       one.on_rank(rank, fmt::format("{} buckets", expected.size())),
                       fmt::format("{} buckets", left.tensors.size()),
-                      order.empty() ? "each holds a parameter at least, and ends before "
-                                      "its bytes would be exceeded"
-                                    : order);
+                      order.empty() ? kRuleOfBuckets : order);
             for (std::size_t i = 0; i < expected.size(); ++i) {
                 const std::string bucket = fmt::format("bucket {}", i);
                 try {
@@ -188,7 +189,12 @@ void judge_buckets(Judge& judge) {
                                                    "i, from 1"),
                         judge.left(left, bucket), expected[i]);
                 } catch (Judge::No& no) {
-                    if (no.said.empty()) no.said = order;
+                    if (!no.said.empty()) throw;
+                    const auto own = left.tensors.find(bucket);
+                    const bool other_size =
+                        own != left.tensors.end() &&
+                        own->second.elements() != expected[i].elements();
+                    no.said = order.empty() && other_size ? kRuleOfBuckets : order;
                     throw;
                 }
             }
