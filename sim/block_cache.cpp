@@ -4,6 +4,15 @@
 #include <bit>
 #include <new>
 
+// AddressSanitizer is told which bytes of a block are nobody's. Without it, these do
+// nothing.
+#if __has_include(<sanitizer/asan_interface.h>)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(begin, bytes) ((void)(begin), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(begin, bytes) ((void)(begin), (void)(bytes))
+#endif
+
 namespace lockstep::sim {
 
 namespace {
@@ -13,48 +22,66 @@ constexpr std::int64_t kLeastBytes = 64;
 /// Many steps of the largest models that are trained with numbers.
 constexpr int kTakesToIdle = 1 << 16;
 
+std::byte* new_block(std::int64_t size) {
+    return static_cast<std::byte*>(
+        ::operator new(static_cast<std::size_t>(size), kAlignment, std::nothrow));
+}
+
+}  // namespace
+
 /// Sizes are eight to a power of two.
-std::int64_t rounded(std::int64_t bytes) {
+std::int64_t block_bytes(std::int64_t bytes) {
     const auto above = std::bit_ceil(static_cast<std::uint64_t>(bytes));
     const std::int64_t unit =
         std::max(kLeastBytes, static_cast<std::int64_t>(above / 16));
     return (bytes + unit - 1) / unit * unit;
 }
 
-}  // namespace
-
 BlockCache::~BlockCache() {
-    for (auto& [size, kept] : sizes_)
-        drop(size, kept, kept.count);
+    drop_kept();
 }
 
 std::byte* BlockCache::take(std::int64_t bytes) {
-    const std::int64_t size = rounded(bytes);
+    const std::int64_t size = block_bytes(bytes);
     if (++takes_ > kTakesToIdle) look_for_idle();
     Size& kept = sizes_[size];
     std::byte* block = nullptr;
     if (kept.first != nullptr) {
         block = reinterpret_cast<std::byte*>(kept.first);
+        ASAN_UNPOISON_MEMORY_REGION(block, static_cast<std::size_t>(size));
         kept.first = kept.first->next;
         kept.least = std::min(kept.least, --kept.count);
-        kept_ -= size;
+        add_kept(-size);
     } else {
         make_room(size);
-        block = static_cast<std::byte*>(
-            ::operator new(static_cast<std::size_t>(size), kAlignment));
+        block = new_block(size);
+        if (block == nullptr) {
+            drop_kept();
+            block = new_block(size);
+        }
+        if (block == nullptr) throw std::bad_alloc();
     }
+    ASAN_POISON_MEMORY_REGION(block + bytes, static_cast<std::size_t>(size - bytes));
     in_use_ += size;
     most_in_use_ = std::max(most_in_use_, in_use_);
     return block;
 }
 
 void BlockCache::give_back(std::byte* block, std::int64_t bytes) noexcept {
-    const std::int64_t size = rounded(bytes);
+    const std::int64_t size = block_bytes(bytes);
     Size& kept = sizes_.find(size)->second;  // since the block was taken
+    ASAN_UNPOISON_MEMORY_REGION(block, static_cast<std::size_t>(size));
     kept.first = new (block) Kept{kept.first};
+    ASAN_POISON_MEMORY_REGION(block + sizeof(Kept),
+                              static_cast<std::size_t>(size) - sizeof(Kept));
     ++kept.count;
-    kept_ += size;
+    add_kept(size);
     in_use_ -= size;
+}
+
+void BlockCache::drop_kept() noexcept {
+    for (auto& [size, kept] : sizes_)
+        drop(size, kept, kept.count);
 }
 
 void BlockCache::look_for_idle() noexcept {
@@ -69,18 +96,19 @@ void BlockCache::drop(std::int64_t size, Size& kept, std::int64_t count) noexcep
     for (std::int64_t i = 0; i < count; ++i) {
         Kept* const block = kept.first;
         kept.first = block->next;
+        ASAN_UNPOISON_MEMORY_REGION(block, static_cast<std::size_t>(size));
         ::operator delete(block, kAlignment);
     }
     kept.count -= count;
     kept.least = std::min(kept.least, kept.count);
-    kept_ -= count * size;
+    add_kept(-count * size);
 }
 
 /// Drops kept blocks, large ones first, so that there is room for one of that size.
 void BlockCache::make_room(std::int64_t size) noexcept {
     const std::int64_t used = in_use_ + size;
     const std::int64_t most = std::max(most_in_use_, used);
-    std::int64_t left = used + kept_ - (most + most / 4);
+    std::int64_t left = used + kept_ - most;
     for (auto entry = sizes_.rbegin(); entry != sizes_.rend() && left > 0; ++entry) {
         auto& [of, kept] = *entry;
         const std::int64_t count = std::min(kept.count, (left + of - 1) / of);

@@ -6,12 +6,16 @@
 
 namespace lockstep::sim {
 
+/// Returns how large a block is that holds so many bytes: a multiple of 64, and of at
+/// most an eighth of the bytes if they are 512 or more.
+std::int64_t block_bytes(std::int64_t bytes);
+
 /// Memory of a device: what it lets go of is kept for what it asks for next, so that the
-/// steps of a loop ask the system for nothing. Blocks have rounded sizes, at most an
-/// eighth more than was asked for, and serve requests that round to the same.
+/// steps of a loop ask the system for nothing. Blocks have rounded sizes (block_bytes),
+/// and serve requests that round to the same.
 ///
-/// Kept blocks and those in use never take more than a quarter above what was once in
-/// use, and blocks that nobody has asked for in a long time go back to the system.
+/// Kept blocks and those in use never take more than was once in use, and blocks that
+/// nobody has asked for in a long time go back to the system.
 class BlockCache {
   public:
     BlockCache() = default;
@@ -23,10 +27,14 @@ class BlockCache {
     /// any vector. Throws std::bad_alloc if the system has no memory.
     std::byte* take(std::int64_t bytes);
     void give_back(std::byte* block, std::int64_t bytes) noexcept;
+    /// Gives all kept blocks back to the system.
+    void drop_kept() noexcept;
 
-    /// In bytes of blocks.
+    /// Returns how many bytes the blocks in use have, and those that are kept.
     std::int64_t in_use() const { return in_use_; }
     std::int64_t kept() const { return kept_; }
+    /// From now on what is kept counts in `total`, too, which outlives the cache.
+    void count_kept_in(std::int64_t& total) { total_ = &total; }
 
   private:
     /// What stands in a block that is kept.
@@ -43,11 +51,17 @@ class BlockCache {
     void look_for_idle() noexcept;
     void drop(std::int64_t size, Size& kept, std::int64_t count) noexcept;
     void make_room(std::int64_t size) noexcept;
+    void add_kept(std::int64_t bytes) noexcept {
+        kept_ += bytes;
+        *total_ += bytes;
+    }
 
     std::map<std::int64_t, Size> sizes_;
     std::int64_t in_use_ = 0;
     std::int64_t most_in_use_ = 0;
     std::int64_t kept_ = 0;
+    std::int64_t own_total_ = 0;
+    std::int64_t* total_ = &own_total_;
     int takes_ = 0;  ///< since the last look
 };
 

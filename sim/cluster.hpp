@@ -27,7 +27,7 @@ enum class CheckLevel : std::uint8_t { cheap, full };
 /// be built again; else `cheap`. Throws UsageError if it says something else.
 CheckLevel check_level_asked();
 
-/// Makes the device of a rank; for numbers from elsewhere than Eigen.
+/// Makes the device of a rank; for numbers from elsewhere than CpuDevice.
 using DeviceFactory =
     std::function<std::unique_ptr<Device>(int index, DeviceMonitor& monitor)>;
 
@@ -46,7 +46,7 @@ struct ClusterOptions {
     /// None is check_level_asked() when a program is run: an environment that is wrong is
     /// then refused where other mistakes of a run are, not where options are made.
     std::optional<CheckLevel> check;
-    DeviceFactory device_factory;  ///< none is Eigen
+    DeviceFactory device_factory;  ///< none is CpuDevice
     /// The program of one device with the same data, if there is one. Under
     /// CheckLevel::full it is run first, on one virtual device, and what ranks keep is
     /// compared with what it kept under the same names: a shard, which is kept with its

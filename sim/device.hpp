@@ -21,6 +21,10 @@ class CpuDevice final : public LocalDevice {
     /// From now on new memory is NaN, or -1 in integers, until something is written
     /// there: who reads it before gets the same in each run, and notices.
     void spoil_new_memory() { spoils_ = true; }
+    /// From now on the bytes that it keeps for later count in `total`, too, which
+    /// outlives it.
+    void count_kept_memory_in(std::int64_t& total) { memory_.count_kept_in(total); }
+    void drop_kept_memory() noexcept { memory_.drop_kept(); }
 
   private:
     std::byte* do_allocate(const Storage& storage) override;

@@ -24,7 +24,7 @@ void add_sums(const Heads& destination, const Tensor& weights, const Heads& y,
         // So many heads of weights are added up in one of the destination.
         const std::int64_t heads = std::max(destination.heads, y.heads);
         const std::int64_t added = heads / destination.heads;
-        each_head_in_parts(destination, added * m * (n + width), [&] {
+        each_head_in_parts(destination, long_part_of(added * m * (n + width)), [&] {
             return [&, sums = std::vector<T>(static_cast<std::size_t>(m * width))](
                        std::int64_t index, std::int64_t batch,
                        std::int64_t into) mutable {
@@ -68,7 +68,8 @@ void CpuDevice::compute(const ops::HeadProducts& op) {
                                   n,
                                   {.transpose_b = true}});
         };
-        each_head_in_parts(op.x, m * (n + op.x.width), [&] { return multiply; });
+        each_head_in_parts(op.x, long_part_of(m * (n + op.x.width)),
+                           [&] { return multiply; });
     });
 }
 
@@ -164,7 +165,7 @@ void CpuDevice::compute(const ops::Attend& op) {
                 unpack(y, y.offset(batch, head), own.y, queries.first);
             }
         };
-        each_head_in_parts(y, m * op.heads.keys.rows(), [&] {
+        each_head_in_parts(y, long_part_of(m * op.heads.keys.rows()), [&] {
             return [&, own = HeadForward<T>(tiles, width)](const auto... at) mutable {
                 attend(own, at...);
             };
@@ -456,9 +457,16 @@ void CpuDevice::compute(const ops::AttendBackward& op) {
             add_packed(op.gradients.values, op.gradients.values.offset(batch, of),
                        own.dv);
         };
-        // Queries of a group meet in their keys' and values' gradients.
+        // Queries of a group meet in their keys' and values' gradients. Gradients that
+        // share memory may meet anywhere.
         const std::int64_t group = op.heads.group();
-        each_head_in_parts(op.heads.keys, group * m * op.heads.keys.rows(), [&] {
+        const AttentionHeads& sums = op.gradients;
+        const bool apart = !sums.queries.meets(sums.keys) &&
+                           !sums.keys.meets(sums.values) &&
+                           !sums.values.meets(sums.queries);
+        const std::int64_t unit = apart ? long_part_of(group * m * op.heads.keys.rows())
+                                        : op.heads.keys.batches() * op.heads.keys.heads;
+        each_head_in_parts(op.heads.keys, unit, [&] {
             return [&, own = HeadBackward<T>(tiles, width)](
                        std::int64_t, std::int64_t batch, std::int64_t of) mutable {
                 for (std::int64_t head = of * group; head < (of + 1) * group; ++head)

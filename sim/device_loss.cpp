@@ -37,11 +37,11 @@ void softmax_of_first(T* out, const T* row, std::int64_t columns, std::int64_t s
     std::fill(out + seen, out + columns, T{0});
 }
 
-/// That of the columns whose keys' tokens are not after `last`; 0 for the others.
+/// That of the columns whose keys' tokens are not after `last`; 0 for the others. `held`
+/// has room for a row.
 template <typename T>
 void softmax_of_seen(T* out, const T* row, const std::vector<std::int64_t>& tokens,
-                     std::int64_t last) {
-    std::vector<T> held(tokens.size());
+                     std::int64_t last, std::vector<T>& held) {
     std::int64_t seen = 0;
     for (std::size_t key = 0; key < tokens.size(); ++key)
         if (tokens[key] <= last) held[seen++] = row[key];
@@ -61,16 +61,20 @@ void causal_softmax(T* out, const T* row, const Shape& shape,
     std::vector<std::int64_t> tokens(static_cast<std::size_t>(plain ? 0 : columns));
     for (std::size_t key = 0; key < tokens.size(); ++key)
         tokens[key] = options.keys[static_cast<std::int64_t>(key)];
-    each_row(shape.rows(), columns, [&](std::int64_t i) {
-        const std::int64_t last = options.queries[i % queries];
-        const std::int64_t at = i * columns;
-        if (plain)
-            softmax_of_first(
-                out + at, row + at, columns,
-                std::clamp<std::int64_t>(last - options.keys.first + 1, 0, columns));
-        else
-            softmax_of_seen(out + at, row + at, tokens, last);
-    });
+    in_parts(shape.rows(), long_part_of(columns),
+             [&](std::int64_t first, std::int64_t count) {
+                 std::vector<T> held(tokens.size());
+                 for (std::int64_t i = first; i < first + count; ++i) {
+                     const std::int64_t last = options.queries[i % queries];
+                     const std::int64_t at = i * columns;
+                     if (plain)
+                         softmax_of_first(out + at, row + at, columns,
+                                          std::clamp<std::int64_t>(
+                                              last - options.keys.first + 1, 0, columns));
+                     else
+                         softmax_of_seen(out + at, row + at, tokens, last, held);
+                 }
+             });
 }
 
 /// The logarithm of the sum of exp(x) of a row, less `off`.

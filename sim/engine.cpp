@@ -83,7 +83,12 @@ Engine::Engine(ClusterOptions options)
       watchers_(*this),
       network_(options_.spec, options_.ranks),
       launches_(*this),
-      host_memory_(options_.ranks, os::available_memory),
+      host_memory_(options_.ranks,
+                   [this] {
+                       for (CpuDevice* device : cpu_devices_)
+                           device->drop_kept_memory();
+                       return os::available_memory();
+                   }),
       handle_(std::make_shared<Engine*>(this)) {
     std::vector<int> all(static_cast<std::size_t>(options_.ranks));
     std::iota(all.begin(), all.end(), 0);
@@ -95,6 +100,8 @@ Engine::Engine(ClusterOptions options)
         const auto make_device = [&](DeviceMonitor& monitor) {
             auto device = std::make_unique<CpuDevice>(i, monitor);
             if (options_.check == CheckLevel::full) device->spoil_new_memory();
+            device->count_kept_memory_in(host_memory_.kept());
+            cpu_devices_.push_back(device.get());
             return device;
         };
         state.host = make_device(state.host_clock);

@@ -17,6 +17,8 @@
 
 namespace lockstep::sim {
 
+class CpuDevice;
+
 /// A rank of the run, as the engine sees it.
 struct RankState {
     static constexpr std::size_t kHistory = 4;
@@ -173,6 +175,7 @@ class Engine {
     Network network_;
     LaunchPool launches_;
     std::vector<std::unique_ptr<Team>> teams_;
+    std::vector<CpuDevice*> cpu_devices_;  ///< of ranks_
     HostMemory host_memory_;
     std::vector<std::unique_ptr<RankState>> ranks_;
     std::vector<Team*> complete_;  ///< their first meeting has all its members

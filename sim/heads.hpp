@@ -63,11 +63,12 @@ void each_head(const Heads& heads, F&& f) {
             f(batch * heads.heads + head, batch, head);
 }
 
-/// The same for heads that do not meet in what is written, in parts (in_parts.hpp); each
-/// takes as long as so many elements. `make` makes f, for each part its own.
+/// Calls f(index, batch, head) for every head, in parts (in_parts.hpp) of a multiple of
+/// `unit` heads. `make` makes f, for each part its own. Heads of different parts must not
+/// meet in what is written.
 template <typename Make>
-void each_head_in_parts(const Heads& heads, std::int64_t elements, const Make& make) {
-    in_parts(heads.batches() * heads.heads, kLongPart / (elements + 1) + 1,
+void each_head_in_parts(const Heads& heads, std::int64_t unit, const Make& make) {
+    in_parts(heads.batches() * heads.heads, unit,
              [&](std::int64_t first, std::int64_t count) {
                  auto f = make();
                  for (std::int64_t index = first; index < first + count; ++index)

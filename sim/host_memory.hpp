@@ -15,13 +15,14 @@ class HostMemory {
   public:
     using Available = std::function<std::int64_t()>;
 
-    /// `available` says how many bytes more this process can have.
+    /// `available` gives back what devices keep and do not use, and says how many bytes
+    /// more this process can have.
     HostMemory(int ranks, Available available);
 
     /// A rank takes so many bytes. Throws MissingError if the machine has not as many;
     /// nothing is taken then.
     void take(int rank, std::int64_t bytes, SourceLine at) {
-        if (bytes > next_look_ - held_) look(rank, bytes, at);
+        if (bytes > next_look_ - held_ - kept_) look(rank, bytes, at);
         held_ += bytes;
         held_by_[rank] += bytes;
     }
@@ -29,6 +30,8 @@ class HostMemory {
         held_ -= bytes;
         held_by_[rank] -= bytes;
     }
+    /// Devices count here what they keep and do not use.
+    std::int64_t& kept() { return kept_; }
 
   private:
     void look(int rank, std::int64_t bytes, SourceLine at);
@@ -38,8 +41,9 @@ class HostMemory {
     Available available_;
     std::vector<std::int64_t> held_by_;
     std::int64_t held_ = 0;
+    std::int64_t kept_ = 0;
     std::int64_t limit_ = 0;  ///< of what is held; known from the first look on
-    std::int64_t next_look_;  ///< beyond this; no less than what is held
+    std::int64_t next_look_;  ///< beyond this, what is kept included; no less than held_
 };
 
 }  // namespace lockstep::sim

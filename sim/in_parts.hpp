@@ -17,11 +17,15 @@ void in_parts(std::int64_t n, std::int64_t unit,
 /// longer.
 inline constexpr std::int64_t kLongPart = 1 << 15;
 
-/// Calls work(i) for each of some rows, each of which takes as long as so many elements.
+/// Returns how many rows make a part that is long enough, if a row has so many elements.
+constexpr std::int64_t long_part_of(std::int64_t elements) {
+    return kLongPart / (elements > 0 ? elements : 1) + 1;
+}
+
+/// Calls work(i) for each i < rows, in parts. A row has so many elements.
 template <typename Work>
 void each_row(std::int64_t rows, std::int64_t elements, const Work& work) {
-    const std::int64_t unit = kLongPart / (elements > 0 ? elements : 1) + 1;
-    in_parts(rows, unit, [&](std::int64_t first, std::int64_t count) {
+    in_parts(rows, long_part_of(elements), [&](std::int64_t first, std::int64_t count) {
         for (std::int64_t i = first; i < first + count; ++i)
             work(i);
     });

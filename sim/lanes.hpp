@@ -46,7 +46,7 @@ template <typename T>
         std::copy_n(lane.data(), count, data);
 }
 
-/// map_lanes on this thread.
+/// Computes map_lanes on this thread.
 template <typename T, typename F, typename... In>
 [[gnu::flatten]] void map_lanes_here(std::int64_t n, T* out, const F& f,
                                      const In*... in) {
@@ -78,7 +78,7 @@ template <typename F, typename... In>
     return sum.sum();
 }
 
-/// add_column_sums of columns [first, end), on this thread.
+/// Computes add_column_sums of columns [first, end) on this thread.
 template <typename T, typename F>
 [[gnu::flatten]] void add_column_sums_here(std::int64_t rows, std::int64_t first,
                                            std::int64_t end, T* out, const F& f) {
@@ -95,10 +95,10 @@ template <typename T, typename F>
 /// of the row's elements j, j + 1, …, of which `count` are used.
 template <typename T, typename F>
 void add_column_sums(std::int64_t rows, std::int64_t columns, T* out, const F& f) {
-    const std::int64_t unit = (kLongPart / (rows * kLane + 1) + 1) * kLane;
-    in_parts(columns, unit, [&](std::int64_t first, std::int64_t count) {
-        add_column_sums_here(rows, first, first + count, out, f);
-    });
+    in_parts(columns, long_part_of(rows * kLane) * kLane,
+             [&](std::int64_t first, std::int64_t count) {
+                 add_column_sums_here(rows, first, first + count, out, f);
+             });
 }
 
 /// The largest of `n` values; -infinity where there are none. NaNs are passed over.

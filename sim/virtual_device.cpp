@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/block_cache.hpp"
 #include "sim/engine.hpp"
 #include "src/core/require.hpp"
 #include "src/cost/virtual_time.hpp"
@@ -160,14 +161,15 @@ void VirtualDevice::allocated(const Storage& storage) {
         const std::string rank = fmt::format("rank {}", rank_);
         throw out_of_memory(ledger_, storage, is_host() ? "the host of " + rank : rank);
     }
-    if (memory_ != nullptr) memory_->take(rank_, storage.bytes, storage.allocated_at);
+    if (memory_ != nullptr)
+        memory_->take(rank_, block_bytes(storage.bytes), storage.allocated_at);
     ledger_.add(storage.category, storage.bytes);
     note_memory();
 }
 
 void VirtualDevice::freed(const Storage& storage) noexcept {
     check_.tell(&Watcher::freed, rank_, storage);
-    if (memory_ != nullptr) memory_->give(rank_, storage.bytes);
+    if (memory_ != nullptr) memory_->give(rank_, block_bytes(storage.bytes));
     ledger_.remove(storage.category, storage.bytes);
     note_memory();
 }

@@ -1,5 +1,7 @@
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <unistd.h>
 
 #include "sim/host_memory.hpp"
 #include "src/core/require.hpp"
@@ -168,6 +170,44 @@ TEST_CASE("the machine's memory is looked at as it is taken", "[sim][errors]") {
 
     sim::HostMemory endless(1, [] { return std::numeric_limits<std::int64_t>::max(); });
     CHECK_NOTHROW(endless.take(0, std::int64_t{1} << 60, SourceLine::here()));
+}
+
+TEST_CASE("the machine's memory is looked at when devices keep some, too", "[sim]") {
+    constexpr std::int64_t kMebibyte = 1 << 20;
+    int looks = 0;
+    std::int64_t* kept = nullptr;
+    sim::HostMemory memory(1, [&] {
+        ++looks;
+        *kept = 0;  // it goes back
+        return 1000 * kMebibyte;
+    });
+    kept = &memory.kept();
+    memory.take(0, 10 * kMebibyte, SourceLine::here());
+    memory.take(0, kMebibyte, SourceLine::here());
+    CHECK(looks == 1);
+    *kept = 100 * kMebibyte;
+    memory.take(0, kMebibyte, SourceLine::here());
+    CHECK(looks == 2);
+    CHECK(memory.kept() == 0);
+}
+
+TEST_CASE("a run's steps keep no more memory than was in use at once", "[sim]") {
+    sim::ClusterOptions options = options_of({}, 1);
+    options.spec.memory_bytes = 0;
+    sim::make_cluster(options)->run([](Rank& rank) {
+        for (int step = 0; step < 50; ++step) {
+            // Larger in each step: no block serves a later one.
+            const Tensor large =
+                rank.device().zeros({(std::int64_t{1} << 20) * (step + 4)}, DType::f32);
+            const Tensor small = rank.device().zeros({100}, DType::f32);
+            rank.device().add(large.slice(0, 100), small);
+        }
+        std::ifstream statm("/proc/self/statm");
+        std::int64_t pages = 0;
+        statm >> pages >> pages;
+        // 216 MiB were in use at once; all blocks together would be 5.8 GiB.
+        CHECK(pages * sysconf(_SC_PAGESIZE) < std::int64_t{1} << 30);
+    });
 }
 
 }  // namespace lockstep::test
