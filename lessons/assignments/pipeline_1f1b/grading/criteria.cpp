@@ -294,14 +294,14 @@ std::string cause_of_limit(Judge& judge, const Exercise& exercise, Case size,
 }
 
 /// One micro-batch after another holds little, too: memory earns nothing if whole
-/// backwards take more than three quarters of that time, and more than the least, or
+/// backwards take more than four fifths of that time, and more than the least, or
 /// halves more than twice the least. Time says why.
 void ask_overlap(Judge& judge, const Exercise& exercise, const Case& size,
                  const Schedule& schedule) {
     const int work = 3 * size.micro_batches;  // units of time, of each stage
     const int most = exercise.halves
                          ? 2 * (work + exercise.least(size))
-                         : std::max(3 * exercise.least(size), work * size.stages * 3 / 4);
+                         : std::max(3 * exercise.least(size), work * size.stages * 4 / 5);
     const Timing timing = time_schedule(schedule, {{1, 1, 1}});
     const Picoseconds taken = exercise.halves ? timing.longest : timing.makespan;
     judge.ask(
