@@ -24,6 +24,7 @@ namespace {
 template <typename T>
 T* packed() {
     thread_local const auto kRoom = std::make_unique_for_overwrite<T[]>(kMatmulPacked<T>);
+    // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDelete): it is not freed yet.
     return kRoom.get();
 }
 

@@ -170,6 +170,23 @@ std::string cause_of_order(const RankResult& rank) {
 constexpr auto kRuleOfBuckets =
     "each holds a parameter at least, and ends before its bytes would be exceeded";
 
+/// Asks for bucket i of a rank; `order` is what is wrong with all of them.
+void judge_bucket(Judge& judge, const std::string& asked, const RankResult& left,
+                  std::size_t i, const HostTensor& expected, const std::string& order) {
+    const std::string bucket = fmt::format("bucket {}", i);
+    try {
+        judge.same(fmt::format("{}, if gradient i is filled with i, from 1", asked),
+                   judge.left(left, bucket), expected);
+    } catch (Judge::No& no) {
+        if (!no.said.empty()) throw;
+        const auto own = left.tensors.find(bucket);
+        const bool other_size =
+            own != left.tensors.end() && own->second.elements() != expected.elements();
+        no.said = order.empty() && other_size ? kRuleOfBuckets : order;
+        throw;
+    }
+}
+
 void judge_buckets(Judge& judge) {
     for (const BucketCase& one : all_cases(judge)) {
         const TaskResult& result = run_case(judge, "make_buckets", one);
@@ -181,23 +198,9 @@ void judge_buckets(Judge& judge) {
                       one.on_rank(rank, fmt::format("{} buckets", expected.size())),
                       fmt::format("{} buckets", left.tensors.size()),
                       order.empty() ? kRuleOfBuckets : order);
-            for (std::size_t i = 0; i < expected.size(); ++i) {
-                const std::string bucket = fmt::format("bucket {}", i);
-                try {
-                    judge.same(
-                        one.on_rank(rank, bucket + ", if gradient i is filled with "
-                                                   "i, from 1"),
-                        judge.left(left, bucket), expected[i]);
-                } catch (Judge::No& no) {
-                    if (!no.said.empty()) throw;
-                    const auto own = left.tensors.find(bucket);
-                    const bool other_size =
-                        own != left.tensors.end() &&
-                        own->second.elements() != expected[i].elements();
-                    no.said = order.empty() && other_size ? kRuleOfBuckets : order;
-                    throw;
-                }
-            }
+            for (std::size_t i = 0; i < expected.size(); ++i)
+                judge_bucket(judge, one.on_rank(rank, fmt::format("bucket {}", i)), left,
+                             i, expected[i], order);
         }
         judge.ask(result.report.messages_sent() == 0, one.name() + ": no messages",
                   fmt::format("{} messages", result.report.messages_sent()));
