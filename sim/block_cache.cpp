@@ -108,7 +108,7 @@ void BlockCache::drop(std::int64_t size, Size& kept, std::int64_t count) noexcep
 void BlockCache::make_room(std::int64_t size) noexcept {
     const std::int64_t used = in_use_ + size;
     const std::int64_t most = std::max(most_in_use_, used);
-    std::int64_t left = used + kept_ - most;
+    std::int64_t left = used + kept_ - (most + most / 4);
     for (auto entry = sizes_.rbegin(); entry != sizes_.rend() && left > 0; ++entry) {
         auto& [of, kept] = *entry;
         const std::int64_t count = std::min(kept.count, (left + of - 1) / of);

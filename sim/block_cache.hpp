@@ -14,8 +14,9 @@ std::int64_t block_bytes(std::int64_t bytes);
 /// steps of a loop ask the system for nothing. Blocks have rounded sizes (block_bytes),
 /// and serve requests that round to the same.
 ///
-/// Kept blocks and those in use never take more than was once in use, and blocks that
-/// nobody has asked for in a long time go back to the system.
+/// Kept blocks and those in use never take more than a quarter above what was once in
+/// use (without that quarter, steps of a GPT drop blocks that they need again), and
+/// blocks that nobody has asked for in a long time go back to the system.
 class BlockCache {
   public:
     BlockCache() = default;

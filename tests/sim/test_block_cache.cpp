@@ -35,7 +35,7 @@ TEST_CASE("A block is an eighth larger than was asked for, or less") {
     }
 }
 
-TEST_CASE("What is kept and what is in use take no more than was in use at once") {
+TEST_CASE("What is kept and what is in use take little more than was in use at once") {
     BlockCache cache;
     std::int64_t most = 0;
     // Ever larger blocks, each of which could use none of the smaller ones.
@@ -44,7 +44,7 @@ TEST_CASE("What is kept and what is in use take no more than was in use at once"
         for (std::byte*& block : blocks)
             block = cache.take(bytes);
         most = std::max(most, cache.in_use());
-        REQUIRE(cache.in_use() + cache.kept() <= most);
+        REQUIRE(4 * (cache.in_use() + cache.kept()) <= 5 * most);
         for (std::byte* block : blocks)
             cache.give_back(block, bytes);
     }

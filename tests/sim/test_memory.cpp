@@ -191,7 +191,7 @@ TEST_CASE("the machine's memory is looked at when devices keep some, too", "[sim
     CHECK(memory.kept() == 0);
 }
 
-TEST_CASE("a run's steps keep no more memory than was in use at once", "[sim]") {
+TEST_CASE("a run's steps keep little more memory than was in use at once", "[sim]") {
     sim::ClusterOptions options = options_of({}, 1);
     options.spec.memory_bytes = 0;
     sim::make_cluster(options)->run([](Rank& rank) {
