@@ -38,7 +38,7 @@ class BlockCache {
     void count_kept_in(std::int64_t& total) { total_ = &total; }
 
   private:
-    /// What stands in a block that is kept.
+    /// A block that is kept begins with this.
     struct Kept {
         Kept* next;
     };

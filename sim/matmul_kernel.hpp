@@ -33,7 +33,7 @@ struct Strided {
 template <typename T, int Bytes, int kRows, int kVectors, typename Fused>
 class Kernel {
   public:
-    /// C (m, n) (+)= A (m, k) B (k, n), with room for kPacked elements at `packed`.
+    /// C (m, n) (+)= A (m, k) B (k, n), with kMatmulPacked<T> elements at `packed`.
     static void multiply(const Product<T>& by, T* packed) {
         const bool a_turned = by.options.transpose_a, b_turned = by.options.transpose_b;
         const Strided<const T> a{by.a, a_turned ? 1 : by.a_row, a_turned ? by.a_row : 1};

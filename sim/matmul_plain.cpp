@@ -8,7 +8,7 @@
 
 namespace lockstep::sim {
 
-// What each processor of the architecture has; aarch64 has 32 registers.
+// Each processor of the architecture runs this; aarch64 has 32 registers.
 #if defined(__aarch64__)
 
 constexpr int kRegisterRows = 8;

@@ -42,7 +42,7 @@ double most_off(T low, T high, Lane<T> (*function)(const Lane<T>&),
     return most;
 }
 
-/// What each function may be off.
+/// Each function may be off by so many units.
 struct Bounds {
     double exp, tanh, erf;
 };

@@ -67,7 +67,7 @@ bool fuses(const MatmulKernel& kernel) {
 #endif
 }
 
-/// What stands on both sides of a result, and stays.
+/// So many elements on both sides of a result stay as they are.
 constexpr std::int64_t kMargin = 3;
 
 template <typename T>

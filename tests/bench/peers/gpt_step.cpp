@@ -67,7 +67,7 @@ void write_weights(Device& device, Module& model, const char* path) {
     }
 }
 
-/// What this process has used so far.
+/// This process has used so much so far.
 struct Used {
     double cpu, wall;
     std::int64_t faults;
