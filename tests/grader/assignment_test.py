@@ -5,6 +5,8 @@ no more, which takes longer. Hostile results stop nothing.
 
 Arguments: the program, the folder of the assignment's sources, "Assignment", "Mutants" or
 "HostileResults" with its own: the program that makes them, the kit, how many a criterion.
+
+Sizes and values are drawn by 1, or by LOCKSTEP_DRAW: whoever changes criteria tries others, too.
 """
 
 import filecmp
@@ -23,6 +25,7 @@ PROGRAM, SOURCES = map(os.path.abspath, sys.argv[1:3])
 sys.path.insert(0, os.path.dirname(SOURCES))
 import solve  # pylint: disable=wrong-import-position
 SLUG = os.path.basename(SOURCES).replace("_", "-")
+DRAWN = ["--drawn", os.environ.get("LOCKSTEP_DRAW", "1")]
 MOST_SECONDS = 120
 MOST_BYTES = 768 << 20
 
@@ -34,7 +37,7 @@ def run(*arguments):
 def grade(folder):
     """The exit status and the report."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        done = run("grade", SLUG, folder, "--format", "json", "--out", file.name)
+        done = run("grade", SLUG, folder, "--format", "json", "--out", file.name, *DRAWN)
         if done.stderr:
             raise AssertionError(done.stderr)
         with open(file.name, encoding="utf-8") as text:
@@ -141,7 +144,7 @@ class Mutants(WorkFolder, unittest.TestCase):
         grades = os.path.join(self.folder, "grades")
         # Other tests run beside this one.
         done = run("grade", SLUG, *folders, "--out", grades, "--format", "json",
-                   "--at-once", "1")
+                   "--at-once", "1", *DRAWN)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         for i, mutant in enumerate(mutants):
             with self.subTest(mutant["name"]):
