@@ -1,0 +1,77 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "src/core/function_ref.hpp"
+
+namespace lockstep::sim {
+
+/// Threads that run long arithmetic while the tasks that asked for it wait.
+class WorkerPool {
+  public:
+    explicit WorkerPool(int workers);
+    ~WorkerPool();
+    WorkerPool(const WorkerPool&) = delete;
+    WorkerPool& operator=(const WorkerPool&) = delete;
+
+    int workers() const { return static_cast<int>(threads_.size()); }
+    /// `job` must not throw, and must live until its task is among the finished.
+    void submit(int task, FunctionRef<void()> job);
+    /// Tasks whose jobs have ended since the last call.
+    std::vector<int> take_finished();
+    /// Returns whether a job is waiting, running, or ended and not yet taken.
+    bool busy() const { return outstanding_ > 0; }
+    /// Runs a waiting job on this thread, or waits until one ends; meanwhile it takes
+    /// parts of those that run.
+    void help();
+
+    /// Returns how many threads wait for work.
+    int idle();
+    /// From a job: calls part(i) for each i < count, here and on threads that wait for
+    /// work. Throws what a part throws, once all have ended.
+    void share(std::int64_t count, FunctionRef<void(std::int64_t)> part);
+    /// Returns the pool whose job runs on this thread; null if there is none, or if it is
+    /// a part of one.
+    static WorkerPool* of_job();
+
+  private:
+    struct Job {
+        int task;
+        FunctionRef<void()> work;
+    };
+    struct Shared {
+        FunctionRef<void(std::int64_t)> part;
+        std::int64_t count;
+        std::atomic<std::int64_t> next{0};
+        int helpers = 0;  ///< threads that take parts, beside the job's own
+        std::exception_ptr failure{};
+    };
+
+    void work();
+    /// Runs the job that waits longest, without the lock.
+    void run_first(std::unique_lock<std::mutex>& lock);
+    /// Takes parts of a job, without the lock.
+    void take_parts_of_first(std::unique_lock<std::mutex>& lock);
+    void take_parts(Shared& shared);
+
+    std::mutex mutex_;
+    std::condition_variable arrived_;
+    std::condition_variable ended_;
+    std::condition_variable helped_;
+    std::deque<Job> waiting_;
+    std::deque<Shared*> shared_;  ///< jobs that may have parts left
+    int idle_ = 0;
+    std::vector<int> finished_;
+    int outstanding_ = 0;  ///< submitted and not taken; the scheduler's alone
+    bool stopping_ = false;
+    std::vector<std::thread> threads_;
+};
+
+}  // namespace lockstep::sim
