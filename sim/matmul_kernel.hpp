@@ -215,6 +215,13 @@ class Kernel {
     [[gnu::always_inline]] static inline void tile(Strided<T> c, const T* a, Index a_row,
                                                    Index a_column, const Panel& panel,
                                                    Index k, bool add) {
+        if (c.column == 1) {
+#pragma GCC unroll 16
+            for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v)
+                    __builtin_prefetch(c.at(i, v * kWidth), 1);
+        }
         Vector sums[Rows][Vectors] = {};
         const T* b = panel.data;
         for (Index p = 0; p < k; ++p, a += a_column, b += panel.row) {
