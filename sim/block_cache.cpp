@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};
 constexpr std::int64_t kLeastBytes = 64;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 62;
 /// Many steps of the largest models that are trained with numbers.
 constexpr int kTakesToIdle = 1 << 16;
 
@@ -31,6 +32,7 @@ std::byte* new_block(std::int64_t size) {
 
 /// Sizes are eight to a power of two.
 std::int64_t block_bytes(std::int64_t bytes) {
+    if (bytes > kMostBytes) return bytes;
     const auto above = std::bit_ceil(static_cast<std::uint64_t>(bytes));
     const std::int64_t unit =
         std::max(kLeastBytes, static_cast<std::int64_t>(above / 16));

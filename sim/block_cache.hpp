@@ -7,7 +7,8 @@
 namespace lockstep::sim {
 
 /// Returns how large a block is that holds so many bytes: a multiple of 64, and of at
-/// most an eighth of the bytes if they are 512 or more.
+/// most an eighth of the bytes if they are 512 or more. Above 2^62, which no machine has,
+/// it is as large.
 std::int64_t block_bytes(std::int64_t bytes);
 
 /// Memory of a device: what it lets go of is kept for what it asks for next, so that the

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "sim/block_cache.hpp"
 #include "tests/catch.hpp"
@@ -33,6 +34,12 @@ TEST_CASE("A block is an eighth larger than was asked for, or less") {
         cache.give_back(block, bytes);
         REQUIRE(cache.kept() >= bytes);
     }
+}
+
+TEST_CASE("A block of more bytes than there are has no wrong size") {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+    for (std::int64_t bytes = kMost; bytes > kMost / 4; bytes -= kMost / 100)
+        REQUIRE(sim::block_bytes(bytes) >= bytes);
 }
 
 TEST_CASE("What is kept and what is in use take little more than was in use at once") {
