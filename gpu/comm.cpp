@@ -119,8 +119,8 @@ void Comm::count(const CommOperation& operation) {
     const std::int64_t element_bytes = bytes_of(operation.dtype);
     if (is_point_to_point(operation.verb)) {
         const int peer = channel_.ranks[operation.peer];
-        counts[run_.same_node(run_.rank, peer) ? 0 : 1] +=
-            message_share(operation.verb, operation.count * element_bytes);
+        counts[run_.same_node(run_.rank, peer) ? 0 : 1].add(
+            message_share(operation.verb, operation.count * element_bytes));
         return;
     }
     const TrafficByLink share = collective_share(
@@ -128,7 +128,7 @@ void Comm::count(const CommOperation& operation) {
          std::max(operation.peer, 0)},
         rank(), channel_.ranks, [&](int a, int b) { return run_.same_node(a, b); });
     for (std::size_t link = 0; link < counts.size(); ++link)
-        counts[link] += share[link];
+        counts[link].add(share[link]);
 }
 
 void Comm::meet() {

@@ -83,6 +83,7 @@ BytesByVerb Comm::do_bytes_sent(SourceLine at) const {
             "call wait() on its Work first",
             name(), text_of(open->posted.front().operation), open->at.text());
     });
+    team_.settle_counts();
     BytesByVerb bytes{};
     for (std::size_t verb = 0; verb < kVerbs; ++verb)
         for (const TrafficCount& link : team_.counts[member][verb])

@@ -644,8 +644,8 @@ void Engine::count(const Message& message) const {
     for (const Posted* side : {message.send, message.recv}) {
         const Launch& launch = *side->launch;
         const auto verb = static_cast<std::size_t>(side->operation.verb);
-        launch.team->counts[launch.member][verb][same_node ? 0 : 1] +=
-            message_share(side->operation.verb, message.bytes);
+        launch.team->counts[launch.member][verb][same_node ? 0 : 1].add(
+            message_share(side->operation.verb, message.bytes));
     }
 }
 
@@ -797,6 +797,7 @@ RunReport Engine::report() {
         state->report.host.memory = state->host_clock.memory();
     }
     for (const auto& team : teams_) {
+        team->settle_counts();
         for (int member = 0; member < team->size(); ++member)
             append_traffic(team->name, team->counts[member],
                            rank(team->ranks[member]).report.traffic);

@@ -80,35 +80,31 @@ void Launch::release() noexcept {
 }
 
 LaunchPool::~LaunchPool() {
-    for (Launch* launch : free_)
-        delete launch;
-    for (Launch* launch = in_use_; launch != nullptr;) {
-        Launch* const following = launch->pool_next;
+    for (Launch* launch : all_) {
+        if (!launch->is_used()) {
+            delete launch;
+            continue;
+        }
         launch->engine = nullptr;
         if (launch->state != Launch::State::closed) intrusive_ptr_release(launch);
-        launch = following;
     }
 }
 
 Launch* LaunchPool::take() {
-    if (free_.empty()) free_.push_back(new Launch);
+    if (free_.empty()) {
+        all_.push_back(new Launch);
+        free_.push_back(all_.back());
+        free_.reserve(all_.size());
+    }
     Launch* launch = free_.back();
     free_.pop_back();
     launch->engine = &engine_;
-    launch->pool_previous = nullptr;
-    launch->pool_next = in_use_;
-    if (in_use_ != nullptr) in_use_->pool_previous = launch;
-    in_use_ = launch;
     return launch;
 }
 
 void LaunchPool::give_back(Launch* launch) noexcept {
     launch->by_peer.clear();
     launch->posted.clear();  // of one that was refused
-    (launch->pool_previous ? launch->pool_previous->pool_next : in_use_) =
-        launch->pool_next;
-    if (launch->pool_next != nullptr)
-        launch->pool_next->pool_previous = launch->pool_previous;
     free_.push_back(launch);
 }
 
@@ -133,14 +129,21 @@ int Team::member_of(int rank) const {
 
 void Team::count_collective(const CollectiveCall& call, const ClusterSpec& spec) {
     if (shares.empty() || !(shared_call == call)) {
+        settle_counts();
         shared_call = call;
         shares = collective_shares(call, ranks, spec);
     }
+    ++shared_calls;
+}
+
+void Team::settle_counts() {
+    if (shared_calls == 0) return;
     for (std::size_t member = 0; member < members.size(); ++member) {
-        TrafficByLink& sum = counts[member][static_cast<std::size_t>(call.verb)];
+        TrafficByLink& sum = counts[member][static_cast<std::size_t>(shared_call.verb)];
         for (std::size_t link = 0; link < sum.size(); ++link)
-            sum[link] += shares[member][link];
+            sum[link].add(shares[member][link], shared_calls);
     }
+    shared_calls = 0;
 }
 
 }  // namespace lockstep::sim

@@ -77,13 +77,13 @@ class Launch final : public PendingWork {
     Picoseconds turn = 0;  ///< when its collectives so far are done: the next one's turn
     Picoseconds latency = 0;  ///< of these: the longest one's, which it pays once
     Launch* next = nullptr;   ///< behind it in its member's queue
-    Launch* pool_next = nullptr;
-    Launch* pool_previous = nullptr;
 
     bool is_copy() const;
     bool has_messages() const { return undone_sends + undone_recvs > 0; }
     /// Returns whether the program has a Work of it that it can still wait for.
     bool is_held() const { return references() > (state == State::closed ? 0 : 1); }
+    /// Returns whether anyone knows it: a Work, or its queue.
+    bool is_used() const { return references() > 0; }
 
     void index_by_peer();
     /// The first send to, or recv from, `peer` without a partner; none is null.
@@ -103,13 +103,13 @@ class LaunchPool {
     LaunchPool& operator=(const LaunchPool&) = delete;
 
     Launch* take();
-    /// Those of a run's program, newest first.
-    const Launch* in_use() const { return in_use_; }
+    /// Returns those that are used and those that are not.
+    const std::vector<Launch*>& all() const { return all_; }
     void give_back(Launch* launch) noexcept;
 
   private:
     Engine& engine_;
-    Launch* in_use_ = nullptr;
+    std::vector<Launch*> all_;
     std::vector<Launch*> free_;
 };
 
@@ -215,7 +215,8 @@ struct Team {
     std::vector<Lifetime> lifetimes;    ///< by member
     std::vector<TrafficByVerb> counts;  ///< by member
     std::vector<SentMessages> sent;     ///< by member
-    CollectiveCall shared_call{};
+    CollectiveCall shared_call{};       ///< the last one
+    std::int64_t shared_calls = 0;      ///< of these, not in `counts` yet
     std::vector<TrafficByLink> shares;  ///< by member, what shared_call adds
     std::uint64_t first_meeting = 0;    ///< sequence of meetings.front()
     std::deque<Meeting> meetings;
@@ -226,10 +227,11 @@ struct Team {
     int member_of(int rank) const;
     bool has(int rank) const { return member_of(rank) >= 0; }
 
-    /// Adds what each member exchanges in a collective to its counts, by the class of
-    /// each link. The call itself counts once, among those inside a node. What the last
-    /// call came to is kept: most calls are made again and again.
+    /// Counts what each member exchanges in a collective, by the class of each link. The
+    /// call itself counts once, among those inside a node. Most calls are made again and
+    /// again: they are added to `counts` when another one comes, or all is settled.
     void count_collective(const CollectiveCall& call, const ClusterSpec& spec);
+    void settle_counts();
 };
 
 inline bool Launch::is_copy() const {

@@ -95,8 +95,10 @@ class VirtualDevice final : public DeviceMonitor {
     }
     void note_memory();
 
+    // First what every communication touches.
     Picoseconds now_ = 0;
     Picoseconds program_ = 0;  ///< the host's clock, as the device knows it
+    TimeReport time_;
     Engine& engine_;
     int rank_;
     VirtualDevice* host_;              ///< null of a host
@@ -109,7 +111,6 @@ class VirtualDevice final : public DeviceMonitor {
     bool numbers_;
     Ledger ledger_;
     HostMemory* memory_;  ///< that its numbers lie in; null if they lie elsewhere
-    TimeReport time_;
     std::int64_t flops_ = 0;
     int steps_ = 0;  ///< update phases that have ended
     std::vector<OpenPhase> phases_;

@@ -108,11 +108,11 @@ std::string name_of(const Launch& launch) {
 
 /// Returns the first that the member launched, of those that can still be waited for.
 const Launch* first_open_work(const Engine& engine, const Team& team, int member) {
-    const Launch* first = nullptr;  // the list has the newest first
-    for (const Launch* launch = engine.launches().in_use(); launch != nullptr;
-         launch = launch->pool_next)
-        if (launch->team == &team && launch->member == member &&
-            launch->number > team.members[member].waited && launch->is_held())
+    const Launch* first = nullptr;
+    for (const Launch* launch : engine.launches().all())
+        if (launch->is_held() && launch->team == &team && launch->member == member &&
+            launch->number > team.members[member].waited &&
+            (first == nullptr || launch->number < first->number))
             first = launch;
     return first;
 }

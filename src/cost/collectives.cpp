@@ -270,15 +270,6 @@ double halving_doubling_seconds(const LinkSpec& link, std::int64_t bytes, int ra
            folding_seconds(link, bytes, ranks);
 }
 
-TrafficCount& TrafficCount::operator+=(const TrafficCount& other) {
-    calls += other.calls;
-    messages_sent += other.messages_sent;
-    bytes_sent += other.bytes_sent;
-    messages_received += other.messages_received;
-    bytes_received += other.bytes_received;
-    return *this;
-}
-
 TrafficByLink collective_share(const CollectiveCall& call, int member,
                                const std::vector<int>& ranks, SameNode same_node) {
     TrafficByLink share;
@@ -328,11 +319,6 @@ std::vector<TrafficByLink> collective_shares(const CollectiveCall& call,
     for (int member = 0; member < call.ranks; ++member)
         shares.push_back(collective_share(call, member, ranks, same_node));
     return shares;
-}
-
-TrafficCount message_share(Verb verb, std::int64_t bytes) {
-    return verb == Verb::send ? TrafficCount{1, 1, bytes, 0, 0}
-                              : TrafficCount{1, 0, 0, 1, bytes};
 }
 
 void append_traffic(const std::string& group, const TrafficByVerb& counts,

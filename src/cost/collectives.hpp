@@ -78,7 +78,15 @@ struct TrafficCount {
     std::int64_t messages_received = 0;
     std::int64_t bytes_received = 0;
     bool operator==(const TrafficCount&) const = default;
-    TrafficCount& operator+=(const TrafficCount& other);
+
+    /// Adds what so many times `other` are.
+    void add(const TrafficCount& other, std::int64_t times = 1) {
+        calls += times * other.calls;
+        messages_sent += times * other.messages_sent;
+        bytes_sent += times * other.bytes_sent;
+        messages_received += times * other.messages_received;
+        bytes_received += times * other.bytes_received;
+    }
 };
 
 /// Inside and between nodes.
@@ -102,7 +110,10 @@ std::vector<TrafficByLink> collective_shares(const CollectiveCall& call,
                                              const ClusterSpec& spec);
 
 /// Returns what a send, or a recv, of `bytes` counts.
-TrafficCount message_share(Verb verb, std::int64_t bytes);
+constexpr TrafficCount message_share(Verb verb, std::int64_t bytes) {
+    return verb == Verb::send ? TrafficCount{1, 1, bytes, 0, 0}
+                              : TrafficCount{1, 0, 0, 1, bytes};
+}
 
 /// Appends a rank's counts over the communicator `group` to its report, verb by verb.
 void append_traffic(const std::string& group, const TrafficByVerb& counts,
