@@ -2,6 +2,7 @@
 // JSON with what a step took and the losses. The weights at the start go to a file, each
 // parameter's numbers behind those before it, in the order of the GPT's parameters.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -9,6 +10,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
+#include <thread>
 
 #include "sim/cluster.hpp"
 #include "src/nn/gpt.hpp"
@@ -105,7 +107,8 @@ int main(int count, char** words) try {
     options.ranks = static_cast<int>(task.ranks);
     options.spec = load_cluster("classroom");
     options.spec.memory_bytes = 0;
-    if (task.ranks > 1) options.workers = options.ranks;
+    const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+    if (task.ranks > 1) options.workers = std::clamp(cores, 1, options.ranks);
     Used begin{}, end{};
     std::vector<double> losses(static_cast<std::size_t>(task.untimed + task.steps));
     sim::make_cluster(options)->run([&](Rank& rank) {

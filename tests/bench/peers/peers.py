@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The same training step in Lockstep and in PyTorch, in alternation: ratios of CPU time and of
 wall time, PyTorch's over Lockstep's, with the middle half of the rounds; and both's page faults.
-A rank has one thread, and Lockstep as many as ranks; one rank alone has as many as each takes by
-itself, which may spend CPU time on waiting for each other: its wall time counts.
+A rank of PyTorch has one thread; Lockstep has as many as ranks, and no more than processors. One
+rank alone has as many as each takes by itself, which may spend CPU time on waiting for each other:
+its wall time counts.
 
 usage: peers.py GPT_STEP [--rounds N] [--python PYTHON]
 
