@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "lessons/assignments/decode/grading/host_gpt.hpp"
+#include "lessons/assignments/decode/grading/causes.hpp"
 #include "lessons/assignments/decode/grading/replay.hpp"
 #include "lessons/assignments/decode/handout/decode.hpp"
 #include "src/core/philox.hpp"
@@ -85,6 +85,22 @@ TEST_CASE("Usual mistakes of decoding give tokens of their own", "[grader][decod
         seen.push_back(generated(gpt, of, static_cast<Mistake>(mistake)));
         CHECK(std::ranges::find(seen, seen.back()) == seen.end() - 1);
     }
+}
+
+TEST_CASE("Where two mistakes leave the same tokens, other weights are taken",
+          "[grader][decode]") {
+    int others = 0;
+    for (std::int64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        // One token of few words: mistakes often agree.
+        const GenerationCase of{{7, 40, 2, 16, 4, 4, 4, 24}, {{5, 1}}, 4, 1, seed};
+        const GenerationCase taken = with_telling_weights(of);
+        CHECK(tells_mistakes_apart(taken));
+        CHECK((taken.seed == seed) == tells_mistakes_apart(of));
+        CHECK(with_telling_weights(of).seed == taken.seed);
+        others += taken.seed != seed;
+    }
+    CHECK(others > 5);
 }
 
 TEST_CASE("Ranks together generate what one device does", "[grader][decode]") {
