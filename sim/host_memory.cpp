@@ -44,8 +44,9 @@ void HostMemory::refuse(int rank, std::int64_t bytes, std::int64_t most,
     constexpr double kGiB = 1 << 30;
     const auto ranks = static_cast<double>(held_by_.size());
     const double wanted = static_cast<double>(held_) + static_cast<double>(bytes);
-    const double fullest = static_cast<double>(
-        std::max(*std::ranges::max_element(held_by_), held_by_[rank] + bytes));
+    const double fullest =
+        std::max(static_cast<double>(*std::ranges::max_element(held_by_)),
+                 static_cast<double>(held_by_[rank]) + static_cast<double>(bytes));
     throw MissingError(fmt::format(
         "{}: the numbers of {} rank{} do not fit into this machine's memory: with {} "
         "more for rank {} they would take {:.4g} GiB, and {:.4g} GiB can be had{}; take "

@@ -1,7 +1,6 @@
 #include "sim/matmul.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <memory>
 #include <utility>

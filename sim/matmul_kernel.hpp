@@ -4,9 +4,9 @@
 
 #include "sim/matmul.hpp"
 
-// The arithmetic of a product, included by a source for each instruction set and compiled
-// with that set's flags. Nothing here is shared with other sources, not even of the
-// standard library: the linker would take one copy for all, which might not run.
+// The arithmetic of a product, compiled once for each instruction set, with its flags.
+// Nothing here is shared with other sources, not even of the standard library: the linker
+// would take one copy for all, which might not run.
 //
 // An element of the product is summed in one order, whatever the instruction set, the
 // number of rows and columns, and where it stands among them: blocks of kBlock products,
@@ -215,6 +215,7 @@ class Kernel {
     [[gnu::always_inline]] static inline void tile(Strided<T> c, const T* a, Index a_row,
                                                    Index a_column, const Panel& panel,
                                                    Index k, bool add) {
+        // A large product is not in the caches, and there is time to fetch it.
         if (c.column == 1) {
 #pragma GCC unroll 16
             for (int i = 0; i < Rows; ++i)

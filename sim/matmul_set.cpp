@@ -1,3 +1,6 @@
+// The kernels of one instruction set. Meson compiles this once for each: MATMUL_AVX512,
+// MATMUL_AVX2, or MATMUL_PLAIN, which each processor of the architecture runs.
+
 #if defined(__aarch64__)
 #include <arm_neon.h>
 #elif defined(__FMA__)
@@ -5,9 +8,6 @@
 #endif
 
 #include "sim/matmul_kernel.hpp"
-
-// The kernels of one instruction set. Meson compiles this once for each: MATMUL_AVX512,
-// MATMUL_AVX2, or MATMUL_PLAIN, which each processor of the architecture runs.
 
 namespace lockstep::sim {
 
@@ -78,9 +78,9 @@ extern const MatmulKernel kMatmulAvx512 = kernel<64, 8>("avx512", [] {
 extern const MatmulKernel kMatmulAvx2 = kernel<32, 4>("avx2", [] {
     return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
 });
-#elif defined(__aarch64__)  // of 32 registers
+#elif defined(MATMUL_PLAIN) && defined(__aarch64__)  // of 32 registers
 extern const MatmulKernel kMatmulPlain = kernel<16, 8>("plain", [] { return true; });
-#else
+#elif defined(MATMUL_PLAIN)
 extern const MatmulKernel kMatmulPlain = kernel<16, 4>("plain", [] { return true; });
 #endif
 

@@ -1,7 +1,7 @@
 #include "sim/scheduler.hpp"
 
-#include <algorithm>
 #include <exception>
+#include <thread>
 #include <utility>
 
 namespace lockstep::sim {

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "sim/cluster.hpp"
@@ -65,7 +64,7 @@ class Scheduler {
     void offload(FunctionRef<void()> job);
 
   private:
-    /// The run is over for the task that runs.
+    /// Throws Cancelled, unless an exception is on its way already.
     static void unwind();
 
     int take_ready();

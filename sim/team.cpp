@@ -94,7 +94,7 @@ Launch* LaunchPool::take() {
     if (free_.empty()) {
         all_.push_back(new Launch);
         free_.push_back(all_.back());
-        free_.reserve(all_.size());
+        free_.reserve(all_.capacity());
     }
     Launch* launch = free_.back();
     free_.pop_back();

@@ -212,8 +212,9 @@ struct Team {
     std::vector<int> ranks;  ///< by member
     bool copies = false;     ///< between a device and its host, of one rank
     std::vector<Member> members;
-    std::vector<Lifetime> lifetimes;    ///< by member
-    std::vector<TrafficByVerb> counts;  ///< by member
+    std::vector<Lifetime> lifetimes;  ///< by member
+    /// By member; without the last `shared_calls`, so that readers settle_counts() first.
+    std::vector<TrafficByVerb> counts;
     std::vector<SentMessages> sent;     ///< by member
     CollectiveCall shared_call{};       ///< the last one
     std::int64_t shared_calls = 0;      ///< of these, not in `counts` yet
@@ -231,6 +232,7 @@ struct Team {
     /// call itself counts once, among those inside a node. Most calls are made again and
     /// again: they are added to `counts` when another one comes, or all is settled.
     void count_collective(const CollectiveCall& call, const ClusterSpec& spec);
+    /// Adds what is counted and not in `counts` yet.
     void settle_counts();
 };
 

@@ -95,7 +95,7 @@ class VirtualDevice final : public DeviceMonitor {
     }
     void note_memory();
 
-    // First what every communication touches.
+    // What every communication touches comes first.
     Picoseconds now_ = 0;
     Picoseconds program_ = 0;  ///< the host's clock, as the device knows it
     TimeReport time_;

@@ -79,7 +79,7 @@ struct TrafficCount {
     std::int64_t bytes_received = 0;
     bool operator==(const TrafficCount&) const = default;
 
-    /// Adds what so many times `other` are.
+    /// Adds `other` so many times.
     void add(const TrafficCount& other, std::int64_t times = 1) {
         calls += times * other.calls;
         messages_sent += times * other.messages_sent;
