@@ -95,7 +95,7 @@ class VirtualDevice final : public DeviceMonitor {
     }
     void note_memory();
 
-    // What every communication touches comes first.
+    // Every communication touches these three, so they stand together.
     Picoseconds now_ = 0;
     Picoseconds program_ = 0;  ///< the host's clock, as the device knows it
     TimeReport time_;
