@@ -1,10 +1,7 @@
 #include "sim/device.hpp"
-#include "sim/lanes.hpp"
+#include "sim/lane_functions.hpp"
 #include "src/device/dispatch.hpp"
 #include "src/device/formulas.hpp"
-
-// Eigen's erf for vectors.
-#include <unsupported/Eigen/SpecialFunctions>
 
 namespace lockstep::sim {
 
@@ -14,7 +11,7 @@ void CpuDevice::compute(const ops::Tanh& op) {
         const T* in = op.x.data<T>();
         map_lanes(
             op.x.elements(), op.y.data<T>(),
-            [](const Lane<T>& a) -> Lane<T> { return a.tanh(); }, in);
+            [](const Lane<T>& a) { return tanh_lane<T>(a); }, in);
     });
 }
 

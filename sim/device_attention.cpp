@@ -5,6 +5,7 @@
 #include "sim/attention_tiles.hpp"
 #include "sim/device.hpp"
 #include "sim/heads.hpp"
+#include "sim/lane_functions.hpp"
 #include "sim/matmul.hpp"
 #include "src/device/dispatch.hpp"
 #include "src/device/formulas.hpp"

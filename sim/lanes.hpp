@@ -13,9 +13,7 @@ namespace lockstep::sim {
 
 /// Elements that are computed together, in vector registers. Every element of a tensor,
 /// the last few included, goes through the same instructions as part of a whole lane,
-/// since Eigen's exp of a vector and of a number differ in the last bit. Functions are
-/// off by no more than these units of the last place: exp 2, tanh 6 and erf 7 in f32, exp
-/// 2, tanh 3 and erf 2 in f64 (tests/sim/test_lanes.cpp).
+/// since Eigen's exp of a vector and of a number differ in the last bit.
 template <typename T>
 using Lane = Eigen::Array<T, 16, 1>;
 inline constexpr std::int64_t kLane = 16;
@@ -109,18 +107,6 @@ T largest(const T* values, std::int64_t n) {
     for (std::int64_t i = 0; i < n; i += kLane)
         most = most.max(load(values + i, std::min(kLane, n - i), kLeast));
     return most.maxCoeff();
-}
-
-/// exp(x), and 0 where x is kBelow or less: Eigen's exp(-inf) of a vector is not 0. A NaN
-/// comes through, since Eigen's max and min give their left side then.
-template <typename T>
-Lane<T> exp_lane(const Lane<T>& x) {
-    constexpr bool kSingle = sizeof(T) == sizeof(float);
-    constexpr T kBelow = kSingle ? T(-87) : T(-708);  // no result is subnormal: slow
-    // Makes the least step above kBelow more than 1.
-    constexpr T kSteep = kSingle ? T(1e6) : T(1e14);
-    const Lane<T> above = ((x - kBelow) * kSteep).max(T(0)).min(T(1));  // 0 or 1
-    return x.max(kBelow).exp() * above;
 }
 
 }  // namespace lockstep::sim

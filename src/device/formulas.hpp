@@ -28,6 +28,13 @@ struct NumberOf<Real> {
 template <typename Real>
 using Number = typename NumberOf<Real>::type;
 
+/// erf(x), which a backend may specialise for a Real of its own.
+template <typename Real>
+constexpr Real erf_of(const Real& x) {
+    using std::erf;
+    return erf(x);
+}
+
 template <typename N>
 inline constexpr N kInverseSqrt2 = static_cast<N>(0.70710678118654752440);
 template <typename N>
@@ -57,17 +64,15 @@ constexpr Real tanh_backward(const Real& y, const Real& dy) {
 /// approximation.
 template <typename Real>
 constexpr Real gelu(const Real& x) {
-    using std::erf;
-    return Number<Real>(0.5) * x * (1 + erf(kInverseSqrt2<Number<Real>> * x));
+    return Number<Real>(0.5) * x * (1 + erf_of<Real>(kInverseSqrt2<Number<Real>> * x));
 }
 
 /// dx of y = gelu(x): dy (Phi(x) + x phi(x)).
 template <typename Real>
 constexpr Real gelu_backward(const Real& x, const Real& dy) {
-    using std::erf;
     using std::exp;
     using N = Number<Real>;
-    const Real distribution = N(0.5) * (1 + erf(kInverseSqrt2<N> * x));
+    const Real distribution = N(0.5) * (1 + erf_of<Real>(kInverseSqrt2<N> * x));
     const Real density = kInverseSqrt2Pi<N> * exp(N(-0.5) * x * x);
     return dy * (distribution + x * density);
 }

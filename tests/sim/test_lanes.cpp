@@ -1,11 +1,8 @@
 #include <cmath>
 #include <limits>
 
-#include "sim/lanes.hpp"
+#include "sim/lane_functions.hpp"
 #include "tests/catch.hpp"
-
-// Eigen's erf for vectors.
-#include <unsupported/Eigen/SpecialFunctions>
 
 // How far functions of lanes are off what they should be, in units of the last place.
 
@@ -51,12 +48,10 @@ template <typename T>
 void check_functions(T least_exponent, T most_exponent, const Bounds& bounds) {
     CHECK(most_off<T>(least_exponent, most_exponent, sim::exp_lane<T>, std::exp) <=
           bounds.exp);
-    CHECK(most_off<T>(
-              -10, 10, [](const Lane<T>& x) -> Lane<T> { return x.tanh(); }, std::tanh) <=
-          bounds.tanh);
-    CHECK(most_off<T>(
-              -5, 5, [](const Lane<T>& x) -> Lane<T> { return x.erf(); }, std::erf) <=
-          bounds.erf);
+    for (const T reach : {T(1e-6), T(1), T(10)}) {
+        CHECK(most_off<T>(-reach, reach, sim::tanh_lane<T>, std::tanh) <= bounds.tanh);
+        CHECK(most_off<T>(-reach, reach, sim::erf_lane<T>, std::erf) <= bounds.erf);
+    }
 }
 
 }  // namespace
@@ -76,6 +71,22 @@ TEST_CASE("An exponential of what is far below zero is 0, and of a NaN is one") 
     CHECK((sim::exp_lane<float>(Lane<float>::Constant(-kInfinity)) == 0).all());
     CHECK(sim::exp_lane<float>(Lane<float>::Constant(std::nanf(""))).isNaN().all());
     CHECK((sim::exp_lane<float>(Lane<float>::Constant(0)) == 1).all());
+}
+
+TEST_CASE("tanh and erf keep zero's sign, end at one and hand a NaN on") {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    for (Lane<double> (*const function)(const Lane<double>&) :
+         {sim::tanh_lane<double>, sim::erf_lane<double>})
+        for (const double sign : {1.0, -1.0}) {
+            Lane<double> x = Lane<double>::Zero();
+            x.head<4>() << 0, 30, kInfinity, std::nan("");
+            const Lane<double> y = function(sign * x);
+            CHECK(y[0] == 0);
+            CHECK(std::signbit(y[0]) == std::signbit(sign * x[0]));
+            CHECK(y[1] == sign);
+            CHECK(y[2] == sign);
+            CHECK(std::isnan(y[3]));
+        }
 }
 
 }  // namespace lockstep::test

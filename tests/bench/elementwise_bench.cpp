@@ -1,0 +1,90 @@
+// Operations on elements and rows, on one thread: GB/s of what they read and write,
+// beside a copy of as many elements, in caches and in memory.
+
+#include <benchmark/benchmark.h>
+#include <functional>
+#include <map>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "sim/device.hpp"
+#include "tests/device/plain_monitor.hpp"
+
+namespace {
+
+using namespace lockstep;
+
+constexpr std::int64_t kColumns = 1024;
+
+/// Tensors of one shape and type that operations read and write.
+struct Operands {
+    Tensor x, y, z, row, of_rows;
+};
+
+using Operation = std::function<void(Device&, const Operands&)>;
+
+Tensor numbers(Device& device, Shape shape, DType dtype) {
+    HostTensor values(shape, dtype);
+    for (std::int64_t i = 0; i < values.elements(); ++i)
+        values.set(i, static_cast<double>(i % 1999) / 333 - 3);
+    return device.upload(values);
+}
+
+/// `rows` rows of kColumns numbers.
+void run(benchmark::State& state, const Operation& operation, DType dtype) {
+    const std::int64_t rows = state.range(0);
+    test::PlainMonitor monitor;
+    sim::CpuDevice device(0, monitor);
+    const auto fresh = [&](Shape shape) { return numbers(device, shape, dtype); };
+    const Operands operands{fresh({rows, kColumns}), fresh({rows, kColumns}),
+                            fresh({rows, kColumns}), fresh({kColumns}), fresh({rows})};
+    std::int64_t bytes = 0;
+    for (auto _ : state) {
+        monitor.operations.clear();
+        operation(device, operands);
+        for (const auto& done : monitor.operations)
+            bytes += done.bytes;
+    }
+    state.SetBytesProcessed(bytes);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::map<std::string, Operation> operations{
+        {"copy", [](Device& on, const Operands& t) { on.copy(t.y, t.x); }},
+        {"add", [](Device& on, const Operands& t) { on.add(t.y, t.x, 1e-30); }},
+        {"add_bias", [](Device& on, const Operands& t) { on.add_bias(t.y, t.row); }},
+        {"sum_of_rows",
+         [](Device& on, const Operands& t) { on.accumulate_rows(t.row, t.x); }},
+        {"sum_of_squares",
+         [](Device& on, const Operands& t) {
+             on.sum_of_squares(t.of_rows.slice(0, 1), t.x);
+         }},
+        {"tanh", [](Device& on, const Operands& t) { on.tanh(t.x); }},
+        {"sigmoid", [](Device& on, const Operands& t) { on.sigmoid(t.x); }},
+        {"gelu", [](Device& on, const Operands& t) { on.gelu(t.x); }},
+        {"gelu_backward",
+         [](Device& on, const Operands& t) { on.gelu_backward(t.x, t.z); }},
+        {"gelu_by_tanh",
+         [](Device& on, const Operands& t) { on.gelu(t.x, GeluForm::tanh); }},
+        {"softmax", [](Device& on, const Operands& t) { on.softmax(t.x); }},
+        {"softmax_backward",
+         [](Device& on, const Operands& t) { on.softmax_backward(t.x, t.z); }},
+        {"rms_norm", [](Device& on, const Operands& t) { on.rms_norm(t.x, t.row); }},
+        {"layer_norm",
+         [](Device& on, const Operands& t) { on.layer_norm(t.x, t.row, t.row); }},
+        {"swiglu", [](Device& on, const Operands& t) { on.swiglu(t.x); }},
+    };
+    for (const auto& [name, operation] : operations)
+        for (const DType dtype : {DType::f32, DType::f64})
+            benchmark::RegisterBenchmark(
+                fmt::format("{}/{}", name, dtype).c_str(),
+                [&, dtype](benchmark::State& state) { run(state, operation, dtype); })
+                ->ArgName("rows")
+                ->Arg(8)
+                ->Arg(4096);
+    benchmark::Initialize(&argc, argv);
+    benchmark::RunSpecifiedBenchmarks();
+}
