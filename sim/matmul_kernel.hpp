@@ -39,12 +39,18 @@ class Kernel {
         const Strided<const T> a{by.a, a_turned ? 1 : by.a_row, a_turned ? by.a_row : 1};
         const Strided<const T> b{by.b, b_turned ? 1 : by.b_row, b_turned ? by.b_row : 1};
         const Strided<T> c{by.c, by.c_row, 1};
+        const Index thin = thin_columns(by);
+        if (thin > 0)
+            multiply_thin < kThin<kThinTurned ? kThinTurned : kThin>(c, a, b, by, thin);
+        const Index rest = by.n - thin;
         // Few rows times many that are read along k: these stay as they are.
-        if (b_turned && by.m <= kWidth && by.n > by.m)
-            multiply({c.data, 1, c.row}, {b.data, b.column, 1}, {a.data, a.column, a.row},
-                     by.n, by.k, by.m, by.options.accumulate, packed);
-        else
-            multiply(c, a, b, by.m, by.k, by.n, by.options.accumulate, packed);
+        if (b_turned && by.m <= kWidth && rest > by.m)
+            multiply({c.at(0, thin), 1, c.row}, {b.at(0, thin), b.column, 1},
+                     {a.data, a.column, a.row}, rest, by.k, by.m, by.options.accumulate,
+                     packed);
+        else if (rest > 0)
+            multiply({c.at(0, thin), c.row, 1}, a, {b.at(0, thin), b.row, b.column}, by.m,
+                     by.k, rest, by.options.accumulate, packed);
     }
 
   private:
@@ -54,6 +60,10 @@ class Kernel {
     /// Unpacked, such a B stays in the fastest cache, or is read too few times.
     static constexpr Index kSmallBytes = 128 << 10;
     static constexpr Index kFewRows = Index{4} * kRows;
+    /// So few rows are worth no packing of B, be it turned or not.
+    static constexpr int kThin = 2, kThinTurned = Bytes / 16;
+    /// So many vectors of a row of B are read one after the other.
+    static constexpr int kLongVectors = 16;
 
     // NOLINTBEGIN(modernize-use-using): an alias would lose the alignment.
     typedef T Vector __attribute__((vector_size(Bytes)));
@@ -77,6 +87,102 @@ class Kernel {
                     {c.at(0, j), c.row, c.column}, {a.at(0, p), a.row, a.column},
                     {b.at(p, j), b.row, b.column}, m, least(kBlock, k - p),
                     least(kColumns, n - j), accumulate || p > 0, direct, packed);
+    }
+
+    /// Returns how many columns multiply_thin() has to compute: whole vectors.
+    static Index thin_columns(const Product<T>& by) {
+        const bool is_thin = by.m <= (by.options.transpose_b ? kThinTurned : kThin);
+        return is_thin && by.k > 0 ? by.n / kWidth * kWidth : 0;
+    }
+
+    /// The first columns of a product of up to Rows rows.
+    template <int Rows>
+    static void multiply_thin(Strided<T> c, Strided<const T> a, Strided<const T> b,
+                              const Product<T>& by, Index columns) {
+        if constexpr (Rows > 0) {
+            if (by.m != Rows) return multiply_thin<Rows - 1>(c, a, b, by, columns);
+            const Index width = b.column == 1 ? kLongVectors * kWidth : kWidth;
+            for (Index j = 0; j < columns; j += width)
+                for (Index p = 0; p < by.k; p += kBlock) {
+                    const Strided<T> to{c.at(0, j), c.row, 1};
+                    const Strided<const T> left{a.at(0, p), a.row, a.column};
+                    const Strided<const T> right{b.at(p, j), b.row, b.column};
+                    const Index k = least(kBlock, by.k - p);
+                    const bool add = by.options.accumulate || p > 0;
+                    if (b.column == 1)
+                        long_tile<Rows>(to, left, right, k, least(width, columns - j),
+                                        add);
+                    else
+                        turned_tile<Rows>(to, left, right, k, add);
+                }
+        }
+    }
+
+    /// C (Rows, columns) (+)= A (Rows, k) B: rows of B are read from end to end.
+    template <int Rows>
+    static void long_tile(Strided<T> c, Strided<const T> a, Strided<const T> b, Index k,
+                          Index columns, bool add) {
+        constexpr int kTogether = 4;
+        Vector sums[Rows][kLongVectors] = {};
+        Index p = 0;
+        for (; p + kTogether <= k; p += kTogether)
+            add_rows<Rows, kTogether>(sums, a, b, p, columns);
+        for (; p < k; ++p)
+            add_rows<Rows, 1>(sums, a, b, p, columns);
+        for (int i = 0; i < Rows; ++i)
+            for (Index v = 0; v < columns / kWidth; ++v) {
+                Unaligned* const to = reinterpret_cast<Unaligned*>(c.at(i, v * kWidth));
+                *to = add ? *to + sums[i][v] : sums[i][v];
+            }
+    }
+
+    template <int Rows, int Together>
+    static void add_rows(Vector (*sums)[kLongVectors], Strided<const T> a,
+                         Strided<const T> b, Index p, Index columns) {
+        Vector factors[Rows][Together];
+        for (int i = 0; i < Rows; ++i)
+            for (int q = 0; q < Together; ++q)
+                factors[i][q] = *a.at(i, p + q) - Vector{};
+        const T* const row = b.at(p, 0);
+        for (Index v = 0; v < columns / kWidth; ++v) {
+            Vector sum[Rows];
+            for (int i = 0; i < Rows; ++i)
+                sum[i] = sums[i][v];
+#pragma GCC unroll 8
+            for (int q = 0; q < Together; ++q) {
+                const Vector those =
+                    *reinterpret_cast<const Unaligned*>(row + q * b.row + v * kWidth);
+                for (int i = 0; i < Rows; ++i)
+                    sum[i] = Fused::add(factors[i][q], those, sum[i]);
+            }
+            for (int i = 0; i < Rows; ++i)
+                sums[i][v] = sum[i];
+        }
+    }
+
+    /// C (Rows, kWidth) (+)= A (Rows, k) times columns that are read along k.
+    template <int Rows>
+    static void turned_tile(Strided<T> c, Strided<const T> a, Strided<const T> b, Index k,
+                            bool add) {
+        Vector sums[Rows] = {};
+        Vector rows[kWidth];
+        for (Index p = 0; p < k; p += kWidth) {
+            const Index count = least(kWidth, k - p);
+            if (count == kWidth)
+                load_turned(rows, b.at(p, 0), b.column);
+            else
+                for (Index q = 0; q < count; ++q)
+                    for (Index j = 0; j < kWidth; ++j)
+                        rows[q][j] = *b.at(p + q, j);
+            for (Index q = 0; q < count; ++q)
+#pragma GCC unroll 4
+                for (int i = 0; i < Rows; ++i)
+                    sums[i] = Fused::add(*a.at(i, p + q) - Vector{}, rows[q], sums[i]);
+        }
+        for (int i = 0; i < Rows; ++i) {
+            Unaligned* const to = reinterpret_cast<Unaligned*>(c.at(i, 0));
+            *to = add ? *to + sums[i] : sums[i];
+        }
     }
 
     /// Some columns of B, which stand in panels of vectors.
@@ -149,11 +255,17 @@ class Kernel {
         }
     }
 
+    static void turn(T* to, Index to_row, const T* from, Index from_row) {
+        Vector rows[kWidth];
+        load_turned(rows, from, from_row);
+        for (Index i = 0; i < kWidth; ++i)
+            *reinterpret_cast<Unaligned*>(to + i * to_row) = rows[i];
+    }
+
     /// Transposes a square of kWidth by kWidth: rows i and i + kWidth / 2 are merged, as
     /// two halves of a pack of cards are, so often that each place's bits have gone
     /// round.
-    static void turn(T* to, Index to_row, const T* from, Index from_row) {
-        Vector rows[kWidth];
+    static void load_turned(Vector* rows, const T* from, Index from_row) {
         for (Index i = 0; i < kWidth; ++i)
             rows[i] = *reinterpret_cast<const Unaligned*>(from + i * from_row);
 #pragma GCC unroll 4
@@ -169,8 +281,6 @@ class Kernel {
             for (Index i = 0; i < kWidth; ++i)
                 rows[i] = merged[i];
         }
-        for (Index i = 0; i < kWidth; ++i)
-            *reinterpret_cast<Unaligned*>(to + i * to_row) = rows[i];
     }
 
     using Places = std::make_index_sequence<Bytes / sizeof(T)>;

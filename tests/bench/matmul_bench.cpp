@@ -43,10 +43,11 @@ std::vector<Shape> all_shapes() {
         }
     shapes.push_back({"heads, scores", 64, 32, 64, {.transpose_b = true}});
     shapes.push_back({"heads, values", 64, 64, 32, {}});
-    shapes.push_back({"1 row", 1, 256, 1024, {}});
-    for (const int m : {1, 4, 16})
-        shapes.push_back(
-            {std::to_string(m) + " rows, turned", m, 1024, 256, {.transpose_b = true}});
+    for (const int m : {1, 2, 4, 16}) {
+        const std::string name = std::to_string(m) + (m == 1 ? " row" : " rows");
+        shapes.push_back({name, m, 256, 1024, {}});
+        shapes.push_back({name + ", turned", m, 1024, 256, {.transpose_b = true}});
+    }
     return shapes;
 }
 

@@ -96,7 +96,7 @@ void check_kernels(std::int64_t m, std::int64_t k, std::int64_t n,
 }  // namespace
 
 TEST_CASE("A product's bits are its definition's, by each kernel that runs here") {
-    const std::int64_t m = GENERATE(1, 2, 5, 8, 17, 33);
+    const std::int64_t m = GENERATE(1, 2, 3, 4, 5, 8, 17, 33);
     const std::int64_t k = GENERATE(0, 1, 7, 128, 129, 300, 517);
     const std::int64_t n = GENERATE(1, 2, 7, 16, 17, 49, 97, 400);
     for (const bool transpose_a : {false, true})
