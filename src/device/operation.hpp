@@ -157,4 +157,14 @@ class OperandList {
     bool adds_ = false;
 };
 
+/// A list of types, of which none is looked at. Lists are added with +.
+template <typename... Op>
+struct OperationList {};
+
+template <typename... A, typename... B>
+constexpr OperationList<A..., B...> operator+(OperationList<A...> /*a*/,
+                                              OperationList<B...> /*b*/) {
+    return {};
+}
+
 }  // namespace lockstep

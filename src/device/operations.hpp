@@ -3,9 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <tuple>
 #include <type_traits>
-#include <utility>
 
 #include "src/device/operations/activation.hpp"
 #include "src/device/operations/attention.hpp"
@@ -19,19 +17,16 @@
 namespace lockstep {
 
 /// All operations of a device, each family in a file of its own.
-using Operations = decltype(std::tuple_cat(
-    std::declval<ops::MoveOperations>(), std::declval<ops::MatrixOperations>(),
-    std::declval<ops::ActivationOperations>(), std::declval<ops::NormOperations>(),
-    std::declval<ops::AttentionOperations>(), std::declval<ops::LossOperations>(),
-    std::declval<ops::LookupOperations>(), std::declval<ops::OptimizerOperations>()));
-
-inline constexpr std::size_t kOperations = std::tuple_size_v<Operations>;
+using Operations = decltype(ops::MoveOperations() + ops::MatrixOperations() +
+                            ops::ActivationOperations() + ops::NormOperations() +
+                            ops::AttentionOperations() + ops::LossOperations() +
+                            ops::LookupOperations() + ops::OptimizerOperations());
 
 /// An operation, by its place among all.
 enum class OperationKind : std::uint8_t {};
 
 template <typename Op, typename... All>
-constexpr OperationKind find_kind(std::type_identity<std::tuple<All...>>) {
+constexpr OperationKind find_kind(OperationList<All...> /*all*/) {
     static_assert((std::is_same_v<Op, All> || ...),
                   "the operation is in no family's list");
     std::uint8_t place = 0;
@@ -39,7 +34,13 @@ constexpr OperationKind find_kind(std::type_identity<std::tuple<All...>>) {
     return OperationKind{place};
 }
 template <typename Op>
-inline constexpr OperationKind kKindOf = find_kind<Op>(std::type_identity<Operations>());
+inline constexpr OperationKind kKindOf = find_kind<Op>(Operations());
+
+template <typename... All>
+constexpr std::size_t count(OperationList<All...> /*all*/) {
+    return sizeof...(All);
+}
+inline constexpr std::size_t kOperations = count(Operations());
 
 /// True if the operation makes tensors; otherwise all that it writes are given to it.
 template <typename Op>
@@ -61,12 +62,12 @@ class OperationRef {
     template <typename F>
     void visit(F&& f) const {
         using Call = void (*)(void*, F&);
-        static constexpr auto kCalls = []<std::size_t... I>(std::index_sequence<I...>) {
-            return std::array<Call, kOperations>{[](void* operation, F& call) {
-                call(*static_cast<std::tuple_element_t<I, Operations>*>(operation));
-            }...};
-        }
-        (std::make_index_sequence<kOperations>());
+        static constexpr auto kCalls =
+            []<typename... All>(OperationList<All...> /*all*/) {
+                return std::array<Call, kOperations>{[](void* operation, F& call) {
+                    call(*static_cast<All*>(operation));
+                }...};
+            }(Operations());
         kCalls[static_cast<std::size_t>(kind_)](operation_, f);
     }
 
@@ -79,11 +80,9 @@ class OperationRef {
 template <typename F>
 void with_operation(OperationKind kind, F&& f) {
     using Call = void (*)(F&);
-    static constexpr auto kCalls = []<std::size_t... I>(std::index_sequence<I...>) {
-        return std::array<Call, kOperations>{
-            [](F& call) { call(std::tuple_element_t<I, Operations>{}); }...};
-    }
-    (std::make_index_sequence<kOperations>());
+    static constexpr auto kCalls = []<typename... All>(OperationList<All...> /*all*/) {
+        return std::array<Call, kOperations>{[](F& call) { call(All{}); }...};
+    }(Operations());
     kCalls[static_cast<std::size_t>(kind)](f);
 }
 

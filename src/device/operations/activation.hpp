@@ -1,7 +1,5 @@
 #pragma once
 
-#include <tuple>
-
 #include "src/device/operation.hpp"
 
 namespace lockstep::ops {
@@ -156,7 +154,7 @@ struct SwigluBackward {
     Derivation derivation() const { return Derivation::linear_in(1); }
 };
 
-using ActivationOperations = std::tuple<Tanh, TanhBackward, Sigmoid, SigmoidBackward,
-                                        Gelu, GeluBackward, Swiglu, SwigluBackward>;
+using ActivationOperations = OperationList<Tanh, TanhBackward, Sigmoid, SigmoidBackward,
+                                           Gelu, GeluBackward, Swiglu, SwigluBackward>;
 
 }  // namespace lockstep::ops

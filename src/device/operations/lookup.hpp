@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <tuple>
 
 #include "src/core/philox.hpp"
 #include "src/device/operation.hpp"
@@ -380,7 +379,7 @@ struct Dropout {
 };
 
 using LookupOperations =
-    std::tuple<Embedding, EmbeddingBackward, TakeRows, AddRows, TakeColumns, AddColumns,
-               TopK, SortIds, RandomUniform, RandomNormal, Dropout>;
+    OperationList<Embedding, EmbeddingBackward, TakeRows, AddRows, TakeColumns,
+                  AddColumns, TopK, SortIds, RandomUniform, RandomNormal, Dropout>;
 
 }  // namespace lockstep::ops

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <limits>
-#include <tuple>
 
 #include "src/device/operation.hpp"
 
@@ -316,9 +315,9 @@ struct SquaredErrorBackward {
 };
 
 using LossOperations =
-    std::tuple<Softmax, SoftmaxBackward, LogSumExp, NormalizeRows, NormalizeRowsBackward,
-               CrossEntropy, CrossEntropyBackward, RowMaximum, CrossEntropyParts,
-               CrossEntropyOfParts, CrossEntropyBackwardOfParts, SquaredError,
-               SquaredErrorBackward>;
+    OperationList<Softmax, SoftmaxBackward, LogSumExp, NormalizeRows,
+                  NormalizeRowsBackward, CrossEntropy, CrossEntropyBackward, RowMaximum,
+                  CrossEntropyParts, CrossEntropyOfParts, CrossEntropyBackwardOfParts,
+                  SquaredError, SquaredErrorBackward>;
 
 }  // namespace lockstep::ops

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <tuple>
 #include <vector>
 
 #include "src/device/operation.hpp"
@@ -272,7 +271,7 @@ struct Orthonormalize {
     Derivation derivation() const { return {}; }
 };
 
-using MatrixOperations = std::tuple<Matmul, GroupedMatmul, AddBias, AccumulateRows,
-                                    ScaleRows, RowProducts, Orthonormalize>;
+using MatrixOperations = OperationList<Matmul, GroupedMatmul, AddBias, AccumulateRows,
+                                       ScaleRows, RowProducts, Orthonormalize>;
 
 }  // namespace lockstep::ops

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <tuple>
 
 #include "src/device/operation.hpp"
 
@@ -242,7 +241,7 @@ struct Cast {
     Derivation derivation() const { return Derivation::linear_in(0); }
 };
 
-using MoveOperations = std::tuple<Fill, Copy, CopyColumns, Add, Scale, ScaleByTensor,
-                                  Multiply, Combine, Cast, Sum, SumOfSquares>;
+using MoveOperations = OperationList<Fill, Copy, CopyColumns, Add, Scale, ScaleByTensor,
+                                     Multiply, Combine, Cast, Sum, SumOfSquares>;
 
 }  // namespace lockstep::ops

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <tuple>
 
 #include "src/device/operation.hpp"
 
@@ -359,8 +358,8 @@ struct BatchNormBackwardInput {
 };
 
 using NormOperations =
-    std::tuple<LayerNorm, LayerNormBackwardInput, LayerNormBackwardWeight, RmsNorm,
-               RmsNormBackwardInput, RmsNormBackwardWeight, BatchSums, BatchSquares,
-               BatchMoments, BatchNorm, BatchNormBackwardSums, BatchNormBackwardInput>;
+    OperationList<LayerNorm, LayerNormBackwardInput, LayerNormBackwardWeight, RmsNorm,
+                  RmsNormBackwardInput, RmsNormBackwardWeight, BatchSums, BatchSquares,
+                  BatchMoments, BatchNorm, BatchNormBackwardSums, BatchNormBackwardInput>;
 
 }  // namespace lockstep::ops

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <tuple>
-
 #include "src/device/operation.hpp"
 
 namespace lockstep::ops {
@@ -92,6 +90,6 @@ struct AdamW {
     }
 };
 
-using OptimizerOperations = std::tuple<ClipFactor, Sgd, AdamW>;
+using OptimizerOperations = OperationList<ClipFactor, Sgd, AdamW>;
 
 }  // namespace lockstep::ops
