@@ -134,6 +134,7 @@ class Mutants(WorkFolder, unittest.TestCase):
         folder = shutil.copytree(self.given, os.path.join(self.folder, "all", str(number)))
         solve.solve(SOURCES, folder)
         solve.change(folder, changes)
+        solve.join_adapters(folder)
         return folder
 
     def test_each_mutant_loses_what_it_must(self):

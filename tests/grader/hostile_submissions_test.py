@@ -63,7 +63,9 @@ class Place:
         self.give_away()
         self.run("assignment", "new", SLUG, os.path.join(folder, "solved"))
         solve.solve(SOURCES, os.path.join(folder, "solved"))
-        self.reference = self.take("ring.cpp") + self.take("adapters.cpp")
+        solve.join_adapters(os.path.join(folder, "solved"))
+        with open(os.path.join(folder, "solved", "ring.cpp"), encoding="utf-8") as file:
+            self.reference = file.read()
         self.add("neighbour", self.reference)
         for name, path in self.paths.items():
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -76,13 +78,6 @@ class Place:
         return subprocess.run([self.program, *words], capture_output=True, check=False,
                               cwd=self.folder, env=dict(os.environ, TMPDIR=self.temporary),
                               **self.identity)
-
-    def take(self, name):
-        """Returns a file of the solution, and empties it: one source is compiled sooner."""
-        with open(os.path.join(self.folder, "solved", name), "r+", encoding="utf-8") as file:
-            text = file.read()
-            file.truncate(0)
-        return text
 
     def add(self, name, ring, files=()):
         """Returns the folder of a submission."""
