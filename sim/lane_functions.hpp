@@ -15,8 +15,8 @@
 
 namespace lockstep::sim {
 
-// Functions of a lane. Each is off by no more than these units of the last place: exp 2,
-// tanh 6 and erf 7 in f32, exp 2, tanh 3 and erf 2 in f64 (tests/sim/test_lanes.cpp).
+// A function of a lane is off by no more than these units of the last place: exp 2, tanh
+// 6 and erf 7 in f32, exp 2, tanh 3 and erf 2 in f64 (tests/sim/test_lanes.cpp).
 
 /// exp(x), and 0 where x is kBelow or less: Eigen's exp(-inf) of a vector is not 0. A NaN
 /// comes through, since Eigen's max and min give their left side then.
@@ -39,8 +39,9 @@ Lane<double> polynomial(const Lane<double>& x, const std::array<double, Terms>& 
     return sum;
 }
 
-/// An odd function of x from its values at |x|, of which `near` are right below `from`,
-/// and `far` above and where x is no number.
+/// Returns an odd function of x. Its values at |x| are `near` if |x| < from, and `far`
+/// else, also if x is a NaN. By bits, two numbers at a time: Eigen and compilers choose
+/// number by number.
 inline Lane<double> odd(const Lane<double>& x, double from, const Lane<double>& near,
                         const Lane<double>& far) {
     constexpr std::int64_t kWidth = 2;  // every processor has vectors of two
@@ -62,14 +63,14 @@ inline Lane<double> odd(const Lane<double>& x, double from, const Lane<double>& 
     return y;
 }
 
-/// tanh(x): in f64, whose numbers Eigen takes one by one, |x| + |x|^3 times a polynomial
-/// of x^2 below 0.5 (the best of its degree there) and (1 - e) / (1 + e), e = exp(-2
-/// |x|), above.
+/// tanh(x), by Eigen, which has it for vectors of f32.
 template <typename T>
 Lane<T> tanh_lane(const Lane<T>& x) {
     return x.tanh();
 }
 
+/// In f64, |x| + |x|^3 times a polynomial of x^2 below 0.5 (the best of its degree there)
+/// and (1 - e) / (1 + e), e = exp(-2 |x|), above.
 template <>
 inline Lane<double> tanh_lane(const Lane<double>& x) {
     static constexpr std::array kTerms{-0.3333333333333333,     0.13333333333329825,
@@ -84,13 +85,14 @@ inline Lane<double> tanh_lane(const Lane<double>& x) {
     return odd(x, 0.5, near, (1 - e) / (1 + e));
 }
 
-/// erf(x): in f64, |x| times a polynomial of x^2 below 1, and above 1 - exp(-x^2) times
-/// one of (|x| - 2) / (|x| + 2), which stays within (-1/3, 1/2) up to 6: there erf is 1.
+/// erf(x), by Eigen, which has it for vectors of f32.
 template <typename T>
 Lane<T> erf_lane(const Lane<T>& x) {
     return x.erf();
 }
 
+/// In f64, |x| times a polynomial of x^2 below 1, and above 1 - exp(-x^2) times one of
+/// (|x| - 2) / (|x| + 2), which stays within (-1/3, 1/2) up to 6: there erf is 1.
 template <>
 inline Lane<double> erf_lane(const Lane<double>& x) {
     static constexpr std::array kNear{
@@ -106,19 +108,30 @@ inline Lane<double> erf_lane(const Lane<double>& x) {
         0.00017436697232946864,  2.754312818566672e-05,  -2.7647305443610053e-05,
         -1.4067532694582058e-05, 1.820143195975009e-06,  3.917059299925389e-06};
     const Lane<double> size = x.abs();
-    const Lane<double> near = size * polynomial<kNear.size()>(size * size, kNear);
+    const Lane<double> near = size * polynomial(size * size, kNear);
     const Lane<double> most = size.min(6.0);  // a NaN comes through
     const Lane<double> far =
-        1 - exp_lane<double>(-most * most) *
-                polynomial<kFar.size()>((most - 2) / (most + 2), kFar);
+        1 - exp_lane<double>(-most * most) * polynomial((most - 2) / (most + 2), kFar);
     return odd(x, 1, near, far);
 }
 
 }  // namespace lockstep::sim
 
-/// In the formulas, erf of a lane is that of lanes.
+namespace lockstep::formulas {
+
+// Formulas of lanes take the functions of lanes.
+
 template <>
-inline lockstep::sim::Lane<double> lockstep::formulas::erf_of(
-    const lockstep::sim::Lane<double>& x) {
-    return lockstep::sim::erf_lane<double>(x);
+inline sim::Lane<float> exp_of(const sim::Lane<float>& x) {
+    return sim::exp_lane<float>(x);
 }
+template <>
+inline sim::Lane<double> exp_of(const sim::Lane<double>& x) {
+    return sim::exp_lane<double>(x);
+}
+template <>
+inline sim::Lane<double> erf_of(const sim::Lane<double>& x) {
+    return sim::erf_lane<double>(x);
+}
+
+}  // namespace lockstep::formulas

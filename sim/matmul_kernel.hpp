@@ -40,8 +40,7 @@ class Kernel {
         const Strided<const T> b{by.b, b_turned ? 1 : by.b_row, b_turned ? by.b_row : 1};
         const Strided<T> c{by.c, by.c_row, 1};
         const Index thin = thin_columns(by);
-        if (thin > 0)
-            multiply_thin < kThin<kThinTurned ? kThinTurned : kThin>(c, a, b, by, thin);
+        if (thin > 0) multiply_thin<kMostThin>(c, a, b, by, thin);
         const Index rest = by.n - thin;
         // Few rows times many that are read along k: these stay as they are.
         if (b_turned && by.m <= kWidth && rest > by.m)
@@ -62,6 +61,7 @@ class Kernel {
     static constexpr Index kFewRows = Index{4} * kRows;
     /// So few rows are worth no packing of B, be it turned or not.
     static constexpr int kThin = 2, kThinTurned = Bytes / 16;
+    static constexpr int kMostThin = kThin > kThinTurned ? kThin : kThinTurned;
     /// So many vectors of a row of B are read one after the other.
     static constexpr int kLongVectors = 16;
 
@@ -95,7 +95,7 @@ class Kernel {
         return is_thin && by.k > 0 ? by.n / kWidth * kWidth : 0;
     }
 
-    /// The first columns of a product of up to Rows rows.
+    /// Computes the first columns of a product of Rows rows or fewer.
     template <int Rows>
     static void multiply_thin(Strided<T> c, Strided<const T> a, Strided<const T> b,
                               const Product<T>& by, Index columns) {
@@ -136,6 +136,8 @@ class Kernel {
             }
     }
 
+    /// Adds rows of B, each times its factors, to the sums: a sum is fetched and put back
+    /// once for all of them.
     template <int Rows, int Together>
     static void add_rows(Vector (*sums)[kLongVectors], Strided<const T> a,
                          Strided<const T> b, Index p, Index columns) {
@@ -160,7 +162,8 @@ class Kernel {
         }
     }
 
-    /// C (Rows, kWidth) (+)= A (Rows, k) times columns that are read along k.
+    /// C (Rows, kWidth) (+)= A (Rows, k) B, whose columns are read along k, where their
+    /// elements lie side by side: b.row is 1.
     template <int Rows>
     static void turned_tile(Strided<T> c, Strided<const T> a, Strided<const T> b, Index k,
                             bool add) {

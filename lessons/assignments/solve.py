@@ -51,7 +51,7 @@ def solve(sources, folder):
 
 
 def join_adapters(folder):
-    """Moves the adapters behind one of the student's sources: less is compiled so."""
+    """Moves the adapters behind one of the student's sources, so that less is compiled."""
     adapters = os.path.join(folder, "adapters.cpp")
     with open(adapters, "r+", encoding="utf-8") as file:
         text = file.read()

@@ -10,8 +10,8 @@ namespace lockstep::formulas {
 
 // One element of an operation computes this, on every backend: `Real` is float, double
 // or, in the simulator, a fixed-size Eigen array of either, whose functions are found by
-// its namespace. constexpr makes nvcc (--expt-relaxed-constexpr) compile them for the
-// device unchanged.
+// its namespace, but for exp_of and erf_of. constexpr makes nvcc
+// (--expt-relaxed-constexpr) compile them for the device unchanged.
 
 /// The number type of `Real`: itself, or that of an array's elements.
 template <typename Real>
@@ -28,7 +28,12 @@ struct NumberOf<Real> {
 template <typename Real>
 using Number = typename NumberOf<Real>::type;
 
-/// erf(x), which a backend may specialise for a Real of its own.
+/// exp(x) and erf(x), which a backend may specialize for a Real of its own.
+template <typename Real>
+constexpr Real exp_of(const Real& x) {
+    using std::exp;
+    return exp(x);
+}
 template <typename Real>
 constexpr Real erf_of(const Real& x) {
     using std::erf;
@@ -70,10 +75,9 @@ constexpr Real gelu(const Real& x) {
 /// dx of y = gelu(x): dy (Phi(x) + x phi(x)).
 template <typename Real>
 constexpr Real gelu_backward(const Real& x, const Real& dy) {
-    using std::exp;
     using N = Number<Real>;
     const Real distribution = N(0.5) * (1 + erf_of<Real>(kInverseSqrt2<N> * x));
-    const Real density = kInverseSqrt2Pi<N> * exp(N(-0.5) * x * x);
+    const Real density = kInverseSqrt2Pi<N> * exp_of<Real>(N(-0.5) * x * x);
     return dy * (distribution + x * density);
 }
 

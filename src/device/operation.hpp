@@ -159,7 +159,9 @@ class OperandList {
 
 /// A list of types, of which none is looked at. Lists are added with +.
 template <typename... Op>
-struct OperationList {};
+struct OperationList {
+    static constexpr std::size_t kCount = sizeof...(Op);
+};
 
 template <typename... A, typename... B>
 constexpr OperationList<A..., B...> operator+(OperationList<A...> /*a*/,

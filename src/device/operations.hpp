@@ -36,11 +36,7 @@ constexpr OperationKind find_kind(OperationList<All...> /*all*/) {
 template <typename Op>
 inline constexpr OperationKind kKindOf = find_kind<Op>(Operations());
 
-template <typename... All>
-constexpr std::size_t count(OperationList<All...> /*all*/) {
-    return sizeof...(All);
-}
-inline constexpr std::size_t kOperations = count(Operations());
+inline constexpr std::size_t kOperations = Operations::kCount;
 
 /// True if the operation makes tensors; otherwise all that it writes are given to it.
 template <typename Op>

@@ -2,11 +2,11 @@
 // beside a copy of as many elements, in caches and in memory.
 
 #include <benchmark/benchmark.h>
+#include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
-
-#include <fmt/format.h>
+#include <utility>
+#include <vector>
 
 #include "sim/device.hpp"
 #include "tests/device/plain_monitor.hpp"
@@ -31,28 +31,8 @@ Tensor numbers(Device& device, Shape shape, DType dtype) {
     return device.upload(values);
 }
 
-/// `rows` rows of kColumns numbers.
-void run(benchmark::State& state, const Operation& operation, DType dtype) {
-    const std::int64_t rows = state.range(0);
-    test::PlainMonitor monitor;
-    sim::CpuDevice device(0, monitor);
-    const auto fresh = [&](Shape shape) { return numbers(device, shape, dtype); };
-    const Operands operands{fresh({rows, kColumns}), fresh({rows, kColumns}),
-                            fresh({rows, kColumns}), fresh({kColumns}), fresh({rows})};
-    std::int64_t bytes = 0;
-    for (auto _ : state) {
-        monitor.operations.clear();
-        operation(device, operands);
-        for (const auto& done : monitor.operations)
-            bytes += done.bytes;
-    }
-    state.SetBytesProcessed(bytes);
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-    const std::map<std::string, Operation> operations{
+std::vector<std::pair<std::string, Operation>> all_operations() {
+    return {
         {"copy", [](Device& on, const Operands& t) { on.copy(t.y, t.x); }},
         {"add", [](Device& on, const Operands& t) { on.add(t.y, t.x, 1e-30); }},
         {"add_bias", [](Device& on, const Operands& t) { on.add_bias(t.y, t.row); }},
@@ -77,14 +57,38 @@ int main(int argc, char** argv) {
          [](Device& on, const Operands& t) { on.layer_norm(t.x, t.row, t.row); }},
         {"swiglu", [](Device& on, const Operands& t) { on.swiglu(t.x); }},
     };
-    for (const auto& [name, operation] : operations)
-        for (const DType dtype : {DType::f32, DType::f64})
-            benchmark::RegisterBenchmark(
-                fmt::format("{}/{}", name, dtype).c_str(),
-                [&, dtype](benchmark::State& state) { run(state, operation, dtype); })
-                ->ArgName("rows")
-                ->Arg(8)
-                ->Arg(4096);
-    benchmark::Initialize(&argc, argv);
-    benchmark::RunSpecifiedBenchmarks();
 }
+
+/// Measures an operation, by its place among all, on rows of kColumns numbers.
+template <DType kDType>
+void elementwise(benchmark::State& state) {
+    const auto [name, operation] =
+        all_operations()[static_cast<std::size_t>(state.range(0))];
+    state.SetLabel(name);
+    const std::int64_t rows = state.range(1);
+    test::PlainMonitor monitor;
+    sim::CpuDevice device(0, monitor);
+    const auto fresh = [&](Shape shape) { return numbers(device, shape, kDType); };
+    const Operands operands{fresh({rows, kColumns}), fresh({rows, kColumns}),
+                            fresh({rows, kColumns}), fresh({kColumns}), fresh({rows})};
+    std::int64_t bytes = 0;
+    for ([[maybe_unused]] const auto _ : state) {
+        monitor.operations.clear();
+        operation(device, operands);
+        for (const auto& done : monitor.operations)
+            bytes += done.bytes;
+    }
+    state.SetBytesProcessed(bytes);
+}
+
+void in_caches_and_in_memory(benchmark::internal::Benchmark* of) {
+    const auto last = static_cast<std::int64_t>(all_operations().size()) - 1;
+    of->ArgNames({"operation", "rows"})
+        ->ArgsProduct({benchmark::CreateDenseRange(0, last, 1), {8, 4096}});
+}
+BENCHMARK(elementwise<DType::f32>)->Apply(in_caches_and_in_memory);
+BENCHMARK(elementwise<DType::f64>)->Apply(in_caches_and_in_memory);
+
+}  // namespace
+
+BENCHMARK_MAIN();

@@ -89,4 +89,18 @@ TEST_CASE("tanh and erf keep zero's sign, end at one and hand a NaN on") {
         }
 }
 
+TEST_CASE("Formulas of lanes take the functions of lanes") {
+    Lane<double> x;
+    for (Eigen::Index i = 0; i < x.size(); ++i)
+        x[i] = 0.37 * static_cast<double>(i - 7);
+    CHECK((formulas::erf_of(x) == sim::erf_lane<double>(x)).all());
+    CHECK((formulas::exp_of(x) == sim::exp_lane<double>(x)).all());
+    // Far out, the density is 0, and not the least number times x.
+    const Lane<double> far = Lane<double>::Constant(1e308);
+    CHECK((formulas::gelu_backward<Lane<double>>(far, Lane<double>::Ones()) == 1).all());
+    const Lane<float> far_too = Lane<float>::Constant(3e38F);
+    CHECK(
+        (formulas::gelu_backward<Lane<float>>(far_too, Lane<float>::Ones()) == 1).all());
+}
+
 }  // namespace lockstep::test

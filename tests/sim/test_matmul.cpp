@@ -1,4 +1,6 @@
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -16,12 +18,17 @@ namespace {
 using sim::MatmulKernel;
 using sim::Product;
 
+/// Rows of random numbers, with others between them that must not be read: NaN.
 template <typename T>
-std::vector<T> random_elements(std::int64_t count, std::string_view name) {
+std::vector<T> random_rows(std::int64_t rows, std::int64_t columns, std::int64_t row,
+                           std::string_view name) {
     const RandomStream stream(1, name);
-    std::vector<T> elements(static_cast<std::size_t>(count));
-    for (std::size_t i = 0; i < elements.size(); ++i)
-        elements[i] = static_cast<T>(stream.uniform(i) - 0.5);
+    std::vector<T> elements(static_cast<std::size_t>(rows * row),
+                            std::numeric_limits<T>::quiet_NaN());
+    for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < columns; ++j)
+            elements[static_cast<std::size_t>(i * row + j)] = static_cast<T>(
+                stream.uniform(static_cast<std::uint64_t>(i * columns + j)) - 0.5);
     return elements;
 }
 
@@ -29,15 +36,15 @@ std::vector<T> random_elements(std::int64_t count, std::string_view name) {
 template <typename T>
 T element(const Product<T>& by, std::int64_t i, std::int64_t j) {
     const bool a_turned = by.options.transpose_a, b_turned = by.options.transpose_b;
-    T total = by.options.accumulate ? by.c[i * by.n + j] : 0;
+    T total = by.options.accumulate ? by.c[i * by.c_row + j] : 0;
     T sum = 0;
     for (std::int64_t p = 0; p < by.k; ++p) {
         if (p > 0 && p % sim::kMatmulBlock<T> == 0) {
             total += sum;
             sum = 0;
         }
-        sum = std::fma(by.a[a_turned ? p * by.m + i : i * by.k + p],
-                       by.b[b_turned ? j * by.k + p : p * by.n + j], sum);
+        sum = std::fma(by.a[a_turned ? p * by.a_row + i : i * by.a_row + p],
+                       by.b[b_turned ? j * by.b_row + p : p * by.b_row + j], sum);
     }
     return total + sum;
 }
@@ -46,7 +53,7 @@ template <typename T>
 void multiply_by_definition(const Product<T>& by) {
     for (std::int64_t i = 0; i < by.m; ++i)
         for (std::int64_t j = 0; j < by.n; ++j)
-            by.c[i * by.n + j] = element(by, i, j);
+            by.c[i * by.c_row + j] = element(by, i, j);
 }
 
 void compute(const MatmulKernel& kernel, const Product<float>& by, float* packed) {
@@ -70,17 +77,31 @@ bool fuses(const MatmulKernel& kernel) {
 /// So many elements on both sides of a result stay as they are.
 constexpr std::int64_t kMargin = 3;
 
+/// `apart` elements stand between the rows of each matrix.
 template <typename T>
-void check_kernels(std::int64_t m, std::int64_t k, std::int64_t n,
-                   MatmulOptions options) {
+void check_kernels(std::int64_t m, std::int64_t k, std::int64_t n, MatmulOptions options,
+                   std::int64_t apart) {
+    Product<T> product{nullptr, nullptr, nullptr, m, k, n, options};
+    for (std::int64_t* const row : {&product.a_row, &product.b_row, &product.c_row})
+        *row += apart;
     // No operand is aligned.
-    const auto a = random_elements<T>(m * k + 1, "a"),
-               b = random_elements<T>(k * n + 1, "b");
-    const auto before = random_elements<T>(m * n + 2 * kMargin, "c");
+    const auto operand = [](std::int64_t rows, std::int64_t columns, std::int64_t row,
+                            const char* name) {
+        auto elements = random_rows<T>(rows, columns, row, name);
+        elements.insert(elements.begin(), 0);
+        return elements;
+    };
+    const bool a_turned = options.transpose_a, b_turned = options.transpose_b;
+    const auto a = operand(a_turned ? k : m, a_turned ? m : k, product.a_row, "a"),
+               b = operand(b_turned ? n : k, b_turned ? k : n, product.b_row, "b");
+    // Nor may anything beside the elements of the result be written.
+    const auto before = random_rows<T>(1, m * product.c_row + 2 * kMargin,
+                                       m * product.c_row + 2 * kMargin, "c");
     auto expected = before;
     std::vector<T> packed(sim::kMatmulPacked<T>);
-    Product<T> product{
-        expected.data() + kMargin, a.data() + 1, b.data() + 1, m, k, n, options};
+    product.c = expected.data() + kMargin;
+    product.a = a.data() + 1;
+    product.b = b.data() + 1;
     multiply_by_definition(product);
     for (const MatmulKernel* kernel : sim::matmul_kernels()) {
         if (!fuses(*kernel)) continue;
@@ -102,8 +123,10 @@ TEST_CASE("A product's bits are its definition's, by each kernel that runs here"
     for (const bool transpose_a : {false, true})
         for (const bool transpose_b : {false, true})
             for (const bool accumulate : {false, true}) {
-                check_kernels<float>(m, k, n, {transpose_a, transpose_b, accumulate});
-                check_kernels<double>(m, k, n, {transpose_a, transpose_b, accumulate});
+                const std::int64_t apart = (m + n) % 2 * 5;
+                const MatmulOptions options{transpose_a, transpose_b, accumulate};
+                check_kernels<float>(m, k, n, options, apart);
+                check_kernels<double>(m, k, n, options, apart);
             }
 }
 

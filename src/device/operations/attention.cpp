@@ -1,7 +1,9 @@
 #include "src/device/operations/attention.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <tuple>
+#include <vector>
 
 namespace lockstep::ops {
 

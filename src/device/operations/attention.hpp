@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
-#include <vector>
 
 #include "src/device/operation.hpp"
 #include "src/device/paged_tokens.hpp"
