@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "src/device/operations/activation.hpp"
 #include "src/device/operations/attention.hpp"
@@ -25,16 +26,24 @@ using Operations = decltype(ops::MoveOperations() + ops::MatrixOperations() +
 /// An operation, by its place among all.
 enum class OperationKind : std::uint8_t {};
 
-template <typename Op, typename... All>
-constexpr OperationKind find_kind(OperationList<All...> /*all*/) {
-    static_assert((std::is_same_v<Op, All> || ...),
-                  "the operation is in no family's list");
-    std::uint8_t place = 0;
-    (void)((std::is_same_v<Op, All> || (++place, false)) || ...);
-    return OperationKind{place};
+template <std::size_t kPlace, typename Op>
+struct PlacedOperation {};
+/// Has a base for each operation, with its place. The compiler deduces an operation's
+/// place from its base: that is one function for each operation that is asked for, and
+/// not a comparison of each with all others, in every source.
+template <typename Places, typename All>
+struct PlacedOperations;
+template <std::size_t... kPlaces, typename... All>
+struct PlacedOperations<std::index_sequence<kPlaces...>, OperationList<All...>>
+    : PlacedOperation<kPlaces, All>... {};
+template <typename Op, std::size_t kPlace>
+constexpr OperationKind kind_among(const PlacedOperation<kPlace, Op>& /*operations*/) {
+    return OperationKind{kPlace};
 }
+/// The place of an operation. It does not compile if that is in no family's list.
 template <typename Op>
-inline constexpr OperationKind kKindOf = find_kind<Op>(Operations());
+inline constexpr OperationKind kKindOf = kind_among<Op>(
+    PlacedOperations<std::make_index_sequence<Operations::kCount>, Operations>());
 
 inline constexpr std::size_t kOperations = Operations::kCount;
 
