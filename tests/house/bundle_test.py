@@ -178,8 +178,8 @@ class Bundle(unittest.TestCase):
         build = os.path.join(self.folder, "build")
         environment = self.environment()
         setup = subprocess.run([*MESON, "setup", "-Dbuildtype=plain", "-Dnative=false",
-                                "-Dgpu=disabled", build, self.tree], env=environment,
-                               capture_output=True, text=True, check=False)
+                                "-Dgpu=disabled", "-Dcpp_args=-O0", build, self.tree],
+                               env=environment, capture_output=True, text=True, check=False)
         self.assertEqual(setup.returncode, 0, setup.stdout[-2000:] + setup.stderr)
         done = subprocess.run(["ninja", "-C", build, *OBJECTS], env=environment,
                               capture_output=True, text=True, check=False)
