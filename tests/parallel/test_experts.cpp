@@ -16,6 +16,8 @@ namespace lockstep::test {
 
 namespace {
 
+constexpr int kManySteps = 20;
+
 std::vector<std::pair<std::string, ExpertTask>> tasks() {
     ExpertTask plain;
     plain.gate.balance = 0.1;
@@ -51,18 +53,16 @@ ExpertWorkers on_ranks(int ranks) {
 }  // namespace
 
 TEST_CASE("Experts of several ranks train as on one device", "[parallel][experts]") {
-    constexpr int kSteps = 20;
     for (const auto& [name, task] : tasks())
         for (const int ranks : {1, 2, 3, 4, 8}) {
             CAPTURE(name, ranks);
-            check_same(train_experts(task, on_ranks(ranks), kSteps),
-                       train_experts_alone(task, ranks, kSteps));
+            check_same(train_experts(task, on_ranks(ranks), kManySteps),
+                       train_experts_alone(task, ranks, kManySteps));
         }
 }
 
 TEST_CASE("Replicas of experts train as one device, with ZeRO for each by its ranks",
           "[parallel][experts]") {
-    constexpr int kSteps = 20;
     for (const auto& [name, task] : tasks())
         for (const auto& [dp, ep] : {std::pair{2, 2}, {3, 2}, {2, 4}})
             for (const bool zero : {false, true}) {
@@ -74,8 +74,8 @@ TEST_CASE("Replicas of experts train as one device, with ZeRO for each by its ra
                                                 model.parameters(),
                                                 {.sizes = {400, 400}});
                     };
-                check_same(train_experts(task, workers, kSteps),
-                           train_experts_alone(task, dp * ep, kSteps));
+                check_same(train_experts(task, workers, kManySteps),
+                           train_experts_alone(task, dp * ep, kManySteps));
             }
 }
 
@@ -84,7 +84,8 @@ TEST_CASE("Micro-batches of experts add up", "[parallel][experts]") {
     task.gate.chosen = 3;
     ExpertWorkers workers = on_ranks(4);
     workers.micro_batches = 3;
-    check_same(train_experts(task, workers, 20), train_experts_alone(task, 4, 20));
+    check_same(train_experts(task, workers, kManySteps),
+               train_experts_alone(task, 4, kManySteps));
 }
 
 }  // namespace lockstep::test

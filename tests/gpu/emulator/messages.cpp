@@ -1,16 +1,10 @@
 #include "tests/gpu/emulator/messages.hpp"
 
+#include <algorithm>
 #include <cerrno>
-#include <poll.h>
 #include <sys/socket.h>
 
 namespace emulated {
-
-namespace {
-
-constexpr int kLookAgainMilliseconds = 20;
-
-}  // namespace
 
 void Messages::send(int peer, const char* data, std::size_t bytes) {
     if (bytes > 0)
@@ -22,7 +16,7 @@ void Messages::receive(int peer, char* data, std::size_t bytes) {
     if (bytes > 0) receives_[static_cast<std::size_t>(peer)].push_back({data, bytes});
 }
 
-/// False where the peer is lost.
+/// Returns false if the peer is lost.
 bool Messages::advance(Queue& queue, long moved) {
     if (moved < 0) return errno == EAGAIN || errno == EINTR;
     if (moved == 0) return false;
@@ -33,33 +27,42 @@ bool Messages::advance(Queue& queue, long moved) {
     return true;
 }
 
+/// Sends and receives what the socket is ready for. Returns false if the peer is lost.
+bool Messages::move(std::size_t peer, int socket, int ready) {
+    Queue& in = receives_[peer];
+    if (!in.empty() && (ready & (POLLIN | POLLHUP | POLLERR)) != 0 &&
+        !advance(in, recv(socket, in.front().data, in.front().bytes, MSG_DONTWAIT)))
+        return false;
+    Queue& out = sends_[peer];
+    return out.empty() || (ready & (POLLOUT | POLLERR)) == 0 ||
+           advance(out, ::send(socket, out.front().data, out.front().bytes,
+                               MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
+/// Returns what is awaited of each peer's socket. Where that is nothing, -1 stands for
+/// the socket, and poll() skips it.
+std::vector<pollfd> Messages::awaited(const std::vector<Descriptor>& sockets) const {
+    std::vector<pollfd> all;
+    for (std::size_t peer = 0; peer < sockets.size(); ++peer) {
+        const int events =
+            (sends_[peer].empty() ? 0 : POLLOUT) | (receives_[peer].empty() ? 0 : POLLIN);
+        all.push_back(
+            {events == 0 ? -1 : sockets[peer].number(), static_cast<short>(events), 0});
+    }
+    return all;
+}
+
 Messages::End Messages::run(const std::vector<Descriptor>& sockets, const Stop& stop) {
     for (;;) {
-        std::vector<pollfd> polled;
-        std::vector<std::size_t> peers;
-        for (std::size_t peer = 0; peer < sockets.size(); ++peer) {
-            const int events = (sends_[peer].empty() ? 0 : POLLOUT) |
-                               (receives_[peer].empty() ? 0 : POLLIN);
-            if (events == 0) continue;
-            polled.push_back({sockets[peer].number(), static_cast<short>(events), 0});
-            peers.push_back(peer);
-        }
-        if (polled.empty()) return End::complete;
+        std::vector<pollfd> polled = awaited(sockets);
+        if (std::ranges::all_of(polled,
+                                [](const pollfd& one) { return one.events == 0; }))
+            return End::complete;
         poll(polled.data(), polled.size(), kLookAgainMilliseconds);
         if (stop()) return End::stopped;
-        for (std::size_t i = 0; i < polled.size(); ++i) {
-            const int socket = polled[i].fd;
-            Queue& out = sends_[peers[i]];
-            Queue& in = receives_[peers[i]];
-            if (!in.empty() && (polled[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0 &&
-                !advance(in,
-                         recv(socket, in.front().data, in.front().bytes, MSG_DONTWAIT)))
+        for (std::size_t peer = 0; peer < polled.size(); ++peer)
+            if (!move(peer, polled[peer].fd, polled[peer].revents))
                 return stop() ? End::stopped : End::peer_lost;
-            if (!out.empty() && (polled[i].revents & (POLLOUT | POLLERR)) != 0 &&
-                !advance(out, ::send(socket, out.front().data, out.front().bytes,
-                                     MSG_DONTWAIT | MSG_NOSIGNAL)))
-                return stop() ? End::stopped : End::peer_lost;
-        }
     }
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <deque>
+#include <poll.h>
 #include <vector>
 
 #include "tests/gpu/emulator/sockets.hpp"
@@ -30,6 +32,8 @@ class Messages {
     using Queue = std::deque<Part>;
 
     static bool advance(Queue& queue, long moved);
+    std::vector<pollfd> awaited(const std::vector<Descriptor>& sockets) const;
+    bool move(std::size_t peer, int socket, int ready);
 
     std::vector<Queue> sends_, receives_;  ///< by peer
 };

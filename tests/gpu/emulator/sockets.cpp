@@ -15,8 +15,6 @@ namespace emulated {
 
 namespace {
 
-constexpr int kLookAgainMilliseconds = 10;
-
 /// Names may be long, addresses not: a hash stands in (FNV-1a).
 std::pair<sockaddr_un, socklen_t> address_of(const std::string& name) {
     std::uint64_t hash = 0xcbf29ce484222325;

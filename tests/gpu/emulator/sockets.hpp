@@ -10,6 +10,9 @@
 
 namespace emulated {
 
+/// Whoever waits for a socket looks this often whether to stop.
+inline constexpr int kLookAgainMilliseconds = 10;
+
 /// What makes a call of NCCL's fail.
 class NcclTrouble : public std::runtime_error {
   public:

@@ -78,8 +78,8 @@ struct Placed {
     std::size_t stored = 0;  ///< the place there
 };
 
-/// One place of the cache holds these keys and values.
-struct Stored {
+/// One place of the cache holds these.
+struct KeysAndValues {
     Row keys, values;
 };
 
@@ -103,7 +103,8 @@ class HostRank {
         }
         cache_.resize(gpt.blocks.size());
         for (auto& layer : cache_)
-            layer.resize(sequences_.size(), std::vector<std::optional<Stored>>(all));
+            layer.resize(sequences_.size(),
+                         std::vector<std::optional<KeysAndValues>>(all));
     }
 
     bool lacks_tokens() const {
@@ -228,7 +229,7 @@ class HostRank {
 
     /// Returns what the heads of one row find among the first `seen` places of its pages.
     Row attended(const HostBlock& block, const Row& x,
-                 const std::vector<std::optional<Stored>>& pages,
+                 const std::vector<std::optional<KeysAndValues>>& pages,
                  std::size_t seen) const {
         const std::size_t columns = heads() * width();
         const Row queries = times(block.queries, rank_ * columns, columns, x);
@@ -244,9 +245,10 @@ class HostRank {
 
     /// One head, whose columns begin at `own`, and those of its keys at `of_keys`.
     void attend(const Row& queries, std::size_t own,
-                const std::vector<std::optional<Stored>>& pages, std::size_t seen,
+                const std::vector<std::optional<KeysAndValues>>& pages, std::size_t seen,
                 std::size_t of_keys, Row& found) const {
-        const auto number = [&](std::size_t place, Row Stored::*of, std::size_t j) {
+        const auto number = [&](std::size_t place, Row KeysAndValues::*of,
+                                std::size_t j) {
             return pages[place] ? (*pages[place].*of)[of_keys + j] : unstored_;
         };
         const double factor = mistake_ == Mistake::no_factor
@@ -257,7 +259,7 @@ class HostRank {
         for (std::size_t place = 0; place < seen; ++place) {
             double score = 0;
             for (std::size_t j = 0; j < width(); ++j)
-                score += queries[own + j] * number(place, &Stored::keys, j);
+                score += queries[own + j] * number(place, &KeysAndValues::keys, j);
             weights.push_back(score * factor);
             largest_score = std::max(largest_score, weights.back());
         }
@@ -266,7 +268,7 @@ class HostRank {
         for (std::size_t place = 0; place < seen; ++place)
             for (std::size_t j = 0; j < width(); ++j)
                 found[own + j] +=
-                    weights[place] / sum * number(place, &Stored::values, j);
+                    weights[place] / sum * number(place, &KeysAndValues::values, j);
     }
 
     const HostGpt& gpt_;
@@ -278,7 +280,7 @@ class HostRank {
     std::size_t longest_ = 0;
     std::size_t stored_ = 0;
     /// Keys and values of each layer and sequence, by place.
-    std::vector<std::vector<std::vector<std::optional<Stored>>>> cache_;
+    std::vector<std::vector<std::vector<std::optional<KeysAndValues>>>> cache_;
     std::vector<Placed> rows_;
     std::vector<std::size_t> wanted_;
     Matrix x_;

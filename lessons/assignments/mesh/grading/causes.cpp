@@ -272,7 +272,7 @@ void add(HostTensor& sum, const HostTensor& term) {
         sum.set(i, sum.at(i) + term.at(i));
 }
 
-bool is_near(const HostTensor& got, const HostTensor& expected, double factor = 1) {
+bool are_near(const HostTensor& got, const HostTensor& expected, double factor = 1) {
     const double bound = 1e-8 * factor * largest(expected) + 1e-13;
     for (std::int64_t i = 0; i < expected.elements(); ++i)
         if (!(std::abs(got.at(i) - factor * expected.at(i)) <= bound)) return false;
@@ -294,7 +294,7 @@ class Steps {
         for (int rank = 0; rank < of.ranks(); ++rank)
             for (const auto& [name, whole] : alone.gradients) {
                 const HostTensor own = shard_of(whole, layout.parts.at(rank).at(name));
-                if (!is_near(got({rank, name}), own)) wrong_.push_back({rank, name});
+                if (!are_near(got({rank, name}), own)) wrong_.push_back({rank, name});
                 expected_.emplace(std::pair(rank, name), own);
             }
     }
@@ -336,12 +336,12 @@ class Steps {
                 if (part != layout_.parts.at(place.rank).at(place.name)) continue;
                 add(sum, got({rank, place.name}));
             }
-            return is_near(sum, expected(place));
+            return are_near(sum, expected(place));
         });
     }
     bool is_times_too_large(double factor) const {
         return std::ranges::all_of(wrong_, [&](const Place& place) {
-            return is_near(got(place), expected(place), factor);
+            return are_near(got(place), expected(place), factor);
         });
     }
     /// Returns whether each element is what some replica has if terms are added up along
@@ -370,7 +370,7 @@ class Steps {
             for (int rank = 0; rank < of_.ranks(); ++rank)
                 if (layout_.parts.at(rank).at(place.name) ==
                         layout_.parts.at(place.rank).at(place.name) &&
-                    !is_near(got({rank, place.name}), got(place)))
+                    !are_near(got({rank, place.name}), got(place)))
                     return std::pair(rank, place);
         return std::nullopt;
     }

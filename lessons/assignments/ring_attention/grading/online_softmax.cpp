@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <iterator>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -18,7 +17,6 @@ namespace lockstep::lessons::ring_attention {
 
 namespace {
 
-constexpr double kUnseen = -std::numeric_limits<double>::infinity();
 constexpr std::int64_t kWidth = 3;
 
 /// These are added to a row's scores, in the first block, in the middle ones and in the

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -10,7 +9,6 @@
 namespace lockstep::lessons::ring_attention {
 
 double make_weights(std::vector<double>& scores) {
-    constexpr double kUnseen = -std::numeric_limits<double>::infinity();
     double maximum = kUnseen, sum = 0;
     for (const double score : scores)
         maximum = std::max(maximum, score);

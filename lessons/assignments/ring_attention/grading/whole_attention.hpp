@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,11 @@ namespace lockstep::lessons::ring_attention {
 // One device would compute this: plain loops over all keys, a softmax all at once. And
 // what comes of it if a query saw other keys, as mistakes have it.
 
-/// Makes weights of one query's scores, which are finite or -infinity, and gives the log
-/// of the sum of their exponentials. If all are -infinity, the weights are 0.
+/// A key that a query does not see has this score.
+inline constexpr double kUnseen = -std::numeric_limits<double>::infinity();
+
+/// Makes weights of one query's scores, which are finite or kUnseen, and gives the log of
+/// the sum of their exponentials. If no key is seen, the weights are 0.
 double make_weights(std::vector<double>& scores);
 
 /// A sequence on several ranks.
