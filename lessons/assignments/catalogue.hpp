@@ -45,4 +45,19 @@ Assignment decode_assignment();
 /// Six programs with a mistake each, to be found and mended.
 Assignment debug_the_cluster_assignment();
 
+// Their solutions, which mistakes.py makes of reference/ and mistakes.txt:
+
+std::vector<Solution> ring_all_reduce_solutions();
+std::vector<Solution> data_parallel_solutions();
+std::vector<Solution> ddp_buckets_solutions();
+std::vector<Solution> zero_solutions();
+std::vector<Solution> column_row_linear_solutions();
+std::vector<Solution> pipeline_1f1b_solutions();
+std::vector<Solution> two_buffers_solutions();
+std::vector<Solution> ring_attention_solutions();
+std::vector<Solution> experts_solutions();
+std::vector<Solution> mesh_solutions();
+std::vector<Solution> decode_solutions();
+std::vector<Solution> debug_the_cluster_solutions();
+
 }  // namespace lockstep::lessons

@@ -3,51 +3,26 @@
 made.
 
 usage: solve.py NAME DIR     NAME is a folder here, such as ring_all_reduce
-
-Files of reference/ are copied, with the includes that they have outside of this tree. Where a solution is a few lines, reference/changes.json has
-them: lines of the handout's files, and those that take their place.
 """
 
-import json
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "../../src")]
+import mistakes  # pylint: disable=wrong-import-position
 import public_headers  # pylint: disable=wrong-import-position
 
-CHANGES = "changes.json"
 
-
-def change(folder, changes):
-    """Replaces lines of files in a folder; each must be there once."""
-    for one in changes:
-        path = os.path.join(folder, one["file"])
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        before, after = ("\n".join(one[key]) + "\n" for key in ("from", "to"))
-        if text.count(before) != 1:
-            raise ValueError(f"{path} has {text.count(before)} times, expected once:\n{before}")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text.replace(before, after))
-
-
-def copy(here, there):
-    """Copies a source of this tree to where it is a student's."""
-    with open(here, encoding="utf-8") as file:
-        text = file.read()
-    with open(there, "w", encoding="utf-8") as file:
-        file.write(public_headers.rewritten(text))
-
-
-def solve(sources, folder):
-    """`sources` is the assignment's folder."""
-    reference = os.path.join(sources, "reference")
-    for name in os.listdir(reference):
-        if name == CHANGES:
-            with open(os.path.join(reference, name), encoding="utf-8") as file:
-                change(folder, json.load(file))
-        else:
-            copy(os.path.join(reference, name), os.path.join(folder, name))
+def solve(sources, folder, changes=()):
+    """Writes the files that the reference, with these changes, has in the place of what was
+    handed out, with the includes that they have outside of this tree. `sources` is the
+    assignment's folder."""
+    given = mistakes.read_folder(os.path.join(sources, "handout"))
+    for name, text in mistakes.changed(mistakes.reference(sources), changes).items():
+        if text != given[name]:
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(public_headers.rewritten(text))
 
 
 def join_adapters(folder):
@@ -65,7 +40,7 @@ def join_adapters(folder):
 def main():
     if len(sys.argv) != 3:
         sys.exit("usage: solve.py NAME DIR")
-    sources = os.path.join(os.path.dirname(os.path.abspath(__file__)), sys.argv[1])
+    sources = os.path.join(HERE, sys.argv[1])
     if not os.path.isdir(os.path.join(sources, "reference")):
         sys.exit(f"{sources}: there is no folder of a reference here")
     try:

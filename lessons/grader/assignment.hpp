@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "lessons/grader/solution.hpp"
+
 namespace lockstep::lessons {
 
 class Judge;
@@ -26,6 +28,8 @@ struct Assignment {
     /// The student's files, sources and headers; all others are the grader's.
     std::vector<std::string> files;
     std::vector<Criterion> criteria;
+    /// Makes its reference, and what usual mistakes make of that.
+    std::vector<Solution> (*solutions)() = nullptr;
 };
 
 }  // namespace lockstep::lessons

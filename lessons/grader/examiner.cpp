@@ -5,10 +5,8 @@
 #include <fmt/format.h>
 
 #include "lessons/grader/report/grade_report.hpp"
-#include "src/core/require.hpp"
 #include "src/os/deadline.hpp"
 #include "src/report/files.hpp"
-#include "src/run/diagnosis.hpp"
 
 namespace lockstep::lessons {
 
@@ -62,41 +60,6 @@ RankProcess::End StudentProcess::ending() {
     return {text, ending->by == EndedBy::cpu_limit || ending->by == EndedBy::wall_limit};
 }
 
-namespace {
-
-constexpr std::int64_t kDeviceMemory = std::int64_t{32} << 20;
-
-/// In a handler: what of a student's program ended the run, into the result. What is the
-/// grader's own trouble is thrown on.
-void take_exception(TaskResult& result) {
-    try {
-        throw;
-    } catch (const TaskEnded& ended) {
-        const bool missing = ended.cause() == TaskEnded::Cause::not_written;
-        result.trouble = {missing ? Mark::not_written : Mark::failed, ended.what(),
-                          ended.cause() == TaskEnded::Cause::late};
-    } catch (const FaultError& fault) {
-        result.trouble = {Mark::failed, fault.diagnosis().text(kDiagnosisColumns), false};
-        if (fault.report()) result.report = *fault.report();
-    } catch (const UsageError& error) {
-        result.trouble = {Mark::failed, error.what(), false};
-    } catch (const CannotRun& error) {
-        result.trouble = {Mark::failed,
-                          "your program was built, but the system cannot run it: " +
-                              error.code().message(),
-                          false};
-    }
-}
-
-}  // namespace
-
-ClusterSpec examination_cluster() {
-    ClusterSpec spec = load_cluster("classroom");
-    spec.memory_bytes = kDeviceMemory;
-    spec.host_copy = {};
-    return spec;
-}
-
 const TaskResult& Examiner::run(const TaskRun& run) {
     const std::string& task = run.ranks.at(0).task;
     const std::string key = task + ": " + run.name;
@@ -122,31 +85,22 @@ std::string Examiner::file(const std::string& name) const {
 
 TaskResult Examiner::make(const TaskRun& run) const {
     const auto deadline = Frames::Clock::now() + longest_;
-    sim::ClusterOptions options;
-    options.ranks = static_cast<int>(run.ranks.size());
-    options.spec = run.spec;
-    options.numbers = run.numbers;
-    options.workers = 1;  // threads take room, however many cores there are
-    options.check = sim::CheckLevel::full;
-    options.trace = true;
-    const auto cluster = sim::make_cluster(options);
-
-    TaskResult result;
-    result.ranks.resize(run.ranks.size());
     std::vector<std::unique_ptr<StudentProcess>> processes;
-    processes.reserve(static_cast<std::size_t>(options.ranks));
     try {
-        for (int rank = 0; rank < options.ranks; ++rank)
+        for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
             processes.push_back(std::make_unique<StudentProcess>(program_));
-        result.report = cluster->run([&](Rank& rank) {
-            const auto index = static_cast<std::size_t>(rank.index());
-            RankSession session(rank, *processes[index], deadline);
-            result.ranks[index] = session.run(run.ranks[index]);
-        });
-    } catch (...) {
-        take_exception(result);
+    } catch (const CannotRun& error) {
+        TaskResult result;
+        result.trouble = {Mark::failed,
+                          "your program was built, but the system cannot run it: " +
+                              error.code().message(),
+                          false};
+        return result;
     }
-    return result;
+    return make_run(run, sim::CheckLevel::full, [&](Rank& rank) {
+        const auto index = static_cast<std::size_t>(rank.index());
+        return RankSession(rank, *processes[index], deadline).run(run.ranks[index]);
+    });
 }
 
 }  // namespace lockstep::lessons

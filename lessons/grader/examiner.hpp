@@ -3,15 +3,12 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "lessons/grader/confine/confined_process.hpp"
 #include "lessons/grader/remote/rank_session.hpp"
-#include "lessons/grader/report/grade_report.hpp"
-#include "sim/cluster.hpp"
-#include "src/run/run_report.hpp"
+#include "lessons/grader/task_run.hpp"
 
 namespace lockstep::lessons {
 
@@ -46,47 +43,6 @@ class StudentProcess final : public RankProcess {
     os::Descriptor line_;
     Frames frames_;
     ConfinedProcess process_;
-};
-
-/// The devices on which tasks are run: the preset `classroom` with little memory, whose
-/// copies from the host, which bring a task what it is given, are free.
-ClusterSpec examination_cluster();
-
-/// One run of a task on virtual devices, with what each rank is given.
-struct TaskRun {
-    std::string name;  ///< "5 ranks, 37 elements": for sentences; one of its task
-    std::vector<RankTask> ranks;
-    ClusterSpec spec = examination_cluster();
-    /// False computes shapes only: the same time, bytes and memory, for sizes that no
-    /// grader can compute. Tensors that are left are then NaN.
-    bool numbers = true;
-};
-
-/// How wide a diagnosis is in a report, which indents it.
-inline constexpr int kDiagnosisColumns = 72;
-
-/// Why a run did not come to its end.
-struct Trouble {
-    Mark mark = Mark::failed;
-    std::string text;
-    bool out_of_time = false;
-};
-
-struct TaskResult {
-    std::optional<Trouble> trouble;
-    RunReport report;               ///< up to where a run stopped, if a fault stopped it
-    std::vector<RankResult> ranks;  ///< if there is no trouble
-};
-
-/// A student's work, as far as criteria can ask for it.
-class StudentWork {
-  public:
-    virtual ~StudentWork() = default;
-
-    /// Returns what came of a run of the student's program.
-    virtual const TaskResult& run(const TaskRun& run) = 0;
-    /// A file of the student's, as text: any bytes.
-    virtual std::string file(const std::string& name) const = 0;
 };
 
 /// Runs a student's program: each rank in a confined process of its own, which asks this

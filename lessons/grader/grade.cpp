@@ -93,8 +93,9 @@ void judge_all(const GradePlan& plan, const Kit& kit, const GradeSink& changed,
     const auto seconds = [&] {
         return std::chrono::duration<double>(Clock::now() - begun).count();
     };
+    Answers answers(plan.assignment->solutions());
     const GradingSide own{kit.grading(plan.assignment->slug),
-                          static_cast<std::uint64_t>(report.drawn)};
+                          static_cast<std::uint64_t>(report.drawn), &answers};
     if (!plan.machine_is_checked) require_can_grade(plan.compiler);
     Workspace workspace;
     const Submission submission(plan.folder, plan.assignment->files, kit,

@@ -141,6 +141,70 @@ void Judge::figure(const std::string& name, const std::string& unit,
         figure_text(measured, unit), measured > high ? less : "");
 }
 
+namespace {
+
+/// Returns what each rank left under a name; a tensor of nothing where it left none.
+std::vector<HostTensor> on_ranks(const TaskResult& result, const std::string& tensor) {
+    std::vector<HostTensor> left;
+    for (const RankResult& rank : result.ranks) {
+        const auto found = rank.tensors.find(tensor);
+        left.push_back(found == rank.tensors.end() ? HostTensor() : found->second);
+    }
+    return left;
+}
+
+bool cost_the_same(const RunReport& a, const RunReport& b) {
+    const auto same = [](const RankReport& one, const RankReport& other) {
+        return one.bytes_sent() == other.bytes_sent() &&
+               one.messages_sent() == other.messages_sent() &&
+               one.memory.peak == other.memory.peak;
+    };
+    return a.makespan() == b.makespan() && std::ranges::equal(a.ranks, b.ranks, same);
+}
+
+}  // namespace
+
+void Judge::as_right(const TaskRun& run, const std::string& tensor,
+                     const std::function<std::string(std::size_t)>& what,
+                     const Cause& cause, double bound) {
+    const TaskResult& result = this->run(run);
+    const TaskResult& expected = right(run);
+    for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
+        const HostTensor& got = left(result.ranks[rank], tensor);
+        try {
+            close(what(rank), got, expected.ranks[rank].tensors.at(tensor), bound);
+        } catch (No& no) {
+            const std::vector<HostTensor> all = on_ranks(result, tensor);
+            no.explain(cause ? cause(all) : "");
+            if (!cause || cause(all).empty())
+                no.explain(own_.answers->mistake(run, [&](const TaskResult& mistaken) {
+                    return std::ranges::equal(
+                        all, on_ranks(mistaken, tensor),
+                        [&](const HostTensor& one, const HostTensor& other) {
+                            return are_close(one, other, bound);
+                        });
+                }));
+            throw;
+        }
+    }
+}
+
+void Judge::figure_as_right(const TaskRun& run, const std::string& name,
+                            const std::string& unit,
+                            const std::function<std::int64_t(const RunReport&)>& measure,
+                            Allowed allowed, const std::string& less) {
+    const RunReport& report = this->run(run).report;
+    try {
+        figure(name, unit, measure(right(run).report), measure(report), allowed, less);
+    } catch (No& no) {
+        if (no.said.empty())
+            no.explain(own_.answers->mistake(run, [&](const TaskResult& mistaken) {
+                return cost_the_same(mistaken.report, report);
+            }));
+        throw;
+    }
+}
+
 void Judge::by_send_and_recv(const std::string& name, const RunReport& report) {
     for (const RankReport& rank : report.ranks)
         for (const Traffic& traffic : rank.traffic)

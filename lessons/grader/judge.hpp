@@ -2,11 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "lessons/grader/assignment.hpp"
-#include "lessons/grader/examiner.hpp"
+#include "lessons/grader/solution.hpp"
 
 namespace lockstep::lessons {
 
@@ -15,6 +16,7 @@ struct GradingSide {
     std::filesystem::path data;  ///< a folder of files
     /// Drawn anew for each grading.
     std::uint64_t secret = 0;
+    Answers* answers = nullptr;  ///< outlives all judges
 };
 
 /// How far from what is expected a student's figure may be, in hundredths of it; rounded
@@ -77,6 +79,23 @@ class Judge {
     void figure(const std::string& name, const std::string& unit, std::int64_t expected,
                 std::int64_t measured, Allowed allowed = {},
                 const std::string& less = "");
+    /// Returns what the reference makes of a run.
+    const TaskResult& right(const TaskRun& run) const { return own_.answers->right(run); }
+    /// Says of what all ranks left under a tensor's name what is wrong; or nothing.
+    using Cause = std::function<std::string(const std::vector<HostTensor>& left)>;
+    /// Each rank left under a name what the reference leaves there, as close() has it;
+    /// `what(rank)` it is, for sentences. If not, `cause` says why, else a mistake that
+    /// leaves the same on all ranks.
+    void as_right(const TaskRun& run, const std::string& tensor,
+                  const std::function<std::string(std::size_t)>& what,
+                  const Cause& cause = {}, double bound = 1e-10);
+    /// A run's figure is the reference's, or within what is allowed beside it. If not,
+    /// `less` says how it becomes less, if it is more; else a mistake that costs the
+    /// same.
+    void figure_as_right(const TaskRun& run, const std::string& name,
+                         const std::string& unit,
+                         const std::function<std::int64_t(const RunReport&)>& measure,
+                         Allowed allowed = {}, const std::string& less = "");
     /// Messages go by send and recv alone. `name` is the case's.
     void by_send_and_recv(const std::string& name, const RunReport& report);
     /// The ways round a ring.

@@ -107,7 +107,7 @@ def write_config(kit, name, text, values):
 
 
 def copy_assignments(root, kit):
-    """Never the reference, nor the mutants: only what a student or the grader needs."""
+    """Never the reference, nor its mistakes: only what a student or the grader needs."""
     here = os.path.join(root, "lessons/assignments")
     for name in sorted(os.listdir(here)):
         if not os.path.isdir(os.path.join(here, name, "handout")):

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """An assignment as its users meet it: what is handed out gets no points and says what to do
-first; the reference gets all, within two minutes. And each mutant of it loses what it must, and
-no more, which takes longer. Hostile results stop nothing.
+first; the reference gets all, within two minutes. Mistakes that are tried as programs of their
+own lose what they must, and no more; all others, the test `mistakes` tries. Hostile results stop
+nothing.
 
 Arguments: the program, the folder of the assignment's sources, "Assignment", "Mutants" or
 "HostileResults" with its own: the program that makes them, the kit, how many a criterion.
@@ -23,6 +24,7 @@ import unittest
 
 PROGRAM, SOURCES = map(os.path.abspath, sys.argv[1:3])
 sys.path.insert(0, os.path.dirname(SOURCES))
+import mistakes  # pylint: disable=wrong-import-position
 import solve  # pylint: disable=wrong-import-position
 SLUG = os.path.basename(SOURCES).replace("_", "-")
 DRAWN = ["--drawn", os.environ.get("LOCKSTEP_DRAW", "1")]
@@ -95,7 +97,7 @@ class Assignment(WorkFolder, unittest.TestCase):
         self.assertEqual(sorted(os.listdir(self.work)), sorted(names))
         self.assertTrue(solved)
         for name in os.listdir(os.path.join(SOURCES, "reference")):
-            if name == solve.CHANGES:
+            if name == mistakes.CHANGES:
                 self.assertNotIn(name, names)
             else:
                 self.assertIn(name, solved)
@@ -129,33 +131,27 @@ class Assignment(WorkFolder, unittest.TestCase):
 
 
 class Mutants(WorkFolder, unittest.TestCase):
-    def mutated(self, number, changes):
-        """Returns the folder of the reference with these changes."""
-        folder = shutil.copytree(self.given, os.path.join(self.folder, "all", str(number)))
-        solve.solve(SOURCES, folder)
-        solve.change(folder, changes)
-        solve.join_adapters(folder)
-        return folder
-
-    def test_each_mutant_loses_what_it_must(self):
-        with open(os.path.join(SOURCES, "mutants.json"), encoding="utf-8") as file:
-            mutants = json.load(file)
-        self.assertGreaterEqual(len(mutants), 6)
-        folders = [self.mutated(i, mutant["changes"]) for i, mutant in enumerate(mutants)]
-        grades = os.path.join(self.folder, "grades")
+    def test_each_mistake_of_a_confined_program_loses_what_it_must(self):
+        tried = [mistake for mistake in mistakes.read_mistakes(os.path.join(SOURCES, "mistakes.txt"))
+                 if mistake.confined]
+        folders = []
+        for number, mistake in enumerate(tried):
+            folder = shutil.copytree(self.given, os.path.join(self.folder, "all", str(number)))
+            solve.solve(SOURCES, folder, mistake.changes)
+            folders.append(folder)
+        grades = os.path.join(self.folder, "grades", "")
         # Other tests run beside this one.
         done = run("grade", SLUG, *folders, "--out", grades, "--format", "json",
                    "--at-once", "1", *DRAWN)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        for i, mutant in enumerate(mutants):
-            with self.subTest(mutant["name"]):
-                with open(os.path.join(grades, f"{i}.json"), encoding="utf-8") as file:
+        for number, mistake in enumerate(tried):
+            with self.subTest(mistake.title):
+                with open(os.path.join(grades, f"{number}.json"), encoding="utf-8") as file:
                     report = json.load(file)
                 self.assertIsNone(report["build_failure"])
-                self.assertEqual(lost(report), sorted(mutant["loses"]),
+                self.assertEqual(lost(report), sorted(mistake.loses),
                                  json.dumps(report, indent=1))
-                if "says" in mutant:
-                    self.assertRegex(said(report), mutant["says"])
+                self.assertIn(mistake.says or mistake.expects, said(report))
 
 
 class HostileResults(WorkFolder, unittest.TestCase):

@@ -57,7 +57,7 @@ class Gradescope(unittest.TestCase):
         check("gradescope", text)
         return json.loads(text)
 
-    def test_it_holds_what_it_needs_and_no_solutions(self):
+    def test_it_holds_what_it_needs(self):
         with zipfile.ZipFile(self.file) as archive:
             names = archive.namelist()
             modes = {entry.filename: entry.external_attr >> 16 for entry in archive.infolist()}
@@ -65,10 +65,20 @@ class Gradescope(unittest.TestCase):
         self.assertIn("lockstep/meson.build", names)
         self.assertIn("lockstep/lessons/assignments/ring_all_reduce/grading/criteria.cpp", names)
         for name in names:
-            self.assertNotIn("reference/", name)
-            self.assertNotIn("mutants.json", name)
             self.assertFalse(name.startswith("lockstep/tests/"), name)
         self.assertLess(os.path.getsize(self.file), 100 << 20)
+
+    def test_solutions_are_removed_when_they_are_compiled(self):
+        self.unpack()
+        lockstep = os.path.join(self.folder, "source/lockstep")
+        os.unlink(os.path.join(lockstep, "build"))
+        with open(os.path.join(self.folder, "source/setup.sh"), encoding="utf-8") as file:
+            removal = file.read().split("ninja -C build")[1].split("\n", 1)[1].split("chmod")[0]
+        subprocess.run(["bash", "-ec", removal], cwd=lockstep, check=True)
+        left = [name for _, folders, files in os.walk(lockstep) for name in folders + files]
+        self.assertIn("criteria.cpp", left)
+        self.assertNotIn("reference", left)
+        self.assertNotIn("mistakes.txt", left)
 
     def test_it_is_the_same_each_time(self):
         with open(self.file, "rb") as file:
@@ -80,9 +90,9 @@ class Gradescope(unittest.TestCase):
     def test_a_solution_in_a_folder_of_its_own_gets_all_points(self):
         self.unpack()
         work = os.path.join(self.folder, "submission/mine")
-        for part in ["handout", "reference"]:
-            shutil.copytree(os.path.join(FOLDER, part), work, dirs_exist_ok=True,
-                            copy_function=solve.copy)
+        done = subprocess.run([PROGRAM, "assignment", "new", SLUG, work], check=False)
+        self.assertEqual(done.returncode, 0)
+        solve.solve(FOLDER, work)
         results = self.grade()
         self.assertEqual(results["score"], 100)
 

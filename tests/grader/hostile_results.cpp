@@ -284,7 +284,8 @@ int try_all(const Kit& kit, const Assignment& assignment,
         return EXIT_FAILURE;
     }
     Examiner examiner(workspace.program());
-    GradingSide own{kit.grading(assignment.slug), /*secret=*/7};
+    Answers answers(assignment.solutions());
+    GradingSide own{kit.grading(assignment.slug), /*secret=*/7, &answers};
     Trial trial(assignment, examiner, std::move(own));
     bool all = true;
     for (const Criterion& criterion : assignment.criteria)

@@ -3,7 +3,8 @@
 
 usage: pack.py ROOT SLUG FILE.zip
 
-Reference solutions, mutants and tests stay out.
+Tests stay out. What the grader has of the reference and its mistakes is compiled from their
+sources, which setup.sh removes.
 """
 
 import os
@@ -19,7 +20,7 @@ def left_out(path):
     parts = path.split(os.sep)
     return "__pycache__" in parts or (
         parts[:2] == ["lessons", "assignments"] and len(parts) > 3
-        and parts[3] not in ["handout", "grading"])
+        and parts[3] not in ["handout", "grading", "reference", "mistakes.txt"])
 
 
 def sources(root):

@@ -40,16 +40,8 @@ RankResult RankSession::run(const RankTask& task) {
 }
 
 void RankSession::start(const RankTask& task) {
-    // Not made at any line of the program's.
-    constexpr SourceLine kAtItsStart{"the start, where a task is given its tensors", 0};
-    Device& device = rank_.device();
-    TaskStart start{task.task, rank_.index(), rank_.size(), {}, task.numbers};
-    for (const auto& [name, given] : task.tensors) {
-        const MemoryScope scope(device, given.category);
-        const Tensor tensor = device.upload(given.values, kAtItsStart);
-        tensor.set_label(name);
-        start.tensors.emplace(name, tensor);
-    }
+    const TaskStart start{task.task, rank_.index(), rank_.size(),
+                          upload_given(rank_.device(), task), task.numbers};
     WireWriter out(*this);
     out(rank_.index(), start);
     answer(out);
@@ -368,10 +360,7 @@ void RankSession::finish(WireReader& in) {
     if (tensors.size() + result_.values.size() + result_.texts.size() > kMostLeft ||
         bytes > kMostBytesLeft)
         throw WireError("more is left than a task leaves");
-    // Not made at any line of the program's.
-    constexpr SourceLine kAtItsEnd{"its end, where the grader reads what is left", 0};
-    for (const auto& [name, tensor] : tensors)
-        if (tensor) result_.tensors.emplace(name, rank_.device().peek(tensor, kAtItsEnd));
+    result_.tensors = read_left(rank_.device(), tensors);
     works_.clear();
     communicators_.clear();
     tensors_.clear();

@@ -8,54 +8,11 @@
 
 #include "lessons/grader/remote/frames.hpp"
 #include "lessons/grader/remote/request.hpp"
+#include "lessons/grader/task_run.hpp"
 #include "src/comm/rank.hpp"
 #include "src/core/wire.hpp"
 
 namespace lockstep::lessons {
-
-/// A tensor that a task is given, and what the ledger counts it for.
-struct TaskTensor {
-    HostTensor values;
-    MemoryCategory category = MemoryCategory::activations;
-};
-
-/// A task on one rank, with what it is given there.
-struct RankTask {
-    std::string task;
-    std::map<std::string, TaskTensor> tensors;
-    std::map<std::string, std::int64_t> numbers;
-    /// It may read its device's tensors on the host: download().
-    bool may_download = false;
-};
-
-/// The task left this, on the host.
-struct RankResult {
-    std::map<std::string, HostTensor> tensors;
-    std::map<std::string, HostTensor> values;
-    std::map<std::string, std::string> texts;
-};
-
-/// Says why a task did not come to its end on a rank, if no device or communicator knows.
-class TaskEnded : public std::runtime_error {
-  public:
-    enum class Cause : std::uint8_t {
-        not_written,  ///< it threw NotWritten
-        threw,        ///< something else
-        process,      ///< its process ended, or was ended
-        late,         ///< time ran out
-        line          ///< its process said what a program does not say
-    };
-
-    TaskEnded(Cause cause, int rank, const std::string& text)
-        : std::runtime_error(text), cause_(cause), rank_(rank) {}
-
-    Cause cause() const { return cause_; }
-    int rank() const { return rank_; }
-
-  private:
-    Cause cause_;
-    int rank_;
-};
 
 /// The process that runs the task.
 class RankProcess {

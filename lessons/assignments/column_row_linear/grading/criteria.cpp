@@ -602,7 +602,8 @@ Assignment column_row_linear_assignment() {
          {"a3.3-time", "the MLP takes no rank longer than its share of the work", 5,
           lesson_step("column-linear", "count_costs"), judge_mlp_time},
          {"a3.3-memory", "no rank of the MLP has room for a whole weight", 10,
-          lesson_step("column-linear", "count_costs"), judge_mlp_memory}}};
+          lesson_step("column-linear", "count_costs"), judge_mlp_memory}},
+        column_row_linear_solutions};
 }
 
 }  // namespace lockstep::lessons

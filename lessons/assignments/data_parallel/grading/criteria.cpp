@@ -460,7 +460,8 @@ Assignment data_parallel_assignment() {
             "The gradient of a batch that ranks have dealt out unequally: micro-batches "
             "on each, one all-reduce a step, and training with it.",
             {"data_parallel.hpp", "data_parallel.cpp", "adapters.cpp"},
-            all_criteria()};
+            all_criteria(),
+            data_parallel_solutions};
 }
 
 }  // namespace lockstep::lessons

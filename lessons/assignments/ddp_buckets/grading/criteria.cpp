@@ -603,7 +603,8 @@ Assignment ddp_buckets_assignment() {
             "Gradients in buckets, each all-reduced as soon as its last gradient of the "
             "step is there, as PyTorch's DistributedDataParallel does it.",
             {"ddp_buckets.hpp", "ddp_buckets.cpp", "adapters.cpp"},
-            bucket_criteria()};
+            bucket_criteria(),
+            ddp_buckets_solutions};
 }
 
 }  // namespace lockstep::lessons

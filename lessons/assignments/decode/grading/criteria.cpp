@@ -55,7 +55,8 @@ Assignment decode_assignment() {
          {"a12.3-passes", "as few passes as the course's batcher", 8,
           lesson_step("inference", "batching"), judge_passes},
          {"a12.3-pages", "all pages come back", 4, lesson_step("inference", "pages"),
-          judge_pages}}};
+          judge_pages}},
+        decode_solutions};
 }
 
 }  // namespace lockstep::lessons

@@ -619,7 +619,8 @@ Assignment experts_assignment() {
          criterion("a9.4-values", "a full expert takes the first copies, and no others",
                    10, "capacity", judge_capacity),
          criterion("a9.4-bytes", "what is dropped is not sent", 5, "capacity",
-                   judge_full_bytes)}};
+                   judge_full_bytes)},
+        experts_solutions};
 }
 
 }  // namespace lockstep::lessons

@@ -70,7 +70,8 @@ Assignment mesh_assignment() {
             "The program of one device of a mesh of data, context and tensor "
             "parallelism, and the mesh to choose for a model and a cluster.",
             {"mesh.hpp", "train.cpp", "choose.cpp", "adapters.cpp"},
-            mesh_criteria()};
+            mesh_criteria(),
+            mesh_solutions};
 }
 
 }  // namespace lockstep::lessons

@@ -411,7 +411,8 @@ Assignment pipeline_1f1b_assignment() {
                    judge_memory),
          criterion(kSplit, "bubble",
                    "split_backward fills the bubble as far as memory allows", 15,
-                   "halves", judge_time)}};
+                   "halves", judge_time)},
+        pipeline_1f1b_solutions};
 }
 
 }  // namespace lockstep::lessons

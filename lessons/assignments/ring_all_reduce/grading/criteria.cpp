@@ -366,7 +366,8 @@ Assignment ring_all_reduce_assignment() {
          criterion("a1.3-time", "all_reduce keeps all links busy at once", 10,
                    judge_time),
          criterion("a1.3-memory", "all_reduce needs room for one chunk beside the buffer",
-                   5, judge_memory)}};
+                   5, judge_memory)},
+        ring_all_reduce_solutions};
 }
 
 }  // namespace lockstep::lessons

@@ -428,7 +428,8 @@ Assignment ring_attention_assignment() {
          criterion("a5.3-memory", "backward piles up neither blocks nor gradients", 5,
                    "memory", of(judge_memory, Exercise::backward)),
          criterion("a5.3-time", "backward hides both hops behind its work on a block", 10,
-                   "overlap", of(judge_time, Exercise::backward))}};
+                   "overlap", of(judge_time, Exercise::backward))},
+        ring_attention_solutions};
 }
 
 }  // namespace lockstep::lessons

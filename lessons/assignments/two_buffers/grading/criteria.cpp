@@ -522,7 +522,8 @@ Assignment two_buffers_assignment() {
          criterion("a10.4-allowed", "a choice that the setting allows", 5, "buffers",
                    two_buffers::judge_allowed),
          criterion("a10.4-fastest", "the fastest of those", 15, "buffers",
-                   two_buffers::judge_fastest)}};
+                   two_buffers::judge_fastest)},
+        two_buffers_solutions};
 }
 
 }  // namespace lockstep::lessons

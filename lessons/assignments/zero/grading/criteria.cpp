@@ -594,7 +594,8 @@ Assignment zero_assignment() {
             "The optimizer's state, then gradients, then values, shared out among "
             "replicas: the three stages of ZeRO, the third with prefetching.",
             {"zero.hpp", "zero.cpp", "adapters.cpp"},
-            zero_criteria()};
+            zero_criteria(),
+            zero_solutions};
 }
 
 }  // namespace lockstep::lessons

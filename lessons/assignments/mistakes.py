@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""The solutions of an assignment: its reference, and a copy of that for each mistake.
+
+usage: mistakes.py OUTPUT.cpp OUTPUT.json FOLDER DEPFILE
+
+Writes them as one C++ source, and what they say in files that are not C++: for each solution
+the texts by name.
+
+A mistake is a patch of the reference with a sentence, in mistakes.txt beside it:
+
+    # a title
+    says: what a student reads whose program leaves or costs what this one does
+    loses: a1.1-values, a1.3-values
+    --- ring.cpp
+     a line that stays
+    -a line that goes
+    +a line that comes
+    @@
+    -a line of the same file, anywhere
+    +another one
+
+Lines that stay and lines that go are found together, and once. In the place of `says` may
+stand `expects`, if other code of the grader says it: `...` in it stands for any text. A mistake
+that is `confined: yes` is tried as a student's program, and is no part of the grader: one that
+never ends, or looks at what no rank may see.
+
+A solution of few lines is a patch, too: reference/changes.txt has the same form, without titles.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import sys
+
+CHANGES = "changes.txt"
+# What calls a student's sources is compiled behind them.
+LAST_SOURCES = ("adapters.cpp", "tasks.cpp")
+NO_SOLUTION = ("run.cpp", "test.cpp")
+
+
+class PatchError(ValueError):
+    """Says which place of a patch is wrong."""
+
+
+@dataclasses.dataclass
+class Change:
+    """Lines of a file, and those that take their place."""
+    file: str
+    before: str
+    after: str
+
+
+@dataclasses.dataclass
+class Mistake:
+    title: str
+    says: str = ""
+    expects: str = ""
+    loses: tuple = ()
+    confined: bool = False
+    changes: list = dataclasses.field(default_factory=list)
+
+
+def read_changes(lines, where):
+    """Reads "--- FILE" and what follows, up to the end."""
+    changes = []
+    file, before, after = None, [], []
+
+    def end():
+        if before or after:
+            if not before:
+                raise PatchError(f"{where}: a change of {file} names no line that is there")
+            changes.append(Change(file, "".join(before), "".join(after)))
+            before.clear()
+            after.clear()
+
+    for line in lines:
+        kind, text = line[:1], line[1:]
+        if line.startswith("--- "):
+            end()
+            file = line[4:].strip()
+        elif line.startswith("@@"):
+            end()
+        elif kind in (" ", "-", "+"):
+            if file is None:
+                raise PatchError(f"{where}: a change before the name of its file, --- FILE")
+            if kind != "+":
+                before.append(text)
+            if kind != "-":
+                after.append(text)
+        elif line.strip():
+            raise PatchError(f"{where}: {line.strip()!r}: expected a line that begins with "
+                             "a blank, -, +, @@ or ---")
+    end()
+    return changes
+
+
+def read_mistakes(path):
+    mistakes = []
+    with open(path, encoding="utf-8") as file:
+        for block in re.split(r"^(?=# )", file.read(), flags=re.MULTILINE):
+            if not block.startswith("# "):
+                continue
+            head, *lines = block.splitlines(keepends=True)
+            mistake = Mistake(head[2:].strip())
+            while lines and (found := re.match(r"(says|expects|loses|confined): (.*)", lines[0])):
+                key, text = found.groups()
+                value = {"loses": lambda: tuple(re.split(r",\s*", text)),
+                         "confined": lambda: text == "yes"}.get(key, lambda: text)()
+                setattr(mistake, key, value)
+                lines.pop(0)
+            mistake.changes = read_changes(lines, f"{path}: {mistake.title}")
+            mistakes.append(mistake)
+    return mistakes
+
+
+def changed(texts, changes):
+    """Returns files' texts, by name, with the changes, each of which fits once."""
+    texts = dict(texts)
+    for change in changes:
+        text = texts.get(change.file, "")
+        if text.count(change.before) != 1:
+            raise PatchError(f"{change.file} has {text.count(change.before)} times, expected "
+                             f"once:\n{change.before}")
+        texts[change.file] = text.replace(change.before, change.after)
+    return texts
+
+
+def read_folder(folder):
+    texts = {}
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            texts[name] = file.read()
+    return texts
+
+
+def reference(folder):
+    """Returns an assignment's files, solved, by name; `folder` is the assignment's."""
+    texts = read_folder(os.path.join(folder, "handout"))
+    solved = read_folder(os.path.join(folder, "reference"))
+    changes = solved.pop(CHANGES, "")
+    texts.update(solved)
+    return changed(texts, read_changes(changes.splitlines(keepends=True), CHANGES))
+
+
+INCLUDE = re.compile(r'^#include (<[^>]+>|"[^"]+")\n', re.MULTILINE)
+
+
+class Unit:
+    """Solutions as one C++ source: what they share, then each in a namespace of its own."""
+
+    def __init__(self, shared):
+        self.includes = {}
+        self.adapters = re.search(r"^namespace adapters \{.*?^\}", shared["adapters.hpp"],
+                                  re.DOTALL | re.MULTILINE).group(0)
+        self.known = set()
+        self.text = self.source(shared, "adapters.hpp", self.known)
+        self.text += "".join(self.source(shared, name, self.known) for name in shared
+                             if name not in self.known and f'"{name}"' in shared["tasks.cpp"])
+
+    def add(self, name, texts):
+        """Adds one solution's files, and the tasks that call it."""
+        own = [file for file in texts if file.endswith(".cpp")
+               and file not in LAST_SOURCES + NO_SOLUTION]
+        included = set(self.known)
+        text = "".join(self.source(texts, file, included) for file in (*own, *LAST_SOURCES))
+        text = re.sub(r"(?<![\w>:])::(?=\w)", name + "::", text)
+        self.text += f"namespace {name} {{\n{self.adapters}\n{text}}}  // namespace {name}\n"
+
+    def source(self, texts, name, included):
+        """Returns a file with the files beside it that it includes, each once."""
+        included.add(name)
+        text = texts[name].replace("#pragma once\n", "\n")
+        parts = [f'#line 1 "{name}"\n']
+        place = 0
+        for found in INCLUDE.finditer(text):
+            parts.append(text[place:found.start()])
+            beside = found.group(1).strip('"').split("/handout/")[-1]
+            if beside not in texts:
+                self.includes[found.group(1)] = None
+            elif beside not in included:
+                parts.append(self.source(texts, beside, included))
+            line = text.count("\n", 0, found.end()) + 1
+            parts.append(f'#line {line} "{name}"\n')
+            place = found.end()
+        text = "".join([*parts, text[place:]])
+        # What stands in lockstep stands in the copy's own namespace.
+        text = text.replace("namespace lockstep {", "inline namespace of_tasks {")
+        return text.replace("namespace lockstep::", "namespace ")
+
+
+def quoted(text):
+    return f'R"__({text})__"'
+
+
+def write_solutions(output, data, folder):
+    """Returns the names of the files that were read."""
+    slug = os.path.basename(folder)
+    texts = reference(folder)
+    for name, text in read_folder(os.path.join(folder, "grading")).items():
+        if name == "tasks.cpp":
+            texts[name] = text
+        elif name.endswith(".hpp"):
+            texts[f"lessons/assignments/{slug}/grading/{name}"] = text
+    mistakes = [mistake for mistake in read_mistakes(os.path.join(folder, "mistakes.txt"))
+                if not mistake.confined]
+    unit = Unit(texts)
+    rows = []
+    files = []
+    for number, mistake in enumerate([Mistake("the reference"), *mistakes]):
+        name = f"copy_{number}"
+        sources = changed(texts, mistake.changes)
+        unit.add(name, sources)
+        files.append({file: text for file, text in sources.items() if file.endswith(".json")})
+        loses = ", ".join(map(quoted, mistake.loses))
+        rows.append(f"{{{quoted(mistake.title)}, {quoted(mistake.says)}, "
+                    f"{quoted(mistake.expects)}, {{{loses}}}, {name}::tasks()}},\n")
+    with open(output, "w", encoding="utf-8") as file:
+        file.write('#include "lessons/grader/solution.hpp"\n')
+        file.write("".join(f"#include {each}\n" for each in sorted(unit.includes)))
+        file.write(f"namespace lockstep {{\nnamespace {{\n{unit.text}}}\n}}\n"
+                   f'#line 1 "{slug}"\nnamespace lockstep::lessons {{\n'
+                   f"std::vector<Solution> {slug}_solutions() {{\n"
+                   f"return {{{''.join(rows)}}};\n}}\n}}\n")
+    with open(data, "w", encoding="utf-8") as file:
+        json.dump(files, file)
+    return [os.path.join(folder, "mistakes.txt"),
+            *(os.path.join(folder, part, name) for part in ("grading", "handout", "reference")
+              for name in os.listdir(os.path.join(folder, part)))]
+
+
+def main():
+    if len(sys.argv) != 5:
+        sys.exit("usage: mistakes.py OUTPUT.cpp OUTPUT.json FOLDER DEPFILE")
+    output, data, folder, depfile = sys.argv[1:]
+    try:
+        read = write_solutions(output, data, folder.rstrip("/"))
+    except (OSError, PatchError) as error:
+        sys.exit(f"{folder}: {error}")
+    with open(depfile, "w", encoding="utf-8") as file:
+        file.write(f"{output}: {' '.join(read)}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lessons/grader/task_run.hpp"
+
+namespace lockstep::lessons {
+
+/// A solution of an assignment that is compiled into the grader: the reference, or a copy
+/// of it with a mistake (lessons/assignments/mistakes.py makes them).
+struct Solution {
+    std::string title;  ///< "skips the all-reduce"
+    std::string says;   ///< to a student whose program does what this one does; or empty
+    std::string expects;  ///< what is said of it by other code; "..." is any text
+    std::vector<std::string> loses;  ///< ids of criteria
+    Tasks tasks;
+};
+
+/// A solution's runs, in the grader's own process.
+class SolutionWork final : public StudentWork {
+  public:
+    /// `solution` outlives it. `files` has the texts that criteria look at, by name.
+    SolutionWork(const Solution& solution, sim::CheckLevel check,
+                 std::map<std::string, std::string> files = {})
+        : solution_(solution), check_(check), files_(std::move(files)) {}
+
+    /// A run that was made already is not made again: its task and its name are what it
+    /// is known by.
+    const TaskResult& run(const TaskRun& run) override;
+    std::string file(const std::string& name) const override;
+
+  private:
+    RankResult run_rank(Rank& rank, const RankTask& given) const;
+
+    const Solution& solution_;
+    sim::CheckLevel check_;
+    std::map<std::string, std::string> files_;
+    std::map<std::string, TaskResult> made_;
+};
+
+/// What a grader knows and a student does not: the reference's runs, and those of its
+/// mistaken copies.
+class Answers {
+  public:
+    /// The first is the reference.
+    explicit Answers(std::vector<Solution> solutions);
+
+    /// Returns what the reference makes of a run. Throws std::logic_error if it does not
+    /// come to its end.
+    const TaskResult& right(const TaskRun& run);
+    /// Returns what is said of the first mistake whose run `fits`; empty if none does.
+    /// Each mistake that has a sentence is run anew.
+    std::string mistake(const TaskRun& run,
+                        const std::function<bool(const TaskResult&)>& fits) const;
+
+  private:
+    std::vector<Solution> solutions_;
+    SolutionWork reference_;
+};
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "lessons/grader/report/grade_report.hpp"
+#include "sim/cluster.hpp"
+#include "src/course/task.hpp"
+#include "src/run/run_report.hpp"
+
+namespace lockstep::lessons {
+
+/// A tensor that a task is given, and what the ledger counts it for.
+struct TaskTensor {
+    HostTensor values;
+    MemoryCategory category = MemoryCategory::activations;
+};
+
+/// A task on one rank, with what it is given there.
+struct RankTask {
+    std::string task;
+    std::map<std::string, TaskTensor> tensors;
+    std::map<std::string, std::int64_t> numbers;
+    /// It may read its device's tensors on the host: download().
+    bool may_download = false;
+};
+
+/// The task left this, on the host.
+struct RankResult {
+    std::map<std::string, HostTensor> tensors;
+    std::map<std::string, HostTensor> values;
+    std::map<std::string, std::string> texts;
+};
+
+/// Brings a task's tensors to a rank's device, each with its name.
+std::map<std::string, Tensor> upload_given(Device& device, const RankTask& task);
+/// Returns what lies there of the tensors that a task leaves, but for those that are
+/// none.
+std::map<std::string, HostTensor> read_left(Device& device,
+                                            const std::map<std::string, Tensor>& tensors);
+
+/// Says why a task did not come to its end on a rank, if no device or communicator knows.
+class TaskEnded : public std::runtime_error {
+  public:
+    enum class Cause : std::uint8_t {
+        not_written,  ///< it threw NotWritten
+        threw,        ///< something else
+        process,      ///< its process ended, or was ended
+        late,         ///< time ran out
+        line          ///< its process said what a program does not say
+    };
+
+    TaskEnded(Cause cause, int rank, const std::string& text)
+        : std::runtime_error(text), cause_(cause), rank_(rank) {}
+
+    Cause cause() const { return cause_; }
+    int rank() const { return rank_; }
+
+  private:
+    Cause cause_;
+    int rank_;
+};
+
+/// The devices on which tasks are run: the preset `classroom` with little memory, whose
+/// copies from the host, which bring a task what it is given, are free.
+ClusterSpec examination_cluster();
+
+/// One run of a task on virtual devices, with what each rank is given.
+struct TaskRun {
+    std::string name;  ///< "5 ranks, 37 elements": for sentences; one of its task
+    std::vector<RankTask> ranks;
+    ClusterSpec spec = examination_cluster();
+    /// False computes shapes only: the same time, bytes and memory, for sizes that no
+    /// grader can compute. Tensors that are left are then NaN.
+    bool numbers = true;
+};
+
+/// How wide a diagnosis is in a report, which indents it.
+inline constexpr int kDiagnosisColumns = 72;
+
+/// Why a run did not come to its end.
+struct Trouble {
+    Mark mark = Mark::failed;
+    std::string text;
+    bool out_of_time = false;
+};
+
+struct TaskResult {
+    std::optional<Trouble> trouble;
+    RunReport report;               ///< up to where a run stopped, if a fault stopped it
+    std::vector<RankResult> ranks;  ///< if there is no trouble
+};
+
+/// Makes a run, on each rank by `run_rank`, which throws TaskEnded, or what devices and
+/// communicators throw.
+TaskResult make_run(const TaskRun& run, sim::CheckLevel check,
+                    const std::function<RankResult(Rank&)>& run_rank);
+
+/// Somebody's solution of an assignment, as far as criteria can ask for it.
+class StudentWork {
+  public:
+    virtual ~StudentWork() = default;
+
+    /// Returns what came of a run of the student's program.
+    virtual const TaskResult& run(const TaskRun& run) = 0;
+    /// A file of the student's, as text: any bytes.
+    virtual std::string file(const std::string& name) const = 0;
+};
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,142 @@
+// The solutions of an assignment, judged in this process: the reference loses nothing,
+// each mistaken copy what mistakes.txt says, and is told its sentence.
+//
+// usage: mistakes SLUG FILES DATA [tell]
+//
+// FILES has the solutions' files that are not C++ (mistakes.py), DATA is the folder of
+// the grader's own data. Sizes and values are drawn by 1, or by LOCKSTEP_DRAW. With
+// `tell`, what is said of each mistake is printed, a line of JSON each, for whoever
+// writes criteria or mistakes; nothing is asked then.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lessons/assignments/catalogue.hpp"
+#include "lessons/grader/judge.hpp"
+#include "lessons/grader/solution.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+/// Returns whether the parts of `pattern` between "..." stand in the text, one behind the
+/// other.
+bool fits(const std::string& text, const std::string& pattern) {
+    std::size_t place = 0;
+    for (std::size_t begin = 0; begin <= pattern.size();) {
+        const std::size_t end = std::min(pattern.find("...", begin), pattern.size());
+        const std::string part = pattern.substr(begin, end - begin);
+        place = text.find(part, place);
+        if (place == std::string::npos) return false;
+        place += part.size();
+        begin = end + 3;
+    }
+    return true;
+}
+
+std::string in_one_line(std::string text) {
+    std::ranges::replace(text, '\n', ' ');
+    return text;
+}
+
+/// A solution's files that are not C++, by name.
+using Files = std::map<std::string, std::string>;
+
+/// What the criteria made of a solution.
+struct Judged {
+    std::vector<std::string> lost;
+    std::string said;  ///< of the first that lost
+    nlohmann::json all = nlohmann::json::array();
+};
+
+Judged judge_all(const Assignment& assignment, StudentWork& work,
+                 const GradingSide& own) {
+    Judged judged;
+    for (const Criterion& criterion : assignment.criteria) {
+        const Judgement judgement = judgement_of(criterion, Judge(work, own));
+        const std::string said =
+            in_one_line(judgement.said.empty() ? judgement.measured : judgement.said);
+        judged.all.push_back({{"id", criterion.id},
+                              {"passed", judgement.mark == Mark::passed},
+                              {"asked", judgement.asked},
+                              {"measured", judgement.measured},
+                              {"said", in_one_line(judgement.said)}});
+        if (judgement.mark == Mark::passed) continue;
+        if (judged.lost.empty()) judged.said = said;
+        judged.lost.push_back(criterion.id);
+    }
+    std::ranges::sort(judged.lost);
+    return judged;
+}
+
+/// Returns whether a solution lost what it has to and was told what it has to be.
+bool check(const Solution& solution, const Judged& judged) {
+    std::vector<std::string> expected = solution.loses;
+    std::ranges::sort(expected);
+    bool right = true;
+    if (judged.lost != expected) {
+        fmt::print("{}: loses {}\n  expected {}\n", solution.title,
+                   fmt::join(judged.lost, ", "), fmt::join(expected, ", "));
+        right = false;
+    }
+    const std::string& says = solution.says.empty() ? solution.expects : solution.says;
+    if (!fits(judged.said, says)) {
+        fmt::print("{}: is told: {}\n  expected: {}\n", solution.title, judged.said,
+                   says);
+        right = false;
+    }
+    return right;
+}
+
+void tell(const Solution& solution, const Judged& judged) {
+    const nlohmann::json line{{"title", solution.title},
+                              {"lost", judged.lost},
+                              {"said", judged.said},
+                              {"criteria", judged.all}};
+    fmt::print("{}\n",
+               line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+int try_all(const std::string& slug, const std::vector<Files>& files, GradingSide own,
+            bool tells) {
+    const Assignment& assignment = find_assignment(slug);
+    const std::vector<Solution> solutions = assignment.solutions();
+    Answers answers(solutions);
+    own.answers = &answers;
+    bool right = solutions.size() > 6;
+    for (std::size_t i = 0; i < solutions.size(); ++i) {
+        const Solution& solution = solutions[i];
+        SolutionWork work(solution, sim::CheckLevel::full, files.at(i));
+        const Judged judged = judge_all(assignment, work, own);
+        if (tells)
+            tell(solution, judged);
+        else
+            right = check(solution, judged) && right;
+    }
+    return right ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+}  // namespace
+
+}  // namespace lockstep::lessons
+
+int main(int count, char** words) {
+    using namespace lockstep::lessons;
+    if (count < 4) return 2;
+    std::setvbuf(stdout, nullptr, _IOLBF, 0);
+    const char* const drawn = std::getenv("LOCKSTEP_DRAW");
+    const auto files = nlohmann::json::parse(std::ifstream(words[2]));
+    return try_all(
+        words[1], files.get<std::vector<Files>>(),
+        {words[3], std::strtoull(drawn == nullptr ? "1" : drawn, nullptr, 10), nullptr},
+        count > 4);
+}
