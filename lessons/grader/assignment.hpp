@@ -18,6 +18,10 @@ struct Criterion {
     std::string lesson;  ///< where it is taught: "gradient-accumulation, step 5"
     /// Runs the student's tasks and asks the judge; returns if nothing is wrong.
     std::function<void(Judge&)> judge;
+    /// Ids of criteria that have to be met before, in the order in which they are asked.
+    std::vector<std::string> needs{};
+    /// Ids of criteria that say it first if the same is wrong there.
+    std::vector<std::string> after{};
 };
 
 /// An assignment, as the grader knows it. What students are given lies in the kit.

@@ -111,7 +111,7 @@ void judge_all(const GradePlan& plan, const Kit& kit, const GradeSink& changed,
     Examiner examiner(program);
     JudgingProcess process(
         [&](std::size_t i) {
-            return judgement_of(plan.assignment->criteria[i], Judge(examiner, own));
+            return judgement_of(*plan.assignment, i, Judge(examiner, own));
         },
         {begun + plan.longest});
     for (std::size_t i = 0; i < report.criteria.size() && !report.build_failure; ++i) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -164,29 +165,41 @@ bool cost_the_same(const RunReport& a, const RunReport& b) {
 
 }  // namespace
 
-void Judge::as_right(const TaskRun& run, const std::string& tensor,
-                     const std::function<std::string(std::size_t)>& what,
-                     const Cause& cause, double bound) {
+void Judge::as_right(const TaskRun& run, const AskedValues& asked) {
     const TaskResult& result = this->run(run);
     const TaskResult& expected = right(run);
-    for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
-        const HostTensor& got = left(result.ranks[rank], tensor);
-        try {
-            close(what(rank), got, expected.ranks[rank].tensors.at(tensor), bound);
-        } catch (No& no) {
-            const std::vector<HostTensor> all = on_ranks(result, tensor);
-            no.explain(cause ? cause(all) : "");
-            if (!cause || cause(all).empty())
-                no.explain(own_.answers->mistake(run, [&](const TaskResult& mistaken) {
-                    return std::ranges::equal(
-                        all, on_ranks(mistaken, tensor),
-                        [&](const HostTensor& one, const HostTensor& other) {
-                            return are_close(one, other, bound);
-                        });
-                }));
-            throw;
+    std::set<std::string> names(asked.tensors.begin(), asked.tensors.end());
+    for (std::size_t rank = 0; rank < expected.ranks.size() && asked.tensors.empty();
+         ++rank)
+        for (const auto& [name, values] : expected.ranks[rank].tensors)
+            names.insert(name);
+    for (const std::string& name : names)
+        for (std::size_t rank = 0; rank < expected.ranks.size(); ++rank) {
+            const auto wanted = expected.ranks[rank].tensors.find(name);
+            if (wanted == expected.ranks[rank].tensors.end()) continue;
+            const HostTensor& got = left(result.ranks[rank], name);
+            try {
+                close(fmt::format("{}: rank {}: {}", run.name, rank,
+                                  asked.called ? asked.called(name) : name),
+                      got, wanted->second, asked.bound);
+            } catch (No& no) {
+                if (explains_) no.explain(cause_of(run, name, result, asked));
+                throw;
+            }
         }
-    }
+}
+
+std::string Judge::cause_of(const TaskRun& run, const std::string& name,
+                            const TaskResult& result, const AskedValues& asked) const {
+    const std::vector<HostTensor> left = on_ranks(result, name);
+    const std::string cause = asked.cause ? asked.cause(name, left) : "";
+    if (!cause.empty()) return cause;
+    return own_.answers->mistake(run, criterion_, [&](const TaskResult& mistaken) {
+        return std::ranges::equal(left, on_ranks(mistaken, name),
+                                  [&](const HostTensor& one, const HostTensor& other) {
+                                      return are_close(one, other, asked.bound);
+                                  });
+    });
 }
 
 void Judge::figure_as_right(const TaskRun& run, const std::string& name,
@@ -197,11 +210,90 @@ void Judge::figure_as_right(const TaskRun& run, const std::string& name,
     try {
         figure(name, unit, measure(right(run).report), measure(report), allowed, less);
     } catch (No& no) {
-        if (no.said.empty())
-            no.explain(own_.answers->mistake(run, [&](const TaskResult& mistaken) {
-                return cost_the_same(mistaken.report, report);
-            }));
+        if (no.said.empty() && explains_)
+            no.explain(
+                own_.answers->mistake(run, criterion_, [&](const TaskResult& mistaken) {
+                    return cost_the_same(mistaken.report, report);
+                }));
         throw;
+    }
+}
+
+namespace {
+
+std::string of_rank(const TaskRun& run, const std::string& exercise, std::size_t rank,
+                    const std::string& what) {
+    return fmt::format("{}: {}: rank {}: {}", exercise, run.name, rank, what);
+}
+
+std::int64_t bytes_received(const RankReport& rank) {
+    std::int64_t bytes = 0;
+    for (const Traffic& traffic : rank.traffic)
+        bytes += traffic.bytes_received;
+    return bytes;
+}
+
+}  // namespace
+
+void Judge::traffic_as_right(const TaskRun& run, const std::string& exercise,
+                             Allowed allowed) {
+    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
+        const auto name = [&](const char* what) {
+            return of_rank(run, exercise, rank, what);
+        };
+        figure_as_right(run, name("messages"), "messages", [=](const RunReport& report) {
+            return report.ranks[rank].messages_sent();
+        });
+        figure_as_right(
+            run, name("sent"), "bytes",
+            [=](const RunReport& report) { return report.ranks[rank].bytes_sent(); },
+            allowed);
+        figure_as_right(
+            run, name("received"), "bytes",
+            [=](const RunReport& report) { return bytes_received(report.ranks[rank]); },
+            allowed);
+    }
+}
+
+void Judge::verbs_as_right(const TaskRun& run, const std::string& exercise) {
+    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
+        std::set<std::string> verbs;
+        for (const RunReport* report : {&right(run).report, &this->run(run).report})
+            for (const Traffic& traffic : report->ranks[rank].traffic)
+                verbs.insert(traffic.verb);
+        for (const std::string& verb : verbs)
+            figure_as_right(run, of_rank(run, exercise, rank, "sent by " + verb), "bytes",
+                            [&](const RunReport& report) {
+                                return report.ranks[rank].bytes_sent_by(verb);
+                            });
+    }
+}
+
+void Judge::peaks_as_right(const TaskRun& run, const std::string& exercise,
+                           Allowed allowed, const std::string& less) {
+    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
+        figure_as_right(
+            run, of_rank(run, exercise, rank, "peak"), "bytes of memory",
+            [=](const RunReport& report) { return report.ranks[rank].memory.peak; },
+            allowed, less);
+}
+
+void Judge::time_as_right(const TaskRun& run, const std::string& exercise,
+                          Allowed allowed, const std::string& less) {
+    figure_as_right(
+        run, fmt::format("{}: {}: time", exercise, run.name), kPicoseconds,
+        [](const RunReport& report) { return report.makespan(); }, allowed, less);
+}
+
+void Judge::needs(const std::string& id,
+                  const std::function<void(Judge&)>& before) const {
+    Judge asking = *this;
+    asking.explains_ = false;
+    try {
+        before(asking);
+    } catch (const No& no) {
+        if (no.mark == Mark::not_written) throw;
+        throw No{no.mark, fmt::format("what {} asks, first", id), "", ""};
     }
 }
 
@@ -295,9 +387,36 @@ std::string Judge::measured() const {
     return list_text(measured_);
 }
 
-Judgement judgement_of(const Criterion& criterion, Judge judge) {
+namespace {
+
+const Criterion& criterion_of(const Assignment& assignment, const std::string& id) {
+    return *std::ranges::find(assignment.criteria, id, &Criterion::id);
+}
+
+void ask(const Assignment& assignment, const Criterion& criterion, Judge& judge) {
+    const auto need = [&](const std::string& id) {
+        judge.needs(id, [&](Judge& asking) {
+            ask(assignment, criterion_of(assignment, id), asking);
+        });
+    };
+    for (const std::string& id : criterion.needs)
+        need(id);
+    judge.set_criterion(criterion.id);
     try {
         criterion.judge(judge);
+    } catch (const Judge::No& no) {
+        if (no.mark == Mark::not_written) throw;
+        for (const std::string& id : criterion.after)
+            need(id);
+        throw;
+    }
+}
+
+}  // namespace
+
+Judgement judgement_of(const Assignment& assignment, std::size_t index, Judge judge) {
+    try {
+        ask(assignment, assignment.criteria[index], judge);
         return {Mark::passed, judge.asked(), judge.measured(), ""};
     } catch (const Judge::No& no) {
         return {no.mark, no.asked, no.measured, no.said};

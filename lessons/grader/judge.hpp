@@ -29,12 +29,29 @@ struct Allowed {
 /// The unit of virtual time, which is shown in the unit that suits it.
 inline constexpr const char* kPicoseconds = "ps";
 
+/// What is asked of the values that a run left.
+struct AskedValues {
+    /// Names of tensors; none stands for all that the reference leaves, on each rank.
+    std::vector<std::string> tensors{};
+    /// What a tensor is called in sentences, if not by its name.
+    std::function<std::string(const std::string& tensor)> called{};
+    /// Says what is wrong with what all ranks left under a name, or nothing. A mistake
+    /// that leaves the same is looked for behind it.
+    std::function<std::string(const std::string& tensor,
+                              const std::vector<HostTensor>& left)>
+        cause{};
+    double bound = 1e-10;  ///< as Judge::close() has it
+};
+
 /// A criterion asks its questions through this: it runs the student's tasks, compares,
 /// and keeps what was asked and measured. A question that is answered with no ends the
 /// criterion.
 class Judge {
   public:
     Judge(StudentWork& work, const GradingSide& own) : work_(work), own_(own) {}
+
+    /// Not for criteria: the id of the one that asks from now on.
+    void set_criterion(const std::string& id) { criterion_ = id; }
 
     /// Not for criteria: how a question was answered with no.
     struct No {
@@ -81,14 +98,8 @@ class Judge {
                 const std::string& less = "");
     /// Returns what the reference makes of a run.
     const TaskResult& right(const TaskRun& run) const { return own_.answers->right(run); }
-    /// Says of what all ranks left under a tensor's name what is wrong; or nothing.
-    using Cause = std::function<std::string(const std::vector<HostTensor>& left)>;
-    /// Each rank left under a name what the reference leaves there, as close() has it;
-    /// `what(rank)` it is, for sentences. If not, `cause` says why, else a mistake that
-    /// leaves the same on all ranks.
-    void as_right(const TaskRun& run, const std::string& tensor,
-                  const std::function<std::string(std::size_t)>& what,
-                  const Cause& cause = {}, double bound = 1e-10);
+    /// The values that a run left are those of the reference.
+    void as_right(const TaskRun& run, const AskedValues& asked = {});
     /// A run's figure is the reference's, or within what is allowed beside it. If not,
     /// `less` says how it becomes less, if it is more; else a mistake that costs the
     /// same.
@@ -96,6 +107,18 @@ class Judge {
                          const std::string& unit,
                          const std::function<std::int64_t(const RunReport&)>& measure,
                          Allowed allowed = {}, const std::string& less = "");
+    // The same of each rank's messages and bytes, of its bytes by verb, of the most
+    // memory that it held, and of the time that all took. `exercise` is "a1.2".
+    void traffic_as_right(const TaskRun& run, const std::string& exercise,
+                          Allowed allowed = {});
+    void verbs_as_right(const TaskRun& run, const std::string& exercise);
+    void peaks_as_right(const TaskRun& run, const std::string& exercise, Allowed allowed,
+                        const std::string& less = "");
+    void time_as_right(const TaskRun& run, const std::string& exercise, Allowed allowed,
+                       const std::string& less = "");
+    /// Asks what another criterion asks, which has to be right before. If it is not, says
+    /// only where that is said: what was asked there is not told here.
+    void needs(const std::string& id, const std::function<void(Judge&)>& before) const;
     /// Messages go by send and recv alone. `name` is the case's.
     void by_send_and_recv(const std::string& name, const RunReport& report);
     /// The ways round a ring.
@@ -123,8 +146,13 @@ class Judge {
     std::string measured() const;
 
   private:
+    std::string cause_of(const TaskRun& run, const std::string& name,
+                         const TaskResult& result, const AskedValues& asked) const;
+
     StudentWork& work_;
     const GradingSide& own_;
+    std::string criterion_;  ///< the id of that which asks
+    bool explains_ = true;   ///< looks for mistakes that explain a no
     std::vector<std::string> asked_;
     std::vector<std::string> measured_;
 };
@@ -137,8 +165,10 @@ struct Judgement {
     std::string said{};
 };
 
-/// Judges a criterion. Whatever it meets in what the student left fails it; what the
-/// machine or the grader itself lacks is thrown: MissingError, std::system_error.
-Judgement judgement_of(const Criterion& criterion, Judge judge);
+/// Judges the assignment's criterion with that index, which is not asked where one fails
+/// that it needs; where it fails after another one that has failed, it says only that.
+/// Whatever it meets in what the student left fails it; what the machine or the grader
+/// itself lacks is thrown: MissingError, std::system_error.
+Judgement judgement_of(const Assignment& assignment, std::size_t index, Judge judge);
 
 }  // namespace lockstep::lessons

@@ -1,5 +1,6 @@
 #include "lessons/grader/solution.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -59,13 +60,18 @@ const TaskResult& Answers::right(const TaskRun& run) {
     return result;
 }
 
-std::string Answers::mistake(const TaskRun& run,
+std::string Answers::mistake(const TaskRun& run, const std::string& criterion,
                              const std::function<bool(const TaskResult&)>& fits) const {
-    for (const Solution& mistaken : solutions_) {
-        if (mistaken.says.empty()) continue;
-        const TaskResult& result =
-            SolutionWork(mistaken, sim::CheckLevel::cheap).run(run);
-        if (!result.trouble && fits(result)) return mistaken.says;
+    std::vector<const Solution*> likely;
+    for (const Solution& mistaken : solutions_)
+        if (!mistaken.says.empty()) likely.push_back(&mistaken);
+    std::ranges::stable_partition(likely, [&](const Solution* mistaken) {
+        return !mistaken->loses.empty() && mistaken->loses.front() == criterion;
+    });
+    for (const Solution* mistaken : likely) {
+        SolutionWork work(*mistaken, sim::CheckLevel::cheap);
+        const TaskResult& result = work.run(run);
+        if (!result.trouble && fits(result)) return mistaken->says;
     }
     return "";
 }

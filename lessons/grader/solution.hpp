@@ -53,8 +53,9 @@ class Answers {
     /// come to its end.
     const TaskResult& right(const TaskRun& run);
     /// Returns what is said of the first mistake whose run `fits`; empty if none does.
-    /// Each mistake that has a sentence is run anew.
-    std::string mistake(const TaskRun& run,
+    /// Those that lose `criterion` first come first. Each mistake that has a sentence is
+    /// run anew.
+    std::string mistake(const TaskRun& run, const std::string& criterion,
                         const std::function<bool(const TaskResult&)>& fits) const;
 
   private:

@@ -265,7 +265,9 @@ class Trial {
     }
 
     Judgement judged(const Criterion& criterion, StudentWork& work) {
-        return judgement_of(criterion, Judge(work, own_));
+        const auto index =
+            static_cast<std::size_t>(&criterion - assignment_.criteria.data());
+        return judgement_of(assignment_, index, Judge(work, own_));
     }
 
     const Assignment& assignment_;

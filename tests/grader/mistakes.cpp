@@ -61,8 +61,9 @@ struct Judged {
 Judged judge_all(const Assignment& assignment, StudentWork& work,
                  const GradingSide& own) {
     Judged judged;
-    for (const Criterion& criterion : assignment.criteria) {
-        const Judgement judgement = judgement_of(criterion, Judge(work, own));
+    for (std::size_t i = 0; i < assignment.criteria.size(); ++i) {
+        const Criterion& criterion = assignment.criteria[i];
+        const Judgement judgement = judgement_of(assignment, i, Judge(work, own));
         const std::string said =
             in_one_line(judgement.said.empty() ? judgement.measured : judgement.said);
         judged.all.push_back({{"id", criterion.id},

@@ -1,31 +1,43 @@
 #include <functional>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lessons/assignments/catalogue.hpp"
-#include "lessons/assignments/cost_of.hpp"
-#include "lessons/assignments/data_parallel/grading/dealt_batch.hpp"
-#include "lessons/assignments/needs.hpp"
+#include "lessons/assignments/classifier.hpp"
+#include "lessons/assignments/suspects.hpp"
 #include "lessons/grader/judge.hpp"
-#include "src/cost/collectives.hpp"
-#include "src/nn/activation.hpp"
-#include "src/nn/linear.hpp"
-#include "src/nn/losses.hpp"
-#include "src/nn/sequential.hpp"
-#include "src/parallel/bucketed_data_parallel.hpp"
-#include "src/parallel/placement.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
 
-using data_parallel::DealtBatch;
-using data_parallel::kLearningRate;
-using data_parallel::kSteps;
-using data_parallel::mean_of;
-using data_parallel::Mistakes;
+// Steps of training, and by how much.
+constexpr int kSteps = 3;
+constexpr std::int64_t kThousandths = 250;
+
+/// Says how the rows of a batch are dealt out, and to which network: linear, tanh,
+/// linear.
+struct DealtBatch {
+    std::vector<std::int64_t> shards;  ///< rows of each rank
+    std::int64_t most_rows = 0;        ///< of a micro-batch
+    std::int64_t hidden = 9;
+    std::int64_t features = 6;
+    std::int64_t classes = 4;
+    std::int64_t held = 0;  ///< each element of the gradients, before the call
+
+    /// "3 ranks with 5, 0, 9 rows, 4 at once"
+    std::string name() const {
+        return fmt::format(
+            "{} rank{} with {} rows, {} at once{}", shards.size(),
+            shards.size() == 1 ? "" : "s", fmt::join(shards, ", "), most_rows,
+            held == 0 ? "" : fmt::format(", gradients of {} before", held));
+    }
+};
 
 // The grader's cases, drawn anew for each grading.
 
@@ -91,10 +103,10 @@ std::vector<DealtBatch> odd_batches(const Judge& judge) {
         const Dealer dealer(judge, kind);
         DealtBatch batch = dealer.batch(dealer.draw("rows at once", 4, 5));
         for (std::size_t rank = 0; rank < ranks; ++rank) {
-            const std::string of = fmt::format(" of rank {}", rank);
+            const std::string of_rank = fmt::format(" of rank {}", rank);
             batch.shards.push_back(batch.most_rows *
-                                       dealer.draw("micro-batches" + of, 1, 2) +
-                                   dealer.draw("rest" + of, 1, batch.most_rows - 2));
+                                       dealer.draw("micro-batches" + of_rank, 1, 2) +
+                                   dealer.draw("rest" + of_rank, 1, batch.most_rows - 2));
         }
         return batch;
     };
@@ -105,7 +117,22 @@ std::vector<DealtBatch> odd_batches(const Judge& judge) {
         odd("odd, more ranks", static_cast<std::size_t>(judge.draw("odd ranks", 5, 6)))};
 }
 
-/// Ranks with as many rows each, in whole micro-batches. What a run costs is looked at in
+std::vector<DealtBatch> all_batches(const Judge& judge) {
+    std::vector<DealtBatch> all = whole_batches(judge);
+    for (const DealtBatch& odd : odd_batches(judge))
+        all.push_back(odd);
+    return all;
+}
+
+/// Whatever gradients held before, of a shard without rows, too.
+std::vector<DealtBatch> batches_with_gradients(const Judge& judge) {
+    std::vector<DealtBatch> batches = whole_batches(judge);
+    for (DealtBatch& batch : batches)
+        batch.held = judge.draw("gradients before", 2, 9);
+    return batches;
+}
+
+/// Ranks with equally many rows, in whole micro-batches. What a run costs is looked at in
 /// these, so that a mean of means costs no points twice.
 DealtBatch even_batch(const Judge& judge, const char* kind, std::int64_t ranks,
                       std::int64_t most_rows, std::int64_t micro_batches) {
@@ -135,273 +162,134 @@ DealtBatch long_batch(const Judge& judge) {
                       judge.draw("long micro-batches", 11, 14));
 }
 
-// Students' ranks make this of them.
-
-const TaskResult& run_task(Judge& judge, const std::string& task,
-                           const DealtBatch& batch) {
-    const Mistakes drawn(judge, batch);
+/// Returns a run of a task: all ranks are given the network, each its own rows.
+TaskRun given(const Judge& judge, const std::string& task, const DealtBatch& batch) {
+    const std::pair<const char*, Shape> parameters[] = {
+        {"hidden.weight", {batch.hidden, batch.features}},
+        {"hidden.bias", {batch.hidden}},
+        {"output.weight", {batch.classes, batch.hidden}},
+        {"output.bias", {batch.classes}}};
     RankTask same{task, {}, {}};
-    for (const auto& [name, values] : drawn.network())
-        same.tensors.emplace(name, TaskTensor{values, MemoryCategory::parameters});
-    same.numbers = {{"batch rows", batch.rows()},
+    for (const auto& [name, shape] : parameters)
+        same.tensors.emplace(name,
+                             TaskTensor{judge.normal(batch.name() + ", " + name, shape),
+                                        MemoryCategory::parameters});
+    same.numbers = {{"batch rows", std::accumulate(batch.shards.begin(),
+                                                   batch.shards.end(), std::int64_t{0})},
                     {"most rows", batch.most_rows},
                     {"gradients before", batch.held},
                     {"steps", kSteps},
-                    {"learning rate in thousandths", data_parallel::kThousandths}};
-    TaskRun asked{batch.name(), {}};
-    for (const ClassifiedRows& shard : drawn.shards()) {
-        RankTask& own = asked.ranks.emplace_back(same);
+                    {"learning rate in thousandths", kThousandths}};
+    TaskRun run{batch.name(), {}};
+    for (const std::int64_t rows : batch.shards) {
+        const ClassifiedRows shard =
+            draw_rows(judge, fmt::format("{}, rank {}", batch.name(), run.ranks.size()),
+                      rows, batch.features, batch.classes);
+        RankTask& own = run.ranks.emplace_back(same);
         own.tensors.emplace("x", TaskTensor{shard.x});
         own.tensors.emplace("targets", TaskTensor{shard.targets});
     }
-    return judge.run(asked);
+    return run;
 }
 
-std::string on_rank(const DealtBatch& batch, std::size_t rank, const std::string& what) {
-    return fmt::format("{}: rank {}: {}", batch.name(), rank, what);
+std::vector<TaskRun> given(const Judge& judge, const std::string& task,
+                           const std::vector<DealtBatch>& batches) {
+    std::vector<TaskRun> runs;
+    for (const DealtBatch& batch : batches)
+        runs.push_back(given(judge, task, batch));
+    return runs;
 }
 
-/// Says what a mean is asked for: its gradients, or its loss, too.
-enum class Asked : std::uint8_t { all, gradients };
+// What is asked of a run.
 
-/// Judges loss and gradients: of each rank the mean over its own rows, or over all.
-void judge_means(Judge& judge, const std::string& task, const DealtBatch& batch,
-                 Asked asked = Asked::all) {
-    const bool of_batch = task == "batch_gradient";
-    const TaskResult& result = run_task(judge, task, batch);
-    const Mistakes mistakes(judge, batch);
-    std::vector<NetworkTensors> means;
-    means.reserve(batch.ranks());
-    for (const ClassifiedRows& shard : mistakes.shards())
-        means.push_back(
-            mean_of(mistakes.network(),
-                    of_batch ? mistakes.shards() : std::vector<ClassifiedRows>{shard}));
-    for (const auto& each : means.front()) {
-        const std::string& name = each.first;
-        const bool loss = name == "loss";
-        if (loss && asked == Asked::gradients) continue;
-        OfRanks expected;
-        expected.reserve(means.size());
-        for (const NetworkTensors& mean : means)
-            expected.push_back(mean.at(name));
-        ask_of_ranks(
-            judge, result, name,
-            [&](std::size_t rank) {
-                return on_rank(batch, rank,
-                               loss ? "the mean loss" : "the gradient of " + name);
-            },
-            expected,
-            [&](const OfRanks& left) {
-                return of_batch ? mistakes.in_batch(name, left)
-                                : mistakes.in_shard(name, left);
-            });
+AskedValues values_of(const TaskRun& run, std::vector<std::string> tensors = {}) {
+    AskedValues asked{std::move(tensors)};
+    const std::string& task = run.ranks.front().task;
+    asked.called = [=](const std::string& tensor) {
+        if (tensor == "loss") return std::string("the mean loss");
+        if (tensor == "losses") return std::string("the mean loss of each step");
+        return task == "train" ? tensor : "the gradient of " + tensor;
+    };
+    return asked;
+}
+
+void judge_shard_gradients(Judge& judge, const std::vector<DealtBatch>& batches) {
+    for (const TaskRun& run : given(judge, "shard_gradient", batches)) {
+        judge.as_right(run, values_of(run));
+        const std::int64_t sent = judge.run(run).report.messages_sent();
+        judge.ask(sent == 0, run.name + ": no messages",
+                  fmt::format("{} messages", sent));
     }
 }
 
-void judge_shards(Judge& judge, const std::vector<DealtBatch>& batches) {
-    for (const DealtBatch& batch : batches) {
-        judge_means(judge, "shard_gradient", batch);
-        const TaskResult& result = run_task(judge, "shard_gradient", batch);
-        judge.ask(result.report.messages_sent() == 0, batch.name() + ": no messages",
-                  fmt::format("{} messages", result.report.messages_sent()));
-    }
+void judge_batch_gradient(Judge& judge, const TaskRun& run,
+                          std::vector<std::string> tensors = {}) {
+    AskedValues asked = values_of(run, std::move(tensors));
+    asked.cause = [&](const std::string& tensor, const OfRanks& left) {
+        return suspected_sum(left, judge.right(run).ranks[0].tensors.at(tensor));
+    };
+    judge.as_right(run, asked);
 }
 
-void judge_whole_shards(Judge& judge) {
-    judge_shards(judge, whole_batches(judge));
+const std::vector<std::string> kParameters{"hidden.bias", "hidden.weight", "output.bias",
+                                           "output.weight"};
+
+void judge_parameters(Judge& judge, const TaskRun& run) {
+    judge.as_right(run, values_of(run, kParameters));
+    const std::vector<RankResult>& ranks = judge.run(run).ranks;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+        for (const std::string& name : kParameters)
+            judge.same(fmt::format("{}: rank {}: {} as on rank 0", run.name, rank, name),
+                       judge.left(ranks[rank], name), judge.left(ranks.front(), name));
 }
 
-void judge_odd_shards(Judge& judge) {
-    ask_unless_said(judge, "a2.1-values", judge_whole_shards,
-                    [](Judge& asking) { judge_shards(asking, odd_batches(asking)); });
+void judge_losses(Judge& judge, const TaskRun& run) {
+    AskedValues asked = values_of(run, {"losses"});
+    asked.cause = [&](const std::string& tensor, const OfRanks& left) {
+        return suspected_sum(left, judge.right(run).ranks[0].tensors.at(tensor));
+    };
+    judge.as_right(run, asked);
 }
 
-/// Whatever gradients held before, of a shard without rows, too.
-void judge_shards_anew(Judge& judge) {
-    ask_unless_said(judge, "a2.1-values", judge_whole_shards, [](Judge& asking) {
-        std::vector<DealtBatch> batches = whole_batches(asking);
-        for (DealtBatch& batch : batches)
-            batch.held = asking.draw("gradients before", 2, 9);
-        judge_shards(asking, batches);
+/// Bytes, memory and time count of runs that leave the right gradients or parameters:
+/// doing nothing is fast.
+void needs_values(const Judge& judge, const std::string& exercise, const TaskRun& run) {
+    judge.needs(exercise + "-values", [&](Judge& asking) {
+        const std::string& task = run.ranks.front().task;
+        if (task == "train") return judge_parameters(asking, run);
+        if (task == "batch_gradient")
+            return judge_batch_gradient(asking, run, kParameters);
+        asking.as_right(run, values_of(run, kParameters));
     });
-}
-
-void judge_batches(Judge& judge) {
-    ask_unless_said(judge, "a2.1-values", judge_whole_shards, [](Judge& asking) {
-        for (const DealtBatch& batch : whole_batches(asking))
-            judge_means(asking, "batch_gradient", batch);
-    });
-}
-
-/// Judges `then` of training, unless a criterion before it has said what is wrong.
-void judge_of_training(Judge& judge, const std::function<void(Judge&)>& then) {
-    ask_unless_said(judge, "a2.1-values", judge_whole_shards, [&](Judge& again) {
-        ask_unless_said(again, "a2.1-rests", judge_odd_shards, [&](Judge& more) {
-            ask_unless_said(more, "a2.1-before", judge_shards_anew, [&](Judge& last) {
-                ask_unless_said(last, "a2.2-values", judge_batches, then);
-            });
-        });
-    });
-}
-
-void judge_parameters(Judge& judge, const DealtBatch& batch) {
-    const TaskResult& result = run_task(judge, "train", batch);
-    const SgdTraining training = Mistakes(judge, batch).training();
-    const NetworkTensors trained = training.alone().network;
-    for (const auto& parameter : trained) {
-        const std::string& name = parameter.first;
-        ask_of_ranks(
-            judge, result, name,
-            [&](std::size_t rank) { return on_rank(batch, rank, name); },
-            OfRanks(batch.ranks(), parameter.second),
-            [&](const OfRanks& left) {
-                return suspected_training(training, name, left);
-            });
-    }
-    for (std::size_t rank = 0; rank < batch.ranks(); ++rank)
-        for (const auto& [name, values] : training.network)
-            judge.same(on_rank(batch, rank, name + " as on rank 0"),
-                       judge.left(result.ranks[rank], name),
-                       judge.left(result.ranks.front(), name));
-}
-
-std::vector<DealtBatch> trained_batches(const Judge& judge) {
-    std::vector<DealtBatch> all = whole_batches(judge);
-    for (const DealtBatch& odd : odd_batches(judge))
-        all.push_back(odd);
-    return all;
-}
-
-void judge_trained(Judge& judge) {
-    judge_of_training(judge, [](Judge& asking) {
-        for (const DealtBatch& batch : trained_batches(asking))
-            judge_parameters(asking, batch);
-    });
-}
-
-void judge_losses(Judge& judge) {
-    needs(judge, "a2.3-values", judge_trained);
-    judge_of_training(judge, [](Judge& asking) {
-        for (const DealtBatch& batch : trained_batches(asking)) {
-            const TaskResult& result = run_task(asking, "train", batch);
-            const Mistakes mistakes(asking, batch);
-            const std::vector<double> losses = mistakes.training().alone().losses;
-            ask_of_ranks(
-                asking, result, "losses",
-                [&](std::size_t rank) {
-                    return on_rank(batch, rank, "the mean loss of each step");
-                },
-                OfRanks(batch.ranks(), HostTensor::of<double>({kSteps}, losses)),
-                [&](const OfRanks& left) { return mistakes.in_losses(left); });
-        }
-    });
-}
-
-// A run costs this.
-
-/// Returns what training costs with the library's own strategy: one bucket of all
-/// gradients, which is all-reduced when they are there.
-RunReport cost_of_training(const DealtBatch& batch) {
-    return cost_of(static_cast<int>(batch.ranks()), [&](Rank& rank) {
-        Device& device = rank.device();
-        const std::int64_t rows = batch.shards[static_cast<std::size_t>(rank.index())];
-        const Tensor x = device.empty({rows, batch.features}, DType::f64);
-        const Tensor targets = device.zeros({rows}, DType::i32);
-        Sequential network;
-        network.add<Linear>(ParameterInit{device, DType::f64, 0, "hidden"},
-                            batch.features, batch.hidden);
-        network.add<Tanh>(device);
-        network.add<Linear>(ParameterInit{device, DType::f64, 0, "output"}, batch.hidden,
-                            batch.classes);
-        network.set_input_gradient(false);
-        std::vector<MicroBatch> micro_batches;
-        for (std::int64_t begin = 0; begin < rows; begin += batch.most_rows)
-            micro_batches.push_back(
-                {x.rows(begin, batch.most_rows), targets.rows(begin, batch.most_rows)});
-        declare_replicas_of(rank.world(), network);
-        BucketedDataParallel sync(
-            device, rank.world(), network.parameters(),
-            {BucketSizes::all_in_one(), /*broadcast=*/false, /*rebuild=*/false});
-        Sgd optimizer(network.parameters(), {kLearningRate, 0, 0});
-        for (int step = 0; step < kSteps; ++step)
-            train_step(device, network, cross_entropy_loss, micro_batches, sync,
-                       optimizer);
-    });
-}
-
-/// Returns a run that leaves the right gradients or parameters; if it does not, `id` has
-/// said so. Bytes, memory and time count of no others: doing nothing is fast.
-const TaskResult& run_right(Judge& judge, const std::string& id, const std::string& task,
-                            const DealtBatch& batch) {
-    needs(judge, id, [&](Judge& asking) {
-        if (task == "train")
-            judge_parameters(asking, batch);
-        else
-            judge_means(asking, task, batch, Asked::gradients);
-    });
-    return run_task(judge, task, batch);
-}
-
-std::int64_t bytes_received(const RankReport& rank) {
-    std::int64_t bytes = 0;
-    for (const Traffic& traffic : rank.traffic)
-        bytes += traffic.bytes_received;
-    return bytes;
 }
 
 /// The buffer may have some elements more than it must, which has 64 at least; and which
 /// chunks a ring hands on, whose sizes differ by an element, is up to it.
 constexpr Allowed kBytesAllowed{3, 8};
 
-/// Judges bytes and messages of so many ring all-reduces of all gradients and the loss.
-void judge_traffic(Judge& judge, const std::string& exercise, const DealtBatch& batch,
-                   const RunReport& report, std::int64_t all_reduces) {
-    const CollectiveCall call{Verb::all_reduce, batch.elements() + 1,
-                              bytes_of(DType::f64), static_cast<int>(batch.ranks())};
-    for (std::size_t rank = 0; rank < batch.ranks(); ++rank) {
-        const CollectiveTraffic each = collective_traffic(call, static_cast<int>(rank));
-        const RankReport& left = report.ranks[rank];
-        const std::string name = exercise + ": " + on_rank(batch, rank, "");
-        judge.figure(name + "messages", "messages", all_reduces * each.messages_sent,
-                     left.messages_sent());
-        judge.figure(name + "sent", "bytes", all_reduces * each.bytes_sent,
-                     left.bytes_sent(), kBytesAllowed);
-        judge.figure(name + "received", "bytes", all_reduces * each.bytes_received,
-                     bytes_received(left), kBytesAllowed);
-    }
-}
-
 /// Asks for right values where all shards are equal, and that all other runs come to
 /// their end: what is wrong with unequal shards is said elsewhere.
-void judge_bytes(Judge& judge, const std::string& exercise, const std::string& task,
-                 std::int64_t all_reduces) {
-    const std::string values = exercise + "-values";
-    const DealtBatch even = small_batch(judge);
-    judge_traffic(judge, exercise, even, run_right(judge, values, task, even).report,
-                  all_reduces);
-    for (const DealtBatch& batch : trained_batches(judge)) {
-        const TaskResult* result = nullptr;
-        needs(judge, values,
-              [&](Judge& asking) { result = &run_task(asking, task, batch); });
-        judge_traffic(judge, exercise, batch, result->report, all_reduces);
+void judge_bytes(Judge& judge, const std::string& exercise, const std::string& task) {
+    const TaskRun even = given(judge, task, small_batch(judge));
+    needs_values(judge, exercise, even);
+    judge.traffic_as_right(even, exercise, kBytesAllowed);
+    for (const TaskRun& run : given(judge, task, all_batches(judge))) {
+        judge.needs(exercise + "-values", [&](Judge& asking) { asking.run(run); });
+        judge.traffic_as_right(run, exercise, kBytesAllowed);
     }
 }
 
 void judge_memory(Judge& judge, const std::string& exercise, const std::string& task) {
-    const DealtBatch wide = wide_batch(judge);
-    const TaskResult& result = run_right(judge, exercise + "-values", task, wide);
-    const std::int64_t peak = cost_of_training(wide).most_held();
-    for (std::size_t rank = 0; rank < wide.ranks(); ++rank)
-        judge.figure(exercise + ": " + on_rank(wide, rank, "peak"), "bytes of memory",
-                     peak, result.report.ranks[rank].memory.peak, {100, 50});
+    const TaskRun wide = given(judge, task, wide_batch(judge));
+    needs_values(judge, exercise, wide);
+    judge.peaks_as_right(wide, exercise, {100, 50});
 }
 
 void judge_time(Judge& judge) {
-    const DealtBatch batch = long_batch(judge);
-    const TaskResult& result = run_right(judge, "a2.3-values", "train", batch);
-    judge.figure("a2.3: " + batch.name() + ": time", kPicoseconds,
-                 cost_of_training(batch).makespan(), result.report.makespan(), {30, 30},
-                 "all gradients go in one all-reduce, once a step");
+    const TaskRun run = given(judge, "train", long_batch(judge));
+    needs_values(judge, "a2.3", run);
+    judge.time_as_right(run, "a2.3", {30, 30},
+                        "all gradients go in one all-reduce, once a step");
 }
 
 Criterion criterion(const std::string& id, const std::string& title, int points,
@@ -411,36 +299,54 @@ Criterion criterion(const std::string& id, const std::string& title, int points,
 }
 
 std::vector<Criterion> all_criteria() {
-    return {
-        criterion("a2.1-values",
-                  "shard_gradient leaves the gradient of the mean over the shard's rows",
-                  15, "accumulate", judge_whole_shards),
+    std::vector<Criterion> all{
+        criterion(
+            "a2.1-values",
+            "shard_gradient leaves the gradient of the mean over the shard's rows", 15,
+            "accumulate",
+            [](Judge& judge) { judge_shard_gradients(judge, whole_batches(judge)); }),
         criterion("a2.1-rests",
                   "rows of a smaller last micro-batch count as much as all others", 10,
-                  "accumulate", judge_odd_shards),
+                  "accumulate",
+                  [](Judge& judge) { judge_shard_gradients(judge, odd_batches(judge)); }),
         criterion("a2.1-before",
                   "what gradients held before the call is not in what shard_gradient "
                   "leaves",
-                  10, "accumulate", judge_shards_anew),
+                  10, "accumulate",
+                  [](Judge& judge) {
+                      judge_shard_gradients(judge, batches_with_gradients(judge));
+                  }),
         criterion("a2.1-memory", "shard_gradient holds one micro-batch's activations", 15,
                   "measure",
                   [](Judge& judge) { judge_memory(judge, "a2.1", "shard_gradient"); }),
         criterion(
             "a2.2-values",
             "batch_gradient leaves every rank the gradient of the mean over all rows", 15,
-            "average", judge_batches),
+            "average",
+            [](Judge& judge) {
+                for (const auto& run :
+                     given(judge, "batch_gradient", whole_batches(judge)))
+                    judge_batch_gradient(judge, run);
+            }),
         criterion("a2.2-bytes",
                   "batch_gradient is one all-reduce of the gradients and the loss", 15,
                   "ring",
-                  [](Judge& judge) { judge_bytes(judge, "a2.2", "batch_gradient", 1); }),
+                  [](Judge& judge) { judge_bytes(judge, "a2.2", "batch_gradient"); }),
         criterion("a2.3-values", "train ends with one device's parameters on every rank",
-                  5, "distribute", judge_trained),
+                  5, "distribute",
+                  [](Judge& judge) {
+                      for (const auto& run : given(judge, "train", all_batches(judge)))
+                          judge_parameters(judge, run);
+                  }),
         criterion("a2.3-losses",
                   "train gives the mean loss over all rows before each step", 5,
-                  "average", judge_losses),
+                  "average",
+                  [](Judge& judge) {
+                      for (const auto& run : given(judge, "train", all_batches(judge)))
+                          judge_losses(judge, run);
+                  }),
         criterion("a2.3-bytes", "train is one all-reduce a step, and nothing else", 3,
-                  "ring",
-                  [](Judge& judge) { judge_bytes(judge, "a2.3", "train", kSteps); }),
+                  "ring", [](Judge& judge) { judge_bytes(judge, "a2.3", "train"); }),
         criterion("a2.3-memory",
                   "batch_gradient and train hold one micro-batch's activations", 3,
                   "measure",
@@ -450,6 +356,12 @@ std::vector<Criterion> all_criteria() {
                   }),
         criterion("a2.3-time", "a step takes a rank's micro-batches and one all-reduce",
                   4, "measure", judge_time)};
+    for (const std::size_t later : {1, 2, 4})
+        all[later].after = {"a2.1-values"};
+    all[6].after = {"a2.1-values", "a2.1-rests", "a2.1-before", "a2.2-values"};
+    all[7].after = all[6].after;
+    all[7].needs = {"a2.3-values"};
+    return all;
 }
 
 }  // namespace
