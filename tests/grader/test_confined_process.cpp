@@ -101,12 +101,15 @@ TEST_CASE("What a program came to is said in words", "[grader][confined]") {
 
 TEST_CASE("A program that asks for too much memory has none of it",
           "[grader][confined]") {
+    // Where the first touch of a page takes long, 256 MiB take more than a second.
+    Confinement patient = tight();
+    patient.cpu_seconds = 20;
     for (const char* what : {"allocate", "touch"}) {
-        const Outcome outcome = run(what);
+        const Outcome outcome = run(what, patient);
         CHECK(outcome.ending.by == EndedBy::memory_limit);
         CHECK_THAT(outcome.sentence, Equals("asked for more than 256 MiB of memory"));
     }
-    const Outcome caught = run("catch");
+    const Outcome caught = run("catch", patient);
     CHECK(caught.ending.succeeded());
     CHECK_THAT(caught.output, Equals("caught\n"));
 }
