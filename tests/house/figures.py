@@ -3,8 +3,9 @@
 
 usage: figures.py ROOT [--operation NAME]
 
-Prints, for the C++ and CUDA sources below ROOT: files and lines of each room (a folder of
-the first or second level) and their median; classes whose members are defined in more than
+Prints the files below ROOT by kind, and their lines; for the C++ and CUDA sources files and
+lines of each room (a folder of the first or second level), their median, and the lines of all
+files there; the same of assignments' gradings; classes whose members are defined in more than
 two files; and the files, beside tests, that one operation of a device is written in: those
 that name `rms_norm`, or the operation that is given. To compare with an older commit, check
 that out into a folder of its own and run this script over both.
@@ -17,6 +18,8 @@ import re
 import statistics
 
 SOURCES = (".hpp", ".cpp", ".cu", ".cuh", ".h")
+# What builds and versions are made of is not counted.
+NOT_COUNTED = re.compile(r"^(\.git|build[^/]*|\.cache|subprojects)$|^__pycache__$")
 FOLDERS = ("src", "sim", "gpu", "program", "lessons", "tests")
 # "void Pipeline::run(" at the beginning of a line, behind a type or not.
 MEMBER = re.compile(r"^(?:[A-Za-z_\[][\w:<>,&*\s\[\]]*?[\s&*])?(\w+)(?:<[^>]*>)?::~?\w+\s*(?:<[^>]*>)?\(")
@@ -29,13 +32,15 @@ REASONS = {
 NAMESPACE = re.compile(r"^namespace ([\w:]+) \{")
 
 
-def sources(root):
-    for folder in FOLDERS:
-        for path, folders, names in os.walk(os.path.join(root, folder)):
-            folders.sort()
-            for name in sorted(names):
-                if name.endswith(SOURCES):
-                    yield os.path.relpath(os.path.join(path, name), root)
+def all_files(root):
+    for path, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if not NOT_COUNTED.match(name))
+        for name in sorted(names):
+            yield os.path.relpath(os.path.join(path, name), root)
+
+
+def is_source(file):
+    return file.endswith(SOURCES) and file.split("/")[0] in FOLDERS
 
 
 def lines_of(root, file):
@@ -48,16 +53,47 @@ def room_of(file):
     return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
 
 
-def print_rooms(lengths):
-    rooms = collections.defaultdict(list)
+def kind_of(file):
+    """Lessons' transcripts and pictures, and mistakes, are kinds of their own."""
+    name = os.path.basename(file)
+    if name in ("expected.txt", "mistakes.txt", "mutants.json"):
+        return name
+    return os.path.splitext(name)[1] or name
+
+
+def print_kinds(lengths):
+    kinds = collections.defaultdict(list)
     for file, lines in lengths.items():
-        rooms[room_of(file)].append(lines)
-    print(f"{'room':34} {'files':>6} {'lines':>7} {'median':>7}")
+        place = "tests" if file.startswith("tests/") else ""
+        kinds[f"{place + ': ' if place else ''}{kind_of(file)}"].append(lines)
+    print(f"{'kind':34} {'files':>6} {'lines':>7}")
+    for kind, lines in sorted(kinds.items(), key=lambda item: -sum(item[1])):
+        if sum(lines) >= 500:
+            print(f"{kind:34} {len(lines):6} {sum(lines):7}")
+    print(f"{'all':34} {len(lengths):6} {sum(lengths.values()):7}\n")
+
+
+def print_rooms(lengths):
+    """`lengths` are those of all files; the last column counts these."""
+    rooms = collections.defaultdict(list)
+    whole = collections.Counter()
+    for file, lines in lengths.items():
+        whole[room_of(file)] += lines
+        if is_source(file):
+            rooms[room_of(file)].append(lines)
+
+    def row(name, lines, everything=""):
+        median = statistics.median(lines) if lines else 0
+        print(f"{name:34} {len(lines):6} {sum(lines):7} {median:7.0f} {everything:>9}")
+
+    print(f"{'room':34} {'files':>6} {'lines':>7} {'median':>7} {'all files':>9}")
     for room, lines in sorted(rooms.items()):
-        print(f"{room:34} {len(lines):6} {sum(lines):7} {statistics.median(lines):7.0f}")
-    for what, keep in (("all", lambda _: True), ("beside tests", lambda f: f[:6] != "tests/")):
-        lines = [n for file, n in lengths.items() if keep(file)]
-        print(f"{what:34} {len(lines):6} {sum(lines):7} {statistics.median(lines):7.0f}")
+        row(room, lines, whole[room])
+    sources = {file: lines for file, lines in lengths.items() if is_source(file)}
+    row("gradings of assignments", [lines for file, lines in sources.items()
+                                    if re.match("lessons/assignments/.*/grading/", file)])
+    row("all", list(sources.values()), sum(lengths.values()))
+    row("beside tests", [lines for file, lines in sources.items() if file[:6] != "tests/"])
 
 
 def print_spread_classes(texts):
@@ -97,8 +133,11 @@ def main():
     parser.add_argument("root")
     parser.add_argument("--operation", default="rms_norm")
     given = parser.parse_args()
-    texts = {file: lines_of(given.root, file) for file in sources(given.root)}
-    print_rooms({file: len(text) for file, text in texts.items()})
+    texts = {file: lines_of(given.root, file) for file in all_files(given.root)}
+    lengths = {file: len(text) for file, text in texts.items()}
+    print_kinds(lengths)
+    print_rooms(lengths)
+    texts = {file: text for file, text in texts.items() if is_source(file)}
     print_spread_classes(texts)
     print_operation(texts, given.operation)
 
