@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -15,101 +17,82 @@ namespace lockstep::lessons::decode {
 
 using Numbers = std::map<std::string, std::int64_t>;
 
-/// The tokens that a prompt has, and those that are to follow.
-struct Lengths {
+/// The tokens that a prompt has, those that are to follow, and the pass before which a
+/// batcher gets it.
+struct Asked {
     std::int64_t prompt = 1;
     std::int64_t output = 1;
+    std::int64_t arrival = 0;
 
     /// The last token is never computed.
     std::int64_t stored() const { return prompt + output - 1; }
 };
 
-/// A GPT generates after some prompts.
-struct GenerationCase {
-    Sizes sizes;
-    std::vector<Lengths> prompts;
-    std::int64_t page_rows = 4;
-    int ranks = 1;
+/// A GPT generates after prompts, or a batcher plans passes for them. They are numbered
+/// from 0 up, in the order of their arrivals.
+struct Case {
+    Sizes sizes{};
+    Rules rules{.page_rows = 4};
+    std::vector<Asked> prompts{};
+    std::int64_t passes = 0;  ///< that a batcher is asked for
     std::int64_t seed = 1;
+    int ranks = 1;
 
     std::vector<Prompt> drawn_prompts() const {
         std::vector<Prompt> drawn;
-        for (const Lengths& of : prompts)
+        for (const Asked& each : prompts)
             drawn.push_back(given::random_prompt(sizes, static_cast<std::uint64_t>(seed),
-                                                 std::ssize(drawn), of.prompt,
-                                                 of.output));
+                                                 std::ssize(drawn), each.prompt,
+                                                 each.output));
         return drawn;
     }
 };
 
-/// A request, and the pass before which it comes.
-struct Arrival {
-    std::int64_t pass = 0;
-    std::int64_t prompt = 1;
-    std::int64_t output = 1;
-};
-
-/// Requests in the order of their arrivals, which are numbered likewise from 0 up.
-struct BatchingCase {
-    Rules rules;
-    std::vector<Arrival> requests;
-    std::int64_t passes = 0;  ///< that a batcher is asked for
-};
-
-template <typename Visit>
-void each_number(GenerationCase& of, Visit visit) {
-    visit("vocabulary", of.sizes.vocabulary);
-    visit("context", of.sizes.context);
-    visit("layers", of.sizes.layers);
-    visit("hidden", of.sizes.hidden);
-    visit("heads", of.sizes.heads);
-    visit("key heads", of.sizes.key_heads);
-    visit("width", of.sizes.width);
-    visit("inner", of.sizes.inner);
-    visit("page rows", of.page_rows);
-    visit("seed", of.seed);
-    auto count = std::ssize(of.prompts);
-    visit("prompts", count);
-    of.prompts.resize(static_cast<std::size_t>(count));
-    for (std::size_t i = 0; i < of.prompts.size(); ++i) {
-        visit(fmt::format("prompt {}", i), of.prompts[i].prompt);
-        visit(fmt::format("output {}", i), of.prompts[i].output);
+inline void each_number(
+    Case& drawn, const std::function<void(const std::string&, std::int64_t&)>& visit) {
+    auto& [vocabulary, context, layers, hidden, heads, key_heads, width, inner] =
+        drawn.sizes;
+    std::int64_t count = std::ssize(drawn.prompts);
+    for (const auto& [name, number] :
+         std::initializer_list<std::pair<const char*, std::int64_t*>>{
+             {"vocabulary", &vocabulary},
+             {"context", &context},
+             {"layers", &layers},
+             {"hidden", &hidden},
+             {"heads", &heads},
+             {"key heads", &key_heads},
+             {"width", &width},
+             {"inner", &inner},
+             {"rows", &drawn.rules.rows},
+             {"sequences", &drawn.rules.sequences},
+             {"pages", &drawn.rules.pages},
+             {"page rows", &drawn.rules.page_rows},
+             {"passes", &drawn.passes},
+             {"seed", &drawn.seed},
+             {"prompts", &count}})
+        visit(name, *number);
+    drawn.prompts.resize(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < drawn.prompts.size(); ++i) {
+        visit(fmt::format("prompt {}", i), drawn.prompts[i].prompt);
+        visit(fmt::format("output {}", i), drawn.prompts[i].output);
+        visit(fmt::format("arrival {}", i), drawn.prompts[i].arrival);
     }
 }
 
-template <typename Visit>
-void each_number(BatchingCase& of, Visit visit) {
-    visit("rows", of.rules.rows);
-    visit("sequences", of.rules.sequences);
-    visit("pages", of.rules.pages);
-    visit("page rows", of.rules.page_rows);
-    visit("passes", of.passes);
-    auto count = std::ssize(of.requests);
-    visit("requests", count);
-    of.requests.resize(static_cast<std::size_t>(count));
-    for (std::size_t i = 0; i < of.requests.size(); ++i) {
-        visit(fmt::format("pass {}", i), of.requests[i].pass);
-        visit(fmt::format("prompt {}", i), of.requests[i].prompt);
-        visit(fmt::format("output {}", i), of.requests[i].output);
-    }
-}
-
-template <typename Given>
-Numbers numbers_of(Given of) {
+inline Numbers numbers_of(Case drawn) {
     Numbers numbers;
-    each_number(of, [&](const std::string& name, const auto& value) {
-        numbers[name] = static_cast<std::int64_t>(value);
+    each_number(drawn, [&](const std::string& name, std::int64_t& number) {
+        numbers[name] = number;
     });
     return numbers;
 }
 
-template <typename Given>
-Given from_numbers(const Numbers& numbers) {
-    Given of;
-    each_number(of, [&]<typename T>(const std::string& name, T& value) {
-        value = static_cast<T>(numbers.at(name));
+inline Case from_numbers(const Numbers& numbers) {
+    Case drawn;
+    each_number(drawn, [&](const std::string& name, std::int64_t& number) {
+        number = numbers.at(name);
     });
-    return of;
+    return drawn;
 }
 
 }  // namespace lockstep::lessons::decode

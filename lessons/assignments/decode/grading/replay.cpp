@@ -6,28 +6,25 @@
 
 #include <fmt/format.h>
 
-#include "src/inference/batcher.hpp"
-
 namespace lockstep::lessons::decode {
 
-std::optional<std::vector<Planned>> read_log(const HostTensor& log) {
-    if (log.dtype() != DType::i32 || log.shape().dimensions() != 1) return std::nullopt;
-    const auto numbers = log.values<std::int32_t>();
-    constexpr std::size_t kFields = 5;
-    std::vector<Planned> plan;
-    for (std::size_t i = 0; i < numbers.size();) {
-        if (numbers.size() - i < kFields) return std::nullopt;
-        Planned& share = plan.emplace_back();
-        share = {numbers[i], numbers[i + 1], numbers[i + 2], numbers[i + 3], {}};
-        const std::int32_t pages = numbers[i + 4];
-        i += kFields;
-        if (pages < 0 || numbers.size() - i < static_cast<std::size_t>(pages))
-            return std::nullopt;
-        share.pages.assign(numbers.begin() + static_cast<std::ptrdiff_t>(i),
-                           numbers.begin() + static_cast<std::ptrdiff_t>(i) + pages);
-        i += static_cast<std::size_t>(pages);
-        if (share.pass < 0 || (plan.size() > 1 && plan.end()[-2].pass > share.pass))
-            return std::nullopt;
+std::optional<Plan> read_plan(const HostTensor& left) {
+    if (left.dtype() != DType::i32 || left.shape().dimensions() != 1) return {};
+    const auto numbers = left.values<std::int32_t>();
+    constexpr std::ptrdiff_t kFields = 5;
+    if (numbers.empty()) return {};
+    Plan plan{{}, numbers[0]};
+    std::int64_t pass = 0;
+    for (auto at = numbers.begin() + 1; at != numbers.end();) {
+        if (numbers.end() - at < kFields) return {};
+        Planned share{at[0], at[1], at[2], at[3]};
+        const std::int32_t pages = at[4];
+        at += kFields;
+        if (share.pass < pass || pages < 0 || numbers.end() - at < pages) return {};
+        pass = share.pass;
+        share.pages.assign(at, at + pages);
+        at += pages;
+        plan.shares.push_back(std::move(share));
     }
     return plan;
 }
@@ -42,9 +39,12 @@ struct Progress {
     std::int64_t arrival = 0;
     std::int64_t computed = 0;  ///< since it has begun, or begun again
     bool under_way = false;
+    bool was_sent_back = false;
 
     bool is_done() const { return known == end; }
     bool decodes() const { return known > prompt && known - computed == 1; }
+    bool lacks_row() const { return under_way && decodes(); }
+    bool lacks_prompt() const { return under_way && !decodes() && computed < known; }
 };
 
 /// A row of a page holds this.
@@ -62,18 +62,16 @@ std::string tokens_text(std::int64_t first, std::int64_t count) {
 
 class Replay {
   public:
-    Replay(const BatchingCase& of, const std::vector<Planned>& plan)
-        : of_(of), plan_(plan), ends_(plan.size(), true) {
-        for (const Arrival& arrival : of.requests)
-            requests_.push_back({arrival.prompt, arrival.prompt + arrival.output,
-                                 arrival.prompt, arrival.pass});
+    Replay(const Case& drawn, const std::vector<Planned>& plan)
+        : rules_(drawn.rules), passes_(drawn.passes), plan_(plan), ends_(plan.size()) {
+        for (const auto& [prompt, output, arrival] : drawn.prompts)
+            requests_.push_back({prompt, prompt + output, prompt, arrival});
         // A request that begins again has been sent back after its last rows before.
-        std::map<std::int64_t, std::size_t> last;
-        for (std::size_t i = 0; i < plan.size(); ++i) {
-            const auto [before, is_first] = last.try_emplace(plan[i].request, i);
-            if (is_first) continue;
-            ends_[before->second] = plan[i].first == 0;
-            before->second = i;
+        std::map<std::int64_t, std::int64_t> next_first;
+        for (std::size_t i = plan.size(); i-- > 0;) {
+            std::int64_t& first = next_first[plan[i].request];
+            ends_[i] = first == 0;
+            first = plan[i].first;
         }
     }
 
@@ -96,13 +94,16 @@ class Replay {
         in_pass_.clear();
         begin_again_.clear();
         youngest_prompt_ = -1;
-        for (std::size_t i = begin; i < end; ++i)
-            if (verdict_.tokens.empty()) enter(plan_[i]);
+        std::int64_t rows = 0;
+        for (std::size_t i = begin; i < end && verdict_.tokens.empty(); ++i) {
+            enter(plan_[i]);
+            rows += plan_[i].count;
+        }
         if (!verdict_.tokens.empty()) return;
-        judge_limits(begin, end);
+        judge_limits(rows);
         judge_order();
-        for (std::size_t i = begin; i < end; ++i)
-            if (verdict_.tokens.empty()) look_up(plan_[i]);
+        for (std::size_t i = begin; i < end && verdict_.tokens.empty(); ++i)
+            look_up(plan_[i]);
         gone_.clear();
         for (std::size_t i = begin; i < end; ++i)
             leave(i);
@@ -115,10 +116,9 @@ class Replay {
     /// Stores the rows of a share, if they can be computed.
     void enter(const Planned& share) {
         std::string problem = problem_of_request(share);
-        if (problem.empty()) problem = problem_of_tokens(share);
-        if (problem.empty()) problem = problem_of_pages(share);
+        if (problem.empty()) problem = problem_of_rows(share);
         if (!problem.empty()) return wrong(verdict_.tokens, problem);
-        Progress& it = progress(share.request);
+        Progress& it = requests_.at(share.request);
         if (!it.under_way) begin_again_.insert(share.request);
         if (!it.decodes()) youngest_prompt_ = std::max(youngest_prompt_, share.request);
         it.under_way = true;
@@ -131,18 +131,18 @@ class Replay {
         const std::int64_t number = share.request;
         if (number < 0 || number >= std::ssize(requests_))
             return fmt::format("there is no request {}", number);
-        if (share.pass < progress(number).arrival)
+        if (share.pass < requests_.at(number).arrival)
             return fmt::format("request {} has not come yet", number);
         if (!in_pass_.insert(number).second)
             return fmt::format("request {} is there twice", number);
-        if (progress(number).is_done())
+        if (requests_.at(number).is_done())
             return fmt::format("request {} has rows, and has all of its tokens", number);
         return "";
     }
 
-    std::string problem_of_tokens(const Planned& share) {
+    std::string problem_of_rows(const Planned& share) {
         const auto& [pass, number, first, count, pages] = share;
-        Progress& it = progress(number);
+        Progress& it = requests_.at(number);
         if (first == 0 && !it.under_way) it.computed = 0;
         if (count < 1 || first != it.computed)
             return fmt::format(
@@ -153,100 +153,68 @@ class Replay {
         if (count > it.known - first)
             return fmt::format("it has {} of request {}, which has {} tokens by then",
                                tokens_text(first, count), number, it.known);
-        return "";
-    }
-
-    std::string problem_of_pages(const Planned& share) const {
-        const std::int64_t tokens = share.first + share.count;
-        if (std::ssize(share.pages) * of_.rules.page_rows < tokens)
+        if (std::ssize(pages) * rules_.page_rows < first + count)
             return fmt::format("request {} has {} tokens by then, on {} pages of {}",
-                               share.request, tokens, share.pages.size(),
-                               of_.rules.page_rows);
-        for (const std::int32_t page : share.pages)
-            if (page < 0 || page >= of_.rules.pages)
-                return fmt::format("request {} has page {}, and there are {}",
-                                   share.request, page, of_.rules.pages);
+                               number, first + count, pages.size(), rules_.page_rows);
+        for (const std::int32_t page : pages)
+            if (page < 0 || page >= rules_.pages)
+                return fmt::format("request {} has page {}, and there are {}", number,
+                                   page, rules_.pages);
         return "";
-    }
-
-    Progress& progress(std::int64_t number) {
-        return requests_[static_cast<std::size_t>(number)];
-    }
-    const Progress& progress(std::int64_t number) const {
-        return requests_[static_cast<std::size_t>(number)];
     }
 
     std::int64_t place(const Planned& share, std::int64_t token) const {
-        const std::int64_t rows = of_.rules.page_rows;
-        return share.pages[static_cast<std::size_t>(token / rows)] * rows + token % rows;
+        const std::int64_t rows = rules_.page_rows;
+        return share.pages.at(token / rows) * rows + token % rows;
     }
 
-    void judge_limits(std::size_t begin, std::size_t end) {
-        std::int64_t rows = 0;
-        for (std::size_t i = begin; i < end; ++i)
-            rows += plan_[i].count;
-        const std::int64_t running =
-            std::ranges::count_if(requests_, &Progress::under_way);
-        if (rows > of_.rules.rows)
+    void judge_limits(std::int64_t rows) {
+        const auto running = std::ranges::count_if(requests_, &Progress::under_way);
+        if (rows > rules_.rows)
             wrong(verdict_.limits,
                   fmt::format("it has {} rows, and {} are the most; do the rows of "
                               "decodes count, too?",
-                              rows, of_.rules.rows));
-        if (running > of_.rules.sequences)
+                              rows, rules_.rows));
+        if (running > rules_.sequences)
             wrong(verdict_.limits,
                   fmt::format("{} requests are under way, and {} are the most", running,
-                              of_.rules.sequences));
+                              rules_.sequences));
     }
 
     void judge_order() {
-        judge_beginnings();
-        for (std::int64_t number = 0; number < std::ssize(requests_); ++number) {
-            const Progress& it = progress(number);
-            if (it.under_way && it.decodes() && !in_pass_.contains(number))
-                return wrong(verdict_.order,
-                             fmt::format("request {} lacks one row to its next token, "
-                                         "and has none; decodes go before prompts",
-                                         number));
-        }
-        for (std::int64_t number = 0; number < youngest_prompt_; ++number) {
-            const Progress& it = progress(number);
-            if (it.under_way && !it.decodes() && it.computed < it.known)
-                return wrong(verdict_.order,
-                             fmt::format("request {} still lacks rows of its prompt, and "
-                                         "request {}, which has come after it, has some",
-                                         number, youngest_prompt_));
-        }
-        for (const std::int64_t number : gone_)
-            if (is_younger_under_way(number))
-                return wrong(
-                    verdict_.order,
-                    fmt::format("request {} is sent back, and a younger one goes "
-                                "on",
-                                number));
-    }
-
-    void judge_beginnings() {
         for (const std::int64_t number : begin_again_)
             for (std::int64_t other = 0; other < number; ++other)
-                if (waits(other))
-                    return wrong(
+                if (waits(requests_.at(other)))
+                    wrong(verdict_.order,
+                          fmt::format("request {} begins, while request {} waits, which "
+                                      "has come before it{}",
+                                      number, other,
+                                      requests_.at(other).was_sent_back
+                                          ? "; one that was sent back waits first of all"
+                                          : ""));
+        for (std::int64_t number = 0; number < std::ssize(requests_); ++number)
+            if (requests_.at(number).lacks_row() && !in_pass_.contains(number))
+                wrong(verdict_.order,
+                      fmt::format("request {} lacks one row to its next token, and has "
+                                  "none; decodes go before prompts",
+                                  number));
+        for (std::int64_t number = 0; number < youngest_prompt_; ++number)
+            if (requests_.at(number).lacks_prompt())
+                wrong(verdict_.order,
+                      fmt::format("request {} still lacks rows of its prompt, and "
+                                  "request {}, which has come after it, has some",
+                                  number, youngest_prompt_));
+        for (const std::int64_t number : gone_)
+            for (std::int64_t other = number + 1; other < std::ssize(requests_); ++other)
+                if (requests_.at(other).under_way && !begin_again_.contains(other))
+                    wrong(
                         verdict_.order,
-                        fmt::format("request {} begins, while request {} waits, which "
-                                    "has come before it{}",
-                                    number, other,
-                                    was_sent_back_.contains(other)
-                                        ? "; one that was sent back waits first of all"
-                                        : ""));
+                        fmt::format("request {} is sent back, and a younger one goes on",
+                                    number));
     }
 
-    bool waits(std::int64_t number) const {
-        const Progress& it = progress(number);
+    bool waits(const Progress& it) const {
         return it.arrival <= pass_ && !it.under_way && !it.is_done();
-    }
-    bool is_younger_under_way(std::int64_t number) const {
-        for (std::int64_t other = number + 1; other < std::ssize(requests_); ++other)
-            if (progress(other).under_way && !begin_again_.contains(other)) return true;
-        return false;
     }
 
     /// Each row finds the tokens of its request in their places.
@@ -266,44 +234,44 @@ class Replay {
             return wrong(verdict_.tokens,
                          fmt::format("request {} looks for the keys of its token {} in "
                                      "row {} of page {}, where {}",
-                                     share.request, token, where % of_.rules.page_rows,
-                                     where / of_.rules.page_rows, there));
+                                     share.request, token, where % rules_.page_rows,
+                                     where / rules_.page_rows, there));
         }
     }
 
     /// The pass has been computed.
     void leave(std::size_t i) {
-        Progress& it = progress(plan_[i].request);
+        Progress& it = requests_.at(plan_[i].request);
         if (it.computed == it.known) ++it.known;
         if (!ends_[i]) return;
         it.under_way = false;
         if (it.is_done()) return;
-        was_sent_back_.insert(plan_[i].request);
+        it.was_sent_back = true;
+        ++verdict_.sent_back;
         // It would have a row in the next pass. One that has not, since a prompt takes
         // several passes, may be sent back later.
         if (it.decodes()) gone_.push_back(plan_[i].request);
     }
 
     void judge_end() {
-        for (std::size_t i = 0; i < requests_.size(); ++i) {
-            const Progress& it = requests_[i];
-            if (it.is_done()) continue;
-            verdict_.unfinished = true;
-            verdict_.tokens = fmt::format(
-                "request {} has {} of its {} tokens after {} passes, {}", i,
-                it.known - it.prompt, it.end - it.prompt, of_.passes,
-                verdict_.passes == 0 ? "and nothing has been planned"
-                : verdict_.passes < of_.passes
-                    ? fmt::format("and nothing has been planned from pass {} on; do "
-                                  "pages come back?",
-                                  verdict_.passes)
-                    : "which are more than enough; is one who was sent back sent back "
-                      "again and again?");
-            return;
-        }
+        const auto lacks = std::ranges::find(requests_, false, &Progress::is_done);
+        if (lacks == requests_.end()) return;
+        verdict_.unfinished = true;
+        verdict_.tokens = fmt::format(
+            "request {} has {} of its {} tokens after {} passes, {}",
+            lacks - requests_.begin(), lacks->known - lacks->prompt,
+            lacks->end - lacks->prompt, passes_,
+            verdict_.passes == 0 ? "and nothing has been planned"
+            : verdict_.passes < passes_
+                ? fmt::format("and nothing has been planned from pass {} on; do pages "
+                              "come back?",
+                              verdict_.passes)
+                : "which are more than enough; is one who was sent back sent back again "
+                  "and again?");
     }
 
-    const BatchingCase& of_;
+    const Rules& rules_;
+    const std::int64_t passes_;
     const std::vector<Planned>& plan_;
     std::vector<bool> ends_;  ///< its request is not under way after that share
     std::vector<Progress> requests_;
@@ -312,37 +280,14 @@ class Replay {
     std::set<std::int64_t> in_pass_;
     std::set<std::int64_t> begin_again_;  ///< that were not under way before the pass
     std::int64_t youngest_prompt_ = -1;   ///< that has rows in the pass; -1: none
-    std::set<std::int64_t> was_sent_back_;
-    std::vector<std::int64_t> gone_;  ///< in the pass that comes next
+    std::vector<std::int64_t> gone_;      ///< in the pass that comes next
     Verdict verdict_;
 };
 
 }  // namespace
 
-Verdict replayed(const BatchingCase& of, const std::vector<Planned>& plan) {
-    return Replay(of, plan).judge();
-}
-
-LibraryRun run_library(const BatchingCase& of) {
-    const auto& [rows, sequences, pages, page_rows] = of.rules;
-    PagePool pool(pages, page_rows, /*reuse=*/false);
-    Batcher batcher(pool, {.most_sequences = sequences, .most_rows = rows});
-    LibraryRun run;
-    std::size_t added = 0;
-    for (std::int64_t pass = 0; added < of.requests.size() || !batcher.idle(); ++pass) {
-        for (; added < of.requests.size() && of.requests[added].pass <= pass; ++added) {
-            lockstep::Request request;
-            request.id = static_cast<std::int64_t>(added);
-            request.prompt.resize(static_cast<std::size_t>(of.requests[added].prompt));
-            request.output = of.requests[added].output;
-            batcher.add(std::move(request));
-        }
-        if (batcher.next().tokens.rows() > 0) run.passes = pass + 1;
-        batcher.take(std::vector<std::int32_t>(batcher.wanted().size()));
-    }
-    for (const Answer& answer : batcher.answers())
-        run.preemptions += answer.preemptions;
-    return run;
+Verdict replayed(const Case& drawn, const std::vector<Planned>& plan) {
+    return Replay(drawn, plan).judge();
 }
 
 }  // namespace lockstep::lessons::decode

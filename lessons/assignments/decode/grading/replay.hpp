@@ -19,11 +19,16 @@ struct Planned {
     std::int64_t request = 0;
     std::int64_t first = 0;
     std::int64_t count = 0;
-    std::vector<std::int32_t> pages;
+    std::vector<std::int32_t> pages{};
 };
 
-/// Reads what the task has left, pass by pass. Nothing if it cannot be that.
-std::optional<std::vector<Planned>> read_log(const HostTensor& log);
+struct Plan {
+    std::vector<Planned> shares;
+    std::int64_t free = 0;  ///< pages in the end, as the batcher says
+};
+
+/// Reads what the task has left. Nothing if it cannot be that.
+std::optional<Plan> read_plan(const HostTensor& left);
 
 /// Says what is wrong with a plan, each as a sentence; empty if nothing is.
 struct Verdict {
@@ -32,16 +37,10 @@ struct Verdict {
     std::string limits;
     std::string order;
     std::int64_t passes = 0;  ///< up to the last that has rows
+    int sent_back = 0;        ///< requests that had begun
 };
 
 /// Judges a plan up to the first pass in which a token would be wrong.
-Verdict replayed(const BatchingCase& of, const std::vector<Planned>& plan);
-
-/// The library's own batcher with the same requests.
-struct LibraryRun {
-    std::int64_t passes = 0;
-    int preemptions = 0;
-};
-LibraryRun run_library(const BatchingCase& of);
+Verdict replayed(const Case& drawn, const std::vector<Planned>& plan);
 
 }  // namespace lockstep::lessons::decode
