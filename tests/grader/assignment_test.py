@@ -1,11 +1,9 @@
 #!/usr/bin/env python3
 """An assignment as its users meet it: what is handed out gets no points and says what to do
 first; the reference gets all, within two minutes. Mistakes that are tried as programs of their
-own lose what they must, and no more; all others, the test `mistakes` tries. Hostile results stop
-nothing.
+own lose what they must, and no more; all others, the test `mistakes` tries.
 
-Arguments: the program, the folder of the assignment's sources, "Assignment", "Mutants" or
-"HostileResults" with its own: the program that makes them, the kit, how many a criterion.
+Arguments: the program, the folder of the assignment's sources, "Assignment" or "Mutants".
 
 Sizes and values are drawn by 1, or by LOCKSTEP_DRAW: whoever changes criteria tries others, too.
 """
@@ -101,6 +99,18 @@ class Assignment(WorkFolder, unittest.TestCase):
                 self.assertNotIn(name, names)
             else:
                 self.assertIn(name, solved)
+
+    def test_no_line_of_the_reference_stands_in_a_program(self):
+        given, solved = ("".join(texts.values()) for texts in
+                         (mistakes.read_folder(os.path.join(SOURCES, "handout")),
+                          mistakes.reference(SOURCES)))
+        lines = {line.strip().encode() for line in solved.splitlines() if len(line.strip()) > 30
+                 and line.strip() not in given}
+        self.assertTrue(lines)
+        for program in [PROGRAM, PROGRAM + "-grader"]:
+            with open(program, "rb") as file:
+                data = file.read()
+            self.assertEqual([line for line in lines if line in data], [])
 
     def test_answers_are_hashed_and_nowhere_else(self):
         script = os.path.join(SOURCES, "hash_answers.py")
