@@ -1,13 +1,12 @@
 #include "lessons/assignments/trained_stack.hpp"
 
-#include <algorithm>
-#include <iterator>
+#include <map>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "sim/cluster.hpp"
 #include "src/comm/mesh.hpp"
+#include "src/core/require.hpp"
 #include "src/nn/activation.hpp"
 #include "src/nn/linear.hpp"
 #include "src/nn/sequential.hpp"
@@ -53,6 +52,10 @@ void keep(Rank& rank, Module& module) {
     }
 }
 
+/// What is left of each parameter, by name: "grad/0.weight", the last batch's, and
+/// "value/0.weight".
+using TrainedStack = std::map<std::string, HostTensor>;
+
 TrainedStack run_on(int ranks, const Program& program) {
     sim::ClusterOptions options;
     options.ranks = ranks;
@@ -63,21 +66,7 @@ TrainedStack run_on(int ranks, const Program& program) {
     return all;
 }
 
-std::vector<HostTensor> values_of(Device& device, Module& module) {
-    std::vector<HostTensor> values;
-    for (const Parameter* parameter : module.parameters())
-        values.push_back(device.download(parameter->value));
-    return values;
-}
-
-void set_values(Device& device, Module& module, const std::vector<HostTensor>& values) {
-    std::size_t next = 0;
-    for (const Parameter* parameter : module.parameters())
-        device.upload_into(parameter->value, values[next++]);
-}
-
-}  // namespace
-
+/// Throws UsageError if the schedule cannot train.
 TrainedStack train_by(const Schedule& schedule, int per_update) {
     const PipelinePlan plan(schedule);
     const int count = schedule.micro_batches;
@@ -98,29 +87,18 @@ TrainedStack train_by(const Schedule& schedule, int per_update) {
     });
 }
 
-TrainedStack train_alone(int stages, int micro_batches, int per_update) {
-    return run_on(1, [&](Rank& rank) {
-        Device& device = rank.device();
-        Sequential stack;
-        for (int layer = 0; layer < stages; ++layer)
-            stack.add(make_layer(device, layer));
-        Sgd sgd(stack.parameters(), kSgd);
-        std::vector<HostTensor> newest = values_of(device, stack);
-        std::vector<HostTensor> before = newest;
-        for (int first = 0; first < micro_batches; first += per_update) {
-            set_values(device, stack, before);
-            std::vector<MicroBatch> batch;
-            for (int pipeline = 0; pipeline < kPipelines; ++pipeline)
-                std::ranges::move(make_batches(device, pipeline * micro_batches + first,
-                                               per_update, per_update),
-                                  std::back_inserter(batch));
-            accumulate_gradients(device, stack, mean_squared_error, batch);
-            set_values(device, stack, newest);
-            sgd.step();
-            before = std::exchange(newest, values_of(device, stack));
-        }
-        keep(rank, stack);
-    });
+}  // namespace
+
+void ask_trained(Judge& judge, const std::string& name, const Schedule& schedule,
+                 const Schedule& right, int per_update, const std::string& rule) {
+    TrainedStack left;
+    try {
+        left = train_by(schedule, per_update);
+    } catch (const UsageError& error) {
+        judge.ask(false, name + ": it trains a stack of layers", "", error.what());
+    }
+    for (const auto& [parameter, expected] : train_by(right, per_update))
+        judge.close(name + ": " + parameter + rule, left.at(parameter), expected);
 }
 
 }  // namespace lockstep::lessons

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -8,13 +11,9 @@
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/left_schedule.hpp"
-#include "lessons/assignments/needs.hpp"
-#include "lessons/assignments/pipeline_1f1b/grading/causes.hpp"
 #include "lessons/assignments/trained_stack.hpp"
 #include "lessons/grader/judge.hpp"
-#include "src/core/require.hpp"
 #include "src/pipeline/holdings.hpp"
-#include "src/pipeline/schedule.hpp"
 #include "src/pipeline/timer.hpp"
 #include "src/pipeline/validate.hpp"
 
@@ -22,8 +21,9 @@ namespace lockstep::lessons {
 
 namespace {
 
-// The three functions of the handout, as its table has them: what they are asked for, and
-// what they are held to.
+using enum InstructionKind;
+
+// The three functions of the handout, and what they are asked for.
 
 struct Case {
     int stages = 1;
@@ -34,46 +34,37 @@ struct Case {
         const std::string sizes = fmt::format("p = {}, m = {}", stages, micro_batches);
         return limit == 0 ? sizes : fmt::format("{}, limit {}", sizes, limit);
     }
-    AskedSchedule asked() const { return {name(), stages, micro_batches}; }
 };
 
-/// A function of the handout, and what it is held to.
+/// A function of the handout.
 struct Exercise {
     std::string id;
     std::string task;
     std::vector<Case> (*cases)(const Judge& judge);
-    /// The word for what a stage holds, and the most that it may hold.
-    const char* held;
-    int (*most_held)(const Case& size, int stage);
-    /// How many forwards and backwards long the least time under the limit is; with
-    /// halves, the least bubble, in halves.
-    int (*least)(const Case& size);
-    bool halves = false;
+    const char* held;     ///< the word for what a stage holds
+    bool halves = false;  ///< of backward
 
-    MostHeld most_held_of(const Case& size) const {
-        return [this, size](int stage) { return most_held(size, stage); };
+    TaskRun run(const Case& size) const {
+        return {size.name(),
+                {{task,
+                  {},
+                  {{"stages", size.stages},
+                   {"micro_batches", size.micro_batches},
+                   {"limit", size.limit}}}}};
     }
+    const char* work() const { return halves ? "F, I and W" : "F and B"; }
 };
 
 /// Draws numbers of an exercise anew for each grading.
-class Draw {
-  public:
-    Draw(const Judge& judge, std::string exercise)
-        : judge_(judge), exercise_(std::move(exercise)) {}
-
-    int operator()(const std::string& name, int low, int high) const {
-        const std::string whole = fmt::format("{}: {}", exercise_, name);
-        return static_cast<int>(judge_.draw(whole, low, high));
-    }
-
-  private:
-    const Judge& judge_;
-    std::string exercise_;
-};
+auto draws(const Judge& judge, const std::string& exercise) {
+    return [&judge, exercise](const std::string& name, int low, int high) {
+        return static_cast<int>(judge.draw(exercise + ": " + name, low, high));
+    };
+}
 
 /// More micro-batches than stages, and fewer, one of either, and a long pipeline.
 std::vector<Case> plain_cases(const Judge& judge) {
-    const Draw draw(judge, "a4.1");
+    const auto draw = draws(judge, "a4.1");
     return {{draw("p", 3, 5), draw("m", 6, 12)},
             {1, draw("m on one stage", 3, 9)},
             {draw("p of few", 4, 5), draw("few", 2, 3)},
@@ -85,7 +76,7 @@ std::vector<Case> plain_cases(const Judge& judge) {
 /// Groups of as many as the limit that fill m and do not, limits of one, of fewer than m,
 /// and of more than anybody needs.
 std::vector<Case> limited_cases(const Judge& judge) {
-    const Draw draw(judge, "a4.2");
+    const auto draw = draws(judge, "a4.2");
     const int enough = draw("p of enough", 3, 5), p = draw("p of more", 6, 9);
     return {{draw("p", 4, 5), 2 * draw("pairs", 3, 5), 2},
             {draw("p of threes", 4, 5), 3 * draw("threes", 2, 4) + draw("rest", 1, 2), 3},
@@ -102,7 +93,7 @@ std::vector<Case> limited_cases(const Judge& judge) {
 
 /// Limits from p on, less than m and more, and of more than anybody needs.
 std::vector<Case> split_cases(const Judge& judge) {
-    const Draw draw(judge, "a4.3");
+    const auto draw = draws(judge, "a4.3");
     const int least = draw("p of limit p", 3, 5), some = draw("p of some", 4, 5);
     const int most = draw("p of limit 2p - 1", 3, 4), all = draw("p of all", 2, 4);
     const int few = draw("p of few", 4, 5), p = draw("p of more", 6, 9);
@@ -118,61 +109,35 @@ std::vector<Case> split_cases(const Judge& judge) {
             {many, draw("many", 400, 500), many + draw("limit of many", 5, 12)}};
 }
 
-/// No order takes less. With T = t_f + t_b, let f(k) be when stage 0 begins its k-th
-/// forward. Of the first k micro-batches that come back to it, one set out at f(k) or
-/// later, and was on its way for p T. So f(k + L) >= f(k) + p T if at most L are in
-/// flight, and the last r = m - g L of them, with 1 <= r <= L, set out at g p T or later.
-/// They cross p - 1 stages forth and back, and the last stage works r T for them: the end
-/// is at (g p + r + p - 1) T or later.
-int limited_turns(const Case& size) {
-    const int most = std::min(size.limit, size.stages);
-    const int waits = (size.micro_batches + most - 1) / most - 1;
-    return size.micro_batches + size.stages - 1 + waits * (size.stages - most);
-}
+const Exercise kPlain{"a4.1", "one_forward_one_backward", plain_cases, "in flight"};
+const Exercise kLimited{"a4.2", "with_memory_limit", limited_cases, "in flight"};
+const Exercise kSplit{"a4.3", "split_backward", split_cases, "held until their W", true};
 
-/// No order has less. Stage 0 has its first gradient 2p - 1 halves after its first
-/// forward began, and meanwhile it has forwards alone to do, as many as it may hold.
-int split_turns(const Case& size) {
-    const int filled = std::min(size.limit, size.micro_batches);
-    return std::max(0, 2 * size.stages - 1 - filled);
-}
+/// What the student's function and the reference made of a case.
+struct Made {
+    const Exercise& exercise;
+    Case size;
+    TaskRun run;
+    Schedule right, schedule;
 
-const Exercise kPlain{
-    "a4.1",
-    "one_forward_one_backward",
-    plain_cases,
-    "in flight",
-    [](const Case& size, int stage) {
-        return std::min(size.stages - stage, size.micro_batches);
-    },
-    [](const Case& size) { return size.micro_batches + size.stages - 1; }};
-const Exercise kLimited{"a4.2",
-                        "with_memory_limit",
-                        limited_cases,
-                        "in flight",
-                        [](const Case& size, int /*stage*/) { return size.limit; },
-                        limited_turns};
-const Exercise kSplit{"a4.3",
-                      "split_backward",
-                      split_cases,
-                      "held until their W",
-                      [](const Case& size, int /*stage*/) { return size.limit; },
-                      split_turns,
-                      true};
+    /// Returns how many micro-batches a stage may hold: without a limit, what the
+    /// reference holds.
+    std::vector<int> most_held() const {
+        std::vector<int> most;
+        for (const Holdings& peak : peak_holdings(right))
+            most.push_back(size.limit > 0 ? size.limit : peak.in_flight);
+        return most;
+    }
+};
 
-using enum InstructionKind;
+// Schedules that can run, and compute what they should.
 
-TaskRun run_of(const Exercise& exercise, const Case& size) {
-    return {size.name(),
-            {{exercise.task,
-              {},
-              {{"stages", size.stages},
-               {"micro_batches", size.micro_batches},
-               {"limit", size.limit}}}}};
-}
-
-const char* work_of(const Exercise& exercise) {
-    return exercise.halves ? "F, I and W" : "F and B";
+/// Returns what is said of a mistake that leaves the same order, if there is one.
+std::string cause_of_order(const Made& made) {
+    return Answers(pipeline_1f1b_solutions())
+        .mistake(made.run, "", [&](const TaskResult& mistaken) {
+            return read_left(mistaken).work == made.schedule.work;
+        });
 }
 
 /// Says what an instruction is, if it is none of those asked for.
@@ -188,179 +153,235 @@ std::string cause_of_other(const Instruction& other) {
     return "";
 }
 
-/// Every criterion asks this first: memory and time are bounds of this work, not of
-/// another, and of instructions one after another, at the newest weights.
-void ask_kinds(Judge& judge, const Exercise& exercise, const Case& size,
-               const Schedule& schedule) {
-    const auto is_other = [&](const Instruction& each) {
-        const bool half = each.kind == backward_input || each.kind == backward_weight;
-        const bool work =
-            each.kind == forward || (exercise.halves ? half : each.kind == backward);
-        const bool end = each.kind == reduce_gradients || each.kind == optimizer_step;
-        return !(work || end) || each != Instruction{each.kind, each.micro_batch};
-    };
+/// Every criterion asks this first: memory and time are those of the reference's kinds of
+/// work, of instructions one after another, at the newest weights.
+void ask_kinds(Judge& judge, const Made& made) {
+    std::set<InstructionKind> kinds;
+    for (const Instruction& each : made.right.of(0))
+        kinds.insert(each.kind);
     const std::string asked =
-        fmt::format("{}: {}, then R and U, and no other instructions", size.name(),
-                    work_of(exercise));
-    for (int stage = 0; stage < size.stages; ++stage) {
-        const std::vector<Instruction>& list = schedule.of(stage);
-        const auto other = std::ranges::find_if(list, is_other);
-        if (other != list.end())
-            judge.ask(false, asked,
-                      fmt::format("stage {} has {}", stage, text_of(*other)),
-                      cause_of_other(*other));
-    }
+        fmt::format("{}: {}, then R and U, and no other instructions", made.run.name,
+                    made.exercise.work());
+    for (int stage = 0; stage < made.right.stages; ++stage)
+        for (const Instruction& each : made.schedule.of(stage))
+            if (!kinds.contains(each.kind) ||
+                each != Instruction{each.kind, each.micro_batch})
+                judge.ask(false, asked,
+                          fmt::format("stage {} has {}", stage, text_of(each)),
+                          cause_of_other(each));
     judge.ask(true, asked, "no others");
 }
 
 /// Returns the schedule that was made, once it has the sizes and the kinds of work asked
 /// for and can run.
-Schedule schedule_of(Judge& judge, const Exercise& exercise, const Case& size) {
-    const TaskResult& result = judge.run(run_of(exercise, size));
-    Schedule schedule = left_schedule(judge, result, size.asked());
-    ask_kinds(judge, exercise, size, schedule);
-    const auto problem = find_problem(schedule);
-    if (problem) {
-        const std::string cause = cause_of_standstill(schedule);
-        judge.ask(false, size.name() + ": it can run", "it cannot",
+Made made_for(Judge& judge, const Exercise& exercise, const Case& size) {
+    const TaskRun run = exercise.run(size);
+    const Made made{exercise, size, run, right_schedule(judge, run),
+                    left_schedule(judge, run)};
+    ask_kinds(judge, made);
+    if (const auto problem = find_problem(made.schedule)) {
+        const std::string cause = cause_of_order(made);
+        judge.ask(false, run.name + ": it can run", "it cannot",
                   problem->sentence + (cause.empty() ? "" : ". " + cause));
     }
-    judge.ask(true, size.name() + ": it can run", "it can");
-    return schedule;
+    judge.ask(true, run.name + ": it can run", "it can");
+    return made;
 }
 
 /// Returns a schedule for what it holds or takes; if it is none, values have said so.
-Schedule right_schedule(const Judge& judge, const Exercise& exercise, const Case& size) {
-    Schedule schedule;
-    needs(judge, exercise.id + "-values",
-          [&](Judge& asking) { schedule = schedule_of(asking, exercise, size); });
-    return schedule;
+Made valid_for(const Judge& judge, const Exercise& exercise, const Case& size) {
+    std::optional<Made> made;
+    judge.needs(exercise.id + "-values",
+                [&](Judge& asking) { made.emplace(made_for(asking, exercise, size)); });
+    return *made;
 }
 
-/// The work once for each micro-batch, as valid schedules of its kinds have it; and then
-/// the end of a step, and nothing else.
-void ask_work(Judge& judge, const Exercise& exercise, const Case& size,
-              const Schedule& schedule) {
-    for (int stage = 0; stage < schedule.stages; ++stage) {
-        const std::vector<Instruction>& list = schedule.of(stage);
-        const std::size_t work =
-            (exercise.halves ? 3 : 2) * static_cast<std::size_t>(size.micro_batches);
+/// Asks for the work and the end of a step, and nothing else: a valid schedule of these
+/// kinds that is as long as the reference's has the work once for each micro-batch.
+void ask_work(Judge& judge, const Made& made) {
+    for (int stage = 0; stage < made.right.stages; ++stage) {
+        const std::vector<Instruction>& list = made.schedule.of(stage);
+        const std::size_t all = made.right.of(stage).size();
         judge.ask(
-            list.size() == work + 2 && list[work].kind == reduce_gradients &&
-                list[work + 1].kind == optimizer_step,
+            list.size() == all && list[all - 2].kind == reduce_gradients &&
+                list[all - 1].kind == optimizer_step,
             fmt::format(
                 "{}: stage {}: {} of each micro-batch, then R and U, and nothing else",
-                size.name(), stage, work_of(exercise)),
+                made.run.name, stage, made.exercise.work()),
             fmt::format("{} instructions{}", list.size(),
                         list.empty() ? "" : ", the last " + text_of(list.back())),
-            list.size() == work ? "R and U are missing: end_step(schedule) writes them"
-                                : "");
+            list.size() != all - 2
+                ? ""
+                : "R and U are missing: end_step(schedule) writes them");
     }
-}
-
-void ask_values(Judge& judge, const Case& size, const Schedule& schedule) {
-    TrainedStack left;
-    try {
-        left = train_by(schedule, size.micro_batches);
-    } catch (const UsageError& error) {
-        judge.ask(false, size.name() + ": it trains a stack of layers", "", error.what());
-    }
-    for (const auto& [name, expected] :
-         train_alone(size.stages, size.micro_batches, size.micro_batches))
-        judge.close(size.name() + ": " + name, left.at(name), expected);
 }
 
 void judge_values(Judge& judge, const Exercise& exercise) {
     constexpr int kMostStages = 5;
     for (const Case& size : exercise.cases(judge)) {
-        const Schedule schedule = schedule_of(judge, exercise, size);
-        ask_made_alike(judge, judge.run(run_of(exercise, size)), size.asked());
-        ask_work(judge, exercise, size, schedule);
-        if (size.stages <= kMostStages) ask_values(judge, size, schedule);
+        const Made made = made_for(judge, exercise, size);
+        ask_made_alike(judge, made.run);
+        ask_work(judge, made);
+        if (size.stages <= kMostStages)
+            ask_trained(judge, made.run.name, made.schedule, made.right,
+                        size.micro_batches);
     }
 }
 
-/// Says that a schedule is that for another limit, too, if it is.
-std::string cause_of_limit(Judge& judge, const Exercise& exercise, Case size,
-                           const Schedule& schedule, int limit) {
-    if (size.limit == 0 || size.limit == limit) return "";
-    const int asked = std::exchange(size.limit, limit);
-    try {
-        if (schedule_of(judge, exercise, size).work != schedule.work) return "";
-    } catch (const Judge::No&) {
-        return "";
-    }
-    return fmt::format("the order for limit {} is that for limit {}, too", asked, limit);
+// What they hold, and how long they take.
+
+/// Says where a stage holds more than it may.
+std::string cause_of_holding(const Schedule& schedule, int stage, int most) {
+    const ScheduleMemory memory;
+    HeldByStage held(schedule, stage, memory);
+    for (const Place& place : schedule.places(stage))
+        if (std::lround(held.run({place.position, place.position + 1}).memory) > most)
+            return fmt::format(
+                "stage {} begins {}, its instruction {}, while it holds {}: the backward "
+                "of one of them has to come first",
+                stage, text_of(schedule.at(place)), place.position + 1, most);
+    return "";
 }
 
 /// One micro-batch after another holds little, too: memory earns nothing if whole
-/// backwards take more than four fifths of that time, and more than the least, or
-/// halves more than twice the least. Time says why.
-void ask_overlap(Judge& judge, const Exercise& exercise, const Case& size,
-                 const Schedule& schedule) {
-    const int work = 3 * size.micro_batches;  // units of time, of each stage
-    const int most = exercise.halves
-                         ? 2 * (work + exercise.least(size))
-                         : std::max(3 * exercise.least(size), work * size.stages * 4 / 5);
-    const Timing timing = time_schedule(schedule, {{1, 1, 1}});
-    const Picoseconds taken = exercise.halves ? timing.longest : timing.makespan;
+/// backwards take more than four fifths of that time, and more than the reference, or
+/// halves more than twice the reference's time.
+void ask_overlap(Judge& judge, const Made& made) {
+    const bool halves = made.exercise.halves;
+    const Timing timing = time_schedule(made.schedule, {{1, 1, 1}});
+    const Timing least = time_schedule(made.right, {{1, 1, 1}});
+    const Picoseconds one_by_one =
+        3 * Picoseconds{made.size.micro_batches} * made.size.stages;
+    const Picoseconds most =
+        halves ? 2 * least.longest : std::max(least.makespan, one_by_one * 4 / 5);
+    const Picoseconds taken = halves ? timing.longest : timing.makespan;
+    std::string cause = taken <= most ? "" : cause_of_order(made);
+    if (cause.empty())
+        cause =
+            fmt::format("{}-{} says why", made.exercise.id, halves ? "bubble" : "time");
     judge.ask(
         taken <= most,
-        fmt::format(
-            "{}: {} units of time at most{} with t_f = t_i = t_w = 1, as one "
-            "micro-batch after another holds little, too",
-            size.name(), most,
-            exercise.halves ? " from a stage's first instruction to its last" : ""),
-        fmt::format("{} units of time", taken),
-        fmt::format("{}-{} says why", exercise.id, exercise.halves ? "bubble" : "time"));
+        fmt::format("{}: {} units of time at most{} with t_f = t_i = t_w = 1, as one "
+                    "micro-batch after another holds little, too",
+                    made.run.name, most,
+                    halves ? " from a stage's first instruction to its last" : ""),
+        fmt::format("{} units of time", taken), cause);
 }
 
 void judge_memory(Judge& judge, const Exercise& exercise) {
     for (const Case& size : exercise.cases(judge)) {
-        const Schedule schedule = right_schedule(judge, exercise, size);
-        ask_overlap(judge, exercise, size, schedule);
-        const std::vector<Holdings> peaks = peak_holdings(schedule);
-        const MostHeld most = exercise.most_held_of(size);
+        const Made made = valid_for(judge, exercise, size);
+        ask_overlap(judge, made);
+        const std::vector<Holdings> peaks = peak_holdings(made.schedule);
+        const std::vector<int> most = made.most_held();
         for (int stage = 0; stage < size.stages; ++stage) {
             const auto held = std::lround(peaks[stage].memory);
-            const std::string asked =
-                fmt::format("{}: stage {}: at most {} micro-batches {}", size.name(),
-                            stage, most(stage), exercise.held);
-            if (held > most(stage)) {
-                const std::string cause =
-                    cause_of_limit(judge, exercise, size, schedule, 2 * size.stages);
-                judge.ask(
-                    false, asked, std::to_string(held),
-                    cause.empty() ? cause_of_holding(schedule, stage, most) : cause);
+            std::string cause;
+            if (held > most[stage]) {
+                cause = cause_of_order(made);
+                if (cause.empty())
+                    cause = cause_of_holding(made.schedule, stage, most[stage]);
             }
-            judge.ask(true, asked, std::to_string(held));
+            judge.ask(held <= most[stage],
+                      fmt::format("{}: stage {}: at most {} micro-batches {}",
+                                  made.run.name, stage, most[stage], exercise.held),
+                      std::to_string(held), cause);
         }
     }
 }
 
-/// Asks for the time in the handout's table, for these durations. Only a schedule that
-/// holds more than the limit takes less: memory has said so.
-void ask_time(Judge& judge, const Exercise& exercise, const Case& size,
-              const Schedule& schedule, const Durations& each) {
+/// Returns when all is there that a stage's instructions need.
+std::vector<Picoseconds> ready_on(int stage, const Schedule& schedule,
+                                  const Timing& timing) {
+    const auto end = [&](int there, InstructionKind kind, int i) -> Picoseconds {
+        if (there < 0 || there == schedule.stages) return 0;
+        const auto& list = schedule.of(there);
+        const auto found = std::ranges::find(list, Instruction{kind, i});
+        return timing.spans[there][found - list.begin()].end;
+    };
+    std::vector<Picoseconds> ready;
+    for (const Instruction& work : schedule.of(stage)) {
+        const int i = work.micro_batch;
+        if (!is_computation(work.kind))
+            ready.push_back(timing.makespan);
+        else if (work.kind == forward)
+            ready.push_back(end(stage - 1, forward, i));
+        else if (work.kind == backward_weight)
+            ready.push_back(end(stage, backward_input, i));
+        else
+            ready.push_back(
+                std::max(end(stage, forward, i), end(stage + 1, work.kind, i)));
+    }
+    return ready;
+}
+
+/// A stage waits for what is next in its list; what stands further behind could run.
+struct Chance {
+    Place next, other;
+    TimeSpan idle;
+};
+
+/// Returns what a stage could do first while it waits, if it may hold so many.
+std::optional<Chance> first_chance(int stage, const Schedule& schedule,
+                                   const Timing& timing, int most) {
+    const std::vector<Picoseconds> ready = ready_on(stage, schedule, timing);
+    const ScheduleMemory memory;
+    HeldByStage held(schedule, stage, memory);
+    Picoseconds free = 0;  // from then on the stage does nothing
+    for (const Place& next : schedule.places(stage)) {
+        const TimeSpan& span = timing.span(next);
+        const bool is_full = std::lround(held.now().memory) >= most;
+        for (Place other = next; span.start > free && other.position < std::ssize(ready);
+             ++other.position) {
+            const Picoseconds from = std::max(free, ready[other.position]);
+            const bool fits = schedule.at(other).kind != forward || !is_full;
+            if (fits && from < span.start) return Chance{next, other, {from, span.start}};
+        }
+        held.run({next.position, next.position + 1});
+        free = span.end;
+    }
+    return std::nullopt;
+}
+
+/// Says what the first stage that waits could do.
+std::string cause_of_waiting(const Made& made, const Durations& each) {
+    const Schedule& schedule = made.schedule;
     const Timing timing = time_schedule(schedule, {each});
-    const Picoseconds backward_time = each.backward_input + each.backward_weight;
-    const Picoseconds measured = exercise.halves ? timing.bubble() : timing.makespan;
-    const Picoseconds least =
-        exercise.least(size) *
-        (exercise.halves ? each.forward : each.forward + backward_time);
+    const std::vector<int> most = made.most_held();
+    std::optional<Chance> first;
+    for (int stage = 0; stage < schedule.stages; ++stage) {
+        const auto missed = first_chance(stage, schedule, timing, most[stage]);
+        if (missed && (!first || missed->idle.start < first->idle.start)) first = missed;
+    }
+    if (!first) return "";
+    return fmt::format(
+        "stage {} does nothing from {} to {}, since {} is next in its list; {}, which "
+        "stands behind it, could run then",
+        first->next.stage, first->idle.start, first->idle.end,
+        text_of(schedule.at(first->next)), text_of(schedule.at(first->other)));
+}
+
+/// Asks for the reference's time, for these durations. Only a schedule that holds more
+/// than the limit takes less: memory has said so.
+void ask_time(Judge& judge, const Made& made, const Durations& each) {
+    const auto& [id, halves] = std::tie(made.exercise.id, made.exercise.halves);
+    const auto time_of = [&](const Schedule& schedule) {
+        const Timing timing = time_schedule(schedule, {each});
+        return halves ? timing.bubble() : timing.makespan;
+    };
+    const Picoseconds measured = time_of(made.schedule), least = time_of(made.right);
     if (measured < least)
-        judge.ask(false, fmt::format("what {}-memory asks, first", exercise.id), "");
-    const std::string name =
-        exercise.halves ? fmt::format("{}: {}: bubble", exercise.id, size.name())
-                        : fmt::format("{}: {}: time with t_f = {}, t_b = {}", exercise.id,
-                                      size.name(), each.forward, backward_time);
+        judge.ask(false, fmt::format("what {}-memory asks, first", id), "");
     try {
-        judge.figure(name, "units of time", least, measured);
+        judge.figure(
+            fmt::format("{}: {}: {}", id, made.run.name,
+                        halves ? "bubble"
+                               : fmt::format("time with t_f = {}, t_b = {}",
+                                             each.of(forward), each.of(backward))),
+            "units of time", least, measured);
     } catch (Judge::No& no) {
-        if (exercise.halves)
-            no.said = cause_of_limit(judge, exercise, size, schedule, size.stages);
-        if (no.said.empty())
-            no.said = cause_of_waiting(schedule, each, exercise.most_held_of(size));
+        no.said = cause_of_order(made);
+        if (no.said.empty()) no.said = cause_of_waiting(made, each);
         throw;
     }
 }
@@ -371,9 +392,9 @@ void judge_time(Judge& judge, const Exercise& exercise) {
     const std::vector<Durations> halves{{1, 1, 1}};
     const std::vector<Durations> whole{{1, 1, 1}, {5, 1, 1}, {2, 4, 3}};
     for (const Case& size : exercise.cases(judge)) {
-        const Schedule schedule = right_schedule(judge, exercise, size);
+        const Made made = valid_for(judge, exercise, size);
         for (const Durations& each : exercise.halves ? halves : whole)
-            ask_time(judge, exercise, size, schedule, each);
+            ask_time(judge, made, each);
     }
 }
 

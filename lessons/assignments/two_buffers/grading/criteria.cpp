@@ -1,17 +1,17 @@
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/left_schedule.hpp"
-#include "lessons/assignments/needs.hpp"
 #include "lessons/assignments/trained_stack.hpp"
 #include "lessons/assignments/two_buffers/grading/memory.hpp"
 #include "lessons/grader/judge.hpp"
-#include "src/core/require.hpp"
 #include "src/pipeline/holdings.hpp"
 #include "src/pipeline/timer.hpp"
 #include "src/pipeline/validate.hpp"
@@ -35,10 +35,13 @@ struct Case {
     std::string name() const {
         return fmt::format("p = {}, m = {}, k = {}", stages, micro_batches, per_update);
     }
-    AskedSchedule asked() const { return {name(), stages, micro_batches}; }
-    /// The version that a micro-batch reads on all stages.
-    int version(int micro_batch) const {
-        return std::max(0, micro_batch / per_update - 1);
+    TaskRun run() const {
+        return {name(),
+                {{"two_buffers",
+                  {},
+                  {{"stages", stages},
+                   {"micro_batches", micro_batches},
+                   {"per_update", per_update}}}}};
     }
 };
 
@@ -63,32 +66,21 @@ std::vector<Case> cases(const Judge& judge) {
             {many, after * draw("many updates", 5, 8), after}};
 }
 
-const TaskResult& run(Judge& judge, const Case& size) {
-    RankTask task{"two_buffers",
-                  {},
-                  {{"stages", size.stages},
-                   {"micro_batches", size.micro_batches},
-                   {"per_update", size.per_update}}};
-    return judge.run({size.name(), {task}});
-}
-
 /// Returns the schedule that was made, once it has the sizes asked for and no kinds of
 /// instructions but F, B, R and U.
 Schedule schedule_of(Judge& judge, const Case& size) {
-    Schedule schedule = left_schedule(judge, run(judge, size), size.asked());
+    Schedule schedule = left_schedule(judge, size.run());
     const auto is_other = [](const Instruction& each) {
         const bool work = each.kind == forward || each.kind == backward;
         const bool end = each.kind == reduce_gradients || each.kind == optimizer_step;
         return !(work || end) || each.together || each.estimated || each.mixes_weights;
     };
     const std::string asked = size.name() + ": F, B, R and U, and no other instructions";
-    for (int stage = 0; stage < size.stages; ++stage) {
-        const auto& list = schedule.of(stage);
-        const auto other = std::ranges::find_if(list, is_other);
-        if (other != list.end())
-            judge.ask(false, asked,
-                      fmt::format("stage {} has {}", stage, text_of(*other)));
-    }
+    for (int stage = 0; stage < size.stages; ++stage)
+        for (const Instruction& each : schedule.of(stage))
+            if (is_other(each))
+                judge.ask(false, asked,
+                          fmt::format("stage {} has {}", stage, text_of(each)));
     judge.ask(true, asked, "no others");
     return schedule;
 }
@@ -98,6 +90,10 @@ Schedule schedule_of(Judge& judge, const Case& size) {
 struct Order {
     Schedule work;
     std::vector<std::vector<int>> positions;  ///< in the schedule, of each stage
+
+    Place in_schedule(Place place) const {
+        return {place.stage, positions[place.stage][place.position]};
+    }
 };
 
 Order order_of(const Schedule& schedule) {
@@ -136,19 +132,21 @@ Order runnable_order(Judge& judge, const Case& size, const Schedule& schedule) {
 void judge_made(Judge& judge) {
     for (const Case& size : cases(judge)) {
         const Schedule schedule = schedule_of(judge, size);
+        const Schedule right = right_schedule(judge, size.run());
         const std::string asked = size.name() + ": F and B of each micro-batch";
         for (int stage = 0; stage < size.stages; ++stage)
-            for (int i = 0; i < size.micro_batches; ++i)
-                for (const InstructionKind kind : {forward, backward}) {
-                    const auto& list = schedule.of(stage);
-                    const bool there = std::ranges::any_of(list, [&](const auto& each) {
-                        return each.kind == kind && each.micro_batch == i;
-                    });
-                    if (!there)
-                        judge.ask(false, asked,
-                                  fmt::format("stage {} has no {}", stage,
-                                              text_of(Instruction{kind, i})));
-                }
+            for (const Instruction& each : right.of(stage)) {
+                const auto is_there = [&](const Instruction& other) {
+                    return other.kind == each.kind &&
+                           other.micro_batch == each.micro_batch;
+                };
+                if (is_computation(each.kind) &&
+                    std::ranges::none_of(schedule.of(stage), is_there))
+                    judge.ask(
+                        false, asked,
+                        fmt::format("stage {} has no {}", stage,
+                                    text_of(Instruction{each.kind, each.micro_batch})));
+            }
         judge.ask(true, asked, "they are there");
     }
 }
@@ -156,54 +154,53 @@ void judge_made(Judge& judge) {
 void judge_work(Judge& judge) {
     judge_made(judge);
     for (const Case& size : cases(judge)) {
-        const TaskResult& result = run(judge, size);
         const Schedule schedule = schedule_of(judge, size);
-        ask_made_alike(judge, result, size.asked());
+        ask_made_alike(judge, size.run());
         runnable_order(judge, size, schedule);
     }
 }
 
-/// Follows a stage's list: R and U stand behind every k-th backward, of one batch alone,
-/// and nowhere else. Returns the first mistake, in a sentence, or nothing.
+/// Compares a stage's list with its own F and B, in their order, with R and U behind
+/// every k-th backward, each of its batch. Returns the first mistake, in a sentence, or
+/// nothing.
 std::string wrong_update(const Case& size, const Schedule& schedule, int stage) {
     const auto& list = schedule.of(stage);
-    int backwards = 0;
-    int updates = 0;
-    int due = 0;  // of R and U, which stand behind a batch's last backward
-    for (const Place place : schedule.places(stage)) {
-        const Instruction& work = list[place.position];
-        const InstructionKind wanted = due == 2 ? reduce_gradients : optimizer_step;
-        if (due > 0 && work.kind != wanted)
-            return fmt::format(
-                "{}: {} is expected here, since {} backwards stand before it",
-                schedule.where(place), due == 2 ? "R" : "U", backwards);
-        if (due > 0) {
-            --due;
-            updates += work.kind == optimizer_step;
-            continue;
-        }
-        if (!is_computation(work.kind))
+    int backwards = 0, position = 0;
+    const auto here = [&] { return schedule.where({stage, position}); };
+    const auto has = [&](InstructionKind kind) {
+        return position < std::ssize(list) && list[position].kind == kind;
+    };
+    for (; position < std::ssize(list); ++position) {
+        const int batch = list[position].micro_batch / size.per_update;
+        const int updates = backwards / size.per_update;
+        if (!is_computation(list[position].kind))
             return fmt::format(
                 "{}: backwards before it since the last update: {}; R and U are expected "
                 "behind {}",
-                schedule.where(place), backwards - updates * size.per_update,
-                size.per_update);
-        if (work.kind != backward) continue;
-        if (work.micro_batch / size.per_update != updates)
+                here(), backwards % size.per_update, size.per_update);
+        if (!has(backward)) continue;
+        if (batch != updates)
             return fmt::format(
-                "{}: it is of batch {}, and batch {} has not had its update",
-                schedule.where(place), work.micro_batch / size.per_update, updates);
-        if (++backwards % size.per_update == 0) due = 2;
+                "{}: it is of batch {}, and batch {} has not had its update", here(),
+                batch, updates);
+        if (++backwards % size.per_update != 0) continue;
+        for (const InstructionKind kind : {reduce_gradients, optimizer_step}) {
+            if (++position == std::ssize(list))
+                return fmt::format(
+                    "stage {}: its list ends with {}; R and U are expected behind the "
+                    "last backward",
+                    stage, text_of(list.back()));
+            if (!has(kind))
+                return fmt::format(
+                    "{}: {} is expected here, since {} backwards stand before it", here(),
+                    text_of(Instruction{kind}), backwards);
+        }
     }
-    if (due == 0) return "";
-    return fmt::format(
-        "stage {}: its list ends with {}; R and U are expected behind the "
-        "last backward",
-        stage, text_of(list.back()));
+    return "";
 }
 
 void judge_updates(Judge& judge) {
-    needs(judge, "a10.1-work", judge_made);
+    judge.needs("a10.1-work", judge_made);
     for (const Case& size : cases(judge)) {
         const Schedule schedule = schedule_of(judge, size);
         for (int stage = 0; stage < size.stages; ++stage) {
@@ -218,100 +215,76 @@ void judge_updates(Judge& judge) {
     }
 }
 
+/// Returns what is said of a mistake whose schedule fits, if there is one.
+std::string mistake_in(const Case& size,
+                       const std::function<bool(const Schedule&)>& fits) {
+    return Answers(two_buffers_solutions())
+        .mistake(size.run(), "",
+                 [&](const TaskResult& mistaken) { return fits(read_left(mistaken)); });
+}
+
+/// Returns what is said of a mistake that leaves the same order of F and B, which is not
+/// the reference's.
+std::string cause_of_order(const Judge& judge, const Case& size, const Order& order) {
+    const auto fits = [&](const Schedule& other) {
+        return order_of(other).work.work == order.work.work;
+    };
+    return fits(right_schedule(judge, size.run())) ? "" : mistake_in(size, fits);
+}
+
+/// The version that each F and B reads: by stage, kind and micro-batch.
+using Reads = std::map<std::tuple<int, InstructionKind, int>, int>;
+
+Reads reads_of(const Schedule& schedule) {
+    const WeightVersions versions(schedule);
+    Reads reads;
+    for (int stage = 0; stage < schedule.stages; ++stage)
+        for (const Place place : schedule.places(stage)) {
+            const Instruction& work = schedule.at(place);
+            if (is_computation(work.kind))
+                reads[{stage, work.kind, work.micro_batch}] = versions.read(place);
+        }
+    return reads;
+}
+
 /// Returns what is wrong with the version that an instruction reads, or nothing.
-std::string wrong_version(const Case& size, const Schedule& schedule,
-                          const WeightVersions& versions, Place place) {
+std::string wrong_version(const Judge& judge, const Case& size, const Schedule& schedule,
+                          const WeightVersions& versions, Place place, int wanted) {
     const Instruction& work = schedule.at(place);
-    const int wanted = size.version(work.micro_batch);
     const int read = versions.read(place);
+    const auto whole = [](const std::string& cause) {
+        return cause.empty() ? "" : ". In the whole schedule: " + cause;
+    };
     if (read != wanted)
-        return fmt::format("{}: it reads version {}{}; batch {} reads version {}",
+        return fmt::format("{}: it reads version {}{}; batch {} reads version {}{}",
                            schedule.where(place), read,
                            work.weight_version < 0 ? ", the newest there" : "",
-                           work.micro_batch / size.per_update, wanted);
+                           work.micro_batch / size.per_update, wanted,
+                           whole(mistake_in(size, [&](const Schedule& other) {
+                               return reads_of(other) == reads_of(schedule);
+                           })));
     if (read <= versions.newest(place)) return "";
-    return fmt::format("{}: version {} is not made yet: {} U stand before it",
-                       schedule.where(place), read, versions.newest(place));
-}
-
-/// A wrong rule by which all F and B may read, and what it is.
-struct ReadingRule {
-    const char* sentence;
-    std::function<int(const Case&, const Instruction&, Place, int newest)> version;
-};
-
-std::vector<ReadingRule> wrong_rules() {
-    using Work = const Instruction&;
-    const auto batch = [](const Case& size, Work work) {
-        return work.micro_batch / size.per_update;
-    };
-    return {
-        {"all F and B read the newest version that their stage has",
-         [](const Case&, Work, Place, int newest) { return newest; }},
-        {"batch b reads version b, as with a flush",
-         [=](const Case& size, Work work, Place, int) { return batch(size, work); }},
-        {"all batches from 2 on read the version before the last: two updates late",
-         [=](const Case& size, Work work, Place, int) {
-             return std::max(0, batch(size, work) - 2);
-         }},
-        {"batch 1 reads version 1; it begins before the update of batch 0 is done",
-         [=](const Case& size, Work work, Place, int) {
-             return std::min(batch(size, work), std::max(1, batch(size, work) - 1));
-         }},
-        {"a backward reads the newest version; it must read what its forward has read",
-         [](const Case& size, Work work, Place, int newest) {
-             return work.kind == backward ? newest : size.version(work.micro_batch);
-         }},
-        {"the last stage reads the newest version that it has; all stages read the "
-         "same",
-         [](const Case& size, Work work, Place place, int newest) {
-             const bool last = place.stage + 1 == size.stages;
-             return last ? newest : size.version(work.micro_batch);
-         }},
-        {"that is PipeDream's rule, with an update behind every micro-batch",
-         [](const Case& size, Work work, Place place, int) {
-             return std::max(0, work.micro_batch - (size.stages - place.stage - 1));
-         }},
-        {"batches of p micro-batches would read so; they have k",
-         [](const Case& size, Work work, Place, int) {
-             return std::max(0, work.micro_batch / size.stages - 1);
-         }}};
-}
-
-/// Says by which wrong rule all F and B read, if there is one.
-std::string cause_of_versions(const Case& size, const Schedule& schedule,
-                              const WeightVersions& versions) {
-    const auto reads_by = [&](const ReadingRule& rule) {
-        for (int stage = 0; stage < size.stages; ++stage)
-            for (const Place place : schedule.places(stage)) {
-                const Instruction& work = schedule.at(place);
-                if (is_computation(work.kind) &&
-                    versions.read(place) !=
-                        rule.version(size, work, place, versions.newest(place)))
-                    return false;
-            }
-        return true;
-    };
-    for (const ReadingRule& rule : wrong_rules())
-        if (reads_by(rule))
-            return std::string(". In the whole schedule: ") + rule.sentence;
-    return "";
+    return fmt::format("{}: version {} is not made yet: {} U stand before it{}",
+                       schedule.where(place), read, versions.newest(place),
+                       whole(cause_of_order(judge, size, order_of(schedule))));
 }
 
 void judge_versions(Judge& judge) {
-    needs(judge, "a10.1-work", judge_made);
+    judge.needs("a10.1-work", judge_made);
     for (const Case& size : cases(judge)) {
         const Schedule schedule = schedule_of(judge, size);
+        const Reads right = reads_of(right_schedule(judge, size.run()));
         const WeightVersions versions(schedule);
         const std::string asked =
             size.name() + ": F and B of batch b read version max(0, b - 1)";
         for (int stage = 0; stage < size.stages; ++stage)
             for (const Place place : schedule.places(stage)) {
-                if (!is_computation(schedule.at(place).kind)) continue;
-                const std::string wrong = wrong_version(size, schedule, versions, place);
-                if (!wrong.empty())
-                    judge.ask(false, asked, "another version",
-                              wrong + cause_of_versions(size, schedule, versions));
+                const Instruction& work = schedule.at(place);
+                if (!is_computation(work.kind)) continue;
+                const std::string wrong =
+                    wrong_version(judge, size, schedule, versions, place,
+                                  right.at({stage, work.kind, work.micro_batch}));
+                if (!wrong.empty()) judge.ask(false, asked, "another version", wrong);
             }
         judge.ask(true, asked, "they do");
     }
@@ -319,123 +292,63 @@ void judge_versions(Judge& judge) {
 
 void judge_numbers(Judge& judge) {
     constexpr int kMostStages = 5;
-    needs(judge, "a10.1-work", judge_work);
-    needs(judge, "a10.1-updates", judge_updates);
-    needs(judge, "a10.1-versions", judge_versions);
     for (const Case& size : cases(judge)) {
         if (size.stages > kMostStages) continue;
         const Schedule schedule = schedule_of(judge, size);
         const auto problem = find_problem(schedule);
         judge.ask(!problem, size.name() + ": it can run",
                   problem ? "it cannot" : "it can", problem ? problem->sentence : "");
-        TrainedStack left;
-        try {
-            left = train_by(schedule, size.per_update);
-        } catch (const UsageError& error) {
-            judge.ask(false, size.name() + ": it trains a stack of layers", "",
-                      error.what());
-        }
-        for (const auto& [name, expected] :
-             train_alone(size.stages, size.micro_batches, size.per_update))
-            judge.close(fmt::format("{}: {}, by W(b + 1) = W(b) - f'(W(max(0, b - 1)))",
-                                    size.name(), name),
-                        left.at(name), expected);
+        ask_trained(judge, size.name(), schedule, right_schedule(judge, size.run()),
+                    size.per_update, ", by W(b + 1) = W(b) - f'(W(max(0, b - 1)))");
     }
 }
 
-/// The least time of all orders: first and last stage are a way apart.
-Picoseconds least_time(const Case& size, const Durations& each) {
-    return (size.micro_batches + size.stages - 1) * each.of(forward) +
-           (size.micro_batches + size.stages - 1) * each.of(backward);
+Picoseconds right_time(const Judge& judge, const Case& size, const Durations& each) {
+    return time_schedule(right_schedule(judge, size.run()), {each}).makespan;
 }
 
-/// Returns the time if every batch came to its end before the next.
-Picoseconds time_with_flushes(const Case& size, const Durations& each) {
-    return size.micro_batches / size.per_update *
-           least_time({size.stages, size.per_update, size.per_update}, each);
-}
-
-int most_in_flight(const Case& size, int stage) {
-    return std::min(size.stages - stage, size.micro_batches);
-}
-
-/// Says how many micro-batches a stage has in flight at most, and behind which
-/// instruction there are more than it may have, if there are.
-struct InFlight {
-    int peak = 0;
-    Place too_many{};
-    int there = 0;
-};
-
-InFlight in_flight(const Case& size, const Order& order, int stage) {
-    const ScheduleMemory memory;
-    HeldByStage held(order.work, stage, memory);
-    InFlight found;
-    for (int i = 0; i < static_cast<int>(order.positions[stage].size()); ++i) {
-        const int now = held.run({i, i + 1}).in_flight;
-        found.peak = std::max(found.peak, now);
-        if (found.too_many || now <= most_in_flight(size, stage)) continue;
-        found.too_many = {stage, order.positions[stage][i]};
-        found.there = now;
-    }
-    return found;
-}
-
-/// Says by which wrong rule stages go ahead, if there is one.
-std::string cause_of_in_flight(const Case& size, const std::vector<InFlight>& all) {
-    const auto is = [&](const std::function<int(int)>& rule) {
-        for (int stage = 0; stage < size.stages; ++stage)
-            if (all[stage].peak != std::min(rule(stage), size.micro_batches))
-                return false;
-        return true;
-    };
-    if (is([&](int stage) { return size.stages - stage + 1; }))
-        return "every stage goes one forward too far ahead";
-    if (is([&](int) { return size.stages; }))
-        return "every stage goes as far ahead as stage 0";
-    if (is([&](int) { return size.per_update; }))
-        return "every stage does all forwards of a batch first";
-    if (is([&](int) { return size.micro_batches; }))
-        return "every stage does all forwards first";
-    return "";
-}
-
-/// Asks at each instruction of every stage how many micro-batches are in flight.
+/// Asks at each instruction of every stage for at most as many micro-batches in flight as
+/// the reference has.
 void ask_in_flight(Judge& judge, const Case& size, const Schedule& schedule,
                    const Order& order) {
-    std::vector<InFlight> all;
-    all.reserve(static_cast<std::size_t>(size.stages));
-    for (int stage = 0; stage < size.stages; ++stage)
-        all.push_back(in_flight(size, order, stage));
+    const auto most = peak_holdings(right_schedule(judge, size.run()));
+    const ScheduleMemory memory;
     for (int stage = 0; stage < size.stages; ++stage) {
-        const InFlight& here = all[stage];
+        HeldByStage held(order.work, stage, memory);
         const std::string asked =
             fmt::format("{}: stage {}: at most {} micro-batches in flight", size.name(),
-                        stage, most_in_flight(size, stage));
-        if (here.too_many)
-            judge.ask(false, asked,
-                      fmt::format("{} at {}", here.there, schedule.where(here.too_many)),
-                      cause_of_in_flight(size, all));
-        judge.ask(true, asked, std::to_string(here.peak));
+                        stage, most[stage].in_flight);
+        int peak = 0;
+        for (const Place place : order.work.places(stage)) {
+            const int now = held.run({place.position, place.position + 1}).in_flight;
+            peak = std::max(peak, now);
+            if (now > most[stage].in_flight)
+                judge.ask(false, asked,
+                          fmt::format("{} at {}", now,
+                                      schedule.where(order.in_schedule(place))),
+                          cause_of_order(judge, size, order));
+        }
+        judge.ask(true, asked, std::to_string(peak));
     }
 }
 
 void judge_memory(Judge& judge) {
-    needs(judge, "a10.1-work", judge_work);
     for (const Case& size : cases(judge)) {
         const Schedule schedule = schedule_of(judge, size);
         const Order order = runnable_order(judge, size, schedule);
         const Durations each{1, 1, 1};
-        const Picoseconds most =
-            std::max(time_with_flushes(size, each),
-                     Picoseconds{3} * size.micro_batches * size.stages * 3 / 4);
+        const Case batch{size.stages, size.per_update, size.per_update};
+        const Picoseconds most = std::max(
+            right_time(judge, batch, each) * size.micro_batches / size.per_update,
+            Picoseconds{3} * size.micro_batches * size.stages * 3 / 4);
         const Picoseconds taken = time_schedule(order.work, {each}).makespan;
         judge.ask(
             taken <= most,
             fmt::format("{}: {} units of time at most with t_f = 1, t_b = 2, as one "
                         "micro-batch after another holds little, too",
                         size.name(), most),
-            fmt::format("{} units of time", taken));
+            fmt::format("{} units of time", taken),
+            taken <= most ? "" : cause_of_order(judge, size, order));
         ask_in_flight(judge, size, schedule, order);
     }
 }
@@ -446,46 +359,32 @@ std::string first_wait(const Schedule& schedule, const Order& order,
                        const Timing& timing) {
     const int stage = schedule.stages - 1;
     const auto& spans = timing.spans[stage];
-    for (std::size_t i = 1; i < spans.size(); ++i)
+    for (int i = 1; i < std::ssize(spans); ++i)
         if (spans[i].start > spans[i - 1].end)
             return fmt::format(
                 "{}: the last stage waits for it from {} to {}; it need not "
                 "wait once it has begun",
-                schedule.where({stage, order.positions[stage][i]}), spans[i - 1].end,
+                schedule.where(order.in_schedule({stage, i})), spans[i - 1].end,
                 spans[i].start);
     return "the last stage never waits, but its last backwards are late on their way "
            "back";
 }
 
-/// Says what a time is that is too long.
-std::string cause_of_time(const Case& size, const Durations& each,
-                          const Schedule& schedule, const Order& order,
-                          const Timing& timing) {
-    if (timing.makespan == time_with_flushes(size, each))
-        return "that is the time with a flush: the pipeline empties behind each batch";
-    const Picoseconds one_by_one = Picoseconds{size.micro_batches} * size.stages *
-                                   (each.of(forward) + each.of(backward));
-    if (timing.makespan == one_by_one)
-        return "that is the time of one micro-batch after another";
-    return first_wait(schedule, order, timing);
-}
-
 void judge_time(Judge& judge) {
-    needs(judge, "a10.1-work", judge_work);
     for (const Case& size : cases(judge)) {
         const Schedule schedule = schedule_of(judge, size);
         const Order order = runnable_order(judge, size, schedule);
         for (const Durations& each : {Durations{1, 1, 1}, {5, 1, 1}, {2, 4, 3}}) {
             const Timing timing = time_schedule(order.work, {each});
-            const Picoseconds most = least_time(size, each);
-            const bool fast = timing.makespan <= most;
-            judge.ask(
-                fast,
-                fmt::format("{}: all done after {} units of time with t_f = {}, t_b = "
-                            "{}",
-                            size.name(), most, each.of(forward), each.of(backward)),
-                fmt::format("{} units of time", timing.makespan),
-                fast ? "" : cause_of_time(size, each, schedule, order, timing));
+            const Picoseconds most = right_time(judge, size, each);
+            std::string cause;
+            if (timing.makespan > most) cause = cause_of_order(judge, size, order);
+            if (cause.empty()) cause = first_wait(schedule, order, timing);
+            judge.ask(timing.makespan <= most,
+                      fmt::format("{}: all done after {} units of time with t_f = {}, "
+                                  "t_b = {}",
+                                  size.name(), most, each.of(forward), each.of(backward)),
+                      fmt::format("{} units of time", timing.makespan), cause);
         }
     }
 }
@@ -494,8 +393,10 @@ void judge_time(Judge& judge) {
 
 Assignment two_buffers_assignment() {
     const auto criterion = [](const char* id, const char* title, int points,
-                              const char* step, void (*judged)(Judge&)) {
-        return Criterion{id, title, points, lesson_step("pipedream", step), judged};
+                              const char* step, void (*judged)(Judge&),
+                              std::vector<std::string> needs = {}) {
+        return Criterion{id,     title,           points, lesson_step("pipedream", step),
+                         judged, std::move(needs)};
     };
     return {
         "two-buffers",
@@ -510,11 +411,12 @@ Assignment two_buffers_assignment() {
          criterion("a10.1-versions", "batch b reads version max(0, b - 1)", 10, "buffers",
                    judge_versions),
          criterion("a10.1-numbers", "it trains by gradients that are one update late", 5,
-                   "buffers", judge_numbers),
+                   "buffers", judge_numbers,
+                   {"a10.1-work", "a10.1-updates", "a10.1-versions"}),
          criterion("a10.1-memory", "stage s has min(p - s, m) micro-batches in flight",
-                   10, "buffers", judge_memory),
+                   10, "buffers", judge_memory, {"a10.1-work"}),
          criterion("a10.1-time", "it never stops: done after (m + p - 1)(t_f + t_b)", 20,
-                   "endless", judge_time),
+                   "endless", judge_time, {"a10.1-work"}),
          criterion("a10.2-kept", "each version goes when nobody needs it any more", 15,
                    "stash", two_buffers::judge_kept),
          criterion("a10.3-bytes", "what a stage holds at most, by a formula", 10,
@@ -522,7 +424,7 @@ Assignment two_buffers_assignment() {
          criterion("a10.4-allowed", "a choice that the setting allows", 5, "buffers",
                    two_buffers::judge_allowed),
          criterion("a10.4-fastest", "the fastest of those", 15, "buffers",
-                   two_buffers::judge_fastest)},
+                   two_buffers::judge_fastest, {"a10.4-allowed"})},
         two_buffers_solutions};
 }
 

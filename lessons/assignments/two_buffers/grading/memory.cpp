@@ -4,33 +4,31 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "lessons/assignments/needs.hpp"
-#include "src/core/require.hpp"
+#include "lessons/assignments/catalogue.hpp"
 #include "src/pipeline/generators.hpp"
-#include "src/pipeline/holdings.hpp"
-#include "src/pipeline/period.hpp"
 
 namespace lockstep::lessons::two_buffers {
 
 namespace {
 
-using enum InstructionKind;
+using Numbers = std::vector<std::int64_t>;
 
 /// Returns the whole numbers that a task left on its one rank, so many, or, for -1, any
 /// number of them: whatever came from its process.
-std::vector<std::int64_t> numbers_left(Judge& judge, const TaskResult& result,
-                                       const std::string& name, std::int64_t count) {
+Numbers numbers_left(Judge& judge, const TaskResult& result, const std::string& name,
+                     std::int64_t count = -1) {
     const auto& values = result.ranks.at(0).values;
     const auto found = values.find(name);
     const std::int64_t there = found == values.end() ? 0 : found->second.elements();
     if (count >= 0 && there != count)
         judge.ask(false, fmt::format("{}: {} numbers", name, count),
                   std::to_string(there));
-    std::vector<std::int64_t> numbers;
+    Numbers numbers;
     for (std::int64_t i = 0; i < there; ++i) {
         const double value = found->second.at(i);
         if (!(std::abs(value) < 0x1p53))
@@ -40,11 +38,47 @@ std::vector<std::int64_t> numbers_left(Judge& judge, const TaskResult& result,
     return numbers;
 }
 
+/// Returns what is said of the first mistake that leaves the same numbers in all runs;
+/// nothing if none does.
+std::string cause_of(Judge& judge, const std::vector<TaskRun>& runs,
+                     const std::string& name) {
+    for (const Solution& mistaken : two_buffers_solutions()) {
+        SolutionWork work(mistaken, sim::CheckLevel::cheap);
+        const auto fits = [&](const TaskRun& run) {
+            const TaskResult& result = work.run(run);
+            return !result.trouble && numbers_left(judge, result, name) ==
+                                          numbers_left(judge, judge.run(run), name);
+        };
+        if (!mistaken.says.empty() && std::ranges::all_of(runs, fits))
+            return mistaken.says;
+    }
+    return "";
+}
+
+/// A tensor of rows, each of which has the same numbers of an item.
+template <typename Item, typename RowOf>
+HostTensor tensor_of(const std::vector<Item>& items, std::int64_t columns, RowOf row_of) {
+    HostTensor rows({static_cast<std::int64_t>(items.size()), columns}, DType::f64);
+    std::int64_t next = 0;
+    for (const Item& each : items)
+        for (const std::int64_t number : row_of(each))
+            rows.set(next++, static_cast<double>(number));
+    return rows;
+}
+
 // a10.2: how long a stage keeps each version.
 
 struct GivenList {
     std::string name;
     std::vector<Instruction> list;
+
+    TaskRun run() const {
+        const HostTensor rows = tensor_of(list, 3, [](const Instruction& each) {
+            return Numbers{static_cast<std::int64_t>(each.kind), each.micro_batch,
+                           each.weight_version};
+        });
+        return {name, {{"kept_versions", {{"list", {rows}}}, {}, true}}};
+    }
 };
 
 std::vector<GivenList> given_lists(const Judge& judge) {
@@ -70,60 +104,6 @@ std::vector<GivenList> given_lists(const Judge& judge) {
     return lists;
 }
 
-/// Says how a version's last need may be taken wrongly.
-struct KeptRule {
-    bool only_newest = false;    ///< reads of older versions do not count
-    bool open_is_first = false;  ///< what names no version is taken for version 0
-    bool updates_need = true;    ///< the U that makes the next version
-    bool last_stays = true;
-    int behind = 0;  ///< instructions by which `last` is too late
-};
-
-/// Which positions keep each version, by the definition: the last that needs it.
-std::vector<Positions> versions_by(const KeptRule& rule,
-                                   const std::vector<Instruction>& list) {
-    std::vector<Positions> versions{{-1, -1}};
-    for (int i = 0; i < static_cast<int>(list.size()); ++i) {
-        const int newest = static_cast<int>(versions.size()) - 1;
-        const Instruction& work = list[i];
-        const int open = rule.open_is_first ? 0 : newest;
-        const int read = work.weight_version < 0 ? open : work.weight_version;
-        if (is_computation(work.kind) && (read == newest || !rule.only_newest))
-            versions[read].last = i + rule.behind;
-        if (work.kind != optimizer_step) continue;
-        if (rule.updates_need) versions[newest].last = i + rule.behind;
-        versions.push_back({i, -1});
-    }
-    if (rule.last_stays) versions.back().last = -1;
-    return versions;
-}
-
-std::vector<Positions> expected_versions(const std::vector<Instruction>& list) {
-    return versions_by({}, list);
-}
-
-/// Says by which wrong rule a list's versions are kept so, if there is one.
-std::string cause_of_kept(const GivenList& given, const std::vector<std::int64_t>& kept) {
-    const std::pair<KeptRule, const char*> rules[] = {
-        {{.only_newest = true},
-         "reads of a version that is not the newest are left out: it is needed until "
-         "then"},
-        {{.open_is_first = true},
-         "what names no version (-1) is taken for version 0; it reads the newest"},
-        {{.updates_need = false},
-         "the U that makes the next version needs this one, too"},
-        {{.last_stays = false}, "the last version stays: -1"},
-        {{.behind = 1}, "each version is kept for one instruction longer than needed"}};
-    for (const auto& [rule, sentence] : rules) {
-        const std::vector<Positions> wrong = versions_by(rule, given.list);
-        bool same = kept.size() == 2 * wrong.size();
-        for (std::size_t i = 0; same && i < wrong.size(); ++i)
-            same = kept[2 * i] == wrong[i].first && kept[2 * i + 1] == wrong[i].last;
-        if (same) return sentence;
-    }
-    return "";
-}
-
 std::string position_text(const GivenList& given, std::int64_t position) {
     if (position < 0 || position >= static_cast<std::int64_t>(given.list.size()))
         return std::to_string(position);
@@ -131,45 +111,28 @@ std::string position_text(const GivenList& given, std::int64_t position) {
                        text_of(given.list[static_cast<std::size_t>(position)]));
 }
 
-/// `kept` has made and dropped of each version.
-void ask_kept(Judge& judge, const GivenList& given,
-              const std::vector<std::int64_t>& kept) {
-    const std::vector<Positions> expected = expected_versions(given.list);
-    judge.ask(kept.size() == 2 * expected.size(),
-              fmt::format("{}: {} versions, as it has {} U", given.name, expected.size(),
-                          expected.size() - 1),
+/// Both have the positions where each version is made and dropped.
+void ask_kept(Judge& judge, const GivenList& given, const Numbers& kept,
+              const Numbers& right) {
+    judge.ask(kept.size() == right.size(),
+              fmt::format("{}: {} versions, as it has {} U", given.name, right.size() / 2,
+                          right.size() / 2 - 1),
               fmt::format("{} versions", kept.size() / 2));
-    for (std::size_t version = 0; version < expected.size(); ++version) {
-        const auto text = [&](std::int64_t made, std::int64_t dropped) {
-            return fmt::format("made {}, dropped {}", position_text(given, made),
-                               position_text(given, dropped));
+    for (std::size_t i = 0; i < right.size(); i += 2) {
+        const auto text = [&](const Numbers& positions) {
+            return fmt::format("made {}, dropped {}", position_text(given, positions[i]),
+                               position_text(given, positions[i + 1]));
         };
-        const Positions& each = expected[version];
-        const std::int64_t made = kept[2 * version];
-        const std::int64_t dropped = kept[2 * version + 1];
-        judge.ask(made == each.first && dropped == each.last,
-                  fmt::format("{}: version {}: {}", given.name, version,
-                              text(each.first, each.last)),
-                  text(made, dropped), cause_of_kept(given, kept));
+        const bool same = kept[i] == right[i] && kept[i + 1] == right[i + 1];
+        judge.ask(same, fmt::format("{}: version {}: {}", given.name, i / 2, text(right)),
+                  text(kept), same ? "" : cause_of(judge, {given.run()}, "kept"));
     }
 }
 
-HostTensor tensor_of(const std::vector<Instruction>& list) {
-    HostTensor rows({static_cast<std::int64_t>(list.size()), 3}, DType::f64);
-    std::int64_t next = 0;
-    for (const Instruction& each : list)
-        for (const int number :
-             {static_cast<int>(each.kind), each.micro_batch, each.weight_version})
-            rows.set(next++, number);
-    return rows;
-}
-
-// a10.3 and a10.4: bytes, and a choice. What is expected is measured of the library's own
-// schedules, when they have gone on for long.
+// a10.3 and a10.4: bytes, and a choice.
 
 /// As the handout's adapters.hpp has them, in its order.
 enum class Scheme { flush, stash, two_buffers };
-constexpr Scheme kSchemes[] = {Scheme::flush, Scheme::stash, Scheme::two_buffers};
 
 struct Choice {
     Scheme scheme = Scheme::flush;
@@ -193,13 +156,9 @@ struct StageBytes {
 };
 
 HostTensor tensor_of(const std::vector<StageBytes>& bytes) {
-    HostTensor rows({static_cast<std::int64_t>(bytes.size()), 4}, DType::f64);
-    std::int64_t next = 0;
-    for (const StageBytes& each : bytes)
-        for (const std::int64_t number :
-             {each.weights, each.activations, each.gradients, each.optimizer})
-            rows.set(next++, static_cast<double>(number));
-    return rows;
+    return tensor_of(bytes, 4, [](const StageBytes& each) {
+        return Numbers{each.weights, each.activations, each.gradients, each.optimizer};
+    });
 }
 
 std::vector<StageBytes> drawn_bytes(const Judge& judge, const std::string& name,
@@ -214,36 +173,6 @@ std::vector<StageBytes> drawn_bytes(const Judge& judge, const std::string& name,
                          draw("gradients", 6000, 8000), draw("optimizer", 11000, 12000)});
     }
     return bytes;
-}
-
-/// Returns whether a scheme can be had with so many micro-batches between updates.
-bool can_be(const Choice& choice, int stages) {
-    if (choice.scheme == Scheme::stash) return choice.per_update == 1;
-    return choice.scheme == Scheme::flush || choice.per_update >= stages - 1;
-}
-
-Schedule long_schedule(const Choice& choice, int stages) {
-    const int k = choice.per_update;
-    if (choice.scheme == Scheme::flush)
-        return make_schedule("1f1b", {stages, 3 * k, 1, k});
-    const char* name = choice.scheme == Scheme::stash ? "pipedream" : "pipedream-2bw";
-    return make_endless_schedule(name, {stages, 4 * k, 1, k}).value();
-}
-
-/// Returns the most that each stage holds.
-std::vector<std::int64_t> measured_bytes(const PeriodTiming& period,
-                                         const std::vector<StageBytes>& bytes) {
-    std::vector<KeptMemory> kept;
-    kept.reserve(bytes.size());
-    for (const StageBytes& each : bytes)
-        kept.push_back({static_cast<double>(each.activations), 0, 0,
-                        static_cast<double>(each.weights)});
-    const std::vector<Holdings> peaks = peak_holdings(period, ScheduleMemory(kept));
-    std::vector<std::int64_t> most;
-    for (std::size_t stage = 0; stage < bytes.size(); ++stage)
-        most.push_back(static_cast<std::int64_t>(peaks[stage].memory) +
-                       bytes[stage].gradients + bytes[stage].optimizer);
-    return most;
 }
 
 /// Says of what bytes are made up, if it can be of one thing alone.
@@ -266,25 +195,29 @@ std::string parts_of(std::int64_t held, const StageBytes& bytes, int most) {
     return found;
 }
 
+TaskRun bytes_run(const std::string& name, const Choice& choice,
+                  const std::vector<StageBytes>& bytes) {
+    return {name,
+            {{"most_bytes",
+              {{"bytes", {tensor_of(bytes)}}},
+              {{"scheme", static_cast<int>(choice.scheme)},
+               {"per_update", choice.per_update}},
+              true}}};
+}
+
 void ask_bytes(Judge& judge, const Choice& choice, int stages) {
     const std::string name = fmt::format("{}, p = {}", text_of(choice), stages);
     const auto bytes = drawn_bytes(judge, "a10.3: " + name, stages);
-    const RankTask task{
-        "most_bytes",
-        {{"bytes", {tensor_of(bytes)}}},
-        {{"scheme", static_cast<int>(choice.scheme)}, {"per_update", choice.per_update}},
-        true};
-    const auto left = numbers_left(judge, judge.run({name, {task}}), "most", stages);
-    const auto expected =
-        measured_bytes(time_period(long_schedule(choice, stages), {}), bytes);
-    for (std::size_t stage = 0; stage < expected.size(); ++stage) {
-        const std::int64_t most = expected[stage];
+    const TaskRun run = bytes_run(name, choice, bytes);
+    const Numbers left = numbers_left(judge, judge.run(run), "most", stages);
+    const Numbers right = numbers_left(judge, judge.right(run), "most", stages);
+    for (std::size_t stage = 0; stage < right.size(); ++stage) {
         const StageBytes& each = bytes[stage];
-        judge.ask(left[stage] == most,
+        judge.ask(left[stage] == right[stage],
                   fmt::format("{}: stage {}, whose weights are {} bytes, activations {}, "
                               "gradients {}, state {}, holds {}",
                               name, stage, each.weights, each.activations, each.gradients,
-                              each.optimizer, most),
+                              each.optimizer, right[stage]),
                   std::to_string(left[stage]),
                   parts_of(left[stage], each, std::max(stages, choice.per_update) + 1));
     }
@@ -301,129 +234,68 @@ struct Setting {
     std::int64_t memory = 0;
 
     int stages() const { return static_cast<int>(bytes.size()); }
+    /// What it asks for, for sentences.
+    std::string text() const {
+        return fmt::format(
+            "{}: p = {}, k at most {}, {} updates late at most, {} bytes, t_f = {}, t_b "
+            "= {}, t_u = {}",
+            name, stages(), most_per_update, most_late, memory, forward, backward,
+            update);
+    }
+    TaskRun run() const {
+        return {text(),
+                {{"fastest",
+                  {{"bytes", {tensor_of(bytes)}}},
+                  {{"memory", memory},
+                   {"most_per_update", most_per_update},
+                   {"most_late", most_late},
+                   {"forward", forward},
+                   {"backward", backward},
+                   {"update", update}},
+                  true}}};
+    }
 };
 
-/// A choice comes to this.
-struct Outcome {
-    Choice choice;
-    Picoseconds length = 0;  ///< of a period
-    int micro_batches = 1;   ///< in it
-    int late = 0;
-    std::vector<std::int64_t> bytes;  ///< of each stage
-};
-
-Outcome outcome_of(const Setting& setting, const Choice& choice) {
-    const Durations each{setting.forward,
-                         setting.backward / 2,
-                         setting.backward - setting.backward / 2,
-                         0,
-                         0,
-                         0,
-                         setting.update};
-    const PeriodTiming period =
-        time_period(long_schedule(choice, setting.stages()), {each});
-    Outcome outcome{choice, period.length, period.micro_batches, 0,
-                    measured_bytes(period, setting.bytes)};
-    for (const std::vector<int>& stage : staleness(period))
-        outcome.late = std::max(outcome.late, stage.front());
-    return outcome;
-}
-
-/// Returns what speaks against what comes of a choice, or nothing.
-std::string objection(const Setting& setting, const Outcome& outcome) {
-    if (outcome.late > setting.most_late)
-        return fmt::format("gradients are up to {} updates late; {} are allowed",
-                           outcome.late, setting.most_late);
-    for (std::size_t stage = 0; stage < outcome.bytes.size(); ++stage)
-        if (outcome.bytes[stage] > setting.memory)
-            return fmt::format("stage {} holds {} bytes; its device has {}", stage,
-                               outcome.bytes[stage], setting.memory);
-    return "";
+/// Returns what each stage holds by a choice.
+Numbers bytes_of(Judge& judge, const Setting& setting, const Choice& choice) {
+    const std::string name = fmt::format("{}, {}", setting.name, text_of(choice));
+    return numbers_left(judge, judge.right(bytes_run(name, choice, setting.bytes)),
+                        "most");
 }
 
 /// Returns what speaks against a choice, or nothing.
-std::string objection(const Setting& setting, const Choice& choice) {
-    if (choice.per_update < 1 || choice.per_update > setting.most_per_update)
-        return fmt::format("{} micro-batches between updates; 1 to {} are allowed",
-                           choice.per_update, setting.most_per_update);
-    if (can_be(choice, setting.stages()))
-        return objection(setting, outcome_of(setting, choice));
-    return choice.scheme == Scheme::stash
-               ? "with a stash there is an update behind every micro-batch: k = 1"
-               : "with so few micro-batches a version is not there when stage 0 wants to "
-                 "read it";
+std::string objection(Judge& judge, const Setting& setting, const Choice& choice) {
+    const auto [scheme, k] = choice;
+    if (k < 1 || k > setting.most_per_update)
+        return fmt::format("{} micro-batches between updates; 1 to {} are allowed", k,
+                           setting.most_per_update);
+    if (scheme == Scheme::stash && k != 1)
+        return "with a stash there is an update behind every micro-batch: k = 1";
+    if (scheme == Scheme::two_buffers && k < setting.stages() - 1)
+        return "with so few micro-batches a version is not there when stage 0 wants to "
+               "read it";
+    const int by_scheme[] = {0, setting.stages() - 1, 1};
+    const int late = by_scheme[static_cast<int>(scheme)];
+    if (late > setting.most_late)
+        return fmt::format("gradients are up to {} updates late; {} are allowed", late,
+                           setting.most_late);
+    const Numbers bytes = bytes_of(judge, setting, choice);
+    for (std::size_t stage = 0; stage < bytes.size(); ++stage)
+        if (bytes[stage] > setting.memory)
+            return fmt::format("stage {} holds {} bytes; its device has {}", stage,
+                               bytes[stage], setting.memory);
+    return "";
 }
 
-/// Says how a choice may be made wrongly.
-struct ChoiceRule {
-    bool updates = true;  ///< counts the time of an update
-    bool largest = true;  ///< takes the largest k that is allowed, not the smallest
-    int least = -1;       ///< two buffers' k is p and this at least
-};
-
-/// The fastest of all that are allowed, by a rule.
-struct Fastest {
-    std::optional<Outcome> best{};
-    std::vector<Choice> as_fast{};  ///< it, and all that take the same time
-};
-
-/// Returns what comes of a choice, if it is allowed by the rule.
-std::optional<Outcome> allowed_by(const ChoiceRule& rule, const Setting& setting,
-                                  const Choice& choice) {
-    const bool is_early = choice.scheme == Scheme::two_buffers &&
-                          choice.per_update < setting.stages() + rule.least;
-    if (is_early || !can_be(choice, setting.stages())) return std::nullopt;
-    Setting timed = setting;
-    if (!rule.updates) timed.update = 0;
-    const Outcome outcome = outcome_of(timed, choice);
-    if (!objection(setting, outcome).empty()) return std::nullopt;
-    return outcome;
-}
-
-Fastest fastest_by(const ChoiceRule& rule, const Setting& setting) {
-    Fastest fastest;
-    const auto consider = [&](const Outcome& outcome) {
-        const auto& best = fastest.best;
-        if (best && !rule.largest && best->choice.scheme == outcome.choice.scheme) return;
-        if (best) {
-            const Picoseconds here = outcome.length * best->micro_batches;
-            const Picoseconds there = best->length * outcome.micro_batches;
-            if (here == there) fastest.as_fast.push_back(outcome.choice);
-            if (here >= there) return;
-        }
-        fastest = {outcome, {outcome.choice}};
-    };
-    for (const Scheme scheme : kSchemes)
-        for (int k = 1; k <= setting.most_per_update; ++k)
-            if (const auto outcome = allowed_by(rule, setting, {scheme, k}))
-                consider(*outcome);
-    return fastest;
-}
-
-/// Tries everything. Throws MissingError if two are equally fast, which is a mistake of
-/// the setting, and not the student's.
-std::optional<Outcome> expected_choice(const Setting& setting) {
-    const Fastest fastest = fastest_by({}, setting);
-    if (fastest.as_fast.size() > 1)
-        throw MissingError(fmt::format(
-            "two-buffers: {}: two choices are equally fast, as drawn; grade again",
-            setting.name));
-    return fastest.best;
-}
-
-/// The bytes of the fullest stage.
-std::int64_t fullest(const Setting& setting, const Choice& choice) {
-    return std::ranges::max(outcome_of(setting, choice).bytes);
-}
-
-std::vector<Setting> settings(const Judge& judge) {
+std::vector<Setting> settings(Judge& judge) {
     const auto make = [&](const std::string& name, int stages, int most_per_update,
                           int most_late) {
         return Setting{name, drawn_bytes(judge, "a10.4: " + name, stages),
                        most_per_update, most_late};
     };
-    const auto room = [](Setting setting, const Choice& choice, std::int64_t more = 0) {
-        setting.memory = fullest(setting, choice) + more;
+    // As much memory as the fullest stage holds by a choice, and so much more.
+    const auto room = [&](Setting setting, const Choice& choice, std::int64_t more = 0) {
+        setting.memory = std::ranges::max(bytes_of(judge, setting, choice)) + more;
         return setting;
     };
     const int p = drawn(judge, "a10.4: p", 5, 8);
@@ -451,43 +323,29 @@ std::vector<Setting> settings(const Judge& judge) {
     return all;
 }
 
-std::string text_of(const Setting& setting) {
-    return fmt::format(
-        "{}: p = {}, k at most {}, {} updates late at most, {} bytes, t_f = "
-        "{}, t_b = {}, t_u = {}",
-        setting.name, setting.stages(), setting.most_per_update, setting.most_late,
-        setting.memory, setting.forward, setting.backward, setting.update);
-}
-
 /// Returns what was chosen; none if it says that nothing fits.
-std::optional<Choice> chosen(Judge& judge, const Setting& setting) {
-    const RankTask task{"fastest",
-                        {{"bytes", {tensor_of(setting.bytes)}}},
-                        {{"memory", setting.memory},
-                         {"most_per_update", setting.most_per_update},
-                         {"most_late", setting.most_late},
-                         {"forward", setting.forward},
-                         {"backward", setting.backward},
-                         {"update", setting.update}},
-                        true};
-    const auto left =
-        numbers_left(judge, judge.run({text_of(setting), {task}}), "chosen", -1);
+std::optional<Choice> chosen(Judge& judge, const Setting& setting,
+                             const TaskResult& result) {
+    const Numbers left = numbers_left(judge, result, "chosen");
     if (left.size() != 2) return std::nullopt;
-    judge.ask(left[0] >= 0 && left[0] <= 2, text_of(setting) + ": one of three schemes",
+    judge.ask(left[0] >= 0 && left[0] <= 2, setting.text() + ": one of three schemes",
               fmt::format("number {}", left[0]));
     constexpr std::int64_t kLargest = std::numeric_limits<int>::max();
     return Choice{static_cast<Scheme>(left[0]),
                   static_cast<int>(std::clamp<std::int64_t>(left[1], -1, kLargest))};
 }
 
+std::string text_of(const std::optional<Choice>& choice) {
+    return choice ? text_of(*choice) : "none";
+}
+
 }  // namespace
 
 void judge_kept(Judge& judge) {
     for (const GivenList& given : given_lists(judge)) {
-        const RankTask task{
-            "kept_versions", {{"list", {tensor_of(given.list)}}}, {}, true};
-        ask_kept(judge, given,
-                 numbers_left(judge, judge.run({given.name, {task}}), "kept", -1));
+        const TaskRun run = given.run();
+        ask_kept(judge, given, numbers_left(judge, judge.run(run), "kept"),
+                 numbers_left(judge, judge.right(run), "kept"));
     }
 }
 
@@ -504,59 +362,40 @@ void judge_bytes(Judge& judge) {
 
 void judge_allowed(Judge& judge) {
     for (const Setting& setting : settings(judge)) {
-        const std::optional<Choice> choice = chosen(judge, setting);
-        const std::string asked = text_of(setting) + ": a choice that is allowed";
-        if (choice) {
-            const std::string wrong = objection(setting, *choice);
-            judge.ask(wrong.empty(), asked, text_of(*choice), wrong);
-            continue;
-        }
-        const auto expected = expected_choice(setting);
-        judge.ask(!expected, expected ? asked : text_of(setting) + ": none", "none",
-                  expected ? text_of(expected->choice) + " is allowed" : "");
+        const TaskRun run = setting.run();
+        const auto choice = chosen(judge, setting, judge.run(run));
+        const auto right = chosen(judge, setting, judge.right(run));
+        std::string wrong;
+        if (choice) wrong = objection(judge, setting, *choice);
+        if (!choice && right) wrong = text_of(*right) + " is allowed";
+        judge.ask(
+            wrong.empty(),
+            setting.text() + (choice || right ? ": a choice that is allowed" : ": none"),
+            text_of(choice), wrong);
     }
 }
 
-namespace {
-
-/// Says by which wrong rule all choices were made, if there is one.
-std::string cause_of_choices(Judge& judge, const std::vector<Setting>& all) {
-    const auto is_by = [&](const ChoiceRule& rule) {
-        return std::ranges::all_of(all, [&](const Setting& setting) {
-            const std::optional<Choice> choice = chosen(judge, setting);
-            const std::vector<Choice> fastest = fastest_by(rule, setting).as_fast;
-            return choice ? std::ranges::find(fastest, *choice) != fastest.end()
-                          : fastest.empty();
-        });
-    };
-    if (is_by({.least = 0}))
-        return "; all choices are as if two buffers needed k = p, but p - 1 is enough";
-    if (is_by({.updates = false}))
-        return "; all choices are as if an update took no time";
-    if (is_by({.largest = false}))
-        return "; all choices have the smallest k that is allowed";
-    return "";
-}
-
-}  // namespace
-
 void judge_fastest(Judge& judge) {
-    needs(judge, "a10.4-allowed", judge_allowed);
-    const std::vector<Setting> all = settings(judge);
-    for (const Setting& setting : all) {
-        const std::optional<Choice> choice = chosen(judge, setting);
-        const std::optional<Outcome> expected = expected_choice(setting);
-        const bool right = expected ? choice == expected->choice : !choice;
-        const std::string said =
-            right || !expected
-                ? ""
-                : fmt::format("{} takes {} / {} units of time a micro-batch{}",
-                              text_of(expected->choice), expected->length,
-                              expected->micro_batches, cause_of_choices(judge, all));
-        judge.ask(right,
-                  fmt::format("{}: {}", text_of(setting),
-                              expected ? text_of(expected->choice) : "none"),
-                  choice ? text_of(*choice) : "none", said);
+    std::vector<TaskRun> runs;
+    for (const Setting& setting : settings(judge))
+        runs.push_back(setting.run());
+    for (const Setting& setting : settings(judge)) {
+        const TaskRun run = setting.run();
+        const auto choice = chosen(judge, setting, judge.run(run));
+        const auto right = chosen(judge, setting, judge.right(run));
+        std::string said;
+        if (right && choice != right) {
+            const int k = right->per_update;
+            const int turns =
+                k + (right->scheme == Scheme::flush ? setting.stages() - 1 : 0);
+            const std::string cause = cause_of(judge, runs, "chosen");
+            said = fmt::format(
+                "{} takes {} / {} units of time a micro-batch{}{}", text_of(*right),
+                turns * (setting.forward + setting.backward) + setting.update, k,
+                cause.empty() ? "" : "; ", cause);
+        }
+        judge.ask(choice == right, fmt::format("{}: {}", setting.text(), text_of(right)),
+                  text_of(choice), said);
     }
 }
 
