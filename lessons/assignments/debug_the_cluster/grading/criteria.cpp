@@ -1,5 +1,6 @@
 #include <algorithm>
-#include <cstdlib>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -8,7 +9,6 @@
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/debug_the_cluster/grading/trials.hpp"
 #include "lessons/assignments/debug_the_cluster/handout/causes.hpp"
-#include "lessons/assignments/needs.hpp"
 #include "lessons/grader/judge.hpp"
 #include "lessons/page/sha256.hpp"
 #include "src/core/require.hpp"
@@ -19,133 +19,87 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Returns what the values are that a rank left, if a typical mistake leaves the same.
-std::string mistake_in(const Trial& trial, std::size_t rank, const std::string& name,
-                       const HostTensor& got) {
-    if (trial.mistakes.empty()) return "";
-    const auto found = trial.mistakes[rank].find(name);
-    if (found == trial.mistakes[rank].end()) return "";
-    for (const Mistake& mistake : found->second)
-        if (Judge::are_close(got, mistake.values)) return mistake.sentence;
-    return "";
+// What a mended program sends, what it holds and how long it takes, as far as a wrong
+// mend would do worse in it. `exercise` is "a6.1".
+
+/// Compares the bytes that all ranks send.
+void judge_bytes(Judge& judge, const std::string& exercise, const TaskRun& run,
+                 Allowed allowed) {
+    judge.figure_as_right(
+        run, fmt::format("{}: {}: all ranks sent", exercise, run.name), "bytes",
+        [](const RunReport& report) { return report.bytes_sent(); }, allowed);
 }
 
-/// Returns a run whose values are right.
-const TaskResult& run_right(Judge& judge, const Trial& trial) {
-    const TaskResult& result = judge.run({trial.name, trial.ranks});
-    for (std::size_t rank = 0; rank < trial.ranks.size(); ++rank)
-        for (const auto& [name, values] : trial.expected[rank]) {
-            const HostTensor& got = judge.left(result.ranks[rank], name);
-            try {
-                judge.close(fmt::format("{}: rank {}: {}", trial.name, rank, name), got,
-                            values);
-            } catch (Judge::No& no) {
-                no.explain(mistake_in(trial, rank, name, got));
-                throw;
-            }
-        }
-    return result;
-}
-
-/// None of these programs needs one; and one may hide a wait that is missing.
-void judge_no_barrier(Judge& judge, const Trial& trial, const RunReport& report) {
-    for (const RankReport& rank : report.ranks)
-        for (const Traffic& traffic : rank.traffic)
-            judge.ask(traffic.verb != "barrier",
-                      fmt::format("{}: no barrier", trial.name), traffic.verb);
-}
-
-std::int64_t measured(const Figure& figure, const RunReport& report) {
-    const bool all = figure.rank == Figure::kAllRanks;
-    const auto of_rank = [&]() -> const RankReport& {
-        return report.ranks[static_cast<std::size_t>(figure.rank)];
-    };
-    switch (figure.of) {
-        case Figure::Of::bytes:
-            return all ? report.bytes_sent() : of_rank().bytes_sent();
-        case Figure::Of::messages:
-            return all ? report.messages_sent() : of_rank().messages_sent();
-        case Figure::Of::peak:
-            return of_rank().memory.peak;
-        default:
-            return report.makespan();
+/// Compares the bytes and messages that each rank sends, which may be less.
+void judge_sent(Judge& judge, const std::string& exercise, const TaskRun& run,
+                int more_bytes, int more_messages) {
+    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
+        const std::string name =
+            fmt::format("{}: {}: rank {} sent", exercise, run.name, rank);
+        judge.figure_as_right(
+            run, name, "bytes",
+            [=](const RunReport& report) { return report.ranks[rank].bytes_sent(); },
+            {100, more_bytes});
+        judge.figure_as_right(
+            run, name, "messages",
+            [=](const RunReport& report) { return report.ranks[rank].messages_sent(); },
+            {100, more_messages});
     }
 }
 
-std::string text_of(const Figure& figure, std::int64_t value) {
-    switch (figure.of) {
-        case Figure::Of::bytes:
-            return fmt::format("{} bytes", value);
-        case Figure::Of::messages:
-            return fmt::format("{} messages", value);
-        case Figure::Of::peak:
-            return fmt::format("{} bytes of memory", value);
-        default:
-            return time_text(value) + " of virtual time";
+/// Ranks that first agree whether any has a document send a number more a step, and may
+/// leave out the last step, in which none has. The chunks of an all-reduce differ by a
+/// number.
+void judge_filter(Judge& judge, const std::string& exercise, const TaskRun& run) {
+    const auto& given = run.ranks[0].tensors;
+    const int ranks = static_cast<int>(run.ranks.size());
+    int elements = 0, largest_chunks = 1;
+    for (const char* name : {"filter: weight", "filter: bias"}) {
+        const auto count = static_cast<int>(given.at(name).values.elements());
+        elements += count;
+        largest_chunks += (count + ranks - 1) / ranks;
     }
+    const auto steps = std::ranges::count_if(
+        given, [](const auto& each) { return each.first.starts_with("filter: inputs"); });
+    judge_bytes(judge, exercise, run,
+                {100 / static_cast<int>(steps) + 1, 100 * ranks / elements + 1});
+    judge_sent(judge, exercise, run, 100 * largest_chunks * ranks / elements - 99, 50);
 }
 
-std::string asked_of(const Figure& figure) {
-    const std::string who = figure.rank != Figure::kAllRanks
-                                ? fmt::format("rank {}: ", figure.rank)
-                            : figure.of == Figure::Of::time ? ""
-                                                            : "all ranks: ";
-    const char* how = figure.of == Figure::Of::peak   ? "holds "
-                      : figure.of == Figure::Of::time ? ""
-                                                      : "sent ";
-    if (figure.least == figure.most) return who + how + text_of(figure, figure.most);
-    const std::string from =
-        figure.least > 0 ? std::to_string(figure.least) + " to " : "at most ";
-    return who + how + from + text_of(figure, figure.most);
+void judge_pipeline(Judge& judge, const std::string& exercise, const TaskRun& run) {
+    judge.traffic_as_right(run, exercise);
+    judge.peaks_as_right(run, exercise, {100, 15});
+    judge.time_as_right(run, exercise, {100, 5});
 }
 
-/// A figure that is within 2 % of a typical mistake's is taken for it.
-std::string mistake_in(const Figure& figure, std::int64_t value) {
-    for (const auto& [as_if, sentence] : figure.as_if)
-        if (std::abs(value - as_if) * 50 <= as_if) return sentence;
-    return "";
+void judge_prefetch(Judge& judge, const std::string& exercise, const TaskRun& run) {
+    judge.traffic_as_right(run, exercise);
+    judge.peaks_as_right(run, exercise, {100, 5});
+    judge.time_as_right(run, exercise, {100, 5});
 }
 
-void judge_figures(Judge& judge, const Trial& trial, const RunReport& report) {
-    for (const Figure& figure : trial.figures) {
-        const std::int64_t value = measured(figure, report);
-        const bool right = value >= figure.least && value <= figure.most;
-        judge.ask(right, fmt::format("{}: {}", trial.name, asked_of(figure)),
-                  text_of(figure, value), right ? "" : mistake_in(figure, value));
-    }
+/// Ranks sum up one number, and may sum up another.
+void judge_sum(Judge& judge, const std::string& exercise, const TaskRun& run) {
+    judge_bytes(judge, exercise, run, {0, 100});
+    judge.figure_as_right(
+        run, fmt::format("{}: {}: all ranks sent", exercise, run.name), "messages",
+        [](const RunReport& report) { return report.messages_sent(); }, {100, 100});
 }
 
-using MadeTrials = Trials (*)(const Judge&);
-
-void judge_values(Judge& judge, MadeTrials made) {
-    for (const Trial& trial : made(judge))
-        run_right(judge, trial);
+/// Gradients may go in one message or in two.
+void judge_accumulate(Judge& judge, const std::string& exercise, const TaskRun& run) {
+    judge_bytes(judge, exercise, run, {0, 5});
+    judge_sent(judge, exercise, run, 10, 0);
+    judge.peaks_as_right(run, exercise, {100, 20});
+    judge.time_as_right(run, exercise, {100, 15});
 }
-
-/// Judges a mended program's values on every rank; and when they are right in all runs,
-/// what it sends, what it holds and how long it takes, as far as a wrong mend would do
-/// worse in it.
-void judge_mended(Judge& judge, MadeTrials made) {
-    const Trials trials = made(judge);
-    for (const Trial& trial : trials)
-        run_right(judge, trial);
-    for (const Trial& trial : trials) {
-        const RunReport& report = run_right(judge, trial).report;
-        judge_no_barrier(judge, trial, report);
-        judge_figures(judge, trial, report);
-    }
-}
-
-constexpr const char* kSlug = "debug-the-cluster";
-constexpr const char* kAnswers = "answers.json";
-/// run.cpp has as many; the answers name ranks of these.
-constexpr int kRanks = 4;
 
 /// A program with a mistake, and where one learns of it.
 struct Broken {
     std::string program;
     std::string lesson;
-    MadeTrials trials = nullptr;
+    std::vector<TaskRun> (*runs)(const Judge&) = nullptr;
+    void (*judge_cost)(Judge&, const std::string& exercise, const TaskRun&) = nullptr;
 
     std::string file() const { return program + ".cpp"; }
 };
@@ -153,28 +107,55 @@ struct Broken {
 /// Returns all, in the order of the handout: a6.1 to a6.6.
 const std::vector<Broken>& all_broken() {
     static const std::vector<Broken> all{
-        {"filter", lesson_step("gradient-accumulation", "distribute"), filter_trials},
-        {"pipeline", lesson_step("pipeline-1f1b", "memory"), pipeline_trials},
-        {"prefetch", lesson_step("ring-self-attention", "overlap"), prefetch_trials},
-        {"evaluate", lesson_step("gradient-accumulation", "average"), evaluate_trials},
-        {"clip", lesson_step("tensor-parallel-block", "sequence"), clip_trials},
+        {"filter", lesson_step("gradient-accumulation", "distribute"), filter_runs,
+         judge_filter},
+        {"pipeline", lesson_step("pipeline-1f1b", "memory"), pipeline_runs,
+         judge_pipeline},
+        {"prefetch", lesson_step("ring-self-attention", "overlap"), prefetch_runs,
+         judge_prefetch},
+        {"evaluate", lesson_step("gradient-accumulation", "average"), evaluate_runs,
+         judge_sum},
+        {"clip", lesson_step("tensor-parallel-block", "sequence"), clip_runs, judge_sum},
         {"accumulate", lesson_step("gradient-accumulation", "distribute"),
-         accumulate_trials}};
+         accumulate_runs, judge_accumulate}};
     return all;
 }
 
-std::string mended_id(std::size_t number) {
-    return fmt::format("a6.{}-mended", number + 1);
+/// None of these programs needs one; and one may hide a wait that is missing.
+void judge_no_barrier(Judge& judge, const TaskRun& run) {
+    for (const RankReport& rank : judge.run(run).report.ranks)
+        for (const Traffic& traffic : rank.traffic)
+            judge.ask(traffic.verb != "barrier", run.name + ": no barrier", traffic.verb);
+}
+
+void judge_values(Judge& judge, const Broken& broken) {
+    for (const TaskRun& run : broken.runs(judge))
+        judge.as_right(run);
+}
+
+/// Judges a mended program's values on every rank; and when they are right in all runs,
+/// what they cost.
+void judge_mended(Judge& judge, const std::string& exercise, const Broken& broken) {
+    judge_values(judge, broken);
+    for (const TaskRun& run : broken.runs(judge)) {
+        judge_no_barrier(judge, run);
+        broken.judge_cost(judge, exercise, run);
+    }
 }
 
 /// Judges the values of all six in one run. One that is wrong alone is not told again.
 void judge_all(Judge& judge) {
     for (std::size_t i = 0; i < all_broken().size(); ++i)
-        needs(judge, mended_id(i),
-              [&](Judge& asking) { judge_values(asking, all_broken()[i].trials); });
-    const int ranks = static_cast<int>(judge.draw("ranks of all six", 5, 8));
-    run_right(judge, trial_of_all(judge, ranks));
+        judge.needs(fmt::format("a6.{}-mended", i + 1),
+                    [&](Judge& asking) { judge_values(asking, all_broken()[i]); });
+    judge.as_right(
+        run_of_all(judge, static_cast<int>(judge.draw("ranks of all six", 5, 8))));
 }
+
+constexpr const char* kSlug = "debug-the-cluster";
+constexpr const char* kAnswers = "answers.json";
+/// run.cpp has as many; the answers name ranks of these.
+constexpr int kRanks = 4;
 
 /// A part of an answer, as text; empty if it is open.
 using Part = std::string (*)(const FoundMistake&);
@@ -278,10 +259,10 @@ Assignment debug_the_cluster_assignment() {
         criteria.push_back(
             found_criterion(broken, id, fmt::format("why {} goes wrong", file), "cause"));
         criteria.push_back(
-            {mended_id(i),
+            {id + "-mended",
              fmt::format("{} computes and sends what it should, at no more cost", file),
              10, broken.lesson,
-             [trials = broken.trials](Judge& judge) { judge_mended(judge, trials); }});
+             [id, &broken](Judge& judge) { judge_mended(judge, id, broken); }});
     }
     assignment.criteria.push_back(
         {"a6.7-all", "all six run in one program, one after another", 4,
