@@ -66,25 +66,6 @@ std::vector<Case> cases(const Judge& judge) {
             {many, after * draw("many updates", 5, 8), after}};
 }
 
-/// Returns the schedule that was made, once it has the sizes asked for and no kinds of
-/// instructions but F, B, R and U.
-Schedule schedule_of(Judge& judge, const Case& size) {
-    Schedule schedule = left_schedule(judge, size.run());
-    const auto is_other = [](const Instruction& each) {
-        const bool work = each.kind == forward || each.kind == backward;
-        const bool end = each.kind == reduce_gradients || each.kind == optimizer_step;
-        return !(work || end) || each.together || each.estimated || each.mixes_weights;
-    };
-    const std::string asked = size.name() + ": F, B, R and U, and no other instructions";
-    for (int stage = 0; stage < size.stages; ++stage)
-        for (const Instruction& each : schedule.of(stage))
-            if (is_other(each))
-                judge.ask(false, asked,
-                          fmt::format("stage {} has {}", stage, text_of(each)));
-    judge.ask(true, asked, "no others");
-    return schedule;
-}
-
 /// A schedule's F and B alone, without versions: its order, which other mistakes leave as
 /// it is.
 struct Order {
@@ -104,49 +85,66 @@ Order order_of(const Schedule& schedule) {
         auto& positions = order.positions.emplace_back();
         list.clear();
         for (const Place place : schedule.places(stage)) {
-            Instruction work = schedule.at(place);
-            if (!is_computation(work.kind)) continue;
-            work.weight_version = -1;
-            list.push_back(work);
+            if (!is_computation(schedule.at(place).kind)) continue;
+            list.push_back(schedule.at(place));
+            list.back().weight_version = -1;
             positions.push_back(place.position);
         }
     }
     return order;
 }
 
-/// Returns the order, once it can run.
-Order runnable_order(Judge& judge, const Case& size, const Schedule& schedule) {
+/// What the student and the reference made of a case.
+struct Made {
+    Case size;
+    Schedule right, schedule;
     Order order = order_of(schedule);
-    const auto problem = find_problem(order.work);
+
+    std::string name() const { return size.name(); }
+};
+
+/// Returns what was made, once it has the sizes asked for and no kinds of instructions
+/// but F, B, R and U.
+Made made_for(Judge& judge, const Case& size) {
+    Made made{size, right_schedule(judge, size.run()), left_schedule(judge, size.run())};
+    const auto is_other = [](const Instruction& each) {
+        const bool work = each.kind == forward || each.kind == backward;
+        const bool end = each.kind == reduce_gradients || each.kind == optimizer_step;
+        return !(work || end) || each.together || each.estimated || each.mixes_weights;
+    };
+    const std::string asked = size.name() + ": F, B, R and U, and no other instructions";
+    for (int stage = 0; stage < size.stages; ++stage)
+        for (const Instruction& each : made.schedule.of(stage))
+            if (is_other(each))
+                judge.ask(false, asked,
+                          fmt::format("stage {} has {}", stage, text_of(each)));
+    judge.ask(true, asked, "no others");
+    return made;
+}
+
+/// Asks whether the order can run.
+void ask_runnable(Judge& judge, const Made& made) {
+    const auto problem = find_problem(made.order.work);
     judge.ask(!problem,
-              size.name() +
+              made.name() +
                   ": each stage has F and B of each micro-batch once, in an "
                   "order that can run",
               problem ? "it cannot run" : "it can run",
               problem ? "R and U not counted, " + problem->sentence : "");
-    return order;
 }
 
 /// Judges that there are schedules of the sizes asked for, and no F or B is missing in
 /// them, which all else is asked of.
 void judge_made(Judge& judge) {
     for (const Case& size : cases(judge)) {
-        const Schedule schedule = schedule_of(judge, size);
-        const Schedule right = right_schedule(judge, size.run());
+        const Made made = made_for(judge, size);
+        const Schedule right = order_of(made.right).work;
         const std::string asked = size.name() + ": F and B of each micro-batch";
         for (int stage = 0; stage < size.stages; ++stage)
-            for (const Instruction& each : right.of(stage)) {
-                const auto is_there = [&](const Instruction& other) {
-                    return other.kind == each.kind &&
-                           other.micro_batch == each.micro_batch;
-                };
-                if (is_computation(each.kind) &&
-                    std::ranges::none_of(schedule.of(stage), is_there))
-                    judge.ask(
-                        false, asked,
-                        fmt::format("stage {} has no {}", stage,
-                                    text_of(Instruction{each.kind, each.micro_batch})));
-            }
+            for (const Instruction& each : right.of(stage))
+                if (std::ranges::count(made.order.work.of(stage), each) == 0)
+                    judge.ask(false, asked,
+                              fmt::format("stage {} has no {}", stage, text_of(each)));
         judge.ask(true, asked, "they are there");
     }
 }
@@ -154,57 +152,54 @@ void judge_made(Judge& judge) {
 void judge_work(Judge& judge) {
     judge_made(judge);
     for (const Case& size : cases(judge)) {
-        const Schedule schedule = schedule_of(judge, size);
         ask_made_alike(judge, size.run());
-        runnable_order(judge, size, schedule);
+        ask_runnable(judge, made_for(judge, size));
     }
 }
 
 /// Compares a stage's list with its own F and B, in their order, with R and U behind
 /// every k-th backward, each of its batch. Returns the first mistake, in a sentence, or
 /// nothing.
-std::string wrong_update(const Case& size, const Schedule& schedule, int stage) {
-    const auto& list = schedule.of(stage);
-    int backwards = 0, position = 0;
-    const auto here = [&] { return schedule.where({stage, position}); };
-    const auto has = [&](InstructionKind kind) {
-        return position < std::ssize(list) && list[position].kind == kind;
-    };
-    for (; position < std::ssize(list); ++position) {
-        const int batch = list[position].micro_batch / size.per_update;
-        const int updates = backwards / size.per_update;
-        if (!is_computation(list[position].kind))
+std::string wrong_update(const Made& made, int stage) {
+    const auto& list = made.schedule.of(stage);
+    const int k = made.size.per_update;
+    int backwards = 0;
+    int due = 0;  // of R and U
+    for (const Place place : made.schedule.places(stage)) {
+        const Instruction& work = list[place.position];
+        const std::string here = made.schedule.where(place);
+        if (due > 0) {
+            const Instruction wanted{due == 2 ? reduce_gradients : optimizer_step};
+            if (work.kind != wanted.kind)
+                return fmt::format(
+                    "{}: {} is expected here, since {} backwards stand before it", here,
+                    text_of(wanted), backwards);
+            --due;
+        } else if (!is_computation(work.kind)) {
             return fmt::format(
                 "{}: backwards before it since the last update: {}; R and U are expected "
                 "behind {}",
-                here(), backwards % size.per_update, size.per_update);
-        if (!has(backward)) continue;
-        if (batch != updates)
-            return fmt::format(
-                "{}: it is of batch {}, and batch {} has not had its update", here(),
-                batch, updates);
-        if (++backwards % size.per_update != 0) continue;
-        for (const InstructionKind kind : {reduce_gradients, optimizer_step}) {
-            if (++position == std::ssize(list))
+                here, backwards % k, k);
+        } else if (work.kind == backward) {
+            if (work.micro_batch / k != backwards / k)
                 return fmt::format(
-                    "stage {}: its list ends with {}; R and U are expected behind the "
-                    "last backward",
-                    stage, text_of(list.back()));
-            if (!has(kind))
-                return fmt::format(
-                    "{}: {} is expected here, since {} backwards stand before it", here(),
-                    text_of(Instruction{kind}), backwards);
+                    "{}: it is of batch {}, and batch {} has not had its update", here,
+                    work.micro_batch / k, backwards / k);
+            if (++backwards % k == 0) due = 2;
         }
     }
-    return "";
+    if (due == 0) return "";
+    return fmt::format(
+        "stage {}: its list ends with {}; R and U are expected behind the last backward",
+        stage, text_of(list.back()));
 }
 
 void judge_updates(Judge& judge) {
     judge.needs("a10.1-work", judge_made);
     for (const Case& size : cases(judge)) {
-        const Schedule schedule = schedule_of(judge, size);
+        const Made made = made_for(judge, size);
         for (int stage = 0; stage < size.stages; ++stage) {
-            const std::string wrong = wrong_update(size, schedule, stage);
+            const std::string wrong = wrong_update(made, stage);
             judge.ask(
                 wrong.empty(),
                 fmt::format("{}: stage {}: R and U right behind the last backward of "
@@ -216,20 +211,20 @@ void judge_updates(Judge& judge) {
 }
 
 /// Returns what is said of a mistake whose schedule fits, if there is one.
-std::string mistake_in(const Case& size,
+std::string mistake_in(const Made& made,
                        const std::function<bool(const Schedule&)>& fits) {
     return Answers(two_buffers_solutions())
-        .mistake(size.run(), "",
+        .mistake(made.size.run(), "",
                  [&](const TaskResult& mistaken) { return fits(read_left(mistaken)); });
 }
 
 /// Returns what is said of a mistake that leaves the same order of F and B, which is not
 /// the reference's.
-std::string cause_of_order(const Judge& judge, const Case& size, const Order& order) {
+std::string cause_of_order(const Made& made) {
     const auto fits = [&](const Schedule& other) {
-        return order_of(other).work.work == order.work.work;
+        return order_of(other).work.work == made.order.work.work;
     };
-    return fits(right_schedule(judge, size.run())) ? "" : mistake_in(size, fits);
+    return fits(made.right) ? "" : mistake_in(made, fits);
 }
 
 /// The version that each F and B reads: by stage, kind and micro-batch.
@@ -248,41 +243,42 @@ Reads reads_of(const Schedule& schedule) {
 }
 
 /// Returns what is wrong with the version that an instruction reads, or nothing.
-std::string wrong_version(const Judge& judge, const Case& size, const Schedule& schedule,
-                          const WeightVersions& versions, Place place, int wanted) {
-    const Instruction& work = schedule.at(place);
-    const int read = versions.read(place);
-    const auto whole = [](const std::string& cause) {
-        return cause.empty() ? "" : ". In the whole schedule: " + cause;
-    };
-    if (read != wanted)
-        return fmt::format("{}: it reads version {}{}; batch {} reads version {}{}",
-                           schedule.where(place), read,
-                           work.weight_version < 0 ? ", the newest there" : "",
-                           work.micro_batch / size.per_update, wanted,
-                           whole(mistake_in(size, [&](const Schedule& other) {
-                               return reads_of(other) == reads_of(schedule);
-                           })));
-    if (read <= versions.newest(place)) return "";
-    return fmt::format("{}: version {} is not made yet: {} U stand before it{}",
-                       schedule.where(place), read, versions.newest(place),
-                       whole(cause_of_order(judge, size, order_of(schedule))));
+std::string wrong_version(const Made& made, const WeightVersions& versions, Place place,
+                          int wanted) {
+    const Instruction& work = made.schedule.at(place);
+    const int read = versions.read(place), newest = versions.newest(place);
+    if (read == wanted && read <= newest) return "";
+    std::string wrong, cause;
+    if (read == wanted) {
+        wrong =
+            fmt::format("version {} is not made yet: {} U stand before it", read, newest);
+        cause = cause_of_order(made);
+    } else {
+        wrong = fmt::format("it reads version {}{}; batch {} reads version {}", read,
+                            work.weight_version < 0 ? ", the newest there" : "",
+                            work.micro_batch / made.size.per_update, wanted);
+        cause = mistake_in(made, [&](const Schedule& other) {
+            return reads_of(other) == reads_of(made.schedule);
+        });
+    }
+    return fmt::format("{}: {}{}{}", made.schedule.where(place), wrong,
+                       cause.empty() ? "" : ". In the whole schedule: ", cause);
 }
 
 void judge_versions(Judge& judge) {
     judge.needs("a10.1-work", judge_made);
     for (const Case& size : cases(judge)) {
-        const Schedule schedule = schedule_of(judge, size);
-        const Reads right = reads_of(right_schedule(judge, size.run()));
-        const WeightVersions versions(schedule);
+        const Made made = made_for(judge, size);
+        const Reads right = reads_of(made.right);
+        const WeightVersions versions(made.schedule);
         const std::string asked =
             size.name() + ": F and B of batch b read version max(0, b - 1)";
         for (int stage = 0; stage < size.stages; ++stage)
-            for (const Place place : schedule.places(stage)) {
-                const Instruction& work = schedule.at(place);
-                if (!is_computation(work.kind)) continue;
+            for (const int position : made.order.positions[stage]) {
+                const Place place{stage, position};
+                const Instruction& work = made.schedule.at(place);
                 const std::string wrong =
-                    wrong_version(judge, size, schedule, versions, place,
+                    wrong_version(made, versions, place,
                                   right.at({stage, work.kind, work.micro_batch}));
                 if (!wrong.empty()) judge.ask(false, asked, "another version", wrong);
             }
@@ -294,39 +290,34 @@ void judge_numbers(Judge& judge) {
     constexpr int kMostStages = 5;
     for (const Case& size : cases(judge)) {
         if (size.stages > kMostStages) continue;
-        const Schedule schedule = schedule_of(judge, size);
-        const auto problem = find_problem(schedule);
+        const Made made = made_for(judge, size);
+        const auto problem = find_problem(made.schedule);
         judge.ask(!problem, size.name() + ": it can run",
                   problem ? "it cannot" : "it can", problem ? problem->sentence : "");
-        ask_trained(judge, size.name(), schedule, right_schedule(judge, size.run()),
-                    size.per_update, ", by W(b + 1) = W(b) - f'(W(max(0, b - 1)))");
+        ask_trained(judge, size.name(), made.schedule, made.right, size.per_update,
+                    ", by W(b + 1) = W(b) - f'(W(max(0, b - 1)))");
     }
-}
-
-Picoseconds right_time(const Judge& judge, const Case& size, const Durations& each) {
-    return time_schedule(right_schedule(judge, size.run()), {each}).makespan;
 }
 
 /// Asks at each instruction of every stage for at most as many micro-batches in flight as
 /// the reference has.
-void ask_in_flight(Judge& judge, const Case& size, const Schedule& schedule,
-                   const Order& order) {
-    const auto most = peak_holdings(right_schedule(judge, size.run()));
+void ask_in_flight(Judge& judge, const Made& made) {
+    const auto most = peak_holdings(made.right);
     const ScheduleMemory memory;
-    for (int stage = 0; stage < size.stages; ++stage) {
-        HeldByStage held(order.work, stage, memory);
+    for (int stage = 0; stage < made.size.stages; ++stage) {
+        HeldByStage held(made.order.work, stage, memory);
         const std::string asked =
-            fmt::format("{}: stage {}: at most {} micro-batches in flight", size.name(),
+            fmt::format("{}: stage {}: at most {} micro-batches in flight", made.name(),
                         stage, most[stage].in_flight);
         int peak = 0;
-        for (const Place place : order.work.places(stage)) {
+        for (const Place place : made.order.work.places(stage)) {
             const int now = held.run({place.position, place.position + 1}).in_flight;
             peak = std::max(peak, now);
             if (now > most[stage].in_flight)
                 judge.ask(false, asked,
                           fmt::format("{} at {}", now,
-                                      schedule.where(order.in_schedule(place))),
-                          cause_of_order(judge, size, order));
+                                      made.schedule.where(made.order.in_schedule(place))),
+                          cause_of_order(made));
         }
         judge.ask(true, asked, std::to_string(peak));
     }
@@ -334,53 +325,52 @@ void ask_in_flight(Judge& judge, const Case& size, const Schedule& schedule,
 
 void judge_memory(Judge& judge) {
     for (const Case& size : cases(judge)) {
-        const Schedule schedule = schedule_of(judge, size);
-        const Order order = runnable_order(judge, size, schedule);
-        const Durations each{1, 1, 1};
+        const Made made = made_for(judge, size);
         const Case batch{size.stages, size.per_update, size.per_update};
-        const Picoseconds most = std::max(
-            right_time(judge, batch, each) * size.micro_batches / size.per_update,
-            Picoseconds{3} * size.micro_batches * size.stages * 3 / 4);
-        const Picoseconds taken = time_schedule(order.work, {each}).makespan;
+        const auto time_of = [](const Schedule& schedule) {
+            return time_schedule(schedule, {{1, 1, 1}}).makespan;
+        };
+        const Picoseconds flushed = time_of(right_schedule(judge, batch.run())) *
+                                    size.micro_batches / size.per_update;
+        const Picoseconds most =
+            std::max(flushed, Picoseconds{3} * size.micro_batches * size.stages * 3 / 4);
+        const Picoseconds taken = time_of(made.order.work);
         judge.ask(
             taken <= most,
             fmt::format("{}: {} units of time at most with t_f = 1, t_b = 2, as one "
                         "micro-batch after another holds little, too",
                         size.name(), most),
             fmt::format("{} units of time", taken),
-            taken <= most ? "" : cause_of_order(judge, size, order));
-        ask_in_flight(judge, size, schedule, order);
+            taken <= most ? "" : cause_of_order(made));
+        ask_in_flight(judge, made);
     }
 }
 
 /// Returns the first instruction for which the last stage has to wait once it has begun;
 /// for nothing, if it is right.
-std::string first_wait(const Schedule& schedule, const Order& order,
-                       const Timing& timing) {
-    const int stage = schedule.stages - 1;
-    const auto& spans = timing.spans[stage];
+std::string first_wait(const Made& made, const Timing& timing) {
+    const auto& spans = timing.spans.back();
     for (int i = 1; i < std::ssize(spans); ++i)
         if (spans[i].start > spans[i - 1].end)
             return fmt::format(
-                "{}: the last stage waits for it from {} to {}; it need not "
-                "wait once it has begun",
-                schedule.where(order.in_schedule({stage, i})), spans[i - 1].end,
-                spans[i].start);
+                "{}: the last stage waits for it from {} to {}; it need not wait once it "
+                "has begun",
+                made.schedule.where(made.order.in_schedule({made.size.stages - 1, i})),
+                spans[i - 1].end, spans[i].start);
     return "the last stage never waits, but its last backwards are late on their way "
            "back";
 }
 
 void judge_time(Judge& judge) {
     for (const Case& size : cases(judge)) {
-        const Schedule schedule = schedule_of(judge, size);
-        const Order order = runnable_order(judge, size, schedule);
+        const Made made = made_for(judge, size);
         for (const Durations& each : {Durations{1, 1, 1}, {5, 1, 1}, {2, 4, 3}}) {
-            const Timing timing = time_schedule(order.work, {each});
-            const Picoseconds most = right_time(judge, size, each);
-            std::string cause;
-            if (timing.makespan > most) cause = cause_of_order(judge, size, order);
-            if (cause.empty()) cause = first_wait(schedule, order, timing);
-            judge.ask(timing.makespan <= most,
+            const Timing timing = time_schedule(made.order.work, {each});
+            const Picoseconds most = time_schedule(made.right, {each}).makespan;
+            const bool fast = timing.makespan <= most;
+            std::string cause = fast ? "" : cause_of_order(made);
+            if (!fast && cause.empty()) cause = first_wait(made, timing);
+            judge.ask(fast,
                       fmt::format("{}: all done after {} units of time with t_f = {}, "
                                   "t_b = {}",
                                   size.name(), most, each.of(forward), each.of(backward)),
