@@ -11,8 +11,10 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lessons/assignments/mesh/handout/adapters.hpp"
+#include "src/comm/mesh_shape.hpp"
 #include "src/core/philox.hpp"
 #include "src/nn/flash_attention.hpp"
 
@@ -113,14 +115,6 @@ Given from_numbers(const Numbers& numbers) {
     return given;
 }
 
-/// Axes stand among the numbers by their names, with their places.
-inline void add_axes(Numbers& numbers, const Axes& axes) {
-    for (std::size_t place = 0; place < axes.size(); ++place) {
-        numbers[axes[place].name] = axes[place].size;
-        numbers["place of " + axes[place].name] = static_cast<std::int64_t>(place);
-    }
-}
-
 inline Axes axes_from(const Numbers& numbers) {
     Axes axes(3);
     for (const char* name : {"dp", "cp", "tp"})
@@ -128,6 +122,39 @@ inline Axes axes_from(const Numbers& numbers) {
             name, static_cast<int>(numbers.at(name))};
     return axes;
 }
+
+/// "dp 2 x tp 4": the axes that have several ranks, in their order.
+inline std::string text_of(const Axes& axes) {
+    std::vector<std::string> texts;
+    for (const Mesh::Axis& axis : axes)
+        if (axis.size > 1) texts.push_back(fmt::format("{} {}", axis.name, axis.size));
+    return texts.empty() ? "one rank" : fmt::format("{}", fmt::join(texts, " x "));
+}
+
+/// A job on a mesh.
+struct MeshCase {
+    Axes axes;
+    GivenJob job{};
+
+    int ranks() const { return MeshShape(axes).ranks(); }
+    int size(const std::string& axis) const { return MeshShape(axes).size(axis); }
+    std::string name() const {
+        std::string text = fmt::format("{}, {} sequences", text_of(axes), job.sequences);
+        if (job.sizes.tied) text += ", tied";
+        if (job.sizes.block.kv_heads > 0)
+            text += fmt::format(", {} heads of keys", job.sizes.block.kv_heads);
+        return text;
+    }
+    /// Axes stand among the numbers by their names, with their places.
+    Numbers numbers() const {
+        Numbers numbers = numbers_of(job);
+        for (std::size_t place = 0; place < axes.size(); ++place) {
+            numbers[axes[place].name] = axes[place].size;
+            numbers["place of " + axes[place].name] = static_cast<std::int64_t>(place);
+        }
+        return numbers;
+    }
+};
 
 /// Sequence `index` of all steps.
 inline Sequence drawn_sequence(const GivenJob& job, int index) {

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <set>
 
+#include "lessons/assignments/cost_of.hpp"
 #include "src/core/require.hpp"
+#include "src/pipeline/gpt_on_mesh.hpp"
 
 namespace lockstep::lessons::mesh {
 
@@ -110,6 +112,36 @@ ClusterSpec roomy(const Setting& setting) {
     spec.host_copy = {};
     return spec;
 }
+
+namespace {
+
+/// One step of the library's own program. Throws UsageError where the mesh cannot be.
+RunReport run_library(const MeshCase& step, const ClusterSpec& cluster) {
+    const int replicas = step.size("dp");
+    require(step.job.sequences % replicas == 0,
+            "{} sequences are not dealt equally to {} replicas", step.job.sequences,
+            replicas);
+    MeshOptions spread;
+    spread.axes = step.axes;
+    spread.micro_batches = step.job.sequences / replicas;
+    spread.zero = 1;
+    spread.kit = given_kit();
+    const MeshPlan plan(step.job.sizes, spread);
+    const HostTensor tokens({step.job.sizes.context, 1}, DType::i32);
+    const auto program = [&](Rank& rank) {
+        GptOnMesh gpt(rank, plan, step.job.dtype, 0);
+        const auto optimizer = given_optimizer(step.job.by_sgd, gpt.sync().shards());
+        std::vector<MicroBatch> own;
+        for (int i = 0; i < spread.micro_batches; ++i) {
+            const Tensor ids = rank.device().upload(dealt_rows(tokens, gpt.tokens()));
+            own.push_back({ids, ids, plan.weight()});
+        }
+        gpt.step(own, *optimizer);
+    };
+    return cost_of(step.ranks(), program, cluster);
+}
+
+}  // namespace
 
 std::vector<Tried> fitting_meshes(const Setting& setting) {
     std::vector<Tried> all;

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "lessons/assignments/mesh/grading/cases.hpp"
+#include "lessons/assignments/mesh/grading/given.hpp"
+#include "src/run/run_report.hpp"
 
 // a11.2: what a mesh is chosen for, and how good a choice is.
 
@@ -40,7 +40,7 @@ struct Tried {
     RunReport report;
 };
 /// All meshes on which the library's program can run and no device holds more than there
-/// is; the fastest is the first.
+/// is; the fastest is the first. It shares out the optimizer's state along dp and cp.
 std::vector<Tried> fitting_meshes(const Setting& setting);
 
 }  // namespace lockstep::lessons::mesh

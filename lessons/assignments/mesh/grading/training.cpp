@@ -5,11 +5,32 @@
 
 #include <fmt/format.h>
 
-#include "lessons/assignments/mesh/grading/causes.hpp"
+#include "lessons/assignments/suspects.hpp"
 
 namespace lockstep::lessons::mesh {
 
+MeshCase small_case(const Judge& judge, const Axes& axes, int sequences) {
+    const auto draw = [&](const char* what, std::int64_t low, std::int64_t high) {
+        return judge.draw(fmt::format("{} of {}", what, text_of(axes)), low, high);
+    };
+    MeshCase drawn{axes, {}};
+    GptSizes& sizes = drawn.job.sizes;
+    sizes.vocabulary = 2 * draw("vocabulary", 6, 9) + 1;  // no number of ranks divides it
+    sizes.context = 12 * draw("context", 1, 2);
+    sizes.layers = draw("layers", 2, 3);
+    sizes.block.heads = 4 * draw("heads", 1, 2);
+    sizes.block.hidden = 8 * draw("hidden", 2, 3);
+    drawn.job.sequences = sequences;
+    drawn.job.seed = draw("seed", 1, 1 << 30);
+    return drawn;
+}
+
 namespace {
+
+/// How far values may be from the reference's.
+constexpr double kBound = 1e-11;
+
+// The grader's cases, drawn anew for each grading.
 
 Axes in_drawn_order(const Judge& judge, Axes axes) {
     std::ranges::sort(axes, {}, &Mesh::Axis::name);
@@ -52,8 +73,8 @@ std::vector<MeshCase> all_cases(const Judge& judge) {
 /// One step, by the gradient itself.
 std::vector<MeshCase> one_step_cases(const Judge& judge) {
     std::vector<MeshCase> all = all_cases(judge);
-    for (MeshCase& of : all)
-        of.job.by_sgd = true;
+    for (MeshCase& drawn : all)
+        drawn.job.by_sgd = true;
     return all;
 }
 
@@ -61,245 +82,244 @@ std::vector<MeshCase> one_step_cases(const Judge& judge) {
 std::vector<MeshCase> clipped_cases(const Judge& judge) {
     const std::vector<MeshCase> all = all_cases(judge);
     std::vector<MeshCase> some{all[1], all[2], all.back()};
-    for (MeshCase& of : some) {
-        of.job.steps = 3;
-        of.job.most_norm = 300;
+    for (MeshCase& drawn : some) {
+        drawn.job.steps = 3;
+        drawn.job.most_norm = 300;
     }
     return some;
 }
 
 /// So wide that what is outside of layers, and a loss's messages, are little.
 MeshCase wide_case(const Judge& judge) {
-    MeshCase of =
+    MeshCase drawn =
         small_case(judge, in_drawn_order(judge, {{"dp", 2}, {"cp", 2}, {"tp", 2}}), 4);
-    of.job.sizes.vocabulary = judge.draw("wide vocabulary", 60, 68);
-    of.job.sizes.context = 4 * judge.draw("wide context", 8, 9);
-    of.job.sizes.block.hidden = 8 * judge.draw("wide", 8, 9);
-    return of;
+    drawn.job.sizes.vocabulary = judge.draw("wide vocabulary", 60, 68);
+    drawn.job.sizes.context = 4 * judge.draw("wide context", 8, 9);
+    drawn.job.sizes.block.hidden = 8 * judge.draw("wide", 8, 9);
+    return drawn;
 }
 
-const TaskResult& run(Judge& judge, const MeshCase& of) {
-    TaskRun asked{fmt::format("{}, {} step{}, h {}", of.name(), of.job.steps,
-                              of.job.steps == 1 ? "" : "s", of.job.sizes.block.hidden),
-                  {}};
-    asked.ranks.assign(static_cast<std::size_t>(of.ranks()),
-                       {"train", {}, given_numbers(of)});
-    return judge.run(asked);
+TaskRun given(const MeshCase& drawn) {
+    TaskRun run{
+        fmt::format("{}, {} step{}, h {}", drawn.name(), drawn.job.steps,
+                    drawn.job.steps == 1 ? "" : "s", drawn.job.sizes.block.hidden),
+        {}};
+    run.ranks.assign(static_cast<std::size_t>(drawn.ranks()),
+                     {"train", {}, drawn.numbers()});
+    return run;
 }
 
-/// Returns what each rank left under the name: one number.
-std::vector<double> numbers_left(Judge& judge, const TaskResult& result,
-                                 const std::string& name) {
-    std::vector<double> numbers;
-    for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
-        const HostTensor& left = judge.left(result.ranks[rank], name);
-        if (left.elements() != 1)
-            judge.ask(false, fmt::format("{} on rank {}: (1)", name, rank),
-                      left.shape().text());
-        numbers.push_back(left.at(0));
+// What is asked of a run.
+
+OfRanks on_ranks(const TaskResult& result, const std::string& tensor) {
+    OfRanks left;
+    for (const RankResult& rank : result.ranks)
+        left.push_back(rank.tensors.at(tensor));
+    return left;
+}
+
+/// Asks for a tensor that is the same on all ranks, a number. If it is wrong, and neither
+/// a mistake nor the sum over the ranks says why, `otherwise` does.
+void ask_number(Judge& judge, const MeshCase& drawn, const std::string& name,
+                const char* otherwise) {
+    const TaskRun run = given(drawn);
+    for (const RankResult& rank : judge.run(run).ranks)
+        Judge::form(fmt::format("{}: {}", run.name, name), judge.left(rank, name), {1});
+    try {
+        judge.as_right(run, {{name}});
+    } catch (Judge::No& no) {
+        if (no.said.empty())
+            no.said = suspected_sum(on_ranks(judge.run(run), name),
+                                    on_ranks(judge.right(run), name)[0]);
+        if (no.said.empty()) no.said = otherwise;
+        throw;
     }
-    return numbers;
+    judge.ask(true, run.name + ": " + name, "as it should be");
 }
 
-/// All ranks have left the number; else `cause` says why not.
-template <typename Cause>
-void ask_numbers(Judge& judge, const std::string& what, const std::vector<double>& left,
-                 double expected, Cause cause) {
-    for (std::size_t rank = 0; rank < left.size(); ++rank)
-        if (!is_near(left[rank], expected))
-            judge.ask(false, fmt::format("{}: rank {}: {:.12g}", what, rank, expected),
-                      fmt::format("{:.12g}", left[rank]), cause());
-    judge.ask(true, fmt::format("{}: {:.6g}", what, expected),
-              fmt::format("{:.6g} on all ranks", left.front()));
+/// How ranks change a tensor.
+OfRanks changes(const OfRanks& before, const OfRanks& after) {
+    OfRanks all;
+    for (std::size_t rank = 0; rank < before.size(); ++rank)
+        all.push_back(weighted_sum({before[rank], after[rank]}, {1, -1}));
+    return all;
 }
 
-/// Returns this rank's part of a parameter, once it has the part's shape.
-const HostTensor& part_left(Judge& judge, const MeshCase& of, const TaskResult& result,
-                            int rank, const std::string& name, const Part& part) {
-    const HostTensor& left = judge.left(result.ranks.at(rank), "weight " + name);
-    if (left.shape() == part.shape && left.dtype() == of.job.dtype) return left;
-    throw Judge::No{Mark::failed,
-                    fmt::format("{}: rank {}: its part of {}: {} x {}", of.name(), rank,
-                                name, part.shape.text(), name_of(of.job.dtype)),
-                    fmt::format("{} x {}", left.shape().text(), name_of(left.dtype())),
-                    left.shape() == part.whole
-                        ? "that is all of it: tensor_parallel() of the kit shares it out "
-                          "along tp"
-                        : ""};
+/// Some elements are right, and all others have not changed.
+bool is_partly_updated(const OfRanks& changed, const OfRanks& right) {
+    bool some = false;
+    for (std::size_t rank = 0; rank < right.size(); ++rank)
+        for (std::int64_t i = 0; i < right[rank].elements(); ++i) {
+            const double change = changed[rank].at(i);
+            if (change != 0 && !(std::abs(change - right[rank].at(i)) <= kBound))
+                return false;
+            some = some || change != 0;
+        }
+    return some;
 }
 
-Parts parts_left(Judge& judge, const MeshCase& of, const Layout& layout,
-                 const TaskResult& result) {
-    Parts parts(layout.parts.size());
-    for (int rank = 0; rank < of.ranks(); ++rank)
-        for (const auto& [name, part] : layout.parts.at(rank))
-            parts.at(rank).emplace(name, part_left(judge, of, result, rank, name, part));
-    return parts;
+/// Why a step changes a tensor in another way than it should.
+std::string cause_of_change(const OfRanks& changed, const OfRanks& right,
+                            const std::string& name) {
+    if (is_partly_updated(changed, right))
+        return "some weights have their new values, and all others those of the "
+               "beginning: the new values of what other ranks update have to come from "
+               "them";
+    for (std::size_t rank = 0; rank < right.size(); ++rank)
+        for (std::size_t other = 0; other < rank; ++other)
+            if (!Judge::are_close(right[rank], right[other], 0)) return "";
+    const std::string sum = suspected_sum(changed, right[0]);
+    if (!sum.empty()) return "the gradient of " + name + ": " + sum;
+    for (std::size_t rank = 1; rank < right.size(); ++rank)
+        if (!Judge::are_close(changed[rank], changed[0], kBound))
+            return fmt::format(
+                "ranks 0 and {} hold the same part of {}, and end with "
+                "different values",
+                rank, name);
+    return "";
 }
 
-void judge_loss_of(Judge& judge, const MeshCase& of) {
-    const TaskResult& result = run(judge, of);
-    const OneDevice& alone = alone_of(of.job);
-    const std::vector<double> left = numbers_left(judge, result, "loss 0");
-    ask_numbers(judge, of.name() + ": the loss", left, alone.losses.front(),
-                [&] { return loss_cause(of, alone, left); });
+/// The names of the weights that a run leaves.
+std::vector<std::string> weights_of(const Judge& judge, const TaskRun& run) {
+    std::vector<std::string> names;
+    for (const auto& [name, values] : judge.right(run).ranks[0].tensors)
+        if (name.starts_with("weight ")) names.push_back(name);
+    return names;
+}
+
+void judge_change(Judge& judge, const MeshCase& drawn, const std::string& name) {
+    const TaskRun run = given(drawn);
+    try {
+        judge.as_right(run, {.tensors = {name}, .bound = kBound});
+    } catch (Judge::No& no) {
+        MeshCase untrained = drawn;
+        untrained.job.steps = 0;
+        const OfRanks before = on_ranks(judge.right(given(untrained)), name);
+        const OfRanks left = on_ranks(judge.run(run), name);
+        const auto have_same_form = [](const HostTensor& one, const HostTensor& other) {
+            return one.shape() == other.shape() && one.dtype() == other.dtype();
+        };
+        if (no.said.empty() && std::ranges::equal(left, before, have_same_form))
+            no.said = cause_of_change(changes(before, left),
+                                      changes(before, on_ranks(judge.right(run), name)),
+                                      name.substr(name.find(' ') + 1));
+        throw;
+    }
+}
+
+/// Weights after several steps are the reference's, with the same bits on ranks that have
+/// the same part.
+void judge_weights(Judge& judge, const MeshCase& drawn) {
+    const TaskRun run = given(drawn);
+    const auto& left = judge.run(run).ranks;
+    const auto& right = judge.right(run).ranks;
+    AskedValues asked{weights_of(judge, run)};
+    asked.bound = 1e-9;
+    judge.as_right(run, asked);
+    for (const std::string& name : asked.tensors)
+        for (std::size_t rank = 0; rank < left.size(); ++rank)
+            for (std::size_t other = 0; other < rank; ++other)
+                if (Judge::are_close(right[rank].tensors.at(name),
+                                     right[other].tensors.at(name), 0))
+                    judge.same(fmt::format("{}: rank {}: {} as on rank {}", run.name,
+                                           rank, name, other),
+                               left[rank].tensors.at(name), left[other].tensors.at(name));
+    judge.ask(true, run.name + ": weights in the end", "as they should be");
 }
 
 /// Why a step's loss is wrong, when all was right up to the last update.
-std::string loss_cause_after(const MeshCase& of, int step, double loss) {
-    GivenJob without = of.job;
-    without.most_norm = 0;
-    if (step == 1 && is_near(loss, alone_of(without).losses.at(step)))
-        return "it is what comes without clipping: the gradients of all that a rank "
-               "updates are to be scaled";
-    if (step == 1)
-        return "the loss and the norm before the first update are right, so the update "
-               "is not: is all that a rank updates scaled by the factor of the whole "
-               "norm, and changed by one step of the optimizer?";
-    return "the first update was right, and this one was not: does the optimizer, with "
-           "its state, stay from step to step?";
+const char* loss_cause_after(int step) {
+    return step == 1
+               ? "the loss and the norm before the first update are right, so the "
+                 "update is not: is all that a rank updates scaled by the factor of "
+                 "the whole norm, and changed by one step of the optimizer?"
+               : "the first update was right, and this one was not: does the "
+                 "optimizer, with its state, stay from step to step?";
 }
 
-constexpr const char* kGradientAgain =
-    "the loss of this step is right, so the weights are, and its gradient is not: does "
-    "it begin with zeros in each step (zero_gradients)?";
-
-void judge_weights(Judge& judge, const MeshCase& of, const TaskResult& result) {
-    const OneDevice& alone = alone_of(of.job);
-    const Layout layout = layout_of(of);
-    const Parts left = parts_left(judge, of, layout, result);
-    for (int rank = 0; rank < of.ranks(); ++rank)
-        for (const auto& [name, part] : layout.parts.at(rank)) {
-            judge.close(fmt::format("{}: rank {}: {} in the end", of.name(), rank, name),
-                        left.at(rank).at(name), shard_of(alone.weights.at(name), part),
-                        1e-9);
-            for (int other = 0; other < rank; ++other)
-                if (layout.parts.at(other).at(name) == part)
-                    judge.same(fmt::format("{}: rank {}: {} as on rank {}", of.name(),
-                                           rank, name, other),
-                               left.at(rank).at(name), left.at(other).at(name));
-        }
-    judge.ask(true, of.name() + ": weights in the end", "as on one device");
+/// Returns a wide run whose weights are right; what is asked of values is not told where
+/// figures are asked.
+TaskRun right_wide_run(const Judge& judge) {
+    Judge asking = judge;
+    judge_weights(asking, wide_case(judge));
+    return given(wide_case(judge));
 }
 
-/// A run with right values, and the library's with the same sizes.
-struct Compared {
-    const RunReport& own;
-    RunReport library;
-};
-
-Compared run_wide(const Judge& judge) {
-    needs(judge, "a11.1-gradients", judge_gradients);
-    const MeshCase of = wide_case(judge);
-    Judge asking = judge;  // what is asked of values is not told where figures are asked
-    judge_weights(asking, of, run(asking, of));
-    return {run(asking, of).report, run_library(of, examination_cluster())};
-}
-
-void ask_at_most(Judge& judge, const std::string& what, std::int64_t measured,
-                 std::int64_t usual, const std::string& unit, const std::string& said) {
-    const std::int64_t most = usual + usual / 8;
-    judge.ask(measured <= most, fmt::format("{}: at most {} {}", what, most, unit),
-              fmt::format("{} {}", measured, unit), measured <= most ? "" : said);
-}
+/// An eighth more than the usual figure is allowed.
+constexpr Allowed kEighth{100, 12};
 
 }  // namespace
 
-MeshCase small_case(const Judge& judge, const Axes& axes, int sequences) {
-    const auto draw = [&](const char* what, std::int64_t low, std::int64_t high) {
-        return judge.draw(fmt::format("{} of {}", what, text_of(axes)), low, high);
-    };
-    MeshCase of{axes, {}};
-    GptSizes& sizes = of.job.sizes;
-    sizes.vocabulary = 2 * draw("vocabulary", 6, 9) + 1;  // no number of ranks divides it
-    sizes.context = 12 * draw("context", 1, 2);
-    sizes.layers = draw("layers", 2, 3);
-    sizes.block.heads = 4 * draw("heads", 1, 2);
-    sizes.block.hidden = 8 * draw("hidden", 2, 3);
-    of.job.sequences = sequences;
-    of.job.seed = draw("seed", 1, 1 << 30);
-    return of;
-}
-
-void judge_right_on(Judge& judge, const MeshCase& of) {
-    const TaskResult& result = run(judge, of);
-    const OneDevice& alone = alone_of(of.job);
-    const Layout layout = layout_of(of);
-    Parts stepped = parts_left(judge, of, layout, result);
-    for (int rank = 0; rank < of.ranks(); ++rank)
-        for (auto& [name, values] : stepped.at(rank)) {
-            const HostTensor before =
-                shard_of(alone.before.at(name), layout.parts.at(rank).at(name));
-            for (std::int64_t i = 0; i < values.elements(); ++i)
-                values.set(i, (before.at(i) - values.at(i)) / kSgd.learning_rate);
-        }
-    const std::string cause = gradient_cause(of, alone, layout, stepped);
-    judge.ask(cause.empty(),
-              of.name() + ": weights that are one device's, less its gradient",
-              cause.empty() ? "they are" : "they are not", cause);
+void judge_gradients_of(Judge& judge, const MeshCase& drawn) {
+    const TaskRun run = given(drawn);
+    for (const RankResult& rank : judge.run(run).ranks)
+        for (const std::string& name : weights_of(judge, run))
+            judge.left(rank, name);
+    for (const std::string& name : weights_of(judge, run))
+        judge_change(judge, drawn, name);
+    judge.ask(true, run.name + ": one device's weights, less its gradient", "they are");
 }
 
 void judge_loss(Judge& judge) {
-    for (const MeshCase& of : one_step_cases(judge))
-        judge_loss_of(judge, of);
+    for (const MeshCase& drawn : one_step_cases(judge))
+        ask_number(
+            judge, drawn, "loss 0",
+            "look at what each rank reads: of the sequences, those that are its own "
+            "along "
+            "dp (mesh.coordinate(\"dp\"), not its rank in the world); of each, the "
+            "tokens "
+            "that the kit deals it (dealt_rows(sequence, kit.tokens)), as targets, too");
 }
 
 void judge_gradients(Judge& judge) {
-    needs(judge, "a11.1-loss", [](Judge& asking) {
-        for (const MeshCase& of : one_step_cases(asking))
-            run(asking, of);
+    judge.needs("a11.1-loss", [](Judge& asking) {
+        for (const MeshCase& drawn : one_step_cases(asking))
+            asking.run(given(drawn));
     });
-    for (const MeshCase& of : one_step_cases(judge))
-        judge_right_on(judge, of);
+    for (const MeshCase& drawn : one_step_cases(judge))
+        judge_gradients_of(judge, drawn);
 }
 
 void judge_norm(Judge& judge) {
-    needs(judge, "a11.1-gradients", judge_gradients);
-    for (const MeshCase& of : clipped_cases(judge)) {
-        const TaskResult& result = run(judge, of);
-        const OneDevice& alone = alone_of(of.job);
-        const std::vector<double> left = numbers_left(judge, result, "squares 0");
-        ask_numbers(judge, of.name() + ": the sum of squares", left,
-                    alone.squares.front(),
-                    [&] { return norm_cause(of, alone, layout_of(of), left); });
-    }
+    for (const MeshCase& drawn : clipped_cases(judge))
+        ask_number(
+            judge, drawn, "squares 0",
+            "it is neither a sum over too few ranks nor one that counts parts several "
+            "times. It has to be taken of gradients that are whole, once a step");
 }
 
 void judge_steps(Judge& judge) {
-    needs(judge, "a11.1-loss", judge_loss);
-    needs(judge, "a11.1-norm", judge_norm);
-    for (const MeshCase& of : clipped_cases(judge)) {
-        const TaskResult& result = run(judge, of);
-        const OneDevice& alone = alone_of(of.job);
-        for (int step = 0; step < of.job.steps; ++step) {
-            const auto losses = numbers_left(judge, result, fmt::format("loss {}", step));
-            ask_numbers(judge, fmt::format("{}: the loss of step {}", of.name(), step),
-                        losses, alone.losses.at(step),
-                        [&] { return loss_cause_after(of, step, losses.front()); });
-            ask_numbers(judge, fmt::format("{}: the squares of step {}", of.name(), step),
-                        numbers_left(judge, result, fmt::format("squares {}", step)),
-                        alone.squares.at(step),
-                        [] { return std::string(kGradientAgain); });
+    for (const MeshCase& drawn : clipped_cases(judge)) {
+        for (int step = 0; step < drawn.job.steps; ++step) {
+            ask_number(judge, drawn, fmt::format("loss {}", step),
+                       loss_cause_after(step));
+            ask_number(judge, drawn, fmt::format("squares {}", step),
+                       "the loss of this step is right, so the weights are, and its "
+                       "gradient is not: does it begin with zeros in each step "
+                       "(zero_gradients)?");
         }
-        judge_weights(judge, of, result);
+        judge_weights(judge, drawn);
     }
 }
 
 void judge_share(Judge& judge) {
-    const Compared both = run_wide(judge);
-    const std::string name = text_of(wide_case(judge).axes);
-    for (std::size_t rank = 0; rank < both.own.ranks.size(); ++rank) {
-        const RankReport& own = both.own.ranks[rank];
-        const RankReport& usual = both.library.ranks[rank];
-        const auto what = [&](const char* of) {
-            return fmt::format("{}: rank {}: {}", name, rank, of);
+    const TaskRun run = right_wide_run(judge);
+    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
+        const auto what = [&](const char* does) {
+            return fmt::format("{}: rank {}: {}", run.name, rank, does);
         };
-        ask_at_most(judge, what("computes"), own.flops, usual.flops, "flops",
-                    "it computes what is another rank's share: sequences along dp, "
-                    "tokens along cp, or columns and heads along tp");
-        ask_at_most(judge, what("sends"), own.bytes_sent(), usual.bytes_sent(), "bytes",
-                    "beside what the kit's layers send, a gradient goes once over the "
-                    "plane of dp and cp, and nothing of it along tp");
+        judge.figure_as_right(
+            run, what("computes"), "flops",
+            [=](const RunReport& report) { return report.ranks[rank].flops; }, kEighth,
+            "it computes what is another rank's share: sequences along dp, tokens along "
+            "cp, or columns and heads along tp");
+        judge.figure_as_right(
+            run, what("sends"), "bytes",
+            [=](const RunReport& report) { return report.ranks[rank].bytes_sent(); },
+            kEighth,
+            "beside what the kit's layers send, a gradient goes once over the plane of "
+            "dp "
+            "and cp, and nothing of it along tp");
     }
 }
 
@@ -311,16 +331,18 @@ std::int64_t peaks_of(const RunReport& report, MemoryCategory category) {
 }
 
 void judge_state(Judge& judge) {
-    const Compared both = run_wide(judge);
-    const std::int64_t own = peaks_of(both.own, MemoryCategory::optimizer);
-    const std::int64_t usual = peaks_of(both.library, MemoryCategory::optimizer);
-    ask_at_most(judge,
-                text_of(wide_case(judge).axes) + ": the optimizer's state, on all ranks",
-                own, usual, "bytes",
-                fmt::format("that is {:.1f} times one copy: ranks along dp and cp have "
-                            "the same values, and each need update a share of them only, "
-                            "if the others then get its new values",
-                            static_cast<double>(own) / static_cast<double>(usual)));
+    const TaskRun run = right_wide_run(judge);
+    const auto state = [](const RunReport& report) {
+        return peaks_of(report, MemoryCategory::optimizer);
+    };
+    const auto copies = static_cast<double>(state(judge.run(run).report)) /
+                        static_cast<double>(state(judge.right(run).report));
+    judge.figure_as_right(
+        run, run.name + ": the optimizer's state, on all ranks", "bytes", state, kEighth,
+        fmt::format("that is {:.1f} times one copy: ranks along dp and cp have the same "
+                    "values, and each need update a share of them only, if the others "
+                    "then get its new values",
+                    copies));
 }
 
 }  // namespace lockstep::lessons::mesh

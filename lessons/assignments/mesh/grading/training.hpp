@@ -2,13 +2,15 @@
 
 #include <string>
 
-#include "lessons/assignments/mesh/grading/cases.hpp"
-#include "lessons/assignments/needs.hpp"
+#include "lessons/assignments/mesh/grading/given.hpp"
 #include "lessons/grader/judge.hpp"
 
 // a11.1: what train() leaves on meshes that the grader chooses.
 
 namespace lockstep::lessons::mesh {
+
+/// A small GPT on a mesh, with a seed that is drawn.
+MeshCase small_case(const Judge& judge, const Axes& axes, int sequences);
 
 void judge_loss(Judge& judge);
 void judge_gradients(Judge& judge);
@@ -17,11 +19,10 @@ void judge_steps(Judge& judge);
 void judge_share(Judge& judge);
 void judge_state(Judge& judge);
 
-/// A small GPT on a mesh, with a seed that is drawn.
-MeshCase small_case(const Judge& judge, const Axes& axes, int sequences);
-/// The weights after a step by the gradient itself are one device's.
-void judge_right_on(Judge& judge, const MeshCase& of);
+/// The weights after a step by the gradient itself are the reference's.
+void judge_gradients_of(Judge& judge, const MeshCase& drawn);
 
+/// What all ranks hold at most, each by itself.
 std::int64_t peaks_of(const RunReport& report, MemoryCategory category);
 
 }  // namespace lockstep::lessons::mesh
