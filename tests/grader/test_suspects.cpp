@@ -16,6 +16,17 @@ HostTensor vector_of(double first, double second) {
 
 const HostTensor kSum = vector_of(9, -6);
 
+RunReport sending(int step) {
+    RunReport report;
+    for (int rank = 0; rank < 4; ++rank) {
+        TraceFlow flow;
+        flow.source_rank = rank;
+        flow.destination_rank = (rank + step) % 4;
+        report.flows.push_back(flow);
+    }
+    return report;
+}
+
 }  // namespace
 
 TEST_CASE("a sum that is missing, made twice, or a mean is told from others",
@@ -41,4 +52,11 @@ TEST_CASE("the first mistake that leaves just that is said", "[grader]") {
     const OfRanks other{vector_of(1, 2), vector_of(3, 5)};
     CHECK(suspected(left, {{"one", other}, {"two", left}, {"three", left}}) == "two");
     CHECK(suspected(left, {{"one", other}, {"none", {}}}).empty());
+}
+
+TEST_CASE("a ring that turns the other way is told from one that does not", "[grader]") {
+    constexpr Judge::Way kWay = Judge::Way::to_next;
+    CHECK(Judge::other_way(sending(1), 4, kWay).empty());
+    CHECK_THAT(Judge::other_way(sending(3), 4, kWay), ContainsSubstring("the other way"));
+    CHECK(Judge::other_way(RunReport{}, 4, kWay).empty());
 }

@@ -1,28 +1,182 @@
-#include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <cstdlib>
-#include <functional>
-#include <utility>
+#include <limits>
+#include <map>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lessons/assignments/catalogue.hpp"
-#include "lessons/assignments/needs.hpp"
-#include "lessons/assignments/ring_attention/grading/causes.hpp"
-#include "lessons/assignments/ring_attention/grading/online_softmax.hpp"
-#include "lessons/assignments/ring_attention/grading/whole_attention.hpp"
+#include "lessons/assignments/suspects.hpp"
 #include "lessons/grader/judge.hpp"
 #include "src/comm/chunks.hpp"
-#include "src/core/host_tensor.hpp"
-#include "src/cost/cluster_spec.hpp"
 #include "src/device/operations/attention.hpp"
 
 namespace lockstep::lessons {
 
-using namespace ring_attention;
-
 namespace {
+
+// a5.1: blocks of keys are absorbed one after another, and in two states that are merged.
+
+constexpr std::int64_t kWidth = 3;
+constexpr double kUnseen = -std::numeric_limits<double>::infinity();
+
+/// These are added to a row's scores, in the first block, in the middle ones and in the
+/// last one. The maxima move little, rise, or fall; one row sees nothing; others see
+/// nothing at first, or in the end.
+constexpr double kShifts[][3] = {{0, 1, 2},
+                                 {-990, 0, 990},
+                                 {990, 0, -990},
+                                 {kUnseen, kUnseen, kUnseen},
+                                 {kUnseen, -990, kUnseen},
+                                 {-990, -990, -990}};
+constexpr std::int64_t kRows = std::size(kShifts);
+
+/// Tensors by name.
+using Parts = std::map<std::string, HostTensor>;
+
+/// Returns blocks of keys: scores (rows, keys) and values (keys, width).
+std::vector<Parts> draw_blocks(const Judge& judge) {
+    const std::int64_t count = judge.draw("blocks", 4, 6);
+    std::vector<Parts> blocks;
+    for (std::int64_t b = 0; b < count; ++b) {
+        const std::string name = fmt::format("block {}", b);
+        // One of the blocks is empty.
+        const std::int64_t keys = b == 2 ? 0 : judge.draw(name, 1, 5);
+        HostTensor scores = judge.normal(name + ": scores", {kRows, keys});
+        const int place = b == 0 ? 0 : (b + 1 < count ? 1 : 2);
+        for (std::int64_t i = 0; i < scores.elements(); ++i)
+            scores.set(i, scores.at(i) + kShifts[i / keys][place]);
+        blocks.push_back({{"scores", scores},
+                          {"values", judge.normal(name + ": values", {keys, kWidth})}});
+    }
+    return blocks;
+}
+
+/// "block 0, of whose keys rows 3 and 4 see none"
+std::string text_of(const std::vector<Parts>& blocks, std::size_t b) {
+    const HostTensor& scores = blocks[b].at("scores");
+    const std::int64_t keys = scores.shape()[1];
+    if (keys == 0) return fmt::format("block {}, which is empty", b);
+    std::vector<std::int64_t> blind;
+    for (std::int64_t row = 0; row < kRows; ++row)
+        if (scores.at(row * keys) == kUnseen) blind.push_back(row);
+    return fmt::format("block {}, of whose keys row{} {} see{} none", b,
+                       blind.size() == 1 ? "" : "s", fmt::join(blind, " and "),
+                       blind.size() == 1 ? "s" : "");
+}
+
+/// A state as the student's calls have made it, and as the reference's have.
+struct State {
+    std::string story = "nothing";  ///< "block 0, 1, 2": what it has absorbed
+    Parts left{{"maximum", HostTensor::of({kRows}, std::vector<double>(kRows, kUnseen))},
+               {"sum", HostTensor({kRows}, DType::f64)},
+               {"output", HostTensor({kRows * kWidth}, DType::f64)}};
+    Parts right = left;
+    TaskRun last{};  ///< the call that made it, from right states
+};
+
+/// Makes a call. The states are kept here between calls: each of them is made in a
+/// process of its own, so that nothing but the state is remembered.
+State after(Judge& judge, const std::string& task, const std::string& story,
+            const std::map<std::string, State>& states, const Parts& block = {}) {
+    const auto call = [&](const char* from, Parts State::*parts) {
+        const RankTask given{task, {}, {{"rows", kRows}, {"width", kWidth}}, true};
+        TaskRun run{story + from, {given}};
+        auto& tensors = run.ranks[0].tensors;
+        for (const auto& [name, state] : states)
+            for (const auto& [part, values] : state.*parts)
+                tensors[fmt::format("{} {}", name, part)] = {values};
+        for (const auto& [name, values] : block)
+            tensors[name] = {values};
+        return run;
+    };
+    State made{story, {}, {}, call(", from a right state", &State::right)};
+    made.right = judge.right(made.last).ranks[0].tensors;
+    const RankResult& left = judge.run(call("", &State::left)).ranks[0];
+    for (const auto& [part, values] : made.right) {
+        made.left[part] = judge.left(left, part);
+        Judge::form(fmt::format("a state stays as large as it was made; {} after {}",
+                                part, story),
+                    made.left[part], values.shape());
+    }
+    return made;
+}
+
+/// Absorbs the blocks in [begin, end).
+State absorbed(Judge& judge, State state, const std::vector<Parts>& blocks,
+               std::size_t begin, std::size_t end) {
+    for (std::size_t b = begin; b < end; ++b) {
+        const std::string before = state.story == "nothing" ? "block" : state.story + ",";
+        state = after(judge, "absorb", fmt::format("{} {}", before, b),
+                      {{"state", state}}, blocks[b]);
+    }
+    return state;
+}
+
+/// Asks for the mean alone: a state may have any values that lead to it. If it is wrong,
+/// says what the last call makes of a right state.
+void ask_mean(Judge& judge, const State& state, const std::string& what) {
+    const State end = after(judge, "finish", what, {{"state", state}});
+    const HostTensor& mean = end.right.at("mean");
+    try {
+        judge.close(fmt::format("finish, {}, after {}", mean.shape().text(), what),
+                    end.left.at("mean"), mean);
+    } catch (Judge::No& no) {
+        no.said.clear();
+        AskedValues asked{{"output", "sum"}};
+        asked.cause = [](const std::string&, const OfRanks& left) {
+            for (std::int64_t i = 0; i < left[0].elements(); ++i)
+                if (std::isnan(left[0].at(i)))
+                    return "a row has seen nothing yet: -infinity less -infinity, or 0 "
+                           "divided by 0, is NaN";
+            return "";
+        };
+        judge.as_right(state.last, asked);
+        asked.tensors = {"mean"};
+        judge.as_right(end.last, asked);
+        throw;
+    }
+}
+
+void judge_online_softmax(Judge& judge) {
+    const std::vector<Parts> blocks = draw_blocks(judge);
+    const std::size_t count = blocks.size();
+    State state;
+    for (std::size_t b = 0; b < count; ++b) {
+        state = absorbed(judge, state, blocks, b, b + 1);
+        ask_mean(judge, state, text_of(blocks, b));
+    }
+    for (std::size_t split = 0; split <= count; ++split) {
+        const std::string name =
+            fmt::format("{} blocks merged with {}", split, count - split);
+        const State first = absorbed(judge, {}, blocks, 0, split);
+        const State rest = absorbed(judge, {}, blocks, split, count);
+        state = after(judge, "merge",
+                      fmt::format("{}, merged with {}", first.story, rest.story),
+                      {{"state", first}, {"other", rest}});
+        ask_mean(judge, state, name);
+        if (split == count / 2)
+            ask_mean(judge, absorbed(judge, state, blocks, 0, count),
+                     name + ", and all absorbed once more");
+    }
+}
+
+// a5.2 and a5.3: attention over a sequence that lies on several ranks.
+
+struct SharedSequence {
+    int ranks = 1;
+    std::int64_t tokens = 1, batch = 1, heads = 1, width = 1;
+    bool causal = false;
+
+    /// "3 ranks, 4 tokens, causal"
+    std::string name() const {
+        return fmt::format("{} rank{}, {} tokens{}", ranks, ranks == 1 ? "" : "s", tokens,
+                           causal ? ", causal" : "");
+    }
+};
 
 /// One at which waiting and piling up cost visibly more.
 SharedSequence long_sequence(const Judge& judge) {
@@ -48,360 +202,232 @@ std::vector<SharedSequence> sequences(const Judge& judge) {
             long_sequence(judge)};
 }
 
-WholeAttention whole_of(const Judge& judge, const SharedSequence& of) {
-    const auto draw = [&](const char* what) {
-        return judge.normal(fmt::format("{}: {}", of.name(), what), of.shape());
-    };
-    return {draw("queries"), draw("keys"), draw("values"),
-            draw("dy"),      of.heads,     of.causal};
-}
-
-/// A rank's tokens of (batch, heads, tokens).
-HostTensor tokens_of(const HostTensor& whole, const Chunk& rank) {
-    const Shape& shape = whole.shape();
-    HostTensor own({shape[0], shape[1], rank.count}, DType::f64);
-    for (std::int64_t i = 0; i < own.elements(); ++i)
-        own.set(i, whole.at(i / rank.count * shape[2] + rank.begin + i % rank.count));
-    return own;
-}
-
 /// Arithmetic and links alone take time; a hop takes a little less than the attention to
 /// a block beside which it goes.
 ClusterSpec timing_cluster(const Judge& judge) {
     constexpr double kLink = 1e9, kPart = 0.85;
-    const SharedSequence of = long_sequence(judge);
+    const SharedSequence sequence = long_sequence(judge);
     ClusterSpec spec = examination_cluster();
     spec.launch_seconds = spec.memory_bytes_per_second = 0;
     spec.inside = spec.between = {0, kLink};
-    const std::int64_t tokens = of.tokens / of.ranks;  // the fewest of a rank
-    const auto flops = static_cast<double>(tokens) *
-                       static_cast<double>(4 * of.width + ops::Attend::kFlopsOfPair);
-    const double bytes = 2.0 * sizeof(double) * static_cast<double>(of.width);
-    spec.flops_f64 = kPart * flops * kLink / bytes;
+    const auto tokens = static_cast<double>(sequence.tokens / sequence.ranks);
+    const auto width = static_cast<double>(sequence.width);
+    const double flops = tokens * (4 * width + ops::Attend::kFlopsOfPair);
+    spec.flops_f64 = kPart * flops * kLink / (2.0 * sizeof(double) * width);
     return spec;
 }
 
-/// The way there and the way back.
-enum class Exercise : std::uint8_t { forward, backward };
-
-const char* task_of(Exercise exercise) {
-    return exercise == Exercise::forward ? "forward" : "backward";
-}
-const char* id_of(Exercise exercise) {
-    return exercise == Exercise::forward ? "a5.2" : "a5.3";
-}
-
-TaskRun task_run(const Judge& judge, Exercise exercise, const SharedSequence& of) {
-    const WholeAttention whole = whole_of(judge, of);
-    const bool backward = exercise == Exercise::backward;
-    const WholeResult forward =
-        backward ? attention_of(whole, right_view(whole)) : WholeResult{};
-    TaskRun asked{of.name(), {}, timing_cluster(judge)};
-    for (int rank = 0; rank < of.ranks; ++rank) {
-        const Chunk own = of.own(rank);
-        const auto own_rows = [&](const HostTensor& tensor) {
-            return TaskTensor{tensor.rows(own.begin, own.count)};
-        };
-        RankTask given{task_of(exercise), {}, {}};
-        given.numbers = {
-            {"tokens", of.tokens}, {"heads", of.heads}, {"causal", of.causal}};
-        given.tensors = {{"queries", own_rows(whole.queries)},
-                         {"keys", own_rows(whole.keys)},
-                         {"values", own_rows(whole.values)}};
-        if (backward) {
-            given.tensors["y"] = own_rows(forward.y);
-            given.tensors["log_sum_exp"] = {tokens_of(forward.log_sum_exp, own)};
-            given.tensors["dy"] = own_rows(whole.dy);
+/// Returns a run of "forward", or of "backward" from what the reference's forward gives.
+TaskRun given(const Judge& judge, const std::string& task,
+              const SharedSequence& sequence) {
+    const auto ranks = static_cast<std::size_t>(sequence.ranks);
+    const RankTask same{task,
+                        {},
+                        {{"tokens", sequence.tokens},
+                         {"heads", sequence.heads},
+                         {"causal", sequence.causal}}};
+    TaskRun run{sequence.name(), {ranks, same}, timing_cluster(judge)};
+    for (const std::string name : {"queries", "keys", "values", "dy"}) {
+        if (name == "dy" && task == "forward") return run;
+        const HostTensor whole = judge.normal(
+            fmt::format("{}: {}", sequence.name(), name),
+            {sequence.tokens, sequence.batch, sequence.heads * sequence.width});
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            const Chunk own =
+                chunk(sequence.tokens, sequence.ranks, static_cast<int>(rank));
+            run.ranks[rank].tensors[name] = {whole.rows(own.begin, own.count)};
         }
-        asked.ranks.push_back(given);
     }
-    return asked;
+    const TaskResult& forward = judge.right(given(judge, "forward", sequence));
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+        for (const char* name : {"y", "log_sum_exp"})
+            run.ranks[rank].tensors[name] = {forward.ranks[rank].tensors.at(name)};
+    return run;
 }
 
-std::string text_of(const SharedSequence& of, int rank, const std::string& name,
-                    const HostTensor& tensor) {
-    return fmt::format("{}: rank {}: {} {}", of.name(), rank, name,
-                       tensor.shape().text());
+// What is asked of a run.
+
+constexpr Judge::Way kWay = Judge::Way::to_next;
+
+/// Returns what the reference leaves on a rank if another one is there so often; the
+/// ranks have equally many tokens.
+const HostTensor& with_times(const Judge& judge, TaskRun run, const std::string& tensor,
+                             std::size_t rank, std::size_t other, std::size_t times) {
+    const std::size_t ranks = run.ranks.size() + times - 1;
+    run.name += fmt::format(", rank {} {} times", other, times);
+    const auto place = run.ranks.begin() + static_cast<std::ptrdiff_t>(other);
+    if (times == 0)
+        run.ranks.erase(place);
+    else
+        run.ranks.insert(place, RankTask(*place));
+    for (RankTask& part : run.ranks)
+        part.numbers["tokens"] =
+            part.tensors.at("keys").values.shape()[0] * static_cast<std::int64_t>(ranks);
+    return judge.right(run).ranks[other < rank ? rank + times - 1 : rank].tensors.at(
+        tensor);
 }
 
-/// Returns a run that came to its end, by what is allowed.
-const TaskResult& run(Judge& judge, Exercise exercise, const SharedSequence& of) {
-    return judge.run_ring(task_run(judge, exercise, of), Judge::Way::to_next);
+/// Says whose values a rank has, or which rank's it lacks or has twice, if there is no
+/// mask.
+std::string cause_of(const Judge& judge, const TaskRun& run, const std::string& tensor,
+                     const OfRanks& left) {
+    const std::size_t ranks = run.ranks.size();
+    const auto& right = judge.right(run).ranks;
+    std::size_t rank = 0;
+    while (Judge::are_close(left[rank], right[rank].tensors.at(tensor)))
+        ++rank;
+    const bool sums_ranks = tensor == "dk" || tensor == "dv";
+    for (std::size_t hops = 1; hops < ranks; ++hops) {
+        const std::size_t other = (rank + hops) % ranks;
+        if (sums_ranks && Judge::are_close(left[rank], right[other].tensors.at(tensor)))
+            return fmt::format(
+                "that is the gradient of rank {}'s block, {} hop{} short of home", other,
+                hops, hops == 1 ? "" : "s");
+        const auto& numbers = run.ranks[0].numbers;
+        if (numbers.at("causal") != 0 ||
+            numbers.at("tokens") % static_cast<std::int64_t>(ranks) != 0)
+            continue;
+        // If no rank sees the block that comes last, a known mistake says so.
+        for (const std::size_t times : {sums_ranks || hops > 1 ? 0 : 2, 2})
+            if (Judge::are_close(left[rank],
+                                 with_times(judge, run, tensor, rank, other, times)))
+                return fmt::format("{} rank {}{} is {} in it",
+                                   sums_ranks ? "what" : "the block of", other,
+                                   sums_ranks ? " contributes" : "",
+                                   times == 0 ? "missing" : "twice");
+    }
+    return "";
 }
 
-/// Asks that what each rank left is as expected; else `cause` says what it is.
-void ask_close(Judge& judge, const SharedSequence& of, const TaskResult& result,
-               const std::string& name,
-               const std::function<HostTensor(const Chunk& own)>& expected,
-               const std::function<std::string(int rank, const Left& left)>& cause) {
-    Left left;
-    for (const RankResult& rank : result.ranks)
-        left.push_back(judge.left(rank, name));
-    for (int rank = 0; rank < of.ranks; ++rank)
-        try {
-            const HostTensor own = expected(of.own(rank));
-            judge.close(text_of(of, rank, name, own),
-                        left[static_cast<std::size_t>(rank)], own);
-        } catch (Judge::No& no) {
-            const std::string way =
-                Judge::other_way(result.report, of.ranks, Judge::Way::to_next);
-            no.explain(way.empty() ? cause(rank, left) : way);
-            throw;
-        }
+std::string exercise_of(const std::string& task) {
+    return task == "forward" ? "a5.2" : "a5.3";
 }
 
-/// Returns a run whose numbers are right.
-const TaskResult& right_forward(Judge& judge, const SharedSequence& of) {
-    const TaskResult& result = run(judge, Exercise::forward, of);
-    const WholeAttention whole = whole_of(judge, of);
-    const WholeResult expected = attention_of(whole, right_view(whole));
-    ask_close(
-        judge, of, result, "y",
-        [&](const Chunk& own) { return expected.y.rows(own.begin, own.count); },
-        [&](int rank, const Left& y) { return cause_of_y(of, whole, rank, y); });
-    ask_close(
-        judge, of, result, "log_sum_exp",
-        [&](const Chunk& own) { return tokens_of(expected.log_sum_exp, own); },
-        [](int, const Left&) { return std::string(); });
-    return result;
-}
-
-const TaskResult& right_backward(Judge& judge, const SharedSequence& of) {
-    const TaskResult& result = run(judge, Exercise::backward, of);
-    const WholeAttention whole = whole_of(judge, of);
-    const View view = right_view(whole);
-    const WholeGradients expected = gradients_of(whole, attention_of(whole, view), view);
-    const std::vector<std::pair<std::string, const HostTensor*>> all{
-        {"dq", &expected.dq}, {"dk", &expected.dk}, {"dv", &expected.dv}};
-    for (const auto& [name, tensor] : all)
-        ask_close(
-            judge, of, result, name,
-            [&, rows = tensor](const Chunk& own) {
-                return rows->rows(own.begin, own.count);
-            },
-            [&, of_what = name](int rank, const Left& gradient) {
-                return cause_of_gradient(of, whole, rank, of_what, gradient);
-            });
-    return result;
-}
-
-const TaskResult& right_run(Judge& judge, Exercise exercise, const SharedSequence& of) {
-    return exercise == Exercise::forward ? right_forward(judge, of)
-                                         : right_backward(judge, of);
-}
-
-/// Judges that the inputs stay as they are.
-void judge_inputs(Judge& judge, const TaskResult& result, const TaskRun& asked,
-                  const SharedSequence& of) {
-    for (int rank = 0; rank < of.ranks; ++rank) {
-        const auto index = static_cast<std::size_t>(rank);
-        for (const auto& [name, given] : asked.ranks[index].tensors)
-            judge.same(text_of(of, rank, name, given.values) + " after the call",
-                       judge.left(result.ranks[index], name), given.values);
+void ask_values(Judge& judge, const TaskRun& run) {
+    const RunReport& report = judge.run_ring(run, kWay).report;
+    AskedValues asked;
+    asked.cause = [&](const std::string& tensor, const OfRanks& left) {
+        const std::string way =
+            Judge::other_way(report, static_cast<int>(run.ranks.size()), kWay);
+        return way.empty() ? cause_of(judge, run, tensor, left) : way;
+    };
+    const std::vector<std::string> forward{"y", "log_sum_exp"},
+        backward{"dq", "dk", "dv"};
+    for (const auto& name : run.ranks[0].task == "forward" ? forward : backward) {
+        asked.tensors = {name};
+        judge.as_right(run, asked);
     }
 }
 
-void judge_values(Judge& judge, Exercise exercise) {
-    for (SharedSequence of : sequences(judge))
+/// Asks for right values, and that the inputs stay as they are.
+void judge_values(Judge& judge, const std::string& task) {
+    for (SharedSequence sequence : sequences(judge))
         for (const bool causal : {false, true}) {
-            of.causal = causal;
-            const TaskResult& result = right_run(judge, exercise, of);
-            judge_inputs(judge, result, task_run(judge, exercise, of), of);
+            sequence.causal = causal;
+            const TaskRun run = given(judge, task, sequence);
+            ask_values(judge, run);
+            for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
+                for (const auto& [name, tensor] : run.ranks[rank].tensors)
+                    judge.same(fmt::format("{}: rank {}: {} {} after the call", run.name,
+                                           rank, name, tensor.values.shape().text()),
+                               judge.left(judge.run(run).ranks[rank], name),
+                               tensor.values);
         }
 }
 
-/// Returns a run whose numbers are right, for what it cost: else values have said what is
-/// wrong.
-const TaskResult& right(const Judge& judge, Exercise exercise, const SharedSequence& of) {
-    const TaskResult* result = nullptr;
-    needs(judge, fmt::format("{}-values", id_of(exercise)),
-          [&](Judge& asking) { result = &right_run(asking, exercise, of); });
-    return *result;
+/// What a run costs counts if its values are right.
+void needs_values(const Judge& judge, const TaskRun& run) {
+    judge.needs(exercise_of(run.ranks[0].task) + "-values",
+                [&](Judge& asking) { ask_values(asking, run); });
 }
 
-/// A block comes to all ranks but the one before its own, which hands it on no more. Keys
-/// and values travel in one message or in two.
-void ask_forward_sent(Judge& judge, const std::string& name, const SharedSequence& of,
-                      int rank, const RankReport& left) {
-    const std::int64_t hops = of.ranks - 1;
-    const std::int64_t all = of.bytes_of_blocks();
-    const std::int64_t sent = all - of.block_bytes(of.next(rank));
-    try {
-        judge.figure(name + ": sent", "bytes", sent, left.bytes_sent());
-    } catch (Judge::No& no) {
-        if (of.ranks > 1 && left.bytes_sent() == all)
-            no.said =
-                "that is a hop more of each block: the last one brings it home, "
-                "where nobody needs it";
-        throw;
-    }
-    judge.figure(name + ": messages", "messages", 2 * hops, left.messages_sent(),
-                 {50, 0});
-}
-
-/// So do their gradients. The hop home of what a rank itself adds to its block's
-/// gradients is made or spared.
-void ask_backward_sent(Judge& judge, const std::string& name, const SharedSequence& of,
-                       int rank, const RankReport& left) {
-    const std::int64_t sent = left.bytes_sent(), messages = left.messages_sent();
-    if (of.ranks == 1) {
-        judge.ask(sent == 0 && messages == 0, name + ": nothing sent",
-                  fmt::format("{} bytes in {} messages", sent, messages));
-        return;
-    }
-    const std::int64_t blocks = of.bytes_of_blocks() - of.block_bytes(of.next(rank));
-    const std::int64_t spared = blocks + of.bytes_of_blocks() - of.block_bytes(rank);
-    const std::int64_t made = blocks + of.bytes_of_blocks();
-    judge.ask(
-        sent == spared || sent == made,
-        fmt::format("{}: sent: {} or {} bytes", name, spared, made),
-        fmt::format("{} bytes", sent),
-        sent == blocks ? "those are the blocks alone: gradients do not travel" : "");
-    const int fewest = 2 * (of.ranks - 1), most = 4 * of.ranks - 2;
-    judge.ask(messages >= fewest && messages <= most,
+/// A block makes n - 1 hops. A rank may send what it itself adds to its block's gradients
+/// the hop home, too, which the reference spares. What the reference sends in two
+/// messages may go in one.
+void ask_sent(Judge& judge, const TaskRun& run, std::size_t rank) {
+    const RankReport& left = judge.run(run).report.ranks[rank];
+    const RankReport& right = judge.right(run).report.ranks[rank];
+    const std::size_t ranks = run.ranks.size();
+    const bool goes_home = run.ranks[0].task == "backward" && ranks > 1;
+    const auto block_of = [&](std::size_t r) {
+        return 2 * run.ranks[r].tensors.at("keys").values.bytes();
+    };
+    const std::int64_t sent = left.bytes_sent(), spared = right.bytes_sent();
+    const std::int64_t made = spared + (goes_home ? block_of(rank) : 0);
+    const std::string name =
+        fmt::format("{}: {}: rank {}", exercise_of(run.ranks[0].task), run.name, rank);
+    judge.ask(sent == spared || sent == made,
+              goes_home ? fmt::format("{}: sent: {} or {} bytes", name, spared, made)
+                        : fmt::format("{}: sent: {} bytes", name, spared),
+              fmt::format("{} bytes", sent),
+              sent == spared + block_of((rank + 1) % ranks)
+                  ? "that is a hop more of each block: the last one brings it home, "
+                    "where nobody needs it"
+                  : "");
+    const std::int64_t fewest = right.messages_sent() / 2;
+    const std::int64_t most = right.messages_sent() + (goes_home ? 2 : 0);
+    judge.ask(left.messages_sent() >= fewest && left.messages_sent() <= most,
               fmt::format("{}: {} to {} messages", name, fewest, most),
-              fmt::format("{} messages", messages));
+              fmt::format("{} messages", left.messages_sent()));
 }
 
 /// With a mask fewer hops would do, so that there only the way is looked at.
-void judge_bytes(Judge& judge, Exercise exercise) {
-    for (SharedSequence of : sequences(judge)) {
-        const TaskResult& result = right(judge, exercise, of);
-        judge.one_way(of.name(), result.report, Judge::Way::to_next);
-        for (int rank = 0; rank < of.ranks; ++rank) {
-            const RankReport& left = result.report.ranks[static_cast<std::size_t>(rank)];
-            const std::string name =
-                fmt::format("{}: {}: rank {}", id_of(exercise), of.name(), rank);
-            if (exercise == Exercise::backward)
-                ask_backward_sent(judge, name, of, rank, left);
-            else
-                ask_forward_sent(judge, name, of, rank, left);
-        }
-        of.causal = true;
-        const TaskResult* causal = nullptr;
-        needs(judge, fmt::format("{}-values", id_of(exercise)),
-              [&](Judge& asking) { causal = &run(asking, exercise, of); });
-        judge.one_way(of.name(), causal->report, Judge::Way::to_next);
+void judge_bytes(Judge& judge, const std::string& task) {
+    for (SharedSequence sequence : sequences(judge)) {
+        const TaskRun run = given(judge, task, sequence);
+        needs_values(judge, run);
+        judge.one_way(run.name, judge.run(run).report, kWay);
+        for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
+            ask_sent(judge, run, rank);
+        sequence.causal = true;
+        const TaskRun causal = given(judge, task, sequence);
+        judge.needs(exercise_of(task) + "-values",
+                    [&](Judge& asking) { asking.run_ring(causal, kWay); });
+        judge.one_way(causal.name, judge.run(causal).report, kWay);
     }
 }
 
-/// Queries, keys, values and y; the state's maximum and sum of each row; and the block
-/// that is attended to, and the next, neither of which is the rank's own.
-std::int64_t forward_peak(const SharedSequence& of) {
-    return 4 * of.bytes(0) + 2 * of.bytes_of_rows(0) + 2 * of.block_bytes(0);
-}
-
-/// Queries, keys, values, y, dy and the three gradients; the log of the sum and dy y of
-/// each row; the block that is worked on and the next; and of gradients those of this
-/// block, what comes to be added to them, and those of the block before, which leave.
-std::int64_t backward_peak(const SharedSequence& of) {
-    return 8 * of.bytes(0) + 2 * of.bytes_of_rows(0) + 5 * of.block_bytes(0);
-}
-
-void judge_memory(Judge& judge, Exercise exercise) {
-    const SharedSequence of = long_sequence(judge);
-    const TaskResult& result = right(judge, exercise, of);
-    const bool backward = exercise == Exercise::backward;
-    const std::int64_t expected = backward ? backward_peak(of) : forward_peak(of);
-    const std::int64_t block = of.block_bytes(0);
-    for (int rank = 0; rank < of.ranks; ++rank) {
-        const std::int64_t peak =
-            result.report.ranks[static_cast<std::size_t>(rank)].memory.peak;
+void judge_memory(Judge& judge, const std::string& task) {
+    const TaskRun run = given(judge, task, long_sequence(judge));
+    needs_values(judge, run);
+    const std::int64_t block = 2 * run.ranks[0].tensors.at("keys").values.bytes();
+    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
+        const auto peak = [=](const RunReport& report) {
+            return report.ranks[rank].memory.peak;
+        };
         try {
-            judge.figure(fmt::format("{}: {}: rank {}: peak with blocks of {} bytes",
-                                     id_of(exercise), of.name(), rank, block),
-                         "bytes of memory", expected, peak, {100, backward ? 5 : 10});
+            judge.figure_as_right(
+                run,
+                fmt::format("{}: {}: rank {}: peak with blocks of {} bytes",
+                            exercise_of(task), run.name, rank, block),
+                "bytes of memory", peak, {100, task == "forward" ? 10 : 5});
         } catch (Judge::No& no) {
-            no.said = fmt::format(
-                "that is {:.1f} blocks more than it takes",
-                static_cast<double>(peak - expected) / static_cast<double>(block));
+            no.said = fmt::format("that is {:.1f} blocks more than it takes",
+                                  static_cast<double>(peak(judge.run(run).report) -
+                                                      peak(judge.right(run).report)) /
+                                      static_cast<double>(block));
             throw;
         }
     }
 }
 
-/// Knows how long arithmetic and hops take.
-class Times {
-  public:
-    Times(const Judge& judge, const SharedSequence& of)
-        : of_(of), spec_(timing_cluster(judge)) {}
-
-    /// All that a rank computes forward.
-    Picoseconds forward() const {
-        return computing(pairs() * (4 * of_.width + ops::Attend::kFlopsOfPair) +
-                         rows() * (of_.width + ops::FinishAttention::kFlopsOfRow));
-    }
-    /// Backward: dy y, and gradients that are added to those that come.
-    Picoseconds backward() const {
-        return computing(pairs() * (10 * of_.width + ops::AttendBackward::kFlopsOfPair) +
-                         rows() * of_.width * 2 * of_.ranks);
-    }
-    Picoseconds hop() const { return message_time(spec_.inside, of_.block_bytes(0)); }
-
-  private:
-    std::int64_t rows() const { return of_.own(0).count * of_.batch * of_.heads; }
-    std::int64_t pairs() const { return rows() * of_.tokens; }
-    Picoseconds computing(std::int64_t flops) const {
-        return operation_time(spec_, flops, 0, DType::f64);
-    }
-
-    SharedSequence of_;
-    ClusterSpec spec_;
-};
-
-/// A time that a known mistake gives.
-struct Slow {
-    Picoseconds time = 0;
-    std::string said;
-};
-
-/// Returns what comes of waiting for hops while there is nothing to compute. The last hop
-/// of gradients is in `least`; none come to the first two blocks, nor does a block come
-/// behind the last one. A hop begins when the one before it is done.
-std::vector<Slow> slow_times(const SharedSequence& of, Exercise exercise,
-                             Picoseconds least, Picoseconds hop) {
-    const int hops = of.ranks - 1;
-    const std::string next =
-        "each block waits for the hop of the next one, and nothing is computed meanwhile";
-    if (exercise == Exercise::forward) return {{least + hops * hop, next}};
-    return {{least + (hops - 1) * hop,
-             "each block waits for the hop of the gradients that come to it, and nothing "
-             "is computed meanwhile"},
-            {least + (2 * hops - 2) * hop, next}};
-}
-
-/// A rank's work; backward also the gradients' hop home, which no work hides.
-void judge_time(Judge& judge, Exercise exercise) {
-    constexpr Picoseconds kNear = 33;  // a part of so many, either way
-    const SharedSequence of = long_sequence(judge);
-    const TaskResult& result = right(judge, exercise, of);
-    const Times times(judge, of);
-    const Picoseconds least =
-        exercise == Exercise::forward ? times.forward() : times.backward() + times.hop();
-    const Picoseconds measured = result.report.makespan();
-    try {
-        judge.figure(fmt::format("{}: {}: time", id_of(exercise), of.name()),
-                     kPicoseconds, least, measured, {100, 10});
-    } catch (Judge::No& no) {
-        for (const Slow& slow : slow_times(of, exercise, least, times.hop()))
-            if (no.said.empty() && std::abs(measured - slow.time) * kNear < slow.time)
-                no.said = slow.said;
-        throw;
-    }
+void judge_time(Judge& judge, const std::string& task) {
+    const TaskRun run = given(judge, task, long_sequence(judge));
+    needs_values(judge, run);
+    judge.time_as_right(run, exercise_of(task), {100, 10});
 }
 
 Criterion criterion(const std::string& id, const std::string& title, int points,
-                    const char* step, std::function<void(Judge&)> judge) {
+                    const char* step,
+                    void (*judge)(Judge& judge, const std::string& task)) {
+    const std::string task = id.starts_with("a5.2") ? "forward" : "backward";
     return {id, title, points, lesson_step("ring-self-attention", step),
-            std::move(judge)};
+            [=](Judge& asking) { judge(asking, task); }};
 }
 
 }  // namespace
 
 Assignment ring_attention_assignment() {
-    const auto of = [](auto judge, Exercise exercise) {
-        return [=](Judge& with) { judge(with, exercise); };
-    };
     return {
         "ring-attention",
         "Ring attention",
@@ -410,25 +436,25 @@ Assignment ring_attention_assignment() {
         "ring.",
         {"online_softmax.hpp", "online_softmax.cpp", "ring_attention.hpp",
          "ring_attention.cpp", "adapters.cpp"},
-        {criterion("a5.1-values", "absorb, merge and finish give what one softmax gives",
-                   15, "online", judge_online_softmax),
+        {{"a5.1-values", "absorb, merge and finish give what one softmax gives", 15,
+          lesson_step("ring-self-attention", "online"), judge_online_softmax},
          criterion("a5.2-values", "forward is attention over the whole sequence", 15,
-                   "online", of(judge_values, Exercise::forward)),
+                   "online", judge_values),
          criterion("a5.2-bytes", "forward sends each block n - 1 hops round the ring", 10,
-                   "bytes", of(judge_bytes, Exercise::forward)),
+                   "bytes", judge_bytes),
          criterion("a5.2-memory", "forward holds two blocks of keys and values", 10,
-                   "memory", of(judge_memory, Exercise::forward)),
+                   "memory", judge_memory),
          criterion("a5.2-time", "forward hides each hop behind attention to a block", 10,
-                   "overlap", of(judge_time, Exercise::forward)),
+                   "overlap", judge_time),
          criterion("a5.3-values", "backward gives the gradients of the whole sequence",
-                   15, "online", of(judge_values, Exercise::backward)),
+                   15, "online", judge_values),
          criterion("a5.3-bytes",
                    "backward sends blocks and their gradients round the ring", 10,
-                   "bytes", of(judge_bytes, Exercise::backward)),
+                   "bytes", judge_bytes),
          criterion("a5.3-memory", "backward piles up neither blocks nor gradients", 5,
-                   "memory", of(judge_memory, Exercise::backward)),
+                   "memory", judge_memory),
          criterion("a5.3-time", "backward hides both hops behind its work on a block", 10,
-                   "overlap", of(judge_time, Exercise::backward))},
+                   "overlap", judge_time)},
         ring_attention_solutions};
 }
 

@@ -20,10 +20,10 @@ OnlineSoftmax state_of(Rank& rank, const TaskInputs& in, const std::string& name
     return state;
 }
 
-void leave(const OnlineSoftmax& state, TaskOutputs& out) {
+void leave(Rank& rank, const OnlineSoftmax& state, TaskOutputs& out) {
     const auto put = [&](const std::string& name, const std::vector<double>& values) {
-        out.values.emplace(
-            name, HostTensor::of({static_cast<std::int64_t>(values.size())}, values));
+        out.tensors[name] = rank.device().upload(
+            HostTensor::of({static_cast<std::int64_t>(values.size())}, values));
     };
     put("maximum", state.maximum);
     put("sum", state.sum);
@@ -34,19 +34,19 @@ void absorb(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     OnlineSoftmax state = state_of(rank, in, "state");
     adapters::absorb(state, on_host(rank, in.tensor("scores")),
                      on_host(rank, in.tensor("values")));
-    leave(state, out);
+    leave(rank, state, out);
 }
 
 void merge(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     OnlineSoftmax state = state_of(rank, in, "state");
     adapters::merge(state, state_of(rank, in, "other"));
-    leave(state, out);
+    leave(rank, state, out);
 }
 
 void finish(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const OnlineSoftmax state = state_of(rank, in, "state");
-    out.values.emplace(
-        "mean", HostTensor::of({state.rows, state.width}, adapters::finish(state)));
+    out.tensors["mean"] = rank.device().upload(
+        HostTensor::of({state.rows, state.width}, adapters::finish(state)));
 }
 
 Sequence sequence_of(const TaskInputs& in) {
