@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "lessons/assignments/classifier.hpp"
+
 namespace lockstep::lessons {
 
 namespace {
@@ -16,31 +18,12 @@ std::int64_t sum(const std::vector<std::int64_t>& rows) {
 
 }  // namespace
 
-std::int64_t MicroBatchCase::batch_rows() const {
-    std::int64_t all = 0;
-    for (const auto& own : rows)
-        all += sum(own);
-    return all;
-}
-
 std::string MicroBatchCase::name() const {
     std::vector<std::string> each;
     for (const auto& own : rows)
         each.push_back(own.empty() ? "none" : fmt::format("{}", fmt::join(own, "+")));
     return fmt::format("{}, {} rank{}, micro-batches of {} rows", label, ranks(),
                        ranks() == 1 ? "" : "s", fmt::join(each, ", "));
-}
-
-std::string MicroBatchCase::on_rank(std::size_t rank, const std::string& what) const {
-    return fmt::format("{}: rank {}: {}", name(), rank, what);
-}
-
-std::vector<std::string> MicroBatchCase::layer_names() const {
-    std::vector<std::string> names;
-    names.reserve(static_cast<std::size_t>(layers));
-    for (int layer = 0; layer < layers; ++layer)
-        names.push_back(fmt::format("layer{}", layer));
-    return names;
 }
 
 std::vector<std::pair<std::string, Shape>> MicroBatchCase::parameters() const {
@@ -74,9 +57,10 @@ MicroBatchCase draw_case(const Judge& judge, const std::string& label,
     return drawn;
 }
 
-NetworkTensors draw_network(const Judge& judge, const MicroBatchCase& one) {
+std::map<std::string, HostTensor> draw_network(const Judge& judge,
+                                               const MicroBatchCase& one) {
     const double scale = 1 / std::sqrt(static_cast<double>(one.width));
-    NetworkTensors network;
+    std::map<std::string, HostTensor> network;
     for (const auto& [name, shape] : one.parameters()) {
         HostTensor values = judge.normal(one.name() + ", " + name, shape);
         for (std::int64_t i = 0; i < values.elements(); ++i)
@@ -86,28 +70,25 @@ NetworkTensors draw_network(const Judge& judge, const MicroBatchCase& one) {
     return network;
 }
 
-std::vector<ClassifiedRows> draw_rows(const Judge& judge, const MicroBatchCase& one) {
-    std::vector<ClassifiedRows> shards;
+TaskRun run_on_rows(const Judge& judge, const MicroBatchCase& one,
+                    std::vector<RankTask> given) {
+    std::int64_t batch_rows = 0;
     for (const auto& own : one.rows)
-        shards.push_back(draw_rows(judge,
-                                   fmt::format("{}, rank {}", one.name(), shards.size()),
-                                   sum(own), one.features, one.classes));
-    return shards;
-}
-
-const TaskResult& run_on_rows(Judge& judge, const MicroBatchCase& one,
-                              std::vector<RankTask> given) {
-    const std::vector<ClassifiedRows> shards = draw_rows(judge, one);
+        batch_rows += sum(own);
     for (std::size_t rank = 0; rank < given.size(); ++rank) {
+        const std::vector<std::int64_t>& rows = one.rows[rank];
+        const ClassifiedRows shard =
+            draw_rows(judge, fmt::format("{}, rank {}", one.name(), rank), sum(rows),
+                      one.features, one.classes);
         RankTask& own = given[rank];
-        own.tensors.emplace("x", TaskTensor{shards[rank].x});
-        own.tensors.emplace("targets", TaskTensor{shards[rank].targets});
-        own.numbers["batch rows"] = one.batch_rows();
-        own.numbers["micro-batches"] = static_cast<std::int64_t>(one.rows[rank].size());
-        for (std::size_t i = 0; i < one.rows[rank].size(); ++i)
-            own.numbers[fmt::format("rows {}", i)] = one.rows[rank][i];
+        own.tensors.emplace("x", TaskTensor{shard.x});
+        own.tensors.emplace("targets", TaskTensor{shard.targets});
+        own.numbers["batch rows"] = batch_rows;
+        own.numbers["micro-batches"] = static_cast<std::int64_t>(rows.size());
+        for (std::size_t i = 0; i < rows.size(); ++i)
+            own.numbers[fmt::format("rows {}", i)] = rows[i];
     }
-    return judge.run({one.name(), std::move(given)});
+    return {one.name(), std::move(given)};
 }
 
 }  // namespace lockstep::lessons

@@ -1,16 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "lessons/assignments/classifier.hpp"
+#include "lessons/grader/judge.hpp"
+#include "src/core/host_tensor.hpp"
 
 namespace lockstep::lessons {
 
-/// A classifier, and the rows of each rank's micro-batches: a case of the assignments in
-/// which ranks train one network together.
+/// A classifier of linear layers with tanh between them, and the rows of each rank's
+/// micro-batches: a case of the assignments in which ranks train one network together.
 struct MicroBatchCase {
     std::string label;                            ///< "small buckets"
     std::vector<std::vector<std::int64_t>> rows;  ///< by rank, of each micro-batch
@@ -20,14 +22,10 @@ struct MicroBatchCase {
     std::int64_t classes = 4;
 
     std::int64_t ranks() const { return static_cast<std::int64_t>(rows.size()); }
-    std::int64_t batch_rows() const;
     /// "small buckets, 2 ranks, micro-batches of 3+1, 2 rows"
     std::string name() const;
-    /// The name, a rank, and what is asked of it.
-    std::string on_rank(std::size_t rank, const std::string& what) const;
-
-    std::vector<std::string> layer_names() const;  ///< "layer0" and on
-    /// Names and shapes of the parameters, in the network's order.
+    /// Names and shapes of the parameters, in the network's order: "layer0.weight" (out,
+    /// in), "layer0.bias" (out), and on.
     std::vector<std::pair<std::string, Shape>> parameters() const;
     std::int64_t in(int layer) const { return layer == 0 ? features : width; }
     std::int64_t out(int layer) const { return layer + 1 == layers ? classes : width; }
@@ -38,14 +36,13 @@ struct MicroBatchCase {
 MicroBatchCase draw_case(const Judge& judge, const std::string& label,
                          const std::vector<int>& micro_batches);
 
-NetworkTensors draw_network(const Judge& judge, const MicroBatchCase& one);
+/// Draws the values of each parameter.
+std::map<std::string, HostTensor> draw_network(const Judge& judge,
+                                               const MicroBatchCase& one);
 
-/// Draws the rows of each rank, of all its micro-batches.
-std::vector<ClassifiedRows> draw_rows(const Judge& judge, const MicroBatchCase& one);
-
-/// Runs a task on the case's ranks. To what each is given the rows come: "x" and
-/// "targets" of all its micro-batches, which given_batches() takes apart.
-const TaskResult& run_on_rows(Judge& judge, const MicroBatchCase& one,
-                              std::vector<RankTask> given);
+/// Returns the run of a task on the case's ranks. What each is given gets drawn rows: "x"
+/// and "targets" of all its micro-batches, which given_batches() takes apart.
+TaskRun run_on_rows(const Judge& judge, const MicroBatchCase& one,
+                    std::vector<RankTask> given);
 
 }  // namespace lockstep::lessons

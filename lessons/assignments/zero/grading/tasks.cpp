@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "adapters.hpp"
@@ -36,6 +38,17 @@ Layers layers_of(Device& device, const TaskInputs& in, bool whole,
     return layers;
 }
 
+/// The layer's values that the rank has, without the zeros behind the last; none if it
+/// has no others.
+Tensor left_of(const Layer& layer, const Rank& rank, bool whole) {
+    std::int64_t count = 0;
+    for (const Parameter* parameter : layer.module->parameters())
+        count += parameter->shape().elements();
+    if (!whole) count -= rank.index() * layer.values.elements();
+    return count > 0 ? layer.values.slice(0, std::min(count, layer.values.elements()))
+                     : Tensor();
+}
+
 using Stage = void (*)(Rank&, const Layers&, const MicroBatches&, const Training&);
 
 Task task_of(Stage stage, bool whole) {
@@ -51,7 +64,7 @@ Task task_of(Stage stage, bool whole) {
             static_cast<double>(in.number("epsilon in thousandths")) / 1000;
         stage(rank, layers, given_batches<MicroBatch>(in), training);
         for (std::size_t i = 0; i < layers.size(); ++i)
-            out.tensors[fmt::format("layer{}", i)] = layers[i].values;
+            out.tensors[fmt::format("layer{}", i)] = left_of(layers[i], rank, whole);
     };
 }
 
