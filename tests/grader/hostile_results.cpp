@@ -1,17 +1,20 @@
 // Hostile results, pushed through every criterion of an assignment: whatever a student's
 // program could leave fails a criterion, and stops nothing.
 //
-// usage: hostile_results KIT SLUG FOLDER ROUNDS
+// usage: hostile_results SLUG FILES DATA ROUNDS
 //
-// The folder has the reference solution. What it leaves is changed in one place for each
+// FILES has the solutions' files that are not C++ (mistakes.py), DATA is the folder of
+// the grader's own data. What the reference leaves is changed in one place for each
 // criterion and round: that is how the changed thing comes far into a criterion.
 
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,12 +22,8 @@
 #include <fmt/format.h>
 
 #include "lessons/assignments/catalogue.hpp"
-#include "lessons/grader/build_program.hpp"
-#include "lessons/grader/examiner.hpp"
-#include "lessons/grader/grade.hpp"
 #include "lessons/grader/judge.hpp"
-#include "lessons/grader/kit.hpp"
-#include "lessons/grader/workspace.hpp"
+#include "lessons/grader/solution.hpp"
 #include "tests/dice.hpp"
 
 namespace lockstep::lessons {
@@ -277,18 +276,12 @@ class Trial {
     int failed_ = 0;
 };
 
-int try_all(const Kit& kit, const Assignment& assignment,
-            const std::filesystem::path& folder, std::uint64_t rounds) {
-    Workspace workspace;
-    if (const auto failure =
-            workspace.build(assignment, kit, folder, student_compiler())) {
-        fmt::print("{}: {}\n", failure->file, failure->message);
-        return EXIT_FAILURE;
-    }
-    Examiner examiner(workspace.program());
-    Answers answers(assignment.solutions());
-    GradingSide own{kit.grading(assignment.slug), /*secret=*/7, &answers};
-    Trial trial(assignment, examiner, std::move(own));
+int try_all(const Assignment& assignment, std::map<std::string, std::string> files,
+            const std::filesystem::path& data, std::uint64_t rounds) {
+    const std::vector<Solution> solutions = assignment.solutions();
+    SolutionWork reference(solutions.at(0), sim::CheckLevel::full, std::move(files));
+    Answers answers(solutions);
+    Trial trial(assignment, reference, {data, /*secret=*/7, &answers});
     bool all = true;
     for (const Criterion& criterion : assignment.criteria)
         all = trial.run_all(criterion, rounds) && all;
@@ -304,6 +297,8 @@ int main(int count, char** words) {
     using namespace lockstep::lessons;
     if (count != 5) return 2;
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
-    return try_all(Kit(std::filesystem::absolute(words[1])), find_assignment(words[2]),
-                   words[3], std::strtoull(words[4], nullptr, 10));
+    const auto files = nlohmann::json::parse(std::ifstream(words[2]));
+    return try_all(find_assignment(words[1]),
+                   files.at(0).get<std::map<std::string, std::string>>(), words[3],
+                   std::strtoull(words[4], nullptr, 10));
 }
