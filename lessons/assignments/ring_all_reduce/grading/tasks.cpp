@@ -1,23 +1,34 @@
+#include <string>
+
 #include "adapters.hpp"
+#include "src/comm/chunks.hpp"
 #include "src/course/task.hpp"
 
 namespace lockstep {
 
 namespace {
 
-Task on_the_buffer(void (*collective)(Rank&, const Tensor&)) {
-    return [collective](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-        collective(rank, in.tensor("buffer"));
-        out.tensors["buffer"] = in.tensor("buffer");
+/// Leaves a rank's own chunk of the buffer and, if the collective gathers them, all.
+Task on_the_buffer(void (*collective)(Rank&, const Tensor&), bool gathers) {
+    return [=](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
+        const Tensor& buffer = in.tensor("buffer");
+        collective(rank, buffer);
+        const auto leave = [&](const std::string& name, int index) {
+            const Chunk part = chunk(buffer.elements(), rank.size(), index);
+            out.tensors[name] = buffer.slice(part.begin, part.count);
+        };
+        leave("own chunk", rank.index());
+        for (int index = 0; gathers && index < rank.size(); ++index)
+            leave("chunk " + std::to_string(index), index);
     };
 }
 
 }  // namespace
 
 Tasks tasks() {
-    return {{"reduce_scatter", on_the_buffer(adapters::reduce_scatter)},
-            {"all_gather", on_the_buffer(adapters::all_gather)},
-            {"all_reduce", on_the_buffer(adapters::all_reduce)}};
+    return {{"reduce_scatter", on_the_buffer(adapters::reduce_scatter, false)},
+            {"all_gather", on_the_buffer(adapters::all_gather, true)},
+            {"all_reduce", on_the_buffer(adapters::all_reduce, true)}};
 }
 
 }  // namespace lockstep
