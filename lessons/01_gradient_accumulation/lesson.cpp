@@ -492,13 +492,13 @@ void GradientAccumulation::read_text(Findings& found) {
     const RunReport alone = train(*make_cluster(options(), 1),
                                   language_training(
                                       task, options(), [](int) { return 0; }, parts_),
-                                  show_progress("1 device", task->steps).get());
+                                  advancing("1 device", task->steps));
     Training training = language_training(
         task, options(), [](int rank) { return rank; }, 1);
     training.strategy = all_reduce_strategy;
     const RunReport together =
         train(*make_cluster(options(), parts_), training,
-              show_progress(fmt::format("{} devices", parts_), task->steps).get());
+              advancing(fmt::format("{} devices", parts_), task->steps));
     record_variant(record(), "language_model_accumulation", alone);
     record_variant(record(), "language_model_data_parallel", together);
     record_language_inputs(record(), *task);

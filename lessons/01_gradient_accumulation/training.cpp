@@ -1,13 +1,10 @@
 #include "lessons/01_gradient_accumulation/training.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <optional>
 
 #include <fmt/format.h>
 
 #include "src/parallel/placement.hpp"
-#include "src/report/compare.hpp"
 
 namespace lockstep::lessons {
 
@@ -42,7 +39,7 @@ std::vector<MicroBatch> upload(Device& device, const std::vector<HostBatch>& bat
 }
 
 // lesson: training-program
-RunReport train(Cluster& cluster, const Training& training, Progress* progress) {
+RunReport train(Cluster& cluster, const Training& training, const Advance& advance) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         const auto model =
@@ -58,9 +55,8 @@ RunReport train(Cluster& cluster, const Training& training, Progress* progress) 
             return train_step(device, *model, training.loss, mine, *sync, *optimizer);
         };
         const bool is_whole = static_cast<bool>(model->parameters().front()->value);
-        run_training(rank,
-                     {is_whole ? model->parameters() : sync->shards(), sync->shards()},
-                     training.steps, step, progress);
+        train(rank, {is_whole ? model->parameters() : sync->shards(), sync->shards()},
+              training.steps, step, advance);
         keep_shapes(rank, *model);
     });
 }
@@ -85,19 +81,13 @@ void record_initial(Record& record, const std::string& task, const RunReport& re
 
 double parameter_difference(const RunReport& a, const RunReport& b) {
     const auto parameters_of = [](const RunReport& report) {
-        NamedTensors parameters;
-        for (const auto& [name, tensor] : all_kept(report))
-            if (is_parameter(name)) parameters.emplace(name, tensor);
+        NamedTensors parameters = all_kept(report);
+        std::erase_if(parameters,
+                      [](const auto& kept) { return !is_parameter(kept.first); });
         return parameters;
     };
-    const Comparison comparison =
-        compare_tensors(parameters_of(a), parameters_of(b), std::nullopt);
-    double worst = 0;
-    for (const TensorDifference& tensor : comparison.tensors) {
-        if (std::isnan(tensor.largest_relative)) return tensor.largest_relative;
-        worst = std::max(worst, tensor.largest_relative);
-    }
-    return worst;
+    const NamedTensors ours = parameters_of(a);
+    return ours.empty() ? 0 : difference(ours, parameters_of(b)).relative;
 }
 
 int replicas_that_differ(const RunReport& report) {

@@ -5,13 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "lessons/runner/training_loop.hpp"
 #include "src/comm/rank.hpp"
 #include "src/nn/losses.hpp"
 #include "src/nn/module.hpp"
 #include "src/nn/optimizer.hpp"
 #include "src/parallel/train_step.hpp"
 #include "src/report/record.hpp"
+#include "src/trial/outcome.hpp"
+#include "src/trial/training.hpp"
 
 namespace lockstep::lessons {
 
@@ -46,7 +47,7 @@ struct Training {
 /// Trains on every rank of the cluster. Each rank keeps its parameters after the last
 /// step under their names, before the first one under "initial/NAME", the first step's
 /// gradients under "grad/NAME", and its share of each step's loss in the series "loss".
-RunReport train(Cluster& cluster, const Training& training, Progress* progress = nullptr);
+RunReport train(Cluster& cluster, const Training& training, const Advance& advance = {});
 
 /// Returns the batches on the device.
 std::vector<MicroBatch> upload(Device& device, const std::vector<HostBatch>& batches);

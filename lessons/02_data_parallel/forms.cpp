@@ -62,7 +62,7 @@ RunReport train_one_process(Cluster& cluster, const Training& training) {
             return one_process_step(device, rank.world(), *model, training.loss, batches,
                                     *optimizer);
         };
-        run_training(rank, model->parameters(), training.steps, step, nullptr);
+        train(rank, model->parameters(), training.steps, step, {});
     });
 }
 

@@ -553,7 +553,7 @@ void ColumnLinear::pair(Findings& found) {
     found.give("pair_reductions", collectives(mlp_together_, 0));
     found.equal("pair_calls", collectives(mlp_together_, 0), 2);
     values_at_most(found, "pair_values",
-                   largest_difference(results(mlp_together_), results(mlp_alone_)),
+                   difference(results(mlp_together_), results(mlp_alone_)).relative,
                    bound());
     std::int64_t unlike = 0;
     for (const char* name : {"y", "dx"})
@@ -599,7 +599,7 @@ void ColumnLinear::count_costs(Findings& found) {
     for (const auto& [name, tensor] : results(gathered))
         record().outputs.insert_or_assign("mlp_gathered/" + name, tensor);
     values_at_most(found, "gathered_values",
-                   largest_difference(results(gathered), results(mlp_alone_)), bound());
+                   difference(results(gathered), results(mlp_alone_)).relative, bound());
     give_bytes(found, gathered);
     give_time(found, gathered);
     widen(found);

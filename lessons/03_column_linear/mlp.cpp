@@ -1,7 +1,6 @@
 #include "lessons/03_column_linear/mlp.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "lessons/03_column_linear/pass.hpp"
@@ -9,7 +8,6 @@
 #include "src/nn/gpt.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
-#include "src/report/compare.hpp"
 
 namespace lockstep::lessons {
 
@@ -60,17 +58,6 @@ NamedTensors results(const RunReport& report) {
     for (const char* name : {"y", "dx"})
         whole.emplace(name, kept(report, 0, name));
     return whole;
-}
-
-double largest_difference(const NamedTensors& a, const NamedTensors& b) {
-    double worst = 0;
-    for (const TensorDifference& tensor : compare_tensors(a, b, std::nullopt).tensors) {
-        // A NaN stays, whatever comes after it.
-        if (std::isnan(tensor.largest_relative) || !tensor.problem.empty())
-            return std::nan("");
-        worst = std::max(worst, tensor.largest_relative);
-    }
-    return worst;
 }
 
 std::int64_t collectives(const RunReport& report, int rank) {

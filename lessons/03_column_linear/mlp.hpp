@@ -26,9 +26,6 @@ Task mlp_shapes(const MlpSizes& sizes, MlpSplit split, DType dtype);
 /// y, dx and the parameters' gradients, whole.
 NamedTensors results(const RunReport& report);
 
-/// The largest relative difference of any of them.
-double largest_difference(const NamedTensors& a, const NamedTensors& b);
-
 /// How many collectives a rank took part in.
 std::int64_t collectives(const RunReport& report, int rank);
 

@@ -6,10 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "lessons/runner/training_loop.hpp"
 #include "src/core/host_tensor.hpp"
 #include "src/parallel/tensor_parallel.hpp"
 #include "src/report/safetensors.hpp"
+#include "src/trial/outcome.hpp"
+#include "src/trial/training.hpp"
 
 namespace lockstep::lessons {
 

@@ -1,11 +1,8 @@
 #include "lessons/04_tensor_parallel_block/block_runs.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <optional>
 
 #include "src/parallel/tensor_parallel_kit.hpp"
-#include "src/report/compare.hpp"
 
 namespace lockstep::lessons {
 
@@ -57,16 +54,8 @@ double twin_difference(const RunReport& shared, const RunReport& alone) {
         together.emplace(name, shared.ranks.front().kept.at(name));
     for (const auto& [name, tensor] : kept_under(shared, "grad/"))
         together.emplace("grad/" + name, tensor);
-    const NamedTensors one(alone.ranks.front().kept.begin(),
-                           alone.ranks.front().kept.end());
-    double worst = 0;
-    for (const TensorDifference& tensor :
-         compare_tensors(together, one, std::nullopt).tensors) {
-        if (!tensor.problem.empty() || std::isnan(tensor.largest_relative))
-            return std::nan("");
-        worst = std::max(worst, tensor.largest_relative);
-    }
-    return worst;
+    const auto& one = alone.ranks.front().kept;
+    return difference(together, {one.begin(), one.end()}).relative;
 }
 
 namespace {

@@ -42,7 +42,7 @@ std::shared_ptr<const GptTask> make_shared_gpt_task(const LessonOptions& options
 }
 
 RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
-                    std::uint64_t seed, Regions regions, Progress* progress) {
+                    std::uint64_t seed, Regions regions, const Advance& advance) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         const auto tp = make_regions(regions, device, rank.world());
@@ -55,7 +55,7 @@ RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
             const MicroBatch batch = upload_tokens(device, task, i, 0, task.batch);
             return train_step(device, *gpt, loss, {&batch, 1}, sync, *optimizer);
         };
-        run_training(rank, gpt->parameters(), task.steps, step, progress);
+        train(rank, gpt->parameters(), task.steps, step, advance);
     });
 }
 

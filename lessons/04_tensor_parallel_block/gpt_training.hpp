@@ -23,6 +23,6 @@ std::shared_ptr<const GptTask> make_shared_gpt_task(const LessonOptions& options
 /// their names, before the first one under "initial/NAME", the first step's
 /// gradients under "grad/NAME", and the losses in the series "loss".
 RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
-                    std::uint64_t seed, Regions regions, Progress* progress = nullptr);
+                    std::uint64_t seed, Regions regions, const Advance& advance = {});
 
 }  // namespace lockstep::lessons

@@ -149,13 +149,11 @@ double TensorParallelLesson::bad_cut(const Twins& cut, const HostTensor& right) 
     const LessonOptions unwatched = options().without_full_check();
     const RunReport report =
         run_shared(*make_cluster(unwatched, ranks_), cut, Pass::forward);
-    const HostTensor& wrong = report.ranks.front().kept.at("y");
-    double worst = 0, largest = 0;
-    for (std::int64_t i = 0; i < right.elements(); ++i) {
-        worst = std::max(worst, std::abs(right.at(i) - wrong.at(i)));
+    double largest = 0;
+    for (std::int64_t i = 0; i < right.elements(); ++i)
         largest = std::max(largest, std::abs(right.at(i)));
-    }
-    return worst / largest;
+    const HostTensor& wrong = report.ranks.front().kept.at("y");
+    return difference({{"y", wrong}}, {{"y", right}}).absolute / largest;
 }
 
 void TensorParallelLesson::block(Findings& found) {
@@ -486,7 +484,7 @@ RunReport TensorParallelLesson::train_on(int ranks, Regions regions,
                                          const std::string& variant) {
     RunReport report =
         train_gpt(*make_cluster(options(), ranks), *task_, options().dtype,
-                  options().seed, regions, show_progress(variant, task_->steps).get());
+                  options().seed, regions, advancing(variant, task_->steps));
     record().runs.emplace_back(variant, report);
     if (!has_numbers()) return report;
     record_training(

@@ -55,7 +55,7 @@ std::shared_ptr<const GptTask> make_pipeline_gpt_task(const LessonOptions& optio
 }
 
 RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
-                             const GptTraining& training, Progress* progress) {
+                             const GptTraining& training, const Advance& advance) {
     const GptTask& task = training.task;
     const Schedule& schedule = plan.schedule();
     const int share = schedule.micro_batches;
@@ -81,12 +81,12 @@ RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
             optimizer->step();
             return loss;
         };
-        run_training(rank, stage.parameters(), task.steps, step, progress);
+        train(rank, stage.parameters(), task.steps, step, advance);
     });
 }
 
 RunReport train_gpt_alone(Cluster& cluster, int micro_batches,
-                          const GptTraining& training, Progress* progress) {
+                          const GptTraining& training, const Advance& advance) {
     const GptTask& task = training.task;
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
@@ -100,7 +100,7 @@ RunReport train_gpt_alone(Cluster& cluster, int micro_batches,
             return train_step(device, *gpt, cross_entropy_loss, batches, sync,
                               *optimizer);
         };
-        run_training(rank, gpt->parameters(), task.steps, step, progress);
+        train(rank, gpt->parameters(), task.steps, step, advance);
     });
 }
 

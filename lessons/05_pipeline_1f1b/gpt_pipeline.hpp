@@ -26,10 +26,10 @@ struct GptTraining {
 /// "initial/NAME", the first step's gradients under "grad/NAME"; the last stage its share
 /// of the losses in the series "loss".
 RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
-                             const GptTraining& training, Progress* progress = nullptr);
+                             const GptTraining& training, const Advance& advance = {});
 
 /// Trains on one device, one micro-batch after another, and keeps the same.
 RunReport train_gpt_alone(Cluster& cluster, int micro_batches,
-                          const GptTraining& training, Progress* progress = nullptr);
+                          const GptTraining& training, const Advance& advance = {});
 
 }  // namespace lockstep::lessons

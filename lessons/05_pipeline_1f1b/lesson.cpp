@@ -520,14 +520,13 @@ void PipelineLesson::check_bits(Findings& row, const RunReport& report,
 std::vector<double> PipelineLesson::train_by(Findings& found, const Schedule& schedule,
                                              int replicas, const std::string& variant) {
     const GptTraining training{*task_, options().dtype, options().seed, replicas};
-    const auto progress = show_progress(variant, task_->steps);
+    const Advance advance = advancing(variant, task_->steps);
     const bool alone = schedule.stages == 1;
     const int ranks = schedule.stages * replicas;
     const auto cluster = make_cluster(options(), ranks);
-    const RunReport report = alone ? train_gpt_alone(*cluster, schedule.micro_batches,
-                                                     training, progress.get())
-                                   : train_gpt_pipeline(*cluster, PipelinePlan(schedule),
-                                                        training, progress.get());
+    const RunReport report =
+        alone ? train_gpt_alone(*cluster, schedule.micro_batches, training, advance)
+              : train_gpt_pipeline(*cluster, PipelinePlan(schedule), training, advance);
     record().runs.emplace_back(variant, report);
     std::vector<double> curve = losses_of(report);
     if (!has_numbers()) return curve;

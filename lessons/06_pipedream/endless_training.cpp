@@ -74,7 +74,7 @@ void keep_values(Rank& rank, Module& part) {
 // lesson: endless-program
 RunReport train_endless(Cluster& cluster, const WeightRule& rule,
                         const PartedTraining& training, int micro_batches,
-                        Progress* progress) {
+                        const Advance& advance) {
     const PipelinePlan plan(schedule_of(rule, micro_batches));
     const double weight = 1.0 / rule.per_update;
     return cluster.run([&](Rank& rank) {
@@ -87,7 +87,7 @@ RunReport train_endless(Cluster& cluster, const WeightRule& rule,
         pipeline.estimate_by(training.decay(rank.index()));
         pipeline.keep_losses();
         pipeline.after_update([&](int /*chunk*/, int version) {
-            if (progress && rank.index() == 0) progress->advance(version);
+            if (advance && rank.index() == 0) advance(version);
         });
         keep_parameters(rank, part->parameters(), "initial/", &Parameter::value);
         const auto batches = training.make_batches(device, micro_batches, weight);

@@ -44,7 +44,7 @@ Schedule schedule_of(const WeightRule& rule, int micro_batches);
 /// series "loss".
 RunReport train_endless(Cluster& cluster, const WeightRule& rule,
                         const PartedTraining& training, int micro_batches,
-                        Progress* progress = nullptr);
+                        const Advance& advance = {});
 
 /// Trains all parts on one device, which keeps every version of the weights and reads
 /// those that the rule says. Keeps the same, and the length of each part's gradient after

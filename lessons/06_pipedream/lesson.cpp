@@ -448,13 +448,13 @@ const PipedreamLesson::Trained& PipedreamLesson::run_called(
 
 PipedreamLesson::Trained PipedreamLesson::train_by(const std::string& name,
                                                    const WeightRule& rule) {
-    const auto progress = show_progress(name, micro_batches() / rule.per_update);
+    const Advance advance = advancing(name, micro_batches() / rule.per_update);
     const LessonOptions chosen =
         mixes_versions(rule.schedule) ? options().without_full_check() : options();
     const RunReport report =
         train_endless(*make_cluster(chosen, ranks_), rule,
                       gpt_training(*task_, ranks_, options().dtype, options().seed),
-                      micro_batches(), progress.get());
+                      micro_batches(), advance);
     record().runs.emplace_back(name, report);
     Trained trained{name, rule, losses_of(report), report.makespan()};
     if (has_numbers())
@@ -616,11 +616,11 @@ double PipedreamLesson::end_of_run(const WeightRule& rule, double learning_rate,
         chosen.backend = "sim";
         chosen.process = nullptr;
     }
-    const auto progress = show_progress(rule.schedule, micro_batches / rule.per_update);
+    const Advance advance = advancing(rule.schedule, micro_batches / rule.per_update);
     const RunReport report =
         train_endless(*make_cluster(chosen, rule.stages), rule,
                       gpt_training(task, rule.stages, options().dtype, options().seed),
-                      micro_batches, progress.get());
+                      micro_batches, advance);
     const std::vector<double> losses = losses_of(report);
     return end_of(losses, losses.size());
 }

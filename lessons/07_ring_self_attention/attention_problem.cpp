@@ -1,23 +1,11 @@
 #include "lessons/07_ring_self_attention/attention_problem.hpp"
 
-#include <cmath>
-#include <optional>
-
-#include "src/core/philox.hpp"
 #include "src/nn/flash_attention.hpp"
-#include "src/report/compare.hpp"
+#include "src/trial/values.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
-
-HostTensor normal(Shape shape, const AttentionProblem& problem, const std::string& name) {
-    HostTensor values(shape, problem.dtype);
-    const RandomStream stream(problem.seed, name);
-    for (std::int64_t i = 0; i < values.elements(); ++i)
-        values.set(i, stream.normal(static_cast<std::uint64_t>(i)));
-    return values;
-}
 
 /// This rank's rows.
 Tensor dealt(Device& device, const TokenDeal& deal, const AttentionProblem& problem,
@@ -37,11 +25,12 @@ void keep(Rank& rank, const char* name, const Tensor& tensor) {
 }  // namespace
 
 HostTensor AttentionProblem::x() const {
-    return normal({tokens, batch, columns()}, *this, "attention/x");
+    return normal_values({tokens, batch, columns()}, "attention/x", dtype, seed);
 }
 
 HostTensor AttentionProblem::dy() const {
-    return normal({tokens, batch, sizes.heads * width}, *this, "attention/dy");
+    return normal_values({tokens, batch, sizes.heads * width}, "attention/dy", dtype,
+                         seed);
 }
 
 ContextShape AttentionProblem::shared_out_to(int ranks) const {
@@ -115,15 +104,6 @@ std::int64_t largest_that(const std::function<bool(std::int64_t)>& holds) {
         (holds(middle) ? yes : no) = middle;
     }
     return yes;
-}
-
-double relative_difference(const HostTensor& a, const HostTensor& b) {
-    NamedTensors left, right;
-    left.emplace("tensor", a);
-    right.emplace("tensor", b);
-    const TensorDifference tensor =
-        compare_tensors(left, right, std::nullopt).tensors.front();
-    return tensor.problem.empty() ? tensor.largest_relative : std::nan("");
 }
 
 }  // namespace lockstep::lessons

@@ -53,7 +53,4 @@ HostTensor whole_kept(const RunReport& report, const std::string& name, TokenOrd
 /// of all smaller ones, and of 0.
 std::int64_t largest_that(const std::function<bool(std::int64_t)>& holds);
 
-/// The largest difference of any element, over the largest element; NaN if there is one.
-double relative_difference(const HostTensor& a, const HostTensor& b);
-
 }  // namespace lockstep::lessons

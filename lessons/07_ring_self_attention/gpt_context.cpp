@@ -76,7 +76,7 @@ std::shared_ptr<const GptTask> make_context_gpt_task(const LessonOptions& option
 }
 
 RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const ContextRun& run,
-                            DType dtype, std::uint64_t seed, Progress* progress) {
+                            DType dtype, std::uint64_t seed, const Advance& advance) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         const Mesh mesh(rank.world(), {{"dp", run.replicas}, {"cp", run.parts}});
@@ -94,7 +94,7 @@ RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const Context
             return train_step(device, *gpt, cross_entropy_loss, {&mine, 1}, sync,
                               *optimizer);
         };
-        run_training(rank, gpt->parameters(), task.steps, step, progress);
+        train(rank, gpt->parameters(), task.steps, step, advance);
     });
 }
 

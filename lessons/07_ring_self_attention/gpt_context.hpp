@@ -41,8 +41,7 @@ struct ContextRun {
 /// last step under their names, before the first under "initial/NAME", the first step's
 /// gradients under "grad/NAME", and its share of each step's loss in the series "loss".
 RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const ContextRun& run,
-                            DType dtype, std::uint64_t seed,
-                            Progress* progress = nullptr);
+                            DType dtype, std::uint64_t seed, const Advance& advance = {});
 
 /// The most that a device holds while it trains with that context, by the
 /// ledger, with shapes only.

@@ -99,14 +99,12 @@ void RingLesson::record_small() {
 double RingLesson::core_difference(const std::string& variant, const RunReport& shared,
                                    bool causal) {
     const RunReport alone = run_core(*make_cluster(options(), 1), small(causal));
-    double worst = 0;
+    NamedTensors together;
     for (const char* name : {"y", "dx"}) {
-        const HostTensor whole = whole_kept(shared, name, TokenOrder::contiguous);
-        record().outputs.insert_or_assign(variant + "/" + name, whole);
-        const double here = relative_difference(whole, alone.ranks.front().kept.at(name));
-        if (!(here <= worst)) worst = here;
+        together.emplace(name, whole_kept(shared, name, TokenOrder::contiguous));
+        record().outputs.insert_or_assign(variant + "/" + name, together.at(name));
     }
-    return worst;
+    return difference(together, all_kept(alone)).relative;
 }
 
 void RingLesson::check_method(Findings& found, ContextMethod method) {

@@ -330,17 +330,10 @@ int stores_of(const GptTask& task, int ranks) {
     return static_cast<int>(task.sizes.layers) * block_stores(ranks);
 }
 
-/// The largest relative difference of a first gradient; NaN if there is one.
+/// The largest relative difference of a first gradient.
 double gradient_difference(const NamedTensors& outputs, const std::string& variant) {
-    double worst = 0;
-    for (const auto& [name, tensor] : outputs) {
-        const std::string prefix = variant + "/grad/";
-        if (!name.starts_with(prefix)) continue;
-        const double here = relative_difference(
-            tensor, outputs.at("gpt_1/grad/" + name.substr(prefix.size())));
-        if (!(here <= worst)) worst = here;
-    }
-    return worst;
+    return difference(under(outputs, variant + "/grad/"), under(outputs, "gpt_1/grad/"))
+        .relative;
 }
 
 }  // namespace
@@ -350,7 +343,7 @@ std::vector<double> RingLesson::train_on(Findings& found, const ContextRun& run,
                                          const std::string& check) {
     const RunReport report = train_gpt_context(
         *make_cluster(options(), run.ranks()), *task_, run, options().dtype,
-        options().seed, show_progress(variant, task_->steps).get());
+        options().seed, advancing(variant, task_->steps));
     record().runs.emplace_back(variant, report);
     if (!has_numbers()) return {};
     const bool alone = run.attention != AttentionKind::shared;

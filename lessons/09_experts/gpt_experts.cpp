@@ -63,7 +63,7 @@ double busiest(const std::vector<std::vector<std::int64_t>>& loads) {
 
 // lesson: experts-mesh
 RunReport train_gpt_experts(Cluster& cluster, const GptTask& task, const ExpertRun& run,
-                            DType dtype, std::uint64_t seed, Progress* progress) {
+                            DType dtype, std::uint64_t seed, const Advance& advance) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         Mesh mesh(rank.world(), {{"ep", run.ep}, {"tp", run.tp}});
@@ -91,7 +91,7 @@ RunReport train_gpt_experts(Cluster& cluster, const GptTask& task, const ExpertR
             // All ranks of a tensor group have the same loss.
             return tp.rank() == 0 ? share : Tensor();
         };
-        run_training(rank, gpt->parameters(), task.steps, step, progress);
+        train(rank, gpt->parameters(), task.steps, step, advance);
     });
 }
 

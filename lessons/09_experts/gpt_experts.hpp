@@ -19,11 +19,10 @@ struct ExpertRun {
     int ranks() const { return ep * tp; }
 };
 
-/// Trains on `cluster`, of run.ranks() devices. Leaves what run_training does, and in the
+/// Trains on `cluster`, of run.ranks() devices. Leaves what train does, and in the
 /// series "load" of rank 0, after each step, how many times as many copies as the mean
 /// the busiest expert of any layer got.
 RunReport train_gpt_experts(Cluster& cluster, const GptTask& task, const ExpertRun& run,
-                            DType dtype, std::uint64_t seed,
-                            Progress* progress = nullptr);
+                            DType dtype, std::uint64_t seed, const Advance& advance = {});
 
 }  // namespace lockstep::lessons

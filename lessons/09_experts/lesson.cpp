@@ -513,9 +513,9 @@ void ExpertsLesson::drop_in_a_layer(Findings& found) {
 
 RunReport ExpertsLesson::train(const std::string& variant, const GptTask& task,
                                const ExpertRun& run) {
-    const auto progress = show_progress(variant, task.steps);
+    const Advance advance = advancing(variant, task.steps);
     RunReport report = train_gpt_experts(*make_cluster(options(), run.ranks()), task, run,
-                                         options().dtype, options().seed, progress.get());
+                                         options().dtype, options().seed, advance);
     // All begin with the same; each of the two steps that train has such a run.
     const bool first = variant == "alone" || variant == "balance_none";
     record_training(

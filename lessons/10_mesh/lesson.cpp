@@ -39,18 +39,6 @@ std::string axes_text(const std::vector<MeshShape::Axis>& axes) {
     return MeshShape(longer).text();
 }
 
-/// The largest difference of two tensors, as a part of the first one's largest element.
-double relative_gap(const HostTensor& one, const HostTensor& many) {
-    double apart = 0, largest = 0;
-    for (std::int64_t i = 0; i < one.elements(); ++i) {
-        const double here = std::abs(one.at(i) - many.at(i));
-        if (std::isnan(here)) return here;
-        apart = std::max(apart, here);
-        largest = std::max(largest, std::abs(one.at(i)));
-    }
-    return largest > 0 ? apart / largest : apart;
-}
-
 /// The largest difference of two curves that end with the same step.
 double widest_gap(const std::vector<double>& one, const std::vector<double>& many) {
     double widest = 0;
@@ -151,13 +139,13 @@ std::unique_ptr<Cluster> MeshLesson::virtual_devices(int ranks) const {
 
 std::vector<double> MeshLesson::train(const std::string& variant, const GptTask& task,
                                       const MeshPlan* plan) {
-    const auto progress = show_progress(variant, task.steps);
+    const Advance advance = advancing(variant, task.steps);
     const DType dtype = options().dtype;
     const RunReport report =
         plan ? train_on_mesh(*make_cluster(options(), plan->shape().ranks()), task, *plan,
-                             {dtype, options().seed}, progress.get())
+                             {dtype, options().seed}, advance)
              : train_alone(*make_cluster(options(), 1), task, plan_->micro_batches(),
-                           dtype, options().seed, progress.get());
+                           dtype, options().seed, advance);
     record_training(
         record(), variant, plan == nullptr, losses_of(report),
         [&](const std::string& prefix) { return kept_under(report, prefix); });
@@ -259,7 +247,8 @@ void MeshLesson::same(Findings& found) {
     }
     const auto& outputs = record().outputs;
     const auto gap = [&](const std::string& name) {
-        return relative_gap(outputs.at("alone/" + name), outputs.at("mesh/" + name));
+        return relative_difference(outputs.at("mesh/" + name),
+                                   outputs.at("alone/" + name));
     };
     const HostTensor &one = outputs.at("alone/norm"), &many = outputs.at("mesh/norm");
     for (const std::size_t step : shown_steps(alone.size())) {
@@ -645,8 +634,8 @@ void MeshLesson::tied(Findings& found) {
     const std::string name = kGptTable;
     if (!has_numbers()) return found.not_compared("same_table");
     const auto& outputs = record().outputs;
-    const double gap =
-        relative_gap(outputs.at("alone/grad/" + name), outputs.at("mesh/grad/" + name));
+    const double gap = relative_difference(outputs.at("mesh/grad/" + name),
+                                           outputs.at("alone/grad/" + name));
     values_at_most(found, "same_table", gap,
                    RoundingBound{1e-4, 1e-12}.of(options().dtype, 8));
 }
@@ -749,13 +738,11 @@ void MeshLesson::resume(Findings& found, const GptTask& task,
                  again ? fmt::format("{:.5f}", late[at - static_cast<std::size_t>(first)])
                        : "-");
     }
-    double values = 0;
-    for (const auto& [name, tensor] : kept_under(whole, ""))
-        values = std::max(values, relative_gap(tensor, rest.whole(name)));
     const int stores = block_stores(sizes_.tp) * static_cast<int>(task.sizes.layers);
     values_at_most(found, "resumed_losses", widest_gap(losses, late),
                    loss_bound(options().dtype, stores, losses));
-    values_at_most(found, "resumed_values", values,
+    values_at_most(found, "resumed_values",
+                   difference(kept_under(rest, ""), kept_under(whole, "")).relative,
                    RoundingBound{1e-3, 1e-11}.of(options().dtype, stores));
 }
 

@@ -101,7 +101,7 @@ void keep_norm(Rank& rank, const std::vector<Parameter*>& updated) {
 }  // namespace
 
 RunReport train_on_mesh(Cluster& cluster, const GptTask& task, const MeshPlan& plan,
-                        const MeshTraining& training, Progress* progress) {
+                        const MeshTraining& training, const Advance& advance) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         GptOnMesh gpt(rank, plan, training.dtype, training.seed);
@@ -121,13 +121,13 @@ RunReport train_on_mesh(Cluster& cluster, const GptTask& task, const MeshPlan& p
                 save_checkpoint(device, rank.world(), training.folder, at + 1, state);
             return loss;
         };
-        run_training(rank, {gpt.parameters(), gpt.sync().shards()}, task.steps - first,
-                     step, progress);
+        train(rank, {gpt.parameters(), gpt.sync().shards()}, task.steps - first, step,
+              advance);
     });
 }
 
 RunReport train_alone(Cluster& cluster, const GptTask& task, int micro_batches,
-                      DType dtype, std::uint64_t seed, Progress* progress) {
+                      DType dtype, std::uint64_t seed, const Advance& advance) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes);
@@ -145,7 +145,7 @@ RunReport train_alone(Cluster& cluster, const GptTask& task, int micro_batches,
             keep_norm(rank, gpt->parameters());
             return loss;
         };
-        run_training(rank, gpt->parameters(), task.steps, step, progress);
+        train(rank, gpt->parameters(), task.steps, step, advance);
     });
 }
 

@@ -50,14 +50,14 @@ struct MeshTraining {
     int lost_at = 0;
 };
 
-/// Trains on `cluster`, of the plan's ranks. Leaves what run_training does, and in rank
+/// Trains on `cluster`, of the plan's ranks. Leaves what train does, and in rank
 /// 0's series "norm" the norm of each step's gradients.
 RunReport train_on_mesh(Cluster& cluster, const GptTask& task, const MeshPlan& plan,
-                        const MeshTraining& training, Progress* progress = nullptr);
+                        const MeshTraining& training, const Advance& advance = {});
 
 /// Trains on one device with as many micro-batches a step, and none of a mesh's code.
 /// Leaves the same.
 RunReport train_alone(Cluster& cluster, const GptTask& task, int micro_batches,
-                      DType dtype, std::uint64_t seed, Progress* progress = nullptr);
+                      DType dtype, std::uint64_t seed, const Advance& advance = {});
 
 }  // namespace lockstep::lessons

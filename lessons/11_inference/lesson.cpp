@@ -117,10 +117,9 @@ std::unique_ptr<Cluster> InferenceLesson::virtual_devices(int ranks, bool trace)
 }
 
 TrainedGpt InferenceLesson::train(const std::string& variant, const GptTask& task) {
-    const auto progress = show_progress(variant, task.steps);
-    const RunReport report =
-        train_by_adamw(*make_cluster(options(), 1), task, options().dtype, options().seed,
-                       progress.get());
+    const Advance advance = advancing(variant, task.steps);
+    const RunReport report = train_by_adamw(*make_cluster(options(), 1), task,
+                                            options().dtype, options().seed, advance);
     if (variant == "alone") losses_ = losses_of(report);
     record_training(
         record(), variant, variant == "alone", losses_of(report),

@@ -43,7 +43,7 @@ std::shared_ptr<const GptTask> make_inference_task(const LessonOptions& options,
 }
 
 RunReport train_by_adamw(Cluster& cluster, const GptTask& task, DType dtype,
-                         std::uint64_t seed, Progress* progress) {
+                         std::uint64_t seed, const Advance& advance) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes);
@@ -57,7 +57,7 @@ RunReport train_by_adamw(Cluster& cluster, const GptTask& task, DType dtype,
             return train_step(device, *gpt, cross_entropy_loss, std::span(&batch, 1),
                               sync, *optimizer);
         };
-        run_training(rank, gpt->parameters(), task.steps, step, progress);
+        train(rank, gpt->parameters(), task.steps, step, advance);
     });
 }
 

@@ -20,9 +20,9 @@ namespace lockstep::lessons {
 std::shared_ptr<const GptTask> make_inference_task(const LessonOptions& options,
                                                    int ranks);
 
-/// Trains it by AdamW on one device; leaves what run_training does.
+/// Trains it by AdamW on one device; leaves what train does.
 RunReport train_by_adamw(Cluster& cluster, const GptTask& task, DType dtype,
-                         std::uint64_t seed, Progress* progress);
+                         std::uint64_t seed, const Advance& advance);
 
 /// The weights of a GPT that was trained, whole, by their names; none without numbers.
 struct TrainedGpt {

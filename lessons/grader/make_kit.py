@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import public_headers  # pylint: disable=wrong-import-position
 
 FOLDERS = ["chart", "comm", "core", "cost", "course", "device", "device/operations", "nn", "os",
-           "pipeline", "report", "run", "text"]
+           "pipeline", "report", "run", "text", "trial"]
 CONFIG = """\
 prefix=${pcfiledir}/..
 

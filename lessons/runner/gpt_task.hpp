@@ -8,9 +8,10 @@
 
 #include "lessons/runner/input_files.hpp"
 #include "lessons/runner/lesson.hpp"
-#include "lessons/runner/training_loop.hpp"
 #include "src/nn/gpt.hpp"
 #include "src/parallel/gradient_accumulation.hpp"
+#include "src/trial/outcome.hpp"
+#include "src/trial/training.hpp"
 
 namespace lockstep::lessons {
 

@@ -156,6 +156,16 @@ Document LessonSteps::end() const {
     return end;
 }
 
+std::vector<std::size_t> shown_steps(std::size_t steps) {
+    constexpr std::size_t kRows = 8;
+    std::vector<std::size_t> shown;
+    for (std::size_t i = 0; i <= kRows; ++i) {
+        const std::size_t step = (steps - 1) * i / kRows;
+        if (shown.empty() || shown.back() != step) shown.push_back(step);
+    }
+    return shown;
+}
+
 void Lesson::values_at_most(Findings& found, const std::string& name, double difference,
                             double limit, SourceLine at) const {
     if (has_numbers())

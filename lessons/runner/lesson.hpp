@@ -134,6 +134,9 @@ std::unique_ptr<Lesson> make_lesson(const LessonOptions& options, Record& record
     return std::make_unique<Class>(options, record);
 }
 
+/// Returns which of so many steps, from 0, a curve is shown at.
+std::vector<std::size_t> shown_steps(std::size_t steps);
+
 /// Returns the smallest multiple of `part` that is at least `least`.
 constexpr std::int64_t least_multiple(std::int64_t part, std::int64_t least) {
     return (least + part - 1) / part * part;

@@ -79,6 +79,12 @@ std::unique_ptr<Progress> show_progress(const std::string& what, std::int64_t to
     return std::make_unique<LineProgress>(what, total);
 }
 
+std::function<void(int done)> advancing(const std::string& what, std::int64_t total) {
+    return [progress = std::shared_ptr<Progress>(show_progress(what, total))](int done) {
+        progress->advance(done);
+    };
+}
+
 namespace {
 
 // The handler only writes the signal's number here, where read() waits for it beside the

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,8 @@ class Progress {
 /// it shows nothing. The line appears after a second, changes at most ten times a second,
 /// and is gone when the object is. `total` is what advance() will count to.
 std::unique_ptr<Progress> show_progress(const std::string& what, std::int64_t total);
+/// The same, to be told how many are done.
+std::function<void(int done)> advancing(const std::string& what, std::int64_t total);
 
 /// What a learner can ask for at a prompt; and that the window has another size.
 enum class Key { next, back, step, all, quit, help, resized };

@@ -52,6 +52,10 @@ struct Comparison {
 /// bf16's sums are f32's, rounded once: any K counts as 1. 0 for integers.
 double sum_bound(DType dtype, std::int64_t length);
 
+/// Compares two tensors, without a bound: `passed` is open.
+TensorDifference compare_tensor(const std::string& name, const HostTensor& a,
+                                const HostTensor& b);
+
 /// `bound` on the relative difference of every floating tensor; none takes sum_bound of
 /// each tensor's dtype, the less precise of the two, and length 1. Integers must be
 /// equal. Equal infinities are equal; a NaN anywhere fails, on both sides too.

@@ -1,4 +1,4 @@
-#include "src/course/task.hpp"
+#include "src/trial/task.hpp"
 
 #include <limits>
 
