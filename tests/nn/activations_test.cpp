@@ -123,11 +123,11 @@ std::map<std::string, HostTensor> trained(const Training& training, const Held& 
                     dropout->set_part(number += 100);
                 const std::string name = std::to_string(i);
                 const Tensor ids =
-                    device.upload(random_ids({kLength, kBatch}, kVocabulary, name));
+                    device.upload(ids_below({kLength, kBatch}, kVocabulary, name));
                 rank.keep("y of " + name, gpt->forward(ids, saved[i]));
             };
             const auto backward = [&](int i) {
-                const Tensor dy = device.upload(random_values(
+                const Tensor dy = device.upload(normal_values(
                     {kLength, kBatch, kVocabulary}, std::to_string(i), training.dtype));
                 if (!training.halves) {
                     gpt->backward(dy, saved[i]);
@@ -194,7 +194,7 @@ TEST_CASE("A forward that runs again begins where the first one did",
         zero_gradients(model);
         Saved saved;
         const Tensor y =
-            model.forward(one.device.upload(random_values({4, 2, 8}, "x")), saved);
+            model.forward(one.device.upload(normal_values({4, 2, 8}, "x")), saved);
         *kit.places = from(7);
         std::vector<HostTensor> found{one.device.download(model.backward(y, saved))};
         for (const Parameter* parameter : model.parameters())

@@ -40,19 +40,19 @@ struct Batch {
 TEST_CASE("BatchNorm's gradients are those of finite differences", "[nn][sim]") {
     OneDevice one;
     BatchNorm norm(one.init("norm"), 6);
-    one.device.upload_into(norm.weight().value, random_values({6}, "weight"));
-    require_true_gradients(one.device, norm, random_values({2, 3, 6}, "x"));
+    one.device.upload_into(norm.weight().value, normal_values({6}, "weight"));
+    require_true_gradients(one.device, norm, normal_values({2, 3, 6}, "x"));
 }
 
 TEST_CASE("BatchNorm is PyTorch's BatchNorm1d", "[nn][sim]") {
     OneDevice one;
     const double momentum = GENERATE(0.1, 0.4);
     BatchNorm norm(one.init("norm"), 5, {.momentum = momentum});
-    const HostTensor weight = random_values({5}, "weight");
-    const HostTensor bias = random_values({5}, "bias");
+    const HostTensor weight = normal_values({5}, "weight");
+    const HostTensor bias = normal_values({5}, "bias");
     one.device.upload_into(norm.weight().value, weight);
     one.device.upload_into(norm.bias().value, bias);
-    const HostTensor x = random_values({7, 5}, "x");
+    const HostTensor x = normal_values({7, 5}, "x");
     const Batch expected(x, weight, bias, momentum);
     Saved saved;
     const Tensor y = norm.forward(one.device.upload(x), saved);
@@ -64,7 +64,7 @@ TEST_CASE("BatchNorm is PyTorch's BatchNorm1d", "[nn][sim]") {
 
     // infer() takes the running statistics, whatever else is in the batch, and moves
     // none.
-    const HostTensor other = random_values({1, 5}, "other");
+    const HostTensor other = normal_values({1, 5}, "other");
     HostTensor inferred({1, 5}, DType::f64);
     for (std::int64_t j = 0; j < 5; ++j)
         inferred.set(j, (other.at(j) - mean.at(j)) / std::sqrt(variance.at(j) + 1e-5) *
@@ -81,8 +81,8 @@ TEST_CASE("BatchNorm in bf16 is f32's, rounded, and its running statistics are f
     OneDevice one;
     BatchNorm narrow(one.init("norm", DType::bf16), 6);
     BatchNorm wide(one.init("norm", DType::f32), 6);
-    const HostTensor x = random_values({9, 6}, "x", DType::bf16);
-    const HostTensor dy = random_values({9, 6}, "dy", DType::bf16);
+    const HostTensor x = normal_values({9, 6}, "x", DType::bf16);
+    const HostTensor dy = normal_values({9, 6}, "dy", DType::bf16);
     const Gradients half = gradients(one.device, narrow, x, dy);
     const Gradients whole =
         gradients(one.device, wide, x.as(DType::f32), dy.as(DType::f32));
@@ -112,7 +112,7 @@ TEST_CASE("BatchNorm refuses a batch without a variance, and no width",
     BatchNorm norm(one.init("norm"), 3);
     const std::string alone = refusal([&] {
         Saved saved;
-        norm.forward(one.device.upload(random_values({1, 3}, "x")), saved);
+        norm.forward(one.device.upload(normal_values({1, 3}, "x")), saved);
     });
     CHECK_THAT(alone, says("norm.weight: a batch of shape (1, 3) has no variance"));
     CHECK_THAT(alone, says("batch_norm_test.cpp"));
@@ -124,7 +124,7 @@ TEST_CASE("A first BatchNorm computes no gradient of its input", "[nn][sim]") {
     OneDevice one;
     BatchNorm norm(one.init("norm"), 3);
     norm.set_input_gradient(false);
-    const HostTensor x = random_values({4, 3}, "x"), dy = random_values({4, 3}, "dy");
+    const HostTensor x = normal_values({4, 3}, "x"), dy = normal_values({4, 3}, "dy");
     const Gradients first = gradients(one.device, norm, x, dy);
     CHECK(first.input.elements() == 0);
     CHECK(one.count("batch_norm_backward_input") == 0);

@@ -35,7 +35,7 @@ TEST_CASE("The character model has the names, shapes and order of a state_dict",
 TEST_CASE("The character model has the gradients of finite differences", "[nn][sim]") {
     OneDevice one;
     const auto model = make_char_model(one.init(), kSizes);
-    require_true_gradients(one.device, *model, random_ids({4, 3}, 5, "ids"));
+    require_true_gradients(one.device, *model, ids_below({4, 3}, 5, "ids"));
 }
 
 TEST_CASE("Initial values are a function of seed, name and index alone", "[nn][sim]") {
@@ -96,7 +96,7 @@ TEST_CASE("The character model learns a text by heart", "[nn][sim]") {
     for (std::int32_t i = 0; i < count; ++i)
         digits.insert(digits.end(), {i % 5, i / 5, 0});
     const Tensor x = one.device.upload(i32({count, 3}, digits));
-    const Tensor targets = one.device.upload(random_ids({count}, 5, "targets"));
+    const Tensor targets = one.device.upload(ids_below({count}, 5, "targets"));
     AdamW adamw(model->parameters(), {.learning_rate = 0.05});
 
     double first = 0, last = 0;
@@ -120,8 +120,8 @@ TEST_CASE("A run that computes shapes only takes the same operations", "[nn][sim
         const auto model = make_char_model(one.init(), kSizes);
         AdamW adamw(model->parameters());
         Saved saved;
-        const Tensor x = one.device.upload(random_ids({4, 3}, 5, "ids"));
-        const Tensor targets = one.device.upload(random_ids({4}, 5, "targets"));
+        const Tensor x = one.device.upload(ids_below({4, 3}, 5, "ids"));
+        const Tensor targets = one.device.upload(ids_below({4}, 5, "targets"));
         const LossResult result =
             cross_entropy_loss(one.device, model->forward(x, saved), targets);
         model->backward(result.gradient, saved);

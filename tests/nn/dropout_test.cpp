@@ -14,7 +14,7 @@ TEST_CASE("Dropout's gradient is that of finite differences", "[nn][sim]") {
     OneDevice one;
     Dropout dropout(one.device, 0.4, kNoise);
     dropout.set_part({17, 9});
-    require_true_gradients(one.device, dropout, random_values({2, 3, 8}, "x"));
+    require_true_gradients(one.device, dropout, normal_values({2, 3, 8}, "x"));
 }
 
 TEST_CASE("Dropout keeps the expectation, and infer() keeps everything", "[nn][sim]") {
@@ -42,7 +42,7 @@ TEST_CASE("Backward drops what its own forward dropped, whatever came between",
           "[nn][sim]") {
     OneDevice one;
     Dropout dropout(one.device, 0.5, kNoise);
-    const HostTensor x = random_values({6, 5}, "x");
+    const HostTensor x = normal_values({6, 5}, "x");
     const Tensor on_device = one.device.upload(x);
     Saved first, second;
     dropout.set_part(0);
@@ -57,7 +57,7 @@ TEST_CASE("Backward drops what its own forward dropped, whatever came between",
 TEST_CASE("Dropout of parts of a batch is that of the batch", "[nn][sim]") {
     OneDevice one;
     Dropout dropout(one.device, 0.5, kNoise);
-    const HostTensor x = random_values({7, 4}, "x");
+    const HostTensor x = normal_values({7, 4}, "x");
     const HostTensor whole = one.device.download(dropout.infer(one.device.upload(x)));
     CHECK(whole == x);
     Saved saved;

@@ -90,7 +90,7 @@ inline void require_true_gradients(Device& device, Module& module, const HostTen
     constexpr double kBound = 1e-6;
     Saved saved;
     const Shape shape = module.forward(device.upload(x), saved).shape();
-    const HostTensor dy = random_values(shape, "dy");
+    const HostTensor dy = normal_values(shape, "dy");
 
     const Gradients whole = gradients(device, module, x, dy, Backward::whole);
     const Gradients expected = finite_differences(device, module, x, dy);

@@ -11,6 +11,8 @@
 #include "src/core/philox.hpp"
 #include "src/core/require.hpp"
 #include "src/nn/module.hpp"
+#include "src/trial/difference.hpp"
+#include "src/trial/values.hpp"
 #include "tests/catch.hpp"
 #include "tests/device/plain_monitor.hpp"
 #include "tests/refusal.hpp"
@@ -36,26 +38,6 @@ struct OneDevice {
     }
 };
 
-/// Normal values, the same for the same name.
-inline HostTensor random_values(Shape shape, const std::string& name,
-                                DType dtype = DType::f64) {
-    HostTensor tensor(shape, dtype);
-    const RandomStream stream(1234, name);
-    for (std::int64_t i = 0; i < tensor.elements(); ++i)
-        tensor.set(i, stream.normal(static_cast<std::uint64_t>(i)));
-    return tensor;
-}
-
-/// Indices below `limit`; some of them more than once.
-inline HostTensor random_ids(Shape shape, std::int64_t limit, const std::string& name) {
-    HostTensor tensor(shape, DType::i32);
-    const RandomStream stream(1234, name);
-    for (std::int64_t i = 0; i < tensor.elements(); ++i)
-        tensor.set(i, std::floor(stream.uniform(static_cast<std::uint64_t>(i)) *
-                                 static_cast<double>(limit)));
-    return tensor;
-}
-
 inline HostTensor f64(Shape shape, const std::vector<double>& values) {
     return HostTensor::of(shape, values);
 }
@@ -71,19 +53,7 @@ inline double largest(const HostTensor& tensor) {
     return result;
 }
 
-/// The largest |a - b| over the largest |b|; NaN where there is one. Both of one shape.
-inline double relative_difference(const HostTensor& a, const HostTensor& b) {
-    REQUIRE(a.shape() == b.shape());
-    double difference = 0;
-    for (std::int64_t i = 0; i < a.elements(); ++i) {
-        const double here = std::fabs(a.at(i) - b.at(i));
-        if (std::isnan(here)) return here;
-        difference = std::max(difference, here);
-    }
-    const double scale = largest(b);
-    return scale > 0 ? difference / scale : difference;
-}
-
+using lockstep::relative_difference;
 using test::refusal;
 using test::says;
 

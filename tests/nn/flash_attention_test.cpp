@@ -46,12 +46,12 @@ TEST_CASE("FlashAttention's gradients are those of finite differences", "[nn][si
     for (const bool causal : {false, true}) {
         CAPTURE(causal);
         FlashAttention flash(one.device, {2, causal});
-        require_true_gradients(one.device, flash, random_values({4, 2, 18}, "x"));
+        require_true_gradients(one.device, flash, normal_values({4, 2, 18}, "x"));
         FlashAttention grouped(one.device, {4, causal, 2});
-        require_true_gradients(one.device, grouped, random_values({3, 2, 16}, "x"));
+        require_true_gradients(one.device, grouped, normal_values({3, 2, 16}, "x"));
         for (const TokenOrder order : kOrders) {
             FlashAttention dealt(one.device, {2, causal}, order, 2);
-            require_true_gradients(one.device, dealt, random_values({4, 2, 12}, "x"));
+            require_true_gradients(one.device, dealt, normal_values({4, 2, 12}, "x"));
         }
     }
 }
@@ -65,8 +65,8 @@ TEST_CASE("FlashAttention is CoreAttention", "[nn][sim]") {
     const std::int64_t tokens = GENERATE(1, 7, 300);
     const AttentionSizes sizes{4, causal, kv_heads};
     const std::int64_t columns = (4 + 2 * sizes.key_heads()) * 5;
-    const HostTensor x = random_values({tokens, 2, columns}, "x", dtype);
-    const HostTensor dy = random_values({tokens, 2, 20}, "dy", dtype);
+    const HostTensor x = normal_values({tokens, 2, columns}, "x", dtype);
+    const HostTensor dy = normal_values({tokens, 2, 20}, "dy", dtype);
     CoreAttention core(one.device, sizes);
     FlashAttention flash(one.device, sizes);
     const Attended expected = attend(one.device, core, x, dy);
@@ -79,8 +79,8 @@ TEST_CASE("FlashAttention is CoreAttention", "[nn][sim]") {
 
 TEST_CASE("FlashAttention sees tokens in the order that ranks have them", "[nn][sim]") {
     OneDevice one;
-    const HostTensor x = random_values({24, 2, 18}, "x");
-    const HostTensor dy = random_values({24, 2, 6}, "dy");
+    const HostTensor x = normal_values({24, 2, 18}, "x");
+    const HostTensor dy = normal_values({24, 2, 6}, "dy");
     CoreAttention core(one.device, {2, true});
     const Attended expected = attend(one.device, core, x, dy);
     for (const TokenOrder order : kOrders)
@@ -183,8 +183,8 @@ TEST_CASE("Grouped queries are attention with each head of keys repeated", "[nn]
     const std::int64_t kv_heads = GENERATE(1, 2, 3, 6);
     constexpr std::int64_t kWidth = 2;
     const AttentionSizes sizes{6, causal, kv_heads};
-    const HostTensor x = random_values({5, 2, (6 + 2 * kv_heads) * kWidth}, "x");
-    const HostTensor dy = random_values({5, 2, 6 * kWidth}, "dy");
+    const HostTensor x = normal_values({5, 2, (6 + 2 * kv_heads) * kWidth}, "x");
+    const HostTensor dy = normal_values({5, 2, 6 * kWidth}, "dy");
     CoreAttention grouped(one.device, sizes), full(one.device, {6, causal});
     const Attended expected =
         attend(one.device, full, with_heads_repeated(x, sizes, kWidth), dy);
@@ -201,16 +201,16 @@ TEST_CASE("Grouped attention's gradients are those of finite differences", "[nn]
         CAPTURE(kv_heads);
         CoreAttention core(one.device, {4, true, kv_heads});
         require_true_gradients(one.device, core,
-                               random_values({4, 2, (4 + 2 * kv_heads) * 2}, "x"));
+                               normal_values({4, 2, (4 + 2 * kv_heads) * 2}, "x"));
         const auto attention = make_attention(one.init("attn"), 8, {4, true, kv_heads});
         CHECK(attention->parameters().front()->shape() == Shape{8 + 4 * kv_heads, 8});
-        require_true_gradients(one.device, *attention, random_values({3, 2, 8}, "x"));
+        require_true_gradients(one.device, *attention, normal_values({3, 2, 8}, "x"));
         GptKit kit;
         kit.core = [](Device& device, const AttentionSizes& sizes) {
             return std::make_unique<FlashAttention>(device, sizes);
         };
         const auto flash = make_attention(one.init("attn"), 8, {4, true, kv_heads}, kit);
-        require_true_gradients(one.device, *flash, random_values({3, 2, 8}, "x"));
+        require_true_gradients(one.device, *flash, normal_values({3, 2, 8}, "x"));
     }
 }
 

@@ -56,7 +56,7 @@ std::string refused(const std::function<void()>& call) {
 }  // namespace
 
 TEST_CASE("Recomputed blocks give the same bits and keep less", "[nn][sim]") {
-    const HostTensor ids = random_ids({6, 2}, 11, "ids");
+    const HostTensor ids = ids_below({6, 2}, 11, "ids");
     std::vector<std::map<std::string, HostTensor>> gradients;
     std::vector<std::int64_t> kept;
     for (const bool recomputed : {false, true}) {
@@ -70,7 +70,7 @@ TEST_CASE("Recomputed blocks give the same bits and keep less", "[nn][sim]") {
         for (const Storage* storage = one.device.live(); storage; storage = storage->next)
             if (storage->category == MemoryCategory::activations) bytes += storage->bytes;
         kept.push_back(bytes);
-        gpt->backward(one.device.upload(random_values({6, 2, 11}, "dy")), saved);
+        gpt->backward(one.device.upload(normal_values({6, 2, 11}, "dy")), saved);
         gradients.push_back(shown(one, *gpt, &Parameter::gradient));
     }
     CHECK(gradients[0] == gradients[1]);
@@ -80,14 +80,14 @@ TEST_CASE("Recomputed blocks give the same bits and keep less", "[nn][sim]") {
 TEST_CASE("Recomputation goes with both halves of backward", "[nn][sim]") {
     OneDevice one;
     Recompute recomputed(make_block(one.init("h.0"), small_gpt().block));
-    require_true_gradients(one.device, recomputed, random_values({3, 2, 8}, "x"));
+    require_true_gradients(one.device, recomputed, normal_values({3, 2, 8}, "x"));
 }
 
 TEST_CASE("infer gives what forward gives, and holds less at a time", "[nn][sim]") {
     const bool llama = GENERATE(false, true);
     OneDevice one;
     const auto gpt = make_gpt(one.init(), small_gpt(llama));
-    const Tensor ids = one.device.upload(random_ids({6, 2}, 11, "ids"));
+    const Tensor ids = one.device.upload(ids_below({6, 2}, 11, "ids"));
     Saved saved;
     const HostTensor with = one.device.download(gpt->forward(ids, saved));
     CHECK(one.device.download(gpt->infer(ids)) == with);
@@ -116,12 +116,12 @@ TEST_CASE("infer gives what forward gives, and holds less at a time", "[nn][sim]
 
 TEST_CASE("A sequence that is fed piece by piece has its places", "[nn][sim]") {
     OneDevice one;
-    const HostTensor ids = random_ids({6, 1}, 11, "ids");
+    const HostTensor ids = ids_below({6, 1}, 11, "ids");
     GptKit kit;
     kit.places = std::make_shared<RowPlaces>();
     // Without attention across tokens each piece is by itself.
     const auto places = kit.positions(one.init("wpe"), small_gpt(), kit);
-    const HostTensor x = random_values({6, 1, 8}, "x");
+    const HostTensor x = normal_values({6, 1, 8}, "x");
     const HostTensor whole = one.device.download(places->infer(one.device.upload(x)));
     const auto fed = [&](const std::vector<std::int32_t>& at) {
         const auto rows = static_cast<std::int64_t>(at.size());
@@ -144,7 +144,7 @@ TEST_CASE("Rotary attention's gradients are those of finite differences", "[nn][
         AttentionSizes sizes{4, true, kv_heads};
         sizes.rotary_base = 100;
         const auto attention = make_attention(one.init("attn"), 8, sizes);
-        require_true_gradients(one.device, *attention, random_values({3, 2, 8}, "x"));
+        require_true_gradients(one.device, *attention, normal_values({3, 2, 8}, "x"));
     }
 }
 
@@ -156,7 +156,7 @@ TEST_CASE("Rotary scores depend on how far two tokens are apart, not on where th
     GptKit kit;
     kit.places = std::make_shared<RowPlaces>();
     const auto attention = make_attention(one.init("attn"), 8, sizes, kit);
-    const Tensor x = one.device.upload(random_values({5, 2, 8}, "x"));
+    const Tensor x = one.device.upload(normal_values({5, 2, 8}, "x"));
     const HostTensor here = one.device.download(attention->infer(x));
     *kit.places = one.device.upload(HostTensor::of<std::int32_t>(
         {5, 2}, std::vector{17, 17, 18, 18, 19, 19, 20, 20, 21, 21}));
@@ -327,7 +327,7 @@ TEST_CASE("A layer can add a term to the loss, weighted as its micro-batch",
         Sequential model;
         model.add<Linear>(one.init("layer"), 3, 2);
         model.add<SmallValues>(one.device);
-        const HostTensor x = random_values({4, 3}, "x"), y = random_values({4, 2}, "y");
+        const HostTensor x = normal_values({4, 3}, "x"), y = normal_values({4, 2}, "y");
         std::vector<MicroBatch> batches;
         std::int64_t from = 0;
         for (const std::int64_t count : rows) {
@@ -348,8 +348,8 @@ TEST_CASE("A layer can add a term to the loss, weighted as its micro-batch",
     // The term is there: without it the loss is smaller.
     OneDevice other;
     Linear plain(other.init("layer"), 3, 2);
-    const MicroBatch all{other.device.upload(random_values({4, 3}, "x")),
-                         other.device.upload(random_values({4, 2}, "y"))};
+    const MicroBatch all{other.device.upload(normal_values({4, 3}, "x")),
+                         other.device.upload(normal_values({4, 2}, "y"))};
     const Tensor loss =
         accumulate_gradients(other.device, plain, mean_squared_error, {&all, 1});
     CHECK(other.device.download(loss).at(0) < whole.at("loss").at(0));

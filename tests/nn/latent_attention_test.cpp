@@ -125,12 +125,12 @@ TEST_CASE("Latent attention is its formula, head by head", "[nn]") {
     std::map<std::string, HostTensor> values;
     std::int64_t numbers = 0;
     for (const Parameter* parameter : attention.parameters()) {
-        values[parameter->name()] = random_values(parameter->shape(), parameter->name());
+        values[parameter->name()] = normal_values(parameter->shape(), parameter->name());
         one.device.upload_into(parameter->value, values[parameter->name()]);
         numbers += parameter->shape().elements();
     }
     CHECK(numbers == latent_parameters(kWide, kHeadCount, kLatent));
-    const HostTensor x = random_values({kTokens, kSequences, kWide}, "x");
+    const HostTensor x = normal_values({kTokens, kSequences, kWide}, "x");
     Saved saved;
     const HostTensor y =
         one.device.download(attention.forward(one.device.upload(x), saved));
@@ -141,7 +141,7 @@ TEST_CASE("Latent attention has true gradients, also within a GPT", "[nn]") {
     OneDevice one;
     LatentAttention attention(one.init(), kWide, kHeadCount, kLatent, kBase, 1e-5);
     require_true_gradients(one.device, attention,
-                           random_values({kTokens, kSequences, kWide}, "x"));
+                           normal_values({kTokens, kSequences, kWide}, "x"));
     GptSizes sizes{5, 4, /*layers=*/1, {kWide, kHeadCount}};
     sizes.block.latent = kLatent;
     sizes.block.rotary_base = kBase;
@@ -151,7 +151,7 @@ TEST_CASE("Latent attention has true gradients, also within a GPT", "[nn]") {
     for (const Parameter* parameter : gpt->parameters())
         numbers += parameter->shape().elements();
     CHECK(numbers == sizes.parameters());
-    require_true_gradients(one.device, *gpt, random_ids({4, 2}, 5, "ids"));
+    require_true_gradients(one.device, *gpt, ids_below({4, 2}, 5, "ids"));
 }
 
 TEST_CASE("Latent attention that cannot be is refused", "[nn][errors]") {

@@ -13,17 +13,17 @@ using Catch::Matchers::WithinAbs;
 TEST_CASE("Linear's gradients are those of finite differences", "[nn][sim]") {
     OneDevice one;
     Linear with_bias(one.init("layer"), 4, 3);
-    require_true_gradients(one.device, with_bias, random_values({5, 4}, "x"));
+    require_true_gradients(one.device, with_bias, normal_values({5, 4}, "x"));
     Linear without_bias(one.init("layer"), 4, 3, /*bias=*/false);
-    require_true_gradients(one.device, without_bias, random_values({5, 4}, "x"));
+    require_true_gradients(one.device, without_bias, normal_values({5, 4}, "x"));
 }
 
 TEST_CASE("Linear takes all dimensions but the last as rows", "[nn][sim]") {
     OneDevice one;
     Linear linear(one.init("layer"), 4, 3);
-    require_true_gradients(one.device, linear, random_values({2, 5, 4}, "x"));
+    require_true_gradients(one.device, linear, normal_values({2, 5, 4}, "x"));
 
-    const HostTensor x = random_values({2, 5, 4}, "x");
+    const HostTensor x = normal_values({2, 5, 4}, "x");
     Saved saved, saved_flat;
     const Tensor y = linear.forward(one.device.upload(x), saved);
     CHECK(y.shape() == Shape{2, 5, 3});
@@ -72,10 +72,10 @@ TEST_CASE("Embedding gives rows of its table, and no gradient of the ids", "[nn]
 TEST_CASE("LayerNorm's gradients are those of finite differences", "[nn][sim]") {
     OneDevice one;
     LayerNorm norm(one.init("norm"), 6);
-    one.device.upload_into(norm.weight().value, random_values({6}, "weight"));
-    one.device.upload_into(norm.bias().value, random_values({6}, "bias"));
-    require_true_gradients(one.device, norm, random_values({4, 6}, "x"));
-    require_true_gradients(one.device, norm, random_values({2, 3, 6}, "x"));
+    one.device.upload_into(norm.weight().value, normal_values({6}, "weight"));
+    one.device.upload_into(norm.bias().value, normal_values({6}, "bias"));
+    require_true_gradients(one.device, norm, normal_values({4, 6}, "x"));
+    require_true_gradients(one.device, norm, normal_values({2, 3, 6}, "x"));
 }
 
 TEST_CASE("LayerNorm starts as plain normalization", "[nn][sim]") {
@@ -94,11 +94,11 @@ TEST_CASE("LayerNorm starts as plain normalization", "[nn][sim]") {
 TEST_CASE("Activations' gradients are those of finite differences", "[nn][sim]") {
     OneDevice one;
     Tanh tanh(one.device);
-    require_true_gradients(one.device, tanh, random_values({3, 5}, "x"));
+    require_true_gradients(one.device, tanh, normal_values({3, 5}, "x"));
     Gelu gelu(one.device);
-    require_true_gradients(one.device, gelu, random_values({3, 5}, "x"));
+    require_true_gradients(one.device, gelu, normal_values({3, 5}, "x"));
     Gelu by_tanh(one.device, GeluForm::tanh);
-    require_true_gradients(one.device, by_tanh, random_values({3, 5}, "x"));
+    require_true_gradients(one.device, by_tanh, normal_values({3, 5}, "x"));
     CHECK(tanh.parameters().empty());
 }
 
@@ -122,10 +122,10 @@ TEST_CASE("GELU is the exact one, if tanh is not asked for", "[nn][sim]") {
 TEST_CASE("Flatten keeps the first dimension, and copies nothing", "[nn][sim]") {
     OneDevice one;
     Flatten flatten;
-    require_true_gradients(one.device, flatten, random_values({2, 3, 4}, "x"));
+    require_true_gradients(one.device, flatten, normal_values({2, 3, 4}, "x"));
 
     Saved saved;
-    const Tensor x = one.device.upload(random_values({2, 3, 4}, "x"));
+    const Tensor x = one.device.upload(normal_values({2, 3, 4}, "x"));
     const Tensor y = flatten.forward(x, saved);
     CHECK(y.shape() == Shape{2, 12});
     CHECK(y.storage() == x.storage());
@@ -142,12 +142,12 @@ TEST_CASE("A chain of every layer has the gradients of finite differences", "[nn
     chain.add<Tanh>(one.device);
     chain.add<Flatten>();
     chain.add<Linear>(one.init("third"), 8, 3);
-    require_true_gradients(one.device, chain, random_values({3, 2, 4}, "x"));
+    require_true_gradients(one.device, chain, normal_values({3, 2, 4}, "x"));
 }
 
 TEST_CASE("A first layer computes no input gradient when none is wanted", "[nn][sim]") {
     OneDevice one;
-    const HostTensor x = random_values({5, 4}, "x"), dy = random_values({5, 2}, "dy");
+    const HostTensor x = normal_values({5, 4}, "x"), dy = normal_values({5, 2}, "dy");
     Sequential chain;
     chain.add<Sequential>().add<Linear>(one.init("first"), 4, 3);
     chain.add<Tanh>(one.device);

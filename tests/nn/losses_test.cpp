@@ -87,17 +87,17 @@ TEST_CASE("The cross entropy of two classes is softplus, also where exp overflow
 
 TEST_CASE("Losses' gradients are those of finite differences", "[nn][sim]") {
     OneDevice one;
-    require_true_gradient(one, mean_squared_error, random_values({4, 3}, "p"),
-                          random_values({4, 3}, "t"));
-    require_true_gradient(one, cross_entropy_loss, random_values({4, 3}, "p"),
+    require_true_gradient(one, mean_squared_error, normal_values({4, 3}, "p"),
+                          normal_values({4, 3}, "t"));
+    require_true_gradient(one, cross_entropy_loss, normal_values({4, 3}, "p"),
                           i32({4}, {2, 0, 0, 1}));
 }
 
 TEST_CASE("Losses of unequal shares add up to the loss of the batch", "[nn][sim]") {
     OneDevice one;
-    require_shares_add_up(one, mean_squared_error, random_values({7, 3}, "p"),
-                          random_values({7, 3}, "t"));
-    require_shares_add_up(one, cross_entropy_loss, random_values({7, 3}, "p"),
+    require_shares_add_up(one, mean_squared_error, normal_values({7, 3}, "p"),
+                          normal_values({7, 3}, "t"));
+    require_shares_add_up(one, cross_entropy_loss, normal_values({7, 3}, "p"),
                           i32({7}, {2, 0, 0, 1, 2, 1, 1}));
 }
 

@@ -58,7 +58,7 @@ Kept kept_by(OneDevice& one, Module& module, const HostTensor& x) {
 TEST_CASE("Each layer keeps exactly what its backward needs", "[nn][sim]") {
     OneDevice one;
     const std::int64_t x = bytes({5, 4});
-    const HostTensor values = random_values({5, 4}, "x");
+    const HostTensor values = normal_values({5, 4}, "x");
 
     Linear linear(one.init("linear"), 4, 3);
     const Kept by_linear = kept_by(one, linear, values);
@@ -81,7 +81,7 @@ TEST_CASE("Each layer keeps exactly what its backward needs", "[nn][sim]") {
 
     Embedding embedding(one.init("table"), 6, 4);
     const std::int64_t ids = bytes({5}) / 2;  // i32
-    const Kept by_embedding = kept_by(one, embedding, random_ids({5}, 6, "ids"));
+    const Kept by_embedding = kept_by(one, embedding, ids_below({5}, 6, "ids"));
     CHECK(by_embedding.after_forward == ids);
     CHECK(by_embedding.between_halves == ids + bytes({5, 4}));
 }
@@ -90,17 +90,17 @@ TEST_CASE("An activation that nobody asks a gradient of keeps nothing", "[nn][si
     OneDevice one;
     Tanh tanh(one.device);
     tanh.set_input_gradient(false);
-    CHECK(kept_by(one, tanh, random_values({5, 4}, "x")).after_forward == 0);
+    CHECK(kept_by(one, tanh, normal_values({5, 4}, "x")).after_forward == 0);
     Gelu gelu(one.device);
     gelu.set_input_gradient(false);
-    CHECK(kept_by(one, gelu, random_values({5, 4}, "x")).after_forward == 0);
+    CHECK(kept_by(one, gelu, normal_values({5, 4}, "x")).after_forward == 0);
 }
 
 TEST_CASE("Layers that keep the same tensor hold it once", "[nn][sim]") {
     OneDevice one;
     constexpr std::int64_t kBatch = 7, kContext = 3, kWidth = 2, kHidden = 4;
     const auto model = make_char_model(one.init(""), {5, kContext, kWidth, kHidden});
-    const Kept kept = kept_by(one, *model, random_ids({kBatch, kContext}, 5, "ids"));
+    const Kept kept = kept_by(one, *model, ids_below({kBatch, kContext}, 5, "ids"));
     const std::int64_t ids = bytes({kBatch, kContext}) / 2;           // i32
     const std::int64_t embedded = bytes({kBatch, kContext, kWidth});  // flat or not
     const std::int64_t hidden = bytes({kBatch, kHidden});  // tanh's y, output's x
@@ -119,7 +119,7 @@ TEST_CASE("Backward frees each layer's memory before the next layer's turn",
     for (std::int64_t i = 0; i < kLayers; ++i)
         chain.add<Linear>(one.init("layer" + std::to_string(i)), 4, 4);
     Saved saved;
-    chain.forward(one.device.upload(random_values({5, 4}, "x")), saved);
+    chain.forward(one.device.upload(normal_values({5, 4}, "x")), saved);
     CHECK(activations(one) == kLayers * tensor);
     const Tensor dy = one.device.zeros({5, 4}, DType::f64);
 

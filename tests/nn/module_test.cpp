@@ -24,7 +24,7 @@ std::unique_ptr<Sequential> make_chain(OneDevice& one) {
 TEST_CASE("Two micro-batches accumulate to the gradient of their batch", "[nn][sim]") {
     OneDevice one;
     const auto chain = make_chain(one);
-    const HostTensor x = random_values({8, 4}, "x"), dy = random_values({8, 3}, "dy");
+    const HostTensor x = normal_values({8, 4}, "x"), dy = normal_values({8, 3}, "dy");
     const Gradients batch = gradients(one.device, *chain, x, dy);
 
     zero_gradients(*chain);
@@ -44,7 +44,7 @@ TEST_CASE("Two micro-batches accumulate to the gradient of their batch", "[nn][s
 TEST_CASE("Micro-batches in flight do not disturb each other", "[nn][sim]") {
     OneDevice one;
     const auto chain = make_chain(one);
-    const HostTensor x = random_values({9, 4}, "x"), dy = random_values({9, 3}, "dy");
+    const HostTensor x = normal_values({9, 4}, "x"), dy = normal_values({9, 3}, "dy");
     const auto part = [&](const HostTensor& whole, int m) {
         return one.device.upload(whole.rows(3 * m, 3));
     };
@@ -96,7 +96,7 @@ TEST_CASE("A Saved that serves two micro-batches at once is refused",
 TEST_CASE("A Saved without a backward can be cleared, parts and all", "[nn][sim]") {
     OneDevice one;
     const auto chain = make_chain(one);
-    const Tensor x = one.device.upload(random_values({2, 4}, "x"));
+    const Tensor x = one.device.upload(normal_values({2, 4}, "x"));
     Saved saved;
     const HostTensor y = one.device.download(chain->forward(x, saved));
     saved.clear();

@@ -42,7 +42,7 @@ void require_updates(
 struct OneParameter : OneDevice {
     Parameter parameter{init("p"), "weight", {2, 3}};
     OneParameter() {
-        device.upload_into(parameter.value, random_values({2, 3}, "start"));
+        device.upload_into(parameter.value, normal_values({2, 3}, "start"));
     }
 };
 

@@ -50,7 +50,7 @@ TEST_CASE("Each parameter announces its gradient once a pass, the last layer's f
     const std::vector<std::string> expected = {"second.weight", "second.bias",
                                                "norm.weight",   "norm.bias",
                                                "first.weight",  "first.bias"};
-    const HostTensor x = random_values({2, 4}, "x"), dy = random_values({2, 3}, "dy");
+    const HostTensor x = normal_values({2, 4}, "x"), dy = normal_values({2, 3}, "dy");
     for (const Backward backward : {Backward::whole, Backward::halves}) {
         announced.clear();
         gradients(one.device, chain, x, dy, backward);
@@ -66,7 +66,7 @@ TEST_CASE("A tied parameter announces each pass, and the step at its last", "[nn
     weight.on_gradient([&](Parameter&) { announced += "step "; });
     const Parameter::HookId id =
         weight.on_pass([&](Parameter&) { announced += "pass "; });
-    const Tensor x = one.device.upload(random_values({3, 4}, "x"));
+    const Tensor x = one.device.upload(normal_values({3, 4}, "x"));
     const auto pass = [&] {
         Saved saved;
         twice.forward(x, saved);
@@ -89,13 +89,13 @@ TEST_CASE("A tied parameter announces each pass, and the step at its last", "[nn
 TEST_CASE("A tied parameter announces once, when its gradient is complete", "[nn][sim]") {
     OneDevice one;
     Twice twice(one.init("tied"));
-    const HostTensor x = random_values({3, 4}, "x");
+    const HostTensor x = normal_values({3, 4}, "x");
     require_true_gradients(one.device, twice, x);
 
     std::vector<HostTensor> announced;
     twice.parameters()[0]->on_gradient(
         [&](Parameter& p) { announced.push_back(one.device.download(p.gradient)); });
-    const Gradients result = gradients(one.device, twice, x, random_values({3, 4}, "dy"));
+    const Gradients result = gradients(one.device, twice, x, normal_values({3, 4}, "dy"));
     REQUIRE(announced.size() == 1);
     CHECK(announced[0] == result.parameters.at("tied.weight"));
 
@@ -114,7 +114,7 @@ TEST_CASE("A parameter can be there for its uses only", "[nn][sim]") {
         model->add<LayerNorm>(one.init("norm"), 4);
         model->add<Linear>(one.init("out"), 4, 3);
     }
-    const HostTensor ids = i32({2, 2}, {3, 1, 1, 4}), dy = random_values({2, 2, 3}, "dy");
+    const HostTensor ids = i32({2, 2}, {3, 1, 1, 4}), dy = normal_values({2, 2, 3}, "dy");
 
     // As ZeRO-3 does: gather the value before each use, and let it go after; keep of the
     // gradient only what was announced.

@@ -33,8 +33,8 @@ GptSizes small_gpt(NormKind norm = NormKind::layer_norm, MlpKind mlp = MlpKind::
 TEST_CASE("RmsNorm's gradients are those of finite differences", "[nn][sim]") {
     OneDevice one;
     RmsNorm norm(one.init("norm"), 6);
-    one.device.upload_into(norm.weight().value, random_values({6}, "weight"));
-    require_true_gradients(one.device, norm, random_values({2, 3, 6}, "x"));
+    one.device.upload_into(norm.weight().value, normal_values({6}, "weight"));
+    require_true_gradients(one.device, norm, normal_values({2, 3, 6}, "x"));
 }
 
 TEST_CASE("RmsNorm makes the mean square of a row one", "[nn][sim]") {
@@ -49,7 +49,7 @@ TEST_CASE("RmsNorm makes the mean square of a row one", "[nn][sim]") {
 TEST_CASE("Swiglu's gradient is that of finite differences", "[nn][sim]") {
     OneDevice one;
     Swiglu swiglu(one.device);
-    require_true_gradients(one.device, swiglu, random_values({2, 3, 8}, "x"));
+    require_true_gradients(one.device, swiglu, normal_values({2, 3, 8}, "x"));
 }
 
 TEST_CASE("Swiglu gates the second half by the first", "[nn][sim]") {
@@ -67,9 +67,9 @@ TEST_CASE("Attention's gradients are those of finite differences", "[nn][sim]") 
     for (const bool causal : {false, true}) {
         CAPTURE(causal);
         CoreAttention core(one.device, {2, causal});
-        require_true_gradients(one.device, core, random_values({4, 2, 18}, "x"));
+        require_true_gradients(one.device, core, normal_values({4, 2, 18}, "x"));
         const auto attention = make_attention(one.init("attn"), 6, {2, causal});
-        require_true_gradients(one.device, *attention, random_values({4, 2, 6}, "x"));
+        require_true_gradients(one.device, *attention, normal_values({4, 2, 6}, "x"));
     }
 }
 
@@ -78,7 +78,7 @@ TEST_CASE("Attention is softmax(Q K^T / sqrt(width)) V of each head and batch",
     constexpr std::int64_t kLength = 3, kBatch = 2, kHeads = 2, kWidth = 2;
     OneDevice one;
     CoreAttention core(one.device, {kHeads, /*causal=*/true});
-    const HostTensor x = random_values({kLength, kBatch, 3 * kHeads * kWidth}, "x");
+    const HostTensor x = normal_values({kLength, kBatch, 3 * kHeads * kWidth}, "x");
     Saved saved;
     const HostTensor y = one.device.download(core.forward(one.device.upload(x), saved));
     const auto at = [&](std::int64_t token, std::int64_t batch, int part,
@@ -112,12 +112,12 @@ TEST_CASE("Attention is softmax(Q K^T / sqrt(width)) V of each head and batch",
 TEST_CASE("The MLPs' gradients are those of finite differences", "[nn][sim]") {
     OneDevice one;
     const auto mlp = make_mlp(one.init("mlp"), 4, 6);
-    require_true_gradients(one.device, *mlp, random_values({3, 4}, "x"));
+    require_true_gradients(one.device, *mlp, normal_values({3, 4}, "x"));
     CHECK(names_of(*mlp) == std::vector<std::string>{"mlp.c_fc.weight", "mlp.c_fc.bias",
                                                      "mlp.c_proj.weight",
                                                      "mlp.c_proj.bias"});
     const auto gated = make_swiglu_mlp(one.init("mlp"), 4, 6);
-    require_true_gradients(one.device, *gated, random_values({3, 4}, "x"));
+    require_true_gradients(one.device, *gated, normal_values({3, 4}, "x"));
     CHECK(names_of(*gated) ==
           std::vector<std::string>{"mlp.gate_up_proj.weight", "mlp.down_proj.weight"});
 }
@@ -125,7 +125,7 @@ TEST_CASE("The MLPs' gradients are those of finite differences", "[nn][sim]") {
 TEST_CASE("PositionEmbedding adds to each token the vector of its place", "[nn][sim]") {
     OneDevice one;
     PositionEmbedding places(one.init("wpe"), 6, 2);
-    require_true_gradients(one.device, places, random_values({4, 3, 2}, "x"));
+    require_true_gradients(one.device, places, normal_values({4, 3, 2}, "x"));
 
     PositionEmbedding second_half(one.init("wpe"), 6, 2, {TokenOrder::contiguous, 2, 1});
     Saved saved;
@@ -149,7 +149,7 @@ TEST_CASE("A sequence longer than the context is refused", "[nn][errors]") {
 TEST_CASE("Residual adds what goes in to what the branch gives", "[nn][sim]") {
     OneDevice one;
     Residual residual(std::make_unique<Linear>(one.init("layer"), 4, 4));
-    require_true_gradients(one.device, residual, random_values({3, 4}, "x"));
+    require_true_gradients(one.device, residual, normal_values({3, 4}, "x"));
 }
 
 TEST_CASE("Residual refuses a branch that changes the shape or keeps what it gives",
@@ -167,10 +167,10 @@ TEST_CASE("Residual refuses a branch that changes the shape or keeps what it giv
 TEST_CASE("A block's gradients are those of finite differences", "[nn][sim]") {
     OneDevice one;
     const auto block = make_block(one.init("h.0"), small_gpt().block);
-    require_true_gradients(one.device, *block, random_values({4, 2, 6}, "x"));
+    require_true_gradients(one.device, *block, normal_values({4, 2, 6}, "x"));
     const auto modern =
         make_block(one.init("h.0"), small_gpt(NormKind::rms_norm, MlpKind::swiglu).block);
-    require_true_gradients(one.device, *modern, random_values({4, 2, 6}, "x"));
+    require_true_gradients(one.device, *modern, normal_values({4, 2, 6}, "x"));
 }
 
 TEST_CASE("A GPT's gradients are those of finite differences", "[nn][sim]") {
