@@ -72,12 +72,11 @@ TEST_CASE("Servers beside the workers are pushed to and answer on processes",
     constexpr int kWorkers = 2;
     constexpr int kSteps = 4;
     if (!has_gpus_for(kServers + kWorkers)) return;
-    const Task task = mlp_task();
+    const RowTask task = mlp_task();
     // Buckets of a parameter each: pushes and pulls are on their way together.
     const ServerPlan plan{{0, 1}, {2, 3}, ServerPlan::Deal::ranges, {0, 0}};
-    Course served;
-    served.losses.resize(kSteps);
-    collect(served, make_forked_cluster(kServers + kWorkers)->run([&](Rank& rank) {
+    const auto cluster = make_forked_cluster(kServers + kWorkers);
+    const Outcome served = outcome_of(*cluster, [&](Rank& rank) {
         Device& device = rank.device();
         const auto model = task.make_model({device, DType::f64, 1, ""});
         ShardedServer sync(device, rank.world(), model->parameters(), plan);
@@ -94,11 +93,8 @@ TEST_CASE("Servers beside the workers are pushed to and answer on processes",
             rank.keep_value("loss", device.download(loss).at(0));
         }
         keep_updated(rank, sync.shards());
-    }));
-    for (int step = 0; step < kSteps; ++step)
-        for (int rank = kServers; rank < kServers + kWorkers; ++rank)
-            served.losses[step] += served.report.ranks[rank].series.at("loss")[step];
-    check_same(served, train_on_one(task, kWorkers, kSteps));
+    });
+    check_alike(served, train_on_one(task, kWorkers, kSteps));
 }
 
 TEST_CASE("Gradients made smaller, and batch norm over ranks, are the simulator's",
@@ -201,7 +197,7 @@ TEST_CASE("ZeRO's stages on processes are the simulator's", "[gpu][cluster]") {
                                           {.by = ShardBy::flat, .on_host = true});
                  }});
     CAPTURE(way.name);
-    const Task task = gpt_task();
+    const RowTask task = gpt_task();
     const auto train = [&](Rank& rank) {
         Device& device = rank.device();
         const auto made = task.make_model({device, DType::f64, 1, ""});
@@ -231,7 +227,7 @@ TEST_CASE("Processes save checkpoints that the simulator loads, and load its own
     constexpr int kRanks = 2;
     if (!has_gpus_for(kRanks)) return;
     const TemporaryFolder folder;
-    const Task task = gpt_task();
+    const RowTask task = gpt_task();
     /// Goes on from a checkpoint, if one is given, for so many steps, and saves.
     const auto train = [&](const std::filesystem::path& from, int steps,
                            const std::string& to) {
@@ -275,7 +271,7 @@ namespace {
 
 constexpr int kServedSteps = 6;
 
-void work_for_server(Rank& rank, const Task& task, Communicator& server) {
+void work_for_server(Rank& rank, const RowTask& task, Communicator& server) {
     Device& device = rank.device();
     const auto model = task.make_model({device, DType::f64, 1, ""});
     const auto optimizer = momentum_sgd(model->parameters());
@@ -288,7 +284,7 @@ void work_for_server(Rank& rank, const Task& task, Communicator& server) {
 }
 
 /// Trains with rank 0 as an asynchronous server; no bound: as the synchronous one.
-void serve(Rank& rank, const Task& task, std::optional<std::int64_t> bound) {
+void serve(Rank& rank, const RowTask& task, std::optional<std::int64_t> bound) {
     Device& device = rank.device();
     const auto pairs = pairs_with_server(rank.world());
     if (rank.index() > 0)
@@ -315,7 +311,7 @@ void serve(Rank& rank, const Task& task, std::optional<std::int64_t> bound) {
 TEST_CASE("An asynchronous server on processes keeps its bound", "[gpu][cluster]") {
     constexpr int kRanks = 3;
     if (!has_gpus_for(kRanks)) return;
-    const Task task = mlp_task();
+    const RowTask task = mlp_task();
     const auto served_within = [&](std::optional<std::int64_t> bound) {
         return make_forked_cluster(kRanks)
             ->run([&](Rank& rank) { serve(rank, task, bound); })

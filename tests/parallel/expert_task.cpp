@@ -5,7 +5,6 @@
 #include "src/comm/chunks.hpp"
 #include "src/nn/sequential.hpp"
 #include "src/parallel/placement.hpp"
-#include "tests/parallel/twin.hpp"
 
 namespace lockstep::test {
 
@@ -56,19 +55,27 @@ struct Learner {
     Chunk own{};
     int micro_batches = 1;
 
-    double step(std::int64_t number) const {
+    void train(int steps) const {
+        for (int number = 0; number < steps; ++number)
+            step(number);
+        sync.wait_for_values();
+        keep_updated(rank, sync.shards());
+        for (const Buffer& buffer : model.buffers())
+            rank.keep("value/" + buffer.name, buffer.tensor);
+    }
+
+  private:
+    void step(std::int64_t number) const {
         Device& device = rank.device();
         const auto layers = expert_layers(model);
         for (MixtureOfExperts* layer : layers)
             layer->set_noise((number * 1000 + own.begin) * task.experts);
-        const Tensor loss = train_step(device, model, mean_squared_error, batches(number),
-                                       sync, optimizer);
+        keep_loss(rank, train_step(device, model, mean_squared_error, batches(number),
+                                   sync, optimizer));
         if (task.gate.biased)
             balance_by_bias(device, rank.world(), layers, task.bias_rate);
-        return device.peek(loss).at(0);
     }
 
-  private:
     std::vector<MicroBatch> batches(std::int64_t step) const {
         Device& device = rank.device();
         std::vector<MicroBatch> batches;
@@ -83,41 +90,26 @@ struct Learner {
     }
 };
 
-void keep_biases(Rank& rank, Module& model) {
-    for (const Buffer& buffer : model.buffers())
-        rank.keep("value/" + buffer.name, buffer.tensor);
-}
-
 }  // namespace
 
-Course train_experts_alone(const ExpertTask& task, int workers, int steps) {
-    Course course;
-    RunReport report = sim::make_cluster(1)->run([&](Rank& rank) {
+Outcome train_experts_alone(const ExpertTask& task, int workers, int steps) {
+    return outcome_of(*sim::make_cluster(1), [&](Rank& rank) {
         const auto model = task.make_model({rank.device(), DType::f64, 1, ""}, nullptr);
         AllReduceSync sync(model->parameters());
         const auto optimizer = adamw(model->parameters());
         const int all = rows_of_all(workers);
-        const Learner learner{rank, task, *model, sync, *optimizer, all, {0, all}};
-        for (int step = 0; step < steps; ++step)
-            course.losses.push_back(learner.step(step));
-        keep_updated(rank, model->parameters());
-        keep_biases(rank, *model);
+        Learner{rank, task, *model, sync, *optimizer, all, {0, all}}.train(steps);
     });
-    collect(course, std::move(report));
-    return course;
 }
 
-Course train_experts(const ExpertTask& task, const ExpertWorkers& workers, int steps) {
-    Course course;
-    course.losses.resize(static_cast<std::size_t>(steps));
+Outcome train_experts(const ExpertTask& task, const ExpertWorkers& workers, int steps) {
     sim::ClusterOptions options;
     options.ranks = 1;
     for (const Mesh::Axis& axis : workers.axes)
         options.ranks *= axis.size;
     options.check = workers.check;
-    options.workers = 1;  // ranks add up losses
     const int all = rows_of_all(options.ranks);
-    RunReport report = sim::make_cluster(options)->run([&](Rank& rank) {
+    return outcome_of(*sim::make_cluster(options), [&](Rank& rank) {
         Device& device = rank.device();
         Mesh mesh(rank.world(), workers.axes);
         const auto model =
@@ -126,16 +118,9 @@ Course train_experts(const ExpertTask& task, const ExpertWorkers& workers, int s
         const auto sync = workers.sync(device, mesh, *model);
         const auto optimizer = adamw(sync->shards());
         const Chunk own{rows_of_all(rank.index()), rows_of_worker(rank.index())};
-        const Learner learner{rank,       task, *model, *sync,
-                              *optimizer, all,  own,    workers.micro_batches};
-        for (int step = 0; step < steps; ++step)
-            course.losses[static_cast<std::size_t>(step)] += learner.step(step);
-        sync->wait_for_values();
-        keep_updated(rank, sync->shards());
-        keep_biases(rank, *model);
+        Learner{rank, task, *model, *sync, *optimizer, all, own, workers.micro_batches}
+            .train(steps);
     });
-    collect(course, std::move(report));
-    return course;
 }
 
 std::shared_ptr<ExpertExchange> along_ep(Mesh& mesh) {

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "sim/cluster.hpp"
 #include "src/comm/mesh.hpp"
 #include "src/parallel/expert_parallel.hpp"
 #include "src/parallel/placement.hpp"
@@ -32,8 +31,10 @@ struct ExpertTask {
                                        std::shared_ptr<ExpertExchange> exchange) const;
 };
 
+// Keep losses, values (and biases) and the last step's gradients.
+
 /// Trains on one device, all workers' rows in one batch.
-Course train_experts_alone(const ExpertTask& task, int workers, int steps);
+Outcome train_experts_alone(const ExpertTask& task, int workers, int steps);
 
 /// Makes the exchange of a rank, and the strategy by which it trains.
 struct ExpertWorkers {
@@ -52,7 +53,7 @@ struct ExpertWorkers {
     int micro_batches = 1;
     sim::CheckLevel check = sim::CheckLevel::full;
 };
-Course train_experts(const ExpertTask& task, const ExpertWorkers& workers, int steps);
+Outcome train_experts(const ExpertTask& task, const ExpertWorkers& workers, int steps);
 
 /// The exchange of ranks along "ep", whose batch is that of all ranks.
 std::shared_ptr<ExpertExchange> along_ep(Mesh& mesh);

@@ -1,24 +1,38 @@
 #include "tests/parallel/gpt_training.hpp"
 
-#include <algorithm>
-#include <cmath>
-
+#include "src/comm/chunks.hpp"
+#include "src/comm/mesh.hpp"
 #include "src/nn/losses.hpp"
 #include "src/nn/optimizer.hpp"
+#include "src/parallel/placement.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/train_step.hpp"
-#include "tests/catch.hpp"
 
 namespace lockstep::test {
 
 namespace {
 
+/// What a rank trains on: these sequences of each step's batch, and its tokens of them.
+struct Share {
+    Chunk sequences;
+    TokenDeal tokens{};
+    double weight = 1;
+    Loss loss = cross_entropy_loss;
+    bool has_loss = true;  ///< else another rank has the same
+};
+
 /// A step's tokens, and each one's successor.
-std::pair<HostTensor, HostTensor> batch_of(const Lessons& lessons, int step) {
-    const HostTensor tokens =
+MicroBatch batch_of(Device& device, const Lessons& lessons, int step,
+                    const Share& share) {
+    const HostTensor ids =
         ids_below({lessons.length + 1, lessons.batch}, lessons.sizes.vocabulary,
                   "tokens" + std::to_string(step));
-    return {tokens.rows(0, lessons.length), tokens.rows(1, lessons.length)};
+    const HostTensor own = shard_of(
+        ids, column_part(ids.shape(), share.sequences.begin, share.sequences.count));
+    const auto upload = [&](std::int64_t first) {
+        return device.upload(dealt_rows(own.rows(first, lessons.length), share.tokens));
+    };
+    return {upload(0), upload(1), share.weight};
 }
 
 std::unique_ptr<Optimizer> make_optimizer(Module& model, bool adamw) {
@@ -28,74 +42,71 @@ std::unique_ptr<Optimizer> make_optimizer(Module& model, bool adamw) {
     return std::make_unique<Sgd>(model.parameters(), SgdOptions{0.1, 0.9, 0});
 }
 
-/// Returns the losses; keeps the first step's gradients as "grad/NAME", and the values
-/// after the last as "value/NAME".
-std::vector<double> train(Rank& rank, Module& model, const Lessons& lessons,
-                          const Loss& loss) {
+void train(Rank& rank, Module& model, const Lessons& lessons, const Share& share) {
     Device& device = rank.device();
-    std::vector<double> losses;
     AllReduceSync sync(model.parameters());
     const auto optimizer = make_optimizer(model, lessons.adamw);
-    for (int step = 0; step < lessons.steps; ++step) {
-        const auto [ids, next] = batch_of(lessons, step);
-        const MicroBatch batch{device.upload(ids), device.upload(next)};
-        const Tensor share =
-            train_step(device, model, loss, {&batch, 1}, sync, *optimizer);
-        losses.push_back(device.peek(share).at(0));
-        if (step == 0) keep_parameters(rank, model, "grad/", &Parameter::gradient);
-    }
-    keep_parameters(rank, model, "value/", &Parameter::value);
-    return losses;
+    lockstep::train(rank, model.parameters(), lessons.steps, [&](int step) {
+        const MicroBatch batch = batch_of(device, lessons, step, share);
+        const Tensor loss =
+            train_step(device, model, share.loss, {&batch, 1}, sync, *optimizer);
+        rank.keep_value("own loss", device.peek(loss).at(0));
+        return share.has_loss ? loss : Tensor();
+    });
 }
 
-Trained trained_by(const std::vector<std::vector<double>>& losses, RunReport report,
-                   bool numbers) {
-    Trained trained;
-    trained.losses = losses.front();
-    trained.report = std::move(report);
-    if (!numbers) return trained;
-    for (const std::vector<double>& of_rank : losses)
-        REQUIRE(of_rank == trained.losses);
-    trained.first_gradients = wholes(trained.report, "grad/");
-    trained.values = wholes(trained.report, "value/");
-    return trained;
+ParameterInit init_of(Rank& rank, const Lessons& lessons) {
+    return {rank.device(), lessons.dtype, 5, ""};
 }
 
 }  // namespace
 
-Trained train_alone(const Lessons& lessons) {
-    std::vector<std::vector<double>> losses(1);
-    RunReport report = classroom(1, lessons.numbers)->run([&](Rank& rank) {
-        Device& device = rank.device();
-        const auto model = make_gpt({device, lessons.dtype, 5, ""}, lessons.sizes);
-        losses[0] = train(rank, *model, lessons, cross_entropy_loss);
+Outcome train_alone(const Lessons& lessons) {
+    return outcome_of(*classroom(1, lessons.numbers), [&](Rank& rank) {
+        const auto model = make_gpt(init_of(rank, lessons), lessons.sizes);
+        train(rank, *model, lessons, {{0, lessons.batch}});
     });
-    return trained_by(losses, std::move(report), lessons.numbers);
 }
 
-Trained train_shared(int ranks, Regions kind, const Lessons& lessons) {
-    std::vector<std::vector<double>> losses(static_cast<std::size_t>(ranks));
-    RunReport report = classroom(ranks, lessons.numbers)->run([&](Rank& rank) {
-        Device& device = rank.device();
-        const auto tp = regions(kind)(device, rank.world());
+Outcome train_shared(int ranks, Regions kind, const Lessons& lessons) {
+    Outcome outcome = outcome_of(*classroom(ranks, lessons.numbers), [&](Rank& rank) {
+        const auto tp = regions(kind)(rank.device(), rank.world());
         const GptKit kit = tensor_parallel({}, *tp);
-        const auto model = make_gpt({device, lessons.dtype, 5, ""}, lessons.sizes, kit);
-        losses[static_cast<std::size_t>(rank.index())] =
-            train(rank, *model, lessons, kit.loss(lessons.sizes));
+        const auto model = make_gpt(init_of(rank, lessons), lessons.sizes, kit);
+        train(rank, *model, lessons,
+              {{0, lessons.batch}, {}, 1, kit.loss(lessons.sizes), rank.index() == 0});
     });
-    return trained_by(losses, std::move(report), lessons.numbers);
+    const auto& ranks_left = outcome.report.ranks;
+    for (const RankReport& rank : ranks_left)
+        if (lessons.numbers)
+            REQUIRE(rank.series.at("own loss") ==
+                    ranks_left.front().series.at("own loss"));
+    return outcome;
 }
 
-double largest_difference(const std::map<std::string, HostTensor>& a,
-                          const std::map<std::string, HostTensor>& b) {
-    REQUIRE(a.size() == b.size());
-    double worst = 0;
-    for (const auto& [name, tensor] : a) {
-        const double here = relative_difference(tensor, b.at(name));
-        if (!(here <= worst)) worst = here;
-        if (std::isnan(worst)) return worst;
-    }
-    return worst;
+Dealing dealt_to(int cp, ContextMethod method, TokenOrder order) {
+    return {1, cp, [=](Communicator& group) {
+                return context_parallel({}, group, method, order);
+            }};
+}
+
+Outcome train_dealt(const Dealing& dealing, const Lessons& lessons) {
+    const auto program = [&](Rank& rank) {
+        const Mesh mesh(rank.world(), {{"dp", dealing.dp}, {"cp", dealing.cp}});
+        const GptKit kit = dealing.kit(mesh["cp"]);
+        const auto model = make_gpt(init_of(rank, lessons), lessons.sizes, kit);
+        declare_replicas_of(rank.world(), *model);
+        // One whose gradient the ranks do not know to be partial is not added up.
+        if (Parameter* forgotten = find_parameter(*model, dealing.forgotten))
+            forgotten->placements.clear();
+        const Chunk own = chunk(lessons.batch, dealing.dp, mesh.coordinate("dp"));
+        train(rank, *model, lessons,
+              {own, kit.tokens,
+               static_cast<double>(own.count) /
+                   static_cast<double>(lessons.batch * kit.tokens.ranks)});
+    };
+    return outcome_of(*classroom(dealing.dp * dealing.cp, true, dealing.check), program,
+                      dealing.forgotten.empty() ? Mistakes::thrown : Mistakes::kept);
 }
 
 }  // namespace lockstep::test

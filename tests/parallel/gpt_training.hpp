@@ -1,12 +1,12 @@
-// A GPT trained on one device and on t that share out its weights.
+// A GPT trained on one device, on some that share out its weights, and on some that share
+// out the tokens.
 #pragma once
 
-#include <map>
+#include <functional>
 #include <string>
-#include <vector>
 
 #include "src/nn/gpt.hpp"
-#include "src/run/run_report.hpp"
+#include "src/parallel/context_parallel.hpp"
 #include "tests/parallel/twin.hpp"
 
 namespace lockstep::test {
@@ -21,18 +21,27 @@ struct Lessons {
     bool adamw = false;  ///< else SGD with momentum
 };
 
-struct Trained {
-    std::vector<double> losses;
-    std::map<std::string, HostTensor> first_gradients;
-    std::map<std::string, HostTensor> values;  ///< after the last step
-    RunReport report;
+// Each keeps what train() does: losses, the first step's gradients, values.
+
+Outcome train_alone(const Lessons& lessons);
+/// All ranks have to have the same losses.
+Outcome train_shared(int ranks, Regions kind, const Lessons& lessons);
+
+using MakeKit = std::function<GptKit(Communicator& cp)>;
+
+/// Replicas that share out the batch, and in each of them ranks that share out the
+/// tokens.
+struct Dealing {
+    int dp = 1;
+    int cp = 1;
+    MakeKit kit{};
+    std::string forgotten{};  ///< a parameter whose gradient is not summed over ranks
+    sim::CheckLevel check = sim::check_level_asked();
 };
 
-Trained train_alone(const Lessons& lessons);
-Trained train_shared(int ranks, Regions kind, const Lessons& lessons);
+Dealing dealt_to(int cp, ContextMethod method, TokenOrder order);
 
-/// The largest relative difference of any tensor of the two.
-double largest_difference(const std::map<std::string, HostTensor>& a,
-                          const std::map<std::string, HostTensor>& b);
+/// All ranks have to end with the same bits, unless a gradient is forgotten.
+Outcome train_dealt(const Dealing& dealing, const Lessons& lessons);
 
 }  // namespace lockstep::test

@@ -373,7 +373,7 @@ int rows_before(int rank, int step) {
     return rows;
 }
 
-void train_all_rows(Rank& rank, const Task& task, int ranks) {
+void train_all_rows(Rank& rank, const RowTask& task, int ranks) {
     Device& device = rank.device();
     const auto model = task.make_model({device, DType::f64, 1, ""});
     AllReduceSync sync(model->parameters());
@@ -389,7 +389,7 @@ void train_all_rows(Rank& rank, const Task& task, int ranks) {
 }
 
 /// Returns after how many steps all ranks had run out.
-int train_own_rows(Rank& rank, const Task& task) {
+int train_own_rows(Rank& rank, const RowTask& task) {
     Device& device = rank.device();
     const auto model = task.make_model({device, DType::f64, 1, ""});
     declare_replicas_of(rank.world(), *model);
@@ -420,7 +420,7 @@ int train_own_rows(Rank& rank, const Task& task) {
 }  // namespace
 
 TEST_CASE("Ranks that run out of batches join until all have", "[parallel][buckets]") {
-    const Task task = mlp_task();
+    const RowTask task = mlp_task();
     const int ranks = GENERATE(1, 2, 4);
     const RunReport one =
         sim::make_cluster(1)->run([&](Rank& rank) { train_all_rows(rank, task, ranks); });

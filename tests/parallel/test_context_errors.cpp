@@ -4,7 +4,7 @@
 #include "src/nn/gpt.hpp"
 #include "src/run/diagnosis.hpp"
 #include "tests/catch.hpp"
-#include "tests/parallel/context_twin.hpp"
+#include "tests/parallel/attention.hpp"
 #include "tests/refusal.hpp"
 
 namespace lockstep::test {

@@ -6,7 +6,7 @@
 #include "src/nn/flash_attention.hpp"
 #include "src/report/compare.hpp"
 #include "tests/catch.hpp"
-#include "tests/parallel/context_training.hpp"
+#include "tests/parallel/gpt_training.hpp"
 
 namespace lockstep::test {
 
@@ -29,22 +29,6 @@ Lessons lessons(DType dtype = DType::f64, std::int64_t kv_heads = 0) {
     return lessons;
 }
 
-double difference_of_losses(const std::vector<double>& a, const std::vector<double>& b) {
-    REQUIRE(a.size() == b.size());
-    double worst = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        const double here = std::abs(a[i] - b[i]) / std::abs(b[i]);
-        if (!(here <= worst)) worst = here;
-    }
-    return worst;
-}
-
-void check_alike(const Trained& many, const Trained& one, double bound) {
-    CHECK(difference_of_losses(many.losses, one.losses) <= bound);
-    CHECK(largest_difference(many.first_gradients, one.first_gradients) <= bound);
-    CHECK(largest_difference(many.values, one.values) <= bound);
-}
-
 /// All attention by FlashAttention, on one device.
 GptKit flash_kit(Communicator& /*cp*/) {
     GptKit kit;
@@ -61,7 +45,7 @@ TEST_CASE("A GPT of shared-out tokens trains as on one device, by every method",
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     const std::int64_t kv_heads = GENERATE(0, 12);
     const Lessons given = lessons(DType::f64, kv_heads);
-    const Trained one = train_alone(given);
+    const Outcome one = train_alone(given);
     for (const int ranks : {2, 3, 4})
         for (const TokenOrder order : kOrders) {
             CAPTURE(name_of(method), kv_heads, ranks, name_of(order));
@@ -76,7 +60,7 @@ TEST_CASE("Context and data parallelism train together as on one device",
     const std::int64_t batch = GENERATE(2, 3);
     Lessons given = lessons();
     given.batch = batch;
-    const Trained one = train_alone(given);
+    const Outcome one = train_alone(given);
     for (const TokenOrder order : kOrders) {
         Dealing dealing = dealt_to(2, method, order);
         dealing.dp = 2;
@@ -91,7 +75,7 @@ TEST_CASE("In f32 a GPT of shared-out tokens stays with one device", "[parallel]
     // A parameter is the sum of a term for each token of each step.
     const double bound =
         sum_bound(DType::f32, single.length * single.batch * single.steps);
-    const Trained one = train_alone(single);
+    const Outcome one = train_alone(single);
     for (const int ranks : {2, 3, 4}) {
         CAPTURE(name_of(method), ranks);
         check_alike(train_dealt(dealt_to(ranks, method, TokenOrder::zigzag), single), one,
@@ -107,33 +91,19 @@ TEST_CASE("FlashAttention trains a GPT as CoreAttention does", "[parallel][sim]"
 
 namespace {
 
-using Gradients = std::map<std::string, HostTensor>;
-
-/// A block's gradients for all ranks' tokens, its dx among them.
-Gradients block_gradients(int ranks, const BlockSizes& sizes,
-                          const std::function<GptKit(Communicator&)>& make_kit) {
-    const HostTensor x = normal_values({24, 2, sizes.hidden}, "x");
-    const HostTensor dy = normal_values({24, 2, sizes.hidden}, "dy");
-    std::vector<HostTensor> dx(static_cast<std::size_t>(ranks));
-    Gradients gradients;
-    TokenOrder order{};
-    classroom(ranks)->run([&](Rank& rank) {
-        Device& device = rank.device();
-        const GptKit kit = make_kit(rank.world());
-        const auto block = make_block({device, DType::f64, 5, "h.0"}, sizes, kit);
-        zero_gradients(*block);
-        Saved saved;
-        block->forward(device.upload(dealt_rows(x, kit.tokens)), saved);
-        dx[static_cast<std::size_t>(rank.index())] = device.peek(
-            block->backward(device.upload(dealt_rows(dy, kit.tokens)), saved));
-        order = kit.tokens.order;
-        for (Parameter* parameter : block->parameters()) {
+/// What a block's gradients are for all ranks' tokens.
+Outcome block_outcome(int ranks, const BlockSizes& sizes, const MakeKit& make_kit) {
+    const Task task = [&](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
+        const auto block = make_block({rank.device(), DType::f64, 5, "h.0"}, sizes,
+                                      make_kit(rank.world()));
+        pass_through(*block, in, out);
+        for (Parameter* parameter : block->parameters())
             rank.world().all_reduce(parameter->gradient).wait();
-            gradients[parameter->name()] = device.peek(parameter->gradient);
-        }
-    });
-    gradients["dx"] = whole_sequence(dx, order);
-    return gradients;
+    };
+    const Shape shape{24, 2, sizes.hidden};
+    return outcome_of(*classroom(ranks), task,
+                      {{{"x", {normal_values(shape, "x"), Deal::zigzag}},
+                        {"dy", {normal_values(shape, "dy"), Deal::zigzag}}}});
 }
 
 }  // namespace
@@ -144,17 +114,13 @@ TEST_CASE("A block's gradients of shared-out tokens add up to one device's",
     BlockSizes sizes{24, 12, 36};
     sizes.norm = GENERATE(NormKind::layer_norm, NormKind::rms_norm);
     sizes.causal = GENERATE(false, true);
-    const Gradients one =
-        block_gradients(1, sizes, [](Communicator&) { return GptKit{}; });
+    const Outcome one = block_outcome(1, sizes, [](Communicator&) { return GptKit{}; });
     for (const int ranks : {2, 4}) {
         CAPTURE(name_of(method), ranks, sizes.causal);
-        CHECK(largest_difference(block_gradients(ranks, sizes,
-                                                 [&](Communicator& group) {
-                                                     return context_parallel(
-                                                         {}, group, method,
-                                                         TokenOrder::zigzag);
-                                                 }),
-                                 one) <= 1e-12);
+        const MakeKit kit = [&](Communicator& group) {
+            return context_parallel({}, group, method, TokenOrder::zigzag);
+        };
+        check_alike(block_outcome(ranks, sizes, kit), one);
     }
 }
 

@@ -7,8 +7,8 @@
 #include "src/parallel/context_attention.hpp"
 #include "src/run/diagnosis.hpp"
 #include "tests/catch.hpp"
-#include "tests/parallel/context_training.hpp"
-#include "tests/parallel/context_twin.hpp"
+#include "tests/parallel/attention.hpp"
+#include "tests/parallel/gpt_training.hpp"
 
 namespace lockstep::test {
 
@@ -118,33 +118,34 @@ Problem problem(bool causal = true) {
     return {16, 2, {4, causal, 2}, 3};
 }
 
-/// How far it is from one device, without full checks, which some would not survive.
+Task erring(Mistake mistake, TokenOrder order, const AttentionSizes& sizes) {
+    return [=](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
+        ErringRing ring(rank.device(), rank.world(), sizes, order, mistake);
+        pass_through(ring, in, out);
+    };
+}
+
+/// What it comes to, without full checks, which some would not survive.
+Outcome outcome_of_mistake(Mistake mistake, TokenOrder order, const Problem& given) {
+    return outcome_of(*classroom(kRanks, true, sim::CheckLevel::cheap),
+                      erring(mistake, order, given.sizes), given.dealt(order),
+                      Mistakes::kept);
+}
+
 double distance_of(Mistake mistake, TokenOrder order, const Problem& given) {
-    return distance(attend_by(
-                        given, kRanks, order,
-                        [&](Device& device, Communicator& group) {
-                            return std::make_unique<ErringRing>(
-                                device, group, given.sizes, order, mistake);
-                        },
-                        sim::CheckLevel::cheap),
-                    attend_alone(given));
+    return difference(outcome_of_mistake(mistake, order, given), attend_alone(given))
+        .relative;
 }
 
 /// What the checker finds in forward alone.
 Diagnosis found_in(Mistake mistake, sim::CheckLevel check) {
     const Problem given = problem();
-    try {
-        classroom(kRanks, true, check)->run([&](Rank& rank) {
-            ErringRing attention(rank.device(), rank.world(), given.sizes,
-                                 TokenOrder::contiguous, mistake);
-            const TokenDeal deal{TokenOrder::contiguous, kRanks, rank.index()};
-            Saved saved;
-            attention.forward(rank.device().upload(dealt_rows(given.x(), deal)), saved);
-        });
-    } catch (const FaultError& fault) {
-        return fault.diagnosis();
-    }
-    return {};
+    Case forward = given.dealt(TokenOrder::contiguous);
+    forward.inputs.erase("dy");
+    return outcome_of(*classroom(kRanks, true, check),
+                      erring(mistake, TokenOrder::contiguous, given.sizes), forward,
+                      Mistakes::kept)
+        .stopped.value_or(Diagnosis{});
 }
 
 }  // namespace
@@ -191,13 +192,13 @@ TEST_CASE("Tokens in another order than the mask has are far from one device",
     const auto masked_as = [&](TokenOrder order, bool causal) {
         Problem given = problem(causal);
         given.sizes.kv_heads = 4;
-        const Attended shared = attend_by(
+        const Outcome shared = attend_by(
             given, kRanks, TokenOrder::zigzag,
             [&](Device& device, Communicator& group) {
                 return make_context_attention(method, device, group, given.sizes, order);
             },
             sim::CheckLevel::cheap);
-        return distance(shared, attend_alone(given));
+        return difference(shared, attend_alone(given)).relative;
     };
     CAPTURE(name_of(method));
     CHECK(masked_as(TokenOrder::contiguous, true) > 1e-3);
@@ -214,14 +215,9 @@ TEST_CASE("A rank that makes a hop fewer is named", "[parallel][sim]") {
 }
 
 TEST_CASE("So it is where its backward goes on regardless", "[parallel][sim]") {
-    Diagnosis found;
-    try {
-        distance_of(Mistake::hop_too_few_on_one, TokenOrder::contiguous, problem());
-    } catch (const FaultError& fault) {
-        found = fault.diagnosis();
-    }
-    CAPTURE(found.text());
-    CHECK(found.fault == "F10");
+    const Outcome stopped = outcome_of_mistake(Mistake::hop_too_few_on_one,
+                                               TokenOrder::contiguous, problem());
+    CHECK(stopped.fault() == "F10");
 }
 
 TEST_CASE("A block that is attended to before it has arrived is named",
@@ -241,11 +237,11 @@ TEST_CASE("A gradient that is not summed over the tokens' ranks is far from one 
                           /*steps=*/1,
                           DType::f64};
     const std::string name = "transformer.h.0.attn.c_attn.weight";
-    const HostTensor one = train_alone(lessons).first_gradients.at(name);
+    const HostTensor one = train_alone(lessons).results.at("grad/" + name);
     Dealing dealing = dealt_to(kRanks, method, TokenOrder::zigzag);
     const auto far = [&] {
-        return relative_difference(train_dealt(dealing, lessons).first_gradients.at(name),
-                                   one);
+        return relative_difference(
+            train_dealt(dealing, lessons).results.at("grad/" + name), one);
     };
     dealing.check = sim::CheckLevel::full;
     CHECK(far() <= 1e-12);
@@ -254,13 +250,9 @@ TEST_CASE("A gradient that is not summed over the tokens' ranks is far from one 
     CHECK(far() > 1e-3);
     // Ranks that step with gradients of their own are named where all is looked at.
     dealing.check = sim::CheckLevel::full;
-    try {
-        far();
-        FAIL("nothing was found");
-    } catch (const FaultError& fault) {
-        CHECK(fault.diagnosis().fault == "F23");
-        CHECK(fault.diagnosis().sentence.find(name) != std::string::npos);
-    }
+    const Outcome stopped = train_dealt(dealing, lessons);
+    CHECK(stopped.fault() == "F23");
+    CHECK(stopped.stopped->sentence.find(name) != std::string::npos);
 }
 
 }  // namespace lockstep::test

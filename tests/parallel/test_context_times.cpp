@@ -5,7 +5,7 @@
 
 #include "src/device/operations/attention.hpp"
 #include "tests/catch.hpp"
-#include "tests/parallel/context_twin.hpp"
+#include "tests/parallel/attention.hpp"
 
 namespace lockstep::test {
 

@@ -56,8 +56,8 @@ TEST_CASE("Experts of several ranks train as on one device", "[parallel][experts
     for (const auto& [name, task] : tasks())
         for (const int ranks : {1, 2, 3, 4, 8}) {
             CAPTURE(name, ranks);
-            check_same(train_experts(task, on_ranks(ranks), kManySteps),
-                       train_experts_alone(task, ranks, kManySteps));
+            check_alike(train_experts(task, on_ranks(ranks), kManySteps),
+                        train_experts_alone(task, ranks, kManySteps));
         }
 }
 
@@ -74,8 +74,8 @@ TEST_CASE("Replicas of experts train as one device, with ZeRO for each by its ra
                                                 model.parameters(),
                                                 {.sizes = {400, 400}});
                     };
-                check_same(train_experts(task, workers, kManySteps),
-                           train_experts_alone(task, dp * ep, kManySteps));
+                check_alike(train_experts(task, workers, kManySteps),
+                            train_experts_alone(task, dp * ep, kManySteps));
             }
 }
 
@@ -84,8 +84,8 @@ TEST_CASE("Micro-batches of experts add up", "[parallel][experts]") {
     task.gate.chosen = 3;
     ExpertWorkers workers = on_ranks(4);
     workers.micro_batches = 3;
-    check_same(train_experts(task, workers, kManySteps),
-               train_experts_alone(task, 4, kManySteps));
+    check_alike(train_experts(task, workers, kManySteps),
+                train_experts_alone(task, 4, kManySteps));
 }
 
 }  // namespace lockstep::test

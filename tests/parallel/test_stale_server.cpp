@@ -28,7 +28,7 @@ struct Served {
 /// server.
 Served train(std::optional<std::int64_t> bound, double slowness = 1,
              const World& world = {}) {
-    const Task task = mlp_task();
+    const RowTask task = mlp_task();
     Served served;
     served.losses.resize(kWorkers);
     sim::ClusterOptions options = options_of(world, kWorkers + 1);

@@ -28,7 +28,7 @@ struct Twin {
     std::string name;
     MakeAlone alone;
     MakeShared shared;
-    Inputs inputs;
+    Case inputs;
 };
 
 template <typename Layer, typename... Arguments>
@@ -38,10 +38,10 @@ MakeAlone alone(Arguments... arguments) {
     };
 }
 
-Inputs of_shape(std::int64_t in, std::int64_t out, Held x_held = Held::whole,
-                Held y_held = Held::whole) {
-    return {normal_values({kLength, kBatch, in}, "x"),
-            normal_values({kLength, kBatch, out}, "dy"), x_held, y_held};
+Case of_shape(std::int64_t in, std::int64_t out, Deal x_dealt = Deal::whole,
+              Deal y_dealt = Deal::whole) {
+    return {{{"x", {normal_values({kLength, kBatch, in}, "x"), x_dealt}},
+             {"dy", {normal_values({kLength, kBatch, out}, "dy"), y_dealt}}}};
 }
 
 Twin column_parallel(bool gather) {
@@ -53,7 +53,7 @@ Twin column_parallel(bool gather) {
                 return std::make_unique<ColumnParallelLinear>(init.child("layer"), tp,
                                                               kHidden, kInner, options);
             },
-            of_shape(kHidden, kInner, Held::whole, gather ? Held::whole : Held::columns)};
+            of_shape(kHidden, kInner, Deal::whole, gather ? Deal::whole : Deal::columns)};
 }
 
 Twin row_parallel() {
@@ -62,7 +62,7 @@ Twin row_parallel() {
                 return std::make_unique<RowParallelLinear>(init.child("layer"), tp,
                                                            kInner, kHidden);
             },
-            of_shape(kInner, kHidden, Held::columns)};
+            of_shape(kInner, kHidden, Deal::columns)};
 }
 
 std::unique_ptr<Module> made_mlp(const ParameterInit& init, bool gelu,
@@ -110,8 +110,8 @@ Twin embedding(std::int64_t vocabulary) {
                 return std::make_unique<VocabularyParallelEmbedding>(
                     init.child("layer"), tp, vocabulary, kHidden);
             },
-            {ids_below({kLength, kBatch}, vocabulary, "ids"),
-             normal_values({kLength, kBatch, kHidden}, "dy")}};
+            {{{"x", {ids_below({kLength, kBatch}, vocabulary, "ids")}},
+              {"dy", {normal_values({kLength, kBatch, kHidden}, "dy")}}}}};
 }
 
 std::vector<Twin> twins() {
@@ -128,83 +128,61 @@ std::vector<Twin> twins() {
             embedding(29)};
 }
 
-/// The same with the sequence shared out wherever ranks would hold it whole.
-Inputs by_sequence(Inputs inputs) {
-    if (inputs.x_held == Held::whole && inputs.x.dtype() != DType::i32)
-        inputs.x_held = Held::sequence;
-    if (inputs.y_held == Held::whole) inputs.y_held = Held::sequence;
-    return inputs;
+/// The twins, with the sequence shared out wherever ranks would hold it whole.
+std::vector<Twin> twins(Regions kind) {
+    std::vector<Twin> all = twins();
+    if (kind == Regions::replicated) return all;
+    std::erase_if(all, [](const Twin& twin) {  // it is refused
+        return twin.name == "column-parallel linear, gathered";
+    });
+    for (Twin& twin : all)
+        for (auto& [name, input] : twin.inputs.inputs)
+            if (input.deal == Deal::whole && is_floating(input.whole.dtype()))
+                input.deal = Deal::contiguous;
+    return all;
 }
 
 }  // namespace
 
 TEST_CASE("Every tensor-parallel layer is its single-device twin", "[parallel][sim]") {
-    for (const Twin& twin : twins()) {
-        const Outcome one = run_alone(DType::f64, twin.alone, twin.inputs);
-        const Outcome one_f32 = run_alone(DType::f32, twin.alone, twin.inputs);
-        for (const int ways : kWays) {
-            CAPTURE(twin.name, ways);
-            const MakeRegions make = regions(Regions::replicated);
-            const Difference f64 = difference(
-                run_shared(ways, DType::f64, make, twin.shared, twin.inputs), one);
-            CAPTURE(f64.name);
-            CHECK(f64.relative <= 1e-12);
-            const Difference f32 = difference(
-                run_shared(ways, DType::f32, make, twin.shared, twin.inputs), one_f32);
-            CAPTURE(f32.name);
-            CHECK(f32.relative <= 1e-5);
+    const Regions kind = GENERATE(Regions::replicated, Regions::sequence_parallel);
+    for (Twin& twin : twins(kind))
+        for (const auto& [dtype, bound] :
+             {std::pair{DType::f64, 1e-12}, {DType::f32, 1e-5}}) {
+            twin.inputs.dtype = dtype;
+            const Outcome one =
+                outcome_of(*classroom(1), pass_alone(twin.alone), twin.inputs);
+            for (const int ways : kWays) {
+                CAPTURE(twin.name, ways, name_of(dtype), kind == Regions::replicated);
+                check_alike(
+                    outcome_of(*classroom(ways), pass_shared(regions(kind), twin.shared),
+                               twin.inputs),
+                    one, bound);
+            }
         }
-    }
-}
-
-TEST_CASE("So it is with sequence parallelism", "[parallel][sim]") {
-    for (const Twin& twin : twins()) {
-        if (twin.name == "column-parallel linear, gathered") continue;
-        const Outcome one = run_alone(DType::f64, twin.alone, twin.inputs);
-        const Outcome one_f32 = run_alone(DType::f32, twin.alone, twin.inputs);
-        const Inputs inputs = by_sequence(twin.inputs);
-        for (const int ways : kWays) {
-            CAPTURE(twin.name, ways);
-            const MakeRegions make = regions(Regions::sequence_parallel);
-            const Difference f64 =
-                difference(run_shared(ways, DType::f64, make, twin.shared, inputs), one);
-            CAPTURE(f64.name);
-            CHECK(f64.relative <= 1e-12);
-            const Difference f32 = difference(
-                run_shared(ways, DType::f32, make, twin.shared, inputs), one_f32);
-            CAPTURE(f32.name);
-            CHECK(f32.relative <= 1e-5);
-        }
-    }
 }
 
 TEST_CASE("Backward in two halves gives the same bits as in one", "[parallel][sim]") {
-    for (const Regions kind : {Regions::replicated, Regions::sequence_parallel}) {
-        for (const Twin& twin : twins()) {
-            const bool gathered = twin.name == "column-parallel linear, gathered";
-            if (kind == Regions::sequence_parallel && gathered) continue;  // is refused
-            CAPTURE(twin.name);
-            Inputs inputs =
-                kind == Regions::replicated ? twin.inputs : by_sequence(twin.inputs);
-            const Outcome whole =
-                run_shared(2, DType::f32, regions(kind), twin.shared, inputs);
-            inputs.backward = Backward::halves;
-            const Outcome halves =
-                run_shared(2, DType::f32, regions(kind), twin.shared, inputs);
-            CHECK(halves.dx == whole.dx);
-            CHECK(halves.gradients == whole.gradients);
-        }
+    const Regions kind = GENERATE(Regions::replicated, Regions::sequence_parallel);
+    for (Twin& twin : twins(kind)) {
+        CAPTURE(twin.name);
+        twin.inputs.dtype = DType::f32;
+        const auto results = [&](Backward backward) {
+            return outcome_of(*classroom(2),
+                              pass_shared(regions(kind), twin.shared, backward),
+                              twin.inputs)
+                .results;
+        };
+        CHECK(results(Backward::halves) == results(Backward::whole));
     }
 }
 
 TEST_CASE("Stacked layers whose rows the ranks do not divide are padded each",
           "[parallel][sim]") {
     constexpr std::int64_t kRowsOut = 10;
-    std::map<std::string, HostTensor> whole;
-    classroom(1)->run([&](Rank& rank) {
+    const RunReport alone = classroom(1)->run([&](Rank& rank) {
         Linear layer({rank.device(), DType::f64, 7, "layer"}, 4, kRowsOut);
-        for (const Parameter* parameter : layer.parameters())
-            whole[parameter->name()] = rank.device().peek(parameter->value);
+        keep_parameters(rank, layer.parameters(), "", &Parameter::value);
     });
     const RunReport report = classroom(3)->run([&](Rank& rank) {
         TensorParallel tp(rank.device(), rank.world());
@@ -214,9 +192,9 @@ TEST_CASE("Stacked layers whose rows the ranks do not divide are padded each",
         ColumnParallelLinear layer({rank.device(), DType::f64, 7, "layer"}, tp, 4,
                                    kRowsOut, options);
         CHECK(layer.weight().shape() == Shape{4, 4});
-        keep_parameters(rank, layer, "", &Parameter::value);
+        keep_parameters(rank, layer.parameters(), "", &Parameter::value);
     });
-    CHECK(wholes(report, "") == whole);
+    CHECK(all_kept(report) == all_kept(alone));
 }
 
 namespace {

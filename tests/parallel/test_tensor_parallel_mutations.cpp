@@ -1,9 +1,5 @@
 // Mistakes that train without a word: each must make the comparison with one device, or
 // the checker, speak.
-#include <algorithm>
-#include <cmath>
-
-#include "sim/cluster.hpp"
 #include "src/nn/activation.hpp"
 #include "src/nn/attention.hpp"
 #include "src/nn/gpt.hpp"
@@ -43,9 +39,9 @@ MakeRegions made_as() {
     };
 }
 
-Inputs inputs(Held held = Held::whole) {
-    return {normal_values({8, 2, kHidden}, "x"), normal_values({8, 2, kHidden}, "dy"),
-            held, held};
+Case inputs(Deal deal = Deal::whole) {
+    return {{{"x", {normal_values({8, 2, kHidden}, "x"), deal}},
+             {"dy", {normal_values({8, 2, kHidden}, "dy"), deal}}}};
 }
 
 std::unique_ptr<Module> parallel_block(const ParameterInit& init, TensorParallel& tp) {
@@ -60,24 +56,19 @@ std::unique_ptr<Module> forgotten_norms(const ParameterInit& init, TensorParalle
     return block;
 }
 
-/// How far the mistaken module is from its twin, without full checks, which some of these
-/// would not survive, and without the test that replicas agree.
+/// Without full checks, which some of these would not survive, and without the test that
+/// replicas agree.
+Outcome erring(const MakeRegions& make_regions, const MakeShared& shared,
+               const Case& given) {
+    return outcome_of(*classroom(kWays, true, sim::CheckLevel::cheap),
+                      pass_shared(make_regions, shared), given, Mistakes::kept);
+}
+
 double distance(const MakeRegions& make_regions, const MakeShared& shared,
-                const MakeAlone& alone, const Inputs& in = inputs()) {
-    const Outcome one = run_alone(DType::f64, alone, in);
-    const Outcome rank_0 = run_first_rank(kWays, DType::f64, make_regions, shared, in);
-    double worst = 0;
-    const auto look = [&](const HostTensor& a, const HostTensor& b) {
-        const double here = relative_difference(a, b);
-        REQUIRE_FALSE(std::isnan(here));
-        worst = std::max(worst, here);
-    };
-    look(rank_0.y, one.y);
-    look(rank_0.dx, one.dx);
-    for (const auto& [name, gradient] : rank_0.gradients)
-        if (gradient.shape() == one.gradients.at(name).shape())
-            look(gradient, one.gradients.at(name));
-    return worst;
+                const MakeAlone& alone, const Case& given = inputs()) {
+    return difference(erring(make_regions, shared, given),
+                      outcome_of(*classroom(1), pass_alone(alone), given))
+        .relative;
 }
 
 MakeAlone block_alone() {
@@ -100,13 +91,16 @@ TEST_CASE("A dropped g is far from one device", "[parallel][sim]") {
 
 TEST_CASE("Norms forgotten in sequence parallelism are far from one device",
           "[parallel][sim]") {
-    Inputs in = inputs();
-    const Outcome one = run_alone(DType::f64, block_alone(), in);
-    in.x_held = in.y_held = Held::sequence;
-    const Outcome rank_0 = run_first_rank(kWays, DType::f64, made_as<SequenceParallel>(),
-                                          forgotten_norms, in);
-    CHECK(relative_difference(rank_0.gradients.at("ln_1.weight"),
-                              one.gradients.at("ln_1.weight")) > 1e-3);
+    const Case given = inputs(Deal::contiguous);
+    const std::string name = "grad/ln_1.weight";
+    const HostTensor one =
+        outcome_of(*classroom(1), pass_alone(block_alone()), given).results.at(name);
+    const auto far = [&](const MakeShared& block) {
+        return relative_difference(
+            erring(made_as<SequenceParallel>(), block, given).results.at(name), one);
+    };
+    CHECK(far(parallel_block) <= 1e-12);
+    CHECK(far(forgotten_norms) > 1e-3);
 }
 
 namespace {

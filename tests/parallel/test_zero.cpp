@@ -101,27 +101,17 @@ struct Sizes {
     int steps = 1;
 };
 
-struct Trained {
-    Course course;
-    std::vector<double> norms;  ///< squares, of each step
-};
-
 /// Trains on a mesh; `replicas` are the axes along which ranks have rows of their own,
 /// the last of which shares out.
-Trained train_on_mesh(const Form& form, const Task& task, const Sizes& sizes,
+Outcome train_on_mesh(const Form& form, const RowTask& task, const Sizes& sizes,
                       sim::CheckLevel check, const std::vector<Mesh::Axis>& axes,
                       const std::vector<std::string>& replicas) {
-    Trained trained;
-    Course& course = trained.course;
-    course.losses.resize(sizes.steps);
-    trained.norms.resize(sizes.steps);
     sim::ClusterOptions options;
     options.ranks = 1;
     for (const Mesh::Axis& axis : axes)
         options.ranks *= axis.size;
-    options.workers = 1;
     options.check = check;
-    collect(course, sim::make_cluster(options)->run([&](Rank& rank) {
+    return outcome_of(*sim::make_cluster(options), [&](Rank& rank) {
         Device& device = rank.device();
         const Mesh mesh(rank.world(), axes);
         ParameterInit init{device, DType::f64, 1, ""};
@@ -140,37 +130,34 @@ Trained train_on_mesh(const Form& form, const Task& task, const Sizes& sizes,
                                                 sizes.micro_batches);
             const Tensor loss =
                 train_step(device, model, task.loss, mine, *sync, *optimizer);
-            if (!mesh.has("tp") || mesh.coordinate("tp") == 0)
-                course.losses[step] += device.peek(loss).at(0);
-            trained.norms[step] =
-                device.peek(squared_gradient_norm(device, rank.world(), sync->shards()))
-                    .at(0);
+            if (!mesh.has("tp") || mesh.coordinate("tp") == 0) keep_loss(rank, loss);
+            const Tensor norm =
+                squared_gradient_norm(device, rank.world(), sync->shards());
+            rank.keep_value("norm", device.peek(norm).at(0));
         }
         sync->wait_for_values();
         keep_updated(rank, sync->shards());
-    }));
-    return trained;
+    });
 }
 
-Course train_in(const Form& form, const Task& task, const Sizes& sizes,
-                sim::CheckLevel check) {
-    return train_on_mesh(form, task, sizes, check, {{"dp", sizes.workers}}, {"dp"})
-        .course;
+Outcome train_in(const Form& form, const RowTask& task, const Sizes& sizes,
+                 sim::CheckLevel check) {
+    return train_on_mesh(form, task, sizes, check, {{"dp", sizes.workers}}, {"dp"});
 }
 
 }  // namespace
 
 TEST_CASE("Each stage of ZeRO makes one device's gradients", "[parallel][zero]") {
     const bool gpt = GENERATE(false, true);
-    const Task task = gpt ? gpt_task() : mlp_task();
+    const RowTask task = gpt ? gpt_task() : mlp_task();
     for (const int workers : {1, 2, 3, 4, 8}) {
-        const Course one = train_on_one(task, workers, 2, adamw);
+        const Outcome one = train_on_one(task, workers, 2, adamw);
         for (const Form& form : forms()) {
             for (const int micro_batches : {1, 3}) {
                 CAPTURE(gpt, workers, form.name, micro_batches);
-                check_same(train_in(form, task, {workers, micro_batches, 2},
-                                    sim::CheckLevel::full),
-                           one);
+                check_alike(train_in(form, task, {workers, micro_batches, 2},
+                                     sim::CheckLevel::full),
+                            one);
             }
         }
     }
@@ -179,15 +166,15 @@ TEST_CASE("Each stage of ZeRO makes one device's gradients", "[parallel][zero]")
 TEST_CASE("Each stage of ZeRO ends where one device does", "[parallel][zero][slow]") {
     constexpr int kSteps = 20;
     const bool gpt = GENERATE(false, true);
-    const Task task = gpt ? gpt_task() : mlp_task();
+    const RowTask task = gpt ? gpt_task() : mlp_task();
     for (const int workers : {1, 2, 3, 4, 8}) {
-        const Course one = train_on_one(task, workers, kSteps, adamw);
+        const Outcome one = train_on_one(task, workers, kSteps, adamw);
         for (const Form& form : forms()) {
             for (const int micro_batches : {1, 3}) {
                 CAPTURE(gpt, workers, form.name, micro_batches);
-                check_same(train_in(form, task, {workers, micro_batches, kSteps},
-                                    sim::CheckLevel::full),
-                           one);
+                check_alike(train_in(form, task, {workers, micro_batches, kSteps},
+                                     sim::CheckLevel::full),
+                            one);
             }
         }
     }
@@ -196,41 +183,39 @@ TEST_CASE("Each stage of ZeRO ends where one device does", "[parallel][zero][slo
 TEST_CASE("Shards inside a node and replicas between nodes train as one device",
           "[parallel][zero]") {
     const bool gpt = GENERATE(false, true);
-    const Task task = gpt ? gpt_task() : mlp_task();
-    const Course one = train_on_one(task, 6, 3, adamw);
+    const RowTask task = gpt ? gpt_task() : mlp_task();
+    const Outcome one = train_on_one(task, 6, 3, adamw);
     for (const Form& form : forms()) {
         if (form.name.find("offload") == 0 || form.name.find("host") != std::string::npos)
             continue;  // they refuse it, see below
         CAPTURE(gpt, form.name);
-        check_same(train_on_mesh(form, task, {6, 2, 3}, sim::CheckLevel::full,
-                                 {{"between", 2}, {"inside", 3}}, {"between", "inside"})
-                       .course,
-                   one);
+        check_alike(train_on_mesh(form, task, {6, 2, 3}, sim::CheckLevel::full,
+                                  {{"between", 2}, {"inside", 3}}, {"between", "inside"}),
+                    one);
     }
 }
 
 TEST_CASE("The norm over shards is that of one device's gradient", "[parallel][zero]") {
-    const Task task = gpt_task();
-    const Course one = train_on_one(task, 3, 1, adamw);
+    const RowTask task = gpt_task();
+    const Outcome one = train_on_one(task, 3, 1, adamw);
     double squares = 0;
-    for (const auto& [name, gradient] : one.gradients)
+    for (const auto& [name, gradient] : under(one.results, "grad/"))
         for (std::int64_t i = 0; i < gradient.elements(); ++i)
             squares += gradient.at(i) * gradient.at(i);
     for (const Form& form : forms()) {
         CAPTURE(form.name);
-        const Trained trained = train_on_mesh(form, task, {3, 1, 1},
+        const Outcome trained = train_on_mesh(form, task, {3, 1, 1},
                                               sim::CheckLevel::full, {{"dp", 3}}, {"dp"});
-        CHECK(std::abs(trained.norms[0] - squares) <= 1e-12 * squares);
+        const double norm = trained.report.ranks[0].series.at("norm").front();
+        CHECK(std::abs(norm - squares) <= 1e-12 * squares);
     }
 }
 
 TEST_CASE("A forward before the update leaves no old values behind", "[parallel][zero]") {
-    const Task task = mlp_task();
-    const Course one = train_on_one(task, 2, 3, adamw);
+    const RowTask task = mlp_task();
+    const Outcome one = train_on_one(task, 2, 3, adamw);
     for (const bool reshard : {true, false}) {
-        Course course;
-        course.losses.resize(3);
-        collect(course, sim::make_cluster(2)->run([&](Rank& rank) {
+        const Outcome many = outcome_of(*sim::make_cluster(2), [&](Rank& rank) {
             Device& device = rank.device();
             const auto made = task.make_model({device, DType::f64, 1, ""});
             auto& model = dynamic_cast<Sequential&>(*made);
@@ -243,31 +228,31 @@ TEST_CASE("A forward before the update leaves no old values behind", "[parallel]
                     batches_of_worker(device, task, step, rank.index(), 2, 1);
                 sync.begin();
                 const Tensor loss = accumulate_gradients(device, model, task.loss, mine);
-                course.losses[step] += device.peek(loss).at(0);
+                keep_loss(rank, loss);
                 sync.finish();
                 Saved saved;
                 model.forward(mine[0].input, saved);
                 sync.update(*optimizer);
             }
             keep_updated(rank, sync.shards());
-        }));
+        });
         CAPTURE(reshard);
-        check_same(course, one);
+        check_alike(many, one);
     }
 }
 
 TEST_CASE("Parameters that no module uses leave the others as they are",
           "[parallel][zero]") {
-    Task task = mlp_task();
+    RowTask task = mlp_task();
     task.make_model = [make = task.make_model](const ParameterInit& init) {
         auto model = std::make_unique<Sequential>();
         model->add<WithIdle>(init, make(init));
         return model;
     };
-    const Course one = train_on_one(task, 3, 3, adamw);
+    const Outcome one = train_on_one(task, 3, 3, adamw);
     for (const Form& form : forms()) {
         CAPTURE(form.name);
-        check_same(train_in(form, task, {3, 3, 3}, sim::CheckLevel::full), one);
+        check_alike(train_in(form, task, {3, 3, 3}, sim::CheckLevel::full), one);
     }
 }
 
@@ -304,10 +289,9 @@ TEST_CASE("What cannot be shared out is refused", "[parallel][zero]") {
 
 TEST_CASE("A delayed update is one step late, exactly", "[parallel][zero]") {
     constexpr int kSteps = 5;
-    const Task task = gpt_task();
+    const RowTask task = gpt_task();
     // On one device: step t uses the gradient of step t - 1.
-    std::map<std::string, HostTensor> expected;
-    sim::make_cluster(1)->run([&](Rank& rank) {
+    const Outcome expected = outcome_of(*sim::make_cluster(1), [&](Rank& rank) {
         Device& device = rank.device();
         const auto model = task.make_model({device, DType::f64, 1, ""});
         const auto optimizer = adamw(model->parameters());
@@ -326,19 +310,17 @@ TEST_CASE("A delayed update is one step late, exactly", "[parallel][zero]") {
             if (step > 0) optimizer->step();
             before = now;
         }
-        for (const Parameter* parameter : model->parameters())
-            expected[parameter->name()] = device.peek(parameter->value);
+        keep_parameters(rank, model->parameters(), "", &Parameter::value);
     });
     const Form delayed{"delayed", [](Rank& rank, Communicator& line, Sequential& model) {
                            return std::make_unique<ZeroOffload>(
                                rank.device(), line, model.parameters(),
                                ZeroOptions{.sizes = kSmall}, true);
                        }};
-    const Course course = train_in(delayed, task, {1, 1, kSteps}, sim::CheckLevel::full);
-    for (const auto& [name, value] : expected) {
-        CAPTURE(name);
-        CHECK(relative_difference(course.values.at(name), value) <= 1e-12);
-    }
+    check_alike(
+        under(train_in(delayed, task, {1, 1, kSteps}, sim::CheckLevel::full).results,
+              "value/"),
+        expected.results);
 }
 
 }  // namespace lockstep::test

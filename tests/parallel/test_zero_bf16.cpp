@@ -100,14 +100,11 @@ struct Layout {
 using BatchesOf = std::function<std::vector<MicroBatch>(Device&, int step, int rank)>;
 
 /// Trains for some steps.
-Course train(const Layout& layout, const Form& form, const Task& task, int steps,
-             const BatchesOf& batches_of) {
-    Course course;
-    course.losses.resize(steps);
+Outcome train(const Layout& layout, const Form& form, const RowTask& task, int steps,
+              const BatchesOf& batches_of) {
     sim::ClusterOptions options;
     options.ranks = layout.ranks();
-    options.workers = 1;
-    collect(course, sim::make_cluster(options)->run([&](Rank& rank) {
+    return outcome_of(*sim::make_cluster(options), [&](Rank& rank) {
         Device& device = rank.device();
         const Mesh mesh(rank.world(), {{"between", layout.nodes}, {"inside", layout.n}});
         const auto made = task.make_model({device, DType::bf16, 1, ""});
@@ -120,12 +117,11 @@ Course train(const Layout& layout, const Form& form, const Task& task, int steps
             const auto mine = batches_of(device, step, rank.index());
             const Tensor loss =
                 train_step(device, model, task.loss, mine, *sync, *optimizer);
-            course.losses[step] += device.peek(loss).at(0);
+            keep_loss(rank, loss);
         }
         sync->wait_for_values();
         keep_updated(rank, sync->shards());
-    }));
-    return course;
+    });
 }
 
 // Sums of gradients that are known.
@@ -139,7 +135,7 @@ LossResult given_gradient(Device& device, const Tensor& prediction, const Tensor
     return {device.zeros({1}, DType::f32), target.reshaped(prediction.shape())};
 }
 
-Task linear_task() {
+RowTask linear_task() {
     return {[](const ParameterInit& init) {
                 auto model = std::make_unique<Sequential>();
                 model->add<Linear>(init, kIn, kOut);
@@ -174,7 +170,7 @@ HostTensor summed(const Layout& layout, const Form& form, double scale = 1) {
         }
         return batches;
     };
-    return train(layout, form, linear_task(), 1, batches_of).gradients.at("weight");
+    return train(layout, form, linear_task(), 1, batches_of).results.at("grad/weight");
 }
 
 /// The largest distance from the exact sum of all terms, as a part of their sizes.
@@ -243,8 +239,8 @@ namespace {
 
 constexpr int kSteps = 20;
 
-Course train(const Layout& layout, const Form& form, const Task& task,
-             int steps = kSteps) {
+Outcome train(const Layout& layout, const Form& form, const RowTask& task,
+              int steps = kSteps) {
     return train(layout, form, task, steps, [&](Device& device, int step, int rank) {
         return batches_of_worker(device, task, step, rank, layout.ranks(),
                                  layout.micro_batches);
@@ -252,7 +248,7 @@ Course train(const Layout& layout, const Form& form, const Task& task,
 }
 
 /// One device, with the batch of so many ranks whole.
-Course train_whole(int ranks, const Task& task) {
+Outcome train_whole(int ranks, const RowTask& task) {
     const Form alone{"alone", [](Rank&, Communicator&, Sequential& model) {
                          return std::make_unique<AllReduceSync>(model.parameters());
                      }};
@@ -267,47 +263,47 @@ Course train_whole(int ranks, const Task& task) {
 
 TEST_CASE("Sharded training in bf16 follows one device's",
           "[parallel][zero][bf16][slow]") {
-    const Task task = gpt_task();
+    const RowTask task = gpt_task();
     const Layout layout = GENERATE(Layout{1, 1}, Layout{1, 2}, Layout{1, 3}, Layout{1, 4},
                                    Layout{1, 8}, Layout{2, 3});
-    const Course one = train_whole(layout.ranks(), task);
-    CHECK(one.losses.back() < 0.9 * one.losses.front());
+    const Outcome one = train_whole(layout.ranks(), task);
+    const std::vector<double> losses = losses_of(one.report);
+    CHECK(losses.back() < 0.9 * losses.front());
     for (const int k : {1, 3})
         for (const ReduceIn in : {ReduceIn(), ReduceIn(DType::f32)})
             for (const auto& group : forms(in)) {
                 const Form& form = group.front();
                 CAPTURE(layout.nodes, layout.n, k, form.name, in.has_value());
-                const Course many = train({layout.nodes, layout.n, k}, form, task);
+                const auto many =
+                    losses_of(train({layout.nodes, layout.n, k}, form, task).report);
                 // Each is within a rounding of what f32 would give.
                 for (int step = 0; step < kSteps; ++step)
-                    CHECK(std::abs(many.losses[step] - one.losses[step]) <=
-                          2 * kHalfStep * one.losses[0]);
+                    CHECK(std::abs(many[step] - losses[step]) <=
+                          2 * kHalfStep * losses[0]);
             }
 }
 
 TEST_CASE("What only moves data in another way leaves all bits",
           "[parallel][zero][bf16]") {
     constexpr int kFew = 3;
-    const Task task = gpt_task();
+    const RowTask task = gpt_task();
     Layout layout =
         GENERATE(Layout{1, 2}, Layout{1, 3}, Layout{1, 8}, Layout{2, 1}, Layout{2, 3});
     const int k = layout.micro_batches = GENERATE(1, 3);
     for (const ReduceIn in : {ReduceIn(), ReduceIn(DType::f32)}) {
-        Course others;
+        Outcome others;
         for (const auto& group : forms(in)) {
-            const Course first = train(layout, group.front(), task, kFew);
-            const auto check = [&](const Course& course, const std::string& name) {
+            const Outcome first = train(layout, group.front(), task, kFew);
+            const auto check = [&](const Outcome& course, const std::string& name) {
                 CAPTURE(layout.nodes, layout.n, k, name, in.has_value());
-                CHECK(course.losses == first.losses);
-                CHECK(course.values == first.values);
-                CHECK(course.gradients == first.gradients);
+                CHECK(course.results == first.results);
             };
             for (const Form& form : group)
                 if (layout.nodes == 1 || !is_on_host(form))
                     check(train(layout, form, task, kFew), form.name);
             // Two terms have one sum, wherever in a buffer they lie; so stages and full
             // sharding agree, too.
-            if (layout.ranks() <= 2 && k == 1 && !others.losses.empty())
+            if (layout.ranks() <= 2 && k == 1 && !others.results.empty())
                 check(others, "another group");
             others = first;
         }
@@ -315,8 +311,8 @@ TEST_CASE("What only moves data in another way leaves all bits",
     // With the same buckets stage 2 sends what stage 1 does, if there is one micro-batch.
     if (k == 1) {
         const auto stages = forms({});
-        CHECK(train(layout, stages[0][0], task, kFew).values ==
-              train(layout, stages[1][0], task, kFew).values);
+        CHECK(under(train(layout, stages[0][0], task, kFew).results, "value/") ==
+              under(train(layout, stages[1][0], task, kFew).results, "value/"));
     }
 }
 

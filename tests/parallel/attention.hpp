@@ -1,11 +1,9 @@
-// Attention whose ranks share out the tokens, beside attention on one device: tokens are
-// dealt out, what comes back is put in the sequence's order again.
+// Attention whose ranks share out the tokens, beside attention on one device.
 #pragma once
 
 #include <functional>
 #include <memory>
 
-#include "sim/cluster.hpp"
 #include "src/parallel/context_parallel.hpp"
 #include "tests/parallel/twin.hpp"
 
@@ -21,39 +19,27 @@ struct Problem {
     double scale = 1;  ///< of x's normal values
 
     HostTensor x() const;
-    HostTensor dy() const;
+    /// Normal x and dy, whose tokens are dealt in that order.
+    Case dealt(TokenOrder order) const;
     std::int64_t key_columns() const { return sizes.key_heads() * width; }
     std::int64_t columns() const { return sizes.heads * width + 2 * key_columns(); }
-};
-
-/// y and dx, in the sequence's order.
-struct Attended {
-    HostTensor y;
-    HostTensor dx;
-    RunReport report;
 };
 
 using MakeAttending = std::function<std::unique_ptr<Module>(Device&, Communicator&)>;
 
 /// By CoreAttention.
-Attended attend_alone(const Problem& problem);
-Attended attend_shared(const Problem& problem, int ranks, ContextMethod method,
-                       TokenOrder order,
-                       sim::CheckLevel check = sim::check_level_asked());
+Outcome attend_alone(const Problem& problem);
+Outcome attend_shared(const Problem& problem, int ranks, ContextMethod method,
+                      TokenOrder order, sim::CheckLevel check = sim::check_level_asked());
 /// By any module of the ranks.
-Attended attend_by(const Problem& problem, int ranks, TokenOrder order,
-                   const MakeAttending& make,
-                   sim::CheckLevel check = sim::check_level_asked());
-
-enum class Passes { forward, both };
+Outcome attend_by(const Problem& problem, int ranks, TokenOrder order,
+                  const MakeAttending& make,
+                  sim::CheckLevel check = sim::check_level_asked());
 
 /// Options of virtual devices of the classroom cluster that compute shapes only.
 sim::ClusterOptions shapes_only(int ranks);
-/// Forward, and backward, of x and dy that are 0: for figures, not for numbers.
+/// Of x and dy that are 0: for figures, not for numbers.
 RunReport attend_zeros(const Problem& problem, ContextMethod method, TokenOrder order,
                        Passes passes, sim::ClusterOptions options);
-
-/// The larger relative difference of y and of dx.
-double distance(const Attended& shared, const Attended& alone);
 
 }  // namespace lockstep::test
