@@ -1,5 +1,6 @@
 #include "src/trial/difference.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/core/require.hpp"
@@ -29,9 +30,11 @@ Difference difference(const NamedTensors& got, const NamedTensors& expected) {
         const auto found = got.find(name);
         require(found != got.end(), "'{}' is expected, but it is not there", name);
         const TensorDifference here = compared(name, found->second, tensor);
+        if (std::isnan(here.largest_relative))
+            return {here.largest_absolute, here.largest_relative, name, here.at};
+        worst.absolute = std::max(worst.absolute, here.largest_absolute);
         if (here.largest_relative <= worst.relative) continue;
-        worst = {here.largest_absolute, here.largest_relative, name, here.at};
-        if (std::isnan(worst.relative)) break;
+        worst = {worst.absolute, here.largest_relative, name, here.at};
     }
     return worst;
 }

@@ -7,12 +7,13 @@
 
 namespace lockstep {
 
-/// Where two sets of tensors are farthest apart: in the tensor whose relative difference,
-/// as compare_tensor defines it, is the largest.
+/// How far two sets of tensors are apart: the largest absolute difference of any element,
+/// and of any tensor the largest relative one, as compare_tensor defines it. Both are NaN
+/// if there is a NaN, which no bound admits.
 struct Difference {
     double absolute = 0;
-    double relative = 0;   ///< NaN if there is a NaN, which no bound admits
-    std::string name;      ///< the tensor's; empty if nothing differs
+    double relative = 0;
+    std::string name;      ///< of the tensor with that; empty if nothing differs
     std::int64_t at = -1;  ///< the row-major place in it
 };
 

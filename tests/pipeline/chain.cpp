@@ -1,36 +1,18 @@
 #include "tests/pipeline/chain.hpp"
 
-#include <algorithm>
-
-#include <fmt/format.h>
-
 #include "src/comm/mesh.hpp"
 #include "src/nn/activation.hpp"
 #include "src/nn/linear.hpp"
 #include "src/nn/sequential.hpp"
+#include "src/trial/training.hpp"
 
 namespace lockstep::test {
 
 namespace {
 
 void keep(Rank& rank, Module& module) {
-    for (const Parameter* parameter : module.parameters()) {
-        rank.keep("grad/" + parameter->name(), parameter->gradient);
-        rank.keep("value/" + parameter->name(), parameter->value);
-    }
-}
-
-ChainResult result_of(RunReport report) {
-    ChainResult result;
-    for (const RankReport& rank : report.ranks) {
-        for (const auto& [name, tensor] : rank.kept)
-            (name.starts_with("grad/") ? result.gradients : result.values)
-                .emplace(name.substr(name.find('/') + 1), tensor);
-        if (const auto losses = rank.series.find("loss"); losses != rank.series.end())
-            result.losses = losses->second;
-    }
-    result.report = std::move(report);
-    return result;
+    keep_parameters(rank, module.parameters(), "grad/", &Parameter::gradient);
+    keep_parameters(rank, module.parameters(), "value/", &Parameter::value);
 }
 
 }  // namespace
@@ -68,8 +50,8 @@ PartBoundary chain_boundary() {
     return {[](const MicroBatch& batch) { return batch.input.shape(); }, DType::f64};
 }
 
-ChainResult run_chain(int parts, int micro_batches, bool uneven) {
-    return result_of(sim::make_cluster(1)->run([&](Rank& rank) {
+Outcome run_chain(int parts, int micro_batches, bool uneven) {
+    return outcome_of(*sim::make_cluster(1), [&](Rank& rank) {
         Device& device = rank.device();
         Sequential chain;
         for (int part = 0; part < parts; ++part)
@@ -79,7 +61,7 @@ ChainResult run_chain(int parts, int micro_batches, bool uneven) {
                                  chain_batches(device, micro_batches, uneven));
         rank.keep_value("loss", device.peek(loss).at(0));
         keep(rank, chain);
-    }));
+    });
 }
 
 namespace {
@@ -107,13 +89,13 @@ ChainStage make_chain_stage(Device& device, const Schedule& schedule, int stage,
 
 }  // namespace
 
-ChainResult run_chain(const PipelinePlan& plan, const ChainOptions& options) {
+Outcome run_chain(const PipelinePlan& plan, const ChainOptions& options) {
     const Schedule& schedule = plan.schedule();
     const int count = schedule.micro_batches;
     sim::ClusterOptions cluster;
     cluster.ranks = schedule.stages * options.replicas;
     cluster.check = options.check;
-    return result_of(sim::make_cluster(cluster)->run([&](Rank& rank) {
+    return outcome_of(*sim::make_cluster(cluster), [&](Rank& rank) {
         Device& device = rank.device();
         const Mesh mesh(rank.world(),
                         {{"pp", schedule.stages}, {"dp", options.replicas}});
@@ -136,16 +118,7 @@ ChainResult run_chain(const PipelinePlan& plan, const ChainOptions& options) {
         }
         for (Module* chunk : stage.chunks)
             keep(rank, *chunk);
-    }));
-}
-
-std::string message_of(const std::function<void()>& action) {
-    try {
-        action();
-    } catch (const std::exception& error) {
-        return error.what();
-    }
-    return "";
+    });
 }
 
 }  // namespace lockstep::test

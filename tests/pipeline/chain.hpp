@@ -1,14 +1,14 @@
 // A chain of small layers, one a part, on one device and as a pipeline.
 #pragma once
 
-#include <functional>
-#include <map>
-#include <string>
+#include <memory>
 #include <vector>
 
 #include "sim/cluster.hpp"
 #include "src/nn/module.hpp"
 #include "src/pipeline/pipeline.hpp"
+#include "tests/alike.hpp"
+#include "tests/message_of.hpp"
 
 namespace lockstep::test {
 
@@ -24,20 +24,10 @@ std::vector<MicroBatch> chain_batches(Device& device, int count, bool uneven = f
 
 PartBoundary chain_boundary();
 
-struct ChainResult {
-    std::vector<double> losses;  ///< of runs
-    std::map<std::string, HostTensor> gradients;
-    std::map<std::string, HostTensor> values;
-    RunReport report;
-
-    bool same_bits(const ChainResult& other) const {
-        return losses == other.losses && gradients == other.gradients &&
-               values == other.values;
-    }
-};
+// Each keeps losses of runs, "grad/NAME" and "value/NAME".
 
 /// Gradients of one step, on one device.
-ChainResult run_chain(int parts, int micro_batches, bool uneven = false);
+Outcome run_chain(int parts, int micro_batches, bool uneven = false);
 
 struct ChainOptions {
     double learning_rate = 0;  ///< 0: optimizer steps do nothing
@@ -51,9 +41,6 @@ struct ChainOptions {
 };
 
 /// The same by a schedule.
-ChainResult run_chain(const PipelinePlan& plan, const ChainOptions& options = {});
-
-/// What the action throws; empty where nothing.
-std::string message_of(const std::function<void()>& action);
+Outcome run_chain(const PipelinePlan& plan, const ChainOptions& options = {});
 
 }  // namespace lockstep::test

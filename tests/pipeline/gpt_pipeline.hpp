@@ -1,14 +1,10 @@
 // A GPT trained on one device, and on a pipeline's stages.
 #pragma once
 
-#include <map>
-#include <string>
-#include <vector>
-
 #include "sim/cluster.hpp"
 #include "src/nn/gpt.hpp"
 #include "src/pipeline/generators.hpp"
-#include "src/run/run_report.hpp"
+#include "tests/alike.hpp"
 
 namespace lockstep::test {
 
@@ -30,26 +26,13 @@ struct GptTask {
 /// Eight layers, so that up to eight parts have one each.
 GptTask small_gpt(bool tied = false);
 
-struct GptTrained {
-    std::vector<double> losses;
-    std::map<std::string, HostTensor> first_gradients;
-    std::map<std::string, HostTensor> values;  ///< after the last step
-    RunReport report;
-};
+// Each keeps what train() does: losses, the first step's gradients, values.
 
 /// One device, one micro-batch after another.
-GptTrained train_alone(const GptTask& task);
+Outcome train_alone(const GptTask& task);
 
-/// The schedule's stages, times replicas that share out the micro-batches. Requires that
-/// replicas, and copies of a tied table, have the same bits, unless
-/// there is a mistake; then the first rank's are taken.
-GptTrained train_pipeline(const GptTask& task, const Schedule& schedule,
-                          int replicas = 1);
-
-/// The largest relative difference of any tensor or loss; infinite where one has what the
-/// other has not.
-double largest_difference(const GptTrained& a, const GptTrained& b);
-/// Whether all bits agree.
-bool same_bits(const GptTrained& a, const GptTrained& b);
+/// The schedule's stages, times replicas that share out the micro-batches. Replicas, and
+/// copies of a tied table, have to have the same bits, unless there is a mistake.
+Outcome train_pipeline(const GptTask& task, const Schedule& schedule, int replicas = 1);
 
 }  // namespace lockstep::test

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -24,7 +22,8 @@
 #include "src/parallel/train_step.hpp"
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/gpt_on_mesh.hpp"
-#include "tests/catch.hpp"
+#include "src/trial/training.hpp"
+#include "tests/alike.hpp"
 #include "tests/pipeline/meshes.hpp"
 
 namespace lockstep::test {
@@ -152,31 +151,23 @@ MicroBatch micro_batch(Device& device, int step, int index, int all, double weig
     return {device.upload(made.ids), device.upload(made.next), weight};
 }
 
-struct Trained {
-    std::vector<double> losses;
-    std::vector<double> norms;                ///< squared, of each step's gradients
-    std::map<std::string, HostTensor> whole;  ///< "grad/STEP/NAME" and "value/NAME"
-};
-
-void keep(Rank& rank, const std::vector<Parameter*>& parameters,
-          const std::string& prefix, Tensor Parameter::*tensor) {
-    for (const Parameter* parameter : parameters)
-        rank.keep(prefix + parameter->name(), parameter->*tensor, parameter->part());
+/// Keeps a step's loss, unless another rank has it, and on rank 0 the square of its
+/// gradients' norm.
+void keep_step(Rank& rank, int step, const Tensor& loss,
+               const std::vector<Parameter*>& updated) {
+    Device& device = rank.device();
+    if (loss) rank.keep_value("loss", device.peek(loss).at(0));
+    const Tensor norm = squared_gradient_norm(device, rank.world(), updated);
+    if (rank.index() == 0) rank.keep(fmt::format("norm/{}", step), norm);
+    keep_parameters(rank, updated, fmt::format("grad/{}/", step), &Parameter::gradient);
 }
 
-/// Shards put together; replicas that differ in a bit are refused.
-std::map<std::string, HostTensor> wholes(const RunReport& report) {
-    std::map<std::string, HostTensor> all;
-    for (const RankReport& rank : report.ranks)
-        for (const auto& kept : rank.kept)
-            if (!all.contains(kept.first)) all[kept.first] = report.whole(kept.first);
-    return all;
-}
+// Each keeps, of each step, "loss/STEP", "norm/STEP" and "grad/STEP/NAME", and
+// "value/NAME". Replicas that differ in a bit are refused.
 
-Trained train_alone(const Spread& spread) {
-    Trained trained;
+Outcome train_alone(const Spread& spread) {
     const int all = kMicroBatches * spread.replicas();
-    const RunReport report = sim::make_cluster(1)->run([&](Rank& rank) {
+    return outcome_of(*sim::make_cluster(1), [&](Rank& rank) {
         Device& device = rank.device();
         const auto gpt = make_gpt({device, spread.dtype, 1, ""}, sizes_of(spread));
         const auto parameters = gpt->parameters();
@@ -193,17 +184,12 @@ Trained train_alone(const Spread& spread) {
             const Tensor loss =
                 accumulate_gradients(device, *gpt, cross_entropy_loss, batches);
             sync->finish();
-            trained.losses.push_back(device.peek(loss).at(0));
-            const Tensor norm = squared_gradient_norm(device, rank.world(), parameters);
-            trained.norms.push_back(device.peek(norm).at(0));
-            keep(rank, parameters, fmt::format("grad/{}/", step), &Parameter::gradient);
+            keep_step(rank, step, loss, parameters);
             clip_gradients(device, rank.world(), parameters, kMostNorm);
             sync->update(*optimizer);
         }
-        keep(rank, parameters, "value/", &Parameter::value);
+        keep_parameters(rank, parameters, "value/", &Parameter::value);
     });
-    trained.whole = wholes(report);
-    return trained;
 }
 
 MeshOptions::Recompute recompute_of(const Spread& spread) {
@@ -276,91 +262,57 @@ std::vector<MicroBatch> own_batches(GptOnMesh& gpt, int step) {
     return batches;
 }
 
-/// A loss that several ranks share is none on all but one.
-void note_step(Rank& rank, int step, const Tensor& loss,
-               const std::vector<Parameter*>& updated, Trained& trained) {
-    Device& device = rank.device();
-    if (loss) trained.losses[step] += device.peek(loss).at(0);
-    const Tensor norm = squared_gradient_norm(device, rank.world(), updated);
-    if (rank.index() == 0) trained.norms[step] = device.peek(norm).at(0);
-    keep(rank, updated, fmt::format("grad/{}/", step), &Parameter::gradient);
-}
-
 /// Returns those that hold values between steps: shards, if the whole ones are not there.
 std::vector<Parameter*> holders(const std::vector<Parameter*>& whole,
                                 const std::vector<Parameter*>& shards) {
     return whole.front()->value ? whole : shards;
 }
 
-Trained train_spread(const Spread& spread) {
+Outcome train_spread(const Spread& spread) {
     const MeshPlan plan(sizes_of(spread), options_of(spread));
-    Trained trained;
-    trained.losses.assign(spread.steps, 0);
-    trained.norms.assign(spread.steps, std::numeric_limits<double>::quiet_NaN());
     sim::ClusterOptions options;
     options.ranks = plan.shape().ranks();
     options.check = sim::CheckLevel::full;
-    options.workers = 1;  // ranks add up losses
-    const RunReport report = sim::make_cluster(options)->run([&](Rank& rank) {
+    return outcome_of(*sim::make_cluster(options), [&](Rank& rank) {
         GptOnMesh gpt(rank, plan, spread.dtype, 1);
         const auto updated = gpt.sync().shards();
         const auto optimizer = make_optimizer<Sgd>(updated, kSgd);
         for (int step = 0; step < spread.steps; ++step) {
             const auto batches = own_batches(gpt, step);
             const Tensor loss = gpt.gradients(batches);
-            note_step(rank, step, loss, updated, trained);
+            keep_step(rank, step, loss, updated);
             clip_gradients(rank.device(), rank.world(), updated, kMostNorm);
             gpt.update(*optimizer);
         }
-        keep(rank, holders(gpt.parameters(), updated), "value/", &Parameter::value);
+        keep_parameters(rank, holders(gpt.parameters(), updated), "value/",
+                        &Parameter::value);
     });
-    trained.whole = wholes(report);
-    return trained;
-}
-
-double largest_difference(const HostTensor& a, const HostTensor& b) {
-    if (!(a.shape() == b.shape())) return std::numeric_limits<double>::infinity();
-    double scale = 0, apart = 0;
-    for (std::int64_t i = 0; i < a.elements(); ++i) {
-        scale = std::max(scale, std::abs(b.at(i)));
-        apart = std::max(apart, std::abs(a.at(i) - b.at(i)));
-        if (std::isnan(a.at(i))) return a.at(i);
-    }
-    return apart == 0 ? 0 : apart / scale;
 }
 
 void check_as_alone(const Spread& spread) {
     CAPTURE(spread.text());
-    const Trained one = train_alone(spread), many = train_spread(spread);
-    for (int step = 0; step < spread.steps; ++step) {
-        CHECK(std::abs(many.losses[step] - one.losses[step]) <= 1e-12 * one.losses[step]);
-        CHECK(std::abs(many.norms[step] - one.norms[step]) <= 1e-12 * one.norms[step]);
-    }
-    REQUIRE(many.whole.size() == one.whole.size());
-    for (const auto& [name, tensor] : one.whole) {
-        CAPTURE(name);
-        REQUIRE(many.whole.contains(name));
-        CHECK(largest_difference(many.whole.at(name), tensor) <= 1e-12);
-    }
+    check_alike(train_spread(spread), train_alone(spread));
 }
 
 /// In bf16 sums in another order differ; so one device in bf16 and the mesh are both held
 /// against one device in f64. The mesh may be four times as far off, or 4 %.
 void check_as_alone_in_bf16(Spread spread) {
     CAPTURE(spread.text());
-    const Trained exact = train_alone(spread);
+    const NamedTensors exact = train_alone(spread).results;
     spread.dtype = DType::bf16;
-    const Trained one = train_alone(spread), many = train_spread(spread);
-    for (int step = 0; step < spread.steps; ++step) {
-        CHECK(std::abs(many.losses[step] / one.losses[step] - 1) <= 0x1p-8);
-        CHECK(std::abs(many.norms[step] / one.norms[step] - 1) <= 0x1p-4);
-    }
-    REQUIRE(many.whole.size() == exact.whole.size());
-    for (const auto& [name, tensor] : exact.whole) {
+    const NamedTensors one = train_alone(spread).results;
+    const NamedTensors many = train_spread(spread).results;
+    REQUIRE(many.size() == exact.size());
+    for (const auto& [name, tensor] : exact) {
         CAPTURE(name);
-        REQUIRE(many.whole.contains(name));
-        CHECK(largest_difference(many.whole.at(name), tensor) <=
-              4 * std::max(largest_difference(one.whole.at(name), tensor), 0.01));
+        REQUIRE(many.contains(name));
+        const bool is_loss = name.starts_with("loss/");
+        if (is_loss || name.starts_with("norm/"))
+            CHECK(std::abs(many.at(name).at(0) / one.at(name).at(0) - 1) <=
+                  (is_loss ? 0x1p-8 : 0x1p-4));
+        else
+            CHECK(relative_difference(many.at(name), tensor) <=
+                  4 * std::max(relative_difference(one.at(name), tensor), 0.01));
     }
 }
 
@@ -425,7 +377,7 @@ TEST_CASE("Kits of contexts and tensors nest in either order: the same bits",
         sim::ClusterOptions options;
         options.ranks = spread.ranks();
         options.check = sim::CheckLevel::full;
-        return wholes(sim::make_cluster(options)->run([&](Rank& rank) {
+        return outcome_of(*sim::make_cluster(options), [&](Rank& rank) {
             Device& device = rank.device();
             Mesh mesh(rank.world(), {{"cp", spread.cp}, {"tp", spread.tp}});
             SequenceParallel tp(device, mesh["tp"]);
@@ -446,10 +398,10 @@ TEST_CASE("Kits of contexts and tensors nest in either order: the same bits",
                                   device.upload(dealt_rows(made.next, kit.tokens)),
                                   1.0 / spread.cp};
             train_step(device, *gpt, kit.loss(sizes), {&mine, 1}, sync, optimizer);
-            keep(rank, gpt->parameters(), "value/", &Parameter::value);
-        }));
+            keep_parameters(rank, gpt->parameters(), "value/", &Parameter::value);
+        });
     };
-    CHECK(trained(false) == trained(true));
+    CHECK(trained(false).results == trained(true).results);
 }
 
 TEST_CASE("Rotary positions and recomputation under every sharding of heads and tokens",
@@ -493,7 +445,7 @@ TEST_CASE("What stages keep can be made again, or wait on the host: the same bit
                                     ContextMethod::ring_self_attention, kStriped});
     if (spread.dp > 1) spread.sync = GENERATE(Sync::zero2, Sync::by_rows, Sync::flat);
     spread.llama = GENERATE(false, true);
-    const auto kept = train_spread(spread).whole;
+    const auto kept = train_spread(spread).results;
     for (const auto& [recompute, selective, offload] :
          {std::array{true, false, false}, std::array{false, true, false},
           std::array{false, false, true}, std::array{true, true, true}}) {
@@ -502,7 +454,7 @@ TEST_CASE("What stages keep can be made again, or wait on the host: the same bit
         other.recompute = recompute;
         other.selective = selective;
         other.offload = offload;
-        CHECK(train_spread(other).whole == kept);
+        CHECK(train_spread(other).results == kept);
     }
 }
 

@@ -231,7 +231,7 @@ TEST_CASE("what runs only with a queue a direction may hang on GPUs, and is F12"
     for_sent([&](const Schedule& schedule) {
         if (find_problem(schedule)) return;
         const bool hazard = needs_directions(schedule);
-        const std::string said = message_of([&] {
+        const std::string said = message_of<std::exception>([&] {
             run_on_clock(schedule, kMessage, {{4, 4, 2, kMessage}},
                          sim::CheckLevel::full);
         });
