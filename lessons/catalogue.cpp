@@ -1,17 +1,19 @@
-#include "lessons/01_gradient_accumulation/lesson.hpp"
-#include "lessons/02_data_parallel/lesson.hpp"
-#include "lessons/03_column_linear/lesson.hpp"
-#include "lessons/04_tensor_parallel_block/lesson.hpp"
-#include "lessons/05_pipeline_1f1b/lesson.hpp"
-#include "lessons/06_pipedream/lesson.hpp"
-#include "lessons/07_ring_self_attention/lesson.hpp"
-#include "lessons/08_zero/lesson.hpp"
-#include "lessons/09_experts/lesson.hpp"
-#include "lessons/10_mesh/lesson.hpp"
-#include "lessons/11_inference/lesson.hpp"
 #include "lessons/runner/lesson.hpp"
 
 namespace lockstep::lessons {
+
+// Each is defined in its lesson's lesson.cpp.
+LessonEntry gradient_accumulation_lesson();
+LessonEntry data_parallel_lesson();
+LessonEntry column_linear_lesson();
+LessonEntry tensor_parallel_block_lesson();
+LessonEntry pipeline_1f1b_lesson();
+LessonEntry pipedream_lesson();
+LessonEntry ring_self_attention_lesson();
+LessonEntry zero_lesson();
+LessonEntry experts_lesson();
+LessonEntry mesh_lesson();
+LessonEntry inference_lesson();
 
 const std::vector<LessonEntry>& catalogue() {
     static const std::vector<LessonEntry> lessons{

@@ -1,11 +1,10 @@
-#include "lessons/02_data_parallel/lesson.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
 
+#include "lessons/01_gradient_accumulation/language_lesson.hpp"
 #include "lessons/02_data_parallel/forms.hpp"
 #include "lessons/02_data_parallel/not_parallel.hpp"
 #include "src/core/units.hpp"
@@ -16,6 +15,29 @@
 #include "src/parallel/zero_1.hpp"
 
 namespace lockstep::lessons {
+
+/// The lesson's experiments.
+class DataParallel final : public LanguageLesson {
+  public:
+    /// Throws UsageError if the options ask for what cannot be.
+    DataParallel(const LessonOptions& options, Record& record)
+        : LanguageLesson(options, record) {}
+
+    std::vector<Experiment> experiments() override;
+
+  private:
+    void server(Findings& found);
+    void servers(Findings& found);
+    void deal_out(Findings& found);
+    void one_process(Findings& found);
+    void buckets(Findings& found);
+    void overlap(Findings& found);
+    void compress(Findings& found);
+    void stragglers(Findings& found);
+    void not_parallel(Findings& found);
+    void compare_both(Findings& found);
+    void scaling(Findings& found);
+};
 
 namespace {
 

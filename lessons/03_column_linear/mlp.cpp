@@ -8,6 +8,7 @@
 #include "src/nn/gpt.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
+#include "src/trial/values.hpp"
 
 namespace lockstep::lessons {
 
@@ -46,8 +47,8 @@ Task mlp_shapes(const MlpSizes& sizes, MlpSplit split, DType dtype) {
 Task mlp_task(const MlpSizes& sizes, MlpSplit split, DType dtype, std::uint64_t seed) {
     Task task = mlp_shapes(sizes, split, dtype);
     const Shape shape = task.x.shape();
-    task.x = normal_numbers(shape, dtype, seed, "mlp/x");
-    task.dy = normal_numbers(shape, dtype, seed, "mlp/dy");
+    task.x = normal_values(shape, "mlp/x", dtype, seed);
+    task.dy = normal_values(shape, "mlp/dy", dtype, seed);
     task.seed = seed;
     task.keeps = true;
     return task;

@@ -29,15 +29,6 @@ HostTensor whole_numbers(Shape shape, DType dtype, std::uint64_t seed,
     return tensor;
 }
 
-HostTensor normal_numbers(Shape shape, DType dtype, std::uint64_t seed,
-                          const std::string& name) {
-    HostTensor tensor(shape, dtype);
-    const RandomStream stream(seed, name);
-    for (std::int64_t i = 0; i < tensor.elements(); ++i)
-        tensor.set(i, stream.normal(static_cast<std::uint64_t>(i)));
-    return tensor;
-}
-
 HostTensor transposed(const HostTensor& matrix) {
     const std::int64_t rows = matrix.shape().rows();
     const std::int64_t columns = matrix.shape().columns();

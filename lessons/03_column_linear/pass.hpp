@@ -21,8 +21,6 @@ HostTensor matrix(std::int64_t columns, const std::vector<double>& values, DType
 /// exact; the same for the same seed and name.
 HostTensor whole_numbers(Shape shape, DType dtype, std::uint64_t seed,
                          const std::string& name);
-HostTensor normal_numbers(Shape shape, DType dtype, std::uint64_t seed,
-                          const std::string& name);
 
 HostTensor transposed(const HostTensor& matrix);
 /// The columns that rank `rank` of `ranks` has, of as many each.

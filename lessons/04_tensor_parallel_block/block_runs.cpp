@@ -8,7 +8,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-void run(Rank& rank, const Twins& twins, Module& module, Pass pass) {
+void run(Rank& rank, const Twins& twins, Module& module, Passes passes) {
     Device& device = rank.device();
     const auto random = [&](const char* name) {
         Tensor tensor =
@@ -22,7 +22,7 @@ void run(Rank& rank, const Twins& twins, Module& module, Pass pass) {
         const PhaseScope phase(device, Phase::forward);
         rank.keep("y", module.forward(x, saved));
     }
-    if (pass == Pass::forward) return;
+    if (passes == Passes::forward) return;
     const Tensor dy = random("twins/dy");
     const PhaseScope phase(device, Phase::backward);
     rank.keep("dx", module.backward(dy, saved));
@@ -35,27 +35,17 @@ void run(Rank& rank, const Twins& twins, Module& module, Pass pass) {
 RunReport run_alone(Cluster& cluster, const Twins& twins) {
     return cluster.run([&](Rank& rank) {
         const auto module = twins.alone({rank.device(), twins.dtype, twins.seed, ""});
-        run(rank, twins, *module, Pass::both);
+        run(rank, twins, *module, Passes::both);
     });
 }
 
-RunReport run_shared(Cluster& cluster, const Twins& twins, Pass pass) {
+RunReport run_shared(Cluster& cluster, const Twins& twins, Passes passes) {
     return cluster.run([&](Rank& rank) {
         TensorParallel tp(rank.device(), rank.world());
         const auto module =
             twins.shared({rank.device(), twins.dtype, twins.seed, ""}, tp);
-        run(rank, twins, *module, pass);
+        run(rank, twins, *module, passes);
     });
-}
-
-double twin_difference(const RunReport& shared, const RunReport& alone) {
-    NamedTensors together;
-    for (const char* name : {"y", "dx"})
-        together.emplace(name, shared.ranks.front().kept.at(name));
-    for (const auto& [name, tensor] : kept_under(shared, "grad/"))
-        together.emplace("grad/" + name, tensor);
-    const auto& one = alone.ranks.front().kept;
-    return difference(together, {one.begin(), one.end()}).relative;
 }
 
 namespace {

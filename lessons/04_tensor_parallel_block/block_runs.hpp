@@ -8,7 +8,7 @@
 
 #include "lessons/04_tensor_parallel_block/gpt_training.hpp"
 #include "src/core/units.hpp"
-#include "src/report/safetensors.hpp"
+#include "src/trial/case.hpp"
 
 namespace lockstep::lessons {
 
@@ -23,16 +23,10 @@ struct Twins {
     std::function<std::unique_ptr<Module>(const ParameterInit&, TensorParallel&)> shared;
 };
 
-enum class Pass { forward, both };
-
 /// Both runs take a random input and a random gradient of the output, the same on every
 /// device. Every rank keeps "y" and, if both passes run, "dx" and "grad/NAME".
 RunReport run_alone(Cluster& cluster, const Twins& twins);
-RunReport run_shared(Cluster& cluster, const Twins& twins, Pass pass);
-
-/// The largest relative difference of any tensor of the two runs, of
-/// `ranks` devices and of one.
-double twin_difference(const RunReport& shared, const RunReport& alone);
+RunReport run_shared(Cluster& cluster, const Twins& twins, Passes passes);
 
 /// Bytes that the forward of a tensor-parallel block leaves on a device for its backward,
 /// by the ledger; shapes only, 16 bits a number. Tensors that layers share count once.

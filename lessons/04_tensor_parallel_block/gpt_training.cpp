@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "src/nn/optimizer.hpp"
 #include "src/parallel/sequence_parallel.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
-#include "src/parallel/train_step.hpp"
 
 namespace lockstep::lessons {
 
@@ -48,14 +46,10 @@ RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
         const auto tp = make_regions(regions, device, rank.world());
         const GptKit kit = tensor_parallel({}, *tp);
         const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes, kit);
-        const Loss loss = kit.loss(task.sizes);
-        AllReduceSync sync(gpt->parameters());
-        const auto optimizer = make_optimizer<Sgd>(gpt->parameters(), task.optimizer());
-        const auto step = [&](int i) {
-            const MicroBatch batch = upload_tokens(device, task, i, 0, task.batch);
-            return train_step(device, *gpt, loss, {&batch, 1}, sync, *optimizer);
+        const auto batches = [&](int step) {
+            return upload_batches(device, task, step, 0, 1, 1);
         };
-        train(rank, gpt->parameters(), task.steps, step, advance);
+        train_gpt(rank, *gpt, task, kit.loss(task.sizes), batches, advance);
     });
 }
 

@@ -1,11 +1,17 @@
-#include "lessons/04_tensor_parallel_block/lesson.hpp"
+#include "lessons/runner/lesson.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "lessons/04_tensor_parallel_block/block_runs.hpp"
+#include "lessons/04_tensor_parallel_block/gpt_training.hpp"
+#include "lessons/runner/rounding.hpp"
 #include "src/core/require.hpp"
 #include "src/core/units.hpp"
 #include "src/cost/collectives.hpp"
@@ -20,6 +26,47 @@
 #include "src/parallel/vocabulary_parallel.hpp"
 
 namespace lockstep::lessons {
+
+/// The lesson's experiments, and what later ones need of earlier ones.
+class TensorParallelLesson final : public Lesson {
+  public:
+    /// Throws UsageError if the options ask for what cannot be.
+    TensorParallelLesson(const LessonOptions& options, Record& record);
+
+    std::vector<Experiment> experiments() override;
+
+  private:
+    void attention(Findings& found);
+    void block(Findings& found);
+    void memory(Findings& found);
+    void sequence(Findings& found);
+    void vocabulary(Findings& found);
+    void train(Findings& found);
+    void size(Findings& found);
+
+    /// How far the output is from `right` if c_attn is cut as if it were one layer: the
+    /// largest difference over the largest number of `right`.
+    double bad_cut(const Twins& cut, const HostTensor& right);
+    void give_block_bytes(Findings& found, const RunReport& forward,
+                          const RunReport& both);
+    void give_peak(Findings& found, const BlockSizes& sizes, std::int64_t length,
+                   const Activations& measured);
+    /// Returns what the checker says if each device updates norms with its own part of
+    /// their gradients.
+    std::string diagnosis_of_parts() const;
+    /// Gives the bytes of the loss over a vocabulary that is shared out, `columns` a
+    /// device.
+    void give_loss_bytes(Findings& found, const RunReport& shared, std::int64_t columns);
+    double bound() const {
+        return RoundingBound{2e-5, 1e-12}.of(options().dtype, block_stores(ranks_));
+    }
+    /// Trains on `ranks` devices, and leaves it in the record.
+    RunReport train_on(int ranks, Regions regions, const std::string& variant);
+    Curves train_on_all();
+
+    int ranks_;
+    std::shared_ptr<const GptTask> task_;
+};
 
 namespace {
 
@@ -135,9 +182,11 @@ void TensorParallelLesson::attention(Findings& found) {
     const Twins twins = attention_twins(*task_, options());
     const RunReport alone = run_alone(*make_cluster(options(), 1), twins);
     const RunReport shared =
-        run_shared(*make_cluster(options(), ranks_), twins, Pass::both);
-    values_at_most(found, "attention_values",
-                   has_numbers() ? twin_difference(shared, alone) : 0, bound());
+        run_shared(*make_cluster(options(), ranks_), twins, Passes::both);
+    values_at_most(
+        found, "attention_values",
+        difference(all_kept(shared, Mistakes::thrown), all_kept(alone)).relative,
+        bound());
     double cut = 1;
     if (ranks_ > 1 && has_numbers())
         cut = bad_cut(badly_cut(twins, sizes), alone.ranks.front().kept.at("y"));
@@ -148,7 +197,7 @@ void TensorParallelLesson::attention(Findings& found) {
 double TensorParallelLesson::bad_cut(const Twins& cut, const HostTensor& right) {
     const LessonOptions unwatched = options().without_full_check();
     const RunReport report =
-        run_shared(*make_cluster(unwatched, ranks_), cut, Pass::forward);
+        run_shared(*make_cluster(unwatched, ranks_), cut, Passes::forward);
     double largest = 0;
     for (std::int64_t i = 0; i < right.elements(); ++i)
         largest = std::max(largest, std::abs(right.at(i)));
@@ -165,13 +214,15 @@ void TensorParallelLesson::block(Findings& found) {
     };
     const RunReport alone = run_alone(*make_cluster(options(), 1), twins);
     const RunReport shared =
-        run_shared(*make_cluster(options(), ranks_, true), twins, Pass::both);
+        run_shared(*make_cluster(options(), ranks_, true), twins, Passes::both);
     record().runs.emplace_back("block", shared);
     found.timeline("block", shared);
-    values_at_most(found, "block_values",
-                   has_numbers() ? twin_difference(shared, alone) : 0, bound());
+    values_at_most(
+        found, "block_values",
+        difference(all_kept(shared, Mistakes::thrown), all_kept(alone)).relative,
+        bound());
     const RunReport forward =
-        run_shared(*make_cluster(options(), ranks_), twins, Pass::forward);
+        run_shared(*make_cluster(options(), ranks_), twins, Passes::forward);
     give_block_bytes(found, forward, shared);
 }
 
@@ -487,9 +538,7 @@ RunReport TensorParallelLesson::train_on(int ranks, Regions regions,
                   options().seed, regions, advancing(variant, task_->steps));
     record().runs.emplace_back(variant, report);
     if (!has_numbers()) return report;
-    record_training(
-        record(), variant, ranks == 1, losses(report),
-        [&](const std::string& prefix) { return kept_under(report, prefix); });
+    record_training(record(), variant, ranks == 1, losses(report), report);
     return report;
 }
 

@@ -30,16 +30,6 @@ GptSizes sizes_of(const LessonOptions& options, int ranks, std::int64_t vocabula
     return sizes;
 }
 
-/// A replica's micro-batches of a step.
-std::vector<MicroBatch> upload_batches(Device& device, const GptTask& task, int step,
-                                       int first, int count, int all) {
-    const std::int64_t size = task.batch / all;
-    std::vector<MicroBatch> batches;
-    for (int i = first; i < first + count; ++i)
-        batches.push_back(upload_tokens(device, task, step, i * size, size, 1.0 / all));
-    return batches;
-}
-
 }  // namespace
 
 std::shared_ptr<const GptTask> make_pipeline_gpt_task(const LessonOptions& options,
@@ -82,25 +72,6 @@ RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
             return loss;
         };
         train(rank, stage.parameters(), task.steps, step, advance);
-    });
-}
-
-RunReport train_gpt_alone(Cluster& cluster, int micro_batches,
-                          const GptTraining& training, const Advance& advance) {
-    const GptTask& task = training.task;
-    return cluster.run([&](Rank& rank) {
-        Device& device = rank.device();
-        const auto gpt =
-            make_gpt({device, training.dtype, training.seed, ""}, task.sizes);
-        AllReduceSync sync(gpt->parameters());
-        const auto optimizer = make_optimizer<Sgd>(gpt->parameters(), task.optimizer());
-        const auto step = [&](int i) {
-            const auto batches =
-                upload_batches(device, task, i, 0, micro_batches, micro_batches);
-            return train_step(device, *gpt, cross_entropy_loss, batches, sync,
-                              *optimizer);
-        };
-        train(rank, gpt->parameters(), task.steps, step, advance);
     });
 }
 

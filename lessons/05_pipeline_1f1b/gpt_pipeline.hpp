@@ -28,8 +28,4 @@ struct GptTraining {
 RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
                              const GptTraining& training, const Advance& advance = {});
 
-/// Trains on one device, one micro-batch after another, and keeps the same.
-RunReport train_gpt_alone(Cluster& cluster, int micro_batches,
-                          const GptTraining& training, const Advance& advance = {});
-
 }  // namespace lockstep::lessons

@@ -6,6 +6,7 @@
 
 #include "src/comm/rank.hpp"
 #include "src/parallel/context_traffic.hpp"
+#include "src/trial/case.hpp"
 
 namespace lockstep::lessons {
 
@@ -28,8 +29,6 @@ struct AttentionProblem {
     HostTensor dy() const;
     ContextShape shared_out_to(int ranks) const;
 };
-
-enum class Passes { forward, both };
 
 using MakeRankAttention = std::function<std::unique_ptr<Module>(Device&, Communicator&)>;
 

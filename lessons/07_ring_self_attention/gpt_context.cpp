@@ -5,9 +5,7 @@
 #include "src/comm/mesh.hpp"
 #include "src/core/require.hpp"
 #include "src/nn/flash_attention.hpp"
-#include "src/nn/optimizer.hpp"
 #include "src/parallel/placement.hpp"
-#include "src/parallel/train_step.hpp"
 
 namespace lockstep::lessons {
 
@@ -83,18 +81,14 @@ RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const Context
         const GptKit kit = kit_of(run, mesh["cp"]);
         const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes, kit);
         declare_replicas_of(rank.world(), *gpt);
-        AllReduceSync sync(gpt->parameters());
-        const auto optimizer = make_optimizer<Sgd>(gpt->parameters(), task.optimizer());
         const std::int64_t sequences = task.batch / run.replicas;
-        const auto step = [&](int i) {
+        const auto batches = [&](int step) {
             // To the weights, a rank's tokens are a share of the batch.
-            const MicroBatch mine =
-                upload_tokens(device, task, i, mesh.coordinate("dp") * sequences,
-                              sequences, 1.0 / rank.size(), kit.tokens);
-            return train_step(device, *gpt, cross_entropy_loss, {&mine, 1}, sync,
-                              *optimizer);
+            return std::vector{upload_tokens(device, task, step,
+                                             mesh.coordinate("dp") * sequences, sequences,
+                                             1.0 / rank.size(), kit.tokens)};
         };
-        train(rank, gpt->parameters(), task.steps, step, advance);
+        train_gpt(rank, *gpt, task, cross_entropy_loss, batches, advance);
     });
 }
 

@@ -77,8 +77,4 @@ class RingLesson final : public Lesson {
 /// How a page calls a method: "ring_attention".
 std::string key_of(ContextMethod method);
 
-/// The lesson `ring-self-attention`: sequences whose tokens lie on several
-/// devices, and the attention that has to see them all.
-LessonEntry ring_self_attention_lesson();
-
 }  // namespace lockstep::lessons

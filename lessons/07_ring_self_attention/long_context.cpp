@@ -348,9 +348,7 @@ std::vector<double> RingLesson::train_on(Findings& found, const ContextRun& run,
     if (!has_numbers()) return {};
     const bool alone = run.attention != AttentionKind::shared;
     std::vector<double> curve = losses_of(report);
-    record_training(record(), variant, alone, curve, [&](const std::string& prefix) {
-        return kept_under(report, prefix);
-    });
+    record_training(record(), variant, alone, curve, report);
     if (alone) return curve;
     found.at_most(
         check, gradient_difference(record().outputs, variant),

@@ -9,7 +9,6 @@
 #include "src/parallel/expert_parallel.hpp"
 #include "src/parallel/placement.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
-#include "src/parallel/train_step.hpp"
 
 namespace lockstep::lessons {
 
@@ -75,23 +74,18 @@ RunReport train_gpt_experts(Cluster& cluster, const GptTask& task, const ExpertR
         const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes, kit);
         declare_replicas_of(mesh, {"ep"}, *gpt);
         // lesson: end
-        AllReduceSync sync(gpt->parameters());
-        const auto optimizer = make_optimizer<Sgd>(gpt->parameters(), task.optimizer());
         const auto layers = expert_layers(*gpt);
-        const Loss loss = kit.loss(task.sizes);
-        const std::int64_t sequences = task.batch / run.ep;
-        const auto step = [&](int i) {
-            const MicroBatch mine =
-                upload_tokens(device, task, i, mesh.coordinate("ep") * sequences,
-                              sequences, 1.0 / run.ep);
-            Tensor share = train_step(device, *gpt, loss, {&mine, 1}, sync, *optimizer);
+        const auto batches = [&](int step) {
+            return upload_batches(device, task, step, mesh.coordinate("ep"), 1, run.ep);
+        };
+        const auto balance = [&](Tensor share) {
             const auto loads =
                 balance_by_bias(device, rank.world(), layers, run.bias_rate);
             if (rank.index() == 0) rank.keep_value("load", busiest(loads));
             // All ranks of a tensor group have the same loss.
             return tp.rank() == 0 ? share : Tensor();
         };
-        train(rank, gpt->parameters(), task.steps, step, advance);
+        train_gpt(rank, *gpt, task, kit.loss(task.sizes), batches, advance, balance);
     });
 }
 

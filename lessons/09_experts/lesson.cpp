@@ -1,20 +1,57 @@
-#include "lessons/09_experts/lesson.hpp"
+#include "lessons/runner/lesson.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "lessons/09_experts/gpt_experts.hpp"
 #include "lessons/09_experts/layer_runs.hpp"
 #include "lessons/runner/rounding.hpp"
 #include "src/cost/collectives.hpp"
 #include "src/cost/products_and_messages.hpp"
 #include "src/cost/virtual_time.hpp"
+#include "src/nn/gate.hpp"
 #include "src/nn/published_sizes.hpp"
 
 namespace lockstep::lessons {
+
+/// The lesson's experiments.
+class ExpertsLesson final : public Lesson {
+  public:
+    /// Throws UsageError if the options ask for what cannot be.
+    ExpertsLesson(const LessonOptions& options, Record& record);
+
+    std::vector<Experiment> experiments() override;
+
+  private:
+    void sparse(Findings& found);
+    void gate(Findings& found);
+    void dispatch(Findings& found);
+    void compare_layers(Findings& found);
+    void waiting(Findings& found);
+    void capacity(Findings& found);
+    void balance(Findings& found);
+    void bytes(Findings& found);
+    void inside(Findings& found);
+    void same(Findings& found);
+    void nodes(Findings& found);
+
+    std::vector<std::int64_t> gate_many(std::int64_t tokens, std::int64_t experts) const;
+    void drop_in_a_layer(Findings& found);
+    void layer_on_nodes(Findings& found, std::int64_t experts, std::int64_t chosen) const;
+    /// Trains on a cluster of its own, shows its progress, and records it as `variant`.
+    RunReport train(const std::string& variant, const GptTask& task,
+                    const ExpertRun& run);
+
+    int ranks_;
+    std::shared_ptr<const GptTask> task_;
+};
 
 namespace {
 
@@ -518,9 +555,7 @@ RunReport ExpertsLesson::train(const std::string& variant, const GptTask& task,
                                          options().dtype, options().seed, advance);
     // All begin with the same; each of the two steps that train has such a run.
     const bool first = variant == "alone" || variant == "balance_none";
-    record_training(
-        record(), variant, first, losses_of(report),
-        [&](const std::string& prefix) { return kept_under(report, prefix); });
+    record_training(record(), variant, first, losses_of(report), report);
     return report;
 }
 

@@ -131,21 +131,14 @@ RunReport train_alone(Cluster& cluster, const GptTask& task, int micro_batches,
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes);
-        AllReduceSync sync(gpt->parameters());
-        const auto optimizer = make_optimizer<Sgd>(gpt->parameters(), task.optimizer());
-        const std::int64_t sequences = task.batch / micro_batches;
-        const auto step = [&](int i) {
-            std::vector<MicroBatch> batches;
-            batches.reserve(static_cast<std::size_t>(micro_batches));
-            for (int index = 0; index < micro_batches; ++index)
-                batches.push_back(upload_tokens(device, task, i, index * sequences,
-                                                sequences, 1.0 / micro_batches));
-            Tensor loss =
-                train_step(device, *gpt, cross_entropy_loss, batches, sync, *optimizer);
+        const auto batches = [&](int step) {
+            return upload_batches(device, task, step, 0, micro_batches, micro_batches);
+        };
+        const auto note_norm = [&](Tensor loss) {
             keep_norm(rank, gpt->parameters());
             return loss;
         };
-        train(rank, gpt->parameters(), task.steps, step, advance);
+        train_gpt(rank, *gpt, task, cross_entropy_loss, batches, advance, note_norm);
     });
 }
 

@@ -1,13 +1,17 @@
-#include "lessons/11_inference/lesson.hpp"
+#include "lessons/runner/lesson.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "lessons/11_inference/hangs.hpp"
+#include "lessons/11_inference/serving_runs.hpp"
 #include "lessons/runner/rounding.hpp"
 #include "src/core/require.hpp"
 #include "src/cost/collectives.hpp"
@@ -17,6 +21,52 @@
 #include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
+
+/// The lesson's experiments.
+class InferenceLesson final : public Lesson {
+  public:
+    /// Throws UsageError if the options ask for what cannot be.
+    InferenceLesson(const LessonOptions& options, Record& record);
+
+    std::vector<Experiment> experiments() override;
+
+  private:
+    void generate(Findings& found);
+    void time(Findings& found);
+    void cache(Findings& found);
+    void sharding(Findings& found);
+    void exchange(Findings& found);
+    void batching(Findings& found);
+    void pages(Findings& found);
+    void pieces(Findings& found);
+    void apart(Findings& found);
+    void speculation(Findings& found);
+    void hangs(Findings& found);
+
+    /// The GPT that this lesson trains; the first who asks waits for it.
+    const TrainedGpt& trained();
+    TrainedGpt train(const std::string& variant, const GptTask& task);
+    void compare_writing(Findings& found, const RunReport& alone, const RunReport& many);
+    /// A prompt of the text: so many characters from where a sequence begins.
+    std::vector<std::int32_t> prompt(std::int64_t sequence, std::int64_t tokens) const;
+    /// The request that is answered with a cache and without.
+    Request written_request() const;
+    std::string text_of(const std::vector<std::int32_t>& tokens) const;
+    std::vector<Request> small_requests() const;
+    std::vector<Request> common_requests() const;
+    ServiceOptions small_service() const;
+    /// Requests whose tokens are others than those that each has alone.
+    std::int64_t other_tokens(const ServiceRun& run,
+                              const std::vector<Request>& requests);
+    /// Makes devices for what does not depend on the backend: virtual ones, of this
+    /// process.
+    std::unique_ptr<Cluster> virtual_devices(int ranks, bool trace = false) const;
+
+    int ranks_;
+    std::shared_ptr<const GptTask> task_;
+    std::optional<TrainedGpt> trained_;
+    std::vector<double> losses_;
+};
 
 namespace {
 
@@ -121,9 +171,7 @@ TrainedGpt InferenceLesson::train(const std::string& variant, const GptTask& tas
     const RunReport report = train_by_adamw(*make_cluster(options(), 1), task,
                                             options().dtype, options().seed, advance);
     if (variant == "alone") losses_ = losses_of(report);
-    record_training(
-        record(), variant, variant == "alone", losses_of(report),
-        [&](const std::string& prefix) { return kept_under(report, prefix); });
+    record_training(record(), variant, variant == "alone", losses_of(report), report);
     return {task.sizes, options().dtype, options().seed, kept_under(report, "")};
 }
 

@@ -8,6 +8,7 @@
 #include "lessons/runner/input_files.hpp"
 #include "src/core/philox.hpp"
 #include "src/core/require.hpp"
+#include "src/parallel/train_step.hpp"
 #include "src/report/describe.hpp"
 
 namespace lockstep::lessons {
@@ -97,6 +98,40 @@ MicroBatch upload_tokens(Device& device, const GptTask& task, int step,
             device.upload(dealt_rows(tokens.next, deal)), weight};
 }
 
+std::vector<MicroBatch> upload_batches(Device& device, const GptTask& task, int step,
+                                       int first, int count, int all) {
+    const std::int64_t size = task.batch / all;
+    std::vector<MicroBatch> batches;
+    batches.reserve(static_cast<std::size_t>(count));
+    for (int i = first; i < first + count; ++i)
+        batches.push_back(upload_tokens(device, task, step, i * size, size, 1.0 / all));
+    return batches;
+}
+
+void train_gpt(Rank& rank, Module& gpt, const GptTask& task, const Loss& loss,
+               const std::function<std::vector<MicroBatch>(int step)>& batches,
+               const Advance& advance, const std::function<Tensor(Tensor)>& after) {
+    AllReduceSync sync(gpt.parameters());
+    const auto optimizer = make_optimizer<Sgd>(gpt.parameters(), task.optimizer());
+    const auto step = [&](int i) {
+        Tensor share = train_step(rank.device(), gpt, loss, batches(i), sync, *optimizer);
+        return after ? after(std::move(share)) : share;
+    };
+    train(rank, gpt.parameters(), task.steps, step, advance);
+}
+
+RunReport train_gpt_alone(Cluster& cluster, const GptTask& task, int micro_batches,
+                          DType dtype, std::uint64_t seed, const Advance& advance) {
+    return cluster.run([&](Rank& rank) {
+        const auto gpt = make_gpt({rank.device(), dtype, seed, ""}, task.sizes);
+        const auto batches = [&](int step) {
+            return upload_batches(rank.device(), task, step, 0, micro_batches,
+                                  micro_batches);
+        };
+        train_gpt(rank, *gpt, task, cross_entropy_loss, batches, advance);
+    });
+}
+
 void record_gpt_inputs(Record& record, const GptTask& task) {
     const auto keep = [&](const std::string& name, Shape shape, const auto& values) {
         record.inputs.insert_or_assign(
@@ -113,11 +148,10 @@ void record_gpt_inputs(Record& record, const GptTask& task) {
 }
 
 void record_training(Record& record, const std::string& variant, bool alone,
-                     const std::vector<double>& losses,
-                     const std::function<NamedTensors(const std::string& prefix)>& kept) {
+                     const std::vector<double>& losses, const RunReport& report) {
     const auto put = [&](NamedTensors& tensors, const std::string& name,
                          const std::string& prefix) {
-        for (const auto& [parameter, tensor] : kept(prefix))
+        for (const auto& [parameter, tensor] : kept_under(report, prefix))
             tensors.insert_or_assign(fmt::format("{}/{}{}", name, prefix, parameter),
                                      tensor);
     };

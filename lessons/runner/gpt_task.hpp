@@ -59,15 +59,28 @@ MicroBatch upload_tokens(Device& device, const GptTask& task, int step,
                          std::int64_t first, std::int64_t count, double weight = 1,
                          const TokenDeal& deal = {});
 
+/// Uploads micro-batches [first, first + count) of the `all` equal ones that a step's
+/// batch is cut into, each with its weight in the batch's mean.
+std::vector<MicroBatch> upload_batches(Device& device, const GptTask& task, int step,
+                                       int first, int count, int all);
+
+/// Trains the task's GPT on one rank by train(), with SGD, on this rank's micro-batches
+/// of each step. `after`, if there is one, sees each step's loss, and says which one to
+/// keep.
+void train_gpt(Rank& rank, Module& gpt, const GptTask& task, const Loss& loss,
+               const std::function<std::vector<MicroBatch>(int step)>& batches,
+               const Advance& advance, const std::function<Tensor(Tensor)>& after = {});
+/// Trains on one device, one of so many micro-batches after another.
+RunReport train_gpt_alone(Cluster& cluster, const GptTask& task, int micro_batches,
+                          DType dtype, std::uint64_t seed, const Advance& advance = {});
+
 /// Adds what another program needs to train the same.
 void record_gpt_inputs(Record& record, const GptTask& task);
 
-/// Adds what a run of training ended with, as `variant`: its losses, and what `kept`
-/// returns for the prefixes of keep_parameters, "grad/" and "". The run that is `alone`
-/// on its device adds what all begin with, "initial/", too.
+/// Adds what a run of training ended with, as `variant`: its losses, and what train()
+/// kept. The run that is `alone` on its device adds what all begin with, "initial/", too.
 void record_training(Record& record, const std::string& variant, bool alone,
-                     const std::vector<double>& losses,
-                     const std::function<NamedTensors(const std::string& prefix)>& kept);
+                     const std::vector<double>& losses, const RunReport& report);
 
 /// Loss curves of several runs, side by side.
 struct Curves {

@@ -18,9 +18,7 @@ NamedTensors kept_under(const RunReport& report, const std::string& prefix) {
     return all;
 }
 
-namespace {
-
-NamedTensors put_together(const RunReport& report, Mistakes mistakes) {
+NamedTensors all_kept(const RunReport& report, Mistakes mistakes) {
     NamedTensors all;
     for (const RankReport& rank : report.ranks)
         for (const auto& [name, tensor] : rank.kept)
@@ -30,12 +28,6 @@ NamedTensors put_together(const RunReport& report, Mistakes mistakes) {
                                 ? tensor
                                 : report.whole(name));
     return all;
-}
-
-}  // namespace
-
-NamedTensors all_kept(const RunReport& report) {
-    return put_together(report, Mistakes::kept);
 }
 
 std::vector<double> losses_of(const RunReport& report) {
@@ -67,7 +59,7 @@ Outcome outcome_of(Cluster& cluster, const Program& program, Mistakes mistakes) 
         outcome.stopped = fault.diagnosis();
         return outcome;
     }
-    outcome.results = put_together(outcome.report, mistakes);
+    outcome.results = all_kept(outcome.report, mistakes);
     const std::vector<double> losses = losses_of(outcome.report);
     for (std::size_t step = 0; step < losses.size(); ++step)
         outcome.results.emplace(fmt::format("loss/{}", step),

@@ -16,9 +16,18 @@ namespace lockstep {
 /// RunReport::whole does, so also if two ranks kept different bits.
 NamedTensors kept_under(const RunReport& report, const std::string& prefix);
 
-/// Returns all that ranks kept, by its whole name: what the first rank has of tensors
-/// that are kept whole, and the wholes of those that are kept in parts.
-NamedTensors all_kept(const RunReport& report);
+/// What becomes of a program's mistakes.
+enum class Mistakes {
+    /// One that is found is thrown, as FaultError; so is UsageError if two ranks kept
+    /// different bits of what both have whole.
+    thrown,
+    /// One that is found is the outcome. Of what ranks have whole the first one's is
+    /// taken.
+    kept
+};
+
+/// Returns all that ranks kept, by its whole name, put together.
+NamedTensors all_kept(const RunReport& report, Mistakes mistakes = Mistakes::kept);
 
 /// Returns those whose names begin with the prefix, without it.
 NamedTensors under(const NamedTensors& tensors, const std::string& prefix);
@@ -38,16 +47,6 @@ struct Outcome {
 
     /// The mistake's class, "F23"; empty if there was none.
     std::string fault() const { return stopped ? stopped->fault : ""; }
-};
-
-/// What becomes of a program's mistakes.
-enum class Mistakes {
-    /// One that is found is thrown, as FaultError; so is UsageError if two ranks kept
-    /// different bits of what both have whole.
-    thrown,
-    /// One that is found is the outcome. Of what ranks have whole the first one's is
-    /// taken.
-    kept
 };
 
 /// Runs the program, and throws what it throws.
