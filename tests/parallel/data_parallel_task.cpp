@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "src/comm/chunks.hpp"
 #include "src/nn/activation.hpp"
 #include "src/nn/gpt.hpp"
 #include "src/nn/linear.hpp"
@@ -66,20 +65,33 @@ int rows_of_all(int workers) {
     return rows;
 }
 
-std::vector<MicroBatch> batches_of_worker(Device& device, const RowTask& task, int step,
-                                          int worker, int workers, int micro_batches) {
-    const int all = rows_of_all(workers);
-    const int first = rows_of_all(worker);
+OwnRows rows_of_worker(int worker, int workers, int micro_batches) {
+    return {rows_of_all(workers),
+            {rows_of_all(worker), rows_of_worker(worker)},
+            micro_batches};
+}
+
+OwnRows all_rows(int workers) {
+    return {rows_of_all(workers), {0, rows_of_all(workers)}};
+}
+
+std::vector<MicroBatch> batches_of(Device& device, const RowTask& task, int step,
+                                   const OwnRows& own) {
     std::vector<MicroBatch> batches;
-    for (int i = 0; i < micro_batches; ++i) {
-        const Chunk rows = chunk(rows_of_worker(worker), micro_batches, i);
+    for (int i = 0; i < own.micro_batches; ++i) {
+        const Chunk part = chunk(own.rows.count, own.micro_batches, i);
         const auto [input, target] =
-            task.rows(step, all, first + static_cast<int>(rows.begin),
-                      static_cast<int>(rows.count));
+            task.rows(step, own.all, static_cast<int>(own.rows.begin + part.begin),
+                      static_cast<int>(part.count));
         batches.push_back({device.upload(input), device.upload(target),
-                           static_cast<double>(rows.count) / all});
+                           static_cast<double>(part.count) / own.all});
     }
     return batches;
+}
+
+std::vector<MicroBatch> batches_of_worker(Device& device, const RowTask& task, int step,
+                                          int worker, int workers, int micro_batches) {
+    return batches_of(device, task, step, rows_of_worker(worker, workers, micro_batches));
 }
 
 std::unique_ptr<Optimizer> momentum_sgd(const std::vector<Parameter*>& parameters) {
@@ -111,13 +123,10 @@ Outcome train_on_one(const RowTask& task, int workers, int steps,
         const auto model = task.make_model({device, DType::f64, 1, ""});
         AllReduceSync sync(model->parameters());
         const auto optimizer = make_optimizer(model->parameters());
-        const int all = rows_of_all(workers);
-        for (int step = 0; step < steps; ++step) {
-            const auto [input, target] = task.rows(step, all, 0, all);
-            const MicroBatch batch{device.upload(input), device.upload(target)};
-            keep_loss(rank, train_step(device, *model, task.loss, {&batch, 1}, sync,
-                                       *optimizer));
-        }
+        for (int step = 0; step < steps; ++step)
+            keep_loss(rank, train_step(device, *model, task.loss,
+                                       batches_of(device, task, step, all_rows(workers)),
+                                       sync, *optimizer));
         keep_updated(rank, model->parameters());
     });
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/comm/chunks.hpp"
 #include "src/nn/optimizer.hpp"
 #include "src/parallel/train_step.hpp"
 #include "tests/parallel/twin.hpp"
@@ -30,8 +31,18 @@ RowTask gpt_task();
 /// How many rows each worker has: 3 or more, not all the same.
 int rows_of_worker(int worker);
 int rows_of_all(int workers);
-/// The worker's rows of a step in so many micro-batches, with the weights that make the
-/// mean over all workers' rows.
+/// The rows of a step's batch that a rank trains on, in so many micro-batches.
+struct OwnRows {
+    int all = 0;
+    Chunk rows{};
+    int micro_batches = 1;
+};
+OwnRows rows_of_worker(int worker, int workers, int micro_batches);
+/// All workers' rows in one batch.
+OwnRows all_rows(int workers);
+/// With the weights that make the mean over all workers' rows.
+std::vector<MicroBatch> batches_of(Device& device, const RowTask& task, int step,
+                                   const OwnRows& own);
 std::vector<MicroBatch> batches_of_worker(Device& device, const RowTask& task, int step,
                                           int worker, int workers, int micro_batches);
 

@@ -1,8 +1,5 @@
 #include "tests/parallel/expert_task.hpp"
 
-#include <fmt/format.h>
-
-#include "src/comm/chunks.hpp"
 #include "src/nn/sequential.hpp"
 #include "src/parallel/placement.hpp"
 
@@ -37,58 +34,27 @@ std::unique_ptr<Module> ExpertTask::make_model(
 
 namespace {
 
-std::pair<HostTensor, HostTensor> rows_of(std::int64_t step, int all, std::int64_t first,
-                                          std::int64_t count) {
-    const std::string name = fmt::format("{}", step);
-    return {normal_values({all, kExpertIn}, "x" + name).rows(first, count),
-            normal_values({all, kExpertOut}, "y" + name).rows(first, count)};
-}
-
-/// A rank that trains on rows `own` of all.
-struct Learner {
-    Rank& rank;
-    const ExpertTask& task;
-    Module& model;
-    GradientSync& sync;
-    Optimizer& optimizer;
-    int all = 0;
-    Chunk own{};
-    int micro_batches = 1;
-
-    void train(int steps) const {
-        for (int number = 0; number < steps; ++number)
-            step(number);
-        sync.wait_for_values();
-        keep_updated(rank, sync.shards());
-        for (const Buffer& buffer : model.buffers())
-            rank.keep("value/" + buffer.name, buffer.tensor);
-    }
-
-  private:
-    void step(std::int64_t number) const {
-        Device& device = rank.device();
-        const auto layers = expert_layers(model);
+/// Trains on the rows `own` of all, and keeps what this rank updates.
+void learn(Rank& rank, const ExpertTask& task, Module& model, GradientSync& sync,
+           const OwnRows& own, int steps) {
+    Device& device = rank.device();
+    const auto optimizer = adamw(sync.shards());
+    const auto layers = expert_layers(model);
+    for (int step = 0; step < steps; ++step) {
         for (MixtureOfExperts* layer : layers)
-            layer->set_noise((number * 1000 + own.begin) * task.experts);
-        keep_loss(rank, train_step(device, model, mean_squared_error, batches(number),
-                                   sync, optimizer));
+            layer->set_noise((std::int64_t{step} * 1000 + own.rows.begin) * task.experts);
+        // Its rows are as wide as these.
+        const auto batches = batches_of(device, mlp_task(), step, own);
+        keep_loss(rank, train_step(device, model, mean_squared_error, batches, sync,
+                                   *optimizer));
         if (task.gate.biased)
             balance_by_bias(device, rank.world(), layers, task.bias_rate);
     }
-
-    std::vector<MicroBatch> batches(std::int64_t step) const {
-        Device& device = rank.device();
-        std::vector<MicroBatch> batches;
-        for (int i = 0; i < micro_batches; ++i) {
-            const Chunk part = chunk(own.count, micro_batches, i);
-            const auto [input, target] =
-                rows_of(step, all, own.begin + part.begin, part.count);
-            batches.push_back({device.upload(input), device.upload(target),
-                               static_cast<double>(part.count) / all});
-        }
-        return batches;
-    }
-};
+    sync.wait_for_values();
+    keep_updated(rank, sync.shards());
+    for (const Buffer& buffer : model.buffers())
+        rank.keep("value/" + buffer.name, buffer.tensor);
+}
 
 }  // namespace
 
@@ -96,19 +62,14 @@ Outcome train_experts_alone(const ExpertTask& task, int workers, int steps) {
     return outcome_of(*sim::make_cluster(1), [&](Rank& rank) {
         const auto model = task.make_model({rank.device(), DType::f64, 1, ""}, nullptr);
         AllReduceSync sync(model->parameters());
-        const auto optimizer = adamw(model->parameters());
-        const int all = rows_of_all(workers);
-        Learner{rank, task, *model, sync, *optimizer, all, {0, all}}.train(steps);
+        learn(rank, task, *model, sync, all_rows(workers), steps);
     });
 }
 
 Outcome train_experts(const ExpertTask& task, const ExpertWorkers& workers, int steps) {
     sim::ClusterOptions options;
-    options.ranks = 1;
-    for (const Mesh::Axis& axis : workers.axes)
-        options.ranks *= axis.size;
+    options.ranks = MeshShape(workers.axes).ranks();
     options.check = workers.check;
-    const int all = rows_of_all(options.ranks);
     return outcome_of(*sim::make_cluster(options), [&](Rank& rank) {
         Device& device = rank.device();
         Mesh mesh(rank.world(), workers.axes);
@@ -116,10 +77,8 @@ Outcome train_experts(const ExpertTask& task, const ExpertWorkers& workers, int 
             task.make_model({device, DType::f64, 1, ""}, workers.exchange(mesh));
         workers.declare(mesh, *model);
         const auto sync = workers.sync(device, mesh, *model);
-        const auto optimizer = adamw(sync->shards());
-        const Chunk own{rows_of_all(rank.index()), rows_of_worker(rank.index())};
-        Learner{rank, task, *model, *sync, *optimizer, all, own, workers.micro_batches}
-            .train(steps);
+        learn(rank, task, *model, *sync,
+              rows_of_worker(rank.index(), rank.size(), workers.micro_batches), steps);
     });
 }
 

@@ -132,11 +132,6 @@ Outcome outcome_of_mistake(Mistake mistake, TokenOrder order, const Problem& giv
                       Mistakes::kept);
 }
 
-double distance_of(Mistake mistake, TokenOrder order, const Problem& given) {
-    return difference(outcome_of_mistake(mistake, order, given), attend_alone(given))
-        .relative;
-}
-
 /// What the checker finds in forward alone.
 Diagnosis found_in(Mistake mistake, sim::CheckLevel check) {
     const Problem given = problem();
@@ -150,40 +145,26 @@ Diagnosis found_in(Mistake mistake, sim::CheckLevel check) {
 
 }  // namespace
 
-TEST_CASE("A ring that does not err is at rounding's distance of one device",
+TEST_CASE("A ring that errs is far from one device, and one that does not is near",
           "[parallel][sim]") {
-    for (const TokenOrder order :
-         {TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag})
-        for (const bool causal : {false, true})
-            CHECK(distance_of(Mistake::none, order, problem(causal)) <= 1e-12);
-    CHECK(found_in(Mistake::none, sim::CheckLevel::full).fault.empty());
-}
-
-TEST_CASE("A hop too few is far from one device", "[parallel][sim]") {
-    CHECK(distance_of(Mistake::hop_too_few, TokenOrder::zigzag, problem()) > 1e-3);
-    CHECK(distance_of(Mistake::hop_too_few, TokenOrder::contiguous, problem()) > 1e-3);
-}
-
-TEST_CASE("Blocks merged without rescaling are far from one device", "[parallel][sim]") {
-    const bool causal = GENERATE(false, true);
-    CHECK(distance_of(Mistake::no_rescaling, TokenOrder::contiguous, problem(causal)) >
-          1e-3);
-}
-
-TEST_CASE("A mask by the places within a rank is far from one device",
-          "[parallel][sim]") {
-    const TokenOrder order =
+    const auto order =
         GENERATE(TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag);
-    CHECK(distance_of(Mistake::local_mask, order, problem()) > 1e-3);
-    // Without a mask there is nothing to get wrong.
-    CHECK(distance_of(Mistake::local_mask, order, problem(false)) <= 1e-12);
-}
-
-TEST_CASE("Gradients of keys that do not come home are far from one device",
-          "[parallel][sim]") {
-    const Mistake mistake = GENERATE(Mistake::gradients_left, Mistake::gradients_of_own);
     const bool causal = GENERATE(false, true);
-    CHECK(distance_of(mistake, TokenOrder::zigzag, problem(causal)) > 1e-3);
+    CAPTURE(name_of(order), causal);
+    const auto distance = [&](Mistake mistake) {
+        const Problem given = problem(causal);
+        return difference(outcome_of_mistake(mistake, order, given), attend_alone(given))
+            .relative;
+    };
+    CHECK(distance(Mistake::none) <= 1e-12);
+    for (const Mistake mistake : {Mistake::hop_too_few, Mistake::no_rescaling,
+                                  Mistake::gradients_left, Mistake::gradients_of_own}) {
+        CAPTURE(static_cast<int>(mistake));
+        CHECK(distance(mistake) > 1e-3);
+    }
+    // Without a mask there is nothing to get wrong.
+    const double local = distance(Mistake::local_mask);
+    CHECK((causal ? local > 1e-3 : local <= 1e-12));
 }
 
 TEST_CASE("Tokens in another order than the mask has are far from one device",
@@ -206,26 +187,27 @@ TEST_CASE("Tokens in another order than the mask has are far from one device",
     CHECK(masked_as(TokenOrder::contiguous, false) <= 1e-12);
 }
 
-TEST_CASE("A rank that makes a hop fewer is named", "[parallel][sim]") {
-    const Diagnosis found = found_in(Mistake::hop_too_few_on_one, sim::CheckLevel::cheap);
-    CAPTURE(found.text());
-    CHECK(found.fault == "F10");
-    CHECK(found.sentence.find("rank 1, which has ended without a recv from rank 0") !=
-          std::string::npos);
-}
-
-TEST_CASE("So it is where its backward goes on regardless", "[parallel][sim]") {
-    const Outcome stopped = outcome_of_mistake(Mistake::hop_too_few_on_one,
-                                               TokenOrder::contiguous, problem());
-    CHECK(stopped.fault() == "F10");
-}
-
-TEST_CASE("A block that is attended to before it has arrived is named",
-          "[parallel][sim]") {
-    const Diagnosis found = found_in(Mistake::no_wait, sim::CheckLevel::full);
-    CAPTURE(found.text());
-    CHECK(found.fault == "F16");
-    CHECK(found.sentence.find("attend") != std::string::npos);
+TEST_CASE("What the checker finds is named", "[parallel][sim]") {
+    CHECK(found_in(Mistake::none, sim::CheckLevel::full).fault.empty());
+    struct Row {
+        Mistake mistake;
+        sim::CheckLevel check;
+        const char* fault;
+        const char* says;
+    };
+    for (const Row& row :
+         {Row{Mistake::hop_too_few_on_one, sim::CheckLevel::cheap, "F10",
+              "rank 1, which has ended without a recv from rank 0"},
+          Row{Mistake::no_wait, sim::CheckLevel::full, "F16", "attend"}}) {
+        const Diagnosis found = found_in(row.mistake, row.check);
+        CAPTURE(found.text());
+        CHECK(found.fault == row.fault);
+        CHECK(found.sentence.find(row.says) != std::string::npos);
+    }
+    // So is a rank whose backward goes on regardless.
+    CHECK(
+        outcome_of_mistake(Mistake::hop_too_few_on_one, TokenOrder::contiguous, problem())
+            .fault() == "F10");
 }
 
 TEST_CASE("A gradient that is not summed over the tokens' ranks is far from one device",

@@ -26,96 +26,83 @@ using Counts = std::vector<std::int64_t>;
 constexpr int kRanks = 4;
 constexpr int kSteps = 3;
 
-/// A delivery by hand, and what may be wrong with it.
-struct Mistakes {
-    bool counts_after_data = false;  ///< it expects as many as it sends
-    bool undone_backwards = false;   ///< the permutation is done twice, not undone
+/// Returns what is sent to each rank, of counts for all ranks' experts.
+Counts of_ranks(const Counts& counts, int ranks) {
+    const auto block = static_cast<std::ptrdiff_t>(counts.size()) / ranks;
+    Counts sums;
+    for (auto at = counts.begin(); at != counts.end(); at += block)
+        sums.push_back(std::accumulate(at, at + block, std::int64_t{0}));
+    return sums;
+}
+
+/// Expects of each rank as many rows as it sends to itself: right if loads are equal.
+class CountsAfterData : public Delivery {
+  public:
+    CountsAfterData(Communicator& group, const Counts& counts)
+        : Delivery(counts), group_(group), sent_(of_ranks(counts, group.size())) {}
+
+    void start_there(const Tensor& copies, SourceLine at) override {
+        const std::int64_t each = sent_[static_cast<std::size_t>(group_.rank())];
+        const Counts received(sent_.size(), each);
+        const Tensor arrived = copies.device()->empty(
+            {each * group_.size(), copies.shape().columns()}, copies.dtype());
+        group_.all_to_all_v(arrived, received, copies, sent_, at).wait(at);
+    }
+
+  private:
+    Communicator& group_;
+    Counts sent_;
 };
 
-class ByHand : public Delivery {
+/// Orders rows expert by expert twice more on their way back, so that the right delivery,
+/// which undoes that once, leaves them ordered once too often.
+class UndoneBackwards : public Delivery {
   public:
-    ByHand(Device& device, Communicator& group, const Counts& counts, Counts received,
-           const Mistakes& mistakes)
-        : Delivery(rows_of(received, group.size())),
-          device_(device),
-          group_(group),
-          mistakes_(mistakes),
-          sent_(of_ranks(counts, group.size())),
-          received_(of_ranks(received, group.size())) {
-        // From source by source to expert by expert.
-        const auto experts = static_cast<std::int64_t>(rows().size());
-        std::vector<std::int32_t> ids;
+    UndoneBackwards(Device& device, Communicator& group, const Counts& counts,
+                    std::unique_ptr<Delivery> right)
+        : Delivery(right->rows()), right_(std::move(right)) {
+        const Counts received = exchange_counts(device, group, counts);
+        std::vector<std::int32_t> experts;  // of rows, source by source
         for (std::size_t block = 0; block < received.size(); ++block)
-            ids.insert(
-                ids.end(), static_cast<std::size_t>(received[block]),
-                static_cast<std::int32_t>(block) % static_cast<std::int32_t>(experts));
-        const auto n = static_cast<std::int64_t>(ids.size());
-        order_ = route(device, device.upload(HostTensor::of<std::int32_t>({n, 1}, ids)),
-                       experts)
+            experts.insert(experts.end(), static_cast<std::size_t>(received[block]),
+                           static_cast<std::int32_t>(block % rows().size()));
+        const Shape shape{static_cast<std::int64_t>(experts.size()), 1};
+        order_ = route(device, device.upload(HostTensor::of(shape, experts)),
+                       static_cast<std::int64_t>(rows().size()))
                      .order;
     }
 
     void start_there(const Tensor& copies, SourceLine at) override {
-        Tensor arrived = empty(received_, copies);
-        group_.all_to_all_v(arrived, received_, copies, sent_, at).wait(at);
-        moved_ = taken(arrived);
+        right_->start_there(copies, at);
     }
-    Tensor there(SourceLine /*at*/) override { return std::move(moved_); }
+    Tensor there(SourceLine at) override { return right_->there(at); }
     void start_back(const Tensor& made, SourceLine at) override {
-        Tensor by_source = made;
-        if (mistakes_.undone_backwards) {
-            by_source = taken(made);
-        } else {
-            by_source = device_.zeros(made.shape(), made.dtype());
-            device_.add_rows(by_source, made, order_);
-        }
-        moved_ = empty(sent_, made);
-        group_.all_to_all_v(moved_, sent_, by_source, received_, at).wait(at);
+        right_->start_back(ordered(ordered(made)), at);
     }
-    Tensor back(SourceLine /*at*/) override { return std::move(moved_); }
+    Tensor back(SourceLine at) override { return right_->back(at); }
 
   private:
-    static Counts of_ranks(const Counts& counts, int ranks) {
-        const auto block = static_cast<std::ptrdiff_t>(counts.size()) / ranks;
-        Counts sums;
-        for (auto at = counts.begin(); at != counts.end(); at += block)
-            sums.push_back(std::accumulate(at, at + block, std::int64_t{0}));
-        return sums;
-    }
-    static Counts rows_of(const Counts& received, int ranks) {
-        Counts rows(received.size() / static_cast<std::size_t>(ranks));
-        for (std::size_t i = 0; i < received.size(); ++i)
-            rows[i % rows.size()] += received[i];
-        return rows;
-    }
-    Tensor empty(const Counts& counts, const Tensor& like) {
-        return device_.empty(
-            {std::accumulate(counts.begin(), counts.end(), std::int64_t{0}),
-             like.shape().columns()},
-            like.dtype());
-    }
-    Tensor taken(const Tensor& rows) {
-        Tensor taken = device_.empty(rows.shape(), rows.dtype());
-        device_.take_rows(taken, rows, order_);
+    Tensor ordered(const Tensor& rows) const {
+        const Tensor taken = rows.device()->empty(rows.shape(), rows.dtype());
+        rows.device()->take_rows(taken, rows, order_);
         return taken;
     }
 
-    Device& device_;
-    Communicator& group_;
-    Mistakes mistakes_;
-    Counts sent_;
-    Counts received_;
+    std::unique_ptr<Delivery> right_;
     Tensor order_;
-    Tensor moved_;
 };
 
-/// Places and shares are the right ones.
-class ExchangeByHand : public ExpertExchange {
+/// Makes a delivery of a rank's counts in the place of the right exchange's.
+using Deliver = std::function<std::unique_ptr<Delivery>(
+    Device&, Communicator& group, const Counts&, ExpertExchange& right)>;
+
+/// The right exchange, but for its deliveries.
+class ErringExchange : public ExpertExchange {
   public:
-    ExchangeByHand(Mesh& mesh, const Mistakes& mistakes)
+    ErringExchange(Mesh& mesh, Deliver deliver)
         : group_(mesh["ep"]),
           right_(exchange_experts(mesh, {"ep"})),
-          mistakes_(mistakes) {}
+          deliver_(std::move(deliver)) {}
 
     Share share(const std::string& layer, std::int64_t experts) const override {
         return right_->share(layer, experts);
@@ -126,23 +113,13 @@ class ExchangeByHand : public ExpertExchange {
     }
     std::unique_ptr<Delivery> deliver(Device& device, const Counts& counts,
                                       SourceLine /*at*/) override {
-        Counts received = counts;
-        if (mistakes_.counts_after_data) {
-            // Of each rank what this one sends to the first: right if loads are equal.
-            const auto block = static_cast<std::ptrdiff_t>(counts.size()) / group_.size();
-            for (int rank = 0; rank < group_.size(); ++rank)
-                std::copy_n(counts.begin() + group_.rank() * block, block,
-                            received.begin() + rank * block);
-        } else {
-            received = exchange_counts(device, group_, counts);
-        }
-        return std::make_unique<ByHand>(device, group_, counts, received, mistakes_);
+        return deliver_(device, group_, counts, *right_);
     }
 
   private:
     Communicator& group_;
     std::shared_ptr<ExpertExchange> right_;
-    Mistakes mistakes_;
+    Deliver deliver_;
 };
 
 /// The fault that is found, or how far weights are off one device's.
@@ -195,20 +172,16 @@ ExpertWorkers afterwards(const std::function<void(Mesh&, Parameter&)>& change) {
     return workers;
 }
 
-}  // namespace
-
-namespace {
-
 ExpertTask softmax_first() {
     ExpertTask task;
     task.gate.form = GateForm::softmax_then_top_k;
     return task;
 }
 
-Result by_hand(const Mistakes& mistakes) {
-    return result_of(softmax_first(), {{{"ep", kRanks}}, [mistakes](Mesh& mesh) {
-                                           return std::make_shared<ExchangeByHand>(
-                                               mesh, mistakes);
+Result delivered(const Deliver& deliver) {
+    return result_of(softmax_first(), {{{"ep", kRanks}}, [deliver](Mesh& mesh) {
+                                           return std::make_shared<ErringExchange>(
+                                               mesh, deliver);
                                        }});
 }
 
@@ -235,15 +208,27 @@ constexpr double kFar = 1e-3;
 
 TEST_CASE("Counts that are told after the data are named",
           "[parallel][experts][errors]") {
-    CHECK(by_hand({}).off <= 1e-12);
-    const Result wrong = by_hand({.counts_after_data = true});
+    const Result wrong = delivered(
+        [](Device&, Communicator& group, const Counts& counts, ExpertExchange&) {
+            return std::make_unique<CountsAfterData>(group, counts);
+        });
     CHECK(wrong.fault == "F08");
     CHECK_THAT(wrong.text, says("Exchange the counts first"));
 }
 
 TEST_CASE("A permutation that is done twice leaves other weights",
           "[parallel][experts][errors]") {
-    const Result wrong = by_hand({.undone_backwards = true});
+    const auto permuted = [](bool undone_backwards) {
+        return delivered([=](Device& device, Communicator& group, const Counts& counts,
+                             ExpertExchange& right) -> std::unique_ptr<Delivery> {
+            auto delivery = right.deliver(device, counts, SourceLine::here());
+            if (!undone_backwards) return delivery;
+            return std::make_unique<UndoneBackwards>(device, group, counts,
+                                                     std::move(delivery));
+        });
+    };
+    CHECK(permuted(false).off <= 1e-12);
+    const Result wrong = permuted(true);
     CHECK(wrong.fault.empty());
     CHECK(wrong.off > kFar);
 }
@@ -305,34 +290,6 @@ TEST_CASE("Capacities and balance of a rank's own tokens are not the batch's",
     check_far_off();
 }
 
-namespace {
-
-/// Ranks of a tensor group that hold other experts, and all of them bring all tokens.
-class BroughtTwice : public ExpertExchange {
-  public:
-    explicit BroughtTwice(Mesh& mesh)
-        : group_(mesh["tp"]), right_(exchange_experts(mesh, {"tp"})) {}
-
-    Share share(const std::string& layer, std::int64_t experts) const override {
-        return right_->share(layer, experts);
-    }
-    void place(const std::vector<Parameter*>& gate,
-               const std::vector<Parameter*>& experts) override {
-        right_->place(gate, experts);
-        replicate_over(group_, gate, Placement::Kind::replicated);
-    }
-    std::unique_ptr<Delivery> deliver(Device& device, const Counts& counts,
-                                      SourceLine at) override {
-        return right_->deliver(device, counts, at);
-    }
-
-  private:
-    Communicator& group_;
-    std::shared_ptr<ExpertExchange> right_;
-};
-
-}  // namespace
-
 TEST_CASE("Tokens that all ranks of a tensor group bring count as often",
           "[parallel][experts][errors]") {
     // The exchange refuses it …
@@ -351,10 +308,13 @@ TEST_CASE("Tokens that all ranks of a tensor group bring count as often",
         ExpertTask task;
         task.shared = 0;
         Mesh mesh(rank.world(), {{"tp", rank.size()}});
-        const auto exchange =
-            rank.size() > 1 ? std::make_shared<BroughtTwice>(mesh) : nullptr;
-        MixtureOfExperts layer({rank.device(), DType::f64, 1, ""}, task.sizes(), exchange,
+        // Its ranks hold other experts, and all of them bring all tokens.
+        MixtureOfExperts layer({rank.device(), DType::f64, 1, ""}, task.sizes(),
+                               rank.size() > 1 ? exchange_experts(mesh, {"tp"}) : nullptr,
                                nullptr);
+        if (rank.size() > 1)
+            replicate_over(mesh["tp"], {find_parameter(layer, "gate.weight")},
+                           Placement::Kind::replicated);
         pass_through(layer, in, out);
     };
     const Case given{{{"x", {x}}, {"dy", {x}}}};

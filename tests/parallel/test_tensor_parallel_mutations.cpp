@@ -44,6 +44,10 @@ Case inputs(Deal deal = Deal::whole) {
              {"dy", {normal_values({8, 2, kHidden}, "dy"), deal}}}};
 }
 
+std::unique_ptr<Module> block_alone(const ParameterInit& init) {
+    return make_block(init, kBlock);
+}
+
 std::unique_ptr<Module> parallel_block(const ParameterInit& init, TensorParallel& tp) {
     return make_block(init, kBlock, tensor_parallel({}, tp));
 }
@@ -55,55 +59,6 @@ std::unique_ptr<Module> forgotten_norms(const ParameterInit& init, TensorParalle
         parameter->placements.clear();
     return block;
 }
-
-/// Without full checks, which some of these would not survive, and without the test that
-/// replicas agree.
-Outcome erring(const MakeRegions& make_regions, const MakeShared& shared,
-               const Case& given) {
-    return outcome_of(*classroom(kWays, true, sim::CheckLevel::cheap),
-                      pass_shared(make_regions, shared), given, Mistakes::kept);
-}
-
-double distance(const MakeRegions& make_regions, const MakeShared& shared,
-                const MakeAlone& alone, const Case& given = inputs()) {
-    return difference(erring(make_regions, shared, given),
-                      outcome_of(*classroom(1), pass_alone(alone), given))
-        .relative;
-}
-
-MakeAlone block_alone() {
-    return [](const ParameterInit& init) { return make_block(init, kBlock); };
-}
-
-}  // namespace
-
-TEST_CASE("A right block is at rounding's distance of one device", "[parallel][sim]") {
-    CHECK(distance(made_as<TensorParallel>(), parallel_block, block_alone()) <= 1e-12);
-}
-
-TEST_CASE("A dropped f is far from one device", "[parallel][sim]") {
-    CHECK(distance(made_as<WithoutF>(), parallel_block, block_alone()) > 1e-3);
-}
-
-TEST_CASE("A dropped g is far from one device", "[parallel][sim]") {
-    CHECK(distance(made_as<WithoutG>(), parallel_block, block_alone()) > 1e-3);
-}
-
-TEST_CASE("Norms forgotten in sequence parallelism are far from one device",
-          "[parallel][sim]") {
-    const Case given = inputs(Deal::contiguous);
-    const std::string name = "grad/ln_1.weight";
-    const HostTensor one =
-        outcome_of(*classroom(1), pass_alone(block_alone()), given).results.at(name);
-    const auto far = [&](const MakeShared& block) {
-        return relative_difference(
-            erring(made_as<SequenceParallel>(), block, given).results.at(name), one);
-    };
-    CHECK(far(parallel_block) <= 1e-12);
-    CHECK(far(forgotten_norms) > 1e-3);
-}
-
-namespace {
 
 /// A row-parallel layer whose bias every rank adds before g.
 class BiasOnEveryRank : public RowParallelLinear {
@@ -124,38 +79,79 @@ class BiasOnEveryRank : public RowParallelLinear {
     TensorParallel& tp_;
 };
 
-}  // namespace
-
-TEST_CASE("A bias added on every rank of a row split is far from one device",
-          "[parallel][sim]") {
-    const MakeShared shared = [](const ParameterInit& init, TensorParallel& tp) {
-        auto mlp = std::make_unique<Sequential>();
-        mlp->add<ColumnParallelLinear>(init.child("c_fc"), tp, kHidden, 4 * kHidden);
-        mlp->add<Gelu>(init.device);
-        mlp->add<BiasOnEveryRank>(init.child("c_proj"), tp, 4 * kHidden, kHidden);
-        return mlp;
-    };
-    CHECK(distance(made_as<TensorParallel>(), shared, [](const ParameterInit& init) {
-              return make_mlp(init, kHidden, 4 * kHidden);
-          }) > 1e-3);
+std::unique_ptr<Module> mlp_alone(const ParameterInit& init) {
+    return make_mlp(init, kHidden, 4 * kHidden);
 }
 
-TEST_CASE("Heads that are cut without regard to what is stacked are far from one device",
-          "[parallel][sim]") {
-    // c_attn's rows are all queries, then all keys, then all values: a rank that takes a
-    // plain share of them has queries of no keys.
-    const MakeShared shared = [](const ParameterInit& init, TensorParallel& tp) {
-        auto attention = std::make_unique<Sequential>();
-        attention->add<ColumnParallelLinear>(init.child("c_attn"), tp, kHidden,
-                                             3 * kHidden);
-        attention->add<CoreAttention>(init.device,
-                                      AttentionSizes{kHeads / tp.size(), true});
-        attention->add<RowParallelLinear>(init.child("c_proj"), tp, kHidden, kHidden);
-        return attention;
+std::unique_ptr<Module> bias_on_every_rank(const ParameterInit& init,
+                                           TensorParallel& tp) {
+    auto mlp = std::make_unique<Sequential>();
+    mlp->add<ColumnParallelLinear>(init.child("c_fc"), tp, kHidden, 4 * kHidden);
+    mlp->add<Gelu>(init.device);
+    mlp->add<BiasOnEveryRank>(init.child("c_proj"), tp, 4 * kHidden, kHidden);
+    return mlp;
+}
+
+std::unique_ptr<Module> attention_alone(const ParameterInit& init) {
+    return make_attention(init, kHidden, {kHeads, true});
+}
+
+/// c_attn's rows are all queries, then all keys, then all values: a rank that takes a
+/// plain share of them has queries of no keys.
+std::unique_ptr<Module> heads_of_a_plain_share(const ParameterInit& init,
+                                               TensorParallel& tp) {
+    auto attention = std::make_unique<Sequential>();
+    attention->add<ColumnParallelLinear>(init.child("c_attn"), tp, kHidden, 3 * kHidden);
+    attention->add<CoreAttention>(init.device, AttentionSizes{kHeads / tp.size(), true});
+    attention->add<RowParallelLinear>(init.child("c_proj"), tp, kHidden, kHidden);
+    return attention;
+}
+
+/// Without full checks, which some of these would not survive, and without the test that
+/// replicas agree.
+Outcome erring(const MakeRegions& make_regions, const MakeShared& shared,
+               const Case& given) {
+    return outcome_of(*classroom(kWays, true, sim::CheckLevel::cheap),
+                      pass_shared(make_regions, shared), given, Mistakes::kept);
+}
+
+}  // namespace
+
+TEST_CASE("Mistakes with shared-out weights are far from one device", "[parallel][sim]") {
+    struct Row {
+        const char* what;
+        bool far;
+        MakeShared shared;
+        MakeAlone alone = block_alone;
+        MakeRegions regions = made_as<TensorParallel>();
     };
-    CHECK(distance(made_as<TensorParallel>(), shared, [](const ParameterInit& init) {
-              return make_attention(init, kHidden, {kHeads, true});
-          }) > 1e-3);
+    for (const Row& row : std::vector<Row>{
+             {"a right block", false, parallel_block},
+             {"f is dropped", true, parallel_block, block_alone, made_as<WithoutF>()},
+             {"g is dropped", true, parallel_block, block_alone, made_as<WithoutG>()},
+             {"a bias is added on every rank", true, bias_on_every_rank, mlp_alone},
+             {"heads are cut without regard to what is stacked", true,
+              heads_of_a_plain_share, attention_alone}}) {
+        CAPTURE(row.what);
+        const Outcome one = outcome_of(*classroom(1), pass_alone(row.alone), inputs());
+        const double distance =
+            difference(erring(row.regions, row.shared, inputs()), one).relative;
+        CHECK((row.far ? distance > 1e-3 : distance <= 1e-12));
+    }
+}
+
+TEST_CASE("Norms forgotten in sequence parallelism are far from one device",
+          "[parallel][sim]") {
+    const Case given = inputs(Deal::contiguous);
+    const std::string name = "grad/ln_1.weight";
+    const HostTensor one =
+        outcome_of(*classroom(1), pass_alone(block_alone), given).results.at(name);
+    const auto far = [&](const MakeShared& block) {
+        return relative_difference(
+            erring(made_as<SequenceParallel>(), block, given).results.at(name), one);
+    };
+    CHECK(far(parallel_block) <= 1e-12);
+    CHECK(far(forgotten_norms) > 1e-3);
 }
 
 }  // namespace lockstep::test
