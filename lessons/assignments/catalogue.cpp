@@ -20,6 +20,7 @@ const std::vector<Assignment>& assignments() {
                                              pipeline_1f1b_assignment(),
                                              two_buffers_assignment(),
                                              ring_attention_assignment(),
+                                             ulysses_assignment(),
                                              experts_assignment(),
                                              mesh_assignment(),
                                              decode_assignment(),

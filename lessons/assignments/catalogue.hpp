@@ -36,6 +36,8 @@ Assignment pipeline_1f1b_assignment();
 Assignment two_buffers_assignment();
 /// The online softmax on the host; Ring Attention, forward and backward.
 Assignment ring_attention_assignment();
+/// Attention by an all-to-all to the heads, and one back.
+Assignment ulysses_assignment();
 /// A layer of experts: a gate, the way of copies there and back, a capacity.
 Assignment experts_assignment();
 /// The program of one device of a mesh, and which mesh to choose.
@@ -55,6 +57,7 @@ std::vector<Solution> column_row_linear_solutions();
 std::vector<Solution> pipeline_1f1b_solutions();
 std::vector<Solution> two_buffers_solutions();
 std::vector<Solution> ring_attention_solutions();
+std::vector<Solution> ulysses_solutions();
 std::vector<Solution> experts_solutions();
 std::vector<Solution> mesh_solutions();
 std::vector<Solution> decode_solutions();

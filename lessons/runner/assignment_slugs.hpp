@@ -8,6 +8,7 @@ namespace lockstep::lessons {
 inline constexpr std::array kAssignmentSlugs{
     "ring-all-reduce",   "data-parallel", "ddp-buckets", "zero",
     "column-row-linear", "pipeline-1f1b", "two-buffers", "ring-attention",
-    "experts",           "mesh",          "decode",      "debug-the-cluster"};
+    "ulysses",           "experts",       "mesh",        "decode",
+    "debug-the-cluster"};
 
 }  // namespace lockstep::lessons

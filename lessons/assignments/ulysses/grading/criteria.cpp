@@ -1,0 +1,103 @@
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lessons/assignments/catalogue.hpp"
+#include "lessons/grader/judge.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+/// Draws a sequence for these ranks, and returns a run of a task on it.
+TaskRun given(const Judge& judge, const std::string& task, int ranks, bool causal) {
+    const std::string kind = fmt::format("{} ranks{}", ranks, causal ? ", causal" : "");
+    const auto draw = [&](const char* what, std::int64_t low, std::int64_t high) {
+        return judge.draw(kind + ", " + what, low, high);
+    };
+    const std::int64_t tokens = draw("tokens", 2, 5);
+    const std::int64_t batches = draw("batches", 1, 3);
+    const std::int64_t heads = draw("heads", 1, 3);
+    const std::int64_t columns = heads * draw("width", 2, 5);  // of a rank's heads
+    const std::int64_t parts = task.starts_with("to_") ? draw("parts", 2, 3) : 3;
+    const Shape of_tokens{tokens, batches, ranks * parts * columns};
+    const Shape of_heads{ranks * tokens, batches, parts * columns};
+    TaskRun run{fmt::format("{}, {} tokens and {} heads each", kind, tokens, heads), {}};
+    for (int rank = 0; rank < ranks; ++rank) {
+        RankTask& own = run.ranks.emplace_back(RankTask{task, {}, {}});
+        own.numbers = {{"heads", heads}, {"causal", causal ? 1 : 0}, {"parts", parts}};
+        const auto give = [&](const char* name, const Shape& shape) {
+            const std::string what = fmt::format("{}, {}, rank {}", run.name, name, rank);
+            own.tensors.emplace(name, TaskTensor{judge.normal(what, shape)});
+        };
+        give("x", task == "to_tokens" ? of_heads : of_tokens);
+        if (task == "backward") give("dy", {tokens, batches, ranks * columns});
+    }
+    return run;
+}
+
+/// Two ranks, a number that is no power of two, one rank, and more; attention with and
+/// without the mask.
+std::vector<TaskRun> runs(const Judge& judge, const std::string& task) {
+    std::vector<TaskRun> all;
+    for (const int ranks : {2, 3, 1, static_cast<int>(judge.draw("more ranks", 4, 6))})
+        for (const bool causal : {false, true})
+            if (!causal || !task.starts_with("to_"))
+                all.push_back(given(judge, task, ranks, causal));
+    return all;
+}
+
+void judge_values(Judge& judge, const std::string& task) {
+    for (const TaskRun& run : runs(judge, task))
+        judge.as_right(run);
+}
+
+/// Bytes count of runs whose values are right: doing nothing sends nothing.
+void judge_bytes(Judge& judge, const std::string& exercise, const std::string& task) {
+    for (const TaskRun& run : runs(judge, task)) {
+        judge.needs(exercise + "-values", [&](Judge& asking) { asking.as_right(run); });
+        judge.verbs_as_right(run, exercise);
+    }
+}
+
+Criterion criterion(const std::string& id, const std::string& title, int points,
+                    std::function<void(Judge&)> judge) {
+    return {id, title, points, lesson_step("ring-self-attention", "other_ways"),
+            std::move(judge)};
+}
+
+}  // namespace
+
+Assignment ulysses_assignment() {
+    const auto values = [](const char* task) {
+        return [=](Judge& judge) { judge_values(judge, task); };
+    };
+    const auto bytes = [](const char* exercise, const char* task) {
+        return [=](Judge& judge) { judge_bytes(judge, exercise, task); };
+    };
+    Assignment ulysses{
+        "ulysses",
+        "Ulysses: ranks share out the heads",
+        "Attention over a sequence that ranks share out, by an all-to-all to the heads "
+        "and one back.",
+        {"ulysses.hpp", "ulysses.cpp", "adapters.cpp"},
+        {criterion("a13.1-heads", "to_heads gives all tokens of the own columns", 25,
+                   values("to_heads")),
+         criterion("a13.1-tokens", "to_tokens gives the own tokens of all columns", 25,
+                   values("to_tokens")),
+         criterion("a13.2-values", "forward gives one device's y", 15, values("forward")),
+         criterion("a13.2-bytes", "forward sends each number once, and no more", 10,
+                   bytes("a13.2", "forward")),
+         criterion("a13.3-values", "backward gives one device's gradients", 15,
+                   values("backward")),
+         criterion("a13.3-bytes", "backward sends as much as forward", 10,
+                   bytes("a13.3", "backward"))},
+        ulysses_solutions};
+    ulysses.criteria[2].after = {"a13.1-heads", "a13.1-tokens"};
+    ulysses.criteria[4].after = {"a13.1-heads", "a13.1-tokens", "a13.2-values"};
+    return ulysses;
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "src/comm/rank.hpp"
+#include "src/nn/module.hpp"
+
+// All that tests and the grader call. How your own functions are called is up to you:
+// adapters.cpp calls them.
+
+namespace adapters {
+
+lockstep::Tensor to_heads(lockstep::Rank& rank, const lockstep::Tensor& own_tokens,
+                          int parts);
+lockstep::Tensor to_tokens(lockstep::Rank& rank, const lockstep::Tensor& own_heads,
+                           int parts);
+lockstep::Tensor forward(lockstep::Rank& rank, const lockstep::Tensor& x,
+                         lockstep::Module& attention, lockstep::Saved& saved);
+lockstep::Tensor backward(lockstep::Rank& rank, const lockstep::Tensor& dy,
+                          lockstep::Module& attention, lockstep::Saved& saved);
+
+}  // namespace adapters
