@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "lessons/assignments/needs.hpp"
+#include "lessons/grader/judge.hpp"
 
 namespace lockstep::lessons {
 
@@ -24,13 +24,6 @@ bool have_form(const OfRanks& tensors, const HostTensor& of) {
 }
 
 }  // namespace
-
-std::string suspected(const OfRanks& left, const std::vector<Suspect>& suspects,
-                      double bound) {
-    for (const Suspect& suspect : suspects)
-        if (are_close(left, suspect.left, bound)) return suspect.said;
-    return "";
-}
 
 bool adds_up(const OfRanks& left, const HostTensor& expected, double bound) {
     return left.size() > 1 && have_form(left, expected) &&
@@ -67,43 +60,6 @@ HostTensor weighted_sum(const OfRanks& terms, const std::vector<double>& factors
             to[i] += factors[term] * values[i];
     }
     return sum;
-}
-
-void ask_of_ranks(Judge& judge, const TaskResult& result, const std::string& tensor,
-                  const std::function<std::string(std::size_t)>& what,
-                  const OfRanks& expected,
-                  const std::function<std::string(const OfRanks&)>& cause, double bound) {
-    for (std::size_t rank = 0; rank < expected.size(); ++rank) {
-        const HostTensor& got = judge.left(result.ranks[rank], tensor);
-        try {
-            judge.close(what(rank), got, expected[rank], bound);
-        } catch (Judge::No& no) {
-            OfRanks left;
-            for (const RankResult& each : result.ranks) {
-                const auto found = each.tensors.find(tensor);
-                left.push_back(found == each.tensors.end() ? HostTensor()
-                                                           : found->second);
-            }
-            no.explain(cause(left));
-            throw;
-        }
-    }
-}
-
-void ask_unless_said(Judge& judge, const std::string& id,
-                     const std::function<void(Judge&)>& before,
-                     const std::function<void(Judge&)>& then) {
-    try {
-        then(judge);
-    } catch (const Judge::No& no) {
-        if (no.mark == Mark::not_written) throw;
-        try {
-            needs(judge, id, before);
-        } catch (const Judge::No& first) {
-            if (first.mark != Mark::not_written) throw;
-        }
-        throw;
-    }
 }
 
 }  // namespace lockstep::lessons

@@ -4,6 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "sim/cluster.hpp"
 #include "src/comm/mesh.hpp"
 #include "src/core/require.hpp"
@@ -98,7 +100,8 @@ void ask_trained(Judge& judge, const std::string& name, const Schedule& schedule
         judge.ask(false, name + ": it trains a stack of layers", "", error.what());
     }
     for (const auto& [parameter, expected] : train_by(right, per_update))
-        judge.close(name + ": " + parameter + rule, left.at(parameter), expected);
+        judge.close(fmt::format("{}: {}{}", name, parameter, rule), left.at(parameter),
+                    expected);
 }
 
 }  // namespace lockstep::lessons

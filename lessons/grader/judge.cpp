@@ -192,7 +192,7 @@ void Judge::as_right(const TaskRun& run, const AskedValues& asked) {
 std::string Judge::cause_of(const TaskRun& run, const std::string& name,
                             const TaskResult& result, const AskedValues& asked) const {
     const std::vector<HostTensor> left = on_ranks(result, name);
-    const std::string cause = asked.cause ? asked.cause(name, left) : "";
+    std::string cause = asked.cause ? asked.cause(name, left) : "";
     if (!cause.empty()) return cause;
     return own_.answers->mistake(run, criterion_, [&](const TaskResult& mistaken) {
         return std::ranges::equal(left, on_ranks(mistaken, name),

@@ -65,7 +65,7 @@ std::string Answers::mistake(const TaskRun& run, const std::string& criterion,
     std::vector<const Solution*> likely;
     for (const Solution& mistaken : solutions_)
         if (!mistaken.says.empty()) likely.push_back(&mistaken);
-    std::ranges::stable_partition(likely, [&](const Solution* mistaken) {
+    std::stable_partition(likely.begin(), likely.end(), [&](const Solution* mistaken) {
         return !mistaken->loses.empty() && mistaken->loses.front() == criterion;
     });
     for (const Solution* mistaken : likely) {

@@ -294,11 +294,16 @@ int try_all(const Assignment& assignment, std::map<std::string, std::string> fil
 }  // namespace lockstep::lessons
 
 int main(int count, char** words) {
-    using namespace lockstep::lessons;
-    if (count != 5) return 2;
-    std::setvbuf(stdout, nullptr, _IOLBF, 0);
-    const auto files = nlohmann::json::parse(std::ifstream(words[2]));
-    return try_all(find_assignment(words[1]),
-                   files.at(0).get<std::map<std::string, std::string>>(), words[3],
-                   std::strtoull(words[4], nullptr, 10));
+    try {
+        using namespace lockstep::lessons;
+        if (count != 5) return 2;
+        std::setvbuf(stdout, nullptr, _IOLBF, 0);
+        const auto files = nlohmann::json::parse(std::ifstream(words[2]));
+        return try_all(find_assignment(words[1]),
+                       files.at(0).get<std::map<std::string, std::string>>(), words[3],
+                       std::strtoull(words[4], nullptr, 10));
+    } catch (const std::exception& error) {
+        std::fputs(error.what(), stderr);
+        return 2;
+    }
 }

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -131,13 +132,19 @@ int try_all(const std::string& slug, const std::vector<Files>& files, GradingSid
 }  // namespace lockstep::lessons
 
 int main(int count, char** words) {
-    using namespace lockstep::lessons;
-    if (count < 4) return 2;
-    std::setvbuf(stdout, nullptr, _IOLBF, 0);
-    const char* const drawn = std::getenv("LOCKSTEP_DRAW");
-    const auto files = nlohmann::json::parse(std::ifstream(words[2]));
-    return try_all(
-        words[1], files.get<std::vector<Files>>(),
-        {words[3], std::strtoull(drawn == nullptr ? "1" : drawn, nullptr, 10), nullptr},
-        count > 4);
+    try {
+        using namespace lockstep::lessons;
+        if (count < 4) return 2;
+        std::setvbuf(stdout, nullptr, _IOLBF, 0);
+        const char* const drawn = std::getenv("LOCKSTEP_DRAW");
+        const auto files = nlohmann::json::parse(std::ifstream(words[2]));
+        return try_all(
+            words[1], files.get<std::vector<Files>>(),
+            {words[3], std::strtoull(drawn == nullptr ? "1" : drawn, nullptr, 10),
+             nullptr},
+            count > 4);
+    } catch (const std::exception& error) {
+        std::fputs(error.what(), stderr);
+        return 2;
+    }
 }

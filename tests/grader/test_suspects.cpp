@@ -2,6 +2,7 @@
 // made.
 
 #include "lessons/assignments/suspects.hpp"
+#include "lessons/grader/judge.hpp"
 #include "tests/catch.hpp"
 
 using namespace lockstep;
@@ -45,13 +46,6 @@ TEST_CASE("what one rank left, or of another form, is not explained", "[grader]"
     CHECK(suspected_sum({vector_of(9, -6)}, kSum).empty());
     CHECK(suspected_sum({vector_of(4, 1), HostTensor({3}, DType::f64)}, kSum).empty());
     CHECK(suspected_sum({vector_of(4, 1), HostTensor()}, kSum).empty());
-}
-
-TEST_CASE("the first mistake that leaves just that is said", "[grader]") {
-    const OfRanks left{vector_of(1, 2), vector_of(3, 4)};
-    const OfRanks other{vector_of(1, 2), vector_of(3, 5)};
-    CHECK(suspected(left, {{"one", other}, {"two", left}, {"three", left}}) == "two");
-    CHECK(suspected(left, {{"one", other}, {"none", {}}}).empty());
 }
 
 TEST_CASE("a ring that turns the other way is told from one that does not", "[grader]") {

@@ -66,7 +66,7 @@ TEST_CASE("A shard of the rows draws the slice of the whole's values", "[nn][sim
     const double bound = 1 / std::sqrt(6.0);
     const Tensor shard = one.device.empty({2, 6}, DType::f64);
     one.device.random_uniform(shard, RandomStream(7, "hidden.weight"), -bound, bound,
-                              /*offset=*/30);
+                              /*part=*/30);
     CHECK(one.device.download(shard) ==
           one.device.download(whole.weight().value).rows(5, 2));
 }

@@ -107,10 +107,10 @@ TEST_CASE("A loss may be a function of one's own", "[nn][sim]") {
                             const Tensor& target, double weight) {
         return mean_squared_error(device, prediction, target, 2 * weight);
     };
-    const Loss copy = doubled;
+    const Loss& own = doubled;
     const Tensor prediction = one.device.upload(f64({1}, {3}));
     const Tensor target = one.device.upload(f64({1}, {1}));
-    CHECK(value_of(one, copy(one.device, prediction, target)) == 8);
+    CHECK(value_of(one, own(one.device, prediction, target)) == 8);
 }
 
 TEST_CASE("A loss refuses an empty batch and what does not fit, and names the line",

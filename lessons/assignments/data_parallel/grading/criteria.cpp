@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -195,6 +197,7 @@ TaskRun given(const Judge& judge, const std::string& task, const DealtBatch& bat
 std::vector<TaskRun> given(const Judge& judge, const std::string& task,
                            const std::vector<DealtBatch>& batches) {
     std::vector<TaskRun> runs;
+    runs.reserve(batches.size());
     for (const DealtBatch& batch : batches)
         runs.push_back(given(judge, task, batch));
     return runs;
@@ -298,7 +301,7 @@ Criterion criterion(const std::string& id, const std::string& title, int points,
             std::move(judge)};
 }
 
-std::vector<Criterion> all_criteria() {
+std::vector<Criterion> gradient_criteria() {
     std::vector<Criterion> all{
         criterion(
             "a2.1-values",
@@ -331,7 +334,14 @@ std::vector<Criterion> all_criteria() {
         criterion("a2.2-bytes",
                   "batch_gradient is one all-reduce of the gradients and the loss", 15,
                   "ring",
-                  [](Judge& judge) { judge_bytes(judge, "a2.2", "batch_gradient"); }),
+                  [](Judge& judge) { judge_bytes(judge, "a2.2", "batch_gradient"); })};
+    for (const std::size_t later : {1, 2, 4})
+        all[later].after = {"a2.1-values"};
+    return all;
+}
+
+std::vector<Criterion> training_criteria() {
+    std::vector<Criterion> all{
         criterion("a2.3-values", "train ends with one device's parameters on every rank",
                   5, "distribute",
                   [](Judge& judge) {
@@ -356,23 +366,24 @@ std::vector<Criterion> all_criteria() {
                   }),
         criterion("a2.3-time", "a step takes a rank's micro-batches and one all-reduce",
                   4, "measure", judge_time)};
-    for (const std::size_t later : {1, 2, 4})
-        all[later].after = {"a2.1-values"};
-    all[6].after = {"a2.1-values", "a2.1-rests", "a2.1-before", "a2.2-values"};
-    all[7].after = all[6].after;
-    all[7].needs = {"a2.3-values"};
+    for (const std::size_t of_values : {0, 1})
+        all[of_values].after = {"a2.1-values", "a2.1-rests", "a2.1-before",
+                                "a2.2-values"};
+    all[1].needs = {"a2.3-values"};
     return all;
 }
 
 }  // namespace
 
 Assignment data_parallel_assignment() {
+    std::vector<Criterion> criteria = gradient_criteria();
+    std::ranges::move(training_criteria(), std::back_inserter(criteria));
     return {"data-parallel",
             "Gradient accumulation and data parallelism",
             "The gradient of a batch that ranks have dealt out unequally: micro-batches "
             "on each, one all-reduce a step, and training with it.",
             {"data_parallel.hpp", "data_parallel.cpp", "adapters.cpp"},
-            all_criteria(),
+            std::move(criteria),
             data_parallel_solutions};
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <functional>
 #include <string>
 #include <vector>
@@ -59,6 +60,7 @@ void judge_filter(Judge& judge, const std::string& exercise, const TaskRun& run)
         elements += count;
         largest_chunks += (count + ranks - 1) / ranks;
     }
+    assert(elements > 0);
     const auto steps = std::ranges::count_if(
         given, [](const auto& each) { return each.first.starts_with("filter: inputs"); });
     judge_bytes(judge, exercise, run,

@@ -472,26 +472,25 @@ Criterion of_batching(const char* id, const char* title, int points, const char*
 }
 
 std::vector<Criterion> all_criteria() {
-    constexpr Way alone = Way::alone, shared = Way::shared;
     std::vector<Criterion> all{
-        of_generation(alone, "first", "what follows prompts of unequal lengths", 10,
+        of_generation(Way::alone, "first", "what follows prompts of unequal lengths", 10,
                       judge_first),
-        of_generation(alone, "tokens", "token by token, what whole sequences give", 12,
-                      judge_tokens, "first"),
-        of_generation(alone, "work", "each token is computed once", 8, judge_work,
+        of_generation(Way::alone, "tokens", "token by token, what whole sequences give",
+                      12, judge_tokens, "first"),
+        of_generation(Way::alone, "work", "each token is computed once", 8, judge_work,
                       "tokens"),
-        of_generation(alone, "cache", "the cache has the pages that tokens take", 6,
+        of_generation(Way::alone, "cache", "the cache has the pages that tokens take", 6,
                       judge_cache, "tokens"),
-        of_generation(shared, "first", "every rank knows what follows prompts", 8,
+        of_generation(Way::shared, "first", "every rank knows what follows prompts", 8,
                       judge_first),
-        of_generation(shared, "tokens", "every rank has one device's tokens", 6,
+        of_generation(Way::shared, "tokens", "every rank has one device's tokens", 6,
                       judge_tokens, "first"),
-        of_generation(shared, "work", "a rank computes its own heads and columns", 6,
+        of_generation(Way::shared, "work", "a rank computes its own heads and columns", 6,
                       judge_work, "tokens"),
-        of_generation(shared, "cache", "a rank stores the keys of its own heads", 5,
+        of_generation(Way::shared, "cache", "a rank stores the keys of its own heads", 5,
                       judge_cache, "tokens"),
         of_generation(
-            shared, "sums", "two all-reduces a layer", 5,
+            Way::shared, "sums", "two all-reduces a layer", 5,
             [](Judge& judge, Way) { judge_sums(judge); }, "tokens"),
         of_batching("a12.3-tokens", "each request gets the tokens that it gets alone", 10,
                     "batching", judge_batched_tokens),

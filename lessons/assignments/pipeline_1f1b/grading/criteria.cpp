@@ -3,7 +3,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -176,8 +175,7 @@ void ask_kinds(Judge& judge, const Made& made) {
 /// for and can run.
 Made made_for(Judge& judge, const Exercise& exercise, const Case& size) {
     const TaskRun run = exercise.run(size);
-    const Made made{exercise, size, run, right_schedule(judge, run),
-                    left_schedule(judge, run)};
+    Made made{exercise, size, run, right_schedule(judge, run), left_schedule(judge, run)};
     ask_kinds(judge, made);
     if (const auto problem = find_problem(made.schedule)) {
         const std::string cause = cause_of_order(made);
@@ -364,7 +362,8 @@ std::string cause_of_waiting(const Made& made, const Durations& each) {
 /// Asks for the reference's time, for these durations. Only a schedule that holds more
 /// than the limit takes less: memory has said so.
 void ask_time(Judge& judge, const Made& made, const Durations& each) {
-    const auto& [id, halves] = std::tie(made.exercise.id, made.exercise.halves);
+    const std::string& id = made.exercise.id;
+    const bool halves = made.exercise.halves;
     const auto time_of = [&](const Schedule& schedule) {
         const Timing timing = time_schedule(schedule, {each});
         return halves ? timing.bubble() : timing.makespan;

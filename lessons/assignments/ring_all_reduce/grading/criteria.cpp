@@ -113,7 +113,7 @@ std::string cause_of_gathered(const std::function<bool(const HostTensor&)>& is,
 std::string cause(Judge& judge, const Ring& ring, const TaskRun& run,
                   const std::string& name, std::optional<int> index,
                   const OfRanks& left) {
-    const std::string way = Judge::other_way(judge.run(run).report, ring.ranks, kWay);
+    std::string way = Judge::other_way(judge.run(run).report, ring.ranks, kWay);
     if (!way.empty()) return way;
     const std::string& task = run.ranks.front().task;
     if (task == "all_reduce" && index)

@@ -210,7 +210,8 @@ ClusterSpec timing_cluster(const Judge& judge) {
     ClusterSpec spec = examination_cluster();
     spec.launch_seconds = spec.memory_bytes_per_second = 0;
     spec.inside = spec.between = {0, kLink};
-    const auto tokens = static_cast<double>(sequence.tokens / sequence.ranks);
+    const std::int64_t tokens_of_rank = sequence.tokens / sequence.ranks;
+    const auto tokens = static_cast<double>(tokens_of_rank);
     const auto width = static_cast<double>(sequence.width);
     const double flops = tokens * (4 * width + ops::Attend::kFlopsOfPair);
     spec.flops_f64 = kPart * flops * kLink / (2.0 * sizeof(double) * width);
@@ -267,6 +268,22 @@ const HostTensor& with_times(const Judge& judge, TaskRun run, const std::string&
         tensor);
 }
 
+/// Says which rank's values are missing in what a rank left, or are twice in it, if that
+/// other rank is so many hops away.
+std::string cause_of_rank(const Judge& judge, const TaskRun& run,
+                          const std::string& tensor, const HostTensor& left,
+                          std::size_t rank, std::size_t hops) {
+    const std::size_t other = (rank + hops) % run.ranks.size();
+    const bool sums_ranks = tensor == "dk" || tensor == "dv";
+    // If no rank sees the block that comes last, a known mistake says so.
+    for (const std::size_t times : {sums_ranks || hops > 1 ? 0 : 2, 2})
+        if (Judge::are_close(left, with_times(judge, run, tensor, rank, other, times)))
+            return fmt::format(
+                "{} rank {}{} is {} in it", sums_ranks ? "what" : "the block of", other,
+                sums_ranks ? " contributes" : "", times == 0 ? "missing" : "twice");
+    return "";
+}
+
 /// Says whose values a rank has, or which rank's it lacks or has twice, if there is no
 /// mask.
 std::string cause_of(const Judge& judge, const TaskRun& run, const std::string& tensor,
@@ -277,24 +294,18 @@ std::string cause_of(const Judge& judge, const TaskRun& run, const std::string& 
     while (Judge::are_close(left[rank], right[rank].tensors.at(tensor)))
         ++rank;
     const bool sums_ranks = tensor == "dk" || tensor == "dv";
+    const auto& numbers = run.ranks[0].numbers;
+    const bool alike = numbers.at("causal") == 0 &&
+                       numbers.at("tokens") % static_cast<std::int64_t>(ranks) == 0;
     for (std::size_t hops = 1; hops < ranks; ++hops) {
         const std::size_t other = (rank + hops) % ranks;
         if (sums_ranks && Judge::are_close(left[rank], right[other].tensors.at(tensor)))
             return fmt::format(
                 "that is the gradient of rank {}'s block, {} hop{} short of home", other,
                 hops, hops == 1 ? "" : "s");
-        const auto& numbers = run.ranks[0].numbers;
-        if (numbers.at("causal") != 0 ||
-            numbers.at("tokens") % static_cast<std::int64_t>(ranks) != 0)
-            continue;
-        // If no rank sees the block that comes last, a known mistake says so.
-        for (const std::size_t times : {sums_ranks || hops > 1 ? 0 : 2, 2})
-            if (Judge::are_close(left[rank],
-                                 with_times(judge, run, tensor, rank, other, times)))
-                return fmt::format("{} rank {}{} is {} in it",
-                                   sums_ranks ? "what" : "the block of", other,
-                                   sums_ranks ? " contributes" : "",
-                                   times == 0 ? "missing" : "twice");
+        std::string said =
+            alike ? cause_of_rank(judge, run, tensor, left[rank], rank, hops) : "";
+        if (!said.empty()) return said;
     }
     return "";
 }
