@@ -78,7 +78,7 @@ RunReport train_gpt_experts(Cluster& cluster, const GptTask& task, const ExpertR
         const auto batches = [&](int step) {
             return upload_batches(device, task, step, mesh.coordinate("ep"), 1, run.ep);
         };
-        const auto balance = [&](Tensor share) {
+        const auto balance = [&](const Tensor& share) {
             const auto loads =
                 balance_by_bias(device, rank.world(), layers, run.bias_rate);
             if (rank.index() == 0) rank.keep_value("load", busiest(loads));

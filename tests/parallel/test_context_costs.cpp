@@ -99,20 +99,20 @@ TEST_CASE("The formulas are the papers', in figures", "[parallel]") {
     };
     // Li et al. 2021, section 3.2.2: 2(N-1) b a (s/N) w, and 8(N-1) of it in all.
     const ContextMethod keys_then_values = ContextMethod::ring_self_attention;
-    CHECK(forward(keys_then_values) == Sent{2 * 3 * kOwn, 6});
+    CHECK(forward(keys_then_values) == Sent{kOwn * 2 * 3, 6});
     CHECK(forward(keys_then_values) + backward(keys_then_values) ==
-          Sent{8 * 3 * kOwn, 6 + 2 * 3 + 2 * 2 * 3});
+          Sent{kOwn * 8 * 3, 6 + 2 * 3 + 2 * 2 * 3});
     // Both together; backward so, and their gradients, which go home.
     const ContextMethod together = ContextMethod::ring_attention;
-    CHECK(forward(together) == Sent{2 * 3 * kOwn, 3});
-    CHECK(backward(together) == Sent{2 * 3 * kOwn + 2 * 4 * kOwn, 3 + 4});
-    CHECK(forward(ContextMethod::gather) == Sent{2 * 3 * kOwn, 3});
-    CHECK(backward(ContextMethod::gather) == Sent{2 * 2 * 3 * kOwn, 2 * 3});
+    CHECK(forward(together) == Sent{kOwn * 2 * 3, 3});
+    CHECK(backward(together) == Sent{kOwn * 2 * 3 + kOwn * 2 * 4, 3 + 4});
+    CHECK(forward(ContextMethod::gather) == Sent{kOwn * 2 * 3, 3});
+    CHECK(backward(ContextMethod::gather) == Sent{kOwn * 2 * 2 * 3, 2 * 3});
     // Jacobs et al. 2023, section 3.2: 4 N h/P, less the part that a rank keeps.
     CHECK(forward(ContextMethod::ulysses) == Sent{4 * kOwn * 3 / 4, 6});
     CHECK(backward(ContextMethod::ulysses) == Sent{4 * kOwn * 3 / 4, 6});
     // Li et al., section 3.2.2: as much as Megatron's layer sends.
-    CHECK(tensor_parallel_elements(shape) == 8 * 3 * kOwn);
+    CHECK(tensor_parallel_elements(shape) == kOwn * 8 * 3);
 }
 
 TEST_CASE("A rank by itself sends nothing", "[parallel]") {
@@ -163,7 +163,7 @@ TEST_CASE("Zigzag order gives every rank the same causal work", "[parallel][sim]
 TEST_CASE("Striped order gives ranks the same causal work but for less than a block",
           "[parallel][sim]") {
     for (const int ranks : kWays) {
-        const Problem problem{24 * 8, 1, {2, true}, 3, DType::f32};
+        const Problem problem{192, 1, {2, true}, 3, DType::f32};
         const std::int64_t share = problem.tokens / ranks;
         const std::vector<std::int64_t> scores =
             scores_made(problem, attend_zeros(problem, ContextMethod::ring_attention,

@@ -71,11 +71,13 @@ TEST_CASE("Gathered keys and values are 2 N e elements, backward with as many gr
         const Shares held{96};
         const std::int64_t all = ranks * held.block;
         CAPTURE(ranks);
-        CHECK(peak(ContextMethod::gather, ranks, 96 * ranks, Passes::forward) ==
+        CHECK(peak(ContextMethod::gather, ranks, std::int64_t{96} * ranks,
+                   Passes::forward) ==
               held.x + held.y + 2 * held.rows + held.block + all);
         // x, dx, y, dy, log_sum_exp; what reduce_scatter leaves here.
-        CHECK(peak(ContextMethod::gather, ranks, 96 * ranks, Passes::both) ==
-              2 * held.x + 2 * held.y + held.rows + 2 * all + held.block);
+        CHECK(
+            peak(ContextMethod::gather, ranks, std::int64_t{96} * ranks, Passes::both) ==
+            2 * held.x + 2 * held.y + held.rows + 2 * all + held.block);
     }
 }
 
@@ -84,11 +86,12 @@ TEST_CASE("A ring holds two blocks of keys and values, and three of gradients",
     for (const int ranks : {3, 4, 8}) {
         const Shares held{96};
         CAPTURE(ranks);
-        CHECK(peak(ContextMethod::ring_attention, ranks, 96 * ranks, Passes::forward) ==
-              held.x + held.y + 2 * held.rows + 2 * held.block);
+        CHECK(peak(ContextMethod::ring_attention, ranks, std::int64_t{96} * ranks,
+                   Passes::forward) == held.x + held.y + 2 * held.rows + 2 * held.block);
         // x, dx, y, dy, log_sum_exp, dy_y; a block and the next, this one's gradient, the
         // last one's that is leaving, and what comes to be added to this one's.
-        CHECK(peak(ContextMethod::ring_attention, ranks, 96 * ranks, Passes::both) ==
+        CHECK(peak(ContextMethod::ring_attention, ranks, std::int64_t{96} * ranks,
+                   Passes::both) ==
               2 * held.x + 2 * held.y + 2 * held.rows + 5 * held.block);
     }
 }
@@ -96,7 +99,7 @@ TEST_CASE("A ring holds two blocks of keys and values, and three of gradients",
 TEST_CASE("What a rank holds depends on its tokens alone, unless it gathers",
           "[parallel][sim]") {
     const auto of_share = [](ContextMethod method, int ranks) {
-        return peak(method, ranks, 96 * ranks, Passes::both);
+        return peak(method, ranks, std::int64_t{96} * ranks, Passes::both);
     };
     CHECK(of_share(ContextMethod::ring_attention, 8) ==
           of_share(ContextMethod::ring_attention, 4));

@@ -65,7 +65,7 @@ TEST_CASE("On a fast link Ring Attention takes as long as its arithmetic",
           "[parallel][sim]") {
     const bool causal = GENERATE(false, true);
     const int ranks = GENERATE(1, 2, 4, 8);
-    const Problem problem{4096 * ranks, 1, {4, causal}, 64, DType::f32};
+    const Problem problem{std::int64_t{4096} * ranks, 1, {4, causal}, 64, DType::f32};
     ClusterSpec spec = load_cluster("classroom");
     spec.inside = {1e-6, 100e9};
     const RingTimes times{problem, spec, ranks};
@@ -101,7 +101,7 @@ TEST_CASE("On a slow link Ring Attention takes as long as its messages",
           "[parallel][sim]") {
     const bool causal = GENERATE(false, true);
     const int ranks = GENERATE(2, 3, 4, 8);
-    const Problem problem{512 * ranks, 1, {4, causal}, 64, DType::f32};
+    const Problem problem{std::int64_t{512} * ranks, 1, {4, causal}, 64, DType::f32};
     ClusterSpec spec = load_cluster("classroom");
     spec.inside = {1e-6, 0.1e9};
     const RingTimes times{problem, spec, ranks};

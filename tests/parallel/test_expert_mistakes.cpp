@@ -83,7 +83,7 @@ class UndoneBackwards : public Delivery {
 
   private:
     Tensor ordered(const Tensor& rows) const {
-        const Tensor taken = rows.device()->empty(rows.shape(), rows.dtype());
+        Tensor taken = rows.device()->empty(rows.shape(), rows.dtype());
         rows.device()->take_rows(taken, rows, order_);
         return taken;
     }
