@@ -63,6 +63,7 @@ void judge_filter(Judge& judge, const std::string& exercise, const TaskRun& run)
     assert(elements > 0);
     const auto steps = std::ranges::count_if(
         given, [](const auto& each) { return each.first.starts_with("filter: inputs"); });
+    assert(steps > 0);
     judge_bytes(judge, exercise, run,
                 {100 / static_cast<int>(steps) + 1, 100 * ranks / elements + 1});
     judge_sent(judge, exercise, run, 100 * largest_chunks * ranks / elements - 99, 50);

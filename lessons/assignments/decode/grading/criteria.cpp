@@ -125,8 +125,8 @@ std::vector<Case> drawn_cases(const Judge& judge, Way way) {
 std::vector<Case> drawn_first_cases(const Judge& judge, Way way) {
     constexpr std::int64_t kMore = 6;
     std::vector<Case> cases = drawn_cases(judge, way);
-    std::ranges::stable_partition(
-        cases, [](const Case& drawn) { return drawn.prompts.size() > 1; });
+    std::stable_partition(cases.begin(), cases.end(),
+                          [](const Case& drawn) { return drawn.prompts.size() > 1; });
     for (Case& drawn : cases) {
         for (std::int64_t i = 0; i < kMore && drawn.prompts.size() > 1; ++i)
             drawn.prompts.push_back({judge.draw(fmt::format("more {}", i), 3, 9), 1});

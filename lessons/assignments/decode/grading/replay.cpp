@@ -192,6 +192,18 @@ class Replay {
                                       requests_.at(other).was_sent_back
                                           ? "; one that was sent back waits first of all"
                                           : ""));
+        judge_rows();
+        for (const std::int64_t number : gone_)
+            for (std::int64_t other = number + 1; other < std::ssize(requests_); ++other)
+                if (requests_.at(other).under_way && !begin_again_.contains(other))
+                    wrong(
+                        verdict_.order,
+                        fmt::format("request {} is sent back, and a younger one goes on",
+                                    number));
+    }
+
+    /// Requests that lack rows have them in their order, decodes before prompts.
+    void judge_rows() {
         for (std::int64_t number = 0; number < std::ssize(requests_); ++number)
             if (requests_.at(number).lacks_row() && !in_pass_.contains(number))
                 wrong(verdict_.order,
@@ -204,13 +216,6 @@ class Replay {
                       fmt::format("request {} still lacks rows of its prompt, and "
                                   "request {}, which has come after it, has some",
                                   number, youngest_prompt_));
-        for (const std::int64_t number : gone_)
-            for (std::int64_t other = number + 1; other < std::ssize(requests_); ++other)
-                if (requests_.at(other).under_way && !begin_again_.contains(other))
-                    wrong(
-                        verdict_.order,
-                        fmt::format("request {} is sent back, and a younger one goes on",
-                                    number));
     }
 
     bool waits(const Progress& it) const {

@@ -346,7 +346,7 @@ void judge_capacity(Judge& judge) {
 /// Returns a run for what it costs; if it is not right, `id` says so.
 TaskRun right_run(const Judge& judge, const std::string& id, const std::string& task,
                   const Sizes& sizes) {
-    const TaskRun run = given(judge, task, sizes);
+    TaskRun run = given(judge, task, sizes);
     judge.needs(id, [&](Judge& asking) {
         (task == "pass" ? ask_gradients : ask_y)(asking, run);
     });
