@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <set>
+#include <stdexcept>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -166,27 +167,39 @@ bool cost_the_same(const RunReport& a, const RunReport& b) {
 }  // namespace
 
 void Judge::as_right(const TaskRun& run, const AskedValues& asked) {
+    std::set<std::string> names(asked.tensors.begin(), asked.tensors.end());
+    if (names.empty())
+        for (const RankResult& rank : right(run).ranks)
+            for (const auto& [name, values] : rank.tensors)
+                names.insert(name);
+    if (names.empty())
+        throw std::logic_error(run.name + ": the reference leaves no tensors");
+    for (const std::string& name : names)
+        tensor_as_right(run, name, asked);
+}
+
+void Judge::tensor_as_right(const TaskRun& run, const std::string& name,
+                            const AskedValues& asked) {
     const TaskResult& result = this->run(run);
     const TaskResult& expected = right(run);
-    std::set<std::string> names(asked.tensors.begin(), asked.tensors.end());
-    for (std::size_t rank = 0; rank < expected.ranks.size() && asked.tensors.empty();
-         ++rank)
-        for (const auto& [name, values] : expected.ranks[rank].tensors)
-            names.insert(name);
-    for (const std::string& name : names)
-        for (std::size_t rank = 0; rank < expected.ranks.size(); ++rank) {
-            const auto wanted = expected.ranks[rank].tensors.find(name);
-            if (wanted == expected.ranks[rank].tensors.end()) continue;
-            const HostTensor& got = left(result.ranks[rank], name);
-            try {
-                close(fmt::format("{}: rank {}: {}", run.name, rank,
-                                  asked.called ? asked.called(name) : name),
-                      got, wanted->second, asked.bound);
-            } catch (No& no) {
-                if (explains_) no.explain(cause_of(run, name, result, asked));
-                throw;
-            }
+    bool compared = false;
+    for (std::size_t rank = 0; rank < expected.ranks.size(); ++rank) {
+        const auto wanted = expected.ranks[rank].tensors.find(name);
+        if (wanted == expected.ranks[rank].tensors.end()) continue;
+        compared = true;
+        const HostTensor& got = left(result.ranks[rank], name);
+        try {
+            close(fmt::format("{}: rank {}: {}", run.name, rank,
+                              asked.called ? asked.called(name) : name),
+                  got, wanted->second, asked.bound);
+        } catch (No& no) {
+            if (explains_) no.explain(cause_of(run, name, result, asked));
+            throw;
         }
+    }
+    if (!compared)
+        throw std::logic_error(
+            fmt::format("{}: the reference leaves no '{}'", run.name, name));
 }
 
 std::string Judge::cause_of(const TaskRun& run, const std::string& name,
@@ -390,7 +403,11 @@ std::string Judge::measured() const {
 namespace {
 
 const Criterion& criterion_of(const Assignment& assignment, const std::string& id) {
-    return *std::ranges::find(assignment.criteria, id, &Criterion::id);
+    const auto found = std::ranges::find(assignment.criteria, id, &Criterion::id);
+    if (found == assignment.criteria.end())
+        throw std::logic_error(
+            fmt::format("{} has no criterion {}", assignment.slug, id));
+    return *found;
 }
 
 void ask(const Assignment& assignment, const Criterion& criterion, Judge& judge) {

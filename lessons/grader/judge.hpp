@@ -98,7 +98,8 @@ class Judge {
                 const std::string& less = "");
     /// Returns what the reference makes of a run.
     const TaskResult& right(const TaskRun& run) const { return own_.answers->right(run); }
-    /// The values that a run left are those of the reference.
+    /// The values that a run left are those of the reference. Throws std::logic_error if
+    /// the reference leaves none of that name: comparing nothing shows nothing.
     void as_right(const TaskRun& run, const AskedValues& asked = {});
     /// A run's figure is the reference's, or within what is allowed beside it. If not,
     /// `less` says how it becomes less, if it is more; else a mistake that costs the
@@ -146,6 +147,8 @@ class Judge {
     std::string measured() const;
 
   private:
+    void tensor_as_right(const TaskRun& run, const std::string& name,
+                         const AskedValues& asked);
     std::string cause_of(const TaskRun& run, const std::string& name,
                          const TaskResult& result, const AskedValues& asked) const;
 

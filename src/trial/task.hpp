@@ -14,7 +14,7 @@ class TaskInputs {
   public:
     std::map<std::string, Tensor> tensors;  ///< on the rank's device
     std::map<std::string, std::int64_t> numbers;
-    std::map<std::string, Part> parts;  ///< that the tensors are of wholes
+    std::map<std::string, Part> parts{};  ///< that the tensors are of wholes
 
     // UsageError names what is not there.
 

@@ -3,7 +3,8 @@
 first; the reference gets all, within two minutes. Mistakes that are tried as programs of their
 own lose what they must, and no more; all others, the test `mistakes` tries.
 
-Arguments: the program, the folder of the assignment's sources, "Assignment" or "Mutants".
+Arguments: the program, the folder of the assignment's sources, "Assignment" or
+"ConfinedMistakes".
 
 Sizes and values are drawn by 1, or by LOCKSTEP_DRAW: whoever changes criteria tries others, too.
 """
@@ -145,10 +146,12 @@ class Assignment(WorkFolder, unittest.TestCase):
         self.assertLess(largest, MOST_BYTES)
 
 
-class Mutants(WorkFolder, unittest.TestCase):
-    def test_each_mistake_of_a_confined_program_loses_what_it_must(self):
+class ConfinedMistakes(WorkFolder, unittest.TestCase):
+    def test_each_of_them_loses_what_it_must(self):
         tried = [mistake for mistake in mistakes.read_mistakes(os.path.join(SOURCES, "mistakes.txt"))
                  if mistake.confined]
+        if not tried:
+            self.skipTest("all mistakes are tried in the grader's own process")
         folders = []
         for number, mistake in enumerate(tried):
             folder = shutil.copytree(self.given, os.path.join(self.folder, "all", str(number)))

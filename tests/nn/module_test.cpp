@@ -45,7 +45,7 @@ TEST_CASE("Micro-batches in flight do not disturb each other", "[nn][sim]") {
     OneDevice one;
     const auto chain = make_chain(one);
     const HostTensor x = normal_values({9, 4}, "x"), dy = normal_values({9, 3}, "dy");
-    const auto part = [&](const HostTensor& whole, int m) {
+    const auto part = [&](const HostTensor& whole, std::int64_t m) {
         return one.device.upload(whole.rows(3 * m, 3));
     };
 

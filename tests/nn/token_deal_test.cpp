@@ -14,8 +14,10 @@ constexpr TokenOrder kOrders[] = {TokenOrder::contiguous, TokenOrder::striped,
 /// Tokens 0, 1, … of two sequences, told apart by 100.
 HostTensor sequence(std::int64_t tokens) {
     HostTensor ids({tokens, 2}, DType::i32);
-    for (std::int64_t i = 0; i < ids.elements(); ++i)
-        ids.set(i, static_cast<double>(i / 2 + 100 * (i % 2)));
+    for (std::int64_t i = 0; i < ids.elements(); ++i) {
+        const std::int64_t id = i / 2 + 100 * (i % 2);
+        ids.set(i, static_cast<double>(id));
+    }
     return ids;
 }
 
@@ -66,6 +68,7 @@ TEST_CASE("All ranks' rows make the whole sequence again", "[nn]") {
             CAPTURE(ranks, name_of(order));
             const HostTensor x = normal_values({48, 2, 3}, "x");
             std::vector<HostTensor> of_ranks;
+            of_ranks.reserve(static_cast<std::size_t>(ranks));
             for (int rank = 0; rank < ranks; ++rank)
                 of_ranks.push_back(dealt_rows(x, {order, ranks, rank}));
             CHECK(of_ranks.front().shape() == Shape{48 / ranks, 2, 3});

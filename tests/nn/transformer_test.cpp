@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 
 #include "src/nn/activation.hpp"
@@ -73,6 +74,28 @@ TEST_CASE("Attention's gradients are those of finite differences", "[nn][sim]") 
     }
 }
 
+namespace {
+
+/// The mean of `values` with the softmax of the scores for weights.
+template <std::size_t Width>
+std::array<double, Width> weighted_mean(
+    const std::vector<double>& scores,
+    const std::vector<std::array<double, Width>>& values) {
+    double sum = 0;
+    std::array<double, Width> mean{};
+    for (std::size_t j = 0; j < scores.size(); ++j) {
+        const double weight = std::exp(scores[j]);
+        sum += weight;
+        for (std::size_t c = 0; c < Width; ++c)
+            mean[c] += weight * values[j][c];
+    }
+    for (double& value : mean)
+        value /= sum;
+    return mean;
+}
+
+}  // namespace
+
 TEST_CASE("Attention is softmax(Q K^T / sqrt(width)) V of each head and batch",
           "[nn][sim]") {
     constexpr std::int64_t kLength = 3, kBatch = 2, kHeads = 2, kWidth = 2;
@@ -90,21 +113,21 @@ TEST_CASE("Attention is softmax(Q K^T / sqrt(width)) V of each head and batch",
     for (std::int64_t i = 0; i < kLength; ++i)
         for (std::int64_t batch = 0; batch < kBatch; ++batch)
             for (std::int64_t head = 0; head < kHeads; ++head) {
-                double sum = 0, weighted[kWidth] = {};
+                std::vector<double> scores;
+                std::vector<std::array<double, kWidth>> values;
                 for (std::int64_t j = 0; j <= i; ++j) {
-                    double score = 0;
-                    for (std::int64_t c = 0; c < kWidth; ++c)
-                        score += at(i, batch, 0, head, c) * at(j, batch, 1, head, c);
-                    const double weight =
-                        std::exp(score / std::sqrt(static_cast<double>(kWidth)));
-                    sum += weight;
-                    for (std::int64_t c = 0; c < kWidth; ++c)
-                        weighted[c] += weight * at(j, batch, 2, head, c);
+                    scores.push_back(
+                        (at(i, batch, 0, head, 0) * at(j, batch, 1, head, 0) +
+                         at(i, batch, 0, head, 1) * at(j, batch, 1, head, 1)) /
+                        std::sqrt(static_cast<double>(kWidth)));
+                    values.push_back(
+                        {at(j, batch, 2, head, 0), at(j, batch, 2, head, 1)});
                 }
-                for (std::int64_t c = 0; c < kWidth; ++c)
-                    expected.set(
-                        (i * kBatch + batch) * kHeads * kWidth + head * kWidth + c,
-                        weighted[c] / sum);
+                const auto mean = weighted_mean(scores, values);
+                const std::int64_t first =
+                    (i * kBatch + batch) * kHeads * kWidth + head * kWidth;
+                expected.set(first, mean[0]);
+                expected.set(first + 1, mean[1]);
             }
     CHECK(relative_difference(y, expected) <= 1e-14);
 }

@@ -107,7 +107,7 @@ TEST_CASE("The formulas are the papers', in figures", "[parallel]") {
     CHECK(forward(together) == Sent{kOwn * 2 * 3, 3});
     CHECK(backward(together) == Sent{kOwn * 2 * 3 + kOwn * 2 * 4, 3 + 4});
     CHECK(forward(ContextMethod::gather) == Sent{kOwn * 2 * 3, 3});
-    CHECK(backward(ContextMethod::gather) == Sent{kOwn * 2 * 2 * 3, 2 * 3});
+    CHECK(backward(ContextMethod::gather) == Sent{kOwn * 2 * 2 * 3, 6});
     // Jacobs et al. 2023, section 3.2: 4 N h/P, less the part that a rank keeps.
     CHECK(forward(ContextMethod::ulysses) == Sent{4 * kOwn * 3 / 4, 6});
     CHECK(backward(ContextMethod::ulysses) == Sent{4 * kOwn * 3 / 4, 6});

@@ -45,24 +45,30 @@ Case of_shape(std::int64_t in, std::int64_t out, Deal x_dealt = Deal::whole,
 }
 
 Twin column_parallel(bool gather) {
-    return {gather ? "column-parallel linear, gathered" : "column-parallel linear",
-            alone<Linear>(kHidden, kInner, true),
-            [gather](const ParameterInit& init, TensorParallel& tp) {
-                ColumnParallelOptions options;
-                options.gather_output = gather;
-                return std::make_unique<ColumnParallelLinear>(init.child("layer"), tp,
-                                                              kHidden, kInner, options);
-            },
-            of_shape(kHidden, kInner, Deal::whole, gather ? Deal::whole : Deal::columns)};
+    Twin twin;
+    twin.name = gather ? "column-parallel linear, gathered" : "column-parallel linear";
+    twin.alone = alone<Linear>(kHidden, kInner, true);
+    twin.shared = [gather](const ParameterInit& init, TensorParallel& tp) {
+        ColumnParallelOptions options;
+        options.gather_output = gather;
+        return std::make_unique<ColumnParallelLinear>(init.child("layer"), tp, kHidden,
+                                                      kInner, options);
+    };
+    twin.inputs =
+        of_shape(kHidden, kInner, Deal::whole, gather ? Deal::whole : Deal::columns);
+    return twin;
 }
 
 Twin row_parallel() {
-    return {"row-parallel linear", alone<Linear>(kInner, kHidden, true),
-            [](const ParameterInit& init, TensorParallel& tp) {
-                return std::make_unique<RowParallelLinear>(init.child("layer"), tp,
-                                                           kInner, kHidden);
-            },
-            of_shape(kInner, kHidden, Deal::columns)};
+    Twin twin;
+    twin.name = "row-parallel linear";
+    twin.alone = alone<Linear>(kInner, kHidden, true);
+    twin.shared = [](const ParameterInit& init, TensorParallel& tp) {
+        return std::make_unique<RowParallelLinear>(init.child("layer"), tp, kInner,
+                                                   kHidden);
+    };
+    twin.inputs = of_shape(kInner, kHidden, Deal::columns);
+    return twin;
 }
 
 std::unique_ptr<Module> made_mlp(const ParameterInit& init, bool gelu,

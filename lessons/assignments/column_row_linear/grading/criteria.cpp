@@ -159,14 +159,15 @@ std::vector<TaskRun> mlp_runs(const Judge& judge, const Sizes& sizes) {
 
 /// Judges what a task computed, in the order in which it does.
 void judge_results(Judge& judge, const TaskRun& run) {
+    const auto& expected = judge.right(run).ranks.front().tensors;
     AskedValues asked;
     asked.cause = [&](const std::string& tensor, const OfRanks& left) {
-        return suspected_sum(left, judge.right(run).ranks[0].tensors.at(tensor));
+        return suspected_sum(left, expected.at(tensor));
     };
     for (const char* tensor : {"y", "dx", "d_weight", "d_bias", "d_weight1", "d_bias1",
                                "d_weight2", "d_bias2"}) {
         asked.tensors = {tensor};
-        judge.as_right(run, asked);
+        if (expected.contains(tensor)) judge.as_right(run, asked);
     }
 }
 

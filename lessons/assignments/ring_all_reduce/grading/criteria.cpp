@@ -137,7 +137,8 @@ std::string cause(Judge& judge, const Ring& ring, const TaskRun& run,
     return "";
 }
 
-/// Asks for the chunks that the task should make whole: each rank's own, and then all.
+/// Asks for the chunks that the task should make whole: each rank's own, and then all,
+/// if it gathers them.
 void judge_chunks(Judge& judge, const std::string& task, const Ring& ring) {
     const TaskRun run = run_of(judge, task, ring);
     judge.run_ring(run, kWay);
@@ -150,7 +151,7 @@ void judge_chunks(Judge& judge, const std::string& task, const Ring& ring) {
         judge.as_right(run, asked);
     };
     ask("own chunk", {});
-    for (int index = 0; index < ring.ranks; ++index)
+    for (int index = 0; index < ring.ranks && task != "reduce_scatter"; ++index)
         ask(fmt::format("chunk {}", index), index);
 }
 
