@@ -207,7 +207,7 @@ std::string Judge::cause_of(const TaskRun& run, const std::string& name,
     const std::vector<HostTensor> left = on_ranks(result, name);
     std::string cause = asked.cause ? asked.cause(name, left) : "";
     if (!cause.empty()) return cause;
-    return own_.answers->mistake(run, criterion_, [&](const TaskResult& mistaken) {
+    return mistake(run, [&](const TaskResult& mistaken) {
         return std::ranges::equal(left, on_ranks(mistaken, name),
                                   [&](const HostTensor& one, const HostTensor& other) {
                                       return are_close(one, other, asked.bound);
@@ -224,10 +224,9 @@ void Judge::figure_as_right(const TaskRun& run, const std::string& name,
         figure(name, unit, measure(right(run).report), measure(report), allowed, less);
     } catch (No& no) {
         if (no.said.empty() && explains_)
-            no.explain(
-                own_.answers->mistake(run, criterion_, [&](const TaskResult& mistaken) {
-                    return cost_the_same(mistaken.report, report);
-                }));
+            no.explain(mistake(run, [&](const TaskResult& mistaken) {
+                return cost_the_same(mistaken.report, report);
+            }));
         throw;
     }
 }
@@ -239,33 +238,31 @@ std::string of_rank(const TaskRun& run, const std::string& exercise, std::size_t
     return fmt::format("{}: {}: rank {}: {}", exercise, run.name, rank, what);
 }
 
-std::int64_t bytes_received(const RankReport& rank) {
-    std::int64_t bytes = 0;
-    for (const Traffic& traffic : rank.traffic)
-        bytes += traffic.bytes_received;
-    return bytes;
-}
+constexpr RankFigure kReceived{"received", "bytes", [](const RankReport& rank) {
+                                   std::int64_t bytes = 0;
+                                   for (const Traffic& traffic : rank.traffic)
+                                       bytes += traffic.bytes_received;
+                                   return bytes;
+                               }};
 
 }  // namespace
 
+void Judge::figures_as_right(const TaskRun& run, const std::string& exercise,
+                             const std::vector<AskedFigure>& figures) {
+    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
+        for (const AskedFigure& asked : figures)
+            figure_as_right(
+                run, of_rank(run, exercise, rank, asked.figure.name), asked.figure.unit,
+                [&](const RunReport& report) {
+                    return asked.figure.of(report.ranks[rank]);
+                },
+                asked.allowed, asked.less);
+}
+
 void Judge::traffic_as_right(const TaskRun& run, const std::string& exercise,
                              Allowed allowed) {
-    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
-        const auto name = [&](const char* what) {
-            return of_rank(run, exercise, rank, what);
-        };
-        figure_as_right(run, name("messages"), "messages", [=](const RunReport& report) {
-            return report.ranks[rank].messages_sent();
-        });
-        figure_as_right(
-            run, name("sent"), "bytes",
-            [=](const RunReport& report) { return report.ranks[rank].bytes_sent(); },
-            allowed);
-        figure_as_right(
-            run, name("received"), "bytes",
-            [=](const RunReport& report) { return bytes_received(report.ranks[rank]); },
-            allowed);
-    }
+    figures_as_right(run, exercise,
+                     {{kMessages}, {kSent, allowed}, {kReceived, allowed}});
 }
 
 void Judge::verbs_as_right(const TaskRun& run, const std::string& exercise) {
@@ -280,15 +277,6 @@ void Judge::verbs_as_right(const TaskRun& run, const std::string& exercise) {
                                 return report.ranks[rank].bytes_sent_by(verb);
                             });
     }
-}
-
-void Judge::peaks_as_right(const TaskRun& run, const std::string& exercise,
-                           Allowed allowed, const std::string& less) {
-    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
-        figure_as_right(
-            run, of_rank(run, exercise, rank, "peak"), "bytes of memory",
-            [=](const RunReport& report) { return report.ranks[rank].memory.peak; },
-            allowed, less);
 }
 
 void Judge::time_as_right(const TaskRun& run, const std::string& exercise,

@@ -29,6 +29,27 @@ struct Allowed {
 /// The unit of virtual time, which is shown in the unit that suits it.
 inline constexpr const char* kPicoseconds = "ps";
 
+/// A figure of one rank, as its report has it.
+struct RankFigure {
+    const char* name;
+    const char* unit;
+    std::int64_t (*of)(const RankReport&);
+};
+inline constexpr RankFigure kMessages{
+    "messages", "messages", [](const RankReport& rank) { return rank.messages_sent(); }};
+inline constexpr RankFigure kSent{
+    "sent", "bytes", [](const RankReport& rank) { return rank.bytes_sent(); }};
+inline constexpr RankFigure kPeak{
+    "peak", "bytes of memory", [](const RankReport& rank) { return rank.memory.peak; }};
+
+/// A figure that is asked of each rank, and what is allowed beside the reference's;
+/// `less` says how it becomes less, if it is more.
+struct AskedFigure {
+    RankFigure figure;
+    Allowed allowed{};
+    const char* less = "";
+};
+
 /// What is asked of the values that a run left.
 struct AskedValues {
     /// Names of tensors; none stands for all that the reference leaves, on each rank.
@@ -108,15 +129,20 @@ class Judge {
                          const std::string& unit,
                          const std::function<std::int64_t(const RunReport&)>& measure,
                          Allowed allowed = {}, const std::string& less = "");
-    // The same of each rank's messages and bytes, of its bytes by verb, of the most
-    // memory that it held, and of the time that all took. `exercise` is "a1.2".
+    // The same of figures of each rank, rank by rank; of its messages and bytes, of its
+    // bytes by verb, and of the time that all took. `exercise` is "a1.2".
+    void figures_as_right(const TaskRun& run, const std::string& exercise,
+                          const std::vector<AskedFigure>& figures);
     void traffic_as_right(const TaskRun& run, const std::string& exercise,
                           Allowed allowed = {});
     void verbs_as_right(const TaskRun& run, const std::string& exercise);
-    void peaks_as_right(const TaskRun& run, const std::string& exercise, Allowed allowed,
-                        const std::string& less = "");
     void time_as_right(const TaskRun& run, const std::string& exercise, Allowed allowed,
                        const std::string& less = "");
+    /// Returns what is said of the first mistake whose run `fits`; empty if none does.
+    std::string mistake(const TaskRun& run,
+                        const std::function<bool(const TaskResult&)>& fits) const {
+        return own_.answers->mistake(run, criterion_, fits);
+    }
     /// Asks what another criterion asks, which has to be right before. If it is not, says
     /// only where that is said: what was asked there is not told here.
     void needs(const std::string& id, const std::function<void(Judge&)>& before) const;

@@ -250,7 +250,7 @@ void judge_mlp_time(Judge& judge) {
 void judge_mlp_memory(Judge& judge) {
     const TaskRun run = mlp(judge, "mlp", large(judge));
     needs_values(judge, "a3.3", run);
-    judge.peaks_as_right(run, "a3.3", {100, 28});
+    judge.figures_as_right(run, "a3.3", {{kPeak, {100, 28}}});
 }
 
 Criterion values(const std::string& id, const std::string& title, int points,

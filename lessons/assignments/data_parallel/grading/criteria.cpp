@@ -285,7 +285,7 @@ void judge_bytes(Judge& judge, const std::string& exercise, const std::string& t
 void judge_memory(Judge& judge, const std::string& exercise, const std::string& task) {
     const TaskRun wide = given(judge, task, wide_batch(judge));
     needs_values(judge, exercise, wide);
-    judge.peaks_as_right(wide, exercise, {100, 50});
+    judge.figures_as_right(wide, exercise, {{kPeak, {100, 50}}});
 }
 
 void judge_time(Judge& judge) {

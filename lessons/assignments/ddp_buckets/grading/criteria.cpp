@@ -258,7 +258,7 @@ void judge_training_bytes(Judge& judge) {
 void judge_memory(Judge& judge) {
     const BucketCase heavy = large_case("large layers", judge.draw("few rows", 2, 4),
                                         judge.draw("large width", 112, 128));
-    judge.peaks_as_right(right_gradients(judge, heavy), "a7.2", {100, 10});
+    judge.figures_as_right(right_gradients(judge, heavy), "a7.2", {{kPeak, {100, 10}}});
 }
 
 /// An all-reduce takes about half as long as a layer's backward. If backward hid nothing,

@@ -71,13 +71,13 @@ void judge_filter(Judge& judge, const std::string& exercise, const TaskRun& run)
 
 void judge_pipeline(Judge& judge, const std::string& exercise, const TaskRun& run) {
     judge.traffic_as_right(run, exercise);
-    judge.peaks_as_right(run, exercise, {100, 15});
+    judge.figures_as_right(run, exercise, {{kPeak, {100, 15}}});
     judge.time_as_right(run, exercise, {100, 5});
 }
 
 void judge_prefetch(Judge& judge, const std::string& exercise, const TaskRun& run) {
     judge.traffic_as_right(run, exercise);
-    judge.peaks_as_right(run, exercise, {100, 5});
+    judge.figures_as_right(run, exercise, {{kPeak, {100, 5}}});
     judge.time_as_right(run, exercise, {100, 5});
 }
 
@@ -93,7 +93,7 @@ void judge_sum(Judge& judge, const std::string& exercise, const TaskRun& run) {
 void judge_accumulate(Judge& judge, const std::string& exercise, const TaskRun& run) {
     judge_bytes(judge, exercise, run, {0, 5});
     judge_sent(judge, exercise, run, 10, 0);
-    judge.peaks_as_right(run, exercise, {100, 20});
+    judge.figures_as_right(run, exercise, {{kPeak, {100, 20}}});
     judge.time_as_right(run, exercise, {100, 15});
 }
 

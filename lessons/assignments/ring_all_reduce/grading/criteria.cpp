@@ -212,8 +212,8 @@ void judge_time(Judge& judge) {
 }
 
 void judge_memory(Judge& judge) {
-    judge.peaks_as_right(right_run(judge, "a1.3", "all_reduce", long_ring(judge)), "a1.3",
-                         {100, 2});
+    judge.figures_as_right(right_run(judge, "a1.3", "all_reduce", long_ring(judge)),
+                           "a1.3", {{kPeak, {100, 2}}});
 }
 
 Criterion criterion(const std::string& id, const std::string& title, int points,

@@ -172,7 +172,7 @@ void judge_memory(Judge& judge, int stage) {
             },
             {0, 1});
     // In stage 1 sums may lie beside the whole gradients: an n-th more of these.
-    judge.peaks_as_right(run, exercise(stage), {100, stage == 1 ? 15 : 4});
+    judge.figures_as_right(run, exercise(stage), {{kPeak, {100, stage == 1 ? 15 : 4}}});
 }
 
 /// Judges how long a second step takes, so that what is made before the first is not in
