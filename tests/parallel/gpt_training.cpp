@@ -1,57 +1,52 @@
 #include "tests/parallel/gpt_training.hpp"
 
-#include "src/comm/chunks.hpp"
 #include "src/comm/mesh.hpp"
 #include "src/nn/losses.hpp"
-#include "src/nn/optimizer.hpp"
 #include "src/parallel/placement.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/train_step.hpp"
 
 namespace lockstep::test {
 
-namespace {
-
-/// What a rank trains on: these sequences of each step's batch, and its tokens of them.
-struct Share {
-    Chunk sequences;
-    TokenDeal tokens{};
-    double weight = 1;
-    Loss loss = cross_entropy_loss;
-    bool has_loss = true;  ///< else another rank has the same
-};
-
-/// A step's tokens, and each one's successor.
-MicroBatch batch_of(Device& device, const Lessons& lessons, int step,
-                    const Share& share) {
+std::vector<MicroBatch> batches_of(Device& device, const Lessons& lessons, int step,
+                                   const Share& share, int micro_batches) {
     const HostTensor ids =
         ids_below({lessons.length + 1, lessons.batch}, lessons.sizes.vocabulary,
                   "tokens" + std::to_string(step));
-    const HostTensor own = shard_of(
-        ids, column_part(ids.shape(), share.sequences.begin, share.sequences.count));
-    const auto upload = [&](std::int64_t first) {
-        return device.upload(dealt_rows(own.rows(first, lessons.length), share.tokens));
-    };
-    return {upload(0), upload(1), share.weight};
+    const std::int64_t terms = lessons.batch * share.tokens.ranks;
+    std::vector<MicroBatch> batches;
+    for (int i = 0; i < micro_batches; ++i) {
+        const Chunk part = chunk(share.sequences.count, micro_batches, i);
+        const HostTensor own = shard_of(
+            ids,
+            column_part(ids.shape(), share.sequences.begin + part.begin, part.count));
+        const auto upload = [&](std::int64_t first) {
+            return device.upload(
+                dealt_rows(own.rows(first, lessons.length), share.tokens));
+        };
+        batches.push_back({upload(0), upload(1),
+                           static_cast<double>(part.count) / static_cast<double>(terms)});
+    }
+    return batches;
 }
 
-std::unique_ptr<Optimizer> make_optimizer(Module& model, bool adamw) {
-    if (adamw)
-        return std::make_unique<AdamW>(model.parameters(),
-                                       AdamWOptions{.learning_rate = 1e-3});
-    return std::make_unique<Sgd>(model.parameters(), SgdOptions{0.1, 0.9, 0});
-}
+namespace {
 
-void train(Rank& rank, Module& model, const Lessons& lessons, const Share& share) {
+/// Of ranks that compute the same loss only one has to have it.
+void train(Rank& rank, Module& model, const Lessons& lessons, const Share& share,
+           const Loss& loss_of = cross_entropy_loss, bool has_loss = true) {
     Device& device = rank.device();
     AllReduceSync sync(model.parameters());
-    const auto optimizer = make_optimizer(model, lessons.adamw);
+    const auto optimizer =
+        lessons.adamw ? make_optimizer<AdamW>(model.parameters(),
+                                              AdamWOptions{.learning_rate = 1e-3})
+                      : make_optimizer<Sgd>(model.parameters(), kMomentumSgd);
     lockstep::train(rank, model.parameters(), lessons.steps, [&](int step) {
-        const MicroBatch batch = batch_of(device, lessons, step, share);
-        const Tensor loss =
-            train_step(device, model, share.loss, {&batch, 1}, sync, *optimizer);
+        const auto batches =
+            batches_of(device, lessons, step, share, lessons.micro_batches);
+        const Tensor loss = train_step(device, model, loss_of, batches, sync, *optimizer);
         rank.keep_value("own loss", device.peek(loss).at(0));
-        return share.has_loss ? loss : Tensor();
+        return has_loss ? loss : Tensor();
     });
 }
 
@@ -73,8 +68,8 @@ Outcome train_shared(int ranks, Regions kind, const Lessons& lessons) {
         const auto tp = regions(kind)(rank.device(), rank.world());
         const GptKit kit = tensor_parallel({}, *tp);
         const auto model = make_gpt(init_of(rank, lessons), lessons.sizes, kit);
-        train(rank, *model, lessons,
-              {{0, lessons.batch}, {}, 1, kit.loss(lessons.sizes), rank.index() == 0});
+        train(rank, *model, lessons, {{0, lessons.batch}}, kit.loss(lessons.sizes),
+              rank.index() == 0);
     });
     const auto& ranks_left = outcome.report.ranks;
     for (const RankReport& rank : ranks_left)
@@ -99,11 +94,8 @@ Outcome train_dealt(const Dealing& dealing, const Lessons& lessons) {
         // One whose gradient the ranks do not know to be partial is not added up.
         if (Parameter* forgotten = find_parameter(*model, dealing.forgotten))
             forgotten->placements.clear();
-        const Chunk own = chunk(lessons.batch, dealing.dp, mesh.coordinate("dp"));
         train(rank, *model, lessons,
-              {own, kit.tokens,
-               static_cast<double>(own.count) /
-                   static_cast<double>(lessons.batch * kit.tokens.ranks)});
+              {chunk(lessons.batch, dealing.dp, mesh.coordinate("dp")), kit.tokens});
     };
     return outcome_of(*classroom(dealing.dp * dealing.cp, true, dealing.check), program,
                       dealing.forgotten.empty() ? Mistakes::thrown : Mistakes::kept);

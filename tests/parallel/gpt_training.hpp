@@ -1,12 +1,15 @@
 // A GPT trained on one device, on some that share out its weights, and on some that share
-// out the tokens.
+// out the tokens. Those of a pipeline take its batches.
 #pragma once
 
 #include <functional>
 #include <string>
 
+#include "src/comm/chunks.hpp"
 #include "src/nn/gpt.hpp"
+#include "src/nn/optimizer.hpp"
 #include "src/parallel/context_parallel.hpp"
+#include "src/parallel/gradient_accumulation.hpp"
 #include "tests/parallel/twin.hpp"
 
 namespace lockstep::test {
@@ -14,12 +17,25 @@ namespace lockstep::test {
 struct Lessons {
     GptSizes sizes;
     std::int64_t length = 0;
-    std::int64_t batch = 0;
+    std::int64_t batch = 0;  ///< sequences of a step
     int steps = 1;
     DType dtype = DType::f64;
+    int micro_batches = 1;  ///< of a step
     bool numbers = true;
-    bool adamw = false;  ///< else SGD with momentum
+    bool adamw = false;  ///< else kMomentumSgd
 };
+
+inline constexpr SgdOptions kMomentumSgd{0.1, 0.9, 0};
+
+/// What a rank trains on: these sequences of each step's batch, and its tokens of them.
+struct Share {
+    Chunk sequences;
+    TokenDeal tokens{};
+};
+
+/// Its micro-batches of a step: tokens, and each one's successor.
+std::vector<MicroBatch> batches_of(Device& device, const Lessons& lessons, int step,
+                                   const Share& share, int micro_batches);
 
 // Each keeps what train() does: losses, the first step's gradients, values.
 
