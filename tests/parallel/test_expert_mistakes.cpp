@@ -1,19 +1,16 @@
 // What goes wrong with experts: each mistake ends in a sentence, or is far off.
 
-#include <cmath>
+#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <optional>
 #include <vector>
 
-#include <fmt/format.h>
-
-#include "src/parallel/exchange_counts.hpp"
 #include "src/parallel/placement.hpp"
 #include "src/parallel/sequence_parallel.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
-#include "src/run/diagnosis.hpp"
 #include "tests/catch.hpp"
+#include "tests/message_of.hpp"
 #include "tests/parallel/expert_task.hpp"
 #include "tests/refusal.hpp"
 
@@ -21,88 +18,41 @@ namespace lockstep::test {
 
 namespace {
 
-using Counts = std::vector<std::int64_t>;
-
 constexpr int kRanks = 4;
 constexpr int kSteps = 3;
+/// A weight that is off by more than this is no rounding.
+constexpr double kFar = 1e-3;
 
-/// Returns what is sent to each rank, of counts for all ranks' experts.
-Counts of_ranks(const Counts& counts, int ranks) {
-    const auto block = static_cast<std::ptrdiff_t>(counts.size()) / ranks;
-    Counts sums;
-    for (auto at = counts.begin(); at != counts.end(); at += block)
-        sums.push_back(std::accumulate(at, at + block, std::int64_t{0}));
-    return sums;
-}
-
-/// Expects of each rank as many rows as it sends to itself: right if loads are equal.
-class CountsAfterData : public Delivery {
+/// Swaps a rank's first and last row on their way back.
+class SwappedBack : public Delivery {
   public:
-    CountsAfterData(Communicator& group, const Counts& counts)
-        : Delivery(counts), group_(group), sent_(of_ranks(counts, group.size())) {}
-
-    void start_there(const Tensor& copies, SourceLine at) override {
-        const std::int64_t each = sent_[static_cast<std::size_t>(group_.rank())];
-        const Counts received(sent_.size(), each);
-        const Tensor arrived = copies.device()->empty(
-            {each * group_.size(), copies.shape().columns()}, copies.dtype());
-        group_.all_to_all_v(arrived, received, copies, sent_, at).wait(at);
-    }
-
-  private:
-    Communicator& group_;
-    Counts sent_;
-};
-
-/// Orders rows expert by expert twice more on their way back, so that the right delivery,
-/// which undoes that once, leaves them ordered once too often.
-class UndoneBackwards : public Delivery {
-  public:
-    UndoneBackwards(Device& device, Communicator& group, const Counts& counts,
-                    std::unique_ptr<Delivery> right)
-        : Delivery(right->rows()), right_(std::move(right)) {
-        const Counts received = exchange_counts(device, group, counts);
-        std::vector<std::int32_t> experts;  // of rows, source by source
-        for (std::size_t block = 0; block < received.size(); ++block)
-            experts.insert(experts.end(), static_cast<std::size_t>(received[block]),
-                           static_cast<std::int32_t>(block % rows().size()));
-        const Shape shape{static_cast<std::int64_t>(experts.size()), 1};
-        order_ = route(device, device.upload(HostTensor::of(shape, experts)),
-                       static_cast<std::int64_t>(rows().size()))
-                     .order;
-    }
+    explicit SwappedBack(std::unique_ptr<Delivery> right)
+        : Delivery(right->rows()), right_(std::move(right)) {}
 
     void start_there(const Tensor& copies, SourceLine at) override {
         right_->start_there(copies, at);
     }
     Tensor there(SourceLine at) override { return right_->there(at); }
     void start_back(const Tensor& made, SourceLine at) override {
-        right_->start_back(ordered(ordered(made)), at);
+        std::vector<std::int32_t> order(static_cast<std::size_t>(made.shape().rows()));
+        std::iota(order.begin(), order.end(), 0);
+        if (!order.empty()) std::swap(order.front(), order.back());
+        Device& device = *made.device();
+        const Tensor swapped = device.empty(made.shape(), made.dtype());
+        device.take_rows(swapped, made,
+                         device.upload(HostTensor::of({made.shape().rows(), 1}, order)));
+        right_->start_back(swapped, at);
     }
     Tensor back(SourceLine at) override { return right_->back(at); }
 
   private:
-    Tensor ordered(const Tensor& rows) const {
-        Tensor taken = rows.device()->empty(rows.shape(), rows.dtype());
-        rows.device()->take_rows(taken, rows, order_);
-        return taken;
-    }
-
     std::unique_ptr<Delivery> right_;
-    Tensor order_;
 };
 
-/// Makes a delivery of a rank's counts in the place of the right exchange's.
-using Deliver = std::function<std::unique_ptr<Delivery>(
-    Device&, Communicator& group, const Counts&, ExpertExchange& right)>;
-
 /// The right exchange, but for its deliveries.
-class ErringExchange : public ExpertExchange {
+class SwappingExchange : public ExpertExchange {
   public:
-    ErringExchange(Mesh& mesh, Deliver deliver)
-        : group_(mesh["ep"]),
-          right_(exchange_experts(mesh, {"ep"})),
-          deliver_(std::move(deliver)) {}
+    explicit SwappingExchange(Mesh& mesh) : right_(exchange_experts(mesh, {"ep"})) {}
 
     Share share(const std::string& layer, std::int64_t experts) const override {
         return right_->share(layer, experts);
@@ -112,77 +62,40 @@ class ErringExchange : public ExpertExchange {
         right_->place(gate, experts);
     }
     std::unique_ptr<Delivery> deliver(Device& device, const Counts& counts,
-                                      SourceLine /*at*/) override {
-        return deliver_(device, group_, counts, *right_);
+                                      SourceLine at) override {
+        return std::make_unique<SwappedBack>(right_->deliver(device, counts, at));
     }
 
   private:
-    Communicator& group_;
     std::shared_ptr<ExpertExchange> right_;
-    Deliver deliver_;
 };
 
-/// The fault that is found, or how far weights are off one device's.
-struct Result {
-    std::string fault;
-    std::string text;
-    double off = 0;
-};
-
-Result result_of(const ExpertTask& task, const ExpertWorkers& workers) {
-    try {
-        const Outcome many = train_experts(task, workers, kSteps);
-        int ranks = 1;
-        for (const Mesh::Axis& axis : workers.axes)
-            ranks *= axis.size;
-        const Outcome one = train_experts_alone(task, ranks, kSteps);
-        return {"", "",
-                difference(under(many.results, "value/"), under(one.results, "value/"))
-                    .relative};
-    } catch (const FaultError& error) {
-        return {error.diagnosis().fault, error.diagnosis().text(), 1};
-    } catch (const std::exception& error) {
-        return {"?", error.what(), 1};
-    }
-}
-
-/// After backward, does something to gradients of experts.
+/// After backward, changes gradients of experts.
 class Afterwards : public AllReduceSync {
   public:
-    Afterwards(std::vector<Parameter*> parameters, std::function<void(Parameter&)> change)
+    Afterwards(std::vector<Parameter*> parameters,
+               std::function<void(const Tensor&)> change)
         : AllReduceSync(std::move(parameters)), change_(std::move(change)) {}
     void finish() override {
         AllReduceSync::finish();
         for (Parameter* parameter : parameters())
             if (parameter->name().find(".experts.") != std::string::npos)
-                change_(*parameter);
+                change_(parameter->gradient);
     }
 
   private:
-    std::function<void(Parameter&)> change_;
+    std::function<void(const Tensor&)> change_;
 };
 
-ExpertWorkers afterwards(const std::function<void(Mesh&, Parameter&)>& change) {
+ExpertWorkers afterwards(
+    const std::function<void(Mesh&, const Tensor& gradient)>& change) {
     ExpertWorkers workers{{{"ep", kRanks}}, along_ep};
     workers.sync = [change](Device&, Mesh& mesh, Module& model) {
         return std::make_unique<Afterwards>(
             model.parameters(),
-            [change, &mesh](Parameter& parameter) { change(mesh, parameter); });
+            [change, &mesh](const Tensor& gradient) { change(mesh, gradient); });
     };
     return workers;
-}
-
-ExpertTask softmax_first() {
-    ExpertTask task;
-    task.gate.form = GateForm::softmax_then_top_k;
-    return task;
-}
-
-Result delivered(const Deliver& deliver) {
-    return result_of(softmax_first(), {{{"ep", kRanks}}, [deliver](Mesh& mesh) {
-                                           return std::make_shared<ErringExchange>(
-                                               mesh, deliver);
-                                       }});
 }
 
 /// All but experts is said to be replicas; gates in the way that is given, or not at all.
@@ -201,74 +114,66 @@ ExpertWorkers with_gates(std::optional<Placement::Kind> kind) {
     return workers;
 }
 
-/// A weight that is off by more than this is no rounding.
-constexpr double kFar = 1e-3;
+ExpertTask softmax_first() {
+    ExpertTask task;
+    task.gate.form = GateForm::softmax_then_top_k;
+    return task;
+}
+
+/// How far weights are off one device's.
+double off(const ExpertWorkers& workers, const ExpertTask& task = softmax_first()) {
+    const Outcome many = train_experts(task, workers, kSteps);
+    const Outcome one =
+        train_experts_alone(task, MeshShape(workers.axes).ranks(), kSteps);
+    return difference(under(many.results, "value/"), under(one.results, "value/"))
+        .relative;
+}
+
+/// What ends the training.
+std::string said(const ExpertWorkers& workers) {
+    return message_of<std::exception>(
+        [&] { train_experts(softmax_first(), workers, kSteps); });
+}
 
 }  // namespace
 
-TEST_CASE("Counts that are told after the data are named",
+TEST_CASE("Two rows that swap places on their way back leave other weights",
           "[parallel][experts][errors]") {
-    const Result wrong = delivered(
-        [](Device&, Communicator& group, const Counts& counts, ExpertExchange&) {
-            return std::make_unique<CountsAfterData>(group, counts);
-        });
-    CHECK(wrong.fault == "F08");
-    CHECK_THAT(wrong.text, says("Exchange the counts first"));
-}
-
-TEST_CASE("A permutation that is done twice leaves other weights",
-          "[parallel][experts][errors]") {
-    const auto permuted = [](bool undone_backwards) {
-        return delivered([=](Device& device, Communicator& group, const Counts& counts,
-                             ExpertExchange& right) -> std::unique_ptr<Delivery> {
-            auto delivery = right.deliver(device, counts, SourceLine::here());
-            if (!undone_backwards) return delivery;
-            return std::make_unique<UndoneBackwards>(device, group, counts,
-                                                     std::move(delivery));
-        });
-    };
-    CHECK(permuted(false).off <= 1e-12);
-    const Result wrong = permuted(true);
-    CHECK(wrong.fault.empty());
-    CHECK(wrong.off > kFar);
+    CHECK(off({{{"ep", kRanks}}, [](Mesh& mesh) {
+                   return std::make_shared<SwappingExchange>(mesh);
+               }}) > kFar);
 }
 
 TEST_CASE("Gradients of experts are not averaged over other experts' ranks",
           "[parallel][experts][errors]") {
-    const Result averaged =
-        result_of(softmax_first(), afterwards([](Mesh& mesh, Parameter& parameter) {
-                      mesh["ep"].all_reduce(parameter.gradient, Reduction::mean).wait();
-                  }));
-    CHECK(averaged.fault == "F26");
-    CHECK_THAT(averaged.text, says("of ep adds up different parts of mlp.experts."));
+    const std::string averaged = said(afterwards([](Mesh& mesh, const Tensor& gradient) {
+        mesh["ep"].all_reduce(gradient, Reduction::mean).wait();
+    }));
+    CHECK_THAT(averaged, says("F26"));
+    CHECK_THAT(averaged, says("of ep adds up different parts of mlp.experts."));
     // Ranks that hold other experts were said to hold the same.
     ExpertWorkers plane{{{"dp", 2}, {"ep", 2}}, along_ep};
     plane.declare = [](Mesh& mesh, Module& model) {
         declare_replicas_of(mesh.world(), model);
     };
-    const Result declared = result_of(softmax_first(), plane);
-    CHECK(declared.fault == "F26");
-    CHECK_THAT(declared.text, says("of world adds up different parts of mlp.experts."));
+    const std::string declared = said(plane);
+    CHECK_THAT(declared, says("F26"));
+    CHECK_THAT(declared, says("of world adds up different parts of mlp.experts."));
 }
 
 TEST_CASE("Gradients of experts that are divided by the ranks once more are far off",
           "[parallel][experts][errors]") {
-    const Result scaled = result_of(
-        softmax_first(), afterwards([](Mesh&, Parameter& parameter) {
-            parameter.gradient.device()->scale(parameter.gradient, 1.0 / kRanks);
-        }));
-    CHECK(scaled.fault.empty());
-    CHECK(scaled.off > kFar);
+    CHECK(off(afterwards([](Mesh&, const Tensor& gradient) {
+              gradient.device()->scale(gradient, 1.0 / kRanks);
+          })) > kFar);
 }
 
 TEST_CASE("Gates that drift are named", "[parallel][experts][errors]") {
-    const Result said =
-        result_of(softmax_first(), with_gates(Placement::Kind::replicated));
-    CHECK(said.fault == "F23");
-    CHECK_THAT(said.text, says("hold the same mlp.gate.weight"));
+    const std::string drifted = said(with_gates(Placement::Kind::replicated));
+    CHECK_THAT(drifted, says("F23"));
+    CHECK_THAT(drifted, says("hold the same mlp.gate.weight"));
     // If nobody says that they are replicas, they are found where a record is made.
-    const Result unsaid = result_of(softmax_first(), with_gates({}));
-    CHECK_THAT(unsaid.text,
+    CHECK_THAT(said(with_gates({})),
                says("'grad/mlp.gate.weight': ranks 0 and 1 kept different bits"));
 }
 
@@ -277,17 +182,12 @@ TEST_CASE("Capacities and balance of a rank's own tokens are not the batch's",
     const ExpertWorkers local{{{"ep", kRanks}},
                               [](Mesh& mesh) { return exchange_experts(mesh, {"ep"}); }};
     ExpertTask task = softmax_first();
-    CHECK(result_of(task, local).off <= 1e-12);
-    const auto check_far_off = [&] {
-        const Result wrong = result_of(task, local);
-        CHECK(wrong.text == "");
-        CHECK(wrong.off > kFar);
-    };
+    CHECK(off(local, task) <= 1e-12);
     task.capacity = 1;
-    check_far_off();
+    CHECK(off(local, task) > kFar);
     task.capacity = 0;
     task.gate.balance = 1;
-    check_far_off();
+    CHECK(off(local, task) > kFar);
 }
 
 TEST_CASE("Tokens that all ranks of a tensor group bring count as often",
