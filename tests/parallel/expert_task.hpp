@@ -13,28 +13,16 @@
 
 namespace lockstep::test {
 
-inline constexpr std::int64_t kExpertIn = 6, kExpertHidden = 8, kExpertOut = 3;
+inline constexpr std::int64_t kExpertHidden = 8;
 
-/// Linear, x + experts(x), linear; on rows.
-struct ExpertTask {
-    std::int64_t experts = 24;
-    std::int64_t shared = 5;
-    GateOptions gate{};
-    double capacity = 0;
-    CopyOrder order = CopyOrder::choices_first;
-    int portions = 1;
-    double bias_rate = 0.02;  ///< if experts are chosen by a bias
+/// 24 experts and a shared one.
+ExpertSizes small_experts();
 
-    MixtureOfExperts::Sizes sizes() const;
-    /// `exchange` may be null.
-    std::unique_ptr<Module> make_model(const ParameterInit& init,
-                                       std::shared_ptr<ExpertExchange> exchange) const;
-};
-
-// Keep losses, values (and biases) and the last step's gradients.
+// The model is linear, x + experts(x), linear; on rows. Each keeps losses, values (and
+// biases) and the last step's gradients.
 
 /// Trains on one device, all workers' rows in one batch.
-Outcome train_experts_alone(const ExpertTask& task, int workers, int steps);
+Outcome train_experts_alone(const ExpertSizes& experts, int workers, int steps);
 
 /// Makes the exchange of a rank, and the strategy by which it trains.
 struct ExpertWorkers {
@@ -53,7 +41,8 @@ struct ExpertWorkers {
     int micro_batches = 1;
     sim::CheckLevel check = sim::CheckLevel::full;
 };
-Outcome train_experts(const ExpertTask& task, const ExpertWorkers& workers, int steps);
+Outcome train_experts(const ExpertSizes& experts, const ExpertWorkers& workers,
+                      int steps);
 
 /// The exchange of ranks along "ep", whose batch is that of all ranks.
 std::shared_ptr<ExpertExchange> along_ep(Mesh& mesh);

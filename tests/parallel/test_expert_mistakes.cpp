@@ -1,6 +1,5 @@
 // What goes wrong with experts: each mistake ends in a sentence, or is far off.
 
-#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -70,30 +69,19 @@ class SwappingExchange : public ExpertExchange {
     std::shared_ptr<ExpertExchange> right_;
 };
 
-/// After backward, changes gradients of experts.
-class Afterwards : public AllReduceSync {
-  public:
-    Afterwards(std::vector<Parameter*> parameters,
-               std::function<void(const Tensor&)> change)
-        : AllReduceSync(std::move(parameters)), change_(std::move(change)) {}
-    void finish() override {
-        AllReduceSync::finish();
-        for (Parameter* parameter : parameters())
-            if (parameter->name().find(".experts.") != std::string::npos)
-                change_(parameter->gradient);
-    }
+bool is_of_experts(const Parameter& parameter) {
+    return parameter.name().find(".experts.") != std::string::npos;
+}
 
-  private:
-    std::function<void(const Tensor&)> change_;
-};
-
-ExpertWorkers afterwards(
-    const std::function<void(Mesh&, const Tensor& gradient)>& change) {
+/// Changes gradients of experts as soon as they are done.
+ExpertWorkers changing(const std::function<void(Mesh&, const Tensor& gradient)>& change) {
     ExpertWorkers workers{{{"ep", kRanks}}, along_ep};
-    workers.sync = [change](Device&, Mesh& mesh, Module& model) {
-        return std::make_unique<Afterwards>(
-            model.parameters(),
-            [change, &mesh](const Tensor& gradient) { change(mesh, gradient); });
+    workers.declare = [change, declare = workers.declare](Mesh& mesh, Module& model) {
+        declare(mesh, model);
+        for (Parameter* parameter : model.parameters())
+            if (is_of_experts(*parameter))
+                parameter->on_gradient(
+                    [change, &mesh](Parameter& done) { change(mesh, done.gradient); });
     };
     return workers;
 }
@@ -104,7 +92,7 @@ ExpertWorkers with_gates(std::optional<Placement::Kind> kind) {
     workers.declare = [kind](Mesh& mesh, Module& model) {
         for (Parameter* parameter : model.parameters()) {
             const bool gate = parameter->name().find("gate.weight") != std::string::npos;
-            if (parameter->name().find(".experts.") != std::string::npos) continue;
+            if (is_of_experts(*parameter)) continue;
             if (!gate)
                 replicate_over(mesh["ep"], {parameter}, Placement::Kind::partial);
             else if (kind)
@@ -114,14 +102,14 @@ ExpertWorkers with_gates(std::optional<Placement::Kind> kind) {
     return workers;
 }
 
-ExpertTask softmax_first() {
-    ExpertTask task;
+ExpertSizes softmax_first() {
+    ExpertSizes task = small_experts();
     task.gate.form = GateForm::softmax_then_top_k;
     return task;
 }
 
 /// How far weights are off one device's.
-double off(const ExpertWorkers& workers, const ExpertTask& task = softmax_first()) {
+double off(const ExpertWorkers& workers, const ExpertSizes& task = softmax_first()) {
     const Outcome many = train_experts(task, workers, kSteps);
     const Outcome one =
         train_experts_alone(task, MeshShape(workers.axes).ranks(), kSteps);
@@ -146,7 +134,7 @@ TEST_CASE("Two rows that swap places on their way back leave other weights",
 
 TEST_CASE("Gradients of experts are not averaged over other experts' ranks",
           "[parallel][experts][errors]") {
-    const std::string averaged = said(afterwards([](Mesh& mesh, const Tensor& gradient) {
+    const std::string averaged = said(changing([](Mesh& mesh, const Tensor& gradient) {
         mesh["ep"].all_reduce(gradient, Reduction::mean).wait();
     }));
     CHECK_THAT(averaged, says("F26"));
@@ -163,7 +151,7 @@ TEST_CASE("Gradients of experts are not averaged over other experts' ranks",
 
 TEST_CASE("Gradients of experts that are divided by the ranks once more are far off",
           "[parallel][experts][errors]") {
-    CHECK(off(afterwards([](Mesh&, const Tensor& gradient) {
+    CHECK(off(changing([](Mesh&, const Tensor& gradient) {
               gradient.device()->scale(gradient, 1.0 / kRanks);
           })) > kFar);
 }
@@ -181,7 +169,7 @@ TEST_CASE("Capacities and balance of a rank's own tokens are not the batch's",
           "[parallel][experts][errors]") {
     const ExpertWorkers local{{{"ep", kRanks}},
                               [](Mesh& mesh) { return exchange_experts(mesh, {"ep"}); }};
-    ExpertTask task = softmax_first();
+    ExpertSizes task = softmax_first();
     CHECK(off(local, task) <= 1e-12);
     task.capacity = 1;
     CHECK(off(local, task) > kFar);
@@ -205,11 +193,11 @@ TEST_CASE("Tokens that all ranks of a tensor group bring count as often",
     // … and by hand it gives the right y, and twice the experts' gradient.
     const HostTensor x = normal_values({6, 8}, "x");
     const Task pass = [](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-        ExpertTask task;
+        ExpertSizes task = small_experts();
         task.shared = 0;
         Mesh mesh(rank.world(), {{"tp", rank.size()}});
         // Its ranks hold other experts, and all of them bring all tokens.
-        MixtureOfExperts layer({rank.device(), DType::f64, 1, ""}, task.sizes(),
+        MixtureOfExperts layer({rank.device(), DType::f64, 1, ""}, {task, kExpertHidden},
                                rank.size() > 1 ? exchange_experts(mesh, {"tp"}) : nullptr,
                                nullptr);
         if (rank.size() > 1)
@@ -245,8 +233,7 @@ TEST_CASE("Experts beside a tensor group that they do not know are refused",
         const GptKit shared = tensor_parallel({}, tp);
         const std::string sentence =
             "h.0.mlp: linear layers are shared out to a tensor group, but the kit does "
-            "not "
-            "say what that does with experts";
+            "not say what that does with experts";
         CHECK_THAT(refused(shared), says(sentence));
         CHECK_THAT(refused(expert_parallel(shared, mesh, {"ep"})), says(sentence));
         SequenceParallel deals(rank.device(), mesh["tp"]);
@@ -263,7 +250,7 @@ TEST_CASE("Experts beside a tensor group that they do not know are refused",
         CHECK_THAT(refusal([&] { exchange_experts(other, {"tp"}, {.tp = &tp}); }),
                    says("the tensor group tp is no line of this mesh"));
         // Shared out along another mesh than replicas are said along.
-        MixtureOfExperts layer(init, softmax_first().sizes(),
+        MixtureOfExperts layer(init, {softmax_first(), kExpertHidden},
                                exchange_experts(other, {"tp"}), nullptr);
         CHECK_THAT(refusal([&] { declare_replicas_of(mesh, {"ep"}, layer); }),
                    says("is shared out along tp, which is neither a line nor a plane of "
@@ -273,11 +260,11 @@ TEST_CASE("Experts beside a tensor group that they do not know are refused",
                        expert_parallel(once, mesh, {"ep"});
                    }),
                    says("whose experts are shared out already"));
-        ExpertTask odd = softmax_first();
-        odd.experts = 3;
+        ExpertSizes odd = softmax_first();
+        odd.count = 3;
         CHECK_THAT(refusal([&] {
-                       MixtureOfExperts(init, odd.sizes(), exchange_experts(mesh, {"tp"}),
-                                        nullptr);
+                       MixtureOfExperts(init, {odd, kExpertHidden},
+                                        exchange_experts(mesh, {"tp"}), nullptr);
                    }),
                    says("h.0: 3 experts cannot be shared out to 2 ranks"));
     });

@@ -18,23 +18,23 @@ namespace {
 
 constexpr int kManySteps = 20;
 
-std::vector<std::pair<std::string, ExpertTask>> tasks() {
-    ExpertTask plain;
+std::vector<std::pair<std::string, ExpertSizes>> tasks() {
+    ExpertSizes plain = small_experts();
     plain.gate.balance = 0.1;
     plain.gate.z = 0.01;
-    ExpertTask deepseek = plain;
+    ExpertSizes deepseek = plain;
     deepseek.gate.form = GateForm::sigmoid;
     deepseek.gate.chosen = 3;
     deepseek.gate.normalized = true;
     deepseek.gate.factor = 2.5;
     deepseek.gate.biased = true;
     deepseek.portions = 2;
-    ExpertTask gshard = plain;
+    ExpertSizes gshard = plain;
     gshard.gate.form = GateForm::softmax_then_top_k;
     gshard.gate.normalized = true;
     gshard.gate.noise = 0.1;
     gshard.capacity = 1.5;
-    ExpertTask switches = plain;
+    ExpertSizes switches = plain;
     switches.gate.form = GateForm::softmax_then_top_k;
     switches.gate.chosen = 1;
     switches.capacity = 1;
@@ -80,7 +80,7 @@ TEST_CASE("Replicas of experts train as one device, with ZeRO for each by its ra
 }
 
 TEST_CASE("Micro-batches of experts add up", "[parallel][experts]") {
-    ExpertTask task;
+    ExpertSizes task = small_experts();
     task.gate.chosen = 3;
     ExpertWorkers workers = on_ranks(4);
     workers.micro_batches = 3;
