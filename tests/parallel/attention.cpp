@@ -18,11 +18,13 @@ Case Problem::dealt(TokenOrder order) const {
 }
 
 Outcome attend_by(const Problem& problem, int ranks, TokenOrder order,
-                  const MakeAttending& make, sim::CheckLevel check) {
+                  const MakeAttending& make, sim::CheckLevel check, Passes passes) {
     const Task task = [&](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
         pass_through(*make(rank.device(), rank.world()), in, out);
     };
-    return outcome_of(*classroom(ranks, true, check), task, problem.dealt(order));
+    Case given = problem.dealt(order);
+    if (passes == Passes::forward) given.inputs.erase("dy");
+    return outcome_of(*classroom(ranks, true, check), task, given);
 }
 
 Outcome attend_alone(const Problem& problem) {

@@ -31,10 +31,11 @@ using MakeAttending = std::function<std::unique_ptr<Module>(Device&, Communicato
 Outcome attend_alone(const Problem& problem);
 Outcome attend_shared(const Problem& problem, int ranks, ContextMethod method,
                       TokenOrder order, sim::CheckLevel check = sim::check_level_asked());
-/// By any module of the ranks.
+/// By any module of the ranks; without backward there is no dy.
 Outcome attend_by(const Problem& problem, int ranks, TokenOrder order,
                   const MakeAttending& make,
-                  sim::CheckLevel check = sim::check_level_asked());
+                  sim::CheckLevel check = sim::check_level_asked(),
+                  Passes passes = Passes::both);
 
 /// Options of virtual devices of the classroom cluster that compute shapes only.
 sim::ClusterOptions shapes_only(int ranks);

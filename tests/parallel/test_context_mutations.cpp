@@ -4,43 +4,46 @@
 #include <utility>
 #include <vector>
 
-#include "src/parallel/context_attention.hpp"
-#include "src/run/diagnosis.hpp"
+#include "src/parallel/ring_attention.hpp"
 #include "tests/catch.hpp"
+#include "tests/message_of.hpp"
 #include "tests/parallel/attention.hpp"
 #include "tests/parallel/gpt_training.hpp"
+#include "tests/refusal.hpp"
 
 namespace lockstep::test {
 
 namespace {
 
+constexpr int kRanks = 4;
+
 enum class Mistake {
     none,
-    hop_too_few,         ///< forward, of all ranks
-    hop_too_few_on_one,  ///< forward, of rank 1
-    no_wait,             ///< forward attends to what is still on its way
+    hop_too_few,         ///< of all ranks
+    hop_too_few_on_one,  ///< of rank 1
+    no_wait,             ///< attends to what is still on its way
     no_rescaling,        ///< each block's sums relative to its own maxima
-    local_mask,          ///< every block's tokens counted from 0
-    gradients_left,      ///< of keys and values, where N - 1 hops take them
-    gradients_of_own     ///< of keys and values, by own queries alone
+    local_mask           ///< every block's tokens counted from 0
 };
 
-/// Ring Attention that may err.
-class ErringRing : public ContextAttention {
+/// Ring Attention whose forward may err.
+class ErringForward : public RingAttention {
   public:
-    ErringRing(Device& device, Communicator& group, const AttentionSizes& sizes,
-               TokenOrder order, Mistake mistake)
-        : ContextAttention(device, group, sizes, order), mistake_(mistake) {}
+    ErringForward(Device& device, Communicator& group, const AttentionSizes& sizes,
+                  TokenOrder order, Mistake mistake)
+        : RingAttention(device, group, sizes, order), mistake_(mistake) {}
 
   private:
     Tensor do_forward(const Tensor& x, Saved& saved) override {
         const Heads queries = attention_heads(x, sizes()).queries;
         const OnlineAttention state = device().begin_attention(queries);
         travel(keys_and_values(x), [&](const Tensor& block, int rank) {
+            AttentionOptions seen = seeing_rank(queries, rank);
+            if (mistake_ == Mistake::local_mask) seen.queries = seen.keys = TokenRows{};
             if (mistake_ == Mistake::no_rescaling)
-                attend_apart(state, queries, block, rank);
+                attend_apart(state, with_block(queries, block), seen);
             else
-                device().attend(state, with_block(queries, block), seeing(queries, rank));
+                device().attend(state, with_block(queries, block), seen);
         });
         return keep_online_attention(device(), state, x, saved);
     }
@@ -54,93 +57,70 @@ class ErringRing : public ContextAttention {
         for (int hops = 0; hops < visits; ++hops) {
             Arriving coming = hops + 1 == visits ? Arriving{} : ring().hand_on(block);
             visit(block, ring().origin(hops));
-            if (mistake_ == Mistake::no_wait) {
-                block = coming.tensor;
-                under_way.push_back(std::move(coming));
-            } else {
-                block = coming.wait();
-            }
+            block = mistake_ == Mistake::no_wait ? coming.tensor : coming.wait();
+            under_way.push_back(std::move(coming));
         }
         for (Arriving& arriving : under_way)
             arriving.wait();
     }
 
     /// Adds a block's own y and sum to the state's.
-    void attend_apart(const OnlineAttention& state, const Heads& queries,
-                      const Tensor& block, int rank) const {
-        const OnlineAttention part = device().begin_attention(queries);
-        device().attend(part, with_block(queries, block), seeing(queries, rank));
+    void attend_apart(const OnlineAttention& state, const AttentionHeads& heads,
+                      const AttentionOptions& seen) const {
+        const OnlineAttention part = device().begin_attention(heads.queries);
+        device().attend(part, heads, seen);
         device().add(state.y, part.y);
         device().add(state.sum, part.sum);
-        if (rank == ring().rank()) device().copy(state.maximum, part.maximum);
+        device().copy(state.maximum, part.maximum);
     }
 
-    AttentionOptions seeing(const Heads& queries, int rank) const {
-        AttentionOptions options = seeing_rank(queries, rank);
-        if (mistake_ == Mistake::local_mask) options.queries = options.keys = TokenRows{};
-        return options;
-    }
+    Mistake mistake_;
+};
 
+/// Ring Attention whose gradients of keys and values take so many hops, of the N that
+/// take them home, and stay there: without any, they are those of own queries.
+class HopsHome : public RingAttention {
+  public:
+    HopsHome(Device& device, Communicator& group, const AttentionSizes& sizes,
+             TokenOrder order, int hops)
+        : RingAttention(device, group, sizes, order), hops_(hops) {}
+
+  private:
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override {
         const Tensor& x = saved.at("x");
         const Heads queries = attention_heads(x, sizes()).queries;
-        Tensor dx = device().zeros(x.shape(), x.dtype());
+        const Tensor dx = device().zeros(x.shape(), x.dtype());
         const Heads d_queries = attention_heads(dx, sizes()).queries;
         const AttentionBackward back = begin_backward(device(), dy, sizes(), saved);
         Arriving behind;
+        int visits = 0;
         ring().travel(keys_and_values(x), [&](const Tensor& block, int rank) {
             const Tensor d_block = zero_block(block);
             device().attend_backward(with_block(d_queries, d_block),
                                      with_block(queries, block), back,
-                                     seeing(queries, rank));
+                                     seeing_rank(queries, rank));
             if (behind.tensor) device().add(d_block, behind.wait());
-            const bool own = rank == ring().rank();
-            const bool last = rank == ring().origin(ring().size() - 1);
-            if (mistake_ == Mistake::gradients_of_own) {
-                if (own) put_keys_and_values(dx, d_block);
-            } else if (mistake_ == Mistake::gradients_left && last) {
-                put_keys_and_values(dx, d_block);
-            } else {
-                behind = ring().hand_on(d_block);
-            }
+            behind = visits < hops_ ? ring().hand_on(d_block) : Arriving{};
+            if (visits++ == hops_) put_keys_and_values(dx, d_block);
         });
         if (behind.tensor) put_keys_and_values(dx, behind.wait());
         drop_online_attention(saved);
         return dx;
     }
 
-    Mistake mistake_;
+    int hops_;
 };
-
-constexpr int kRanks = 4;
 
 Problem problem(bool causal = true) {
     return {16, 2, {4, causal, 2}, 3};
 }
 
-Task erring(Mistake mistake, TokenOrder order, const AttentionSizes& sizes) {
-    return [=](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-        ErringRing ring(rank.device(), rank.world(), sizes, order, mistake);
-        pass_through(ring, in, out);
+template <typename Ring, typename Error>
+MakeAttending erring(Error error, TokenOrder order = TokenOrder::contiguous,
+                     AttentionSizes sizes = problem().sizes) {
+    return [=](Device& device, Communicator& group) {
+        return std::make_unique<Ring>(device, group, sizes, order, error);
     };
-}
-
-/// What it comes to, without full checks, which some would not survive.
-Outcome outcome_of_mistake(Mistake mistake, TokenOrder order, const Problem& given) {
-    return outcome_of(*classroom(kRanks, true, sim::CheckLevel::cheap),
-                      erring(mistake, order, given.sizes), given.dealt(order),
-                      Mistakes::kept);
-}
-
-/// What the checker finds in forward alone.
-Diagnosis found_in(Mistake mistake, sim::CheckLevel check) {
-    const Problem given = problem();
-    Case forward = given.dealt(TokenOrder::contiguous);
-    forward.inputs.erase("dy");
-    return outcome_of(*classroom(kRanks, true, check),
-                      erring(mistake, TokenOrder::contiguous, given.sizes), forward,
-                      Mistakes::kept)
-        .stopped.value_or(Diagnosis{});
 }
 
 }  // namespace
@@ -150,21 +130,29 @@ TEST_CASE("A ring that errs is far from one device, and one that does not is nea
     const auto order =
         GENERATE(TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag);
     const bool causal = GENERATE(false, true);
-    CAPTURE(name_of(order), causal);
-    const auto distance = [&](Mistake mistake) {
-        const Problem given = problem(causal);
-        return difference(outcome_of_mistake(mistake, order, given), attend_alone(given))
+    const Problem given = problem(causal);
+    // Without full checks, which some would not survive.
+    const auto distance = [&](const MakeAttending& make) {
+        return difference(attend_by(given, kRanks, order, make, sim::CheckLevel::cheap),
+                          attend_alone(given))
             .relative;
     };
-    CHECK(distance(Mistake::none) <= 1e-12);
-    for (const Mistake mistake : {Mistake::hop_too_few, Mistake::no_rescaling,
-                                  Mistake::gradients_left, Mistake::gradients_of_own}) {
-        CAPTURE(static_cast<int>(mistake));
-        CHECK(distance(mistake) > 1e-3);
-    }
+    const auto forward = [&](Mistake mistake) {
+        return distance(erring<ErringForward>(mistake, order, given.sizes));
+    };
+    const auto backward = [&](int hops) {
+        return distance(erring<HopsHome>(hops, order, given.sizes));
+    };
+    CAPTURE(name_of(order), causal);
+    CHECK(forward(Mistake::none) <= 1e-12);
+    CHECK(forward(Mistake::hop_too_few) > 1e-3);
+    CHECK(forward(Mistake::no_rescaling) > 1e-3);
     // Without a mask there is nothing to get wrong.
-    const double local = distance(Mistake::local_mask);
+    const double local = forward(Mistake::local_mask);
     CHECK((causal ? local > 1e-3 : local <= 1e-12));
+    CHECK(backward(kRanks) <= 1e-12);
+    CHECK(backward(kRanks - 1) > 1e-3);
+    CHECK(backward(0) > 1e-3);
 }
 
 TEST_CASE("Tokens in another order than the mask has are far from one device",
@@ -188,26 +176,25 @@ TEST_CASE("Tokens in another order than the mask has are far from one device",
 }
 
 TEST_CASE("What the checker finds is named", "[parallel][sim]") {
-    CHECK(found_in(Mistake::none, sim::CheckLevel::full).fault.empty());
-    struct Row {
-        Mistake mistake;
-        sim::CheckLevel check;
-        const char* fault;
-        const char* says;
+    const auto said = [](Mistake mistake, sim::CheckLevel check, Passes passes) {
+        return message_of<std::exception>([&] {
+            attend_by(problem(), kRanks, TokenOrder::contiguous,
+                      erring<ErringForward>(mistake), check, passes);
+        });
     };
-    for (const Row& row :
-         {Row{Mistake::hop_too_few_on_one, sim::CheckLevel::cheap, "F10",
-              "rank 1, which has ended without a recv from rank 0"},
-          Row{Mistake::no_wait, sim::CheckLevel::full, "F16", "attend"}}) {
-        const Diagnosis found = found_in(row.mistake, row.check);
-        CAPTURE(found.text());
-        CHECK(found.fault == row.fault);
-        CHECK(found.sentence.find(row.says) != std::string::npos);
-    }
+    CHECK(said(Mistake::none, sim::CheckLevel::full, Passes::both) ==
+          "(nothing was thrown)");
+    const std::string early =
+        said(Mistake::no_wait, sim::CheckLevel::full, Passes::forward);
+    CHECK_THAT(early, says("F16"));
+    CHECK_THAT(early, says("attend"));
+    const std::string fewer =
+        said(Mistake::hop_too_few_on_one, sim::CheckLevel::cheap, Passes::forward);
+    CHECK_THAT(fewer, says("F10"));
+    CHECK_THAT(fewer, says("rank 1, which has ended without a recv from rank 0"));
     // So is a rank whose backward goes on regardless.
-    CHECK(
-        outcome_of_mistake(Mistake::hop_too_few_on_one, TokenOrder::contiguous, problem())
-            .fault() == "F10");
+    CHECK_THAT(said(Mistake::hop_too_few_on_one, sim::CheckLevel::cheap, Passes::both),
+               says("F10"));
 }
 
 TEST_CASE("A gradient that is not summed over the tokens' ranks is far from one device",
