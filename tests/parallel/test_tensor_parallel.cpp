@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "src/core/require.hpp"
 #include "src/nn/attention.hpp"
 #include "src/nn/embedding.hpp"
 #include "src/nn/gpt.hpp"
@@ -11,6 +10,7 @@
 #include "src/parallel/vocabulary_parallel.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/twin.hpp"
+#include "tests/refusal.hpp"
 
 namespace lockstep::test {
 
@@ -206,29 +206,22 @@ TEST_CASE("Stacked layers whose rows the ranks do not divide are padded each",
 namespace {
 
 /// What two ranks refuse.
-std::string refusal(Regions kind,
-                    const std::function<void(Rank&, TensorParallel&)>& call) {
-    try {
+std::string refused_by_two(Regions kind,
+                           const std::function<void(Rank&, TensorParallel&)>& call) {
+    return refusal([&] {
         classroom(2)->run([&](Rank& rank) {
             const auto tp = regions(kind)(rank.device(), rank.world());
             call(rank, *tp);
         });
-    } catch (const UsageError& error) {
-        return error.what();
-    }
-    return "nothing was refused";
+    });
 }
 
 std::string refused_linear(Regions kind, std::int64_t out,
                            ColumnParallelOptions options) {
-    return refusal(kind, [&](Rank& rank, TensorParallel& tp) {
+    return refused_by_two(kind, [&](Rank& rank, TensorParallel& tp) {
         ColumnParallelLinear({rank.device(), DType::f32, 1, "layer"}, tp, 4, out,
                              options);
     });
-}
-
-bool says(const std::string& sentence, const std::string& part) {
-    return sentence.find(part) != std::string::npos;
 }
 
 }  // namespace
@@ -236,38 +229,40 @@ bool says(const std::string& sentence, const std::string& part) {
 TEST_CASE("What cannot be gathered is refused", "[parallel][errors]") {
     ColumnParallelOptions gather;
     gather.gather_output = true;
-    CHECK(says(refused_linear(Regions::sequence_parallel, 4, gather),
-               "layer: gather_output gives every rank the whole sequence"));
+    CHECK_THAT(refused_linear(Regions::sequence_parallel, 4, gather),
+               says("layer: gather_output gives every rank the whole sequence"));
     ColumnParallelOptions stacked = gather, padded = gather;
     stacked.stacked = {2, 2};
     padded.pad = true;
     for (const ColumnParallelOptions& options : {stacked, padded})
-        CHECK(says(refused_linear(Regions::replicated, 4, options),
-                   "neither stacked layers nor padding"));
+        CHECK_THAT(refused_linear(Regions::replicated, 4, options),
+                   says("neither stacked layers nor padding"));
 }
 
 TEST_CASE("Parallel layers refuse what does not fit, by name", "[parallel][errors]") {
-    CHECK(says(refused_linear(Regions::replicated, 5, {}),
-               "layer: 5 columns cannot be shared out to 2 ranks"));
-    CHECK(says(refused_linear(Regions::replicated, 0, {}), "from 4 to 0 columns"));
-    CHECK(says(refusal(Regions::replicated,
+    CHECK_THAT(refused_linear(Regions::replicated, 5, {}),
+               says("layer: 5 columns cannot be shared out to 2 ranks"));
+    CHECK_THAT(refused_linear(Regions::replicated, 0, {}), says("from 4 to 0 columns"));
+    CHECK_THAT(
+        refused_by_two(Regions::replicated,
                        [](Rank& rank, TensorParallel& tp) {
                            RowParallelLinear layer(
                                {rank.device(), DType::f32, 1, "layer"}, tp, 8, 3);
                            Saved saved;
                            layer.forward(rank.device().zeros({5, 8}, DType::f32), saved);
                        }),
-               "layer.weight has shape (3, 4), so this rank's x must have 4 columns; got "
-               "shape (5, 8)"));
-    CHECK(says(refusal(Regions::replicated,
+        says("layer.weight has shape (3, 4), so this rank's x must have 4 columns; got "
+             "shape (5, 8)"));
+    CHECK_THAT(
+        refused_by_two(Regions::replicated,
                        [](Rank& rank, TensorParallel& tp) {
                            Device& device = rank.device();
                            vocabulary_parallel_cross_entropy(
                                tp, device.zeros({3, 4}, DType::f32),
                                device.zeros({3}, DType::i32), 10);
                        }),
-               "4 columns of logits on each of 2 ranks for a vocabulary of 10; 5 are "
-               "expected"));
+        says("4 columns of logits on each of 2 ranks for a vocabulary of 10; 5 are "
+             "expected"));
 }
 
 }  // namespace lockstep::test

@@ -1,10 +1,8 @@
-#include <cmath>
-
-#include "src/core/require.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/report/compare.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/gpt_training.hpp"
+#include "tests/refusal.hpp"
 
 namespace lockstep::test {
 
@@ -110,37 +108,27 @@ TEST_CASE("Shapes only cost the same time, bytes and memory", "[parallel][sim]")
 }
 
 TEST_CASE("Heads that the ranks do not divide are refused", "[parallel][errors]") {
-    const auto refusal = [](const BlockSizes& sizes) {
-        std::string sentence = "nothing was refused";
-        try {
+    const auto refused = [](const BlockSizes& sizes) {
+        return refusal([&] {
             classroom(3)->run([&](Rank& rank) {
                 TensorParallel tp(rank.device(), rank.world());
                 make_block({rank.device(), DType::f32, 1, "h.0"}, sizes,
                            tensor_parallel({}, tp));
             });
-        } catch (const UsageError& error) {
-            sentence = error.what();
-        }
-        return sentence;
+        });
     };
-    CHECK(refusal({48, 4}).find("h.0.attn: 4 heads cannot be shared out to 3 ranks; each "
-                                "must get as many") != std::string::npos);
-    CHECK(refusal({48, 24, 100})
-              .find("h.0.mlp.c_fc: 100 columns cannot be shared out to 3 ranks") !=
-          std::string::npos);
+    CHECK_THAT(refused({48, 4}),
+               says("h.0.attn: 4 heads cannot be shared out to 3 ranks; each must get as "
+                    "many"));
+    CHECK_THAT(refused({48, 24, 100}),
+               says("h.0.mlp.c_fc: 100 columns cannot be shared out to 3 ranks"));
 }
 
 TEST_CASE("A sequence that the ranks do not divide is refused", "[parallel][errors]") {
-    std::string sentence = "nothing was refused";
-    try {
-        Lessons odd = lessons(1, DType::f32);
-        odd.length = 23;
-        train_shared(4, Regions::sequence_parallel, odd);
-    } catch (const UsageError& error) {
-        sentence = error.what();
-    }
-    CHECK(sentence.find("a sequence of 23 tokens cannot be shared out to 4 ranks") !=
-          std::string::npos);
+    Lessons odd = lessons(1, DType::f32);
+    odd.length = 23;
+    CHECK_THAT(refusal([&] { train_shared(4, Regions::sequence_parallel, odd); }),
+               says("a sequence of 23 tokens cannot be shared out to 4 ranks"));
 }
 
 }  // namespace lockstep::test
