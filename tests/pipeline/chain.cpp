@@ -64,31 +64,6 @@ Outcome run_chain(int parts, int micro_batches, bool uneven) {
     });
 }
 
-namespace {
-
-/// One stage's chunks, and what updates them.
-struct ChainStage {
-    std::vector<std::unique_ptr<Module>> parts;
-    std::vector<std::unique_ptr<Sgd>> optimizers;
-    std::vector<Module*> chunks;
-    std::vector<Optimizer*> updates;
-};
-
-ChainStage make_chain_stage(Device& device, const Schedule& schedule, int stage,
-                            double learning_rate) {
-    ChainStage made;
-    for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
-        made.parts.push_back(make_chain_part(device, schedule.part(stage, chunk)));
-        made.chunks.push_back(made.parts.back().get());
-        made.optimizers.push_back(std::make_unique<Sgd>(made.chunks.back()->parameters(),
-                                                        SgdOptions{learning_rate, 0, 0}));
-        made.updates.push_back(made.optimizers.back().get());
-    }
-    return made;
-}
-
-}  // namespace
-
 Outcome run_chain(const PipelinePlan& plan, const ChainOptions& options) {
     const Schedule& schedule = plan.schedule();
     const int count = schedule.micro_batches;
@@ -100,12 +75,21 @@ Outcome run_chain(const PipelinePlan& plan, const ChainOptions& options) {
         const Mesh mesh(rank.world(),
                         {{"pp", schedule.stages}, {"dp", options.replicas}});
         Communicator& line = mesh["pp"];
-        const ChainStage stage =
-            make_chain_stage(device, schedule, line.rank(), options.learning_rate);
-        Pipeline pipeline(device, line, plan, stage.chunks, chain_boundary());
+        std::vector<std::unique_ptr<Module>> parts;
+        std::vector<std::unique_ptr<Sgd>> optimizers;
+        std::vector<Module*> chunks;
+        std::vector<Optimizer*> updates;
+        for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
+            parts.push_back(make_chain_part(device, schedule.part(line.rank(), chunk)));
+            chunks.push_back(parts.back().get());
+            optimizers.push_back(std::make_unique<Sgd>(
+                parts.back()->parameters(), SgdOptions{options.learning_rate, 0, 0}));
+            updates.push_back(optimizers.back().get());
+        }
+        Pipeline pipeline(device, line, plan, chunks, chain_boundary());
         if (options.tie) pipeline.tie_copies();
         if (options.replicas > 1) pipeline.reduce_over(mesh["dp"]);
-        if (options.learning_rate != 0) pipeline.update_by(stage.updates);
+        if (options.learning_rate != 0) pipeline.update_by(updates);
         pipeline.estimate_by(options.decay);
         if (options.offload) pipeline.offload_activations(/*least_bytes=*/0);
         const auto all = chain_batches(device, count * options.replicas, options.uneven);
@@ -116,7 +100,7 @@ Outcome run_chain(const PipelinePlan& plan, const ChainOptions& options) {
             const Tensor loss = pipeline.run(mean_squared_error, mine);
             if (loss) rank.keep_value("loss", device.peek(loss).at(0));
         }
-        for (Module* chunk : stage.chunks)
+        for (Module* chunk : chunks)
             keep(rank, *chunk);
     });
 }

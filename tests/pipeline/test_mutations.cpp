@@ -2,6 +2,7 @@
 // a check that counts and tries.
 
 #include <algorithm>
+#include <optional>
 
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/messages.hpp"
@@ -107,13 +108,18 @@ void mutate(Random& random, Schedule& schedule, Mutation mutation) {
     }
 }
 
-void check_against_naive(const Schedule& schedule) {
-    const auto problem = find_problem(schedule);
+void mutate_anyhow(Random& random, Schedule& schedule) {
+    mutate(random, schedule, static_cast<Mutation>(random.below(kMutations)));
+}
+
+std::optional<ScheduleProblem> check_against_naive(const Schedule& schedule) {
+    auto problem = find_problem(schedule);
     CAPTURE(schedule.parts, lines_of(schedule));
     CAPTURE((problem ? problem->sentence : "no problem"));
     CHECK(problem.has_value() == !can_run(schedule));
     if (problem && !problem->cycle.empty())
         CHECK(cycle_is_real(schedule, problem->cycle));
+    return problem;
 }
 
 /// Schedules to change one thing in, and each place of theirs.
@@ -135,84 +141,66 @@ void for_each_place(Check&& check) {
 
 /// Empty where there is none.
 ScheduleProblem problem_of(const Schedule& schedule) {
-    const auto problem = find_problem(schedule);
-    return problem ? *problem : ScheduleProblem{};
+    return find_problem(schedule).value_or(ScheduleProblem{});
 }
 
 }  // namespace
 
-TEST_CASE("random schedules can run", "[pipeline]") {
-    Random random(8);
-    for (int draw = 0; draw < 600; ++draw) {
-        CAPTURE(draw);
-        check_against_naive(random_schedule(random, {draw % 2 == 0, draw % 3 == 0}));
-    }
-}
-
-TEST_CASE("one change makes a problem exactly where counting and trying find one",
+TEST_CASE("changed schedules are refused exactly where counting and trying refuse them",
           "[pipeline]") {
-    Random random(9);
-    int still_run = 0;
-    int deadlocks = 0;
-    for (int draw = 0; draw < 4000; ++draw) {
-        Schedule schedule = random_schedule(random, {draw % 2 == 0, draw % 3 == 0});
-        const auto mutation = static_cast<Mutation>(random.below(kMutations));
-        mutate(random, schedule, mutation);
-        CAPTURE(draw, static_cast<int>(mutation));
-        check_against_naive(schedule);
-        const auto problem = find_problem(schedule);
-        still_run += !problem;
-        deadlocks += problem && !problem->cycle.empty();
-    }
-    CHECK(still_run > 400);
-    CHECK(deadlocks > 40);
-}
-
-TEST_CASE("reordered work and messages deadlock exactly where trying finds that they do",
-          "[pipeline]") {
-    Random random(10);
-    int deadlocks = 0;
-    for (int draw = 0; draw < 3000; ++draw) {
-        Schedule schedule = random_schedule(random, {false, draw % 2 == 0});
-        for (int i = 0; i < 3; ++i)
-            mutate(random, schedule, random.one_in(2) ? Mutation::swap : Mutation::move);
-        CAPTURE(draw);
-        check_against_naive(schedule);
-        deadlocks += !problem_of(schedule).cycle.empty();
-    }
-    CHECK(deadlocks > 100);
-}
-
-TEST_CASE("groups, pairs and ends of steps are refused exactly where trying refuses them",
-          "[pipeline]") {
-    Random random(12);
-    int still_run = 0;
-    int deadlocks = 0;
-    for (int draw = 0; draw < 4000; ++draw) {
-        Schedule schedule = random_schedule(
-            random, {draw % 2 == 0, draw % 5 != 0, draw % 3 != 0, draw % 3 == 0});
-        CAPTURE(draw);
-        check_against_naive(schedule);
-        const auto mutation = static_cast<Mutation>(random.below(kMutations));
-        CAPTURE(static_cast<int>(mutation));
-        mutate(random, schedule, mutation);
-        check_against_naive(schedule);
-        const auto problem = find_problem(schedule);
-        still_run += !problem;
-        deadlocks += problem && !problem->cycle.empty();
-    }
-    CHECK(still_run > 400);
-    CHECK(deadlocks > 100);
-}
-
-TEST_CASE("changes beyond repair never crash", "[pipeline]") {
-    Random random(11);
-    for (int draw = 0; draw < 2000; ++draw) {
-        Schedule schedule = random_schedule(random, {draw % 2 == 0, draw % 3 == 0});
-        for (int i = 0; i < 8; ++i)
-            mutate(random, schedule, static_cast<Mutation>(random.below(kMutations)));
-        CAPTURE(draw);
-        check_against_naive(schedule);
+    struct Row {
+        const char* change;
+        int draws;
+        unsigned seed;
+        RandomScheduleOptions (*options)(int draw);
+        void (*make)(Random& random, Schedule& schedule);
+        int more_run = -1;   ///< than so many
+        int more_lock = -1;  ///< in a cycle
+    };
+    const auto versions_and_messages = [](int draw) -> RandomScheduleOptions {
+        return {draw % 2 == 0, draw % 3 == 0};
+    };
+    const std::vector<Row> rows = {
+        {"nothing", 600, 8, versions_and_messages, [](Random&, Schedule&) {}},
+        {"one thing", 4000, 9, versions_and_messages, mutate_anyhow, 400, 40},
+        {"the order of work and messages", 3000, 10,
+         [](int draw) -> RandomScheduleOptions {
+             return {false, draw % 2 == 0};
+         },
+         [](Random& random, Schedule& schedule) {
+             for (int i = 0; i < 3; ++i)
+                 mutate(random, schedule,
+                        random.one_in(2) ? Mutation::swap : Mutation::move);
+         },
+         -1, 100},
+        {"groups, pairs and ends of steps", 4000, 12,
+         [](int draw) -> RandomScheduleOptions {
+             return {draw % 2 == 0, draw % 5 != 0, draw % 3 != 0, draw % 3 == 0};
+         },
+         [](Random& random, Schedule& schedule) {
+             check_against_naive(schedule);
+             mutate_anyhow(random, schedule);
+         },
+         400, 100},
+        {"more than can be repaired", 2000, 11, versions_and_messages,
+         [](Random& random, Schedule& schedule) {
+             for (int i = 0; i < 8; ++i)
+                 mutate_anyhow(random, schedule);
+         }}};
+    for (const Row& row : rows) {
+        Random random(row.seed);
+        int still_run = 0;
+        int deadlocks = 0;
+        for (int draw = 0; draw < row.draws; ++draw) {
+            CAPTURE(row.change, draw);
+            Schedule schedule = random_schedule(random, row.options(draw));
+            row.make(random, schedule);
+            const auto problem = check_against_naive(schedule);
+            still_run += !problem;
+            deadlocks += problem && !problem->cycle.empty();
+        }
+        CHECK(still_run > row.more_run);
+        CHECK(deadlocks > row.more_lock);
     }
 }
 
