@@ -43,6 +43,11 @@ std::string list_text(const std::vector<std::string>& items) {
 
 }  // namespace
 
+void Judge::compare_with(const Solution& other) {
+    others_ = std::make_shared<Answers>(std::vector{other});
+    own_.answers = others_.get();
+}
+
 void Judge::form(const std::string& what, const HostTensor& got, const Shape& shape,
                  DType dtype) {
     if (got.shape() == shape && got.dtype() == dtype) return;
@@ -295,6 +300,19 @@ void Judge::needs(const std::string& id,
     } catch (const No& no) {
         if (no.mark == Mark::not_written) throw;
         throw No{no.mark, fmt::format("what {} asks, first", id), "", ""};
+    }
+}
+
+bool Judge::meets(const std::function<void(Judge&)>& asked) const {
+    try {
+        Judge asking = *this;
+        asking.explains_ = false;
+        asked(asking);
+        return true;
+    } catch (const No&) {
+        return false;
+    } catch (const UsageError&) {
+        return false;
     }
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,10 @@ class Judge {
 
     /// Not for criteria: the id of the one that asks from now on.
     void set_criterion(const std::string& id) { criterion_ = id; }
+
+    /// Asks from now on for what another solution than the reference makes of a run: one
+    /// whose mistake costs no more than it did elsewhere.
+    void compare_with(const Solution& other);
 
     /// Not for criteria: how a question was answered with no.
     struct No {
@@ -146,6 +151,8 @@ class Judge {
     /// Asks what another criterion asks, which has to be right before. If it is not, says
     /// only where that is said: what was asked there is not told here.
     void needs(const std::string& id, const std::function<void(Judge&)>& before) const;
+    /// Returns whether the answer to all that is asked is yes.
+    bool meets(const std::function<void(Judge&)>& asked) const;
     /// Messages go by send and recv alone. `name` is the case's.
     void by_send_and_recv(const std::string& name, const RunReport& report);
     /// The ways round a ring.
@@ -179,9 +186,10 @@ class Judge {
                          const TaskResult& result, const AskedValues& asked) const;
 
     StudentWork& work_;
-    const GradingSide& own_;
-    std::string criterion_;  ///< the id of that which asks
-    bool explains_ = true;   ///< looks for mistakes that explain a no
+    GradingSide own_;
+    std::shared_ptr<Answers> others_;  ///< in the place of the grading side's
+    std::string criterion_;            ///< the id of that which asks
+    bool explains_ = true;             ///< looks for mistakes that explain a no
     std::vector<std::string> asked_;
     std::vector<std::string> measured_;
 };
