@@ -36,10 +36,10 @@ def texts_of(program, part, answers):
 def main():
     with open(os.path.join(HERE, "right_answers.json"), encoding="utf-8") as file:
         right = json.load(file)
-    hashed = {program: {part: [hashlib.sha256(f"{program}: {part}: {text}".encode()).hexdigest()
-                               for text in texts_of(program, part, answers)]
-                        for part, answers in parts.items()}
-              for program, parts in right.items()}
+    hashed = [hashlib.sha256(f"{program}: {part}: {text}".encode()).hexdigest()
+              for program, parts in right.items()
+              for part, answers in parts.items()
+              for text in texts_of(program, part, answers)]
     print(json.dumps(hashed, indent=2))
 
 

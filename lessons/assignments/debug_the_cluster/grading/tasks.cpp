@@ -7,87 +7,69 @@ namespace lockstep {
 
 namespace {
 
-/// The inputs and outputs of one program. Their names begin with the program's, so that
-/// all six can be run in one task.
-class ProgramTask {
-  public:
-    ProgramTask(const char* program, const TaskInputs& in, TaskOutputs& out)
-        : program_(program), in_(in), out_(out) {}
+// The names of what is given and left begin with the program's, so that all six can be
+// run in one task.
 
-    const Tensor& tensor(const std::string& name) const { return in_.tensor(full(name)); }
-    std::int64_t number(const std::string& name) const { return in_.number(full(name)); }
-    /// "name 0", "name 1" …: as many as there are.
-    adapters::Tensors tensors(const std::string& name) const {
-        adapters::Tensors list;
-        for (int i = 0;; ++i) {
-            const auto found = in_.tensors.find(full(fmt::format("{} {}", name, i)));
-            if (found == in_.tensors.end()) return list;
-            list.push_back(found->second);
-        }
+/// Returns "name 0", "name 1" …: as many as there are.
+adapters::Tensors list(const TaskInputs& in, const std::string& name) {
+    adapters::Tensors tensors;
+    for (int i = 0;; ++i) {
+        const auto found = in.tensors.find(fmt::format("{} {}", name, i));
+        if (found == in.tensors.end()) return tensors;
+        tensors.push_back(found->second);
     }
+}
 
-    void leave(const std::string& name, const Tensor& tensor) const {
-        out_.tensors[full(name)] = tensor;
-    }
-    void leave(const std::string& name, const adapters::Tensors& tensors) const {
-        for (std::size_t i = 0; i < tensors.size(); ++i)
-            leave(fmt::format("{} {}", name, i), tensors[i]);
-    }
-
-  private:
-    std::string full(const std::string& name) const { return program_ + ": " + name; }
-
-    std::string program_;
-    const TaskInputs& in_;
-    TaskOutputs& out_;
-};
+/// Leaves them as "name 0", "name 1" …
+void leave(TaskOutputs& out, const std::string& name, const adapters::Tensors& tensors) {
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+        out.tensors[fmt::format("{} {}", name, i)] = tensors[i];
+}
 
 void filter(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-    const ProgramTask task("filter", in, out);
-    adapters::train_filtered(rank, task.tensor("weight"), task.tensor("bias"),
-                             task.tensors("inputs"), task.tensors("targets"));
-    task.leave("weight", task.tensor("weight"));
-    task.leave("bias", task.tensor("bias"));
+    const Tensor weight = in.tensor("filter weight"), bias = in.tensor("filter bias");
+    adapters::train_filtered(rank, weight, bias, list(in, "filter inputs"),
+                             list(in, "filter targets"));
+    out.tensors["filter weight"] = weight;
+    out.tensors["filter bias"] = bias;
 }
 
 void pipeline(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-    const ProgramTask task("pipeline", in, out);
-    const Tensor& gradient = task.tensor("gradient");
-    adapters::pipeline_gradients(rank, task.tensor("weight"), gradient,
-                                 static_cast<int>(task.number("micro-batches")),
-                                 task.number("rows"), task.tensors("inputs"),
-                                 task.tensors("targets"));
-    task.leave("gradient", gradient);
+    const Tensor gradient = in.tensor("pipeline gradient");
+    adapters::pipeline_gradients(rank, in.tensor("pipeline weight"), gradient,
+                                 in.integer("pipeline micro-batches"),
+                                 in.number("pipeline rows"), list(in, "pipeline inputs"),
+                                 list(in, "pipeline targets"));
+    out.tensors["pipeline gradient"] = gradient;
 }
 
 void prefetch(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-    const ProgramTask task("prefetch", in, out);
-    task.leave("y", adapters::prefetching_forward(rank, task.tensors("shards"),
-                                                  task.tensor("x")));
+    out.tensors["prefetch y"] = adapters::prefetching_forward(
+        rank, list(in, "prefetch shards"), in.tensor("prefetch x"));
 }
 
 void evaluate(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-    const ProgramTask task("evaluate", in, out);
-    task.leave("loss",
-               adapters::evaluate(rank, task.tensor("weight"), task.number("rows"),
-                                  task.tensor("x"), task.tensor("labels")));
+    out.tensors["evaluate loss"] =
+        adapters::evaluate(rank, in.tensor("evaluate weight"), in.number("evaluate rows"),
+                           in.tensor("evaluate x"), in.tensor("evaluate labels"));
 }
 
 void clip(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-    const ProgramTask task("clip", in, out);
+    const auto sharded = list(in, "clip sharded"),
+               replicated = list(in, "clip replicated");
     adapters::clip_gradients(
-        rank, task.tensors("sharded"), task.tensors("replicated"),
-        static_cast<double>(task.number("largest in thousandths")) / 1000);
-    task.leave("sharded", task.tensors("sharded"));
-    task.leave("replicated", task.tensors("replicated"));
+        rank, sharded, replicated,
+        static_cast<double>(in.number("clip largest in thousandths")) / 1000);
+    leave(out, "clip sharded", sharded);
+    leave(out, "clip replicated", replicated);
 }
 
 void accumulate(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-    const ProgramTask task("accumulate", in, out);
-    adapters::accumulate_gradients(rank, task.tensors("weights"),
-                                   task.tensors("gradients"), task.tensors("inputs"),
-                                   task.tensors("targets"));
-    task.leave("gradients", task.tensors("gradients"));
+    const auto gradients = list(in, "accumulate gradients");
+    adapters::accumulate_gradients(rank, list(in, "accumulate weights"), gradients,
+                                   list(in, "accumulate inputs"),
+                                   list(in, "accumulate targets"));
+    leave(out, "accumulate gradients", gradients);
 }
 
 void all(Rank& rank, const TaskInputs& in, TaskOutputs& out) {

@@ -1,22 +1,17 @@
 #pragma once
 
-#include <vector>
-
 #include "lessons/grader/judge.hpp"
 
 namespace lockstep::lessons {
 
-// The runs of each of the six programs: sizes that ranks divide and do not divide, one
-// rank, and other numbers of ranks; drawn anew for each grading.
+// A run of each of the six programs, whose values are drawn anew for each grading.
 
-std::vector<TaskRun> filter_runs(const Judge& judge);
-std::vector<TaskRun> pipeline_runs(const Judge& judge);
-std::vector<TaskRun> prefetch_runs(const Judge& judge);
-std::vector<TaskRun> evaluate_runs(const Judge& judge);
-std::vector<TaskRun> clip_runs(const Judge& judge);
-std::vector<TaskRun> accumulate_runs(const Judge& judge);
-
-/// Returns a run of all six on so many ranks, one after another.
-TaskRun run_of_all(const Judge& judge, int ranks);
+TaskRun filter_run(const Judge& judge, int ranks, int steps);
+TaskRun pipeline_run(const Judge& judge, int ranks, int micro_batches);
+TaskRun prefetch_run(const Judge& judge, int ranks, int layers);
+TaskRun evaluate_run(const Judge& judge, int ranks, int rows);
+/// With a bound that the norm is `percent` of.
+TaskRun clip_run(const Judge& judge, int ranks, int percent);
+TaskRun accumulate_run(const Judge& judge, int ranks, int micro_batches);
 
 }  // namespace lockstep::lessons
