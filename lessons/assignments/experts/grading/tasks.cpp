@@ -18,52 +18,45 @@ class GivenLayer {
   public:
     GivenLayer(Rank& rank, const TaskInputs& in)
         : gate_({rank.device(), DType::f64, 0, "gate", false}, in.number("hidden"),
-                in.number("experts"), /*bias=*/false) {
+                in.number("experts"), /*bias=*/false),
+          layer_{&gate_, {}, in.number("chosen"), in.number("capacity")} {
         Device& device = rank.device();
-        gate_.weight().value = in.tensor("gate");
-        make_gradient(device, gate_.weight());
-        layer_.gate = &gate_;
-        layer_.chosen = in.number("chosen");
-        layer_.capacity = in.number("capacity");
+        add_parameters(gate_, in, device);
         for (std::int64_t e = 0; e < in.number("own experts"); ++e) {
-            const std::string name = fmt::format("expert{}", e);
-            const ParameterInit init{device, DType::f64, 0, name, false};
+            const ParameterInit init{device, DType::f64, 0, fmt::format("expert{}", e),
+                                     false};
             Sequential& expert = *experts_.emplace_back(std::make_unique<Sequential>());
-            Linear& wide = expert.add<Linear>(init.child("wide"), in.number("hidden"),
-                                              in.number("inner"), /*bias=*/false);
+            expert.add<Linear>(init.child("wide"), in.number("hidden"),
+                               in.number("inner"), /*bias=*/false);
             expert.add<Tanh>(device);
-            Linear& narrow = expert.add<Linear>(init.child("narrow"), in.number("inner"),
-                                                in.number("hidden"), /*bias=*/false);
-            wide.weight().value = in.tensor(name + " wide");
-            narrow.weight().value = in.tensor(name + " narrow");
-            for (Linear* linear : {&wide, &narrow}) {
-                make_gradient(device, linear->weight());
-                linears_.push_back(linear);
-            }
+            expert.add<Linear>(init.child("narrow"), in.number("inner"),
+                               in.number("hidden"), /*bias=*/false);
+            add_parameters(expert, in, device);
             layer_.experts.push_back(&expert);
         }
     }
 
     const Layer& layer() const { return layer_; }
 
-    void leave_gradients(TaskOutputs& out) {
-        out.tensors["gate's gradient"] = gate_.weight().gradient;
-        for (std::size_t i = 0; i < linears_.size(); ++i)
-            out.tensors[fmt::format("expert{} {}'s gradient", i / 2,
-                                    i % 2 == 0 ? "wide" : "narrow")] =
-                linears_[i]->weight().gradient;
+    void leave_gradients(TaskOutputs& out) const {
+        for (const Parameter* parameter : parameters_)
+            out.tensors[parameter->name() + "'s gradient"] = parameter->gradient;
     }
 
   private:
-    static void make_gradient(Device& device, Parameter& parameter) {
+    void add_parameters(Module& module, const TaskInputs& in, Device& device) {
         const MemoryScope scope(device, MemoryCategory::gradients);
-        parameter.gradient = device.zeros(parameter.shape(), DType::f64);
+        for (Parameter* parameter : module.parameters()) {
+            parameter->value = in.tensor(parameter->name());
+            parameter->gradient = device.zeros(parameter->shape(), DType::f64);
+            parameters_.push_back(parameter);
+        }
     }
 
     Linear gate_;
     std::vector<std::unique_ptr<Sequential>> experts_;
-    std::vector<Linear*> linears_;
-    Layer layer_{};
+    std::vector<Parameter*> parameters_;
+    Layer layer_;
 };
 
 void choose(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
@@ -75,17 +68,17 @@ void choose(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
 void forward(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const GivenLayer given(rank, in);
     out.tensors["y"] = adapters::forward(rank, given.layer(), in.tensor("x"));
-    out.tensors["given x"] = in.tensor("x");
+    out.tensors["x afterwards"] = in.tensor("x");
 }
 
 void pass(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-    GivenLayer given(rank, in);
+    const GivenLayer given(rank, in);
     const Passed passed =
         adapters::pass(rank, given.layer(), in.tensor("x"), in.tensor("dy"));
     out.tensors = {{"y", passed.y},
                    {"dx", passed.dx},
-                   {"given x", in.tensor("x")},
-                   {"given dy", in.tensor("dy")}};
+                   {"x afterwards", in.tensor("x")},
+                   {"dy afterwards", in.tensor("dy")}};
     given.leave_gradients(out);
 }
 
