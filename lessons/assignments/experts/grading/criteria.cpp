@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <numeric>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -19,36 +18,26 @@ namespace {
 
 // a9.1: choices.
 
-struct Logits {
-    std::int64_t tokens, experts, chosen;
-    bool ties;
-};
-
-TaskRun choosing(const Judge& judge, const Logits& sizes) {
-    const auto [tokens, experts, chosen, ties] = sizes;
+TaskRun choosing(const Judge& judge, std::int64_t tokens, std::int64_t experts,
+                 std::int64_t chosen, bool ties) {
     const std::string name =
         fmt::format("{} tokens to {} of {} experts{}", tokens, chosen, experts,
                     ties ? ", some of equal logits" : "");
     HostTensor logits = judge.normal(name, {tokens, experts});
     for (std::int64_t i = 0; ties && i < logits.elements(); ++i)
         logits.set(i, std::round(logits.at(i)));
-    return {name,
-            {{"choose",
-              {{"logits", {logits}}},
-              {{"chosen", chosen}},
-              /*may_download=*/true}}};
+    RankTask task{"choose", {{"logits", {logits}}}, {{"chosen", chosen}}};
+    task.may_download = true;
+    return {name, {task}};
 }
 
 /// The first has no ties.
 std::vector<TaskRun> choices(const Judge& judge) {
-    const auto draw = [&](const char* name, std::int64_t low, std::int64_t high) {
-        return judge.draw(name, low, high);
-    };
-    return {choosing(judge, {draw("chosen by few", 6, 9), 5, 2, false}),
-            choosing(judge, {draw("chosen by more", 8, 12), draw("to choose from", 6, 7),
-                             3, true}),
-            choosing(judge, {draw("chosen by all", 3, 5), 4, 4, true}),
-            choosing(judge, {draw("chosen by one each", 4, 6), 8, 1, true})};
+    return {choosing(judge, judge.draw("chosen by few", 6, 9), 5, 2, false),
+            choosing(judge, judge.draw("chosen by more", 8, 12),
+                     judge.draw("to choose from", 6, 7), 3, true),
+            choosing(judge, judge.draw("chosen by all", 3, 5), 4, 4, true),
+            choosing(judge, judge.draw("chosen by one each", 4, 6), 8, 1, true)};
 }
 
 void judge_choice(Judge& judge) {
@@ -85,19 +74,14 @@ struct Sizes {
     }
 };
 
+/// Draws tokens of each rank; an idle one has none.
 Counts draw_tokens(const Judge& judge, const std::string& name, std::int64_t ranks,
-                   std::int64_t low, std::int64_t high) {
+                   std::int64_t idle = -1) {
     Counts tokens;
     for (std::int64_t rank = 0; rank < ranks; ++rank)
-        tokens.push_back(judge.draw(fmt::format("{}: tokens {}", name, rank), low, high));
-    return tokens;
-}
-
-/// Draws tokens of three ranks, one of which has none.
-Counts draw_uneven(const Judge& judge, const std::string& name, std::int64_t low,
-                   std::int64_t high) {
-    Counts tokens = draw_tokens(judge, name, 3, low, high);
-    tokens[static_cast<std::size_t>(judge.draw(name + ": without tokens", 0, 2))] = 0;
+        tokens.push_back(
+            rank == idle ? 0
+                         : judge.draw(fmt::format("{}: tokens {}", name, rank), 3, 7));
     return tokens;
 }
 
@@ -105,24 +89,23 @@ Counts draw_uneven(const Judge& judge, const std::string& name, std::int64_t low
 /// rank without tokens, as many choices as experts, all tokens to one expert, and more
 /// ranks.
 std::vector<Sizes> lone_cases(const Judge& judge) {
-    const std::int64_t each = judge.draw("each of two", 3, 6);
-    return {
-        {draw_tokens(judge, "plain", 3, 3, 5), 1, 2},
-        {{each, each}, 1, 1},
-        {draw_uneven(judge, "uneven", 2, 5), 1, 2, 4, 5},
-        {draw_tokens(judge, "all experts", 4, 1, 4), 1, 4},
-        {draw_tokens(judge, "to one of few", 3, 3, 5), 1, 2, 3, 4, 0, true},
-        {draw_tokens(judge, "more ranks", judge.draw("ranks", 5, 6), 1, 6), 1, 2, 5, 3}};
+    return {{draw_tokens(judge, "plain", 3), 1, 2},
+            {draw_tokens(judge, "one choice", 2), 1, 1},
+            {draw_tokens(judge, "idle", 3, judge.draw("idle rank", 0, 2)), 1, 2, 4, 5},
+            {draw_tokens(judge, "all experts", 4), 1, 4},
+            {draw_tokens(judge, "to one of few", 3), 1, 2, 3, 4, 0, true},
+            {draw_tokens(judge, "more ranks", judge.draw("ranks", 5, 6)), 1, 2, 5, 3}};
 }
 
-/// Several experts on each rank: all on one rank, two, three, and all tokens to one.
+/// Several experts on each rank: all on one rank, two ranks, a rank without tokens, all
+/// tokens to one expert, and more choices.
 std::vector<Sizes> shared_cases(const Judge& judge) {
-    return {
-        {draw_tokens(judge, "alone", 1, 5, 8), 4, 2},
-        {draw_tokens(judge, "two", 2, 5, 8), 3, 2, 4, 5},
-        {draw_uneven(judge, "uneven, several", 3, 6), 2, 2, 4, 5},
-        {draw_tokens(judge, "to one", 3, 3, 5), 2, 2, 3, 4, 0, true},
-        {draw_tokens(judge, "more", 4, 2, 6), judge.draw("own experts", 2, 3), 3, 5, 3}};
+    return {{draw_tokens(judge, "alone", 1), 4, 2},
+            {draw_tokens(judge, "two", 2), 3, 2, 4, 5},
+            {draw_tokens(judge, "idle, several", 3, judge.draw("idle of 3", 0, 2)), 2, 2,
+             4, 5},
+            {draw_tokens(judge, "to one", 3), 2, 2, 3, 4, 0, true},
+            {draw_tokens(judge, "more", 4), 3, 3, 5, 3}};
 }
 
 /// Those cases with experts that cannot take all; before them, one in which no two
@@ -137,7 +120,7 @@ std::vector<Sizes> full_cases(const Judge& judge) {
             sizes.capacity = std::max<std::int64_t>(1, copies / sizes.experts() - 1);
             full.push_back(sizes);
         }
-    Sizes enough{draw_tokens(judge, "just enough", 3, 3, 5), 2, 2, 3, 4, 0, true};
+    Sizes enough{draw_tokens(judge, "just enough", 3), 2, 2, 3, 4, 0, true};
     enough.capacity = enough.all_tokens();
     full.push_back(enough);
     return full;
