@@ -13,10 +13,10 @@ using namespace lockstep::lessons::mesh;
 namespace {
 
 RunReport run_reference(const Setting& setting, const Axes& axes) {
-    const Job job = job_of(step_of(setting, axes).job);
+    const Job job = job_of(step_of(setting, axes));
     sim::ClusterOptions options;
     options.ranks = setting.devices;
-    options.spec = roomy(setting);
+    options.spec = setting.cluster;
     options.numbers = false;
     options.workers = 1;
     options.check = sim::CheckLevel::cheap;

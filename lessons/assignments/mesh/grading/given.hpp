@@ -6,12 +6,10 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "lessons/assignments/mesh/handout/adapters.hpp"
 #include "src/comm/mesh_shape.hpp"
@@ -24,23 +22,32 @@ namespace lockstep::lessons::mesh {
 
 using Numbers = std::map<std::string, std::int64_t>;
 
-/// What a job is made of, and what a rank leaves of it.
+/// A job on a mesh.
 struct GivenJob {
-    GptSizes sizes;
-    DType dtype = DType::f64;
+    Axes axes;
+    GptSizes sizes{};
+    DType dtype = DType::f64;  ///< bf16 where there are shapes only
     std::int64_t seed = 1;
-    int steps = 1;
+    int steps = 1;  ///< several are clipped
     int sequences = 1;
-    std::int64_t most_norm = 0;  ///< in thousandths
     /// Sgd, whose step is the gradient's; else AdamW.
     bool by_sgd = false;
-    bool leaves_weights = true;
 };
 
+constexpr double kMostNorm = 0.3;
 constexpr SgdOptions kSgd{0.5, 0, 0};
 /// So large an epsilon that the gradient's size counts: AdamW forgives a factor
 /// otherwise.
 constexpr AdamWOptions kAdamW{0.02, 0.9, 0.999, 0.01, 0.1};
+
+/// A name goes over the line as its place among all that it could be.
+template <typename Visit>
+void each_number(std::string& name, const std::string& what,
+                 const std::vector<std::string>& all, Visit visit) {
+    auto place = std::ranges::find(all, name) - all.begin();
+    visit(what, place);
+    name = all.at(static_cast<std::size_t>(place));
+}
 
 template <typename Visit>
 void each_number(GptSizes& sizes, Visit visit) {
@@ -55,52 +62,51 @@ void each_number(GptSizes& sizes, Visit visit) {
 
 template <typename Visit>
 void each_number(GivenJob& job, Visit visit) {
+    job.axes.resize(3);
+    for (int place = 0; Mesh::Axis & axis : job.axes) {
+        const std::string which = fmt::format("axis {}", place++);
+        each_number(axis.name, which, {"dp", "cp", "tp"}, visit);
+        visit("size of " + which, axis.size);
+    }
     each_number(job.sizes, visit);
     visit("dtype", job.dtype);
     visit("seed", job.seed);
     visit("steps", job.steps);
     visit("sequences", job.sequences);
-    visit("most norm", job.most_norm);
     visit("by sgd", job.by_sgd);
-    visit("leaves weights", job.leaves_weights);
 }
 
-/// In whole billions, millions and picoseconds, since no number on the line is large.
-template <typename Visit>
-void each_number(ClusterSpec& spec, Visit visit) {
-    const auto scaled = [&](const char* name, auto& value, double unit) {
-        std::int64_t whole = std::llround(static_cast<double>(value) / unit);
-        visit(name, whole);
-        value = static_cast<std::remove_reference_t<decltype(value)>>(
-            static_cast<double>(whole) * unit);
-    };
-    constexpr double kMillion = 1e6, kBillion = 1e9, kPicosecond = 1e-12;
-    scaled("flops f32", spec.flops_f32, kBillion);
-    scaled("flops f64", spec.flops_f64, kBillion);
-    scaled("flops bf16", spec.flops_bf16, kBillion);
-    scaled("memory bytes a second", spec.memory_bytes_per_second, kMillion);
-    scaled("memory bytes", spec.memory_bytes, kBillion);
-    scaled("launch", spec.launch_seconds, kPicosecond);
-    visit("devices per node", spec.devices_per_node);
-    scaled("inside alpha", spec.inside.alpha_seconds, kPicosecond);
-    scaled("inside bytes a second", spec.inside.bytes_per_second, kMillion);
-    scaled("between alpha", spec.between.alpha_seconds, kPicosecond);
-    scaled("between bytes a second", spec.between.bytes_per_second, kMillion);
-    visit("network ports", spec.network_ports);
+/// A preset, but for its nodes, the GB of a device, and the MB a second between nodes.
+inline ClusterSpec cluster_of(const std::string& preset, int devices_per_node,
+                              std::int64_t memory, std::int64_t network) {
+    ClusterSpec spec = load_cluster(preset);
+    spec.devices_per_node = devices_per_node;
+    spec.memory_bytes = memory * 1'000'000'000;
+    spec.between.bytes_per_second = static_cast<double>(network) * 1e6;
+    spec.host_copy = {};
+    return spec;
 }
 
+/// In units so large that no number on the line is.
 template <typename Visit>
 void each_number(Setting& setting, Visit visit) {
     each_number(setting.sizes, visit);
     visit("sequences", setting.sequences);
     visit("devices", setting.devices);
-    each_number(setting.cluster, visit);
+    ClusterSpec& spec = setting.cluster;
+    std::int64_t memory = spec.memory_bytes / 1'000'000'000;
+    std::int64_t network = std::llround(spec.between.bytes_per_second * 1e-6);
+    each_number(spec.name, "preset", cluster_preset_names(), visit);
+    visit("devices per node", spec.devices_per_node);
+    visit("memory", memory);
+    visit("network", network);
+    spec = cluster_of(spec.name, spec.devices_per_node, memory, network);
 }
 
 template <typename Given>
 Numbers numbers_of(Given given) {
     Numbers numbers;
-    each_number(given, [&](const char* name, const auto& value) {
+    each_number(given, [&](const std::string& name, const auto& value) {
         numbers[name] = static_cast<std::int64_t>(value);
     });
     return numbers;
@@ -109,95 +115,46 @@ Numbers numbers_of(Given given) {
 template <typename Given>
 Given from_numbers(const Numbers& numbers) {
     Given given;
-    each_number(given, [&]<typename T>(const char* name, T& value) {
+    each_number(given, [&]<typename T>(const std::string& name, T& value) {
         value = static_cast<T>(numbers.at(name));
     });
     return given;
 }
 
-inline Axes axes_from(const Numbers& numbers) {
-    Axes axes(3);
-    for (const char* name : {"dp", "cp", "tp"})
-        axes.at(numbers.at(std::string("place of ") + name)) = {
-            name, static_cast<int>(numbers.at(name))};
-    return axes;
-}
-
 /// "dp 2 x tp 4": the axes that have several ranks, in their order.
-inline std::string text_of(const Axes& axes) {
-    std::vector<std::string> texts;
-    for (const Mesh::Axis& axis : axes)
-        if (axis.size > 1) texts.push_back(fmt::format("{} {}", axis.name, axis.size));
-    return texts.empty() ? "one rank" : fmt::format("{}", fmt::join(texts, " x "));
+inline std::string text_of(Axes axes) {
+    std::erase_if(axes, [](const Mesh::Axis& axis) { return axis.size == 1; });
+    return axes.empty() ? "one rank" : MeshShape(axes).text();
 }
-
-/// A job on a mesh.
-struct MeshCase {
-    Axes axes;
-    GivenJob job{};
-
-    int ranks() const { return MeshShape(axes).ranks(); }
-    int size(const std::string& axis) const { return MeshShape(axes).size(axis); }
-    std::string name() const {
-        std::string text = fmt::format("{}, {} sequences", text_of(axes), job.sequences);
-        if (job.sizes.tied) text += ", tied";
-        if (job.sizes.block.kv_heads > 0)
-            text += fmt::format(", {} heads of keys", job.sizes.block.kv_heads);
-        return text;
-    }
-    /// Axes stand among the numbers by their names, with their places.
-    Numbers numbers() const {
-        Numbers numbers = numbers_of(job);
-        for (std::size_t place = 0; place < axes.size(); ++place) {
-            numbers[axes[place].name] = axes[place].size;
-            numbers["place of " + axes[place].name] = static_cast<std::int64_t>(place);
-        }
-        return numbers;
-    }
-};
 
 /// Sequence `index` of all steps.
 inline Sequence drawn_sequence(const GivenJob& job, int index) {
     const RandomStream stream(static_cast<std::uint64_t>(job.seed),
                               fmt::format("sequence {}", index));
-    const auto token = [&](std::int64_t place) {
-        return static_cast<double>(stream.bits(static_cast<std::uint64_t>(place)) %
-                                   static_cast<std::uint64_t>(job.sizes.vocabulary));
-    };
     const std::int64_t length = job.sizes.context;
-    Sequence sequence{HostTensor({length, 1}, DType::i32),
-                      HostTensor({length, 1}, DType::i32)};
-    for (std::int64_t i = 0; i < length; ++i) {
-        sequence.tokens.set(i, token(i));
-        sequence.next.set(i, token(i + 1));
-    }
-    return sequence;
-}
-
-inline std::unique_ptr<Optimizer> given_optimizer(bool by_sgd,
-                                                  std::vector<Parameter*> parameters) {
-    if (by_sgd) return make_optimizer<Sgd>(std::move(parameters), kSgd);
-    return make_optimizer<AdamW>(std::move(parameters), kAdamW);
-}
-
-/// Attention by the online softmax, which keeps no weights.
-inline GptKit given_kit() {
-    GptKit kit;
-    kit.core = [](Device& device, const AttentionSizes& sizes) {
-        return std::make_unique<FlashAttention>(device, sizes);
-    };
-    return kit;
+    HostTensor tokens({length + 1, 1}, DType::i32);
+    for (std::int64_t i = 0; i <= length; ++i)
+        tokens.set(i,
+                   static_cast<double>(stream.bits(static_cast<std::uint64_t>(i)) %
+                                       static_cast<std::uint64_t>(job.sizes.vocabulary)));
+    return {tokens.rows(0, length), tokens.rows(1, length)};
 }
 
 inline Job job_of(const GivenJob& given) {
     Job job;
     job.sizes = given.sizes;
-    job.kit = given_kit();
+    // Attention by the online softmax keeps no weights.
+    job.kit.core = [](Device& device, const AttentionSizes& sizes) {
+        return std::make_unique<FlashAttention>(device, sizes);
+    };
     job.dtype = given.dtype;
     job.seed = static_cast<std::uint64_t>(given.seed);
-    job.most_norm = static_cast<double>(given.most_norm) / 1000;
-    job.optimizer = [by_sgd = given.by_sgd](std::vector<Parameter*> parameters) {
-        return given_optimizer(by_sgd, std::move(parameters));
+    job.most_norm = given.steps > 1 ? kMostNorm : 0;
+    job.optimizer =
+        [by_sgd = given.by_sgd](
+            std::vector<Parameter*> parameters) -> std::unique_ptr<Optimizer> {
+        if (by_sgd) return make_optimizer<Sgd>(std::move(parameters), kSgd);
+        return make_optimizer<AdamW>(std::move(parameters), kAdamW);
     };
     for (int step = 0; step < given.steps; ++step) {
         std::vector<Sequence>& batch = job.batches.emplace_back();

@@ -30,17 +30,18 @@ struct Varied {
 std::vector<NamedSetting> variants_of(Kind kind, const Varied& by);
 
 /// A step of a setting, with shapes only.
-MeshCase step_of(const Setting& setting, const Axes& axes);
-/// The setting's cluster, whose devices hold whatever they are asked to, within reason.
-ClusterSpec roomy(const Setting& setting);
+GivenJob step_of(const Setting& setting, const Axes& axes);
+
+/// All meshes that deal everything out equally, in all orders of their axes.
+std::vector<Axes> possible_meshes(const Setting& setting);
 
 /// A mesh, and a step of the library's own program on it.
 struct Tried {
     Axes axes;
     RunReport report;
 };
-/// All meshes on which the library's program can run and no device holds more than there
-/// is; the fastest is the first. It shares out the optimizer's state along dp and cp.
+/// All of them on which no device holds more than there is; the fastest is the first. The
+/// library's program shares out the optimizer's state along dp and cp.
 std::vector<Tried> fitting_meshes(const Setting& setting);
 
 }  // namespace lockstep::lessons::mesh

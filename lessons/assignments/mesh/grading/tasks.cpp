@@ -11,24 +11,21 @@ namespace given = lessons::mesh;
 
 void train(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const auto asked = given::from_numbers<given::GivenJob>(in.numbers);
-    const Trained trained =
-        adapters::train(rank, given::job_of(asked), given::axes_from(in.numbers));
+    const Trained trained = adapters::train(rank, given::job_of(asked), asked.axes);
     const auto leave = [&out](const char* name, const std::vector<Tensor>& of_steps) {
         for (std::size_t step = 0; step < of_steps.size(); ++step)
             out.tensors[fmt::format("{} {}", name, step)] = of_steps[step];
     };
     leave("loss", trained.losses);
     leave("squares", trained.squares);
-    if (!asked.leaves_weights) return;
+    if (asked.dtype != DType::f64) return;  // large, and without numbers
     for (const auto& [name, weight] : trained.weights)
         out.tensors["weight " + name] = weight;
 }
 
 void choose(Rank& /*rank*/, const TaskInputs& in, TaskOutputs& out) {
     const Axes axes = adapters::choose(given::from_numbers<Setting>(in.numbers));
-    std::string& text = out.texts["axes"];
-    for (const Mesh::Axis& axis : axes)
-        text += fmt::format("{}{}={}", text.empty() ? "" : ",", axis.name, axis.size);
+    out.texts["axes"] = MeshShape(axes).text();
 }
 
 }  // namespace
