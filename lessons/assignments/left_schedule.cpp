@@ -1,12 +1,26 @@
 #include "lessons/assignments/left_schedule.hpp"
 
+#include <algorithm>
+#include <set>
+#include <vector>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "src/core/require.hpp"
 #include "src/pipeline/load_schedule.hpp"
+#include "src/pipeline/timer.hpp"
 #include "src/pipeline/validate.hpp"
 
 namespace lockstep::lessons {
+
+using enum InstructionKind;
+
+bool LeftSchedules::has_halves() const {
+    return std::ranges::count(right.of(0), backward_input, &Instruction::kind) > 0;
+}
+
+// Reading what was left.
 
 namespace {
 
@@ -27,9 +41,12 @@ Schedule read(const std::string& text) {
     return schedule;
 }
 
-}  // namespace
+/// Reads one of the reference's, or of a mistake's.
+Schedule read_right(const TaskResult& result) {
+    return read(result.ranks.at(0).texts.at("schedule"));
+}
 
-Schedule left_schedule(Judge& judge, const TaskRun& run) {
+Schedule read_left(Judge& judge, const TaskRun& run) {
     const std::string& text = text_left(judge, judge.run(run), "schedule");
     Schedule schedule;
     try {
@@ -39,37 +56,221 @@ Schedule left_schedule(Judge& judge, const TaskRun& run) {
     }
     if (const auto problem = find_bad_number(schedule))
         judge.ask(false, run.name + ": a schedule", "", problem->sentence);
-    const Schedule right = right_schedule(judge, run);
-    judge.ask(schedule.stages == right.stages &&
-                  schedule.micro_batches == right.micro_batches &&
-                  schedule.chunks == right.chunks,
-              run.name + ": a schedule of these sizes, 1 chunk a stage",
-              fmt::format("p = {}, m = {}, chunks: {}", schedule.stages,
-                          schedule.micro_batches, schedule.chunks));
-    int same = 0;
-    while (same < right.stages && schedule.parts[same] == right.parts[same])
-        ++same;
-    judge.ask(same == right.stages, run.name + ": part s on stage s",
-              same == right.stages
-                  ? "it is so"
-                  : fmt::format("stage {} holds part {}", same, schedule.part(same, 0)));
     return schedule;
 }
 
-Schedule right_schedule(const Judge& judge, const TaskRun& run) {
-    return read_left(judge.right(run));
+void ask_sizes(Judge& judge, const LeftSchedules& made) {
+    const auto& [run, left, right] = made;
+    judge.ask(left.stages == right.stages && left.micro_batches == right.micro_batches &&
+                  left.chunks == right.chunks,
+              run.name + ": a schedule of these sizes, 1 chunk a stage",
+              fmt::format("p = {}, m = {}, chunks: {}", left.stages, left.micro_batches,
+                          left.chunks));
+    for (int stage = 0; stage < right.stages; ++stage)
+        if (left.parts[stage] != right.parts[stage])
+            judge.ask(false, run.name + ": part s on stage s",
+                      fmt::format("stage {} holds part {}", stage, left.part(stage, 0)));
 }
 
-Schedule read_left(const TaskResult& result) {
-    return read(result.ranks.at(0).texts.at("schedule"));
+/// Asks for instructions one after another, at the newest weights, if the reference's
+/// name no version.
+void ask_kinds(Judge& judge, const LeftSchedules& made) {
+    std::set<InstructionKind> kinds;
+    std::set<std::string> texts;
+    for (const Instruction& each : made.right.of(0)) {
+        kinds.insert(each.kind);
+        texts.insert(text_of(Instruction{each.kind}).substr(0, 1));
+    }
+    const bool has_versions = made.right.of(0).front().weight_version >= 0;
+    const std::string asked = fmt::format("{}: {} and no other instructions",
+                                          made.run.name, fmt::join(texts, ", "));
+    for (int stage = 0; stage < made.right.stages; ++stage)
+        for (const Instruction& each : made.left.of(stage)) {
+            Instruction plain{each.kind, each.micro_batch};
+            if (has_versions) plain.weight_version = each.weight_version;
+            if (!kinds.contains(each.kind) || each != plain)
+                judge.ask(false, asked,
+                          fmt::format("stage {} has {}", stage, text_of(each)),
+                          "all begin one after another; B is a whole backward, I and W "
+                          "are its halves; messages are not asked for: whoever runs the "
+                          "schedule adds them");
+        }
+    judge.ask(true, asked, "no others");
 }
 
-void ask_made_alike(Judge& judge, const TaskRun& run) {
-    const TaskResult& result = judge.run(run);
+}  // namespace
+
+LeftSchedules left_schedules(Judge& judge, const TaskRun& run) {
+    LeftSchedules made{run, read_left(judge, run), read_right(judge.right(run))};
+    ask_sizes(judge, made);
+    ask_kinds(judge, made);
+    return made;
+}
+
+// Orders, and schedules that can run.
+
+namespace {
+
+Schedule order_of(Schedule schedule) {
+    for (auto& list : schedule.work) {
+        std::erase_if(list,
+                      [](const Instruction& each) { return !is_computation(each.kind); });
+        for (Instruction& each : list)
+            each.weight_version = -1;
+    }
+    return schedule;
+}
+
+}  // namespace
+
+LeftSchedules order_alone(LeftSchedules made) {
+    return {made.run, order_of(made.left), order_of(made.right)};
+}
+
+std::string mistaken_schedule(const Judge& judge, const LeftSchedules& made,
+                              const std::function<bool(const Schedule&)>& fits) {
+    return judge.mistake(
+        made.run, [&](const TaskResult& mistaken) { return fits(read_right(mistaken)); });
+}
+
+std::string cause_of_order(const Judge& judge, const LeftSchedules& made) {
+    const auto [run, left, right] = order_alone(made);
+    if (left.work == right.work) return "";
+    return mistaken_schedule(judge, made, [&, &order = left](const Schedule& other) {
+        return order_of(other).work == order.work;
+    });
+}
+
+void ask_made_alike(Judge& judge, const LeftSchedules& made) {
+    const TaskResult& result = judge.run(made.run);
     const bool same =
         text_left(judge, result, "schedule") == text_left(judge, result, "again");
-    judge.ask(same, run.name + ": the same schedule when asked again",
+    judge.ask(same, made.run.name + ": the same schedule when asked again",
               same ? "the same" : "another");
+}
+
+void ask_runnable(Judge& judge, const LeftSchedules& made) {
+    const std::string asked = made.run.name + ": it can run";
+    if (const auto problem = find_problem(made.left)) {
+        const std::string cause = cause_of_order(judge, made);
+        judge.ask(false, asked, "it cannot",
+                  problem->sentence + (cause.empty() ? "" : ". " + cause));
+    }
+    judge.ask(true, asked, "it can");
+}
+
+// What stages hold, and how long they take.
+
+namespace {
+
+/// Asks, and says of a wrong answer which mistake leaves the same order, or what else is
+/// wrong.
+void ask_of_order(Judge& judge, const LeftSchedules& made, bool answer,
+                  const std::string& asked, const std::string& measured,
+                  const std::string& otherwise) {
+    const std::string cause = answer ? "" : cause_of_order(judge, made);
+    judge.ask(answer, asked, measured, cause.empty() ? otherwise : cause);
+}
+
+/// A stage holds at most so many micro-batches, from this forward on.
+struct Peak {
+    int held = 0;
+    Instruction from;
+};
+
+Peak peak_of(const std::vector<Instruction>& list) {
+    Peak peak;
+    int held = 0;
+    for (const Instruction& work : list) {
+        if (work.kind == forward && ++held > peak.held) peak = {held, work};
+        if (work.kind == backward || work.kind == backward_weight) --held;
+    }
+    return peak;
+}
+
+}  // namespace
+
+void ask_held(Judge& judge, const LeftSchedules& made) {
+    const int limit =
+        made.run.ranks.front().numbers.contains("limit") ? made.number("limit") : 0;
+    for (int stage = 0; stage < made.right.stages; ++stage) {
+        const int most = limit > 0 ? limit : peak_of(made.right.of(stage)).held;
+        const Peak peak = peak_of(made.left.of(stage));
+        ask_of_order(
+            judge, made, peak.held <= most,
+            fmt::format("{}: stage {}: at most {} micro-batches {}", made.run.name, stage,
+                        most, made.has_halves() ? "held until their W" : "in flight"),
+            std::to_string(peak.held),
+            fmt::format("stage {} begins {} while it holds {}: the backward of one of "
+                        "them has to come first",
+                        stage, text_of(peak.from), peak.held - 1));
+    }
+}
+
+namespace {
+
+/// Says which work begins later than in the reference, of that the first.
+std::string first_late(const LeftSchedules& made, const Timing& left,
+                       const Timing& right) {
+    std::string said;
+    Picoseconds first = right.makespan;
+    for (int stage = 0; stage < made.right.stages; ++stage)
+        for (const Place place : made.right.places(stage)) {
+            const Instruction& work = made.right.at(place);
+            if (!is_computation(work.kind)) continue;
+            const auto& list = made.left.of(stage);
+            const auto there = std::ranges::find(list, work) - list.begin();
+            const Picoseconds due = right.span(place).start;
+            const Picoseconds begun = left.spans[stage][there].start;
+            if (begun <= due || due >= first) continue;
+            first = due;
+            said = fmt::format(
+                "stage {} begins {} at {}, though all that it needs is there at {}",
+                stage, text_of(work), begun, due);
+        }
+    return said;
+}
+
+std::string text_of(const Durations& each, bool halves) {
+    if (halves) return "t_f = t_i = t_w = 1";
+    return fmt::format("t_f = {}, t_b = {}", each.of(forward), each.of(backward));
+}
+
+}  // namespace
+
+void ask_overlap(Judge& judge, const LeftSchedules& made, Picoseconds most) {
+    const Durations each{1, 1, 1};
+    const bool halves = made.has_halves();
+    const Timing left = time_schedule(made.left, {each});
+    const Picoseconds taken = halves ? left.longest : left.makespan;
+    ask_of_order(
+        judge, made, taken <= most,
+        fmt::format("{}: {} units of time at most{} with {}, as one micro-batch after "
+                    "another holds little, too",
+                    made.run.name, most,
+                    halves ? " from a stage's first instruction to its last" : "",
+                    text_of(each, halves)),
+        fmt::format("{} units of time", taken),
+        first_late(made, left, time_schedule(made.right, {each})));
+}
+
+void ask_time(Judge& judge, const LeftSchedules& made) {
+    const bool halves = made.has_halves();
+    std::vector<Durations> durations{{1, 1, 1}};
+    if (!halves) durations.insert(durations.end(), {{5, 1, 1}, {2, 4, 3}});
+    for (const Durations& each : durations) {
+        const Timing left = time_schedule(made.left, {each});
+        const Timing right = time_schedule(made.right, {each});
+        const Picoseconds taken = halves ? left.bubble() : left.makespan;
+        const Picoseconds least = halves ? right.bubble() : right.makespan;
+        ask_of_order(
+            judge, made, taken == least,
+            fmt::format("{}: {} with {}: {} units of time", made.run.name,
+                        halves ? "bubble" : "time", text_of(each, halves), least),
+            fmt::format("{} units of time", taken),
+            taken < least ? "less time takes more memory than is allowed"
+                          : first_late(made, left, right));
+    }
 }
 
 }  // namespace lockstep::lessons

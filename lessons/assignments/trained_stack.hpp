@@ -2,18 +2,17 @@
 
 #include <string>
 
-#include "lessons/grader/judge.hpp"
-#include "src/pipeline/schedule.hpp"
+#include "lessons/assignments/left_schedule.hpp"
 
 namespace lockstep::lessons {
 
-/// Trains a small stack of layers in f64, one a stage, by a schedule and by the right
-/// one, and asks that both leave the same gradients and weights, but for the order of
-/// sums: by SGD, on two pipelines side by side, which share each batch's micro-batches
-/// and sum their gradients. Both schedules are valid, have a chunk a stage, and update
-/// the weights behind every `per_update` micro-batches. `name` is the case's, and `rule`
-/// says how the weights change, for sentences.
-void ask_trained(Judge& judge, const std::string& name, const Schedule& schedule,
-                 const Schedule& right, int per_update, const std::string& rule = "");
+/// Trains a small stack of layers in f64, one a stage, by the student's schedule and by
+/// the right one, and asks that both leave the same gradients and weights, but for the
+/// order of sums: by SGD, on two pipelines side by side, which share each batch's
+/// micro-batches and sum their gradients. Both schedules are valid, have a chunk a stage,
+/// and update the weights behind every `per_update` micro-batches. `rule` says how the
+/// weights change, for sentences. Schedules of more than 5 stages are not asked.
+void ask_trained(Judge& judge, const LeftSchedules& made, int per_update,
+                 const std::string& rule = "");
 
 }  // namespace lockstep::lessons

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "adapters.hpp"
 #include "lessons/assignments/leave_schedule.hpp"
 #include "src/course/task.hpp"
@@ -19,14 +21,18 @@ std::vector<Instruction> given_list(Rank& rank, const TaskInputs& in) {
     return list;
 }
 
+/// Leaves a line for each version.
 void kept_versions(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-    const std::vector<Kept> versions = adapters::kept_versions(given_list(rank, in));
-    HostTensor kept({static_cast<std::int64_t>(versions.size()), 2}, DType::f64);
-    std::int64_t next = 0;
-    for (const Kept& version : versions)
-        for (const int position : {version.made, version.dropped})
-            kept.set(next++, position);
-    out.values["kept"] = kept;
+    const std::vector<Instruction> list = given_list(rank, in);
+    const auto text = [&](int position) {
+        return position < 0 || position >= std::ssize(list)
+                   ? std::to_string(position)
+                   : fmt::format("{} ({})", position, text_of(list[position]));
+    };
+    int version = 0;
+    for (const Kept& kept : adapters::kept_versions(list))
+        out.texts["lines"] += fmt::format("version {}: made {}, dropped {}\n", version++,
+                                          text(kept.made), text(kept.dropped));
 }
 
 /// Reads what each stage holds from a tensor (stages, 4).
@@ -39,16 +45,22 @@ std::vector<StageBytes> given_bytes(Rank& rank, const TaskInputs& in) {
     return bytes;
 }
 
+/// Leaves a line for each stage, and its bytes.
 void most_bytes(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const std::vector<StageBytes> bytes = given_bytes(rank, in);
     const Choice choice{static_cast<Scheme>(in.integer("scheme")),
                         in.integer("per_update")};
     const auto stages = static_cast<int>(bytes.size());
-    HostTensor most({stages}, DType::f64);
-    for (int stage = 0; stage < stages; ++stage)
-        most.set(stage, static_cast<double>(
-                            adapters::most_bytes(choice, stages, stage, bytes[stage])));
-    out.values["most"] = most;
+    HostTensor& most = out.values["most"] = HostTensor({stages}, DType::f64);
+    for (int stage = 0; stage < stages; ++stage) {
+        const StageBytes& each = bytes[stage];
+        const std::int64_t held = adapters::most_bytes(choice, stages, stage, each);
+        most.set(stage, static_cast<double>(held));
+        out.texts["lines"] += fmt::format(
+            "stage {}, whose weights are {} bytes, activations {}, gradients {}, state "
+            "{}, holds {}\n",
+            stage, each.weights, each.activations, each.gradients, each.optimizer, held);
+    }
 }
 
 void fastest(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
