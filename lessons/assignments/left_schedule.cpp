@@ -167,9 +167,10 @@ namespace {
 /// wrong.
 void ask_of_order(Judge& judge, const LeftSchedules& made, bool answer,
                   const std::string& asked, const std::string& measured,
-                  const std::string& otherwise) {
-    const std::string cause = answer ? "" : cause_of_order(judge, made);
-    judge.ask(answer, asked, measured, cause.empty() ? otherwise : cause);
+                  const std::function<std::string()>& otherwise) {
+    std::string cause = answer ? "" : cause_of_order(judge, made);
+    if (!answer && cause.empty()) cause = otherwise();
+    judge.ask(answer, asked, measured, cause);
 }
 
 /// A stage holds at most so many micro-batches, from this forward on.
@@ -196,14 +197,17 @@ void ask_held(Judge& judge, const LeftSchedules& made) {
     for (int stage = 0; stage < made.right.stages; ++stage) {
         const int most = limit > 0 ? limit : peak_of(made.right.of(stage)).held;
         const Peak peak = peak_of(made.left.of(stage));
+        const auto otherwise = [&] {
+            return fmt::format(
+                "stage {} begins {} while it holds {}: the backward of one of them has "
+                "to come first",
+                stage, text_of(peak.from), peak.held - 1);
+        };
         ask_of_order(
             judge, made, peak.held <= most,
             fmt::format("{}: stage {}: at most {} micro-batches {}", made.run.name, stage,
                         most, made.has_halves() ? "held until their W" : "in flight"),
-            std::to_string(peak.held),
-            fmt::format("stage {} begins {} while it holds {}: the backward of one of "
-                        "them has to come first",
-                        stage, text_of(peak.from), peak.held - 1));
+            std::to_string(peak.held), otherwise);
     }
 }
 
@@ -251,7 +255,7 @@ void ask_overlap(Judge& judge, const LeftSchedules& made, Picoseconds most) {
                     halves ? " from a stage's first instruction to its last" : "",
                     text_of(each, halves)),
         fmt::format("{} units of time", taken),
-        first_late(made, left, time_schedule(made.right, {each})));
+        [&] { return first_late(made, left, time_schedule(made.right, {each})); });
 }
 
 void ask_time(Judge& judge, const LeftSchedules& made) {
@@ -263,13 +267,15 @@ void ask_time(Judge& judge, const LeftSchedules& made) {
         const Timing right = time_schedule(made.right, {each});
         const Picoseconds taken = halves ? left.bubble() : left.makespan;
         const Picoseconds least = halves ? right.bubble() : right.makespan;
+        const auto otherwise = [&]() -> std::string {
+            if (taken < least) return "less time takes more memory than is allowed";
+            return first_late(made, left, right);
+        };
         ask_of_order(
             judge, made, taken == least,
             fmt::format("{}: {} with {}: {} units of time", made.run.name,
                         halves ? "bubble" : "time", text_of(each, halves), least),
-            fmt::format("{} units of time", taken),
-            taken < least ? "less time takes more memory than is allowed"
-                          : first_late(made, left, right));
+            fmt::format("{} units of time", taken), otherwise);
     }
 }
 
