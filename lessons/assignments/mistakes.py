@@ -19,10 +19,12 @@ A mistake is a patch of the reference with a sentence, in mistakes.txt beside it
     -a line of the same file, anywhere
     +another one
 
-Lines that stay and lines that go are found together, and once. In the place of `says` may
-stand `expects`, if other code of the grader says it: `...` in it stands for any text. A mistake
-that is `confined: yes` is tried as a student's program, and is no part of the grader: one that
-never ends, or looks at what no rank may see.
+Lines that stay and lines that go are found together, whole, and once. In the place of `says`
+may stand `expects`, if other code of the grader says it: `...` in it stands for any text. If a
+program fits several mistakes, it is told the sentence of the first one, of those first whose
+`loses` begins with the criterion that asks. A mistake that is `confined: yes` is tried as a
+student's program, and is no part of the grader: one that never ends, or looks at what no rank
+may see.
 
 A solution of few lines is a patch, too: reference/changes.txt has the same form, without titles.
 """
@@ -47,8 +49,8 @@ class PatchError(ValueError):
 class Change:
     """Lines of a file, and those that take their place."""
     file: str
-    before: str
-    after: str
+    before: list
+    after: list
 
 
 @dataclasses.dataclass
@@ -70,7 +72,7 @@ def read_changes(lines, where):
         if before or after:
             if not before:
                 raise PatchError(f"{where}: a change of {file} names no line that is there")
-            changes.append(Change(file, "".join(before), "".join(after)))
+            changes.append(Change(file, before[:], after[:]))
             before.clear()
             after.clear()
 
@@ -95,42 +97,72 @@ def read_changes(lines, where):
     return changes
 
 
+def read_mistake(block, where):
+    """Reads a title, what is said of the mistake, and its changes."""
+    head, *lines = block.splitlines()
+    mistake = Mistake(head[2:].strip())
+    where = f"{where}: {mistake.title}"
+    while lines and (found := re.match(r"(\w+):(.*)", lines[0])):
+        key, text = found.group(1), found.group(2).strip()
+        if key not in ("says", "expects", "loses", "confined"):
+            raise PatchError(f"{where}: {key!r}: expected says, expects, loses or confined")
+        if key == "confined" and text != "yes":
+            raise PatchError(f"{where}: confined: {text}: expected yes, or no such line")
+        setattr(mistake, key, tuple(re.split(r",\s*", text)) if key == "loses" else text)
+        lines.pop(0)
+    if not any(mistake.loses):
+        raise PatchError(f"{where}: a line is expected that says what it loses: "
+                         "\"loses: a1.1-values\"")
+    mistake.changes = read_changes(lines, where)
+    if not mistake.changes:
+        raise PatchError(f"{where}: it changes nothing; a patch is expected, from --- FILE on")
+    return mistake
+
+
 def read_mistakes(path):
-    mistakes = []
     with open(path, encoding="utf-8") as file:
-        for block in re.split(r"^(?=# )", file.read(), flags=re.MULTILINE):
-            if not block.startswith("# "):
-                continue
-            head, *lines = block.splitlines(keepends=True)
-            mistake = Mistake(head[2:].strip())
-            while lines and (found := re.match(r"(says|expects|loses|confined): (.*)", lines[0])):
-                key, text = found.groups()
-                value = {"loses": lambda: tuple(re.split(r",\s*", text)),
-                         "confined": lambda: text == "yes"}.get(key, lambda: text)()
-                setattr(mistake, key, value)
-                lines.pop(0)
-            mistake.changes = read_changes(lines, f"{path}: {mistake.title}")
-            mistakes.append(mistake)
-    return mistakes
+        before, *blocks = re.split(r"^(?=# )", file.read(), flags=re.MULTILINE)
+    if before.strip():
+        raise PatchError(f"{path}: {before.strip().splitlines()[0]!r}: expected the title of a "
+                         "mistake, which begins with \"# \"")
+    return [read_mistake(block, path) for block in blocks]
 
 
-def changed(texts, changes):
+def places_of(part, lines):
+    """Returns the places at which lines stand among others."""
+    return [at for at in range(len(lines) - len(part) + 1) if lines[at:at + len(part)] == part]
+
+
+def changed(texts, changes, where):
     """Returns files' texts, by name, with the changes, each of which fits once."""
     texts = dict(texts)
     for change in changes:
-        text = texts.get(change.file, "")
-        if text.count(change.before) != 1:
-            raise PatchError(f"{change.file} has {text.count(change.before)} times, expected "
-                             f"once:\n{change.before}")
-        texts[change.file] = text.replace(change.before, change.after)
+        if change.file not in texts:
+            raise PatchError(f"{where}: it changes {change.file}, and there is no such file; "
+                             f"there are {', '.join(sorted(texts))}")
+        lines = texts[change.file].splitlines()
+        places = places_of(change.before, lines)
+        if len(places) != 1:
+            raise PatchError(f"{where}: these lines stand {len(places)} times in {change.file}, "
+                             "expected once:\n" + "\n".join(change.before))
+        end = places[0] + len(change.before)
+        lines[places[0]:end] = change.after
+        texts[change.file] = "".join(line + "\n" for line in lines)
     return texts
 
 
 def read_folder(folder):
+    """Returns the texts of a folder's files, by name; an editor's hidden files are none."""
     texts = {}
     for name in sorted(os.listdir(folder)):
-        with open(os.path.join(folder, name), encoding="utf-8") as file:
-            texts[name] = file.read()
+        path = os.path.join(folder, name)
+        if name.startswith("."):
+            continue
+        try:
+            with open(path, encoding="utf-8") as file:
+                texts[name] = file.read()
+        except UnicodeError as error:
+            raise PatchError(f"{path} is no text in UTF-8: {error}") from error
     return texts
 
 
@@ -140,7 +172,8 @@ def reference(folder):
     solved = read_folder(os.path.join(folder, "reference"))
     changes = solved.pop(CHANGES, "")
     texts.update(solved)
-    return changed(texts, read_changes(changes.splitlines(keepends=True), CHANGES))
+    where = os.path.join(folder, "reference", CHANGES)
+    return changed(texts, read_changes(changes.splitlines(), where), where)
 
 
 INCLUDE = re.compile(r'^#include (<[^>]+>|"[^"]+")\n', re.MULTILINE)
@@ -209,7 +242,7 @@ def write_solutions(output, data, folder):
     files = []
     for number, mistake in enumerate([Mistake("the reference"), *mistakes]):
         name = f"copy_{number}"
-        sources = changed(texts, mistake.changes)
+        sources = changed(texts, mistake.changes, mistake.title)
         unit.add(name, sources)
         files.append({file: text for file, text in sources.items() if file.endswith(".json")})
         loses = ", ".join(map(quoted, mistake.loses))
@@ -224,9 +257,10 @@ def write_solutions(output, data, folder):
                    f"return {{{''.join(rows)}}};\n}}\n}}\n")
     with open(data, "w", encoding="utf-8") as file:
         json.dump(files, file)
-    return [os.path.join(folder, "mistakes.txt"),
-            *(os.path.join(folder, part, name) for part in ("grading", "handout", "reference")
-              for name in os.listdir(os.path.join(folder, part)))]
+    parts = [os.path.join(folder, part) for part in ("grading", "handout", "reference")]
+    # Folders, too: a file may be added.
+    return [os.path.join(folder, "mistakes.txt"), *parts,
+            *(os.path.join(part, name) for part in parts for name in os.listdir(part))]
 
 
 def main():

@@ -19,7 +19,7 @@ def solve(sources, folder, changes=()):
     handed out, with the includes that they have outside of this tree. `sources` is the
     assignment's folder."""
     given = mistakes.read_folder(os.path.join(sources, "handout"))
-    for name, text in mistakes.changed(mistakes.reference(sources), changes).items():
+    for name, text in mistakes.changed(mistakes.reference(sources), changes, sources).items():
         if text != given[name]:
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                 file.write(public_headers.rewritten(text))

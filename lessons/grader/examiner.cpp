@@ -62,20 +62,19 @@ RankProcess::End StudentProcess::ending() {
 
 const TaskResult& Examiner::run(const TaskRun& run) {
     const std::string& task = run.ranks.at(0).task;
-    const std::string key = task + ": " + run.name;
-    const auto made = made_.find(key);
-    if (made != made_.end()) return made->second;
-    TaskResult result;
-    const auto late = late_.find(task);
-    if (late != late_.end()) {
-        result.trouble = Trouble{Mark::failed, late->second, true};
-    } else {
+    return made_.get(run, [&] {
+        TaskResult result;
+        const auto late = late_.find(task);
+        if (late != late_.end()) {
+            result.trouble = Trouble{Mark::failed, late->second, true};
+            return result;
+        }
         result = make(run);
         if (result.trouble && result.trouble->out_of_time)
             late_.emplace(
                 task, fmt::format("with {} already, {}", run.name, result.trouble->text));
-    }
-    return made_.emplace(key, std::move(result)).first->second;
+        return result;
+    });
 }
 
 std::string Examiner::file(const std::string& name) const {

@@ -54,8 +54,7 @@ class Examiner final : public StudentWork {
                       std::chrono::seconds longest = std::chrono::seconds{20})
         : program_(std::move(program)), longest_(longest) {}
 
-    /// A run that was made already is not made again: its task and its name are what it
-    /// is known by. Nor is a task that has run out of time once.
+    /// A task that has run out of time once is not run again.
     const TaskResult& run(const TaskRun& run) override;
 
     std::string file(const std::string& name) const override;
@@ -65,7 +64,7 @@ class Examiner final : public StudentWork {
 
     StudentProgram program_;
     std::chrono::seconds longest_;
-    std::map<std::string, TaskResult> made_;
+    MadeRuns made_;
     std::map<std::string, std::string> late_;  ///< tasks that ran out of time, and how
 };
 

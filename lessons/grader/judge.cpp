@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <set>
-#include <stdexcept>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -82,7 +81,8 @@ namespace {
 double bound_of(const HostTensor& expected, double bound) {
     double largest = 1;
     for (std::int64_t i = 0; i < expected.elements(); ++i)
-        largest = std::max(largest, std::abs(expected.at(i)));
+        if (std::isfinite(expected.at(i)))
+            largest = std::max(largest, std::abs(expected.at(i)));
     return bound * largest;
 }
 
@@ -90,7 +90,9 @@ double bound_of(const HostTensor& expected, double bound) {
 std::int64_t first_apart(const HostTensor& got, const HostTensor& expected,
                          double bound) {
     for (std::int64_t i = 0; i < expected.elements(); ++i)
-        if (!(std::abs(got.at(i) - expected.at(i)) <= bound)) return i;
+        if (got.at(i) != expected.at(i) &&
+            !(std::abs(got.at(i) - expected.at(i)) <= bound))
+            return i;
     return -1;
 }
 
@@ -177,8 +179,7 @@ void Judge::as_right(const TaskRun& run, const AskedValues& asked) {
         for (const RankResult& rank : right(run).ranks)
             for (const auto& [name, values] : rank.tensors)
                 names.insert(name);
-    if (names.empty())
-        throw std::logic_error(run.name + ": the reference leaves no tensors");
+    if (names.empty()) throw GradingError(run.name + ": the reference leaves no tensors");
     for (const std::string& name : names)
         tensor_as_right(run, name, asked);
 }
@@ -203,7 +204,7 @@ void Judge::tensor_as_right(const TaskRun& run, const std::string& name,
         }
     }
     if (!compared)
-        throw std::logic_error(
+        throw GradingError(
             fmt::format("{}: the reference leaves no '{}'", run.name, name));
 }
 
@@ -230,7 +231,8 @@ void Judge::figure_as_right(const TaskRun& run, const std::string& name,
     } catch (No& no) {
         if (no.said.empty() && explains_)
             no.explain(mistake(run, [&](const TaskResult& mistaken) {
-                return cost_the_same(mistaken.report, report);
+                return measure(mistaken.report) == measure(report) &&
+                       cost_the_same(mistaken.report, report);
             }));
         throw;
     }
@@ -411,8 +413,7 @@ namespace {
 const Criterion& criterion_of(const Assignment& assignment, const std::string& id) {
     const auto found = std::ranges::find(assignment.criteria, id, &Criterion::id);
     if (found == assignment.criteria.end())
-        throw std::logic_error(
-            fmt::format("{} has no criterion {}", assignment.slug, id));
+        throw GradingError(fmt::format("{} has no criterion {}", assignment.slug, id));
     return *found;
 }
 

@@ -124,7 +124,7 @@ class Judge {
                 const std::string& less = "");
     /// Returns what the reference makes of a run.
     const TaskResult& right(const TaskRun& run) const { return own_.answers->right(run); }
-    /// The values that a run left are those of the reference. Throws std::logic_error if
+    /// The values that a run left are those of the reference. Throws GradingError if
     /// the reference leaves none of that name: comparing nothing shows nothing.
     void as_right(const TaskRun& run, const AskedValues& asked = {});
     /// A run's figure is the reference's, or within what is allowed beside it. If not,
@@ -205,7 +205,7 @@ struct Judgement {
 /// Judges the assignment's criterion with that index, which is not asked where one fails
 /// that it needs; where it fails after another one that has failed, it says only that.
 /// Whatever it meets in what the student left fails it; what the machine or the grader
-/// itself lacks is thrown: MissingError, std::system_error.
+/// itself lacks is thrown: MissingError, std::system_error, GradingError.
 Judgement judgement_of(const Assignment& assignment, std::size_t index, Judge judge);
 
 }  // namespace lockstep::lessons

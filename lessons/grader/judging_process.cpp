@@ -18,6 +18,7 @@
 
 #include <fmt/format.h>
 
+#include "lessons/grader/task_run.hpp"
 #include "src/core/require.hpp"
 #include "src/os/child.hpp"
 
@@ -75,6 +76,9 @@ Answer answer_of(const JudgingProcess::Work& work, std::size_t index) {
         return {Kind::missing_error, failed(error.what())};
     } catch (const std::system_error& error) {
         return {Kind::missing_error, failed(error.what())};
+    } catch (const GradingError& error) {
+        return {Kind::missing_error,
+                failed(std::string("the grading itself errs: ") + error.what())};
     } catch (const std::bad_alloc&) {
         return {Kind::spent, failed(std::string(kCouldNot) +
                                     "it asks the simulator for too much memory")};

@@ -12,13 +12,11 @@
 namespace lockstep::lessons {
 
 const TaskResult& SolutionWork::run(const TaskRun& run) {
-    const std::string key = run.ranks.at(0).task + ": " + run.name;
-    const auto made = made_.find(key);
-    if (made != made_.end()) return made->second;
-    TaskResult result = make_run(run, check_, [&](Rank& rank) {
-        return run_rank(rank, run.ranks[static_cast<std::size_t>(rank.index())]);
+    return made_.get(run, [&] {
+        return make_run(run, check_, [&](Rank& rank) {
+            return run_rank(rank, run.ranks[static_cast<std::size_t>(rank.index())]);
+        });
     });
-    return made_.emplace(key, std::move(result)).first->second;
 }
 
 RankResult SolutionWork::run_rank(Rank& rank, const RankTask& given) const {
@@ -54,9 +52,8 @@ Answers::Answers(std::vector<Solution> solutions)
 const TaskResult& Answers::right(const TaskRun& run) {
     const TaskResult& result = reference_.run(run);
     if (result.trouble)
-        throw std::logic_error(
-            fmt::format("the reference does not come to its end, {}: {}", run.name,
-                        result.trouble->text));
+        throw GradingError(fmt::format("the reference does not come to its end, {}: {}",
+                                       run.name, result.trouble->text));
     return result;
 }
 

@@ -28,8 +28,6 @@ class SolutionWork final : public StudentWork {
                  std::map<std::string, std::string> files = {})
         : solution_(solution), check_(check), files_(std::move(files)) {}
 
-    /// A run that was made already is not made again: its task and its name are what it
-    /// is known by.
     const TaskResult& run(const TaskRun& run) override;
     std::string file(const std::string& name) const override;
 
@@ -39,7 +37,7 @@ class SolutionWork final : public StudentWork {
     const Solution& solution_;
     sim::CheckLevel check_;
     std::map<std::string, std::string> files_;
-    std::map<std::string, TaskResult> made_;
+    MadeRuns made_;
 };
 
 /// What a grader knows and a student does not: the reference's runs, and those of its
@@ -48,8 +46,10 @@ class Answers {
   public:
     /// The first is the reference.
     explicit Answers(std::vector<Solution> solutions);
+    Answers(const Answers&) = delete;
+    Answers& operator=(const Answers&) = delete;
 
-    /// Returns what the reference makes of a run. Throws std::logic_error if it does not
+    /// Returns what the reference makes of a run. Throws GradingError if it does not
     /// come to its end.
     const TaskResult& right(const TaskRun& run);
     /// Returns what is said of the first mistake whose run `fits`; empty if none does.

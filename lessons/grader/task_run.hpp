@@ -6,6 +6,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lessons/grader/report/grade_report.hpp"
@@ -19,6 +20,8 @@ namespace lockstep::lessons {
 struct TaskTensor {
     HostTensor values;
     MemoryCategory category = MemoryCategory::activations;
+
+    bool operator==(const TaskTensor&) const = default;
 };
 
 /// A task on one rank, with what it is given there.
@@ -28,6 +31,8 @@ struct RankTask {
     std::map<std::string, std::int64_t> numbers;
     /// It may read its device's tensors on the host: download().
     bool may_download = false;
+
+    bool operator==(const RankTask&) const = default;
 };
 
 /// The task left this, on the host.
@@ -43,6 +48,13 @@ std::map<std::string, Tensor> upload_given(Device& device, const RankTask& task)
 /// none.
 std::map<std::string, HostTensor> read_left(Device& device,
                                             const std::map<std::string, Tensor>& tensors);
+
+/// A grading itself errs, whatever the student wrote: its reference does not come to its
+/// end, say. No grade comes of that.
+class GradingError : public std::logic_error {
+  public:
+    using std::logic_error::logic_error;
+};
 
 /// Says why a task did not come to its end on a rank, if no device or communicator knows.
 class TaskEnded : public std::runtime_error {
@@ -72,7 +84,8 @@ ClusterSpec examination_cluster();
 
 /// One run of a task on virtual devices, with what each rank is given.
 struct TaskRun {
-    std::string name;  ///< "5 ranks, 37 elements": for sentences; one of its task
+    /// "5 ranks, 37 elements", for sentences. Two runs of a task have two names.
+    std::string name;
     std::vector<RankTask> ranks;
     ClusterSpec spec = examination_cluster();
     /// False computes shapes only: the same time, bytes and memory, for sizes that no
@@ -94,6 +107,23 @@ struct TaskResult {
     std::optional<Trouble> trouble;
     RunReport report;               ///< up to where a run stopped, if a fault stopped it
     std::vector<RankResult> ranks;  ///< if there is no trouble
+};
+
+/// Runs that were made: each is made once.
+class MadeRuns {
+  public:
+    /// Returns what came of a run, which `make` makes if none of its task and its name
+    /// was made. Throws GradingError if that had other inputs.
+    const TaskResult& get(const TaskRun& run, const std::function<TaskResult()>& make);
+    /// How many were made.
+    std::size_t size() const { return made_.size(); }
+
+  private:
+    struct Made {
+        std::vector<RankTask> inputs;
+        TaskResult result;
+    };
+    std::map<std::pair<std::string, std::string>, Made> made_;  ///< by task and name
 };
 
 /// Makes a run, on each rank by `run_rank`, which throws TaskEnded, or what devices and

@@ -71,10 +71,19 @@ class Gradescope(unittest.TestCase):
     def test_solutions_are_removed_when_they_are_compiled(self):
         self.unpack()
         lockstep = os.path.join(self.folder, "source/lockstep")
-        os.unlink(os.path.join(lockstep, "build"))
+        build = os.path.join(lockstep, "build")
+        os.unlink(build)
+        grader = os.path.join(build, "lessons/lockstep-grader")
+        os.makedirs(os.path.join(build, "lessons/kit/assignments"))
+        os.makedirs(os.path.join(build, "lessons/assignments/liblockstep_solutions.a.p"))
+        shutil.copy(PROGRAM + "-grader", grader)
         with open(os.path.join(self.folder, "source/setup.sh"), encoding="utf-8") as file:
-            removal = file.read().split("ninja -C build")[1].split("\n", 1)[1].split("chmod")[0]
+            removal = file.read().split("ninja -C build")[1].split("\n", 1)[1]
         subprocess.run(["bash", "-ec", removal], cwd=lockstep, check=True)
+        self.assertEqual(os.stat(grader).st_mode & 0o777, 0o711)
+        self.assertEqual(os.listdir(os.path.join(build, "lessons/assignments")), [])
+        names = subprocess.run(["nm", grader], capture_output=True, text=True, check=False)
+        self.assertNotIn("copy_1", names.stdout)
         left = [name for _, folders, files in os.walk(lockstep) for name in folders + files]
         self.assertIn("criteria.cpp", left)
         self.assertNotIn("reference", left)

@@ -15,7 +15,6 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -153,12 +152,11 @@ class ChangedWork final : public StudentWork {
         : work_(work), dice_(seed), changed_run_(runs == 0 ? 0 : dice_.below(runs)) {}
 
     const TaskResult& run(const TaskRun& run) override {
-        const auto made = made_.find(run.name + run.ranks.at(0).task);
-        if (made != made_.end()) return made->second;
-        TaskResult result = work_.run(run);
-        if (made_.size() == changed_run_) change_result(result, run.name);
-        return made_.emplace(run.name + run.ranks.at(0).task, std::move(result))
-            .first->second;
+        return made_.get(run, [&] {
+            TaskResult result = work_.run(run);
+            if (made_.size() == changed_run_) change_result(result, run.name);
+            return result;
+        });
     }
 
     std::string file(const std::string& name) const override {
@@ -190,7 +188,7 @@ class ChangedWork final : public StudentWork {
     StudentWork& work_;
     Dice dice_;
     std::size_t changed_run_;
-    std::map<std::string, TaskResult> made_;
+    MadeRuns made_;
     std::string story_;
 };
 
@@ -200,8 +198,7 @@ class CountedWork final : public StudentWork {
     explicit CountedWork(StudentWork& work) : work_(work) {}
 
     const TaskResult& run(const TaskRun& run) override {
-        made_.insert(run.name + run.ranks.at(0).task);
-        return work_.run(run);
+        return made_.get(run, [&] { return work_.run(run); });
     }
     std::string file(const std::string& name) const override { return work_.file(name); }
 
@@ -209,7 +206,7 @@ class CountedWork final : public StudentWork {
 
   private:
     StudentWork& work_;
-    std::set<std::string> made_;
+    MadeRuns made_;
 };
 
 class Trial {

@@ -42,9 +42,11 @@ cd "$here/lockstep"
 meson setup build -Dbuildtype=release -Dnative=false -Dgpu=disabled -Dtests=false
 ninja -C build -j 1 lessons/lockstep grading
 
-# Solutions are in the grader now, and nobody has to read them.
+# Solutions are in the grader now, which can be run and not read.
 rm -rf lessons/assignments/*/reference lessons/assignments/*/mistakes.txt \
     build/lessons/assignments/*_solutions*
+strip build/lessons/lockstep-grader
+chmod 711 build/lessons/lockstep-grader
 
 # Students' programs run as another user, who may read what they are built with alone.
 chmod 700 lessons program src sim gpu build/lessons/kit/assignments

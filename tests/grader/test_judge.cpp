@@ -1,0 +1,167 @@
+#include <cmath>
+#include <limits>
+
+#include "lessons/grader/judge.hpp"
+#include "tests/catch.hpp"
+
+using namespace lockstep;
+using namespace lockstep::lessons;
+
+namespace {
+
+/// Leaves these values, (n), and computes `products` products of matrices on the way.
+Tasks leaving(const std::vector<double>& values, int products = 0) {
+    return {{"leave", [=](Rank& rank, const TaskInputs&, TaskOutputs& out) {
+                 Device& device = rank.device();
+                 const auto elements = static_cast<std::int64_t>(values.size());
+                 out.tensors["values"] =
+                     device.upload(HostTensor::of<double>({elements}, values));
+                 const Tensor square = device.zeros({8, 8}, DType::f64);
+                 for (int i = 0; i < products; ++i)
+                     device.matmul(square, square, square);
+             }}};
+}
+
+Solution solution(const std::string& says, Tasks tasks) {
+    return {says, says, "", {}, std::move(tasks)};
+}
+
+TaskRun one_rank(const std::string& name = "one rank") {
+    return {name, {RankTask{"leave", {}, {}}}};
+}
+
+/// A student's solution, and what the grader knows.
+struct Grading {
+    Solution student;
+    Answers answers;
+    std::vector<Criterion> criteria{};
+    SolutionWork work{student, sim::CheckLevel::full};
+
+    Grading(Tasks left, std::vector<Solution> known)
+        : student(solution("", std::move(left))), answers(std::move(known)) {}
+
+    Judge judge() { return {work, GradingSide{"", 1, &answers}}; }
+
+    void ask(const std::string& id, std::function<void(Judge&)> asked) {
+        criteria.push_back({id, id, 1, "", std::move(asked)});
+    }
+    Judgement judgement(std::size_t index) {
+        return judgement_of({"a", "a", "", {}, criteria, nullptr}, index, judge());
+    }
+};
+
+void ask_values(Judge& judge) {
+    judge.as_right(one_rank());
+}
+
+void ask_flops(Judge& judge) {
+    judge.figure_as_right(one_rank(), "flops", "flops",
+                          [](const RunReport& report) { return report.ranks[0].flops; });
+}
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+TEST_CASE("values are those of the reference, NaN and infinity too", "[judge]") {
+    const auto passes = [](const std::vector<double>& left,
+                           const std::vector<double>& right) {
+        Grading grading(leaving(left), {solution("", leaving(right))});
+        grading.ask("a1", ask_values);
+        return grading.judgement(0).mark == Mark::passed;
+    };
+    CHECK(passes({1, 2}, {1, 2}));
+    CHECK_FALSE(passes({1, 2.1}, {1, 2}));
+    CHECK_FALSE(passes({1, std::nan("")}, {1, 2}));
+    CHECK_FALSE(passes({1, 2, 3}, {1, 2}));
+    CHECK_FALSE(passes({1, kInfinity}, {1, 2}));
+    CHECK(passes({kInfinity, 2}, {kInfinity, 2}));
+    CHECK_FALSE(passes({kInfinity, 3}, {kInfinity, 2}));
+    CHECK_FALSE(passes({-kInfinity, 2}, {kInfinity, 2}));
+}
+
+TEST_CASE("who leaves what a mistake leaves is told its sentence", "[judge]") {
+    const std::vector<Solution> known{solution("", leaving({1})),
+                                      solution("that is twice", leaving({2})),
+                                      solution("that is three times", leaving({3}))};
+    Grading grading(leaving({3}), known);
+    grading.ask("a1", ask_values);
+    CHECK(grading.judgement(0).said == "that is three times");
+    Grading other(leaving({4}), known);
+    other.ask("a1", ask_values);
+    CHECK(other.judgement(0).said.empty());
+}
+
+TEST_CASE("a cost is told by a mistake that has the same figure", "[judge]") {
+    // The first mistake costs the same in bytes, memory and time, and has other flops.
+    const auto free = [](Tasks tasks) {
+        return solution("it multiplies once more", tasks);
+    };
+    const std::vector<Solution> known{solution("", leaving({1}, 1)),
+                                      solution("other values", leaving({2}, 1)),
+                                      free(leaving({1}, 2))};
+    Grading grading(leaving({1}, 2), known);
+    grading.ask("a1", ask_flops);
+    CHECK(grading.judgement(0).said == "it multiplies once more");
+    Grading other(leaving({1}, 3), known);
+    other.ask("a1", ask_flops);
+    CHECK(other.judgement(0).mark == Mark::failed);
+    CHECK(other.judgement(0).said.empty());
+}
+
+TEST_CASE("a grading that errs fails no student", "[judge]") {
+    const Tasks throws{{"leave", [](Rank&, const TaskInputs&, TaskOutputs&) {
+                            throw UsageError("not so");
+                        }}};
+    Grading stopped(leaving({1}), {solution("", throws)});
+    stopped.ask("a1", ask_values);
+    CHECK_THROWS_AS(stopped.judgement(0), GradingError);
+
+    Grading nameless(leaving({1}), {solution("", leaving({1}))});
+    nameless.ask("a1", [](Judge& judge) { judge.as_right(one_rank(), {{"sum"}}); });
+    CHECK_THROWS_AS(nameless.judgement(0), GradingError);
+
+    Grading unknown(leaving({1}), {solution("", leaving({1}))});
+    unknown.ask("a1", ask_values);
+    unknown.criteria[0].needs = {"a0"};
+    CHECK_THROWS_AS(unknown.judgement(0), GradingError);
+
+    Grading twice(leaving({1}), {solution("", leaving({1}))});
+    twice.ask("a1", [](Judge& judge) {
+        judge.as_right(one_rank());
+        TaskRun other = one_rank();
+        other.ranks[0].numbers["more"] = 1;
+        judge.as_right(other);
+    });
+    CHECK_THROWS_AS(twice.judgement(0), GradingError);
+}
+
+TEST_CASE("what is wrong is said once, where it is asked first", "[judge]") {
+    const std::vector<Solution> known{solution("", leaving({1}, 1)),
+                                      solution("that is twice", leaving({2}, 1))};
+    Grading wrong(leaving({2}, 2), known);
+    wrong.ask("a1", ask_values);
+    wrong.ask("a2", ask_flops);
+    CHECK(wrong.judgement(1).asked == "flops: 1024 flops");
+    wrong.criteria[1].needs = {"a1"};
+    CHECK(wrong.judgement(0).said == "that is twice");
+    CHECK(wrong.judgement(1).mark == Mark::failed);
+    CHECK(wrong.judgement(1).asked == "what a1 asks, first");
+    CHECK(wrong.judgement(1).said.empty());
+    wrong.criteria[1].needs.clear();
+    wrong.criteria[1].after = {"a1"};
+    CHECK(wrong.judgement(1).asked == "what a1 asks, first");
+
+    // It is asked for itself where what stands before it is right.
+    Grading right(leaving({1}, 2), known);
+    right.ask("a1", ask_values);
+    right.ask("a2", ask_flops);
+    right.criteria[1].after = {"a1"};
+    CHECK(right.judgement(1).asked == "flops: 1024 flops");
+    // And a criterion that is met is met, whatever stands before it.
+    Grading slow(leaving({2}, 1), known);
+    slow.ask("a1", ask_values);
+    slow.ask("a2", ask_flops);
+    slow.criteria[1].after = {"a1"};
+    CHECK(slow.judgement(1).mark == Mark::passed);
+}
