@@ -16,35 +16,44 @@ namespace {
 using namespace lessons::decode;
 using Catch::Matchers::ContainsSubstring;
 
+constexpr std::int64_t kPasses = 200;
+
 /// Requests at random, of which pages and places are short.
-Case some_requests(std::uint64_t seed) {
+Batch some_requests(std::uint64_t seed) {
     const RandomStream stream(seed, "requests");
-    Case drawn{.rules = {10, 4, 9, 3}, .passes = 200};
+    Batch batch{{10, 4, 9, 3}};
     auto draw = [&, next = std::uint64_t{0}](std::uint64_t most) mutable {
         return static_cast<std::int64_t>(1 + stream.bits(next++) % most);
     };
     std::int64_t pass = 0;
     for (int i = 0; i < 9; ++i) {
-        drawn.prompts.push_back({draw(13), draw(14), pass});
+        batch.requests.push_back({draw(13), draw(14), pass});
         pass += draw(3) - 1;
     }
-    return drawn;
+    return batch;
 }
 
-std::vector<Planned> plan_of(const Case& drawn) {
-    const std::unique_ptr<Batching> batcher = make_batcher(drawn.rules);
-    std::vector<Planned> plan;
+Plan plan_of(const Batch& batch) {
+    const std::unique_ptr<Batching> batcher = make_batcher(batch.rules);
+    Plan plan;
     std::size_t added = 0;
-    for (std::int64_t pass = 0; pass < drawn.passes; ++pass) {
-        for (; added < drawn.prompts.size() && drawn.prompts[added].arrival <= pass;
+    for (std::int64_t pass = 0; pass < kPasses; ++pass) {
+        for (; added < batch.requests.size() && batch.requests[added].arrival <= pass;
              ++added)
-            batcher->add({static_cast<std::int64_t>(added), drawn.prompts[added].prompt,
-                          drawn.prompts[added].output});
-        for (const Share& share : batcher->next())
-            plan.push_back({pass, share.request, share.tokens.first, share.tokens.count,
-                            share.tokens.pages});
+            batcher->add({static_cast<std::int64_t>(added), batch.requests[added].prompt,
+                          batch.requests[added].output});
+        plan.push_back(batcher->next());
     }
     return plan;
+}
+
+/// Returns how often a request has begun again.
+int sent_back(const Batch& batch, const Plan& plan) {
+    int begun = 0;
+    for (const std::vector<Share>& pass : plan)
+        for (const Share& share : pass)
+            begun += share.tokens.first == 0 ? 1 : 0;
+    return begun - static_cast<int>(batch.requests.size());
 }
 
 /// The library's own batcher with the same requests.
@@ -53,19 +62,20 @@ struct LibraryRun {
     int preemptions = 0;
 };
 
-LibraryRun run_library(const Case& drawn) {
-    const auto& [rows, sequences, pages, page_rows] = drawn.rules;
+LibraryRun run_library(const Batch& batch) {
+    const auto& [rows, sequences, pages, page_rows] = batch.rules;
     PagePool pool(pages, page_rows, /*reuse=*/false);
     Batcher batcher(pool, {.most_sequences = sequences, .most_rows = rows});
     LibraryRun run;
     std::size_t added = 0;
-    for (std::int64_t pass = 0; added < drawn.prompts.size() || !batcher.idle(); ++pass) {
-        for (; added < drawn.prompts.size() && drawn.prompts[added].arrival <= pass;
+    for (std::int64_t pass = 0; added < batch.requests.size() || !batcher.idle();
+         ++pass) {
+        for (; added < batch.requests.size() && batch.requests[added].arrival <= pass;
              ++added) {
             lockstep::Request request;
             request.id = static_cast<std::int64_t>(added);
-            request.prompt.resize(static_cast<std::size_t>(drawn.prompts[added].prompt));
-            request.output = drawn.prompts[added].output;
+            request.prompt.resize(static_cast<std::size_t>(batch.requests[added].prompt));
+            request.output = batch.requests[added].output;
             batcher.add(std::move(request));
         }
         if (batcher.next().tokens.rows() > 0) run.passes = pass + 1;
@@ -77,21 +87,19 @@ LibraryRun run_library(const Case& drawn) {
 }
 
 /// Two requests that are under way together: three passes.
-Case two_requests() {
-    return {.rules = {6, 2, 4, 2}, .prompts = {{3, 2}, {2, 3}}, .passes = 9};
+Batch two_requests() {
+    return {{6, 2, 4, 2}, {{3, 2}, {2, 3}}};
 }
-std::vector<Planned> plan_of_two() {
-    return {{0, 0, 0, 3, {0, 1}},
-            {0, 1, 0, 2, {2}},
-            {1, 0, 3, 1, {0, 1}},
-            {1, 1, 2, 1, {2, 3}},
-            {2, 1, 3, 1, {2, 3}}};
+Plan plan_of_two() {
+    return {{{0, {0, 3, {0, 1}}}, {1, {0, 2, {2}}}},
+            {{0, {3, 1, {0, 1}}}, {1, {2, 1, {2, 3}}}},
+            {{1, {3, 1, {2, 3}}}}};
 }
 
 /// The verdict, after one change to the plan.
 template <typename Change>
 Verdict changed(Change change) {
-    std::vector<Planned> plan = plan_of_two();
+    Plan plan = plan_of_two();
     change(plan);
     return replayed(two_requests(), plan);
 }
@@ -103,14 +111,15 @@ TEST_CASE("The reference's plans are right, and as short as the library's",
     int preemptions = 0;
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
         CAPTURE(seed);
-        const Case drawn = some_requests(seed);
-        const Verdict verdict = replayed(drawn, plan_of(drawn));
+        const Batch batch = some_requests(seed);
+        const Plan plan = plan_of(batch);
+        const Verdict verdict = replayed(batch, plan);
         CHECK(verdict.tokens.empty());
         CHECK(verdict.limits.empty());
         CHECK(verdict.order.empty());
-        const LibraryRun library = run_library(drawn);
-        CHECK(verdict.passes == library.passes);
-        CHECK(verdict.sent_back == library.preemptions);
+        const LibraryRun library = run_library(batch);
+        CHECK(verdict.last_pass + 1 == library.passes);
+        CHECK(sent_back(batch, plan) == library.preemptions);
         preemptions += library.preemptions;
     }
     CHECK(preemptions > 100);
@@ -119,59 +128,82 @@ TEST_CASE("The reference's plans are right, and as short as the library's",
 TEST_CASE("A plan's first mistake is named", "[grader][decode]") {
     CHECK(changed([](auto&) {}).tokens.empty());
     CHECK_THAT(changed([](auto& plan) {
-                   plan[3].pages = {1, 3};
+                   plan[1][1].tokens.pages = {1, 3};
                }).tokens,
                ContainsSubstring("pass 1: request 1 looks for the keys of its token 0 in "
                                  "row 0 of page 1, where token 2 of request 0 was stored "
                                  "in pass 0"));
     CHECK_THAT(changed([](auto& plan) {
-                   plan[3].pages = {3, 2};
+                   plan[1][1].tokens.pages = {3, 2};
                }).tokens,
                ContainsSubstring("row 0 of page 3, where nothing has been stored"));
-    CHECK_THAT(changed([](auto& plan) { plan.pop_back(); }).tokens,
-               ContainsSubstring("request 1 has 2 of its 3 tokens after 9 passes, and "
-                                 "nothing has been planned from pass 2 on"));
-    CHECK_THAT(changed([](auto& plan) { plan[4].pages = {2}; }).tokens,
+    CHECK_THAT(
+        changed([](auto& plan) { plan[2].clear(); }).tokens,
+        ContainsSubstring("request 1 has 2 of its 3 tokens after 3 passes, and had "
+                          "its last row in pass 1"));
+    CHECK_THAT(changed([](auto& plan) { plan[2][0].tokens.pages = {2}; }).tokens,
                ContainsSubstring("request 1 has 4 tokens by then, on 1 pages of 2"));
-    CHECK_THAT(changed([](auto& plan) { plan[4].pages[0] = -1; }).tokens,
-               ContainsSubstring("request 1 has page -1, and there are 4"));
-    CHECK_THAT(changed([](auto& plan) { plan[4].request = 7; }).tokens,
+    CHECK_THAT(changed([](auto& plan) { plan[2][0].tokens.pages[0] = -2; }).tokens,
+               ContainsSubstring("request 1 has page -2, and there are 4"));
+    CHECK_THAT(changed([](auto& plan) { plan[2][0].request = 7; }).tokens,
                ContainsSubstring("there is no request 7"));
-    CHECK_THAT(changed([](auto& plan) { plan[4].request = 0; }).tokens,
+    CHECK_THAT(changed([](auto& plan) { plan[2][0].request = 0; }).tokens,
                ContainsSubstring("request 0 has rows, and has all of its tokens"));
-    CHECK_THAT(changed([](auto& plan) { plan[4].count = 2; }).tokens,
-               ContainsSubstring("tokens 3 to 4 of request 1, which has 4 tokens"));
-    CHECK_THAT(changed([](auto& plan) { plan[4].first = 2; }).tokens,
-               ContainsSubstring("token 2 of request 1, of whose tokens 3 have been"));
-    CHECK_THAT(changed([](auto& plan) { plan[1].pass = 1; }).tokens,
-               ContainsSubstring("pass 1: request 1 is there twice"));
+    CHECK_THAT(changed([](auto& plan) { plan[2][0].tokens.count = 2; }).tokens,
+               ContainsSubstring("request 1 has 2 rows from its token 3 on; it has 4 "
+                                 "tokens by then"));
+    CHECK_THAT(changed([](auto& plan) { plan[2][0].tokens.first = 2; }).tokens,
+               ContainsSubstring("from its token 2 on; it has 4 tokens by then, and 3 "
+                                 "have been computed"));
+    CHECK_THAT(
+        changed([](auto& plan) { plan[1].insert(plan[1].begin(), plan[1][1]); }).tokens,
+        ContainsSubstring("pass 1: request 1 is there twice"));
     CHECK_THAT(changed([](auto& plan) {
-                   plan[0].count = 2;
-                   plan[2].first = 2;
-                   plan[2].count = 1;
+                   plan[0][0].tokens.count = 2;
+                   plan[1][0].tokens = {2, 1, {0, 1}};
                }).order,
-               ContainsSubstring("pass 0: request 0 still lacks rows of its prompt, and "
-                                 "request 1, which has come after it, has some"));
-    CHECK_THAT(changed([](auto& plan) { plan[3].pass = plan[4].pass++; }).order,
+               ContainsSubstring("pass 0: request 1 has rows, and request 0, which has "
+                                 "come before it, still lacks rows of its prompt"));
+    CHECK_THAT(changed([](auto& plan) {
+                   plan.push_back(plan[2]);
+                   plan[2] = {plan[1][1]};
+                   plan[1].pop_back();
+               }).order,
                ContainsSubstring("pass 1: request 1 lacks one row to its next token"));
 }
 
+TEST_CASE("A request that is sent back is the youngest, and waits first of all",
+          "[grader][decode]") {
+    const Batch batch{{6, 2, 6, 2}, {{2, 4}, {2, 4}, {1, 1}}};
+    const std::vector<Share> first{{0, {0, 2, {0}}}, {1, {0, 2, {1}}}};
+    CHECK_THAT(replayed(batch, {first, {{1, {2, 1, {1, 2}}}}}).order,
+               ContainsSubstring("pass 1: request 1 has rows, and request 0, which has "
+                                 "come before it, is sent back: the youngest is"));
+    CHECK_THAT(replayed(batch, {first, {{0, {2, 1, {0, 2}}}, {2, {0, 1, {3}}}}}).order,
+               ContainsSubstring("pass 1: request 2 has rows, and request 1, which has "
+                                 "come before it, is sent back"));
+    CHECK_THAT(
+        replayed(batch,
+                 {first, {{0, {2, 1, {0, 2}}}}, {{0, {3, 1, {0, 2}}}, {2, {0, 1, {3}}}}})
+            .order,
+        ContainsSubstring("pass 2: request 2 has rows, and request 1, which has "
+                          "come before it, waits; one that was sent back waits "
+                          "first of all"));
+}
+
 TEST_CASE("What is no plan is refused", "[grader][decode]") {
-    const auto read = [](const std::vector<std::int32_t>& left) {
-        return read_plan(HostTensor::of<std::int32_t>({std::ssize(left)}, left));
+    constexpr Rules kRules{.rows = 4, .sequences = 2, .pages = 2, .page_rows = 2};
+    const auto read = [&](const Shape& shape, const std::vector<std::int32_t>& left) {
+        return read_plan(HostTensor::of<std::int32_t>(shape, left), kRules, 3);
     };
-    CHECK(read({7})->shares.empty());
-    CHECK(read({7})->free == 7);
-    CHECK(read({7, 0, 1, 0, 2, 1, 5})->shares.front().pages ==
-          std::vector<std::int32_t>{5});
-    CHECK(!read({}));
-    CHECK(!read({7, 0, 1, 0, 2}));
-    CHECK(!read({7, 0, 1, 0, 2, 2, 5}));
-    CHECK(!read({7, 0, 1, 0, 2, -1}));
-    CHECK(!read({7, -1, 1, 0, 2, 0}));
-    CHECK(!read({7, 1, 1, 0, 2, 0, 0, 1, 0, 2, 0}));
-    CHECK(!read_plan(HostTensor({3}, DType::f64)));
-    CHECK(!read_plan(HostTensor({5, 1}, DType::i32)));
+    CHECK(read({0, 6}, {})->size() == 3);
+    CHECK(read({1, 6}, {1, 7, 0, 2, 5, -1})->at(1).front().tokens ==
+          PagedSequence{0, 2, {5}});
+    CHECK(!read({6}, {0, 1, 0, 2, 0, 1}));
+    CHECK(!read({1, 5}, {0, 1, 0, 2, 0}));
+    CHECK(!read({1, 6}, {-1, 1, 0, 2, 0, 1}));
+    CHECK(!read({1, 6}, {3, 1, 0, 2, 0, 1}));
+    CHECK(!read_plan(HostTensor({1, 6}, DType::f64), kRules, 3));
 }
 
 }  // namespace lockstep::test

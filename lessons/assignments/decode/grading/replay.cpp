@@ -2,29 +2,24 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
 namespace lockstep::lessons::decode {
 
-std::optional<Plan> read_plan(const HostTensor& left) {
-    if (left.dtype() != DType::i32 || left.shape().dimensions() != 1) return {};
+std::optional<Plan> read_plan(const HostTensor& left, const Rules& rules,
+                              std::int64_t passes) {
+    const Shape& shape = left.shape();
+    const std::int64_t columns = 4 + rules.pages;
+    if (left.dtype() != DType::i32 || shape.dimensions() != 2 || shape[1] != columns)
+        return {};
+    Plan plan(static_cast<std::size_t>(passes));
     const auto numbers = left.values<std::int32_t>();
-    constexpr std::ptrdiff_t kFields = 5;
-    if (numbers.empty()) return {};
-    Plan plan{{}, numbers[0]};
-    std::int64_t pass = 0;
-    for (auto at = numbers.begin() + 1; at != numbers.end();) {
-        if (numbers.end() - at < kFields) return {};
-        Planned share{at[0], at[1], at[2], at[3]};
-        const std::int32_t pages = at[4];
-        at += kFields;
-        if (share.pass < pass || pages < 0 || numbers.end() - at < pages) return {};
-        pass = share.pass;
-        share.pages.assign(at, at + pages);
-        at += pages;
-        plan.shares.push_back(std::move(share));
+    for (auto row = numbers.begin(); row != numbers.end(); row += columns) {
+        if (row[0] < 0 || row[0] >= passes) return {};
+        const auto pages_end = std::find(row + 4, row + columns, -1);
+        plan.at(row[0]).push_back({row[1], {row[2], row[3], {row + 4, pages_end}}});
     }
     return plan;
 }
@@ -33,18 +28,20 @@ namespace {
 
 /// Says how far a request has come.
 struct Progress {
-    std::int64_t known = 0;  ///< tokens of the prompt, and those that followed
-    std::int64_t end = 0;    ///< tokens in the end
-    std::int64_t prompt = 0;
-    std::int64_t arrival = 0;
+    Asked asked;
+    std::int64_t known =
+        asked.prompt;           ///< tokens that it has, and that are computed once
     std::int64_t computed = 0;  ///< since it has begun, or begun again
     bool under_way = false;
     bool was_sent_back = false;
+    std::int64_t last_pass = -1;  ///< that has rows of it
+    std::int64_t lost_pass = -1;  ///< for which it was sent back instead of one row
 
-    bool is_done() const { return known == end; }
-    bool decodes() const { return known > prompt && known - computed == 1; }
-    bool lacks_row() const { return under_way && decodes(); }
-    bool lacks_prompt() const { return under_way && !decodes() && computed < known; }
+    /// The last token is never computed.
+    std::int64_t end() const { return asked.prompt + asked.output - 1; }
+    bool is_done() const { return computed == end(); }
+    bool lacks_rows() const { return computed < known; }
+    bool decodes() const { return known > asked.prompt && known - computed == 1; }
 };
 
 /// A row of a page holds this.
@@ -54,245 +51,189 @@ struct Stored {
     std::int64_t pass = 0;
 };
 
-/// "token 3" or "tokens 3 to 5".
-std::string tokens_text(std::int64_t first, std::int64_t count) {
-    if (count == 1) return fmt::format("token {}", first);
-    return fmt::format("tokens {} to {}", first, first + count - 1);
-}
-
 class Replay {
   public:
-    Replay(const Case& drawn, const std::vector<Planned>& plan)
-        : rules_(drawn.rules), passes_(drawn.passes), plan_(plan), ends_(plan.size()) {
-        for (const auto& [prompt, output, arrival] : drawn.prompts)
-            requests_.push_back({prompt, prompt + output, prompt, arrival});
-        // A request that begins again has been sent back after its last rows before.
-        std::map<std::int64_t, std::int64_t> next_first;
-        for (std::size_t i = plan.size(); i-- > 0;) {
-            std::int64_t& first = next_first[plan[i].request];
-            ends_[i] = first == 0;
-            first = plan[i].first;
-        }
+    Replay(const Batch& batch, const Plan& plan) : rules_(batch.rules), plan_(plan) {
+        for (const Asked& asked : batch.requests)
+            requests_.push_back({asked});
     }
 
     Verdict judge() {
-        if (!plan_.empty()) verdict_.passes = plan_.back().pass + 1;
-        for (std::size_t i = 0; i < plan_.size() && verdict_.tokens.empty();) {
-            std::size_t end = i;
-            while (end < plan_.size() && plan_[end].pass == plan_[i].pass)
-                ++end;
-            judge_pass(i, end);
-            i = end;
-        }
-        if (verdict_.tokens.empty()) judge_end();
+        for (; pass_ < std::ssize(plan_) && verdict_.tokens.empty(); ++pass_)
+            judge_pass(plan_.at(pass_));
+        const auto lacks = std::ranges::find(requests_, false, &Progress::is_done);
+        if (verdict_.tokens.empty() && lacks != requests_.end())
+            verdict_.tokens = fmt::format(
+                "request {} has {} of its {} tokens after {} passes, and had its last "
+                "row in pass {}; do pages come back, and is one that was sent back sent "
+                "back again and again?",
+                lacks - requests_.begin(), lacks->known - lacks->asked.prompt,
+                lacks->asked.output, pass_, lacks->last_pass);
         return verdict_;
     }
 
   private:
-    void judge_pass(std::size_t begin, std::size_t end) {
-        pass_ = plan_[begin].pass;
-        in_pass_.clear();
-        begin_again_.clear();
-        youngest_prompt_ = -1;
-        std::int64_t rows = 0;
-        for (std::size_t i = begin; i < end && verdict_.tokens.empty(); ++i) {
-            enter(plan_[i]);
-            rows += plan_[i].count;
+    void judge_pass(const std::vector<Share>& shares) {
+        if (!shares.empty()) verdict_.last_pass = pass_;
+        std::vector<Share> prompts;
+        for (const Share& share : shares) {
+            const std::string problem = problem_of(share);
+            if (!problem.empty()) return wrong(verdict_.tokens, problem);
+            if (!requests_.at(share.request).decodes()) prompts.push_back(share);
+            enter(share);
         }
-        if (!verdict_.tokens.empty()) return;
-        judge_limits(rows);
-        judge_order();
-        for (std::size_t i = begin; i < end && verdict_.tokens.empty(); ++i)
-            look_up(plan_[i]);
-        gone_.clear();
-        for (std::size_t i = begin; i < end; ++i)
-            leave(i);
+        judge_limits(shares);
+        for (std::int64_t number = 0; number < std::ssize(requests_); ++number)
+            if (requests_.at(number).lacks_rows()) judge_turn(number, shares, prompts);
+        for (const Share& share : shares)
+            look_up(share);
+        for (const Share& share : shares)
+            leave(share.request);
     }
 
     void wrong(std::string& entry, const std::string& sentence) const {
         if (entry.empty()) entry = fmt::format("pass {}: {}", pass_, sentence);
     }
 
-    /// Stores the rows of a share, if they can be computed.
-    void enter(const Planned& share) {
-        std::string problem = problem_of_request(share);
-        if (problem.empty()) problem = problem_of_rows(share);
-        if (!problem.empty()) return wrong(verdict_.tokens, problem);
-        Progress& it = requests_.at(share.request);
-        if (!it.under_way) begin_again_.insert(share.request);
-        if (!it.decodes()) youngest_prompt_ = std::max(youngest_prompt_, share.request);
-        it.under_way = true;
-        it.computed = share.first + share.count;
-        for (std::int64_t token = share.first; token < it.computed; ++token)
-            stored_[place(share, token)] = {share.request, token, share.pass};
-    }
-
-    std::string problem_of_request(const Planned& share) {
-        const std::int64_t number = share.request;
+    /// Returns why the rows of a share cannot be computed; nothing if they can.
+    std::string problem_of(const Share& share) const {
+        const auto& [number, tokens] = share;
         if (number < 0 || number >= std::ssize(requests_))
             return fmt::format("there is no request {}", number);
-        if (share.pass < requests_.at(number).arrival)
+        const Progress& it = requests_.at(number);
+        if (it.asked.arrival > pass_)
             return fmt::format("request {} has not come yet", number);
-        if (!in_pass_.insert(number).second)
+        if (it.last_pass == pass_)
             return fmt::format("request {} is there twice", number);
-        if (requests_.at(number).is_done())
+        if (it.is_done())
             return fmt::format("request {} has rows, and has all of its tokens", number);
-        return "";
-    }
-
-    std::string problem_of_rows(const Planned& share) {
-        const auto& [pass, number, first, count, pages] = share;
-        Progress& it = requests_.at(number);
-        if (first == 0 && !it.under_way) it.computed = 0;
-        if (count < 1 || first != it.computed)
+        if (tokens.count < 1 || tokens.first != it.computed || tokens.tokens() > it.known)
             return fmt::format(
-                "it has {} of request {}, of whose tokens {} have been computed{}",
-                count < 1 ? fmt::format("{} rows", count) : tokens_text(first, count),
-                number, it.computed,
-                it.computed == 0 ? ", since it begins, or begins again" : "");
-        if (count > it.known - first)
-            return fmt::format("it has {} of request {}, which has {} tokens by then",
-                               tokens_text(first, count), number, it.known);
-        if (std::ssize(pages) * rules_.page_rows < first + count)
+                "request {} has {} rows from its token {} on; it has {} tokens by then, "
+                "and {} have been computed since it began, or began again",
+                number, tokens.count, tokens.first, it.known, it.computed);
+        if (std::ssize(tokens.pages) * rules_.page_rows < tokens.tokens())
             return fmt::format("request {} has {} tokens by then, on {} pages of {}",
-                               number, first + count, pages.size(), rules_.page_rows);
-        for (const std::int32_t page : pages)
+                               number, tokens.tokens(), tokens.pages.size(),
+                               rules_.page_rows);
+        for (const std::int32_t page : tokens.pages)
             if (page < 0 || page >= rules_.pages)
                 return fmt::format("request {} has page {}, and there are {}", number,
                                    page, rules_.pages);
         return "";
     }
 
-    std::int64_t place(const Planned& share, std::int64_t token) const {
-        const std::int64_t rows = rules_.page_rows;
-        return share.pages.at(token / rows) * rows + token % rows;
+    /// Stores the rows of a share.
+    void enter(const Share& share) {
+        Progress& it = requests_.at(share.request);
+        it.under_way = true;
+        it.last_pass = pass_;
+        for (; it.computed < share.tokens.tokens(); ++it.computed)
+            stored_[place(share, it.computed)] = {share.request, it.computed, pass_};
     }
 
-    void judge_limits(std::int64_t rows) {
-        const auto running = std::ranges::count_if(requests_, &Progress::under_way);
+    /// Returns where the keys of a token lie: a page, and a row of it.
+    std::pair<std::int64_t, std::int64_t> place(const Share& share,
+                                                std::int64_t token) const {
+        return {share.tokens.pages.at(token / rules_.page_rows),
+                token % rules_.page_rows};
+    }
+
+    void judge_limits(const std::vector<Share>& shares) {
+        std::int64_t rows = 0;
+        for (const Share& share : shares)
+            rows += share.tokens.count;
         if (rows > rules_.rows)
             wrong(verdict_.limits,
                   fmt::format("it has {} rows, and {} are the most; do the rows of "
                               "decodes count, too?",
                               rows, rules_.rows));
+        const auto running = std::ranges::count_if(requests_, &Progress::under_way);
         if (running > rules_.sequences)
             wrong(verdict_.limits,
                   fmt::format("{} requests are under way, and {} are the most", running,
                               rules_.sequences));
     }
 
-    void judge_order() {
-        for (const std::int64_t number : begin_again_)
-            for (std::int64_t other = 0; other < number; ++other)
-                if (waits(requests_.at(other)))
-                    wrong(verdict_.order,
-                          fmt::format("request {} begins, while request {} waits, which "
-                                      "has come before it{}",
-                                      number, other,
-                                      requests_.at(other).was_sent_back
-                                          ? "; one that was sent back waits first of all"
-                                          : ""));
-        judge_rows();
-        for (const std::int64_t number : gone_)
-            for (std::int64_t other = number + 1; other < std::ssize(requests_); ++other)
-                if (requests_.at(other).under_way && !begin_again_.contains(other))
-                    wrong(
-                        verdict_.order,
-                        fmt::format("request {} is sent back, and a younger one goes on",
-                                    number));
-    }
-
-    /// Requests that lack rows have them in their order, decodes before prompts.
-    void judge_rows() {
-        for (std::int64_t number = 0; number < std::ssize(requests_); ++number)
-            if (requests_.at(number).lacks_row() && !in_pass_.contains(number))
+    /// A request lacks rows. Decodes have them before prompts; of prompts, and of those
+    /// that wait, the oldest has them first; the youngest of all is sent back.
+    void judge_turn(std::int64_t number, const std::vector<Share>& shares,
+                    const std::vector<Share>& prompts) {
+        const Progress& it = requests_.at(number);
+        if (it.asked.arrival > pass_) return;
+        if (it.under_way && it.decodes() && it.last_pass < pass_)
+            wrong(verdict_.order,
+                  fmt::format("request {} lacks one row to its next token, and has none; "
+                              "decodes go before prompts",
+                              number));
+        const bool loses_row = it.lost_pass == pass_;
+        for (const Share& share : loses_row ? shares : prompts)
+            if (share.request > number)
                 wrong(verdict_.order,
-                      fmt::format("request {} lacks one row to its next token, and has "
-                                  "none; decodes go before prompts",
-                                  number));
-        for (std::int64_t number = 0; number < youngest_prompt_; ++number)
-            if (requests_.at(number).lacks_prompt())
-                wrong(verdict_.order,
-                      fmt::format("request {} still lacks rows of its prompt, and "
-                                  "request {}, which has come after it, has some",
-                                  number, youngest_prompt_));
-    }
-
-    bool waits(const Progress& it) const {
-        return it.arrival <= pass_ && !it.under_way && !it.is_done();
+                      fmt::format("request {} has rows, and request {}, which has come "
+                                  "before it, {}",
+                                  share.request, number,
+                                  loses_row      ? "is sent back: the youngest is"
+                                  : it.under_way ? "still lacks rows of its prompt"
+                                  : it.was_sent_back
+                                      ? "waits; one that was sent back waits first of all"
+                                      : "waits"));
     }
 
     /// Each row finds the tokens of its request in their places.
-    void look_up(const Planned& share) {
-        for (std::int64_t token = 0; token < share.first + share.count; ++token) {
-            const std::int64_t where = place(share, token);
+    void look_up(const Share& share) {
+        for (std::int64_t token = 0; token < share.tokens.tokens(); ++token) {
+            const auto where = place(share, token);
             const auto found = stored_.find(where);
-            if (found != stored_.end() && found->second.request == share.request &&
-                found->second.token == token)
-                continue;
-            const std::string there =
-                found == stored_.end()
-                    ? "nothing has been stored"
-                    : fmt::format("token {} of request {} was stored in pass {}",
-                                  found->second.token, found->second.request,
-                                  found->second.pass);
-            return wrong(verdict_.tokens,
-                         fmt::format("request {} looks for the keys of its token {} in "
-                                     "row {} of page {}, where {}",
-                                     share.request, token, where % rules_.page_rows,
-                                     where / rules_.page_rows, there));
+            const bool any = found != stored_.end();
+            const Stored there = any ? found->second : Stored{};
+            if (any && there.request == share.request && there.token == token) continue;
+            wrong(
+                verdict_.tokens,
+                fmt::format("request {} looks for the keys of its token {} in row {} of "
+                            "page {}, where {}",
+                            share.request, token, where.second, where.first,
+                            any ? fmt::format("token {} of request {} was stored in "
+                                              "pass {}",
+                                              there.token, there.request, there.pass)
+                                : "nothing has been stored"));
         }
     }
 
     /// The pass has been computed.
-    void leave(std::size_t i) {
-        Progress& it = requests_.at(plan_[i].request);
-        if (it.computed == it.known) ++it.known;
-        if (!ends_[i]) return;
-        it.under_way = false;
-        if (it.is_done()) return;
+    void leave(std::int64_t number) {
+        Progress& it = requests_.at(number);
+        if (!it.lacks_rows() && !it.is_done()) ++it.known;
+        it.under_way = goes_on(number);
+        if (it.under_way || it.is_done()) return;
         it.was_sent_back = true;
-        ++verdict_.sent_back;
-        // It would have a row in the next pass. One that has not, since a prompt takes
-        // several passes, may be sent back later.
-        if (it.decodes()) gone_.push_back(plan_[i].request);
+        // One that lacks more than one row might have none in the next pass either: when
+        // it was sent back is not known.
+        if (it.decodes()) it.lost_pass = pass_ + 1;
+        it.computed = 0;
     }
 
-    void judge_end() {
-        const auto lacks = std::ranges::find(requests_, false, &Progress::is_done);
-        if (lacks == requests_.end()) return;
-        verdict_.unfinished = true;
-        verdict_.tokens = fmt::format(
-            "request {} has {} of its {} tokens after {} passes, {}",
-            lacks - requests_.begin(), lacks->known - lacks->prompt,
-            lacks->end - lacks->prompt, passes_,
-            verdict_.passes == 0 ? "and nothing has been planned"
-            : verdict_.passes < passes_
-                ? fmt::format("and nothing has been planned from pass {} on; do pages "
-                              "come back?",
-                              verdict_.passes)
-                : "which are more than enough; is one who was sent back sent back again "
-                  "and again?");
+    /// Returns whether a request's next rows, if there are any, are not its first.
+    bool goes_on(std::int64_t number) const {
+        for (auto pass = plan_.begin() + pass_ + 1; pass != plan_.end(); ++pass) {
+            const auto next = std::ranges::find(*pass, number, &Share::request);
+            if (next != pass->end()) return next->tokens.first != 0;
+        }
+        return false;
     }
 
     const Rules& rules_;
-    const std::int64_t passes_;
-    const std::vector<Planned>& plan_;
-    std::vector<bool> ends_;  ///< its request is not under way after that share
+    const Plan& plan_;
     std::vector<Progress> requests_;
-    std::map<std::int64_t, Stored> stored_;  ///< by row among those of all pages
+    std::map<std::pair<std::int64_t, std::int64_t>, Stored> stored_;  ///< by place
     std::int64_t pass_ = 0;
-    std::set<std::int64_t> in_pass_;
-    std::set<std::int64_t> begin_again_;  ///< that were not under way before the pass
-    std::int64_t youngest_prompt_ = -1;   ///< that has rows in the pass; -1: none
-    std::vector<std::int64_t> gone_;      ///< in the pass that comes next
     Verdict verdict_;
 };
 
 }  // namespace
 
-Verdict replayed(const Case& drawn, const std::vector<Planned>& plan) {
-    return Replay(drawn, plan).judge();
+Verdict replayed(const Batch& batch, const Plan& plan) {
+    return Replay(batch, plan).judge();
 }
 
 }  // namespace lockstep::lessons::decode

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lessons/assignments/decode/grading/given.hpp"
+#include "lessons/assignments/decode/handout/adapters.hpp"
 #include "src/core/host_tensor.hpp"
 
 // Plays what a batcher has planned, pass by pass: each row stores its token in its place,
@@ -13,34 +13,37 @@
 
 namespace lockstep::lessons::decode {
 
-/// A pass has these rows of one request.
-struct Planned {
-    std::int64_t pass = 0;
-    std::int64_t request = 0;
-    std::int64_t first = 0;
-    std::int64_t count = 0;
-    std::vector<std::int32_t> pages{};
+/// The tokens that a prompt has, those that are to follow, and the pass before which a
+/// batcher gets it.
+struct Asked {
+    std::int64_t prompt = 1;
+    std::int64_t output = 1;
+    std::int64_t arrival = 0;
 };
 
-struct Plan {
-    std::vector<Planned> shares;
-    std::int64_t free = 0;  ///< pages in the end, as the batcher says
+/// Requests are numbered from 0 up, in the order of their arrivals.
+struct Batch {
+    Rules rules;
+    std::vector<Asked> requests{};
 };
 
-/// Reads what the task has left. Nothing if it cannot be that.
-std::optional<Plan> read_plan(const HostTensor& left);
+/// The shares of each pass.
+using Plan = std::vector<std::vector<Share>>;
+
+/// Reads what the task has left of a plan of so many passes. Nothing if it cannot be
+/// that.
+std::optional<Plan> read_plan(const HostTensor& left, const Rules& rules,
+                              std::int64_t passes);
 
 /// Says what is wrong with a plan, each as a sentence; empty if nothing is.
 struct Verdict {
-    std::string tokens;       ///< a token that would not be the right one, or never comes
-    bool unfinished = false;  ///< it never comes; all that were planned are right
+    std::string tokens;  ///< a token that would not be the right one, or never comes
     std::string limits;
     std::string order;
-    std::int64_t passes = 0;  ///< up to the last that has rows
-    int sent_back = 0;        ///< requests that had begun
+    std::int64_t last_pass = -1;  ///< that has rows
 };
 
 /// Judges a plan up to the first pass in which a token would be wrong.
-Verdict replayed(const Case& drawn, const std::vector<Planned>& plan);
+Verdict replayed(const Batch& batch, const Plan& plan);
 
 }  // namespace lockstep::lessons::decode

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "lessons/assignments/decode/grading/given.hpp"
+#include <fmt/format.h>
+
+#include "adapters.hpp"
 #include "src/course/task.hpp"
 
 namespace lockstep {
@@ -11,57 +13,75 @@ namespace {
 using Generate = std::vector<Tokens> (*)(Rank&, const Gpt&, const std::vector<Prompt>&,
                                          std::int64_t);
 
-/// Leaves what follows each prompt: a row for each, which ends with -1 where there are no
-/// more.
+/// A number of prompt i, or of request i.
+std::int64_t number_of(const TaskInputs& in, const char* what, std::int64_t i) {
+    return in.number(fmt::format("{} {}", what, i));
+}
+
+/// Leaves the tokens that follow each prompt: a row for each, which ends with -1, once at
+/// least.
 Task generates(Generate generate) {
     return [generate](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-        const auto asked = lessons::decode::from_numbers(in.numbers);
-        const Gpt gpt = given::random_gpt(rank.device(), asked.sizes,
-                                          static_cast<std::uint64_t>(asked.seed));
-        std::vector<Tokens> tokens =
-            generate(rank, gpt, asked.drawn_prompts(), asked.rules.page_rows);
-        tokens.resize(asked.prompts.size());
-        std::size_t most = 1;
-        for (const Tokens& each : tokens)
-            most = std::max(most, each.size());
-        Tokens all;
-        for (const Tokens& each : tokens) {
-            all.insert(all.end(), each.begin(), each.end());
-            all.resize(all.size() + most - each.size(), -1);
+        const Sizes sizes{in.number("vocabulary"), in.number("context"),
+                          in.number("layers"),     in.number("hidden"),
+                          in.number("heads"),      in.number("key heads"),
+                          in.number("width"),      in.number("inner")};
+        const auto seed = static_cast<std::uint64_t>(in.number("seed"));
+        std::vector<Prompt> prompts;
+        std::int64_t columns = 1;
+        for (std::int64_t i = 0; i < in.number("prompts"); ++i) {
+            const std::int64_t output = number_of(in, "output", i);
+            prompts.push_back(
+                given::random_prompt(sizes, seed, i, number_of(in, "prompt", i), output));
+            columns = std::max(columns, output + 1);
         }
-        out.tensors["tokens"] = rank.device().upload(HostTensor::of<std::int32_t>(
-            {std::ssize(tokens), static_cast<std::int64_t>(most)}, all));
+        std::vector<Tokens> tokens =
+            generate(rank, given::random_gpt(rank.device(), sizes, seed), prompts,
+                     in.number("page rows"));
+        tokens.resize(prompts.size());
+        Tokens all;
+        for (Tokens& each : tokens) {
+            each.resize(static_cast<std::size_t>(columns), -1);
+            all.insert(all.end(), each.begin(), each.end());
+        }
+        out.tensors["tokens"] = rank.device().upload(
+            HostTensor::of<std::int32_t>({std::ssize(tokens), columns}, all));
     };
 }
 
+/// What is too large is the largest number.
+std::int32_t as_i32(std::int64_t value) {
+    using Limits = std::numeric_limits<std::int32_t>;
+    return static_cast<std::int32_t>(
+        std::clamp<std::int64_t>(value, Limits::min(), Limits::max()));
+}
+
 /// Asks a batcher for passes, to each of which requests come as they are to. Leaves the
-/// pages that are free in the end; then, share by share, its pass, its request, its first
-/// token, how many, how many pages, and these. What is too large is the largest number.
+/// pages that are free in the end, and a row for each share: its pass, its request, its
+/// first token, how many, and its pages, of which the cache has no more; -1 is none.
 void batch(Rank& /*rank*/, const TaskInputs& in, TaskOutputs& out) {
     constexpr std::size_t kLongest = 1 << 20;
-    const auto asked = lessons::decode::from_numbers(in.numbers);
-    const auto batcher = adapters::make_batcher(asked.rules);
-    std::vector<std::int32_t> plan{0};
-    const auto number = [](std::int64_t value) {
-        using Limits = std::numeric_limits<std::int32_t>;
-        return static_cast<std::int32_t>(
-            std::clamp<std::int64_t>(value, Limits::min(), Limits::max()));
-    };
-    std::size_t added = 0;
-    for (std::int64_t pass = 0; pass < asked.passes && plan.size() < kLongest; ++pass) {
-        for (; added < asked.prompts.size() && asked.prompts[added].arrival <= pass;
-             ++added)
-            batcher->add({static_cast<std::int64_t>(added), asked.prompts[added].prompt,
-                          asked.prompts[added].output});
+    const Rules rules{in.number("rows"), in.number("sequences"), in.number("pages"),
+                      in.number("page rows")};
+    const auto batcher = adapters::make_batcher(rules);
+    const std::int64_t columns = 4 + rules.pages;
+    std::vector<std::int32_t> plan;
+    std::int64_t shares = 0;
+    for (std::int64_t pass = 0; pass < in.number("passes") && plan.size() < kLongest;
+         ++pass) {
+        for (std::int64_t i = 0; i < in.number("prompts"); ++i)
+            if (number_of(in, "arrival", i) == pass)
+                batcher->add({i, number_of(in, "prompt", i), number_of(in, "output", i)});
         for (const auto& [request, tokens] : batcher->next()) {
-            for (const std::int64_t value : {pass, request, tokens.first, tokens.count,
-                                             std::int64_t{std::ssize(tokens.pages)}})
-                plan.push_back(number(value));
+            for (const std::int64_t value : {pass, request, tokens.first, tokens.count})
+                plan.push_back(as_i32(value));
             plan.insert(plan.end(), tokens.pages.begin(), tokens.pages.end());
+            plan.resize(static_cast<std::size_t>(++shares * columns), -1);
         }
     }
-    plan.front() = number(batcher->free_pages());
-    out.values["plan"] = HostTensor::of<std::int32_t>({std::ssize(plan)}, plan);
+    out.values["plan"] = HostTensor::of<std::int32_t>({shares, columns}, plan);
+    out.values["free pages"] =
+        HostTensor::of<std::int32_t>({1}, std::vector{as_i32(batcher->free_pages())});
 }
 
 }  // namespace
