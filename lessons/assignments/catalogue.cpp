@@ -55,4 +55,21 @@ std::string lesson_step(const std::string& lesson, const std::string& name) {
     return fmt::format("{}, step {}", lesson, found - steps.begin() + 1);
 }
 
+std::vector<Criterion> taught_by(const std::string& lesson,
+                                 std::vector<Criterion> criteria) {
+    for (Criterion& criterion : criteria)
+        criterion.lesson = lesson_step(lesson, criterion.lesson);
+    return criteria;
+}
+
+std::function<void(Judge&)> each_run(
+    const std::vector<Runs>& all, const std::string& task,
+    const std::function<void(Judge&, const TaskRun&)>& judge_run) {
+    return [=](Judge& judge) {
+        for (const Runs& runs : all)
+            for (const TaskRun& run : runs(judge, task))
+                judge_run(judge, run);
+    };
+}
+
 }  // namespace lockstep::lessons

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "lessons/grader/assignment.hpp"
+#include "lessons/grader/task_run.hpp"
 
 namespace lockstep::lessons {
 
@@ -17,6 +19,18 @@ const Assignment& find_assignment(const std::string& slug);
 /// section of the lesson's page has that name, "## How long a sequence fits {#memory}".
 /// UsageError if there is none.
 std::string lesson_step(const std::string& lesson, const std::string& name);
+
+/// Completes criteria whose `lesson` has only the name of a step of this lesson.
+std::vector<Criterion> taught_by(const std::string& lesson,
+                                 std::vector<Criterion> criteria);
+
+/// Draws runs of a task.
+using Runs = std::function<std::vector<TaskRun>(const Judge&, const std::string& task)>;
+
+/// Returns a criterion's question that asks the same of each run of a task.
+std::function<void(Judge&)> each_run(
+    const std::vector<Runs>& all, const std::string& task,
+    const std::function<void(Judge&, const TaskRun&)>& judge_run);
 
 // Each assignment, as its grading/criteria.cpp has it:
 

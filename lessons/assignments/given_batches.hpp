@@ -1,11 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "src/course/task.hpp"
+#include "src/nn/activation.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/sequential.hpp"
 
 namespace lockstep {
 
@@ -24,6 +28,34 @@ std::vector<MicroBatch> given_batches(const TaskInputs& in) {
         begin += rows;
     }
     return batches;
+}
+
+/// The network of a task that run_on_network() runs: linear layers with tanh between,
+/// with the parameters that the task is given; gradients hold "gradients before".
+inline std::unique_ptr<Sequential> given_network(Device& device, const TaskInputs& in) {
+    auto network = std::make_unique<Sequential>();
+    const int layers = in.integer("layers");
+    for (int layer = 0; layer < layers; ++layer) {
+        const std::string name = fmt::format("layer{}", layer);
+        const Shape shape = in.tensor(name + ".weight").shape();
+        network->add<Linear>(ParameterInit{device, DType::f64, 0, name, false}, shape[1],
+                             shape[0]);
+        if (layer + 1 < layers) network->add<Tanh>(device);
+    }
+    network->set_input_gradient(false);
+    for (Parameter* parameter : network->parameters()) {
+        parameter->value = in.tensor(parameter->name());
+        const MemoryScope scope(device, MemoryCategory::gradients);
+        parameter->gradient = device.empty(parameter->shape(), DType::f64);
+        device.fill(parameter->gradient,
+                    static_cast<double>(in.number("gradients before")));
+    }
+    return network;
+}
+
+/// "learning rate in thousandths" as it is.
+inline double in_thousandths(const TaskInputs& in, const std::string& name) {
+    return static_cast<double>(in.number(name + " in thousandths")) / 1000;
 }
 
 }  // namespace lockstep

@@ -1,12 +1,14 @@
 #include "lessons/assignments/micro_batches.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "lessons/assignments/classifier.hpp"
+#include "lessons/assignments/suspects.hpp"
 
 namespace lockstep::lessons {
 
@@ -16,12 +18,33 @@ std::int64_t sum(const std::vector<std::int64_t>& rows) {
     return std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
 }
 
+/// "3+1", "12 x 8" or "none"
+std::string text_of(const std::vector<std::int64_t>& rows) {
+    if (rows.empty()) return "none";
+    if (rows.size() > 2 &&
+        std::ranges::adjacent_find(rows, std::not_equal_to<>()) == rows.end())
+        return fmt::format("{} x {}", rows.size(), rows.front());
+    return fmt::format("{}", fmt::join(rows, "+"));
+}
+
+/// Gives a rank drawn rows: x (rows, features) and targets (rows), i32.
+void give_rows(const Judge& judge, const std::string& name, std::int64_t rows,
+               const MicroBatchCase& one, RankTask& given) {
+    HostTensor targets({rows}, DType::i32);
+    for (std::int64_t row = 0; row < rows; ++row) {
+        const std::string target = fmt::format("{}, row {}", name, row);
+        targets.set(row, static_cast<double>(judge.draw(target, 0, one.classes - 1)));
+    }
+    given.tensors.emplace("x", TaskTensor{judge.normal(name, {rows, one.features})});
+    given.tensors.emplace("targets", TaskTensor{targets});
+}
+
 }  // namespace
 
 std::string MicroBatchCase::name() const {
     std::vector<std::string> each;
     for (const auto& own : rows)
-        each.push_back(own.empty() ? "none" : fmt::format("{}", fmt::join(own, "+")));
+        each.push_back(text_of(own));
     return fmt::format("{}, {} rank{}, micro-batches of {} rows", label, ranks(),
                        ranks() == 1 ? "" : "s", fmt::join(each, ", "));
 }
@@ -70,6 +93,26 @@ std::map<std::string, HostTensor> draw_network(const Judge& judge,
     return network;
 }
 
+TaskRun run_on_network(const Judge& judge, const MicroBatchCase& one, RankTask given) {
+    given.numbers["layers"] = one.layers;
+    for (const auto& [name, values] : draw_network(judge, one))
+        given.tensors.emplace(name, TaskTensor{values, MemoryCategory::parameters});
+    return run_on_rows(judge, one, {one.rows.size(), given});
+}
+
+void judge_parameters(Judge& judge, const TaskRun& run) {
+    const bool trains = run.ranks.front().task == "train";
+    AskedValues asked;
+    for (const auto& [name, tensor] : run.ranks.front().tensors)
+        if (name.starts_with("layer")) asked.tensors.push_back(name);
+    asked.called = [=](const std::string& name) {
+        return trains ? name : "the gradient of " + name;
+    };
+    if (!trains) asked.cause = suspected_sums(judge, run);
+    asked.same_on_ranks = trains;
+    judge.as_right(run, asked);
+}
+
 TaskRun run_on_rows(const Judge& judge, const MicroBatchCase& one,
                     std::vector<RankTask> given) {
     std::int64_t batch_rows = 0;
@@ -77,12 +120,9 @@ TaskRun run_on_rows(const Judge& judge, const MicroBatchCase& one,
         batch_rows += sum(own);
     for (std::size_t rank = 0; rank < given.size(); ++rank) {
         const std::vector<std::int64_t>& rows = one.rows[rank];
-        const ClassifiedRows shard =
-            draw_rows(judge, fmt::format("{}, rank {}", one.name(), rank), sum(rows),
-                      one.features, one.classes);
         RankTask& own = given[rank];
-        own.tensors.emplace("x", TaskTensor{shard.x});
-        own.tensors.emplace("targets", TaskTensor{shard.targets});
+        give_rows(judge, fmt::format("{}, rank {}", one.name(), rank), sum(rows), one,
+                  own);
         own.numbers["batch rows"] = batch_rows;
         own.numbers["micro-batches"] = static_cast<std::int64_t>(rows.size());
         for (std::size_t i = 0; i < rows.size(); ++i)

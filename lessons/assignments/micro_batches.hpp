@@ -40,6 +40,14 @@ MicroBatchCase draw_case(const Judge& judge, const std::string& label,
 std::map<std::string, HostTensor> draw_network(const Judge& judge,
                                                const MicroBatchCase& one);
 
+/// Returns the run of a task on the case's ranks, each of which is given the network's
+/// parameters, the number of its layers, and its own rows.
+TaskRun run_on_network(const Judge& judge, const MicroBatchCase& one, RankTask given);
+
+/// Asks such a run for the parameters that it ends with, which are the same on every
+/// rank, if it trains; else for the gradients.
+void judge_parameters(Judge& judge, const TaskRun& run);
+
 /// Returns the run of a task on the case's ranks. What each is given gets drawn rows: "x"
 /// and "targets" of all its micro-batches, which given_batches() takes apart.
 TaskRun run_on_rows(const Judge& judge, const MicroBatchCase& one,

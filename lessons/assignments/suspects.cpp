@@ -51,6 +51,13 @@ std::string suspected_sum(const OfRanks& left, const HostTensor& expected, doubl
     return "";
 }
 
+std::function<std::string(const std::string& tensor, const OfRanks& left)> suspected_sums(
+    const Judge& judge, const TaskRun& run) {
+    return [&](const std::string& tensor, const OfRanks& left) {
+        return suspected_sum(left, judge.right(run).ranks.front().tensors.at(tensor));
+    };
+}
+
 HostTensor weighted_sum(const OfRanks& terms, const std::vector<double>& factors) {
     HostTensor sum(terms.front().shape(), DType::f64);
     const auto to = sum.values<double>();

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "lessons/grader/task_run.hpp"
 #include "src/core/host_tensor.hpp"
 
 namespace lockstep::lessons {
+
+class Judge;
 
 // Relations that tell what is wrong with a tensor, whichever mistake it was.
 
@@ -19,6 +23,11 @@ bool adds_up(const OfRanks& left, const HostTensor& expected, double bound = 1e-
 /// all-reduce is missing, was made once too often, or divided by the number of ranks.
 std::string suspected_sum(const OfRanks& left, const HostTensor& expected,
                           double bound = 1e-10);
+
+/// Returns a cause (AskedValues) that says the same of what the reference leaves, on
+/// rank 0, under a tensor's name. Both outlive it.
+std::function<std::string(const std::string& tensor, const OfRanks& left)> suspected_sums(
+    const Judge& judge, const TaskRun& run);
 
 /// Returns the sum of terms, each times its factor; all have one shape, and are f64.
 HostTensor weighted_sum(const OfRanks& terms, const std::vector<double>& factors);

@@ -182,6 +182,37 @@ void Judge::as_right(const TaskRun& run, const AskedValues& asked) {
     if (names.empty()) throw GradingError(run.name + ": the reference leaves no tensors");
     for (const std::string& name : names)
         tensor_as_right(run, name, asked);
+    if (asked.same_on_ranks)
+        for (const std::string& name : names)
+            same_on_ranks(run, name, asked);
+}
+
+namespace {
+
+/// "3 ranks: rank 2: y"
+std::string text_of(const TaskRun& run, std::size_t rank, const std::string& tensor,
+                    const AskedValues& asked) {
+    return fmt::format("{}: rank {}: {}", run.name, rank,
+                       asked.called ? asked.called(tensor) : tensor);
+}
+
+}  // namespace
+
+void Judge::same_on_ranks(const TaskRun& run, const std::string& name,
+                          const AskedValues& asked) {
+    const std::vector<RankResult>& ranks = this->run(run).ranks;
+    for (std::size_t rank = 1; rank < ranks.size(); ++rank)
+        same(text_of(run, rank, name, asked) + " as on rank 0", left(ranks[rank], name),
+             left(ranks.front(), name));
+}
+
+void Judge::given_as_before(const TaskRun& run) {
+    AskedValues asked;
+    for (const auto& [name, tensor] : run.ranks.front().tensors)
+        asked.tensors.push_back(name);
+    asked.called = [](const std::string& name) { return name + " after the call"; };
+    asked.bound = 0;
+    as_right(run, asked);
 }
 
 void Judge::tensor_as_right(const TaskRun& run, const std::string& name,
@@ -195,9 +226,7 @@ void Judge::tensor_as_right(const TaskRun& run, const std::string& name,
         compared = true;
         const HostTensor& got = left(result.ranks[rank], name);
         try {
-            close(fmt::format("{}: rank {}: {}", run.name, rank,
-                              asked.called ? asked.called(name) : name),
-                  got, wanted->second, asked.bound);
+            close(text_of(run, rank, name, asked), got, wanted->second, asked.bound);
         } catch (No& no) {
             if (explains_) no.explain(cause_of(run, name, result, asked));
             throw;
@@ -316,6 +345,14 @@ bool Judge::meets(const std::function<void(Judge&)>& asked) const {
     } catch (const UsageError&) {
         return false;
     }
+}
+
+void Judge::needs_values(
+    const TaskRun& run, const std::function<void(Judge&, const TaskRun&)>& values) const {
+    needs(exercise() + "-values", [&](Judge& asking) {
+        asking.run(run);
+        if (values) values(asking, run);
+    });
 }
 
 void Judge::by_send_and_recv(const std::string& name, const RunReport& report) {

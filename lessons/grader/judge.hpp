@@ -63,6 +63,8 @@ struct AskedValues {
                               const std::vector<HostTensor>& left)>
         cause{};
     double bound = 1e-10;  ///< as Judge::close() has it
+    /// All ranks leave the same bits, too.
+    bool same_on_ranks = false;
 };
 
 /// A criterion asks its questions through this: it runs the student's tasks, compares,
@@ -74,6 +76,8 @@ class Judge {
 
     /// Not for criteria: the id of the one that asks from now on.
     void set_criterion(const std::string& id) { criterion_ = id; }
+    /// Returns the exercise whose criterion asks: "a1.2".
+    std::string exercise() const { return criterion_.substr(0, criterion_.find('-')); }
 
     /// Asks from now on for what another solution than the reference makes of a run: one
     /// whose mistake costs no more than it did elsewhere.
@@ -127,6 +131,8 @@ class Judge {
     /// The values that a run left are those of the reference. Throws GradingError if
     /// the reference leaves none of that name: comparing nothing shows nothing.
     void as_right(const TaskRun& run, const AskedValues& asked = {});
+    /// What ranks were given, and the task leaves under the same names, is as it was.
+    void given_as_before(const TaskRun& run);
     /// A run's figure is the reference's, or within what is allowed beside it. If not,
     /// `less` says how it becomes less, if it is more; else a mistake that costs the
     /// same.
@@ -153,6 +159,12 @@ class Judge {
     void needs(const std::string& id, const std::function<void(Judge&)>& before) const;
     /// Returns whether the answer to all that is asked is yes.
     bool meets(const std::function<void(Judge&)>& asked) const;
+    /// Asks first that a run comes to its end, and what the exercise's criterion of
+    /// values asks of it: what a run costs counts if that is right, as doing nothing is
+    /// fast.
+    void needs_values(
+        const TaskRun& run,
+        const std::function<void(Judge&, const TaskRun&)>& values = {}) const;
     /// Messages go by send and recv alone. `name` is the case's.
     void by_send_and_recv(const std::string& name, const RunReport& report);
     /// The ways round a ring.
@@ -182,6 +194,8 @@ class Judge {
   private:
     void tensor_as_right(const TaskRun& run, const std::string& name,
                          const AskedValues& asked);
+    void same_on_ranks(const TaskRun& run, const std::string& name,
+                       const AskedValues& asked);
     std::string cause_of(const TaskRun& run, const std::string& name,
                          const TaskResult& result, const AskedValues& asked) const;
 

@@ -11,7 +11,6 @@
 #include "lessons/assignments/suspects.hpp"
 #include "lessons/grader/judge.hpp"
 #include "src/comm/chunks.hpp"
-#include "src/core/host_tensor.hpp"
 
 namespace lockstep::lessons {
 
@@ -92,7 +91,9 @@ using Given = std::map<std::string, TaskTensor>;
 /// Returns a run of a task that gives each rank what `given` has of its share of `count`.
 TaskRun run_of(const std::string& task, const Sizes& sizes, Dx dx, std::int64_t count,
                const std::function<Given(const Chunk&)>& given) {
-    TaskRun run{sizes.name() + (dx == Dx::wanted ? "" : ", dx unwanted"), {}};
+    TaskRun run{fmt::format("{}, {}{}", task, sizes.name(),
+                            dx == Dx::wanted ? "" : ", dx unwanted"),
+                {}};
     for (int rank = 0; rank < sizes.ranks; ++rank)
         run.ranks.push_back({task,
                              given(chunk(count, sizes.ranks, rank)),
@@ -100,8 +101,7 @@ TaskRun run_of(const std::string& task, const Sizes& sizes, Dx dx, std::int64_t 
     return run;
 }
 
-TaskRun column(const Judge& judge, const std::string& task, const Sizes& sizes,
-               Dx dx = Dx::wanted) {
+TaskRun column(const Judge& judge, const std::string& task, const Sizes& sizes, Dx dx) {
     const Layer whole = layer_of(judge, sizes);
     return run_of(task, sizes, dx, sizes.out, [&](const Chunk& own) {
         return Given{{"x", {whole.x}},
@@ -111,9 +111,9 @@ TaskRun column(const Judge& judge, const std::string& task, const Sizes& sizes,
     });
 }
 
-TaskRun row(const Judge& judge, const std::string& task, const Sizes& sizes) {
+TaskRun row(const Judge& judge, const std::string& task, const Sizes& sizes, Dx dx) {
     const Layer whole = layer_of(judge, sizes);
-    return run_of(task, sizes, Dx::wanted, sizes.in, [&](const Chunk& own) {
+    return run_of(task, sizes, dx, sizes.in, [&](const Chunk& own) {
         return Given{{"x", {columns(whole.x, own)}},
                      {"weight", parameter(columns(whole.weight, own))},
                      {"bias", parameter(whole.bias)},
@@ -121,8 +121,7 @@ TaskRun row(const Judge& judge, const std::string& task, const Sizes& sizes) {
     });
 }
 
-TaskRun mlp(const Judge& judge, const std::string& task, const Sizes& sizes,
-            Dx dx = Dx::wanted) {
+TaskRun mlp(const Judge& judge, const std::string& task, const Sizes& sizes, Dx dx) {
     const auto [ranks, n, in, out] = sizes;
     const Layer first = layer_of(judge, sizes, "first ");
     const Layer second = layer_of(judge, {ranks, n, out, in}, "second ");
@@ -136,23 +135,20 @@ TaskRun mlp(const Judge& judge, const std::string& task, const Sizes& sizes,
     });
 }
 
-// The runs of an exercise.
+using Build = TaskRun (*)(const Judge&, const std::string& task, const Sizes&, Dx);
 
-using Runs = std::vector<TaskRun> (*)(const Judge&, const Sizes&);
-
-std::vector<TaskRun> column_runs(const Judge& judge, const Sizes& sizes) {
-    return {column(judge, "column_forward", sizes),
-            column(judge, "column_backward", sizes),
-            column(judge, "column_backward", sizes, Dx::unwanted)};
-}
-
-std::vector<TaskRun> row_runs(const Judge& judge, const Sizes& sizes) {
-    return {row(judge, "row_forward", sizes), row(judge, "row_backward", sizes)};
-}
-
-std::vector<TaskRun> mlp_runs(const Judge& judge, const Sizes& sizes) {
-    return {mlp(judge, "mlp_forward", sizes), mlp(judge, "mlp", sizes),
-            mlp(judge, "mlp", sizes, Dx::unwanted)};
+/// Returns runs of a layer's forward and backward, which does without dx if nobody wants
+/// it; a layer by rows makes dx without messages.
+std::vector<TaskRun> runs(const Judge& judge, const std::string& layer) {
+    const Build build = layer == "column" ? column : layer == "row" ? row : mlp;
+    std::vector<TaskRun> all;
+    for (const Sizes& sizes : layers(judge)) {
+        all.push_back(build(judge, layer + "_forward", sizes, Dx::wanted));
+        all.push_back(build(judge, layer + "_backward", sizes, Dx::wanted));
+        if (layer != "row")
+            all.push_back(build(judge, layer + "_backward", sizes, Dx::unwanted));
+    }
+    return all;
 }
 
 // What is asked of a run.
@@ -161,9 +157,7 @@ std::vector<TaskRun> mlp_runs(const Judge& judge, const Sizes& sizes) {
 void judge_results(Judge& judge, const TaskRun& run) {
     const auto& expected = judge.right(run).ranks.front().tensors;
     AskedValues asked;
-    asked.cause = [&](const std::string& tensor, const OfRanks& left) {
-        return suspected_sum(left, expected.at(tensor));
-    };
+    asked.cause = suspected_sums(judge, run);
     for (const char* tensor : {"y", "dx", "d_weight", "d_bias", "d_weight1", "d_bias1",
                                "d_weight2", "d_bias2"}) {
         asked.tensors = {tensor};
@@ -171,66 +165,27 @@ void judge_results(Judge& judge, const TaskRun& run) {
     }
 }
 
-/// Asks that all that ranks were given is as it was.
-void judge_given(Judge& judge, const TaskRun& run) {
-    const RankTask& task = run.ranks.front();
-    AskedValues asked;
-    for (const auto& [name, tensor] : task.tensors)
-        asked.tensors.push_back("given " + name);
-    asked.called = [&](const std::string& tensor) {
-        return fmt::format("{} after {}", tensor, task.task);
-    };
-    asked.bound = 0;
-    judge.as_right(run, asked);
-}
-
-void judge_values(Judge& judge, Runs runs) {
-    for (const Sizes& sizes : layers(judge))
-        for (const TaskRun& run : runs(judge, sizes)) {
-            judge_results(judge, run);
-            judge_given(judge, run);
-        }
-}
-
-/// Bytes, time and memory count of runs whose values are right: doing nothing is fast.
-void needs_values(const Judge& judge, const std::string& exercise, const TaskRun& run) {
-    judge.needs(exercise + "-values", [&](Judge& asking) { judge_results(asking, run); });
+void judge_values(Judge& judge, const TaskRun& run) {
+    judge_results(judge, run);
+    judge.given_as_before(run);
 }
 
 /// Judges what each rank sends. Chunks differ by an element, and which a ring hands on is
 /// up to it; other all-reduces need fewer messages.
-void judge_sent(Judge& judge, const std::string& exercise, const TaskRun& run) {
-    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
-        const RankTask& task = run.ranks[rank];
-        const std::string name =
-            fmt::format("{}: {}, {}: rank {}: ", exercise, task.task, run.name, rank);
-        if (task.numbers.at("wants_dx") == 0)
-            judge.ask(!judge.run(run).ranks[rank].tensors.contains("dx"), name + "no dx",
-                      "a tensor");
-        const auto sent = [=](const RunReport& report) {
-            return report.ranks[rank].bytes_sent();
-        };
-        const auto messages = [=](const RunReport& report) {
-            return report.ranks[rank].messages_sent();
-        };
-        judge.figure_as_right(run, name + "sent", "bytes", sent, {5, 5});
-        judge.figure_as_right(run, name + "messages", "messages", messages, {100, 0});
-    }
+void judge_bytes(Judge& judge, const TaskRun& run) {
+    judge.needs_values(run, judge_results);
+    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
+        if (run.ranks[rank].numbers.at("wants_dx") == 0)
+            judge.ask(!judge.run(run).ranks[rank].tensors.contains("dx"),
+                      fmt::format("{}: rank {}: no dx", run.name, rank), "a tensor");
+    judge.figures_as_right(run, judge.exercise(),
+                           {{kSent, {5, 5}}, {kMessages, {100, 0}}});
 }
 
-void judge_bytes(Judge& judge, const std::string& exercise, Runs runs) {
-    for (const Sizes& sizes : layers(judge))
-        for (const TaskRun& run : runs(judge, sizes)) {
-            needs_values(judge, exercise, run);
-            judge_sent(judge, exercise, run);
-        }
-}
-
-void judge_time(Judge& judge, const std::string& exercise, const TaskRun& run,
-                int percent_more) {
-    needs_values(judge, exercise, run);
+void judge_time(Judge& judge, const TaskRun& run, int percent_more) {
+    judge.needs_values(run, judge_results);
     judge.time_as_right(
-        run, exercise, {100, percent_more},
+        run, judge.exercise(), {100, percent_more},
         "no product is made twice, and the all-reduce of dx runs while the "
         "weight's and the bias's gradients are made: it is launched before, and "
         "waited for behind");
@@ -238,31 +193,19 @@ void judge_time(Judge& judge, const std::string& exercise, const TaskRun& run,
 
 void judge_column_time(Judge& judge) {
     for (const Dx dx : {Dx::wanted, Dx::unwanted})
-        judge_time(judge, "a3.1", column(judge, "column_backward", slow(judge), dx), 25);
+        judge_time(judge, column(judge, "column_backward", slow(judge), dx), 25);
 }
 
 /// A product more, or a dx that is waited for at once, takes 13 % more.
 void judge_mlp_time(Judge& judge) {
-    judge_time(judge, "a3.3", mlp(judge, "mlp", slow(judge)), 10);
+    judge_time(judge, mlp(judge, "mlp_backward", slow(judge), Dx::wanted), 10);
 }
 
 /// A rank's weights and their gradients are nineteen of twenty bytes that it needs.
 void judge_mlp_memory(Judge& judge) {
-    const TaskRun run = mlp(judge, "mlp", large(judge));
-    needs_values(judge, "a3.3", run);
+    const TaskRun run = mlp(judge, "mlp_backward", large(judge), Dx::wanted);
+    judge.needs_values(run, judge_results);
     judge.figures_as_right(run, "a3.3", {{kPeak, {100, 28}}});
-}
-
-Criterion values(const std::string& id, const std::string& title, int points,
-                 const char* step, Runs runs) {
-    return {id, title, points, lesson_step("column-linear", step),
-            [runs](Judge& judge) { judge_values(judge, runs); }};
-}
-
-Criterion bytes(const std::string& exercise, const std::string& title, int points,
-                const char* step, Runs runs) {
-    return {exercise + "-bytes", title, points, lesson_step("column-linear", step),
-            [=](Judge& judge) { judge_bytes(judge, exercise, runs); }};
 }
 
 }  // namespace
@@ -274,24 +217,28 @@ Assignment column_row_linear_assignment() {
         "Forward and backward of a layer shared out to any number of ranks, by columns "
         "and by rows, and of an MLP with one all-reduce each way.",
         {"layers.hpp", "layers.cpp", "adapters.cpp"},
-        {values("a3.1-values", "by columns: each rank's y and gradients, and dx on all",
-                20, "split_columns", column_runs),
-         bytes("a3.1", "by columns: one all-reduce backward, none forward", 5,
-               "split_columns", column_runs),
-         {"a3.1-time", "by columns: dx is on its way while the weight's gradient is made",
-          10, lesson_step("column-linear", "split_columns"), judge_column_time},
-         values("a3.2-values", "by rows: y on all ranks, and each rank's gradients", 25,
-                "split_rows", row_runs),
-         bytes("a3.2", "by rows: one all-reduce forward, none backward", 10, "split_rows",
-               row_runs),
-         values("a3.3-values", "the MLP's y, dx and gradients are one device's", 10,
-                "pair", mlp_runs),
-         bytes("a3.3", "the MLP makes one all-reduce each way, and sends nothing else", 5,
-               "pair", mlp_runs),
-         {"a3.3-time", "the MLP takes no rank longer than its share of the work", 5,
-          lesson_step("column-linear", "count_costs"), judge_mlp_time},
-         {"a3.3-memory", "no rank of the MLP has room for a whole weight", 10,
-          lesson_step("column-linear", "count_costs"), judge_mlp_memory}},
+        taught_by(
+            "column-linear",
+            {{"a3.1-values", "by columns: each rank's y and gradients, and dx on all", 20,
+              "split_columns", each_run({runs}, "column", judge_values)},
+             {"a3.1-bytes", "by columns: one all-reduce backward, none forward", 5,
+              "split_columns", each_run({runs}, "column", judge_bytes)},
+             {"a3.1-time",
+              "by columns: dx is on its way while the weight's gradient is made", 10,
+              "split_columns", judge_column_time},
+             {"a3.2-values", "by rows: y on all ranks, and each rank's gradients", 25,
+              "split_rows", each_run({runs}, "row", judge_values)},
+             {"a3.2-bytes", "by rows: one all-reduce forward, none backward", 10,
+              "split_rows", each_run({runs}, "row", judge_bytes)},
+             {"a3.3-values", "the MLP's y, dx and gradients are one device's", 10, "pair",
+              each_run({runs}, "mlp", judge_values)},
+             {"a3.3-bytes",
+              "the MLP makes one all-reduce each way, and sends nothing else", 5, "pair",
+              each_run({runs}, "mlp", judge_bytes)},
+             {"a3.3-time", "the MLP takes no rank longer than its share of the work", 5,
+              "count_costs", judge_mlp_time},
+             {"a3.3-memory", "no rank of the MLP has room for a whole weight", 10,
+              "count_costs", judge_mlp_memory}}),
         column_row_linear_solutions};
 }
 

@@ -42,7 +42,7 @@ void mlp_forward(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
 }
 
 /// Both ways.
-void mlp(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
+void mlp_backward(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const adapters::Tensors parts = parts_of_mlp(in);
     const adapters::Tensors forward = adapters::mlp_forward(rank, in.tensor("x"), parts);
     out.tensors = adapters::mlp_backward(rank, in.tensor("x"), parts, forward,
@@ -55,7 +55,7 @@ Task and_given(Task task) {
     return [task = std::move(task)](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
         task(rank, in, out);
         for (const auto& [name, tensor] : in.tensors)
-            out.tensors["given " + name] = tensor;
+            out.tensors[name] = tensor;
     };
 }
 
@@ -67,7 +67,7 @@ Tasks tasks() {
             {"row_forward", and_given(row_forward)},
             {"row_backward", and_given(row_backward)},
             {"mlp_forward", and_given(mlp_forward)},
-            {"mlp", and_given(mlp)}};
+            {"mlp_backward", and_given(mlp_backward)}};
 }
 
 }  // namespace lockstep

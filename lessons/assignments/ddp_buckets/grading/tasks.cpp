@@ -3,55 +3,42 @@
 #include "adapters.hpp"
 #include "lessons/assignments/given_batches.hpp"
 #include "src/course/task.hpp"
-#include "src/nn/activation.hpp"
-#include "src/nn/linear.hpp"
-#include "src/nn/sequential.hpp"
 
 namespace lockstep {
 
 namespace {
 
-/// Linear layers with tanh between, with the parameters that the task is given; gradients
-/// hold what somebody left there.
-std::unique_ptr<Sequential> network_of(Device& device, const TaskInputs& in) {
-    auto network = std::make_unique<Sequential>();
-    const int layers = in.integer("layers");
-    for (int layer = 0; layer < layers; ++layer) {
-        const std::string name = fmt::format("layer{}", layer);
-        const Shape shape = in.tensor(name + ".weight").shape();
-        network->add<Linear>(ParameterInit{device, DType::f64, 0, name, false}, shape[1],
-                             shape[0]);
-        if (layer + 1 < layers) network->add<Tanh>(device);
-    }
-    network->set_input_gradient(false);
-    for (Parameter* parameter : network->parameters()) {
-        parameter->value = in.tensor(parameter->name());
-        const MemoryScope scope(device, MemoryCategory::gradients);
-        parameter->gradient = device.empty(parameter->shape(), DType::f64);
-        device.fill(parameter->gradient,
-                    static_cast<double>(in.number("gradients before")));
-    }
-    return network;
-}
-
 BucketLimits limits_of(const TaskInputs& in) {
     return {in.number("first bytes"), in.number("bytes")};
 }
 
+/// Leaves each bucket, and the gradients that lie in all of them, one behind the other.
 void make_buckets(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-    const auto network = network_of(rank.device(), in);
+    const auto network = given_network(rank.device(), in);
     const std::vector<Tensor> buckets =
         adapters::make_buckets(rank, *network, limits_of(in));
     // Views show what is written to the gradients.
     double number = 0;
     for (const Parameter* parameter : network->parameters())
         rank.device().fill(parameter->gradient, ++number);
-    for (std::size_t i = 0; i < buckets.size(); ++i)
+    std::int64_t elements = 0;
+    for (std::size_t i = 0; i < buckets.size(); ++i) {
         out.tensors[fmt::format("bucket {}", i)] = buckets[i];
+        if (buckets[i]) elements += buckets[i].elements();
+    }
+    const Tensor gradients = rank.device().empty({elements}, DType::f64);
+    std::int64_t begin = 0;
+    for (const Tensor& bucket : buckets)
+        if (bucket) {
+            const std::int64_t count = bucket.elements();
+            rank.device().copy(gradients.slice(begin, count), bucket.flat());
+            begin += count;
+        }
+    out.tensors["gradients"] = gradients;
 }
 
 void batch_gradient(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-    const auto network = network_of(rank.device(), in);
+    const auto network = given_network(rank.device(), in);
     out.tensors["loss"] = adapters::batch_gradient(
         rank, *network, given_batches<MicroBatch>(in), limits_of(in));
     for (const Parameter* parameter : network->parameters())
@@ -59,10 +46,10 @@ void batch_gradient(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
 }
 
 void train(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-    const auto network = network_of(rank.device(), in);
-    out.tensors["losses"] = adapters::train(
-        rank, *network, given_batches<MicroBatch>(in), limits_of(in), in.integer("steps"),
-        static_cast<double>(in.number("learning rate in thousandths")) / 1000);
+    const auto network = given_network(rank.device(), in);
+    out.tensors["losses"] =
+        adapters::train(rank, *network, given_batches<MicroBatch>(in), limits_of(in),
+                        in.integer("steps"), in_thousandths(in, "learning rate"));
     for (const Parameter* parameter : network->parameters())
         out.tensors[parameter->name()] = parameter->value;
 }

@@ -1,4 +1,3 @@
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -49,55 +48,41 @@ std::vector<TaskRun> runs(const Judge& judge, const std::string& task) {
     return all;
 }
 
-void judge_values(Judge& judge, const std::string& task) {
-    for (const TaskRun& run : runs(judge, task))
-        judge.as_right(run);
+void judge_values(Judge& judge, const TaskRun& run) {
+    judge.as_right(run);
 }
 
-/// Bytes count of runs whose values are right: doing nothing sends nothing.
-void judge_bytes(Judge& judge, const std::string& exercise, const std::string& task) {
-    for (const TaskRun& run : runs(judge, task)) {
-        judge.needs(exercise + "-values", [&](Judge& asking) { asking.as_right(run); });
-        judge.verbs_as_right(run, exercise);
-    }
-}
-
-Criterion criterion(const std::string& id, const std::string& title, int points,
-                    std::function<void(Judge&)> judge) {
-    return {id, title, points, lesson_step("ring-self-attention", "other_ways"),
-            std::move(judge)};
+void judge_bytes(Judge& judge, const TaskRun& run) {
+    judge.needs_values(run, judge_values);
+    judge.verbs_as_right(run, judge.exercise());
 }
 
 }  // namespace
 
 Assignment ulysses_assignment() {
-    const auto values = [](const char* task) {
-        return [=](Judge& judge) { judge_values(judge, task); };
-    };
-    const auto bytes = [](const char* exercise, const char* task) {
-        return [=](Judge& judge) { judge_bytes(judge, exercise, task); };
-    };
-    Assignment ulysses{
+    return {
         "ulysses",
         "Ulysses: ranks share out the heads",
         "Attention over a sequence that ranks share out, by an all-to-all to the heads "
         "and one back.",
         {"ulysses.hpp", "ulysses.cpp", "adapters.cpp"},
-        {criterion("a13.1-heads", "to_heads gives all tokens of the own columns", 25,
-                   values("to_heads")),
-         criterion("a13.1-tokens", "to_tokens gives the own tokens of all columns", 25,
-                   values("to_tokens")),
-         criterion("a13.2-values", "forward gives one device's y", 15, values("forward")),
-         criterion("a13.2-bytes", "forward sends each number once, and no more", 10,
-                   bytes("a13.2", "forward")),
-         criterion("a13.3-values", "backward gives one device's gradients", 15,
-                   values("backward")),
-         criterion("a13.3-bytes", "backward sends as much as forward", 10,
-                   bytes("a13.3", "backward"))},
+        taught_by("ring-self-attention",
+                  {{"a13.1-heads", "to_heads gives all tokens of the own columns", 25,
+                    "other_ways", each_run({runs}, "to_heads", judge_values)},
+                   {"a13.1-tokens", "to_tokens gives the own tokens of all columns", 25,
+                    "other_ways", each_run({runs}, "to_tokens", judge_values)},
+                   {"a13.2-values", "forward gives one device's y", 15, "other_ways",
+                    each_run({runs}, "forward", judge_values), /*needs=*/{},
+                    /*after=*/{"a13.1-heads", "a13.1-tokens"}},
+                   {"a13.2-bytes", "forward sends each number once, and no more", 10,
+                    "other_ways", each_run({runs}, "forward", judge_bytes)},
+                   {"a13.3-values", "backward gives one device's gradients", 15,
+                    "other_ways", each_run({runs}, "backward", judge_values),
+                    /*needs=*/{},
+                    /*after=*/{"a13.1-heads", "a13.1-tokens", "a13.2-values"}},
+                   {"a13.3-bytes", "backward sends as much as forward", 10, "other_ways",
+                    each_run({runs}, "backward", judge_bytes)}}),
         ulysses_solutions};
-    ulysses.criteria[2].after = {"a13.1-heads", "a13.1-tokens"};
-    ulysses.criteria[4].after = {"a13.1-heads", "a13.1-tokens", "a13.2-values"};
-    return ulysses;
 }
 
 }  // namespace lockstep::lessons

@@ -1,3 +1,4 @@
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +26,7 @@ struct ZeroCase : MicroBatchCase {
     }
 };
 
-// The grader's cases, drawn anew for each grading. A stage is 1, 2 or 3.
+// The grader's cases, drawn anew for each grading.
 
 /// Ranks have the same number of micro-batches, and do not divide the last layer.
 ZeroCase even_case(const Judge& judge, const std::string& label, std::int64_t ranks,
@@ -40,39 +41,12 @@ ZeroCase even_case(const Judge& judge, const std::string& label, std::int64_t ra
     return drawn;
 }
 
-/// One rank, and ranks with different rows; in stage 1 with different numbers of
-/// micro-batches, too.
-std::vector<ZeroCase> zero_cases(const Judge& judge, int stage) {
-    const auto some = [&](const char* what) {
-        return static_cast<int>(judge.draw(what, 2, 3));
-    };
-    return {even_case(judge, "one rank", 1, 2, 3),
-            even_case(judge, "three ranks", 3, 1, 1),
-            even_case(judge, "more ranks", judge.draw("more ranks", 5, 7), 2, 3),
-            stage == 1 ? ZeroCase{draw_case(judge, "an idle rank",
-                                            {some("first"), 0, some("third"), 1})}
-                       : even_case(judge, "four ranks", 4, 2, 2)};
-}
-
 /// One step of equal layers that ranks divide, each rank with one micro-batch of the same
 /// rows, for what a step costs. So mistakes of accumulation and of sizes cost no points
 /// twice.
 ZeroCase wide_case(const std::string& label, int layers, std::int64_t rows,
                    std::int64_t width) {
     return {{label, {4, {rows}}, layers, width, width, width}, 1};
-}
-
-/// For memory: activations are few, and a layer's values many.
-ZeroCase heavy_case(const Judge& judge) {
-    return wide_case("8 large layers", 8, judge.draw("few rows", 2, 4),
-                     4 * judge.draw("large width", 15, 17));
-}
-
-/// For time: an all-gather or a reduce-scatter of a layer takes about as long as its
-/// forward.
-ZeroCase timed_case(const Judge& judge) {
-    return wide_case("6 wide layers", 6, judge.draw("many rows", 156, 164),
-                     4 * judge.draw("width", 31, 33));
 }
 
 /// Returns a layer's weight and bias, one behind the other, and zeros up to the end of
@@ -90,8 +64,8 @@ HostTensor layer_values(const Judge& judge, const ZeroCase& one, int layer) {
 }
 
 /// Returns a stage's run: each rank is given whole layers, or in stage 3 its ranges.
-TaskRun given(const Judge& judge, int stage, const ZeroCase& one) {
-    RankTask same{fmt::format("stage_{}", stage), {}, {}};
+TaskRun given(const Judge& judge, const std::string& stage, const ZeroCase& one) {
+    RankTask same{stage, {}, {}};
     // The gradient's size counts if epsilon is large: AdamW forgives a factor otherwise.
     same.numbers = {{"layers", one.layers},
                     {"steps", one.steps},
@@ -105,7 +79,8 @@ TaskRun given(const Judge& judge, int stage, const ZeroCase& one) {
         std::int64_t begin = 0;
         for (RankTask& own : ranks) {
             own.tensors.emplace(
-                name, TaskTensor{stage == 3 ? whole.rows(begin, one.range(layer)) : whole,
+                name, TaskTensor{stage == "stage_3" ? whole.rows(begin, one.range(layer))
+                                                    : whole,
                                  MemoryCategory::parameters});
             own.numbers[name + " in"] = one.in(layer);
             own.numbers[name + " out"] = one.out(layer);
@@ -115,122 +90,142 @@ TaskRun given(const Judge& judge, int stage, const ZeroCase& one) {
     return run_on_rows(judge, one, std::move(ranks));
 }
 
+/// One rank, and ranks with different rows; in stage 1 with different numbers of
+/// micro-batches, too.
+std::vector<TaskRun> small_runs(const Judge& judge, const std::string& stage) {
+    const auto some = [&](const char* what) {
+        return static_cast<int>(judge.draw(what, 2, 3));
+    };
+    const ZeroCase last = stage == "stage_1"
+                              ? ZeroCase{draw_case(judge, "an idle rank",
+                                                   {some("first"), 0, some("third"), 1})}
+                              : even_case(judge, "four ranks", 4, 2, 2);
+    std::vector<TaskRun> runs;
+    for (const ZeroCase& one :
+         {even_case(judge, "one rank", 1, 2, 3), even_case(judge, "three ranks", 3, 1, 1),
+          even_case(judge, "more ranks", judge.draw("more ranks", 5, 7), 2, 3), last})
+        runs.push_back(given(judge, stage, one));
+    return runs;
+}
+
+/// For memory: activations are few, and a layer's values many.
+std::vector<TaskRun> heavy_run(const Judge& judge, const std::string& stage) {
+    return {given(judge, stage,
+                  wide_case("8 large layers", 8, judge.draw("few rows", 2, 4),
+                            4 * judge.draw("large width", 15, 17)))};
+}
+
+/// For time: an all-gather or a reduce-scatter of a layer takes about as long as its
+/// forward.
+TaskRun timed_run(const Judge& judge, const std::string& stage, int steps) {
+    ZeroCase timed =
+        wide_case(fmt::format("6 wide layers, {} steps", steps), 6,
+                  judge.draw("many rows", 156, 164), 4 * judge.draw("width", 31, 33));
+    timed.steps = steps;
+    return given(judge, stage, timed);
+}
+
 // What is asked of a run.
 
-std::string exercise(int stage) {
-    return fmt::format("a8.{}", stage);
+bool is_of(const TaskRun& run, const char* stage) {
+    return run.ranks.front().task == stage;
 }
 
 /// Ranks leave values of layers: all of them in stages 1 and 2, with the same bits.
-void judge_run_values(Judge& judge, int stage, const TaskRun& run) {
-    const std::string what = stage == 3 ? "own range of " : "values of ";
+void judge_values(Judge& judge, const TaskRun& run) {
+    const bool in_ranges = is_of(run, "stage_3");
     AskedValues asked;
-    asked.called = [&](const std::string& layer) { return what + layer; };
+    asked.called = [=](const std::string& layer) {
+        return (in_ranges ? "own range of " : "values of ") + layer;
+    };
     asked.bound = kBound;
+    asked.same_on_ranks = !in_ranges;
     judge.as_right(run, asked);
-    const std::vector<RankResult>& ranks = judge.run(run).ranks;
-    for (std::size_t rank = 0; rank < ranks.size() && stage != 3; ++rank)
-        for (const auto& [layer, values] : ranks.front().tensors)
-            judge.same(fmt::format("{}: rank {}: {}{} as on rank 0", run.name, rank, what,
-                                   layer),
-                       judge.left(ranks[rank], layer), values);
 }
 
-void judge_values(Judge& judge, int stage) {
-    for (const ZeroCase& one : zero_cases(judge, stage))
-        judge_run_values(judge, stage, given(judge, stage, one));
+void judge_sent(Judge& judge, const TaskRun& run) {
+    judge.needs_values(run);
+    judge.verbs_as_right(run, judge.exercise());
 }
 
-/// Returns a run whose values are right: bytes, time and memory count of no others.
-TaskRun right_run(const Judge& judge, int stage, const ZeroCase& one) {
-    TaskRun run = given(judge, stage, one);
-    judge.needs(exercise(stage) + "-values",
-                [&](Judge& asking) { judge_run_values(asking, stage, run); });
-    return run;
+/// Another criterion says what is wrong with values of several micro-batches.
+std::function<void(Judge&)> bytes_of(const std::string& stage) {
+    return [=](Judge& judge) {
+        judge.needs_values(heavy_run(judge, stage).front(), judge_values);
+        each_run({heavy_run, small_runs}, stage, judge_sent)(judge);
+    };
 }
 
-void judge_bytes(Judge& judge, int stage) {
-    judge.verbs_as_right(right_run(judge, stage, heavy_case(judge)), exercise(stage));
-    // Another criterion says what is wrong with values of several micro-batches.
-    for (const ZeroCase& one : zero_cases(judge, stage)) {
-        const TaskRun run = given(judge, stage, one);
-        judge.needs(exercise(stage) + "-values", [&](Judge& asking) { asking.run(run); });
-        judge.verbs_as_right(run, exercise(stage));
-    }
-}
+constexpr RankFigure kOptimizer{"optimizer's state", "bytes of memory",
+                                [](const RankReport& rank) {
+                                    return rank.memory.peak_of(MemoryCategory::optimizer);
+                                }};
 
-void judge_memory(Judge& judge, int stage) {
-    const TaskRun run = right_run(judge, stage, heavy_case(judge));
-    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
-        judge.figure_as_right(
-            run,
-            fmt::format("{}: {}: rank {}: optimizer's state", exercise(stage), run.name,
-                        rank),
-            "bytes of memory",
-            [=](const RunReport& report) {
-                return report.ranks[rank].memory.peak_of(MemoryCategory::optimizer);
-            },
-            {0, 1});
-    // In stage 1 sums may lie beside the whole gradients: an n-th more of these.
-    judge.figures_as_right(run, exercise(stage), {{kPeak, {100, stage == 1 ? 15 : 4}}});
+/// In stage 1 sums may lie beside the whole gradients: an n-th more of these.
+void judge_memory(Judge& judge, const TaskRun& run) {
+    judge.needs_values(run, judge_values);
+    judge.figures_as_right(
+        run, judge.exercise(),
+        {{kOptimizer, {0, 1}}, {kPeak, {100, is_of(run, "stage_1") ? 15 : 4}}});
 }
 
 /// Judges how long a second step takes, so that what is made before the first is not in
 /// it.
-void judge_time(Judge& judge, int stage) {
-    ZeroCase one = timed_case(judge);
-    const TaskRun first = right_run(judge, stage, one);
-    one.label += ", 2 steps";
-    one.steps = 2;
-    const TaskRun both = right_run(judge, stage, one);
-    // In stage 2 new values may be gathered when all are updated.
+void judge_time(Judge& judge, const std::string& stage, int percent_more,
+                const char* less) {
+    const TaskRun first = timed_run(judge, stage, 1);
+    const TaskRun both = timed_run(judge, stage, 2);
+    judge.needs_values(first, judge_values);
+    judge.needs_values(both, judge_values);
     judge.figure(
-        fmt::format("{}: {}: time of the second", exercise(stage), both.name),
+        fmt::format("{}: {}: time of the second", judge.exercise(), both.name),
         kPicoseconds,
         judge.right(both).report.makespan() - judge.right(first).report.makespan(),
         judge.run(both).report.makespan() - judge.run(first).report.makespan(),
-        {24, stage == 2 ? 3 : 1},
-        stage == 2
-            ? "a layer's reduce-scatter runs beside the backward of the layer before it: "
-              "it is waited for when that is done"
-            : "a layer's values are gathered while the layer before it computes, in "
-              "forward and in backward: each is launched one layer ahead");
+        {24, percent_more}, less);
 }
 
-Criterion criterion(int stage, const char* what, const std::string& title, int points,
-                    const char* step, void (*judge)(Judge&, int)) {
-    return {fmt::format("{}-{}", exercise(stage), what), title, points,
-            lesson_step("zero", step), [=](Judge& asking) { judge(asking, stage); }};
+/// New values may be gathered when all are updated.
+void judge_time_of_stage_2(Judge& judge) {
+    judge_time(judge, "stage_2", 3,
+               "a layer's reduce-scatter runs beside the backward of the layer before "
+               "it: it is waited for when that is done");
 }
 
-std::vector<Criterion> zero_criteria() {
+void judge_time_of_stage_3(Judge& judge) {
+    judge_time(judge, "stage_3", 1,
+               "a layer's values are gathered while the layer before it computes, in "
+               "forward and in backward: each is launched one layer ahead");
+}
+
+std::vector<Criterion> criteria() {
     return {
-        criterion(1, "values", "stage 1 ends with one device's values on every rank", 15,
-                  "stage_1", judge_values),
-        criterion(1, "bytes", "stage 1 sends a reduce-scatter and an all-gather a step",
-                  8, "stage_1", judge_bytes),
-        criterion(1, "memory", "stage 1 holds an n-th of the optimizer's state", 11,
-                  "stage_1", judge_memory),
-        criterion(2, "values", "stage 2 ends with one device's values on every rank", 10,
-                  "stage_2", judge_values),
-        criterion(2, "bytes",
-                  "stage 2 sends a reduce-scatter a micro-batch and an all-gather a step",
-                  5, "stage_2", judge_bytes),
-        criterion(2, "memory", "stage 2 holds the gradients of its ranges and two layers",
-                  8, "stage_2", judge_memory),
-        criterion(2, "time", "stage 2's reductions run beside backward", 10, "stage_2",
-                  judge_time),
-        criterion(3, "values", "stage 3 ends with one device's values, in ranges", 10,
-                  "stage_3", judge_values),
-        criterion(3, "bytes",
-                  "stage 3 gathers twice and reduces once a micro-batch, less the last "
-                  "layer's second gather",
-                  5, "stage_3", judge_bytes),
-        criterion(3, "memory",
-                  "stage 3 holds its ranges, and values and gradients of two layers", 8,
-                  "stage_3", judge_memory),
-        criterion(3, "time", "stage 3 gathers values in time", 10, "prefetch",
-                  judge_time)};
+        {"a8.1-values", "stage 1 ends with one device's values on every rank", 15,
+         "stage_1", each_run({small_runs}, "stage_1", judge_values)},
+        {"a8.1-bytes", "stage 1 sends a reduce-scatter and an all-gather a step", 8,
+         "stage_1", bytes_of("stage_1")},
+        {"a8.1-memory", "stage 1 holds an n-th of the optimizer's state", 11, "stage_1",
+         each_run({heavy_run}, "stage_1", judge_memory)},
+        {"a8.2-values", "stage 2 ends with one device's values on every rank", 10,
+         "stage_2", each_run({small_runs}, "stage_2", judge_values)},
+        {"a8.2-bytes",
+         "stage 2 sends a reduce-scatter a micro-batch and an all-gather a step", 5,
+         "stage_2", bytes_of("stage_2")},
+        {"a8.2-memory", "stage 2 holds the gradients of its ranges and two layers", 8,
+         "stage_2", each_run({heavy_run}, "stage_2", judge_memory)},
+        {"a8.2-time", "stage 2's reductions run beside backward", 10, "stage_2",
+         judge_time_of_stage_2},
+        {"a8.3-values", "stage 3 ends with one device's values, in ranges", 10, "stage_3",
+         each_run({small_runs}, "stage_3", judge_values)},
+        {"a8.3-bytes",
+         "stage 3 gathers twice and reduces once a micro-batch, less the last layer's "
+         "second gather",
+         5, "stage_3", bytes_of("stage_3")},
+        {"a8.3-memory",
+         "stage 3 holds its ranges, and values and gradients of two layers", 8, "stage_3",
+         each_run({heavy_run}, "stage_3", judge_memory)},
+        {"a8.3-time", "stage 3 gathers values in time", 10, "prefetch",
+         judge_time_of_stage_3}};
 }
 
 }  // namespace
@@ -241,7 +236,7 @@ Assignment zero_assignment() {
             "The optimizer's state, then gradients, then values, shared out among "
             "replicas: the three stages of ZeRO, the third with prefetching.",
             {"zero.hpp", "zero.cpp", "adapters.cpp"},
-            zero_criteria(),
+            taught_by("zero", criteria()),
             zero_solutions};
 }
 

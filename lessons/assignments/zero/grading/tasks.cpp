@@ -5,9 +5,6 @@
 #include "adapters.hpp"
 #include "lessons/assignments/given_batches.hpp"
 #include "src/course/task.hpp"
-#include "src/nn/activation.hpp"
-#include "src/nn/linear.hpp"
-#include "src/nn/sequential.hpp"
 
 namespace lockstep {
 
@@ -56,12 +53,9 @@ Task task_of(Stage stage, bool whole) {
         std::vector<std::unique_ptr<Sequential>> modules;
         const Layers layers = layers_of(rank.device(), in, whole, modules);
         Training training{in.integer("steps"), {}};
-        training.adamw.learning_rate =
-            static_cast<double>(in.number("learning rate in thousandths")) / 1000;
-        training.adamw.weight_decay =
-            static_cast<double>(in.number("weight decay in thousandths")) / 1000;
-        training.adamw.epsilon =
-            static_cast<double>(in.number("epsilon in thousandths")) / 1000;
+        training.adamw.learning_rate = in_thousandths(in, "learning rate");
+        training.adamw.weight_decay = in_thousandths(in, "weight decay");
+        training.adamw.epsilon = in_thousandths(in, "epsilon");
         stage(rank, layers, given_batches<MicroBatch>(in), training);
         for (std::size_t i = 0; i < layers.size(); ++i)
             out.tensors[fmt::format("layer{}", i)] = left_of(layers[i], rank, whole);
