@@ -145,16 +145,13 @@ RunReport GradientAccumulation::train_wrongly(const Regression& data,
 
 void GradientAccumulation::accumulate(Findings& found) {
     const auto rows = data_.rows();
-    found.give("numbers", has_numbers());
-    found.give("parts", parts_);
-    found.give("rows", rows);
-    found.give("part_rows", (rows + parts_ - 1) / parts_);
-    found.give("features", data_.inputs.shape()[1]);
-    found.give("outputs", data_.targets.shape()[1]);
-    found.give("learning_rate", Figure::count(linear_.learning_rate));
-    found.give("epochs", linear_.epochs);
-    found.give("accumulation_updates", linear_.epochs);
-    found.give("updates_each", linear_.epochs * parts_);
+    found.give({"numbers"_is = has_numbers(), "parts"_is = parts_, "rows"_is = rows,
+                "part_rows"_is = (rows + parts_ - 1) / parts_,
+                "features"_is = data_.inputs.shape()[1],
+                "outputs"_is = data_.targets.shape()[1],
+                "learning_rate"_is = Figure::count(linear_.learning_rate),
+                "epochs"_is = linear_.epochs, "accumulation_updates"_is = linear_.epochs,
+                "updates_each"_is = linear_.epochs * parts_});
 
     const double total = parts_;
     const RunReport reference = train_alone(data_, even_shares(rows, 1, total));
@@ -171,8 +168,8 @@ void GradientAccumulation::accumulate(Findings& found) {
 
     if (has_numbers()) {
         const std::vector<double> curve = losses_of(accumulation_);
-        found.give("loss_first", Figure::decimals(curve.front(), 4));
-        found.give("loss_last", Figure::decimals(curve.back(), 4));
+        found.give({"loss_first"_is = Figure::decimals(curve.front(), 4),
+                    "loss_last"_is = Figure::decimals(curve.back(), 4)});
     }
     values_at_most(found, "accumulation", parameter_difference(reference, accumulation_),
                    bound());
@@ -194,9 +191,9 @@ void GradientAccumulation::without_masters(Findings& found) {
             };
         return losses_of(train(*make_cluster(options(), 1), training)).back();
     };
-    found.give("longer_epochs", longer.epochs);
-    found.give("loss_with_masters", Figure::decimals(last_loss(true), 4));
-    found.give("loss_without_masters", Figure::decimals(last_loss(false), 4));
+    found.give({"longer_epochs"_is = longer.epochs,
+                "loss_with_masters"_is = Figure::decimals(last_loss(true), 4),
+                "loss_without_masters"_is = Figure::decimals(last_loss(false), 4)});
 }
 
 void GradientAccumulation::distribute(Findings& found) {
@@ -212,8 +209,8 @@ void GradientAccumulation::distribute(Findings& found) {
 }
 
 void GradientAccumulation::average(Findings& found) {
-    found.give("mean_rate", parts_);
-    found.give("mean_rate_inverse", Figure::count(1.0 / parts_));
+    found.give(
+        {"mean_rate"_is = parts_, "mean_rate_inverse"_is = Figure::count(1.0 / parts_)});
     const RunReport mean =
         train_together(data_, even_shares(data_.rows(), parts_, 1), parts_);
     values_at_most(found, "mean_against_sum", parameter_difference(accumulation_, mean),
@@ -332,25 +329,24 @@ void check_reductions(Findings& found, const RunReport& report,
     }
     const RankReport& first = report.ranks.front();
     const std::int64_t gradients = elements * bytes_of(options.dtype);
-    found.give("number_bytes", bytes_of(options.dtype));
-    found.give("step_bytes", Figure::bytes(std::llround(2.0 * (n - 1) / n *
-                                                        static_cast<double>(gradients))));
-    found.give("step_bytes_without_n", Figure::bytes(2 * gradients));
-    found.give("step_bytes_once", Figure::bytes(gradients));
+    found.give({"number_bytes"_is = bytes_of(options.dtype),
+                "step_bytes"_is = Figure::bytes(
+                    std::llround(2.0 * (n - 1) / n * static_cast<double>(gradients))),
+                "step_bytes_without_n"_is = Figure::bytes(2 * gradients),
+                "step_bytes_once"_is = Figure::bytes(gradients)});
     found.equal("step_bytes_sent", Figure::bytes(first.bytes_sent()),
                 static_cast<double>(bytes));
-    found.give("reductions", calls.size());
-    found.give("communication", Figure::time(first.time.communication));
-    found.give("virtual_time", options.has_virtual_time());
+    found.give({"reductions"_is = calls.size(),
+                "communication"_is = Figure::time(first.time.communication),
+                "virtual_time"_is = options.has_virtual_time()});
     if (!options.has_virtual_time()) return;
     const Picoseconds latencies =
         Picoseconds{2} * (n - 1) * picoseconds(link.alpha_seconds);
     const Picoseconds bare = time - static_cast<Picoseconds>(calls.size()) * latencies;
-    found.give("cluster", options.cluster);
-    found.give("ring_link", link_text(link));
-    found.give("step_time", Figure::time(time));
-    found.give("step_time_without_alpha", Figure::time(bare));
-    found.give("step_time_one_alpha", Figure::time(bare + latencies));
+    found.give({"cluster"_is = options.cluster, "ring_link"_is = link_text(link),
+                "step_time"_is = Figure::time(time),
+                "step_time_without_alpha"_is = Figure::time(bare),
+                "step_time_one_alpha"_is = Figure::time(bare + latencies)});
     found.equal("step_time_taken", Figure::time(first.time.communication),
                 static_cast<double>(time));
 }
@@ -420,17 +416,15 @@ void compare_algorithms(Findings& found, const ClusterSpec& spec) {
             const auto time = [](double seconds) {
                 return Figure::time(countable_picoseconds(seconds));
             };
-            Findings& row = found.row("algorithms");
-            row.give("devices", n);
-            row.give("buffer", Figure::memory(bytes));
-            row.give("ring", time(ring));
-            row.give("doubling", time(doubling));
-            row.give("halving", time(halving));
-            row.give("fastest", doubling < ring && doubling < halving
-                                    ? "recursive_doubling"
-                                : halving < ring  ? "halving_doubling"
-                                : halving == ring ? "–"
-                                                  : "ring");
+            found.row("algorithms",
+                      {"devices"_is = n, "buffer"_is = Figure::memory(bytes),
+                       "ring"_is = time(ring), "doubling"_is = time(doubling),
+                       "halving"_is = time(halving),
+                       "fastest"_is = doubling < ring && doubling < halving
+                                          ? "recursive_doubling"
+                                      : halving < ring  ? "halving_doubling"
+                                      : halving == ring ? "–"
+                                                        : "ring"});
         }
     }
 }
@@ -476,14 +470,12 @@ void GradientAccumulation::ring(Findings& found) {
     const RunReport built_in =
         make_cluster(options(), parts_)->run(reduce_with(false, options()));
     found.timeline("ring_by_hand", by_hand);
-    found.give("ring_elements", kElements);
-    found.give("parts_less_1", parts_ - 1);
-    found.give("ring_messages", 2 * (parts_ - 1));
-    found.give("ring_messages_n", 2 * parts_);
+    found.give({"ring_elements"_is = kElements, "parts_less_1"_is = parts_ - 1,
+                "ring_messages"_is = 2 * (parts_ - 1),
+                "ring_messages_n"_is = 2 * parts_});
     const std::string hangs =
         diagnosis_of([&] { sim::make_cluster(parts_)->run(send_before_receive); });
-    found.give("hangs", !hangs.empty());
-    found.give("ring_that_hangs", hangs);
+    found.give({"hangs"_is = !hangs.empty(), "ring_that_hangs"_is = hangs});
 
     found.equal("ring_messages_sent", by_hand.ranks.front().messages_sent(),
                 2.0 * (parts_ - 1));
@@ -501,8 +493,7 @@ void GradientAccumulation::ring(Findings& found) {
     found.equal("ring_message_gap", message_gap, 0);
     const bool exact = has_numbers() && options().has_virtual_time();
     const bool close = has_numbers() && !options().has_virtual_time();
-    found.give("exact_sums", exact);
-    found.give("close_sums", close);
+    found.give({"exact_sums"_is = exact, "close_sums"_is = close});
     if (exact) found.equal("ring_bits", differing, 0);
     if (close) check_sums(found, by_hand, built_in);
     compare_algorithms(found, load_cluster(options().cluster));
@@ -513,10 +504,9 @@ namespace {
 void give_curve(Findings& found, const std::vector<double>& alone,
                 const std::vector<double>& together) {
     for (const std::size_t step : shown_steps(alone.size())) {
-        Findings& row = found.row("curve");
-        row.give("step", step + 1);
-        row.give("alone", Figure::decimals(alone[step], 3));
-        row.give("together", Figure::decimals(together[step], 3));
+        found.row("curve",
+                  {"step"_is = step + 1, "alone"_is = Figure::decimals(alone[step], 3),
+                   "together"_is = Figure::decimals(together[step], 3)});
     }
 }
 
@@ -525,15 +515,13 @@ void give_curve(Findings& found, const std::vector<double>& alone,
 void GradientAccumulation::read_text(Findings& found) {
     const std::shared_ptr<const LanguageTask> task = language_;
     const CharModelSizes& sizes = task->sizes;
-    found.give("context", sizes.context);
-    found.give("width", sizes.width);
-    found.give("hidden", sizes.hidden);
-    found.give("vocabulary", sizes.vocabulary);
-    found.give("characters", task->text.ids.size());
-    found.give("parameters", sizes.vocabulary * sizes.width +
-                                 sizes.hidden * (sizes.context * sizes.width + 1) +
-                                 sizes.vocabulary * (sizes.hidden + 1));
-    found.give("step_rows", task->rows_per_step());
+    found.give({"context"_is = sizes.context, "width"_is = sizes.width,
+                "hidden"_is = sizes.hidden, "vocabulary"_is = sizes.vocabulary,
+                "characters"_is = task->text.ids.size(),
+                "parameters"_is = sizes.vocabulary * sizes.width +
+                                  sizes.hidden * (sizes.context * sizes.width + 1) +
+                                  sizes.vocabulary * (sizes.hidden + 1),
+                "step_rows"_is = task->rows_per_step()});
 
     const RunReport alone = train(*make_cluster(options(), 1),
                                   language_training(
@@ -597,9 +585,9 @@ void GradientAccumulation::predict(Findings& found) {
     const RunReport eight = reduce_in_classroom(8, kParameters);
     const RunReport two = reduce_in_classroom(2, kParameters);
     const std::int64_t sent = eight.ranks.front().bytes_sent();
-    found.give("eight_bytes", Figure::bytes(sent));
-    found.give("eight_time", Figure::time(eight.makespan()));
-    found.give("two_time", Figure::time(two.makespan()));
+    found.give({"eight_bytes"_is = Figure::bytes(sent),
+                "eight_time"_is = Figure::time(eight.makespan()),
+                "two_time"_is = Figure::time(two.makespan())});
     found.equal("classroom_bytes", Figure::bytes(sent), 7e6);
     found.equal("classroom_time", Figure::time(eight.makespan()), 714e6);
 }

@@ -114,29 +114,27 @@ std::int64_t busiest_link(const RunReport& report) {
 
 /// One server and its busy link, against an all-reduce.
 void DataParallel::server(Findings& found) {
-    found.give("numbers", has_numbers());
-    found.give("parts", parts());
-    found.give("steps", language()->steps);
-    found.give("step_rows", language()->rows_per_step());
-    found.give("part_rows", language()->micro_batch_rows);
-    found.give("parameters", language()->sizes.parameters());
+    found.give({"numbers"_is = has_numbers(), "parts"_is = parts(),
+                "steps"_is = language()->steps,
+                "step_rows"_is = language()->rows_per_step(),
+                "part_rows"_is = language()->micro_batch_rows,
+                "parameters"_is = language()->sizes.parameters()});
     train_and_check(found, "server", servers_on_workers(1, ServerPlan::Deal::ranges));
 
     constexpr int kWorkers = 8;
-    found.give("million", kMillion * kMillion);
-    found.give("workers", kWorkers);
-    found.give("server_bytes",
-               Figure::memory(std::int64_t{2} * kWorkers * kMillionBytes));
+    found.give(
+        {"million"_is = kMillion * kMillion, "workers"_is = kWorkers,
+         "server_bytes"_is = Figure::memory(std::int64_t{2} * kWorkers * kMillionBytes)});
     for (const int workers : {1, 2, 4, kWorkers, 16}) {
         const RunReport served = measure_servers(million(), workers, 1, messages_alone());
         const RunReport reduced =
             measure(million(), workers, messages_alone(), all_reduce_strategy);
-        Findings& row = found.row("server_costs");
-        row.give("workers", workers);
-        row.give("server_link", Figure::memory(busiest_link(served)));
-        row.give("server_time", Figure::time(served.makespan()));
-        row.give("ring_link", Figure::memory(busiest_link(reduced)));
-        row.give("ring_time", Figure::time(reduced.makespan()));
+        found.row("server_costs",
+                  {"workers"_is = workers,
+                   "server_link"_is = Figure::memory(busiest_link(served)),
+                   "server_time"_is = Figure::time(served.makespan()),
+                   "ring_link"_is = Figure::memory(busiest_link(reduced)),
+                   "ring_time"_is = Figure::time(reduced.makespan())});
         if (workers != kWorkers) continue;
         found.equal("server_link", Figure::bytes(busiest_link(served)),
                     2.0 * workers * kMillionBytes);
@@ -186,13 +184,13 @@ void DataParallel::servers(Findings& found) {
         const RunReport early =
             measure_servers(million_in_parts(), kWorkers, servers, messages_alone(),
                             {{}, {}, ServerPlan::Deal::ranges, {kPartBytes, kPartBytes}});
-        Findings& row = found.row("server_numbers");
-        row.give("servers", servers);
-        row.give("beside_link", Figure::memory(busiest_link(beside)));
-        row.give("beside_time", Figure::time(beside.makespan()));
-        row.give("beside_early", Figure::time(early.makespan()));
-        row.give("on_link", Figure::memory(busiest_link(on)));
-        row.give("on_time", Figure::time(on.makespan()));
+        found.row("server_numbers",
+                  {"servers"_is = servers,
+                   "beside_link"_is = Figure::memory(busiest_link(beside)),
+                   "beside_time"_is = Figure::time(beside.makespan()),
+                   "beside_early"_is = Figure::time(early.makespan()),
+                   "on_link"_is = Figure::memory(busiest_link(on)),
+                   "on_time"_is = Figure::time(on.makespan())});
         if (servers == kWorkers)
             found.equal("early_time", Figure::time(early.makespan()),
                         static_cast<double>(std::int64_t{kParts + 1} * kWorkers *
@@ -230,10 +228,10 @@ void DataParallel::deal_out(Findings& found) {
     std::int64_t most = 0;
     for (int server = 0; server < 4; ++server)
         most = std::max(most, whole.ranks[static_cast<std::size_t>(server)].bytes_sent());
-    found.give("deal_even", Figure::memory(all / 4));
-    found.give("deal_whole", Figure::memory(most));
-    found.give("deal_by_number", Figure::memory(most_by_number(sizes, 4)));
-    found.give("deal_largest", Figure::memory(std::ranges::max(sizes)));
+    found.give({"deal_even"_is = Figure::memory(all / 4),
+                "deal_whole"_is = Figure::memory(most),
+                "deal_by_number"_is = Figure::memory(most_by_number(sizes, 4)),
+                "deal_largest"_is = Figure::memory(std::ranges::max(sizes))});
 }
 
 namespace {
@@ -263,23 +261,23 @@ void DataParallel::one_process(Findings& found) {
     const RunReport report =
         measure_one_process(kDevices, kProcessLayers, kProcessWidth, kProcessRows,
                             load_cluster("classroom"), 1, true);
-    found.give("process_devices", kDevices);
-    found.give("process_values", Figure::memory(values));
-    found.give("process_rows", Figure::memory(rows));
+    found.give({"process_devices"_is = kDevices,
+                "process_values"_is = Figure::memory(values),
+                "process_rows"_is = Figure::memory(rows)});
     const std::int64_t others = (kDevices - 1) * rows;
-    found.give("process_sent", Figure::memory(values + 2 * others));
-    found.give("process_once", Figure::memory(values + others));
+    found.give({"process_sent"_is = Figure::memory(values + 2 * others),
+                "process_once"_is = Figure::memory(values + others)});
     found.equal("process_bytes", Figure::bytes(report.ranks[0].bytes_sent()),
                 static_cast<double>(values + 2 * others));
     for (int device = 0; device < kDevices; ++device) {
         const RankReport& rank = report.ranks[static_cast<std::size_t>(device)];
-        Findings& row = found.row("process_ranks");
-        row.give("device", device);
-        row.give("sent", Figure::memory(rank.bytes_sent()));
-        row.give("received", Figure::memory(bytes_received(rank)));
-        row.give("busy", Figure::percent(100.0 * static_cast<double>(rank.time.compute) /
-                                         static_cast<double>(report.makespan())));
-        row.give("held", Figure::memory(rank.memory.peak));
+        found.row(
+            "process_ranks",
+            {"device"_is = device, "sent"_is = Figure::memory(rank.bytes_sent()),
+             "received"_is = Figure::memory(bytes_received(rank)),
+             "busy"_is = Figure::percent(100.0 * static_cast<double>(rank.time.compute) /
+                                         static_cast<double>(report.makespan())),
+             "held"_is = Figure::memory(rank.memory.peak)});
     }
     found.timeline("process_step", report);
     record().runs.emplace_back("process_step", report);
@@ -323,17 +321,16 @@ void DataParallel::buckets(Findings& found) {
 
     const ClusterSpec spec = load_cluster("classroom");
     const MeasuredStep step = stack_step(kStackLayers, kStackWidth, kStackRows);
-    found.give("stack_layers", kStackLayers);
-    found.give("stack_width", kStackWidth);
-    found.give("stack_devices", kStackDevices);
-    found.give("layer_bytes", Figure::memory(kStackLayerBytes));
+    found.give({"stack_layers"_is = kStackLayers, "stack_width"_is = kStackWidth,
+                "stack_devices"_is = kStackDevices,
+                "layer_bytes"_is = Figure::memory(kStackLayerBytes)});
     const Picoseconds backward = layer_backward(spec);
     const Picoseconds reduce =
         std::int64_t{2} * (kStackDevices - 1) *
         message_time(spec.inside, kStackLayerBytes / kStackDevices);
-    found.give("layer_backward", Figure::time(backward));
-    found.give("layer_reduce", Figure::time(reduce));
-    found.give("reduce_all", Figure::time(kStackLayers * reduce));
+    found.give({"layer_backward"_is = Figure::time(backward),
+                "layer_reduce"_is = Figure::time(reduce),
+                "reduce_all"_is = Figure::time(kStackLayers * reduce)});
 
     const auto show = [&](const std::string& name, const RunReport& report) {
         found.timeline(name + "_step", report);
@@ -364,8 +361,8 @@ void DataParallel::buckets(Findings& found) {
             UsualStep([&](int steps) { return served(sizes, steps); }).time());
     };
     const BucketSizes by_layer{kStackLayerBytes, kStackLayerBytes};
-    found.give("served_at_once", served_time(BucketSizes::all_in_one()));
-    found.give("served_by_layer", served_time(by_layer));
+    found.give({"served_at_once"_is = served_time(BucketSizes::all_in_one()),
+                "served_by_layer"_is = served_time(by_layer)});
     show("served", served(by_layer, 1, true));
     compare_both(found);
 }
@@ -414,8 +411,7 @@ void DataParallel::overlap(Findings& found) {
     constexpr std::int64_t kSequences = 4;
     const ClusterSpec spec = load_cluster("h100");
     const MeasuredStep step = gpt2_step(kSequences);
-    found.give("gpt_devices", kDevices);
-    found.give("gpt_sequences", kSequences);
+    found.give({"gpt_devices"_is = kDevices, "gpt_sequences"_is = kSequences});
 
     std::vector<Picoseconds> curve;
     const auto mebibytes = [](std::int64_t count) {
@@ -426,26 +422,26 @@ void DataParallel::overlap(Findings& found) {
           mebibytes(16), mebibytes(25), mebibytes(64), mebibytes(160),
           std::pair{std::string("one"), BucketSizes::all_in_one().bytes}}) {
         const RunReport report = measure(step, kDevices, spec, in_buckets(sized(bytes)));
-        Findings& row = found.row("curve");
-        row.give("size", size);
         const Traffic& traffic = report.ranks[0].traffic.front();
-        row.give("buckets", traffic.calls);
-        row.give("exposed", Figure::time(report.ranks[0].time.waiting));
-        row.give("hidden", Figure::time(report.ranks[0].time.communication -
-                                        report.ranks[0].time.waiting));
+        found.row("curve",
+                  {"size"_is = size, "buckets"_is = traffic.calls,
+                   "exposed"_is = Figure::time(report.ranks[0].time.waiting),
+                   "hidden"_is = Figure::time(report.ranks[0].time.communication -
+                                              report.ranks[0].time.waiting)});
         curve.push_back(report.ranks[0].time.waiting);
     }
     const auto least = std::ranges::min_element(curve);
     found.equal("inside", least != curve.begin() && least != curve.end() - 1 ? 1 : 0, 1);
-    found.give("curve_least", Figure::time(*least));
-    found.give("curve_each", Figure::time(curve.front()));
-    found.give("curve_one", Figure::time(curve.back()));
+    found.give({"curve_least"_is = Figure::time(*least),
+                "curve_each"_is = Figure::time(curve.front()),
+                "curve_one"_is = Figure::time(curve.back())});
 
     compress(found);
     constexpr std::int64_t kTable = std::int64_t{50257} * 768 * 4;
-    found.give("table_bytes", Figure::memory(kTable));
-    found.give("table_time", Figure::time(std::int64_t{2} * (kDevices - 1) *
-                                          message_time(spec.inside, kTable / kDevices)));
+    found.give(
+        {"table_bytes"_is = Figure::memory(kTable),
+         "table_time"_is = Figure::time(std::int64_t{2} * (kDevices - 1) *
+                                        message_time(spec.inside, kTable / kDevices))});
 }
 
 /// Gradients that are made smaller for the journey.
@@ -463,11 +459,11 @@ void DataParallel::compress(Findings& found) {
     for (const auto& [name, strategy] : ways) {
         const RunReport report = measure(gpt2_step(4), kDevices, spec, strategy);
         const std::int64_t sent = report.ranks[0].bytes_sent();
-        Findings& row = found.row("compressions");
-        row.give("way", name);
-        row.give("sent", Figure::memory(sent));
-        row.give("time",
-                 Figure::time(usual_step(gpt2_step(4), kDevices, spec, strategy).time()));
+        Findings& row =
+            found.row("compressions",
+                      {"way"_is = name, "sent"_is = Figure::memory(sent),
+                       "time"_is = Figure::time(
+                           usual_step(gpt2_step(4), kDevices, spec, strategy).time())});
         if (name == std::string("whole")) whole = sent;
         if (name == std::string("rounded"))
             found.equal("rounded_bytes", Figure::bytes(sent),
@@ -517,8 +513,7 @@ void DataParallel::stragglers(Findings& found) {
         std::make_shared<LanguageTask>(*make_language_task(options(), kWorkers));
     ClusterSpec spec = load_cluster("classroom");
     spec.stragglers = {{kWorkers, slowness, 1}};
-    found.give("slowness", Figure::count(slowness));
-    found.give("stale_workers", kWorkers);
+    found.give({"slowness"_is = Figure::count(slowness), "stale_workers"_is = kWorkers});
 
     const std::vector<std::optional<std::int64_t>> bounds{0, 1, 4, 16, std::nullopt};
     std::vector<StaleTraining> runs;
@@ -541,14 +536,15 @@ void DataParallel::stragglers(Findings& found) {
             missed += update.missed;
             stale = std::max(stale, update.staleness);
         }
-        row.give("stale", stale);
-        row.give("missed", Figure::decimals(static_cast<double>(missed) /
-                                                static_cast<double>(run.updates.size()),
-                                            1));
-        row.give("gradients", samples_at(run, early));
-        row.give("loss_early", Figure::decimals(loss_at(run, early), 2));
-        row.give("time", Figure::time(run.report.makespan()));
-        row.give("loss_end", Figure::decimals(loss_at(run, run.report.makespan()), 2));
+        row.give(
+            {"stale"_is = stale,
+             "missed"_is = Figure::decimals(
+                 static_cast<double>(missed) / static_cast<double>(run.updates.size()),
+                 1),
+             "gradients"_is = samples_at(run, early),
+             "loss_early"_is = Figure::decimals(loss_at(run, early), 2),
+             "time"_is = Figure::time(run.report.makespan()),
+             "loss_end"_is = Figure::decimals(loss_at(run, run.report.makespan()), 2)});
         if (bounds[i] == 4) found.at_most("staleness", static_cast<double>(stale), 4);
     }
 }
@@ -561,10 +557,10 @@ void DataParallel::not_parallel(Findings& found) {
     double worst_cure = 0;
     for (const NotParallel what : all_not_parallel()) {
         const NotParallelOutcome outcome = try_not_parallel(what, kRanks);
-        Findings& row = found.row("shares");
-        row.give("what", key_of(what));
-        row.give("mistaken", Figure::power(outcome.mistaken));
-        row.give("found", outcome.found.empty() ? "nothing" : outcome.found);
+        found.row(
+            "shares",
+            {"what"_is = key_of(what), "mistaken"_is = Figure::power(outcome.mistaken),
+             "found"_is = outcome.found.empty() ? "nothing" : outcome.found});
         if (outcome.found.empty()) found.give("silent", key_of(what));
         worst_cure = outcome.cured <= worst_cure ? worst_cure : outcome.cured;
     }
@@ -576,8 +572,7 @@ void DataParallel::scaling(Findings& found) {
     constexpr std::int64_t kSequences = 64;
     constexpr std::int64_t kEach = 4;
     const ClusterSpec spec = load_cluster("h100");
-    found.give("batch_sequences", kSequences);
-    found.give("each_sequences", kEach);
+    found.give({"batch_sequences"_is = kSequences, "each_sequences"_is = kEach});
     const BucketOptions options;
     const auto step_of = [&](int devices, std::int64_t sequences) {
         return usual_step(gpt2_step(sequences), devices, spec, in_buckets(options));
@@ -594,32 +589,28 @@ void DataParallel::scaling(Findings& found) {
                 report.ranks.back().memory.at_peak[static_cast<std::size_t>(category)];
         return Figure::memory(bytes);
     };
-    found.give("state_alone", state_on(1));
-    found.give("state_each", state_on(64));
+    found.give({"state_alone"_is = state_on(1), "state_each"_is = state_on(64)});
     const auto strong_alone = static_cast<double>(step_of(1, kSequences).time());
     const auto weak_alone = static_cast<double>(step_of(1, kEach).time());
     for (const int devices : {1, 2, 4, 8, 16, 32, 64}) {
         const UsualStep strong = step_of(devices, kSequences / devices);
-        Findings& row = found.row("strong");
-        row.give("devices", devices);
-        row.give("time", Figure::time(strong.time()));
-        row.give("exposed", Figure::time(strong.waiting(0)));
         const double faster = strong_alone / static_cast<double>(strong.time());
-        row.give("faster", Figure::decimals(faster, 1));
-        row.give("part", Figure::percent(100 * faster / devices));
+        Findings& row = found.row(
+            "strong", {"devices"_is = devices, "time"_is = Figure::time(strong.time()),
+                       "exposed"_is = Figure::time(strong.waiting(0)),
+                       "faster"_is = Figure::decimals(faster, 1),
+                       "part"_is = Figure::percent(100 * faster / devices)});
         if (strong.waiting(0) > 0)
             row.give("most",
                      Figure::decimals(
                          strong_alone / static_cast<double>(strong.waiting(0)), 0));
 
         const UsualStep weak = step_of(devices, kEach);
-        Findings& grown = found.row("weak");
-        grown.give("devices", devices);
-        grown.give("batch", kEach * devices);
-        grown.give("time", Figure::time(weak.time()));
-        grown.give("exposed", Figure::time(weak.waiting(0)));
-        grown.give("part",
-                   Figure::percent(100 * weak_alone / static_cast<double>(weak.time())));
+        found.row("weak", {"devices"_is = devices, "batch"_is = kEach * devices,
+                           "time"_is = Figure::time(weak.time()),
+                           "exposed"_is = Figure::time(weak.waiting(0)),
+                           "part"_is = Figure::percent(
+                               100 * weak_alone / static_cast<double>(weak.time()))});
     }
 }
 

@@ -255,19 +255,16 @@ std::unique_ptr<Cluster> ColumnLinear::example_cluster() const {
 }
 
 void ColumnLinear::multiply_by_columns(Findings& found) {
-    found.give("numbers", has_numbers());
-    found.give("several", ranks_ > 1);
-    found.give("more_devices", ranks_ > kShownRanks);
-    found.give("last_device", ranks_ - 1);
-    found.give("lacks_devices", lacks_example_ranks());
-    found.give("t", ranks_);
-    found.give("t_less_1", ranks_ - 1);
+    found.give({"numbers"_is = has_numbers(), "several"_is = ranks_ > 1,
+                "more_devices"_is = ranks_ > kShownRanks, "last_device"_is = ranks_ - 1,
+                "lacks_devices"_is = lacks_example_ranks(), "t"_is = ranks_,
+                "t_less_1"_is = ranks_ - 1});
 
     const auto [x, a, y] = example(options().dtype);
-    found.give("example", matrices_text({{"X", x}, {"A", a}}));
-    found.give("example_number", Figure::count(y.at(5)));
-    found.give("example_first", Figure::count(y.at(2)));
-    found.give("example_other_column", Figure::count(y.at(4)));
+    found.give({"example"_is = matrices_text({{"X", x}, {"A", a}}),
+                "example_number"_is = Figure::count(y.at(5)),
+                "example_first"_is = Figure::count(y.at(2)),
+                "example_other_column"_is = Figure::count(y.at(4))});
 
     const RunReport together = example_cluster()->run(
         [&x = x, &a = a](Rank& rank) { multiply_by_own_columns(rank, x, a); });
@@ -327,17 +324,15 @@ void ColumnLinear::cut_square_layer(Findings& found) {
     const HostTensor& y = kept(alone, 0, "y");
     const HostTensor& wrong = kept(by_columns, 0, "y");
 
-    found.give("square", matrices_text({{"x", numbers.x}, {"W", numbers.weight}}));
-    found.give("square_right", 5);
-    found.give("square_wrong", 10);
+    found.give({"square"_is = matrices_text({{"x", numbers.x}, {"W", numbers.weight}}),
+                "square_right"_is = 5, "square_wrong"_is = 10});
     const std::int64_t unlike = differing_on_any(by_rows, y, "y");
     found.give("layout_part", unlike == 0 || !has_numbers() ? "rows" : "columns");
     if (has_numbers()) {
-        found.give(
-            "square_results",
-            matrices_text({{"x W", wrong}, {"x W^T", kept(by_rows, 0, "y")}, {"y", y}}));
-        found.give("square_wrong_numbers", differing(wrong, y));
-        found.give("square_all", y.elements());
+        found.give({"square_results"_is = matrices_text(
+                        {{"x W", wrong}, {"x W^T", kept(by_rows, 0, "y")}, {"y", y}}),
+                    "square_wrong_numbers"_is = differing(wrong, y),
+                    "square_all"_is = y.elements()});
     }
     values_equal(found, "square_rows", unlike, 0);
 }
@@ -416,9 +411,8 @@ void ColumnLinear::split_columns(Findings& found) {
     const RunReport alone = pass_alone(whole);
     const RunReport without = pass_wrongly(silent(task));
     const RunReport together = pass_together(task);
-    found.give("columns_in", in);
-    found.give("columns_out", 2 * in);
-    found.give("columns_half", halves_with_messages(together));
+    found.give({"columns_in"_is = in, "columns_out"_is = 2 * in,
+                "columns_half"_is = halves_with_messages(together)});
     found.equal("columns_silent", bytes_of_all(without, "forward"), 0);
     values_equal(found, "columns_y", differing_side_by_side(without, alone, "y"), 0);
     if (has_numbers()) give_terms_of_dx(found, task, without, kept(alone, 0, "dx"));
@@ -437,10 +431,10 @@ void ColumnLinear::give_terms_of_dx(Findings& found, const Task& task,
                 {fmt::format("dx_{}", rank), kept(without, rank, "dx")}};
     };
     const HostTensor sum = sum_of(kept_by_all(without, "dx"));
-    found.give("terms_of_dx", groups_text(shown_ranks(), of_rank));
-    found.give("sum_of_dx", matrices_text({{"Σ dx_r", sum}, {"dx", dx}}));
-    found.give("columns_wrong", differing(kept(without, 0, "dx"), dx));
-    found.give("columns_all", dx.elements());
+    found.give({"terms_of_dx"_is = groups_text(shown_ranks(), of_rank),
+                "sum_of_dx"_is = matrices_text({{"Σ dx_r", sum}, {"dx", dx}}),
+                "columns_wrong"_is = differing(kept(without, 0, "dx"), dx),
+                "columns_all"_is = dx.elements()});
     values_equal(found, "columns_sum", differing(sum, dx), 0);
 }
 
@@ -477,9 +471,8 @@ void ColumnLinear::split_rows(Findings& found) {
     whole.own_columns_of_x = false;
     const RunReport alone = pass_alone(whole);
     const RunReport together = pass_together(task);
-    found.give("rows_in", 2 * out);
-    found.give("rows_out", out);
-    found.give("rows_half", halves_with_messages(together));
+    found.give({"rows_in"_is = 2 * out, "rows_out"_is = out,
+                "rows_half"_is = halves_with_messages(together)});
     give_terms_of_y(found, task, kept(alone, 0, "y"));
 
     values_equal(found, "rows_g", differing_on_any(together, kept(alone, 0, "y"), "y"),
@@ -508,18 +501,18 @@ void ColumnLinear::give_terms_of_y(Findings& found, const Task& task,
                 {fmt::format("W_{}", rank), kept(without, rank, "initial/linear.weight")},
                 {fmt::format("x_{0} W_{0}^T", rank), terms[rank]}};
     };
-    found.give("terms_of_y", groups_text(shown_ranks(), of_rank));
-    found.give("sum_of_y",
-               matrices_text({{"Σ x_r W_r^T", sum_of(terms)}, {"b", bias}, {"y", y}}));
+    found.give({"terms_of_y"_is = groups_text(shown_ranks(), of_rank),
+                "sum_of_y"_is = matrices_text(
+                    {{"Σ x_r W_r^T", sum_of(terms)}, {"b", bias}, {"y", y}})});
 
     // Every device that adds the bias to its terms adds it to the sum.
     HostTensor expected = y;
     for (std::int64_t i = 0; i < y.elements(); ++i)
         expected.set(i, y.at(i) + (ranks_ - 1) * bias.at(i % bias.elements()));
-    found.give("y_first", Figure::count(y.at(0)));
-    found.give("bias_first", Figure::count(bias.at(0)));
-    found.give("bias_too_often", Figure::count(expected.at(0)));
-    found.give("bias_once_more", Figure::count(expected.at(0) + bias.at(0)));
+    found.give({"y_first"_is = Figure::count(y.at(0)),
+                "bias_first"_is = Figure::count(bias.at(0)),
+                "bias_too_often"_is = Figure::count(expected.at(0)),
+                "bias_once_more"_is = Figure::count(expected.at(0) + bias.at(0))});
     values_equal(found, "rows_bias",
                  differing(sum_of(kept_by_all(biased, "y")), expected), 0);
 }
@@ -584,17 +577,16 @@ void ColumnLinear::give_gelu_of_a_sum(Findings& found) {
         return number(kept(report, rank, name).at(at));
     };
     const auto give_row = [&](std::string device, std::string terms, std::string gelu) {
-        Findings& row = found.row("gelu_terms");
-        row.give("device", std::move(device));
-        row.give("term", std::move(terms));
-        row.give("gelu", std::move(gelu));
+        found.row("gelu_terms",
+                  {"device"_is = std::move(device), "term"_is = std::move(terms),
+                   "gelu"_is = std::move(gelu)});
     };
     for (int rank = 0; rank < shown_ranks(); ++rank)
         give_row(std::to_string(rank), cell(rank, "terms"), cell(rank, "early"));
     if (ranks_ > kShownRanks) give_row("…", "–", "–");
-    found.give("sum_of_terms", cell(0, "sum"));
-    found.give("sum_of_gelus", cell(0, "early sum"));
-    found.give("gelu_of_sum", cell(0, "late"));
+    found.give({"sum_of_terms"_is = cell(0, "sum"),
+                "sum_of_gelus"_is = cell(0, "early sum"),
+                "gelu_of_sum"_is = cell(0, "late")});
 }
 
 void ColumnLinear::pair(Findings& found) {
@@ -606,11 +598,11 @@ void ColumnLinear::pair(Findings& found) {
     mlp_alone_ = pass_alone(alone, true);
     mlp_together_ = pass_together(task_of(MlpSplit::columns_then_rows), true);
     record_mlp(alone);
-    found.give("hidden", std::to_string(sizes_.hidden));
-    found.give("inner", std::to_string(sizes_.inner));
-    found.give("mlp_rows", std::to_string(sizes_.rows));
-    found.give("pair_order", "columns_rows");
-    found.give("pair_reductions", collectives(mlp_together_, 0));
+    found.give({"hidden"_is = std::to_string(sizes_.hidden),
+                "inner"_is = std::to_string(sizes_.inner),
+                "mlp_rows"_is = std::to_string(sizes_.rows),
+                "pair_order"_is = "columns_rows",
+                "pair_reductions"_is = collectives(mlp_together_, 0)});
     found.equal("pair_calls", collectives(mlp_together_, 0), 2);
     values_at_most(found, "pair_values",
                    difference(results(mlp_together_), results(mlp_alone_)).relative,
@@ -669,15 +661,14 @@ void ColumnLinear::give_bytes(Findings& found, const RunReport& gathered) {
     const std::int64_t size = bytes_of(options().dtype);
     const std::int64_t s = sizes_.rows * sizes_.hidden * size;
     const std::int64_t i = sizes_.rows * sizes_.inner * size;
-    found.give("number_bytes", size);
-    found.give("input_bytes", Figure::bytes(s));
-    found.give("inner_bytes", Figure::bytes(i));
-    found.give("pair_bytes", Figure::bytes(sent(4, s)));
-    found.give("pair_bytes_without_t", Figure::bytes(4 * s));
-    found.give("gathering_bytes", Figure::bytes(sent(3, i + s)));
-    found.give("gathering_bytes_reduced", Figure::bytes(sent(4, i + s)));
-    found.give("gathering_bytes_gathered", Figure::bytes(sent(2, i + s)));
-    found.give("gathering_bytes_forward", Figure::bytes(sent(1, i + s)));
+    found.give({"number_bytes"_is = size, "input_bytes"_is = Figure::bytes(s),
+                "inner_bytes"_is = Figure::bytes(i),
+                "pair_bytes"_is = Figure::bytes(sent(4, s)),
+                "pair_bytes_without_t"_is = Figure::bytes(4 * s),
+                "gathering_bytes"_is = Figure::bytes(sent(3, i + s)),
+                "gathering_bytes_reduced"_is = Figure::bytes(sent(4, i + s)),
+                "gathering_bytes_gathered"_is = Figure::bytes(sent(2, i + s)),
+                "gathering_bytes_forward"_is = Figure::bytes(sent(1, i + s))});
     found.equal("pair_sent", Figure::bytes(mlp_together_.ranks.front().bytes_sent()),
                 static_cast<double>(sent(4, s)));
     found.equal("gathering_sent", Figure::bytes(gathered.ranks.front().bytes_sent()),
@@ -697,19 +688,19 @@ void ColumnLinear::give_time(Findings& found, const RunReport& gathered) {
     give_costs(found, "gathered", gathered);
     found.timeline("pair", mlp_together_);
     found.timeline("gathered", gathered);
-    found.give("cluster", options().cluster);
-    found.give("virtual_time", options().has_virtual_time());
+    found.give({"cluster"_is = options().cluster,
+                "virtual_time"_is = options().has_virtual_time()});
     if (!options().has_virtual_time()) return;
     const ClusterSpec spec = load_cluster(options().cluster);
     const LinkSpec& link = ranks_ > spec.devices_per_node ? spec.between : spec.inside;
     const CallTimes times = times_of(
         mlp_calls(sizes_, MlpSplit::columns_then_rows, options().dtype, ranks_), spec);
-    found.give("alpha", Figure::time(picoseconds(link.alpha_seconds)));
-    found.give("beta", link.bytes_per_second > 0
-                           ? fmt::format("{:.4g} GB/s", link.bytes_per_second / 1e9)
-                           : "∞");
-    found.give("messages", Figure::time(times.all));
-    found.give("messages_bare", Figure::time(times.all - times.latency));
+    found.give({"alpha"_is = Figure::time(picoseconds(link.alpha_seconds)),
+                "beta"_is = link.bytes_per_second > 0
+                                ? fmt::format("{:.4g} GB/s", link.bytes_per_second / 1e9)
+                                : "∞",
+                "messages"_is = Figure::time(times.all),
+                "messages_bare"_is = Figure::time(times.all - times.latency)});
     found.equal("messages_time",
                 Figure::time(mlp_together_.ranks.front().time.communication),
                 static_cast<double>(times.all));
@@ -727,9 +718,8 @@ void ColumnLinear::widen(Findings& found) {
     for (const std::int64_t factor : {1, 4, 16}) {
         const MlpSizes sizes{sizes_.rows, factor * sizes_.hidden, factor * sizes_.inner};
         const Picoseconds alone = time_of(sizes, MlpSplit::none, 1);
-        Findings& row = found.row("widths");
-        row.give("width", sizes.hidden);
-        row.give("alone", Figure::time(alone));
+        Findings& row = found.row(
+            "widths", {"width"_is = sizes.hidden, "alone"_is = Figure::time(alone)});
         const auto give_way = [&](const std::string& name, MlpSplit split) {
             const Picoseconds time = time_of(sizes, split, ranks_);
             const double gain =

@@ -39,13 +39,13 @@ std::shared_ptr<const GptTask> make_shared_gpt_task(const LessonOptions& options
         [&](std::int64_t vocabulary) { return sizes_of(options, ranks, vocabulary); });
 }
 
-RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
-                    std::uint64_t seed, Regions regions, const Advance& advance) {
+RunReport train_gpt(Cluster& cluster, const GptTask& task, Regions regions,
+                    const Advance& advance) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         const auto tp = make_regions(regions, device, rank.world());
         const GptKit kit = tensor_parallel({}, *tp);
-        const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes, kit);
+        const auto gpt = make_gpt(task.init(device), task.sizes, kit);
         const auto batches = [&](int step) {
             return upload_batches(device, task, step, 0, 1, 1);
         };

@@ -19,10 +19,8 @@ std::shared_ptr<const GptTask> make_shared_gpt_task(const LessonOptions& options
                                                     int ranks);
 
 /// One GPT on every device, its weights shared out if there are several.
-/// Each rank keeps its parts of the parameters after the last step under
-/// their names, before the first one under "initial/NAME", the first step's
-/// gradients under "grad/NAME", and the losses in the series "loss".
-RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
-                    std::uint64_t seed, Regions regions, const Advance& advance = {});
+/// Leaves what train() does; every rank has all losses.
+RunReport train_gpt(Cluster& cluster, const GptTask& task, Regions regions,
+                    const Advance& advance = {});
 
 }  // namespace lockstep::lessons

@@ -167,17 +167,12 @@ std::int64_t all_reduce_bytes(std::int64_t elements, DType dtype, int ranks, int
 
 void TensorParallelLesson::attention(Findings& found) {
     const BlockSizes& sizes = task_->sizes.block;
-    found.give("numbers", has_numbers());
-    found.give("several", ranks_ > 1);
-    found.give("devices", ranks_);
-    found.give("t", ranks_);
-    found.give("t_less_1", ranks_ - 1);
-    found.give("heads", sizes.heads);
-    found.give("own_heads", sizes.heads / ranks_);
-    found.give("hidden", sizes.hidden);
-    found.give("attention_rows", 3 * sizes.hidden);
-    found.give("plain_share", 3 * sizes.hidden / ranks_);
-    found.give("own_rows", sizes.hidden / ranks_);
+    found.give({"numbers"_is = has_numbers(), "several"_is = ranks_ > 1,
+                "devices"_is = ranks_, "t"_is = ranks_, "t_less_1"_is = ranks_ - 1,
+                "heads"_is = sizes.heads, "own_heads"_is = sizes.heads / ranks_,
+                "hidden"_is = sizes.hidden, "attention_rows"_is = 3 * sizes.hidden,
+                "plain_share"_is = 3 * sizes.hidden / ranks_,
+                "own_rows"_is = sizes.hidden / ranks_});
 
     const Twins twins = attention_twins(*task_, options());
     const RunReport alone = run_alone(*make_cluster(options(), 1), twins);
@@ -190,8 +185,8 @@ void TensorParallelLesson::attention(Findings& found) {
     double cut = 1;
     if (ranks_ > 1 && has_numbers())
         cut = bad_cut(badly_cut(twins, sizes), alone.ranks.front().kept.at("y"));
-    found.give("bad_cut", Figure::percent(100 * cut));
-    found.give("attention_cut", cut > bound() ? "each" : "plain");
+    found.give({"bad_cut"_is = Figure::percent(100 * cut),
+                "attention_cut"_is = cut > bound() ? "each" : "plain"});
 }
 
 double TensorParallelLesson::bad_cut(const Twins& cut, const HostTensor& right) {
@@ -233,13 +228,12 @@ void TensorParallelLesson::give_block_bytes(Findings& found, const RunReport& fo
     const double share = static_cast<double>(ranks_ - 1) / ranks_;
     const auto bytes = [](double count) { return Figure::bytes(std::llround(count)); };
     const double predicted = 8 * share * static_cast<double>(elements * size);
-    found.give("batch", task_->batch);
-    found.give("context", task_->length());
-    found.give("number_bytes", size);
-    found.give("block_tensor", Figure::bytes(elements * size));
-    found.give("block_bytes", bytes(predicted));
-    found.give("block_bytes_without_t", Figure::bytes(8 * elements * size));
-    found.give("block_numbers", bytes(predicted / static_cast<double>(size)));
+    found.give({"batch"_is = task_->batch, "context"_is = task_->length(),
+                "number_bytes"_is = size,
+                "block_tensor"_is = Figure::bytes(elements * size),
+                "block_bytes"_is = bytes(predicted),
+                "block_bytes_without_t"_is = Figure::bytes(8 * elements * size),
+                "block_numbers"_is = bytes(predicted / static_cast<double>(size))});
     const auto check = [&](const std::string& name, const RunReport& report, int calls) {
         found.equal(name, Figure::bytes(report.ranks.front().bytes_sent()),
                     static_cast<double>(
@@ -292,13 +286,11 @@ void TensorParallelLesson::memory(Findings& found) {
     const BlockSizes sizes = large_block(ranks_);
     const std::int64_t length = large_length(ranks_);
     const std::int64_t sbh = length * kBatch * sizes.hidden;
-    found.give("large_s", std::to_string(length));
-    found.give("large_b", kBatch);
-    found.give("large_h", std::to_string(sizes.hidden));
-    found.give("large_a", sizes.heads);
-    found.give("large_tensor", Figure::memory(2 * sbh));
-    found.give("large_scores",
-               Figure::memory(2 * kBatch * sizes.heads * length * length));
+    found.give(
+        {"large_s"_is = std::to_string(length), "large_b"_is = kBatch,
+         "large_h"_is = std::to_string(sizes.hidden), "large_a"_is = sizes.heads,
+         "large_tensor"_is = Figure::memory(2 * sbh),
+         "large_scores"_is = Figure::memory(2 * kBatch * sizes.heads * length * length)});
     give_terms(found, "one",
                activation_terms(sizes, length, kBatch, 1, Regions::replicated));
 
@@ -313,9 +305,8 @@ void TensorParallelLesson::memory(Findings& found) {
     const double copies = 10.0 * static_cast<double>(sbh);
     const double share = static_cast<double>(ranks_ - 1) / ranks_;
     const auto bytes = [](double count) { return Figure::bytes(std::llround(count)); };
-    found.give("copies", bytes(copies * share));
-    found.give("copies_all", bytes(copies));
-    found.give("copies_without_masks", bytes(0.8 * copies * share));
+    found.give({"copies"_is = bytes(copies * share), "copies_all"_is = bytes(copies),
+                "copies_without_masks"_is = bytes(0.8 * copies * share)});
     give_peak(found, sizes, length, measured);
 }
 
@@ -362,12 +353,11 @@ void TensorParallelLesson::sequence(Findings& found) {
 
     const std::int64_t tensor = 2 * length * kBatch * sizes.hidden;
     const double again = 2 * static_cast<double>(tensor) * (ranks_ - 1) / ranks_;
-    found.give("again_bytes", Figure::bytes(std::llround(again)));
-    found.give("again_bytes_without_t", Figure::bytes(2 * tensor));
+    found.give({"again_bytes"_is = Figure::bytes(std::llround(again)),
+                "again_bytes_without_t"_is = Figure::bytes(2 * tensor)});
     found.equal("again_sent", Figure::bytes(split.sent - whole.sent), std::round(again));
     const std::string said = ranks_ > 1 && has_numbers() ? diagnosis_of_parts() : "";
-    found.give("f23_shown", !said.empty());
-    found.give("f23", said);
+    found.give({"f23_shown"_is = !said.empty(), "f23"_is = said});
 }
 
 std::string TensorParallelLesson::diagnosis_of_parts() const {
@@ -454,18 +444,17 @@ void give_loss_by_hand(Findings& found) {
         const double exponentials =
             std::exp(own[0] - maximum) + std::exp(own[1] - maximum);
         sum += exponentials;
-        Findings& row = found.row("by_hand");
-        row.give("device", device);
-        row.give("logits", fmt::format("{}, {}", own[0], own[1]));
-        row.give("maximum", Figure::count(std::max(own[0], own[1])));
-        row.give("exponentials", Figure::decimals(exponentials, 3));
-        row.give("target", Figure::count(device == 1 ? own[1] : 0));
+        found.row("by_hand", {"device"_is = device,
+                              "logits"_is = fmt::format("{}, {}", own[0], own[1]),
+                              "maximum"_is = Figure::count(std::max(own[0], own[1])),
+                              "exponentials"_is = Figure::decimals(exponentials, 3),
+                              "target"_is = Figure::count(device == 1 ? own[1] : 0)});
     }
     const double target = kLogits[1][1];
-    found.give("hand_maximum", Figure::count(maximum));
-    found.give("hand_sum", Figure::decimals(sum, 3));
-    found.give("hand_target", Figure::count(target));
-    found.give("hand_loss", Figure::decimals(std::log(sum) + maximum - target, 3));
+    found.give({"hand_maximum"_is = Figure::count(maximum),
+                "hand_sum"_is = Figure::decimals(sum, 3),
+                "hand_target"_is = Figure::count(target),
+                "hand_loss"_is = Figure::decimals(std::log(sum) + maximum - target, 3)});
 }
 
 }  // namespace
@@ -475,15 +464,11 @@ void TensorParallelLesson::vocabulary(Findings& found) {
     const std::int64_t columns = own_columns_of(whole, ranks_);
     const std::int64_t padding = columns * ranks_ - whole;
     const std::int64_t character = 2 * whole / 3;
-    found.give("vocabulary", whole);
-    found.give("own_characters", columns);
-    found.give("padding", padding);
-    found.give("padded", padding > 0);
-    found.give("character", character);
-    found.give("holder", character / columns);
-    found.give("holder_from_1", character / columns + 1);
-    found.give("told_numbers", 3);
-    found.give("own_logits", columns);
+    found.give({"vocabulary"_is = whole, "own_characters"_is = columns,
+                "padding"_is = padding, "padded"_is = padding > 0,
+                "character"_is = character, "holder"_is = character / columns,
+                "holder_from_1"_is = character / columns + 1, "told_numbers"_is = 3,
+                "own_logits"_is = columns});
     give_loss_by_hand(found);
 
     const RunReport shared =
@@ -505,12 +490,10 @@ void TensorParallelLesson::give_loss_bytes(Findings& found, const RunReport& sha
         return Figure::bytes(
             std::llround(numbers * share * static_cast<double>(rows * size)));
     };
-    found.give("loss_tokens", rows);
-    found.give("loss_number_bytes", size);
-    found.give("loss_bytes", bytes(6));
-    found.give("loss_bytes_without_t", Figure::bytes(6 * rows * size));
-    found.give("loss_bytes_maximum", bytes(2));
-    found.give("loss_bytes_sums", bytes(4));
+    found.give({"loss_tokens"_is = rows, "loss_number_bytes"_is = size,
+                "loss_bytes"_is = bytes(6),
+                "loss_bytes_without_t"_is = Figure::bytes(6 * rows * size),
+                "loss_bytes_maximum"_is = bytes(2), "loss_bytes_sums"_is = bytes(4)});
     const auto sent = [&](std::int64_t elements, Verb verb) {
         return collective_traffic({verb, elements, size, ranks_}, 0).bytes_sent;
     };
@@ -519,8 +502,8 @@ void TensorParallelLesson::give_loss_bytes(Findings& found, const RunReport& sha
                                     sent(2 * rows, Verb::all_reduce)));
     found.give("gathered_logits", Figure::memory(sent(rows * columns, Verb::all_gather)));
     constexpr double kLargeVocabulary = 50'000;
-    found.give("large_vocabulary", Figure::count(kLargeVocabulary));
-    found.give("gathering_times", Figure::count(std::round(kLargeVocabulary / 6)));
+    found.give({"large_vocabulary"_is = Figure::count(kLargeVocabulary),
+                "gathering_times"_is = Figure::count(std::round(kLargeVocabulary / 6))});
 }
 
 namespace {
@@ -533,9 +516,8 @@ std::vector<double> losses(const RunReport& report) {
 
 RunReport TensorParallelLesson::train_on(int ranks, Regions regions,
                                          const std::string& variant) {
-    RunReport report =
-        train_gpt(*make_cluster(options(), ranks), *task_, options().dtype,
-                  options().seed, regions, advancing(variant, task_->steps));
+    RunReport report = train_gpt(*make_cluster(options(), ranks), *task_, regions,
+                                 advancing(variant, task_->steps));
     record().runs.emplace_back(variant, report);
     if (!has_numbers()) return report;
     record_training(record(), variant, ranks == 1, losses(report), report);
@@ -559,13 +541,12 @@ Curves TensorParallelLesson::train_on_all() {
 
 void TensorParallelLesson::train(Findings& found) {
     const GptSizes& sizes = task_->sizes;
-    found.give("layers", sizes.layers);
-    found.give("steps", task_->steps);
-    found.give("learning_rate", Figure::count(task_->learning_rate));
+    found.give({"layers"_is = sizes.layers, "steps"_is = task_->steps,
+                "learning_rate"_is = Figure::count(task_->learning_rate)});
     const std::int64_t outside =
         (2 * sizes.vocabulary + sizes.context + 2) * sizes.block.hidden;
-    found.give("parameters", sizes.parameters());
-    found.give("block_parameters", (sizes.parameters() - outside) / sizes.layers);
+    found.give({"parameters"_is = sizes.parameters(),
+                "block_parameters"_is = (sizes.parameters() - outside) / sizes.layers});
     record_gpt_inputs(record(), *task_);
 
     const Curves curves = train_on_all();
@@ -605,13 +586,12 @@ void give_block_sizes(Findings& found) {
         const auto memory = [&](MemoryCategory category) {
             return Figure::memory(rank.memory.peak_of(category));
         };
-        Findings& row = found.row("sizes");
-        row.give("on", ranks);
-        row.give("s", ranks == 1 ? "" : "s");
-        row.give("weights", memory(MemoryCategory::parameters));
-        row.give("gradients", memory(MemoryCategory::gradients));
-        row.give("optimizer", memory(MemoryCategory::optimizer));
-        row.give("all", Figure::memory(rank.memory.peak));
+        Findings& row =
+            found.row("sizes", {"on"_is = ranks, "s"_is = ranks == 1 ? "" : "s",
+                                "weights"_is = memory(MemoryCategory::parameters),
+                                "gradients"_is = memory(MemoryCategory::gradients),
+                                "optimizer"_is = memory(MemoryCategory::optimizer),
+                                "all"_is = Figure::memory(rank.memory.peak)});
         // There are 13 h: two norms (4 h) and the biases after a row split
         // (2 h) are on every device; 7 h are shared out.
         const std::int64_t expected =
@@ -632,14 +612,11 @@ void TensorParallelLesson::size(Findings& found) {
             })
             .ranks.front();
     const std::int64_t weights = 4 * kHidden * kHidden;
-    found.give("wide", kHidden);
-    found.give("wide_inner", 4 * kHidden);
-    found.give("wide_bytes", Figure::bytes(2 * weights));
+    found.give({"wide"_is = kHidden, "wide_inner"_is = 4 * kHidden,
+                "wide_bytes"_is = Figure::bytes(2 * weights)});
     found.equal("wide_held", Figure::bytes(up.memory.peak_of(MemoryCategory::parameters)),
                 static_cast<double>(2 * weights));
-    found.give("squares", 12);
-    found.give("squares_attention", 4);
-    found.give("squares_mlp", 8);
+    found.give({"squares"_is = 12, "squares_attention"_is = 4, "squares_mlp"_is = 8});
     give_block_sizes(found);
 }
 

@@ -45,27 +45,23 @@ std::shared_ptr<const GptTask> make_pipeline_gpt_task(const LessonOptions& optio
 }
 
 RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
-                             const GptTraining& training, const Advance& advance) {
-    const GptTask& task = training.task;
+                             const GptTask& task, int replicas, const Advance& advance) {
     const Schedule& schedule = plan.schedule();
     const int share = schedule.micro_batches;
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
-        const Mesh mesh(rank.world(),
-                        {{"pp", schedule.stages}, {"dp", training.replicas}});
+        const Mesh mesh(rank.world(), {{"pp", schedule.stages}, {"dp", replicas}});
         Communicator& line = mesh["pp"];
-        const GptStage stage =
-            make_gpt_stage({device, training.dtype, training.seed, ""}, task.sizes,
-                           schedule, line.rank(), cut_gpt(task.sizes, schedule));
+        const GptStage stage = make_gpt_stage(task.init(device), task.sizes, schedule,
+                                              line.rank(), cut_gpt(task.sizes, schedule));
         Pipeline pipeline(device, line, plan, stage.modules(),
-                          gpt_boundary(task.sizes, training.dtype));
-        if (training.replicas > 1) pipeline.reduce_over(mesh["dp"]);
+                          gpt_boundary(task.sizes, task.dtype));
+        if (replicas > 1) pipeline.reduce_over(mesh["dp"]);
         const auto tied = tie_gpt(pipeline, stage, schedule, line);
         const auto optimizer = make_optimizer<Sgd>(stage.parameters(), task.optimizer());
         const auto step = [&](int i) {
-            const auto batches =
-                upload_batches(device, task, i, mesh.coordinate("dp") * share, share,
-                               share * training.replicas);
+            const auto batches = upload_batches(
+                device, task, i, mesh.coordinate("dp") * share, share, share * replicas);
             Tensor loss = pipeline.run(cross_entropy_loss, batches);
             const PhaseScope phase(device, Phase::update);
             optimizer->step();

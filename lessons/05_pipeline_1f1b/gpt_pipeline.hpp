@@ -12,20 +12,10 @@ namespace lockstep::lessons {
 std::shared_ptr<const GptTask> make_pipeline_gpt_task(const LessonOptions& options,
                                                       int ranks, int micro_batches);
 
-/// How a GPT is trained: a schedule's stages, times replicas that share out
-/// the schedule's micro-batches.
-struct GptTraining {
-    const GptTask& task;
-    DType dtype = DType::f32;
-    std::uint64_t seed = 1;
-    int replicas = 1;
-};
-
-/// Trains on `cluster`, of the schedule's stages times replicas. Each rank keeps its
-/// parameters after the last step under their names, before the first under
-/// "initial/NAME", the first step's gradients under "grad/NAME"; the last stage its share
-/// of the losses in the series "loss".
+/// Trains on `cluster`, of the schedule's stages times replicas, each of which has so
+/// many micro-batches. Leaves what train() does.
 RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
-                             const GptTraining& training, const Advance& advance = {});
+                             const GptTask& task, int replicas,
+                             const Advance& advance = {});
 
 }  // namespace lockstep::lessons

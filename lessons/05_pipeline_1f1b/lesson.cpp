@@ -182,16 +182,13 @@ std::int64_t messages_of(const RunReport& report) {
 }  // namespace
 
 void PipelineLesson::staircase(Findings& found) {
-    found.give("numbers", has_numbers());
-    found.give("virtual_time", options().has_virtual_time());
-    found.give("p", ranks_);
-    found.give("p_less_1", ranks_ - 1);
-    found.give("stack_width", kStackWidth);
-    found.give("stack_layers", kStackLayers);
-    found.give("stage_share", Figure::part(1, ranks_));
-    found.give("waiting_share", Figure::part(ranks_ - 1, ranks_));
-    found.give("stage_work", Figure::seconds(kBoth));
-    found.give("staircase_seconds", Figure::seconds(ranks_ * kBoth));
+    found.give(
+        {"numbers"_is = has_numbers(), "virtual_time"_is = options().has_virtual_time(),
+         "p"_is = ranks_, "p_less_1"_is = ranks_ - 1, "stack_width"_is = kStackWidth,
+         "stack_layers"_is = kStackLayers, "stage_share"_is = Figure::part(1, ranks_),
+         "waiting_share"_is = Figure::part(ranks_ - 1, ranks_),
+         "stage_work"_is = Figure::seconds(kBoth),
+         "staircase_seconds"_is = Figure::seconds(ranks_ * kBoth)});
 
     const Schedule naive = schedule("naive", 1, 1);
     draw(found, "staircase", naive);
@@ -204,12 +201,11 @@ void PipelineLesson::gpipe(Findings& found) {
     const int p = ranks_;
     const int m = micro_batches_;
     const Schedule all_forwards = schedule("gpipe");
-    found.give("m", m);
-    found.give("rounds", m + p - 1);
-    found.give("bubble_part", Figure::part(p - 1, m + p - 1));
-    found.give("bubble_over_work", Figure::part(p - 1, m));
-    found.give("bubble_twice", Figure::part(2 * (p - 1), m + 2 * (p - 1)));
-    found.give("bubble_seconds", Figure::seconds((p - 1) * kBoth));
+    found.give({"m"_is = m, "rounds"_is = m + p - 1,
+                "bubble_part"_is = Figure::part(p - 1, m + p - 1),
+                "bubble_over_work"_is = Figure::part(p - 1, m),
+                "bubble_twice"_is = Figure::part(2 * (p - 1), m + 2 * (p - 1)),
+                "bubble_seconds"_is = Figure::seconds((p - 1) * kBoth)});
     draw(found, "gpipe_picture", all_forwards);
     makespan_equals(found, "gpipe_clock", run(all_forwards, "gpipe"),
                     (m + p - 1) * kBoth);
@@ -244,12 +240,10 @@ void PipelineLesson::give_ledger(Findings& found, const Schedule& turns) {
         gpipe_off += std::abs(activations(gpipe, stage) - first - (m - 1) * each);
         off += std::abs(activations(report, stage) - first - (count - 1) * each -
                         (next_is_there ? boundary : 0));
-        Findings& row = found.row("ledger");
-        row.give("stage", stage);
-        row.give("each", Figure::memory(each));
-        row.give("gpipe_bytes", Figure::memory(activations(gpipe, stage)));
-        row.give("count", count);
-        row.give("bytes", Figure::memory(activations(report, stage)));
+        found.row("ledger", {"stage"_is = stage, "each"_is = Figure::memory(each),
+                             "gpipe_bytes"_is = Figure::memory(activations(gpipe, stage)),
+                             "count"_is = count,
+                             "bytes"_is = Figure::memory(activations(report, stage))});
     }
     found.equal("gpipe_ledger", gpipe_off, 0);
     found.equal("ledger_off", off, 0);
@@ -263,24 +257,23 @@ void PipelineLesson::memory(Findings& found) {
     const std::vector<Holdings> held = peak_holdings(turns);
     const int first = held.front().in_flight;
     const int last = held.back().in_flight;
-    found.give("fullest_stage", first > last   ? "first_stage"
-                                : first < last ? "last_stage"
-                                               : "all_stages");
-    found.give("held_first", first);
-    found.give("held_behind", p - 1);
-    found.give("held_by_gpipe", m);
+    found.give({"fullest_stage"_is = first > last   ? "first_stage"
+                                     : first < last ? "last_stage"
+                                                    : "all_stages",
+                "held_first"_is = first, "held_behind"_is = p - 1,
+                "held_by_gpipe"_is = m});
     const Picoseconds ours = timed(turns).makespan;
     const Picoseconds theirs = timed(schedule("gpipe")).makespan;
     found.give("pace", ours < theirs ? "less" : ours > theirs ? "more" : "same");
 
     const RunReport& report = run(turns, "1f1b");
     draw(found, "turns_picture", turns);
-    found.give("stack_rows", kStackRows);
-    found.give("boundary_elements", kStackRows * kStackWidth);
-    found.give("boundary", Figure::memory(stack_boundary_bytes(options().dtype)));
-    found.give("kept_results",
-               Figure::memory(kStackLayers * stack_boundary_bytes(options().dtype)));
-    found.give("number_bytes", Figure::bytes(bytes_of(options().dtype)));
+    found.give({"stack_rows"_is = kStackRows,
+                "boundary_elements"_is = kStackRows * kStackWidth,
+                "boundary"_is = Figure::memory(stack_boundary_bytes(options().dtype)),
+                "kept_results"_is =
+                    Figure::memory(kStackLayers * stack_boundary_bytes(options().dtype)),
+                "number_bytes"_is = Figure::bytes(bytes_of(options().dtype))});
     give_ledger(found, turns);
     makespan_equals(found, "turns_clock", report, (m + p - 1) * kBoth);
 }
@@ -319,18 +312,17 @@ void PipelineLesson::steady_state(Findings& found) {
     for (const Place place : two_rounds(sent, stage)) {
         const Instruction& work = sent.at(place);
         const TimeSpan& span = timing.span(place);
-        Findings& row = found.row("instructions");
-        row.give("instruction", text_of(work));
-        row.give("meaning", name_of(work.kind));
         const Place need = needed_by(sent, index, place);
-        row.give("need", need ? text_of(sent.at(need)) : "");
-        row.give("need_stage", need ? std::to_string(need.stage) : "");
-        row.give("begin", Figure::seconds(static_cast<double>(span.start)));
-        row.give("end", Figure::seconds(static_cast<double>(span.end)));
+        found.row("instructions",
+                  {"instruction"_is = text_of(work), "meaning"_is = name_of(work.kind),
+                   "need"_is = need ? text_of(sent.at(need)) : "",
+                   "need_stage"_is = need ? std::to_string(need.stage) : "",
+                   "begin"_is = Figure::seconds(static_cast<double>(span.start)),
+                   "end"_is = Figure::seconds(static_cast<double>(span.end))});
     }
     const int one_way = micro_batches_ * (ranks_ - 1);
-    found.give("messages", 2 * one_way);
-    found.give("messages_of_all", 2 * micro_batches_ * ranks_);
+    found.give({"messages"_is = 2 * one_way,
+                "messages_of_all"_is = 2 * micro_batches_ * ranks_});
     found.equal("messages_sent", messages_of(run(schedule("1f1b"), "1f1b")),
                 2.0 * one_way);
 }
@@ -346,8 +338,7 @@ Timing timing_of(int stages, int micro_batches) {
 void give_bubbles(Findings& found) {
     double widest = 0;
     for (const int stages : {2, 4, 8, 16}) {
-        Findings& row = found.row("bubbles");
-        row.give("stages", stages);
+        Findings& row = found.row("bubbles", {"stages"_is = stages});
         for (const int m : {1, 4, 8, 16, 64}) {
             const Timing timing = timing_of(stages, m);
             const double lost = timing.bubble_over_total();
@@ -366,11 +357,9 @@ void give_bubbles(Findings& found) {
 void PipelineLesson::bubble(Findings& found) {
     constexpr int kStages = 8;
     constexpr int kEnough = 9 * (kStages - 1);
-    found.give("enough_stages", kStages);
-    found.give("enough_stages_less_1", kStages - 1);
-    found.give("enough", kEnough);
-    found.give("enough_by_stages", 9 * kStages);
-    found.give("enough_by_ideal", 10 * (kStages - 1));
+    found.give({"enough_stages"_is = kStages, "enough_stages_less_1"_is = kStages - 1,
+                "enough"_is = kEnough, "enough_by_stages"_is = 9 * kStages,
+                "enough_by_ideal"_is = 10 * (kStages - 1)});
     give_bubbles(found);
     found.at_most("enough_lost", timing_of(kStages, kEnough).bubble_over_total(), 0.1);
 }
@@ -383,23 +372,21 @@ void PipelineLesson::interleaved(Findings& found) {
     const Schedule rounds = schedule("interleaved", kChunks);
     const RunReport& report = run(rounds, "interleaved");
     const std::int64_t plain = messages_of(run(schedule("1f1b"), "1f1b"));
-    found.give("v", kChunks);
-    found.give("parts", kChunks * p);
-    found.give("parts_less_1", kChunks * p - 1);
-    found.give("p_and_1", p + 1);
-    found.give("chunk_layers", kStackLayers / kChunks);
-    found.give("rounds_idle", Figure::seconds((p - 1) * kBoth / kChunks));
-    found.give("rounds_messages", 2 * m * (kChunks * p - 1));
-    found.give("rounds_messages_apart", 2 * m * kChunks * (p - 1));
-    found.give("plain_messages", plain);
+    found.give({"v"_is = kChunks, "parts"_is = kChunks * p,
+                "parts_less_1"_is = kChunks * p - 1, "p_and_1"_is = p + 1,
+                "chunk_layers"_is = kStackLayers / kChunks,
+                "rounds_idle"_is = Figure::seconds((p - 1) * kBoth / kChunks),
+                "rounds_messages"_is = 2 * m * (kChunks * p - 1),
+                "rounds_messages_apart"_is = 2 * m * kChunks * (p - 1),
+                "plain_messages"_is = plain});
     draw(found, "rounds_picture", rounds);
     makespan_equals(found, "rounds_clock", report, kBoth * (kChunks * m + p - 1));
     found.equal("rounds_bubble", timed(rounds).bubble_over_ideal(),
                 static_cast<double>(p - 1) / (kChunks * m));
     found.equal("rounds_messages_sent", messages_of(report), 2.0 * m * (kChunks * p - 1));
     const int held = peak_holdings(rounds).front().in_flight;
-    found.give("rounds_held", held);
-    found.give("rounds_worth", Figure::count(static_cast<double>(held) / kChunks));
+    found.give({"rounds_held"_is = held,
+                "rounds_worth"_is = Figure::count(static_cast<double>(held) / kChunks)});
 }
 
 /// Backward in two halves: ZB-H1 and ZB-H2.
@@ -407,15 +394,15 @@ void PipelineLesson::halves(Findings& found) {
     const int p = ranks_;
     const int m = micro_batches_;
     const Schedule h1 = schedule("zb-h1");
-    found.give("h1_idle", Figure::seconds(p - 1));
-    found.give("h1_idle_unfilled", Figure::seconds(2 * (p - 1)));
+    found.give({"h1_idle"_is = Figure::seconds(p - 1),
+                "h1_idle_unfilled"_is = Figure::seconds(2 * (p - 1))});
     draw(found, "h1_picture", h1);
     makespan_equals(found, "h1_clock", run(h1, "zb-h1"), kBoth * m + p - 1);
     const int enough = std::max(m, 2 * p);
     const Schedule h2 = schedule("zb-h2", 1, enough);
-    found.give("h2_micro_batches", std::to_string(enough));
-    found.give("h2_held", peak_holdings(h2).front().in_flight);
-    found.give("h2_ahead", 2 * (p - 1));
+    found.give({"h2_micro_batches"_is = std::to_string(enough),
+                "h2_held"_is = peak_holdings(h2).front().in_flight,
+                "h2_ahead"_is = 2 * (p - 1)});
     draw(found, "h2_picture", h2);
     found.equal("h2_idle", Figure::seconds(static_cast<double>(timed(h2).bubble())), 0);
 }
@@ -432,20 +419,19 @@ void PipelineLesson::published(Findings& found) {
         return time_schedule(make_schedule(name, kShape), {durations})
             .bubble_over_total();
     };
-    found.give("free_messages_bubble",
-               Figure::percent(100 * lost("1f1b", no_messages), 1));
-    found.give("free_messages_ideal",
-               Figure::part(kShape.stages - 1, kShape.micro_batches));
+    found.give(
+        {"free_messages_bubble"_is = Figure::percent(100 * lost("1f1b", no_messages), 1),
+         "free_messages_ideal"_is =
+             Figure::part(kShape.stages - 1, kShape.micro_batches)});
     double widest = 0;
     const std::map<std::string, double> theirs{
         {"1f1b", 0.2431}, {"zb-h1", 0.1585}, {"zb-h2", 0.1083}};
     for (const auto& [name, published] : theirs) {
         const double ours = lost(name.c_str(), kMeasured);
         widest = std::max(widest, std::abs(ours - published));
-        Findings& row = found.row("published");
-        row.give("schedule", name);
-        row.give("theirs", Figure::decimals(published, 4));
-        row.give("ours", Figure::decimals(ours, 4));
+        found.row("published",
+                  {"schedule"_is = name, "theirs"_is = Figure::decimals(published, 4),
+                   "ours"_is = Figure::decimals(ours, 4)});
     }
     found.at_most("published_off", widest, 5e-5);
 }
@@ -499,8 +485,7 @@ void PipelineLesson::deadlock(Findings& found) {
     const StackOptions stack{options().dtype, options().seed};
     const Schedule in_place = with_messages_in_place(schedule("1f1b"));
     const Schedule agreed = with_messages(schedule("1f1b"));
-    found.give("upper_stage", ranks_ - 2);
-    found.give("lower_stage", ranks_ - 1);
+    found.give({"upper_stage"_is = ranks_ - 2, "lower_stage"_is = ranks_ - 1});
     found.give("in_place.upper", begin_of(in_place, ranks_ - 2));
     found.give("in_place.lower", begin_of(in_place, ranks_ - 1));
     found.give("agreed.upper", begin_of(agreed, ranks_ - 2));
@@ -570,15 +555,14 @@ void PipelineLesson::check_bits(Findings& row, const RunReport& report,
 
 std::vector<double> PipelineLesson::train_by(Findings& found, const Schedule& schedule,
                                              int replicas, const std::string& variant) {
-    const GptTraining training{*task_, options().dtype, options().seed, replicas};
     const Advance advance = advancing(variant, task_->steps);
     const bool alone = schedule.stages == 1;
     const int ranks = schedule.stages * replicas;
     const auto cluster = make_cluster(options(), ranks);
     const RunReport report =
-        alone ? train_gpt_alone(*cluster, *task_, schedule.micro_batches, options().dtype,
-                                options().seed, advance)
-              : train_gpt_pipeline(*cluster, PipelinePlan(schedule), training, advance);
+        alone ? train_gpt_alone(*cluster, *task_, schedule.micro_batches, advance)
+              : train_gpt_pipeline(*cluster, PipelinePlan(schedule), *task_, replicas,
+                                   advance);
     record().runs.emplace_back(variant, report);
     std::vector<double> curve = losses_of(report);
     if (!has_numbers()) return curve;
@@ -586,8 +570,7 @@ std::vector<double> PipelineLesson::train_by(Findings& found, const Schedule& sc
     if (alone) {
         alone_ = report;
     } else {
-        Findings& row = found.row("trainings");
-        row.give("variant", variant);
+        Findings& row = found.row("trainings", {"variant"_is = variant});
         check_bits(row, report, replicas);
     }
     return curve;
@@ -600,33 +583,27 @@ void PipelineLesson::give_costs(Findings& found, const std::vector<std::string>&
         const RunReport& report = runs[runs.size() - names.size() + i].second;
         const Picoseconds time = report.makespan() / task_->steps;
         times[names[i]] = report.makespan();
-        Findings& row = found.row("costs");
-        row.give("schedule", names[i]);
-        row.give("time", Figure::time(time));
-        row.give("held", Figure::memory(report.most_held()));
-        row.give("sent", report.messages_sent() / task_->steps);
+        found.row("costs", {"schedule"_is = names[i], "time"_is = Figure::time(time),
+                            "held"_is = Figure::memory(report.most_held()),
+                            "sent"_is = report.messages_sent() / task_->steps});
     }
     std::string fastest = "naive";
     for (const std::string& name : trained())
         if (times.contains(name) && times[name] < times[fastest]) fastest = name;
-    found.give("fastest", fastest);
-    found.give("rounds_too_slow",
-               times.contains("interleaved") && times["interleaved"] >= times["1f1b"]);
+    found.give({"fastest"_is = fastest,
+                "rounds_too_slow"_is = times.contains("interleaved") &&
+                                       times["interleaved"] >= times["1f1b"]});
 }
 
 /// A GPT on real text, by every schedule.
 void PipelineLesson::train(Findings& found) {
     const GptSizes& sizes = task_->sizes;
-    found.give("cluster", options().cluster);
-    found.give("blocks", sizes.layers);
-    found.give("hidden", sizes.block.hidden);
-    found.give("heads", sizes.block.heads);
-    found.give("context", sizes.context);
-    found.give("vocabulary", sizes.vocabulary);
-    found.give("sequences", task_->batch);
-    found.give("training_steps", task_->steps);
-    found.give("learning_rate", Figure::count(task_->learning_rate));
-    found.give("layer_count", sizes.layer_count());
+    found.give({"cluster"_is = options().cluster, "blocks"_is = sizes.layers,
+                "hidden"_is = sizes.block.hidden, "heads"_is = sizes.block.heads,
+                "context"_is = sizes.context, "vocabulary"_is = sizes.vocabulary,
+                "sequences"_is = task_->batch, "training_steps"_is = task_->steps,
+                "learning_rate"_is = Figure::count(task_->learning_rate),
+                "layer_count"_is = sizes.layer_count()});
     record_gpt_inputs(record(), *task_);
 
     std::vector<std::string> names;
@@ -646,9 +623,8 @@ void PipelineLesson::train(Findings& found) {
     if (twice)
         by("replicas", make_schedule("1f1b", {ranks_ / 2, micro_batches_ / 2, 1}), 2,
            "1f1b_replicas");
-    found.give("two_pipelines", twice);
-    found.give("half_p", ranks_ / 2);
-    found.give("same_bits", !sizes.tied && options().backend == "sim");
+    found.give({"two_pipelines"_is = twice, "half_p"_is = ranks_ / 2,
+                "same_bits"_is = !sizes.tied && options().backend == "sim"});
     if (has_numbers()) curves.give(found, "curves");
     if (options().has_virtual_time()) give_costs(found, names);
     const int stores =

@@ -23,16 +23,14 @@ PartedTraining stack_training(const StackOptions& options, int stages) {
     return training;
 }
 
-PartedTraining gpt_training(const GptTask& task, int stages, DType dtype,
-                            std::uint64_t seed) {
+PartedTraining gpt_training(const GptTask& task, int stages) {
     const GptSizes& sizes = task.sizes;
     const auto cut = cut_layers(gpt_layer_flops(sizes, sizes.context, 1), stages);
     PartedTraining training;
     training.parts = stages;
-    training.make_part = [&task, cut, dtype, seed](Device& device, int part) {
+    training.make_part = [&task, cut](Device& device, int part) {
         const LayerRange& layers = cut[static_cast<std::size_t>(part)];
-        return make_gpt_layers({device, dtype, seed, ""}, task.sizes, layers.first,
-                               layers.last);
+        return make_gpt_layers(task.init(device), task.sizes, layers.first, layers.last);
     };
     training.make_batches = [&task](Device& device, int count, double weight) {
         const int each = static_cast<int>(task.batch);
@@ -42,7 +40,7 @@ PartedTraining gpt_training(const GptTask& task, int stages, DType dtype,
             batches.push_back(upload_tokens(device, task, i / each, i % each, 1, weight));
         return batches;
     };
-    training.boundary = gpt_boundary(sizes, dtype);
+    training.boundary = gpt_boundary(sizes, task.dtype);
     training.loss = cross_entropy_loss;
     training.optimizer = task.optimizer();
     return training;

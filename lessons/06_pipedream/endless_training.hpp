@@ -33,8 +33,7 @@ PartedTraining stack_training(const StackOptions& options, int stages);
 
 /// The task's GPT, cut into parts whose products cost about the same. Micro-batch i is
 /// the task's sequence i, of which there must be as many. The task must outlive it.
-PartedTraining gpt_training(const GptTask& task, int stages, DType dtype,
-                            std::uint64_t seed);
+PartedTraining gpt_training(const GptTask& task, int stages);
 
 /// Returns the schedule that the rule is for, with so many micro-batches in all.
 Schedule schedule_of(const WeightRule& rule, int micro_batches);

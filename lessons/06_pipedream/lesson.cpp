@@ -219,15 +219,11 @@ void PipedreamLesson::flush(Findings& found) {
     const int p = ranks_, m = per_update_;
     constexpr int kSteps = 2;
     const WeightRule steps = rule("1f1b", m);
-    found.give("numbers", has_numbers());
-    found.give("virtual_time", options().has_virtual_time());
-    found.give("p", p);
-    found.give("p_less_1", p - 1);
-    found.give("m", m);
-    found.give("rounds", m + p - 1);
-    found.give("hundred_steps", 100 * m);
-    found.give("flush_part", Figure::part(p - 1, m + p - 1));
-    found.give("flush_once", Figure::part(p - 1, 100 * m + p - 1));
+    found.give(
+        {"numbers"_is = has_numbers(), "virtual_time"_is = options().has_virtual_time(),
+         "p"_is = p, "p_less_1"_is = p - 1, "m"_is = m, "rounds"_is = m + p - 1,
+         "hundred_steps"_is = 100 * m, "flush_part"_is = Figure::part(p - 1, m + p - 1),
+         "flush_once"_is = Figure::part(p - 1, 100 * m + p - 1)});
     found.picture("flush_picture", schedule_of(steps, kSteps * m),
                   timed(schedule_of(steps, kSteps * m)));
     makespan_equals(found, "flush_clock", run_stack(steps, kSteps * m, /*trace=*/true),
@@ -241,9 +237,9 @@ void PipedreamLesson::flush(Findings& found) {
 void PipedreamLesson::endless(Findings& found) {
     const int p = ranks_, m = per_update_;
     const WeightRule one = rule("pipedream");
-    found.give("endless_part", Figure::part(p - 1, m + p - 1));
-    found.give("no_part", Figure::percent(0));
-    found.give("faster", Figure::decimals(gain_without_flush(p, m), 3));
+    found.give({"endless_part"_is = Figure::part(p - 1, m + p - 1),
+                "no_part"_is = Figure::percent(0),
+                "faster"_is = Figure::decimals(gain_without_flush(p, m), 3)});
     found.picture("endless_picture", schedule_of(one, m), timed(schedule_of(one, m)));
     makespan_equals(found, "endless_clock", run_stack(one, m, /*trace=*/true),
                     (m + p - 1) * kBoth);
@@ -253,10 +249,9 @@ void PipedreamLesson::endless(Findings& found) {
         const double flushed =
             timed(schedule_of(rule("1f1b", m), all)).bubble_over_total();
         const double not_flushed = timed(schedule_of(one, all)).bubble_over_total();
-        Findings& row = found.row("lengths");
-        row.give("length", all);
-        row.give("flushed", Figure::percent(100 * flushed, 1));
-        row.give("not_flushed", Figure::percent(100 * not_flushed, 1));
+        found.row("lengths",
+                  {"length"_is = all, "flushed"_is = Figure::percent(100 * flushed, 1),
+                   "not_flushed"_is = Figure::percent(100 * not_flushed, 1)});
         widest = std::max({widest, std::abs(flushed - (p - 1.0) / (m + p - 1)),
                            std::abs(not_flushed - (p - 1.0) / (all + p - 1))});
     }
@@ -301,13 +296,13 @@ void PipedreamLesson::versions(Findings& found) {
     const int shown = p + 4, asked = p + 1;
     const WeightRule one = rule("pipedream");
     const auto uses = weight_uses(schedule_of(one, shown));
-    found.give("asked", asked);
-    found.give("version_read", uses[0][0][asked].forward);
+    found.give({"asked"_is = asked, "version_read"_is = uses[0][0][asked].forward});
     for (int i = 0; i < shown; ++i) {
-        Findings& row = found.row("reads");
-        row.give("micro_batch", i);
-        row.give("forward", by_stage(p, [&](int s) { return uses[s][0][i].forward; }));
-        row.give("newest", by_stage(p, [&](int s) { return uses[s][0][i].updated; }));
+        found.row(
+            "reads",
+            {"micro_batch"_is = i,
+             "forward"_is = by_stage(p, [&](int s) { return uses[s][0][i].forward; }),
+             "newest"_is = by_stage(p, [&](int s) { return uses[s][0][i].updated; })});
     }
     found.equal("reads_off", uses_off(one, 4 * per_update_), 0);
 }
@@ -332,9 +327,7 @@ void PipedreamLesson::stale(Findings& found) {
     const auto measured = staleness(period_of(rule("pipedream")));
     int off = 0;
     for (int s = 0; s < p; ++s) {
-        Findings& row = found.row("late");
-        row.give("stage", s);
-        row.give("updates", measured[s][0]);
+        found.row("late", {"stage"_is = s, "updates"_is = measured[s][0]});
         off += std::abs(measured[s][0] - (p - s - 1));
     }
     found.equal("late_off", off, 0);
@@ -342,11 +335,11 @@ void PipedreamLesson::stale(Findings& found) {
     const WeightRule unstashed = rule("unstashed");
     const int met = p + 1;
     const auto uses = weight_uses(schedule_of(unstashed, 2 * p));
-    found.give("met", met);
-    found.give("met_forward",
-               by_stage(p, [&](int s) { return uses[s][0][met].forward; }));
-    found.give("met_backward",
-               by_stage(p, [&](int s) { return uses[s][0][met].backward; }));
+    found.give(
+        {"met"_is = met,
+         "met_forward"_is = by_stage(p, [&](int s) { return uses[s][0][met].forward; }),
+         "met_backward"_is =
+             by_stage(p, [&](int s) { return uses[s][0][met].backward; })});
     found.equal("unstashed_off", uses_off(unstashed, 4 * per_update_), 0);
     const std::string said = diagnosis_without_stash();
     found.give("f25", said);
@@ -388,24 +381,22 @@ constexpr RoundingBound kSameWeights{1e-5, 1e-13};
 void PipedreamLesson::stash(Findings& found) {
     const int p = ranks_, m = 2 * per_update_;
     const std::int64_t each = version_bytes(options().dtype);
-    found.give("weights", kStackLayers * (kStackWidth * kStackWidth + kStackWidth));
-    found.give("stack_layers", kStackLayers);
-    found.give("stack_width", kStackWidth);
-    found.give("version_bytes", Figure::bytes(each));
-    found.give("stash_bytes", Figure::bytes(p * each));
-    found.give("behind_bytes", Figure::bytes((p - 1) * each));
+    found.give({"weights"_is = kStackLayers * (kStackWidth * kStackWidth + kStackWidth),
+                "stack_layers"_is = kStackLayers, "stack_width"_is = kStackWidth,
+                "version_bytes"_is = Figure::bytes(each),
+                "stash_bytes"_is = Figure::bytes(p * each),
+                "behind_bytes"_is = Figure::bytes((p - 1) * each)});
     const RunReport stashed = run_stack(rule("pipedream"), m);
     const RunReport vertical = run_stack(rule("pipedream-vertical"), m);
     const RunReport unstashed = run_stack(rule("unstashed"), m);
     if (options().has_virtual_time()) {
         std::int64_t off = 0, vertical_off = 0;
         for (int s = 0; s < p; ++s) {
-            Findings& row = found.row("ledger");
-            row.give("stage", s);
-            row.give("kept", p - s);
-            row.give("unstashed_bytes", Figure::bytes(weights_held(unstashed, s)));
-            row.give("stashed_bytes", Figure::bytes(weights_held(stashed, s)));
-            row.give("vertical_bytes", Figure::bytes(weights_held(vertical, s)));
+            found.row("ledger",
+                      {"stage"_is = s, "kept"_is = p - s,
+                       "unstashed_bytes"_is = Figure::bytes(weights_held(unstashed, s)),
+                       "stashed_bytes"_is = Figure::bytes(weights_held(stashed, s)),
+                       "vertical_bytes"_is = Figure::bytes(weights_held(vertical, s))});
             off += std::abs(weights_held(stashed, s) - (p - s) * each) +
                    std::abs(weights_held(unstashed, s) - each);
             vertical_off += std::abs(weights_held(vertical, s) - p * each);
@@ -425,11 +416,9 @@ void PipedreamLesson::give_models(Findings& found) const {
                Figure::decimals(static_cast<double>(weights) / 1e9, 1));
     for (const int stages : {4, 16, 64}) {
         const std::int64_t version = weights * kBytes / stages;
-        Findings& row = found.row("models");
-        row.give("stages", stages);
-        row.give("one", Figure::memory(version));
-        row.give("many", Figure::memory(stages * version));
-        row.give("double", Figure::memory(2 * version));
+        found.row("models", {"stages"_is = stages, "one"_is = Figure::memory(version),
+                             "many"_is = Figure::memory(stages * version),
+                             "double"_is = Figure::memory(2 * version)});
     }
 }
 
@@ -440,12 +429,11 @@ void PipedreamLesson::buffers(Findings& found) {
     const WeightRule drawn = rule("pipedream-2bw", p);
     const auto uses = weight_uses(schedule_of(two, m));
     for (int i = 0; i < m; i += per_update_) {
-        Findings& row = found.row("batches");
-        row.give("batch", i / per_update_);
-        row.give("of", fmt::format("{}–{}", i, i + per_update_ - 1));
-        row.give("read", uses[0][0][i].forward);
-        row.give("changed", uses[0][0][i].updated);
-        row.give("made", uses[0][0][i].updated + 1);
+        found.row("batches", {"batch"_is = i / per_update_,
+                              "of"_is = fmt::format("{}–{}", i, i + per_update_ - 1),
+                              "read"_is = uses[0][0][i].forward,
+                              "changed"_is = uses[0][0][i].updated,
+                              "made"_is = uses[0][0][i].updated + 1});
     }
     found.give("two", 2);
     give_models(found);
@@ -475,14 +463,13 @@ void PipedreamLesson::delay(Findings& found) {
     for (const int updates : {0, 1, 2, 3, 7, 15}) {
         const double formula = largest_step(updates);
         const double tried = largest_step_tried(updates);
-        Findings& row = found.row("delays");
-        row.give("updates", updates);
-        row.give("formula", Figure::decimals(formula, 3));
-        row.give("tried", Figure::decimals(tried, 3));
+        found.row("delays",
+                  {"updates"_is = updates, "formula"_is = Figure::decimals(formula, 3),
+                   "tried"_is = Figure::decimals(tried, 3)});
         widest = std::max(widest, std::abs(formula - tried));
     }
-    found.give("one_late", Figure::count(std::round(1e6 * largest_step(1)) / 1e6));
-    found.give("in_time", Figure::count(std::round(1e6 * largest_step(0)) / 1e6));
+    found.give({"one_late"_is = Figure::count(std::round(1e6 * largest_step(1)) / 1e6),
+                "in_time"_is = Figure::count(std::round(1e6 * largest_step(0)) / 1e6)});
     found.at_most("delays_off", widest, 1e-3);
 }
 
@@ -523,8 +510,7 @@ PipedreamLesson::Trained PipedreamLesson::train_by(const std::string& name,
     const LessonOptions chosen =
         mixes_versions(rule.schedule) ? options().without_full_check() : options();
     const RunReport report =
-        train_endless(*make_cluster(chosen, ranks_), rule,
-                      gpt_training(*task_, ranks_, options().dtype, options().seed),
+        train_endless(*make_cluster(chosen, ranks_), rule, gpt_training(*task_, ranks_),
                       micro_batches(), advance);
     record().runs.emplace_back(name, report);
     Trained trained{name, rule, losses_of(report), report.makespan()};
@@ -535,9 +521,9 @@ PipedreamLesson::Trained PipedreamLesson::train_by(const std::string& name,
 
 double PipedreamLesson::first_losses_gap(const Trained& trained) const {
     const int count = std::min(micro_batches(), 8 * per_update_);
-    const std::vector<double> alone = losses_of(train_alone(
-        *make_cluster(options().without_full_check(), 1), trained.rule,
-        gpt_training(*task_, ranks_, options().dtype, options().seed), count));
+    const std::vector<double> alone =
+        losses_of(train_alone(*make_cluster(options().without_full_check(), 1),
+                              trained.rule, gpt_training(*task_, ranks_), count));
     double gap = 0;
     for (std::size_t i = 0; i < alone.size(); ++i) {
         const double ours = trained.losses[i], theirs = alone[i];
@@ -554,8 +540,7 @@ void PipedreamLesson::give_curves(Findings& found) const {
     const std::size_t rows = std::min(kRows, all);
     for (std::size_t i = 0; i < rows; ++i) {
         const std::size_t first = i * all / rows, last = (i + 1) * all / rows;
-        Findings& row = found.row("curves");
-        row.give("seen", last);
+        Findings& row = found.row("curves", {"seen"_is = last});
         for (const Trained& trained : trained_)
             give_loss(row, "loss_" + trained.name, mean_of(trained.losses, first, last));
     }
@@ -567,8 +552,8 @@ void PipedreamLesson::give_times(Findings& found) const {
     static const std::set<std::string> kAsked{"flush_each", "stashed", "flush",
                                               "two_buffers"};
     const Picoseconds through = run_called("stashed").time;
-    found.give("through", Figure::time(through));
-    found.give("slower", through > run_called("flush").time);
+    found.give({"through"_is = Figure::time(through),
+                "slower"_is = through > run_called("flush").time});
     std::string best = "none";
     double lowest = std::numeric_limits<double>::infinity();
     for (const Trained& trained : trained_) {
@@ -576,11 +561,10 @@ void PipedreamLesson::give_times(Findings& found) const {
         const double done = std::min(
             1.0, static_cast<double>(through) / static_cast<double>(trained.time));
         const auto seen = static_cast<std::size_t>(std::max(1.0, std::floor(done * all)));
-        Findings& row = found.row("times");
-        row.give("way", trained.name);
-        row.give("time", Figure::time(trained.time));
-        row.give("updates", micro_batches() / trained.rule.per_update);
-        row.give("seen_by_then", seen);
+        Findings& row = found.row(
+            "times", {"way"_is = trained.name, "time"_is = Figure::time(trained.time),
+                      "updates"_is = micro_batches() / trained.rule.per_update,
+                      "seen_by_then"_is = seen});
         if (!has_numbers()) continue;
         const double loss = end_of(trained.losses, seen);
         const bool holds = give_loss(row, "loss_by_then", loss);
@@ -590,8 +574,7 @@ void PipedreamLesson::give_times(Findings& found) const {
         lowest = loss;
     }
     if (has_numbers()) found.give("best", best);
-    found.give("any_holds", best != "none");
-    found.give("stashed_best", best == "stashed");
+    found.give({"any_holds"_is = best != "none", "stashed_best"_is = best == "stashed"});
     const Picoseconds plain = run_called("unstashed").time;
     found.give("estimates_slower", run_called("predicted").time > plain &&
                                        run_called("corrected").time > plain);
@@ -608,16 +591,14 @@ void PipedreamLesson::give_paces(Findings& found) const {
         const auto pace = [&](const WeightRule& rule) {
             const auto takes = [&](int micro_batches) {
                 return train_endless(*make_shapes_only_cluster(ranks_, spec), rule,
-                                     gpt_training(task, ranks_, options().dtype, 0),
-                                     micro_batches)
+                                     gpt_training(task, ranks_), micro_batches)
                     .makespan();
             };
             return (takes(2 * count) - takes(count)) / count;
         };
         const Picoseconds flushed = pace(rule("1f1b", per_update_));
-        Findings& row = found.row("paces");
-        row.give("tokens", context);
-        row.give("flush_pace", Figure::time(flushed));
+        Findings& row = found.row(
+            "paces", {"tokens"_is = context, "flush_pace"_is = Figure::time(flushed)});
         for (const auto& [name, rule] :
              {std::pair{"stashed", rule("pipedream")},
               std::pair{"two_buffers", rule("pipedream-2bw", per_update_)}}) {
@@ -638,14 +619,11 @@ void PipedreamLesson::give_paces(Findings& found) const {
 /// A GPT on real text, by every schedule.
 void PipedreamLesson::train(Findings& found) {
     const GptSizes& sizes = task_->sizes;
-    found.give("cluster", options().cluster);
-    found.give("blocks", sizes.layers);
-    found.give("hidden", sizes.block.hidden);
-    found.give("heads", sizes.block.heads);
-    found.give("context", sizes.context);
-    found.give("all", micro_batches());
-    found.give("learning_rate", Figure::count(task_->learning_rate));
-    found.give("has_momentum", task_->momentum > 0);
+    found.give({"cluster"_is = options().cluster, "blocks"_is = sizes.layers,
+                "hidden"_is = sizes.block.hidden, "heads"_is = sizes.block.heads,
+                "context"_is = sizes.context, "all"_is = micro_batches(),
+                "learning_rate"_is = Figure::count(task_->learning_rate),
+                "has_momentum"_is = task_->momentum > 0});
     record_gpt_inputs(record(), *task_);
 
     const int m = per_update_;
@@ -688,8 +666,7 @@ double PipedreamLesson::end_of_run(const WeightRule& rule, double learning_rate,
     const Advance advance = advancing(rule.schedule, micro_batches / rule.per_update);
     const RunReport report =
         train_endless(*make_cluster(chosen, rule.stages), rule,
-                      gpt_training(task, rule.stages, options().dtype, options().seed),
-                      micro_batches, advance);
+                      gpt_training(task, rule.stages), micro_batches, advance);
     const std::vector<double> losses = losses_of(report);
     return end_of(losses, losses.size());
 }
@@ -712,8 +689,7 @@ void PipedreamLesson::give_rates(Findings& found) {
                    Figure::count(times[i] * task_->learning_rate));
     for (const Trained& trained : trained_) {
         if (trained.name == "predicted" || trained.name == "corrected") continue;
-        Findings& row = found.row("rates");
-        row.give("way", trained.name);
+        Findings& row = found.row("rates", {"way"_is = trained.name});
         for (std::size_t i = 0; i < times.size(); ++i) {
             const double loss =
                 i == 0 ? end_of(trained.losses, static_cast<std::size_t>(half))
@@ -759,14 +735,14 @@ void PipedreamLesson::give_late(Findings& found) const {
     for (const std::vector<int>& late : ways_to_be_late(p)) {
         WeightRule rule = this->rule("1f1b");
         rule.late = late;
-        const RunReport report = train_alone(
-            *make_cluster(options().without_full_check(), 1), rule,
-            gpt_training(task, p, options().dtype, options().seed), half_of_them());
+        const RunReport report =
+            train_alone(*make_cluster(options().without_full_check(), 1), rule,
+                        gpt_training(task, p), half_of_them());
         const std::vector<double> losses = losses_of(report);
         // The first micro-batch is the same for all.
         norms = report.ranks[0].series.at("norm");
-        Findings& row = found.row("lates");
-        row.give("stages", by_stage(p, [&](int s) { return late[s]; }));
+        Findings& row = found.row(
+            "lates", {"stages"_is = by_stage(p, [&](int s) { return late[s]; })});
         holds.push_back(true);
         for (std::size_t quarter = 0; quarter < 4; ++quarter) {
             const double loss = mean_of(losses, quarter * losses.size() / 4,
@@ -777,15 +753,15 @@ void PipedreamLesson::give_late(Findings& found) const {
         }
     }
     // The last row is late on all stages, the one before on the last stage alone.
-    found.give("only_all_break",
-               std::ranges::find(holds, false) == std::prev(holds.end()));
-    found.give("last_costs_most",
-               std::max_element(first_quarters.begin(), first_quarters.end() - 1) ==
-                   first_quarters.end() - 2);
-    found.give("last_is_steepest",
-               std::ranges::max_element(norms) == std::prev(norms.end()));
-    found.give("norms",
-               by_stage(p, [&](int s) { return fmt::format("{:.2f}", norms[s]); }));
+    found.give(
+        {"only_all_break"_is = std::ranges::find(holds, false) == std::prev(holds.end()),
+         "last_costs_most"_is =
+             std::max_element(first_quarters.begin(), first_quarters.end() - 1) ==
+             first_quarters.end() - 2,
+         "last_is_steepest"_is =
+             std::ranges::max_element(norms) == std::prev(norms.end()),
+         "norms"_is =
+             by_stage(p, [&](int s) { return fmt::format("{:.2f}", norms[s]); })});
 }
 
 /// A pipeline of many stages, where gradients are much older.
@@ -793,9 +769,8 @@ void PipedreamLesson::give_deep(Findings& found) {
     constexpr int kStages = 16;
     const int count = std::min(micro_batches(), 96);
     const std::vector<double> times{0.5, kLarger};
-    found.give("deep_stages", kStages);
-    found.give("deep_stages_less_1", kStages - 1);
-    found.give("deep_count", count);
+    found.give({"deep_stages"_is = kStages, "deep_stages_less_1"_is = kStages - 1,
+                "deep_count"_is = count});
     for (std::size_t i = 0; i < times.size(); ++i)
         found.give(fmt::format("deep_rate_{}", i),
                    Figure::count(times[i] * task_->learning_rate));
@@ -804,8 +779,7 @@ void PipedreamLesson::give_deep(Findings& found) {
     for (const auto& [name, schedule] :
          {std::pair{"flush_each", "1f1b"}, std::pair{"stashed", "pipedream"},
           std::pair{"unstashed", "unstashed"}, std::pair{"corrected", "pipemare"}}) {
-        Findings& row = found.row("deep");
-        row.give("way", name);
+        Findings& row = found.row("deep", {"way"_is = name});
         for (std::size_t i = 0; i < times.size(); ++i) {
             const double loss = end_of_run({schedule, kStages, 1},
                                            times[i] * task_->learning_rate, count);

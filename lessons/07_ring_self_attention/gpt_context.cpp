@@ -74,12 +74,12 @@ std::shared_ptr<const GptTask> make_context_gpt_task(const LessonOptions& option
 }
 
 RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const ContextRun& run,
-                            DType dtype, std::uint64_t seed, const Advance& advance) {
+                            const Advance& advance) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         const Mesh mesh(rank.world(), {{"dp", run.replicas}, {"cp", run.parts}});
         const GptKit kit = kit_of(run, mesh["cp"]);
-        const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes, kit);
+        const auto gpt = make_gpt(task.init(device), task.sizes, kit);
         declare_replicas_of(rank.world(), *gpt);
         const std::int64_t sequences = task.batch / run.replicas;
         const auto batches = [&](int step) {
@@ -93,11 +93,11 @@ RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const Context
 }
 
 std::int64_t training_peak(const GptTask& task, const ContextRun& run,
-                           std::int64_t context, DType dtype) {
+                           std::int64_t context) {
     GptTask one = task;
     one.sizes.context = context;
     one.steps = 1;
-    return train_gpt_context(*make_shapes_only_cluster(run.ranks()), one, run, dtype, 0)
+    return train_gpt_context(*make_shapes_only_cluster(run.ranks()), one, run)
         .most_held();
 }
 

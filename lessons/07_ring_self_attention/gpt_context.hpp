@@ -37,15 +37,13 @@ struct ContextRun {
     int ranks() const { return replicas * parts; }
 };
 
-/// Trains on `cluster`, of run.ranks() devices. Each rank keeps its parameters after the
-/// last step under their names, before the first under "initial/NAME", the first step's
-/// gradients under "grad/NAME", and its share of each step's loss in the series "loss".
+/// Trains on `cluster`, of run.ranks() devices. Leaves what train() does.
 RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const ContextRun& run,
-                            DType dtype, std::uint64_t seed, const Advance& advance = {});
+                            const Advance& advance = {});
 
 /// The most that a device holds while it trains with that context, by the
 /// ledger, with shapes only.
 std::int64_t training_peak(const GptTask& task, const ContextRun& run,
-                           std::int64_t context, DType dtype);
+                           std::int64_t context);
 
 }  // namespace lockstep::lessons

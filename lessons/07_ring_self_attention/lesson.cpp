@@ -192,15 +192,11 @@ std::int64_t tokens_reached(const LessonOptions& options, std::int64_t columns,
 }  // namespace
 
 void RingLesson::reach(Findings& found) {
-    found.give("numbers", has_numbers());
-    found.give("devices", ranks_);
-    found.give("last_device", ranks_ - 1);
-    found.give("reach_tokens", kTokens);
-    found.give("reach_changed", kChanged);
-    found.give("reach_last", kTokens - 1);
-    found.give("reach", kTokens - kChanged);
-    found.give("reach_later", kTokens - kChanged - 1);
-    found.give("reach_alone", 1);
+    found.give({"numbers"_is = has_numbers(), "devices"_is = ranks_,
+                "last_device"_is = ranks_ - 1, "reach_tokens"_is = kTokens,
+                "reach_changed"_is = kChanged, "reach_last"_is = kTokens - 1,
+                "reach"_is = kTokens - kChanged,
+                "reach_later"_is = kTokens - kChanged - 1, "reach_alone"_is = 1});
     if (!has_numbers()) return;
     const auto look = [&](const char* name, std::int64_t columns, std::int64_t expected,
                           const MakeLayer& make) {
@@ -318,11 +314,9 @@ HostTensor all_scores(const RunReport& report) {
 
 void RingLesson::scores(Findings& found) {
     const AttentionProblem problem = small(/*causal=*/false);
-    found.give("small_tokens", problem.tokens);
-    found.give("small_share", problem.tokens / ranks_);
-    found.give("first_hop", ranks_ - 1);
-    found.give("first_hop_sent", 1);
-    found.give("hops_beside", ranks_ <= kMostBeside);
+    found.give({"small_tokens"_is = problem.tokens,
+                "small_share"_is = problem.tokens / ranks_, "first_hop"_is = ranks_ - 1,
+                "first_hop_sent"_is = 1, "hops_beside"_is = ranks_ <= kMostBeside});
     if (!has_numbers()) return;
     const RunReport report = run_scores(*make_cluster(options(), ranks_), problem);
     found.give("hops",
@@ -417,19 +411,17 @@ void RingLesson::bytes(Findings& found) {
     const ContextShape shape = problem.shared_out_to(ranks_);
     const std::int64_t block = block_of(shape);
     const std::int64_t hops = ranks_ - 1;
-    found.give("tokens", problem.tokens);
-    found.give("share", problem.tokens / ranks_);
-    found.give("batch", problem.batch);
-    found.give("heads", shape.heads);
-    found.give("width", shape.width);
-    found.give("hidden", shape.heads * shape.width);
-    found.give("block", block);
+    found.give({"tokens"_is = problem.tokens, "share"_is = problem.tokens / ranks_,
+                "batch"_is = problem.batch, "heads"_is = shape.heads,
+                "width"_is = shape.width, "hidden"_is = shape.heads * shape.width,
+                "block"_is = block});
 
-    found.give("sent_forward", 2 * hops * block);
-    found.give("sent_forward_n_hops", std::int64_t{2} * ranks_ * block);
-    found.give("sent_forward_whole", 2 * hops * ranks_ * block);
-    found.give("sent_backward", 6 * hops * block);
-    found.give("sent_backward_small_sums", 2 * hops * block + 4 * hops * block / ranks_);
+    found.give(
+        {"sent_forward"_is = 2 * hops * block,
+         "sent_forward_n_hops"_is = std::int64_t{2} * ranks_ * block,
+         "sent_forward_whole"_is = 2 * hops * ranks_ * block,
+         "sent_backward"_is = 6 * hops * block,
+         "sent_backward_small_sums"_is = 2 * hops * block + 4 * hops * block / ranks_});
     check_sent(found, ContextMethod::ring_self_attention);
 
     const std::int64_t shared_weights = count_tensor_parallel(problem, ranks_);
@@ -524,9 +516,9 @@ void RingLesson::online(Findings& found) {
     give_state(found, "first", first);
     give_state(found, "second", second);
     const double rescaling = std::exp(first.maximum - second.maximum);
-    found.give("rescaling", Figure::decimals(rescaling, 4));
-    found.give("rescaling_inverse", Figure::decimals(1 / rescaling, 4));
-    found.give("rescaling_none", 1);
+    found.give({"rescaling"_is = Figure::decimals(rescaling, 4),
+                "rescaling_inverse"_is = Figure::decimals(1 / rescaling, 4),
+                "rescaling_none"_is = 1});
     found.at_most("pencil", std::abs(second.y / second.sum - at_once()), 1e-13);
     State wrong;
     wrong.take_in(0, /*rescale=*/false);
@@ -547,10 +539,10 @@ void RingLesson::other_ways(Findings& found) {
     const ContextShape shape = large().shared_out_to(ranks_);
     const std::int64_t hops = ranks_ - 1;
     const std::int64_t block = block_of(shape);
-    found.give("ring_backward", in_blocks(2 * (hops + ranks_) * block, shape));
-    found.give("ring_backward_not_home", in_blocks(4 * hops * block, shape));
-    found.give("ulysses_forward", in_blocks(4 * hops * block / ranks_, shape));
-    found.give("ulysses_forward_all", 4);
+    found.give({"ring_backward"_is = in_blocks(2 * (hops + ranks_) * block, shape),
+                "ring_backward_not_home"_is = in_blocks(4 * hops * block, shape),
+                "ulysses_forward"_is = in_blocks(4 * hops * block / ranks_, shape),
+                "ulysses_forward_all"_is = 4});
     for (const ContextMethod method :
          {ContextMethod::ring_attention, ContextMethod::gather, ContextMethod::ulysses})
         check_sent(found, method);

@@ -83,10 +83,10 @@ void RingLesson::memory(Findings& found) {
     const std::int64_t a = problem.sizes.heads;
     const std::int64_t s = problem.tokens;
     const std::int64_t c = s / ranks_;
-    found.give("scores_held", Figure::bytes(2 * a * s * c));
-    found.give("scores_alone", Figure::bytes(2 * a * s * s));
-    found.give("scores_own_keys", Figure::bytes(2 * a * c * c));
-    found.give("scores_one_head", Figure::bytes(2 * s * c));
+    found.give({"scores_held"_is = Figure::bytes(2 * a * s * c),
+                "scores_alone"_is = Figure::bytes(2 * a * s * s),
+                "scores_own_keys"_is = Figure::bytes(2 * a * c * c),
+                "scores_one_head"_is = Figure::bytes(2 * s * c)});
     weigh_scores(found);
     find_longest(found);
 }
@@ -110,8 +110,7 @@ void RingLesson::weigh_scores(Findings& found) {
 void RingLesson::find_longest(Findings& found) {
     const AttentionProblem problem = large();
     const std::int64_t step = std::int64_t{8} * ranks_;
-    found.give("capacity", Figure::memory(kCapacity));
-    found.give("longest_step", step);
+    found.give({"capacity"_is = Figure::memory(kCapacity), "longest_step"_is = step});
     double one = 0;
     for (const Way& way : ways(ranks_)) {
         const std::int64_t tokens = longest(way, problem, step, kCapacity);
@@ -191,12 +190,12 @@ void RingLesson::causal(Findings& found) {
     const AttentionProblem problem = large();
     const auto s = static_cast<double>(problem.tokens);
     const double c = s / ranks_;
-    found.give("share_more", problem.tokens / ranks_ + 1);
-    found.give("twice_devices", 2 * ranks_);
-    found.give("pairs_of_last", Figure::count(pairs_of_last(problem, ranks_)));
-    found.give("pairs_own_whole", Figure::count(ranks_ * c * c));
-    found.give("pairs_without_own", Figure::count((ranks_ - 1) * c * c));
-    found.give("pairs_all", Figure::count(s * (s + 1) / 2));
+    found.give({"share_more"_is = problem.tokens / ranks_ + 1,
+                "twice_devices"_is = 2 * ranks_,
+                "pairs_of_last"_is = Figure::count(pairs_of_last(problem, ranks_)),
+                "pairs_own_whole"_is = Figure::count(ranks_ * c * c),
+                "pairs_without_own"_is = Figure::count((ranks_ - 1) * c * c),
+                "pairs_all"_is = Figure::count(s * (s + 1) / 2)});
     std::vector<RunReport> runs;
     for (const TokenOrder order : kOrders) {
         runs.push_back(run_causal(order));
@@ -220,8 +219,7 @@ void RingLesson::give_pairs(Findings& found, const std::vector<RunReport>& runs)
     for (const RunReport& run : runs)
         pairs.push_back(pairs_of(run, problem));
     for (std::size_t rank = 0; rank < pairs.front().size(); ++rank) {
-        Findings& row = found.row("pairs");
-        row.give("device", rank);
+        Findings& row = found.row("pairs", {"device"_is = rank});
         for (std::size_t order = 0; order < runs.size(); ++order)
             row.give(name_of(kOrders[order]), pairs[order][rank]);
     }
@@ -285,16 +283,16 @@ double least_tokens(const AttentionProblem& problem) {
 
 void RingLesson::overlap(Findings& found) {
     AttentionProblem problem = large();
-    found.give("least_tokens", Figure::count(least_tokens(problem)));
-    found.give("least_tokens_bits", Figure::count(8 * least_tokens(problem)));
+    found.give({"least_tokens"_is = Figure::count(least_tokens(problem)),
+                "least_tokens_bits"_is = Figure::count(8 * least_tokens(problem))});
     give_blocks(found);
     const auto c = static_cast<std::int64_t>(2 * least_tokens(problem));
     problem.tokens = c * ranks_;
     const BlockTimes slow = times_of(problem, ranks_, with_link(kLink / 4));
-    found.give("linked_share", c);
-    found.give("slow_hop", slow.hop <= slow.attend ? "hides" : "shows");
-    found.give("slow_hop_time", Figure::time(slow.hop));
-    found.give("slow_block_time", Figure::time(slow.attend));
+    found.give({"linked_share"_is = c,
+                "slow_hop"_is = slow.hop <= slow.attend ? "hides" : "shows",
+                "slow_hop_time"_is = Figure::time(slow.hop),
+                "slow_block_time"_is = Figure::time(slow.attend)});
     for (const auto& [name, bandwidth] :
          {std::pair{"link", kLink}, std::pair{"slow_link", kLink / 4}}) {
         const RunReport report = run_ring(problem, ranks_, bandwidth);
@@ -313,12 +311,12 @@ void RingLesson::give_blocks(Findings& found) {
         const BlockTimes times = times_of(problem, ranks_, spec);
         const Picoseconds took = run_ring(problem, ranks_, kLink).makespan();
         const Picoseconds work = ranks_ * times.attend + times.finish;
-        Findings& row = found.row("lengths");
-        row.give("share", std::to_string(c));
-        row.give("attend", Figure::time(times.attend));
-        row.give("hop", Figure::time(times.hop));
-        row.give("work", Figure::percent(100.0 * static_cast<double>(work) /
-                                         static_cast<double>(took)));
+        Findings& row = found.row(
+            "lengths",
+            {"share"_is = std::to_string(c), "attend"_is = Figure::time(times.attend),
+             "hop"_is = Figure::time(times.hop),
+             "work"_is = Figure::percent(100.0 * static_cast<double>(work) /
+                                         static_cast<double>(took))});
         row.equal("time", Figure::time(took), static_cast<double>(times.formula(ranks_)));
     }
 }
@@ -341,9 +339,9 @@ double gradient_difference(const NamedTensors& outputs, const std::string& varia
 std::vector<double> RingLesson::train_on(Findings& found, const ContextRun& run,
                                          const std::string& variant,
                                          const std::string& check) {
-    const RunReport report = train_gpt_context(
-        *make_cluster(options(), run.ranks()), *task_, run, options().dtype,
-        options().seed, advancing(variant, task_->steps));
+    const RunReport report =
+        train_gpt_context(*make_cluster(options(), run.ranks()), *task_, run,
+                          advancing(variant, task_->steps));
     record().runs.emplace_back(variant, report);
     if (!has_numbers()) return {};
     const bool alone = run.attention != AttentionKind::shared;
@@ -359,8 +357,7 @@ std::vector<double> RingLesson::train_on(Findings& found, const ContextRun& run,
 void RingLesson::give_contexts(Findings& found, std::int64_t capacity) {
     const auto longest = [&](const ContextRun& run, std::int64_t step) {
         return step * largest_that([&](std::int64_t steps) {
-                   return training_peak(*task_, run, steps * step, options().dtype) <=
-                          capacity;
+                   return training_peak(*task_, run, steps * step) <= capacity;
                });
     };
     const auto times = [&](std::int64_t alone) {
@@ -383,8 +380,7 @@ ContextRun RingLesson::shared_run() const {
 
 void RingLesson::train(Findings& found) {
     const GptSizes& sizes = task_->sizes;
-    const std::int64_t capacity =
-        training_peak(*task_, shared_run(), sizes.context, options().dtype);
+    const std::int64_t capacity = training_peak(*task_, shared_run(), sizes.context);
     found.give("gpt.layers", sizes.layers);
     found.give("gpt.hidden", sizes.block.hidden);
     found.give("gpt.heads", sizes.block.heads);
@@ -392,8 +388,7 @@ void RingLesson::train(Findings& found) {
     found.give("gpt.context", sizes.context);
     found.give("gpt.share", sizes.context / ranks_);
     found.give("gpt.capacity", Figure::memory(capacity));
-    found.give("method", name_of(method_));
-    found.give("order", name_of(order_));
+    found.give({"method"_is = name_of(method_), "order"_is = name_of(order_)});
     give_contexts(found, capacity);
     record_gpt_inputs(record(), *task_);
     train_all(found, capacity);

@@ -90,13 +90,10 @@ LessonEntry zero_lesson() {
 
 /// Shows where 16 bytes a parameter go.
 void Zero::bytes(Findings& found) {
-    found.give("parts", parts());
-    found.give("steps", language()->steps);
-    found.give("parameters", language()->sizes.parameters());
-    found.give("stack_layers", kStack.layers);
-    found.give("stack_width", kStack.width);
-    found.give("psi", kStack.parameters());
-    found.give("devices", kDevices);
+    found.give({"parts"_is = parts(), "steps"_is = language()->steps,
+                "parameters"_is = language()->sizes.parameters(),
+                "stack_layers"_is = kStack.layers, "stack_width"_is = kStack.width,
+                "psi"_is = kStack.parameters(), "devices"_is = kDevices});
     const RunReport report =
         measure(kStack.step(), kDevices, classroom(), replicas(kStack.bucket()));
     const RankReport& rank = report.ranks[0];
@@ -105,17 +102,16 @@ void Zero::bytes(Findings& found) {
          {std::tuple{"values", MemoryCategory::parameters, 2.0},
           std::tuple{"gradients", MemoryCategory::gradients, 2.0},
           std::tuple{"optimizer", MemoryCategory::optimizer, 12.0}}) {
-        Findings& row = found.row("sixteen");
-        row.give("what", name);
-        row.give("each", Figure::count(each));
-        row.give("held", Figure::memory(rank.memory.peak_of(category)));
+        found.row("sixteen", {"what"_is = name, "each"_is = Figure::count(each),
+                              "held"_is = Figure::memory(rank.memory.peak_of(category))});
     }
     found.equal("sixteen_bytes", Figure::bytes(state_of(rank)), kPerParameter * psi);
     constexpr double kLarge = 7.5e9;
-    found.give("large_state",
-               Figure::memory(static_cast<std::int64_t>(kPerParameter * kLarge)));
-    found.give("large_values", Figure::memory(static_cast<std::int64_t>(4 * kLarge)));
-    found.give("large_moments", Figure::memory(static_cast<std::int64_t>(12 * kLarge)));
+    found.give(
+        {"large_state"_is =
+             Figure::memory(static_cast<std::int64_t>(kPerParameter * kLarge)),
+         "large_values"_is = Figure::memory(static_cast<std::int64_t>(4 * kLarge)),
+         "large_moments"_is = Figure::memory(static_cast<std::int64_t>(12 * kLarge))});
 }
 
 /// Stage 1: the optimizer's state is shared out.
@@ -132,20 +128,21 @@ void Zero::stage_1(Findings& found) {
          {std::pair{"replicas", &whole}, std::pair{"stage_1", &shared},
           std::pair{"all_reduced", &reduced}}) {
         const RankReport& rank = report->ranks[0];
-        Findings& row = found.row("first");
-        row.give("way", name);
-        row.give("all_reduce", Figure::memory(rank.bytes_sent_by("all_reduce")));
-        row.give("reduce_scatter", Figure::memory(rank.bytes_sent_by("reduce_scatter")));
-        row.give("all_gather", Figure::memory(rank.bytes_sent_by("all_gather")));
-        row.give("state", Figure::memory(state_of(rank)));
+        found.row(
+            "first",
+            {"way"_is = name,
+             "all_reduce"_is = Figure::memory(rank.bytes_sent_by("all_reduce")),
+             "reduce_scatter"_is = Figure::memory(rank.bytes_sent_by("reduce_scatter")),
+             "all_gather"_is = Figure::memory(rank.bytes_sent_by("all_gather")),
+             "state"_is = Figure::memory(state_of(rank))});
     }
     found.equal("first_bytes", Figure::bytes(shared.ranks[0].bytes_sent()),
                 static_cast<double>(whole.ranks[0].bytes_sent()));
     const std::int64_t psi = kStack.parameters();
     const std::int64_t state = 4 * psi + 12 * psi / kDevices;
-    found.give("first_state", Figure::memory(state));
-    found.give("first_forgot", Figure::memory(16 * psi / kDevices));
-    found.give("first_all", Figure::memory(16 * psi));
+    found.give({"first_state"_is = Figure::memory(state),
+                "first_forgot"_is = Figure::memory(16 * psi / kDevices),
+                "first_all"_is = Figure::memory(16 * psi)});
     found.equal("first_memory", Figure::bytes(state_of(shared.ranks[0])),
                 static_cast<double>(state));
 }
@@ -173,8 +170,7 @@ void Zero::stage_2(Findings& found) {
     for (const int micro_batches : {1, 2, 4}) {
         Stack stack = kStack;
         stack.micro_batches = micro_batches;
-        Findings& row = found.row("accumulated");
-        row.give("micro_batches", micro_batches);
+        Findings& row = found.row("accumulated", {"micro_batches"_is = micro_batches});
         for (const Way& way : ways(kStack.bucket())) {
             const RunReport report =
                 measure(stack.step(), kDevices, classroom(), way.strategy);
@@ -204,14 +200,13 @@ void Zero::stage_3(Findings& found) {
     // The last layer is not gathered twice.
     const std::int64_t once = 2 * psi * (kDevices - 1) / kDevices;
     const std::int64_t sent = 3 * once - once / kStack.layers;
-    found.give("third_bytes", Figure::memory(3 * once));
-    found.give("twice", Figure::memory(2 * once));
+    found.give({"third_bytes"_is = Figure::memory(3 * once),
+                "twice"_is = Figure::memory(2 * once)});
     found.equal("third_sent", Figure::bytes(third.ranks[0].bytes_sent()),
                 static_cast<double>(sent));
 
     for (const int devices : {1, 2, 4, 8, 16, 32, 64}) {
-        Findings& row = found.row("stages");
-        row.give("devices", devices);
+        Findings& row = found.row("stages", {"devices"_is = devices});
         for (const Way& way : ways(kStack.bucket())) {
             const RunReport report =
                 measure(kStack.step(), devices, classroom(), way.strategy);
@@ -220,15 +215,13 @@ void Zero::stage_3(Findings& found) {
     }
     constexpr double kLarge = 7.5e9;
     for (const int devices : {1, 8, 64}) {
-        Findings& row = found.row("large");
-        row.give("devices", devices);
         const auto gigabytes = [&](double bytes) {
             return Figure::decimals(bytes * kLarge / 1e9, 1);
         };
-        row.give("replicas", gigabytes(16));
-        row.give("stage_1", gigabytes(4 + 12.0 / devices));
-        row.give("stage_2", gigabytes(2 + 14.0 / devices));
-        row.give("stage_3", gigabytes(16.0 / devices));
+        found.row("large", {"devices"_is = devices, "replicas"_is = gigabytes(16),
+                            "stage_1"_is = gigabytes(4 + 12.0 / devices),
+                            "stage_2"_is = gigabytes(2 + 14.0 / devices),
+                            "stage_3"_is = gigabytes(16.0 / devices)});
     }
 }
 
@@ -249,9 +242,9 @@ void Zero::prefetch(Findings& found) {
         2.0 * static_cast<double>(stack.rows * stack.layer()) / spec.flops_bf16);
     const Picoseconds message =
         message_time(spec.inside, 2 * stack.layer() / kDevices) * (kDevices - 1);
-    found.give("prefetch_layers", stack.layers);
-    found.give("layer_forward", Figure::time(forward));
-    found.give("layer_message", Figure::time(message));
+    found.give({"prefetch_layers"_is = stack.layers,
+                "layer_forward"_is = Figure::time(forward),
+                "layer_message"_is = Figure::time(message)});
     const auto run = [&](const std::string& name, const FullyShardedOptions& options) {
         const RunReport report =
             measure(stack.step(), kDevices, spec, fully_sharded(options), 1, true);
@@ -261,9 +254,9 @@ void Zero::prefetch(Findings& found) {
         return exposed_in(report);
     };
     const int layers = stack.layers;
-    found.give("exposed_never", Figure::time((2 * layers - 1) * message));
-    found.give("exposed_all", Figure::time((3 * layers - 1) * message));
-    found.give("exposed_two", Figure::time(2 * message));
+    found.give({"exposed_never"_is = Figure::time((2 * layers - 1) * message),
+                "exposed_all"_is = Figure::time((3 * layers - 1) * message),
+                "exposed_two"_is = Figure::time(2 * message)});
     found.equal("not_prefetched", Figure::time(run("late", {.prefetch = 0})),
                 static_cast<double>((3 * layers - 1) * message));
     found.equal("prefetched", Figure::time(run("early", {.prefetch = 1})),
@@ -275,8 +268,7 @@ void Zero::price(Findings& found) {
     constexpr FamilyGpt kGpt{8};
     constexpr std::int64_t kMiB = std::int64_t{1} << 20;
     const ClusterSpec spec = load_cluster("h100");
-    found.give("gpt_layers", kGpt.layers);
-    found.give("gpt_parameters", kGpt.parameters());
+    found.give({"gpt_layers"_is = kGpt.layers, "gpt_parameters"_is = kGpt.parameters()});
     const BucketSizes sizes{25 * kMiB, kMiB};
     std::vector<Way> all;
     for (const Way& way : ways(sizes))
@@ -289,13 +281,12 @@ void Zero::price(Findings& found) {
     for (const Way& way : all) {
         const UsualStep usual = usual_step(kGpt.step(), kDevices, spec, way.strategy);
         const RunReport one = measure(kGpt.step(), kDevices, spec, way.strategy);
-        Findings& row = found.row("prices");
-        row.give("way", way.name);
-        row.give("state", Figure::memory(state_of(one.ranks[0])));
-        row.give("peak", Figure::memory(one.ranks[0].memory.peak));
-        row.give("sent", Figure::memory(one.ranks[0].bytes_sent()));
-        row.give("exposed", Figure::time(usual.waiting(0)));
-        row.give("time", Figure::time(usual.time()));
+        found.row("prices", {"way"_is = way.name,
+                             "state"_is = Figure::memory(state_of(one.ranks[0])),
+                             "peak"_is = Figure::memory(one.ranks[0].memory.peak),
+                             "sent"_is = Figure::memory(one.ranks[0].bytes_sent()),
+                             "exposed"_is = Figure::time(usual.waiting(0)),
+                             "time"_is = Figure::time(usual.time())});
     }
 }
 
@@ -309,13 +300,11 @@ void Zero::host(Findings& found) {
     const auto run = [&](const char* name, const MakeStrategy& strategy) {
         UsualStep usual = usual_step(kGpt.step(), kDevices, spec, strategy);
         const RankReport& rank = usual.run().ranks[0];
-        Findings& row = found.row("hosts");
-        row.give("way", name);
-        row.give("device", Figure::memory(state_of(rank)));
-        row.give("host", Figure::memory(rank.host.memory.peak));
-        row.give("to_host", Figure::memory(usual.to_host(0)));
-        row.give("to_device", Figure::memory(usual.to_device(0)));
-        row.give("time", Figure::time(usual.time()));
+        found.row("hosts", {"way"_is = name, "device"_is = Figure::memory(state_of(rank)),
+                            "host"_is = Figure::memory(rank.host.memory.peak),
+                            "to_host"_is = Figure::memory(usual.to_host(0)),
+                            "to_device"_is = Figure::memory(usual.to_device(0)),
+                            "time"_is = Figure::time(usual.time())});
         return usual;
     };
     run("stage_2", zero_2());
@@ -332,8 +321,7 @@ void Zero::fits(Findings& found) {
     const ClusterSpec spec = load_cluster("h100");
     std::map<std::string, int> fitting;  // more devices do not make it smaller
     for (const int devices : {1, 4, 8, 64}) {
-        Findings& row = found.row("largest");
-        row.give("devices", devices);
+        Findings& row = found.row("largest", {"devices"_is = devices});
         for (const Way& way : ways({})) {
             int& layers = fitting[way.name];
             layers = largest_that_fits(devices, spec, way.strategy, layers);
@@ -356,13 +344,11 @@ void Zero::activations(Findings& found) {
         const UsualStep usual =
             usual_step(FamilyGpt{8, keeps}.step(), kDevices, spec, fully_sharded());
         const RankReport& rank = usual.run().ranks[0];
-        Findings& row = found.row("left");
-        row.give("way", name);
-        row.give("state", Figure::memory(state_of(rank)));
-        row.give("activations",
-                 Figure::memory(rank.memory.peak_of(MemoryCategory::activations)));
-        row.give("peak", Figure::memory(rank.memory.peak));
-        row.give("time", Figure::time(usual.time()));
+        found.row("left", {"way"_is = name, "state"_is = Figure::memory(state_of(rank)),
+                           "activations"_is = Figure::memory(
+                               rank.memory.peak_of(MemoryCategory::activations)),
+                           "peak"_is = Figure::memory(rank.memory.peak),
+                           "time"_is = Figure::time(usual.time())});
     }
 }
 

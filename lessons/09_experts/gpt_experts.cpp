@@ -62,7 +62,7 @@ double busiest(const std::vector<std::vector<std::int64_t>>& loads) {
 
 // lesson: experts-mesh
 RunReport train_gpt_experts(Cluster& cluster, const GptTask& task, const ExpertRun& run,
-                            DType dtype, std::uint64_t seed, const Advance& advance) {
+                            const Advance& advance) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         Mesh mesh(rank.world(), {{"ep", run.ep}, {"tp", run.tp}});
@@ -71,7 +71,7 @@ RunReport train_gpt_experts(Cluster& cluster, const GptTask& task, const ExpertR
         if (run.tp > 1) kit = tensor_parallel(kit, tp);
         kit = expert_parallel(kit, mesh, {"ep"},
                               {.batch = {"ep"}, .tp = run.tp > 1 ? &tp : nullptr});
-        const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes, kit);
+        const auto gpt = make_gpt(task.init(device), task.sizes, kit);
         declare_replicas_of(mesh, {"ep"}, *gpt);
         // lesson: end
         const auto layers = expert_layers(*gpt);

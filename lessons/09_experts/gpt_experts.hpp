@@ -23,6 +23,6 @@ struct ExpertRun {
 /// series "load" of rank 0, after each step, how many times as many copies as the mean
 /// the busiest expert of any layer got.
 RunReport train_gpt_experts(Cluster& cluster, const GptTask& task, const ExpertRun& run,
-                            DType dtype, std::uint64_t seed, const Advance& advance = {});
+                            const Advance& advance = {});
 
 }  // namespace lockstep::lessons

@@ -132,11 +132,8 @@ void ExpertsLesson::sparse(Findings& found) {
          {std::tuple{"dense", expert, expert},
           std::tuple{"sparse", e * expert, k * expert},
           std::tuple{"as_large", e * expert, e * expert}}) {
-        Findings& row = found.row("costs");
-        row.give("what", name);
-        row.give("held", held);
-        row.give("met", met);
-        row.give("flops", 2 * met);
+        found.row("costs", {"what"_is = name, "held"_is = held, "met"_is = met,
+                            "flops"_is = 2 * met});
     }
     LayerRun layer{layer_of(h, e, inner, k), 1, kTokens};
     const RunReport report = run_layer(*make_shapes_only_cluster(1), layer);
@@ -144,10 +141,9 @@ void ExpertsLesson::sparse(Findings& found) {
                         static_cast<double>(2 * k * expert * kTokens);
     found.give("sparse_flops", Figure::decimals(over, 4));
     found.at_most("sparse_excess", Figure::percent(100 * std::abs(over - 1), 2), 1);
-    found.give("copy", Figure::memory(h * 2));
-    found.give("expert", Figure::memory(expert * 2));
-    found.give("ratio", e / k);
-    found.give("ratio_experts", e);
+    found.give({"copy"_is = Figure::memory(h * 2),
+                "expert"_is = Figure::memory(expert * 2), "ratio"_is = e / k,
+                "ratio_experts"_is = e});
     const auto billions = [](std::int64_t parameters) {
         return Figure::decimals(static_cast<double>(parameters) / 1e9, 1);
     };
@@ -157,12 +153,10 @@ void ExpertsLesson::sparse(Findings& found) {
     for (const auto& [name, sizes] :
          {std::pair{"mixtral", mixtral}, std::pair{"deepseek", deepseek}}) {
         const ExpertSizes& experts = sizes.block.experts;
-        Findings& row = found.row("models");
-        row.give("model", name);
-        row.give("experts", experts.count);
-        row.give("chosen", experts.gate.chosen);
-        row.give("held", billions(sizes.parameters()));
-        row.give("met", billions(sizes.active_parameters()));
+        found.row("models", {"model"_is = name, "experts"_is = experts.count,
+                             "chosen"_is = experts.gate.chosen,
+                             "held"_is = billions(sizes.parameters()),
+                             "met"_is = billions(sizes.active_parameters())});
     }
 }
 
@@ -260,8 +254,7 @@ void ExpertsLesson::gate(Findings& found) {
     found.give("hand.chosen", kChosenByHand);
     const HostTensor logits = logits_by_hand();
     for (std::size_t t = 0; t < kTokensByHand; ++t) {
-        Findings& row = found.row("gated");
-        row.give("token", t);
+        Findings& row = found.row("gated", {"token"_is = t});
         for (std::size_t e = 0; e < kExpertsByHand; ++e) {
             const auto place = static_cast<std::int64_t>(t * kExpertsByHand + e);
             row.give(fmt::format("logit_{}", e), Figure::count(logits.at(place)));
@@ -270,10 +263,9 @@ void ExpertsLesson::gate(Findings& found) {
             if (has_numbers())
                 gap = std::max(gap, std::abs(scores.at(place) - expected.scores[t][e]));
         }
-        row.give("first", expected.ids[t][0]);
-        row.give("second", expected.ids[t][1]);
-        row.give("first_weight", Figure::decimals(expected.weights[t][0], 2));
-        row.give("second_weight", Figure::decimals(expected.weights[t][1], 2));
+        row.give({"first"_is = expected.ids[t][0], "second"_is = expected.ids[t][1],
+                  "first_weight"_is = Figure::decimals(expected.weights[t][0], 2),
+                  "second_weight"_is = Figure::decimals(expected.weights[t][1], 2)});
         for (std::size_t j = 0; has_numbers() && j < kChosenByHand; ++j) {
             const auto place = static_cast<std::int64_t>(t * kChosenByHand + j);
             gap = std::max(gap, std::abs(weights.at(place) - expected.weights[t][j]));
@@ -282,12 +274,11 @@ void ExpertsLesson::gate(Findings& found) {
         }
     }
     for (std::size_t e = 0; e < kExpertsByHand; ++e) {
-        Findings& row = found.row("shares");
-        row.give("expert", e);
-        row.give("copies", static_cast<std::int64_t>(std::lround(
-                               expected.shares[e] * kTokensByHand * kChosenByHand)));
-        row.give("f", Figure::decimals(expected.shares[e], 3));
-        row.give("p", Figure::decimals(expected.means[e], 3));
+        found.row("shares", {"expert"_is = e,
+                             "copies"_is = static_cast<std::int64_t>(std::lround(
+                                 expected.shares[e] * kTokensByHand * kChosenByHand)),
+                             "f"_is = Figure::decimals(expected.shares[e], 3),
+                             "p"_is = Figure::decimals(expected.means[e], 3)});
     }
     found.give("balance", Figure::decimals(expected.balance, 3));
     if (has_numbers()) loss_gap = std::abs(loss.at(0) - expected.balance);
@@ -333,14 +324,12 @@ std::string words(const std::vector<CopyByHand>& copies) {
 void ExpertsLesson::dispatch(Findings& found) {
     const GateByHand gate;
     found.give("hand.devices", kDevicesByHand);
-    found.give("ranks", ranks_);
-    found.give("several", ranks_ > 1);
+    found.give({"ranks"_is = ranks_, "several"_is = ranks_ > 1});
     std::vector<std::vector<CopyByHand>> arrived(kDevicesByHand);
     for (std::int64_t from = 0; from < kDevicesByHand; ++from) {
         const std::vector<CopyByHand> copies = copies_by_hand(gate, from);
-        Findings& row = found.row("copies");
-        row.give("device", from);
-        row.give("copies", words(copies));
+        Findings& row =
+            found.row("copies", {"device"_is = from, "copies"_is = words(copies)});
         for (std::int64_t to = 0; to < kDevicesByHand; ++to)
             row.give(fmt::format("to_{}", to),
                      std::ranges::count(copies, to, &CopyByHand::device));
@@ -349,9 +338,8 @@ void ExpertsLesson::dispatch(Findings& found) {
     }
     for (std::int64_t to = 0; to < kDevicesByHand; ++to) {
         std::vector<CopyByHand>& copies = arrived[static_cast<std::size_t>(to)];
-        Findings& row = found.row("arrivals");
-        row.give("device", to);
-        row.give("arrived", words(copies));
+        Findings& row =
+            found.row("arrivals", {"device"_is = to, "arrived"_is = words(copies)});
         std::ranges::stable_sort(copies, {}, &CopyByHand::expert);
         row.give("by_expert", words(copies));
     }
@@ -424,15 +412,13 @@ void ExpertsLesson::waiting(Findings& found) {
         const std::vector<std::int64_t> rows =
             dealt_by_load(kTokens, kDevices, load.shares);
         const std::int64_t most = *std::ranges::max_element(rows);
-        Findings& row = found.row("skews");
-        row.give("load", load.name);
-        row.give("most", kDevices * most);
-        row.give("mean", kTokens);
-        row.give("time", Figure::time(report.makespan()));
         const auto [least, busiest] = std::ranges::minmax_element(
             report.ranks, {}, [](const RankReport& rank) { return rank.time.compute; });
-        row.give("busiest", Figure::time(busiest->time.compute));
-        row.give("idlest", Figure::time(least->time.compute));
+        found.row("skews",
+                  {"load"_is = load.name, "most"_is = kDevices * most,
+                   "mean"_is = kTokens, "time"_is = Figure::time(report.makespan()),
+                   "busiest"_is = Figure::time(busiest->time.compute),
+                   "idlest"_is = Figure::time(least->time.compute)});
         if (std::string(load.name) == "hot") {
             hot_time = report.makespan();
             found.timeline("hot_layer", report);
@@ -491,21 +477,20 @@ void ExpertsLesson::capacity(Findings& found) {
     for (const double factor : {1.0, 1.25, 1.5, 2.0}) {
         const std::int64_t capacity =
             expert_capacity(factor, kTokens * kChosen, kExperts);
-        Findings& row = found.row("factors");
-        row.give("factor", Figure::decimals(factor, 2));
-        row.give("capacity", capacity);
         const std::int64_t dropped =
             kTokens * kChosen - total(kept_counts({{by_token}, 0}, kExperts, capacity));
-        row.give("dropped", dropped);
-        row.give("part",
-                 Figure::percent(
-                     100.0 * static_cast<double>(dropped) / (kTokens * kChosen), 1));
+        Findings& row = found.row(
+            "factors",
+            {"factor"_is = Figure::decimals(factor, 2), "capacity"_is = capacity,
+             "dropped"_is = dropped,
+             "part"_is = Figure::percent(
+                 100.0 * static_cast<double>(dropped) / (kTokens * kChosen), 1)});
         // First choices that are dropped although they come first.
         std::int64_t first = 0;
         for (std::size_t e = 0; e < kExperts; ++e)
             first += std::max<std::int64_t>(0, by_choice[e] - capacity);
-        row.give("first", first);
-        row.give("padding", kExperts * capacity - (kTokens * kChosen - dropped));
+        row.give({"first"_is = first,
+                  "padding"_is = kExperts * capacity - (kTokens * kChosen - dropped)});
     }
     drop_in_a_layer(found);
 }
@@ -551,8 +536,8 @@ void ExpertsLesson::drop_in_a_layer(Findings& found) {
 RunReport ExpertsLesson::train(const std::string& variant, const GptTask& task,
                                const ExpertRun& run) {
     const Advance advance = advancing(variant, task.steps);
-    RunReport report = train_gpt_experts(*make_cluster(options(), run.ranks()), task, run,
-                                         options().dtype, options().seed, advance);
+    RunReport report =
+        train_gpt_experts(*make_cluster(options(), run.ranks()), task, run, advance);
     // All begin with the same; each of the two steps that train has such a run.
     const bool first = variant == "alone" || variant == "balance_none";
     record_training(record(), variant, first, losses_of(report), report);
@@ -562,13 +547,12 @@ RunReport ExpertsLesson::train(const std::string& variant, const GptTask& task,
 /// Shows how a loss, and a bias, even out the load.
 void ExpertsLesson::balance(Findings& found) {
     const BlockSizes& block = task_->sizes.block;
-    found.give("experts", block.experts.count);
-    found.give("chosen", block.experts.gate.chosen);
-    found.give("layers", task_->sizes.layers);
-    found.give("steps", task_->steps);
+    found.give({"experts"_is = block.experts.count,
+                "chosen"_is = block.experts.gate.chosen,
+                "layers"_is = task_->sizes.layers, "steps"_is = task_->steps});
     constexpr double kAlpha = 0.01, kRate = 0.02;
-    found.give("alpha", Figure::decimals(kAlpha, 2));
-    found.give("rate", Figure::decimals(kRate, 2));
+    found.give({"alpha"_is = Figure::decimals(kAlpha, 2),
+                "rate"_is = Figure::decimals(kRate, 2)});
     record_gpt_inputs(record(), *task_);
 
     GptTask by_loss = *task_, by_bias = *task_;
@@ -586,8 +570,7 @@ void ExpertsLesson::balance(Findings& found) {
         return report.ranks[0].series.at("load");
     };
     for (const std::size_t step : shown_steps(static_cast<std::size_t>(task_->steps))) {
-        Findings& row = found.row("loads");
-        row.give("step", step + 1);
+        Findings& row = found.row("loads", {"step"_is = step + 1});
         for (const auto& [name, report] : runs)
             row.give(name, Figure::decimals(load_of(report)[step], 2));
     }
@@ -602,10 +585,8 @@ void ExpertsLesson::balance(Findings& found) {
     const double cured = std::max(late(runs[1].second), late(runs[2].second));
     if (trained) found.at_most("evened", Figure::decimals(cured / alone, 2), 1);
     for (const auto& [name, report] : runs) {
-        Findings& row = found.row("ends");
-        row.give("way", name);
-        row.give("load", Figure::decimals(late(report), 2));
-        row.give("loss", Figure::decimals(losses_of(report).back(), 3));
+        found.row("ends", {"way"_is = name, "load"_is = Figure::decimals(late(report), 2),
+                           "loss"_is = Figure::decimals(losses_of(report).back(), 3)});
     }
 }
 
@@ -630,8 +611,7 @@ void ExpertsLesson::bytes(Findings& found) {
     };
     std::int64_t expert_gap = 0, column_gap = 0;
     for (const int devices : {2, 4, 8, 16}) {
-        Findings& row = found.row("crossing");
-        row.give("devices", devices);
+        Findings& row = found.row("crossing", {"devices"_is = devices});
         for (const std::int64_t chosen : {1, 2, 4, 8}) {
             const std::int64_t sent = by_experts(devices, chosen);
             const std::int64_t formula =
@@ -648,11 +628,10 @@ void ExpertsLesson::bytes(Findings& found) {
     found.equal("experts_sent", Figure::bytes(expert_gap), 0);
     found.equal("columns_sent", Figure::bytes(column_gap), 0);
     constexpr std::int64_t kChosen = 2, kDevices = 8;
-    found.give("predicted_devices", kDevices);
-    found.give("predicted_chosen", kChosen);
-    found.give("columns_to_experts", kDevices / kChosen);
-    found.give("inverse", Figure::decimals(double{kChosen} / kDevices, 2));
-    found.give("same_bytes", 1);
+    found.give({"predicted_devices"_is = kDevices, "predicted_chosen"_is = kChosen,
+                "columns_to_experts"_is = kDevices / kChosen,
+                "inverse"_is = Figure::decimals(double{kChosen} / kDevices, 2),
+                "same_bytes"_is = 1});
 }
 
 /// Verifies, term by term, that columns of an expert make terms of a sum.
@@ -686,8 +665,7 @@ void ExpertsLesson::inside(Findings& found) {
     if (has_numbers()) {
         for (std::size_t r = 0; r < report.ranks.size(); ++r) {
             const HostTensor& term = report.ranks[r].kept.at("term");
-            Findings& row = found.row("terms");
-            row.give("device", r);
+            Findings& row = found.row("terms", {"device"_is = r});
             for (std::int64_t j = 0; j < 4; ++j)
                 row.give(fmt::format("y_{}", j), Figure::decimals(term.at(j), 4));
             for (std::int64_t i = 0; i < sum.elements(); ++i)
@@ -713,15 +691,14 @@ void ExpertsLesson::same(Findings& found) {
     const auto run = [&](const std::string& name, const ExpertRun& of) {
         const RunReport report = train(name, task, of);
         if (has_numbers()) curves.add(name, losses_of(report));
-        Findings& row = found.row("ways");
-        row.give("way", name);
+        Findings& row = found.row("ways", {"way"_is = name});
         std::int64_t sent = 0, held = 0;
         for (const RankReport& rank : report.ranks) {
             sent = std::max(sent, rank.bytes_sent());
             held = std::max(held, rank.memory.peak_of(MemoryCategory::parameters));
         }
-        row.give("held", Figure::memory(held));
-        row.give("sent", Figure::memory(sent / task.steps));
+        row.give({"held"_is = Figure::memory(held),
+                  "sent"_is = Figure::memory(sent / task.steps)});
     };
     run("alone", {});
     run("experts", {ranks_, 1});
@@ -761,12 +738,10 @@ void ExpertsLesson::nodes(Findings& found) {
         for (const std::int64_t nodes : {1, 2, 4, 8}) {
             const Crossings all = crossings(nodes, nodes);
             const Crossings few = crossings(nodes, std::min(nodes, kMost));
-            Findings& row = found.row("crossings");
-            row.give("nodes", nodes);
-            row.give("copies", a_token(all.copies));
-            row.give("once", a_token(all.tokens));
-            row.give("few_copies", a_token(few.copies));
-            row.give("few_once", a_token(few.tokens));
+            found.row("crossings", {"nodes"_is = nodes, "copies"_is = a_token(all.copies),
+                                    "once"_is = a_token(all.tokens),
+                                    "few_copies"_is = a_token(few.copies),
+                                    "few_once"_is = a_token(few.tokens)});
             if (nodes == 8)
                 found.at_most("few_nodes", a_token(few.tokens),
                               static_cast<double>(kMost));
@@ -793,12 +768,11 @@ void ExpertsLesson::layer_on_nodes(Findings& found, std::int64_t experts,
         std::int64_t between = 0;
         for (const Traffic& traffic : report.ranks[0].traffic)
             if (traffic.between_nodes) between += traffic.bytes_sent;
-        Findings& row = found.row("layers");
-        row.give("nodes", 16 / of_node);
-        row.give("sent", Figure::memory(report.ranks[0].bytes_sent()));
-        row.give("between", Figure::memory(between));
-        row.give("compute", Figure::time(report.ranks[0].time.compute));
-        row.give("time", Figure::time(report.makespan()));
+        found.row("layers", {"nodes"_is = 16 / of_node,
+                             "sent"_is = Figure::memory(report.ranks[0].bytes_sent()),
+                             "between"_is = Figure::memory(between),
+                             "compute"_is = Figure::time(report.ranks[0].time.compute),
+                             "time"_is = Figure::time(report.makespan())});
     }
 }
 

@@ -182,12 +182,11 @@ std::unique_ptr<Cluster> MeshLesson::virtual_devices(int ranks) const {
 std::vector<double> MeshLesson::train(const std::string& variant, const GptTask& task,
                                       const MeshPlan* plan) {
     const Advance advance = advancing(variant, task.steps);
-    const DType dtype = options().dtype;
     const RunReport report =
         plan ? train_on_mesh(*make_cluster(options(), plan->shape().ranks()), task, *plan,
-                             {dtype, options().seed}, advance)
+                             advance)
              : train_alone(*make_cluster(options(), 1), task, plan_->micro_batches(),
-                           dtype, options().seed, advance);
+                           advance);
     record_training(record(), variant, plan == nullptr, losses_of(report), report);
     if (has_numbers()) {
         const std::vector<double>& norms = report.ranks[0].series.at("norm");
@@ -205,15 +204,11 @@ void MeshLesson::holds(Findings& found) {
     const MeshShape& shape = plan_->shape();
     for (const MeshShape::Axis& axis : sizes_.axes())
         found.give(axis.name, axis.size);
-    found.give("ranks", shape.ranks());
-    found.give("numbers", has_numbers());
-    found.give("layers", gpt.layers);
-    found.give("heads", gpt.block.heads);
-    found.give("key_heads", gpt.block.kv_heads);
-    found.give("context", gpt.context);
-    found.give("batch", task_->batch);
-    found.give("parameters", gpt.parameters());
-    found.give("micro_batches", plan_->options().micro_batches);
+    found.give({"ranks"_is = shape.ranks(), "numbers"_is = has_numbers(),
+                "layers"_is = gpt.layers, "heads"_is = gpt.block.heads,
+                "key_heads"_is = gpt.block.kv_heads, "context"_is = gpt.context,
+                "batch"_is = task_->batch, "parameters"_is = gpt.parameters(),
+                "micro_batches"_is = plan_->options().micro_batches});
 
     const RunReport report =
         make_shapes_only_cluster(shape.ranks())->run([&](Rank& rank) {
@@ -236,11 +231,11 @@ void MeshLesson::holds(Findings& found) {
         held += own;
     }
     found.mesh("shares", picture);
-    found.give("table_tokens", gpt.vocabulary);
-    found.give("table_rows", least_multiple(sizes_.tp, gpt.vocabulary));
-    found.give("copies", sizes_.dp * sizes_.cp);
-    found.give("copies_tensor", sizes_.ranks() / sizes_.tp);
-    found.give("copies_replicas", sizes_.dp);
+    found.give({"table_tokens"_is = gpt.vocabulary,
+                "table_rows"_is = least_multiple(sizes_.tp, gpt.vocabulary),
+                "copies"_is = sizes_.dp * sizes_.cp,
+                "copies_tensor"_is = sizes_.ranks() / sizes_.tp,
+                "copies_replicas"_is = sizes_.dp});
     found.equal("held", held, static_cast<double>(parameters_on_mesh(*plan_)));
 }
 
@@ -292,13 +287,12 @@ void MeshLesson::same(Findings& found) {
     };
     const HostTensor &one = outputs.at("alone/norm"), &many = outputs.at("mesh/norm");
     for (const std::size_t step : shown_steps(alone.size())) {
-        Findings& row = found.row("curves");
         const auto at = static_cast<std::int64_t>(step);
-        row.give("step", step + 1);
-        row.give("alone", Figure::decimals(alone[step], 4));
-        row.give("mesh", Figure::decimals(mesh[step], 4));
-        row.give("alone_norm", Figure::decimals(one.at(at), 4));
-        row.give("mesh_norm", Figure::decimals(many.at(at), 4));
+        found.row("curves",
+                  {"step"_is = step + 1, "alone"_is = Figure::decimals(alone[step], 4),
+                   "mesh"_is = Figure::decimals(mesh[step], 4),
+                   "alone_norm"_is = Figure::decimals(one.at(at), 4),
+                   "mesh_norm"_is = Figure::decimals(many.at(at), 4)});
     }
     double values = 0;
     for (const auto& [name, tensor] : outputs)
@@ -318,12 +312,11 @@ void MeshLesson::same(Findings& found) {
 /// Shows which loss, norm and random numbers belong to which device.
 void MeshLesson::dealt(Findings& found) {
     const int all = plan_->micro_batches();
-    found.give("all_micro_batches", all);
-    found.give("weight_under", all * sizes_.cp);
-    found.give("own_micro_batches", plan_->options().micro_batches);
-    found.give("losses", sizes_.dp * sizes_.cp);
-    found.give("losses_tensor", sizes_.dp * sizes_.cp * sizes_.tp);
-    found.give("losses_each", all * sizes_.cp);
+    found.give({"all_micro_batches"_is = all, "weight_under"_is = all * sizes_.cp,
+                "own_micro_batches"_is = plan_->options().micro_batches,
+                "losses"_is = sizes_.dp * sizes_.cp,
+                "losses_tensor"_is = sizes_.dp * sizes_.cp * sizes_.tp,
+                "losses_each"_is = all * sizes_.cp});
     read_by_rank(found);
     refuse_other_norms(found);
     drop_by_place(found);
@@ -433,11 +426,9 @@ void MeshLesson::drop_by_place(Findings& found) const {
     for (std::int64_t i = 0; i < one.elements(); ++i)
         differing += one.at(i) != places.at(i);
     for (std::int64_t row = 0; row < kDropRows; ++row) {
-        Findings& list = found.row("masks");
-        list.give("one", mask_text(one, row));
-        list.give("places", mask_text(places, row));
-        list.give("own", mask_text(own, row));
-        list.give("same", mask_text(same, row));
+        found.row("masks",
+                  {"one"_is = mask_text(one, row), "places"_is = mask_text(places, row),
+                   "own"_is = mask_text(own, row), "same"_is = mask_text(same, row)});
     }
     values_equal(found, "same_mask", differing, 0);
 }
@@ -481,12 +472,10 @@ void MeshLesson::messages(Findings& found) {
     twice.batch *= 2;
     const MeshTraffic larger = mesh_traffic(plain, twice);
     const auto row = [&](const char* axis, int size, std::int64_t MeshTraffic::*bytes) {
-        Findings& list = found.row("axes");
-        list.give("axis", axis);
-        list.give("size", size);
-        list.give("formula", Figure::bytes(formula.*bytes));
-        list.give("counted", Figure::bytes(unshared.*bytes));
-        list.give("shared", Figure::bytes(counted.*bytes));
+        found.row("axes", {"axis"_is = axis, "size"_is = size,
+                           "formula"_is = Figure::bytes(formula.*bytes),
+                           "counted"_is = Figure::bytes(unshared.*bytes),
+                           "shared"_is = Figure::bytes(counted.*bytes)});
         found.equal(std::string(axis) + "_bytes", Figure::bytes(unshared.*bytes),
                     static_cast<double>(formula.*bytes));
     };
@@ -499,8 +488,8 @@ void MeshLesson::messages(Findings& found) {
     const auto times = [&](std::int64_t MeshTraffic::*bytes) {
         return Figure::count(formula.*bytes == 0 ? 0 : larger.*bytes / formula.*bytes);
     };
-    found.give("ratio_answer", times(&MeshTraffic::replicas));
-    found.give("ratio_all", times(&MeshTraffic::pp));
+    found.give({"ratio_answer"_is = times(&MeshTraffic::replicas),
+                "ratio_all"_is = times(&MeshTraffic::pp)});
 }
 
 namespace {
@@ -554,12 +543,9 @@ void MeshLesson::nodes(Findings& found) {
     constexpr int kNode = 4;
     constexpr std::int64_t kBatch = 16;
     const GptSizes gpt = measured_gpt(8, 4096, 4096);
-    found.give("node", kNode);
-    found.give("node_count", 16 / kNode);
-    found.give("nodes_layers", gpt.layers);
-    found.give("nodes_hidden", gpt.block.hidden);
-    found.give("nodes_context", gpt.context);
-    found.give("nodes_batch", kBatch);
+    found.give({"node"_is = kNode, "node_count"_is = 16 / kNode,
+                "nodes_layers"_is = gpt.layers, "nodes_hidden"_is = gpt.block.hidden,
+                "nodes_context"_is = gpt.context, "nodes_batch"_is = kBatch});
     const auto measure = [&](const std::vector<std::string>& order) {
         std::vector<MeshShape::Axis> axes;
         axes.reserve(order.size());
@@ -589,21 +575,21 @@ void MeshLesson::nodes(Findings& found) {
         if (usual == 0) {
             usual = step.time;
             const MeshTraffic sent = mesh_traffic(step.report);
-            found.give("nodes_tp", Figure::memory(sent.tp));
-            found.give("nodes_cp", Figure::memory(sent.cp));
-            found.give("nodes_replicas", Figure::memory(sent.replicas));
-            found.give("nodes_pp", Figure::memory(sent.pp));
+            found.give({"nodes_tp"_is = Figure::memory(sent.tp),
+                        "nodes_cp"_is = Figure::memory(sent.cp),
+                        "nodes_replicas"_is = Figure::memory(sent.replicas),
+                        "nodes_pp"_is = Figure::memory(sent.pp)});
         }
-        Findings& row = found.row("orders");
-        row.give("order", fmt::format("{}", fmt::join(each, " ")));
-        row.give("inside", each[2] + ", " + each[3]);
-        row.give("between", Figure::memory(sent_between_nodes(step.report)));
-        row.give("all", Figure::memory(step.report.bytes_sent()));
-        row.give("time", Figure::time(step.time));
+        found.row("orders",
+                  {"order"_is = fmt::format("{}", fmt::join(each, " ")),
+                   "inside"_is = each[2] + ", " + each[3],
+                   "between"_is = Figure::memory(sent_between_nodes(step.report)),
+                   "all"_is = Figure::memory(step.report.bytes_sent()),
+                   "time"_is = Figure::time(step.time)});
     }
-    found.give("best_order", fmt::format("{}", fmt::join(best_order, " ")));
-    found.give("best_time", Figure::time(best));
-    found.give("worst_time", Figure::time(worst));
+    found.give({"best_order"_is = fmt::format("{}", fmt::join(best_order, " ")),
+                "best_time"_is = Figure::time(best),
+                "worst_time"_is = Figure::time(worst)});
     found.at_most("usual_is_best", static_cast<double>(usual) / static_cast<double>(best),
                   1.0);
 }
@@ -613,11 +599,9 @@ void MeshLesson::prices(Findings& found) {
     constexpr std::int64_t kBatch = 16;
     const GptSizes gpt = measured_gpt(16, 2048, 4096);
     const ClusterSpec spec = h100_nodes_of(8);
-    found.give("prices_layers", gpt.layers);
-    found.give("prices_hidden", gpt.block.hidden);
-    found.give("prices_context", gpt.context);
-    found.give("prices_batch", kBatch);
-    found.give("prices_parameters", billions(gpt.parameters()));
+    found.give({"prices_layers"_is = gpt.layers, "prices_hidden"_is = gpt.block.hidden,
+                "prices_context"_is = gpt.context, "prices_batch"_is = kBatch,
+                "prices_parameters"_is = billions(gpt.parameters())});
     Picoseconds alone = 0;
     // This axis saves the fewest activations, with 16 devices.
     std::int64_t most = 0;
@@ -627,20 +611,18 @@ void MeshLesson::prices(Findings& found) {
             measure_mesh_step(measured_step(gpt, axes, kBatch, spec));
         if (alone == 0) alone = step.time;
         const int devices = static_cast<int>(step.report.ranks.size());
-        Findings& row = found.row("prices");
-        row.give("axis", axis);
-        row.give("devices", devices);
-        row.give("state", Figure::memory(step.state));
-        row.give("activations", Figure::memory(step.activations));
+        Findings& row =
+            found.row("prices", {"axis"_is = axis, "devices"_is = devices,
+                                 "state"_is = Figure::memory(step.state),
+                                 "activations"_is = Figure::memory(step.activations)});
         if (devices == kMostRanks && step.activations > most) {
             most = step.activations;
             saves_nothing = axis;
         }
-        row.give("peak", Figure::memory(step.peak));
-        row.give("time", Figure::time(step.time));
-        row.give("times",
-                 Figure::decimals(
-                     static_cast<double>(alone) / static_cast<double>(step.time), 1));
+        row.give({"peak"_is = Figure::memory(step.peak),
+                  "time"_is = Figure::time(step.time),
+                  "times"_is = Figure::decimals(
+                      static_cast<double>(alone) / static_cast<double>(step.time), 1)});
     };
     measure("one", {});
     for (const char* axis : {"dp", "pp", "cp", "tp"})
@@ -656,21 +638,18 @@ void MeshLesson::tied(Findings& found) {
     found.give("several_stages", sizes_.pp > 1);
     const std::int64_t rows =
         least_multiple(sizes_.tp, task_->sizes.vocabulary) / sizes_.tp;
-    found.give("tied_rows", rows);
-    found.give("vocabulary", task_->sizes.vocabulary);
+    found.give({"tied_rows"_is = rows, "vocabulary"_is = task_->sizes.vocabulary});
     for (const int rank : shape.line(0, "tp")) {
         const std::vector<int> line = shape.line(rank, "pp");
-        Findings& row = found.row("ties");
-        row.give("first", line.front());
-        row.give("last", line.back());
-        row.give("tp", shape.coordinate(line.front(), "tp"));
         const std::int64_t first = shape.coordinate(line.front(), "tp") * rows;
-        row.give("rows",
-                 range_text(first, std::min(rows, task_->sizes.vocabulary - first)));
+        found.row("ties", {"first"_is = line.front(), "last"_is = line.back(),
+                           "tp"_is = shape.coordinate(line.front(), "tp"),
+                           "rows"_is = range_text(
+                               first, std::min(rows, task_->sizes.vocabulary - first))});
     }
-    found.give("table_copies", (sizes_.pp > 1 ? 2 : 1) * sizes_.dp * sizes_.cp);
-    found.give("table_copies_one_end", sizes_.dp * sizes_.cp);
-    found.give("table_copies_ties", 2);
+    found.give({"table_copies"_is = (sizes_.pp > 1 ? 2 : 1) * sizes_.dp * sizes_.cp,
+                "table_copies_one_end"_is = sizes_.dp * sizes_.cp,
+                "table_copies_ties"_is = 2});
     const std::string name = kGptTable;
     if (!has_numbers()) return found.not_compared("same_table");
     const auto& outputs = record().outputs;
@@ -717,23 +696,21 @@ void MeshLesson::restart(Findings& found) {
     const int lost_step = std::max(2, task.steps - 1);
     const int every = lost_step > 3 ? 3 : 1;
     const int lost_rank = sizes_.ranks() - 1;
-    found.give("enough_steps", has_numbers());
-    found.give("save_every", every);
-    found.give("lost_rank", lost_rank);
-    found.give("lost_step", lost_step);
+    found.give({"enough_steps"_is = has_numbers(), "save_every"_is = every,
+                "lost_rank"_is = lost_rank, "lost_step"_is = lost_step});
     if (!has_numbers()) {
         found.not_compared("resumed_values");
         found.not_compared("resumed_losses");
         return;
     }
     const Scratch scratch;
-    MeshTraining training{options().dtype, options().seed};
+    MeshTraining training;
     training.folder = scratch.path();
     training.save_every = every;
     training.lost_rank = lost_rank;
     training.lost_at = lost_step - 1;
     try {
-        train_on_mesh(*virtual_devices(sizes_.ranks()), task, *plan_, training);
+        train_on_mesh(*virtual_devices(sizes_.ranks()), task, *plan_, {}, training);
     } catch (const std::exception& error) {
         found.give("lost", std::string(error.what()));
     }
@@ -753,30 +730,28 @@ void MeshLesson::resume(Findings& found, const GptTask& task,
     // As many micro-batches as before, on fewer replicas.
     const MeshPlan fewer(task.sizes,
                          mesh_options(axes, plan_->micro_batches() / replicas));
-    found.give("before_axes", axes_text(all.axes()));
-    found.give("after_axes", axes_text(axes));
-    found.give("after_ranks", ranks);
-    MeshTraining resumed{options().dtype, options().seed};
+    found.give({"before_axes"_is = axes_text(all.axes()),
+                "after_axes"_is = axes_text(axes), "after_ranks"_is = ranks});
+    MeshTraining resumed;
     resumed.resume = folder;
-    const RunReport rest = train_on_mesh(*virtual_devices(ranks), task, fewer, resumed);
-    const RunReport whole = train_on_mesh(*virtual_devices(all.ranks()), task, *plan_,
-                                          {options().dtype, options().seed});
+    const RunReport rest =
+        train_on_mesh(*virtual_devices(ranks), task, fewer, {}, resumed);
+    const RunReport whole = train_on_mesh(*virtual_devices(all.ranks()), task, *plan_);
     const std::vector<double> late = losses_of(rest), losses = losses_of(whole);
     const int first = task.steps - static_cast<int>(late.size());
     // In the last step but one of six, or in the second of fewer.
     const int lost_step = std::max(2, task.steps - 1);
-    found.give("from_step", first + 1);
-    found.give("lost_step_before", lost_step - 1);
-    found.give("steps_again", lost_step - 1 - first);
+    found.give({"from_step"_is = first + 1, "lost_step_before"_is = lost_step - 1,
+                "steps_again"_is = lost_step - 1 - first});
     for (int step = 0; step < task.steps; ++step) {
         const auto at = static_cast<std::size_t>(step);
-        Findings& row = found.row("resumed");
-        row.give("step", step + 1);
-        row.give("whole", Figure::decimals(losses[at], 5));
         const bool again = step >= first;
-        row.give("fewer",
+        found.row(
+            "resumed",
+            {"step"_is = step + 1, "whole"_is = Figure::decimals(losses[at], 5),
+             "fewer"_is =
                  again ? fmt::format("{:.5f}", late[at - static_cast<std::size_t>(first)])
-                       : "-");
+                       : "-"});
     }
     const int stores = block_stores(sizes_.tp) * static_cast<int>(task.sizes.layers);
     values_at_most(found, "resumed_losses", widest_gap(losses, late),
@@ -827,8 +802,7 @@ void MeshLesson::experts(Findings& found) {
     int ep = 1;
     if (sizes_.ranks() % 2 == 0) ep = 2;
     const int dp = sizes_.ranks() / ep;
-    found.give("experts_dp", dp);
-    found.give("experts_ep", ep);
+    found.give({"experts_dp"_is = dp, "experts_ep"_is = ep});
     const std::int64_t batch = least_multiple(std::int64_t{2} * dp * ep, 8);
     GptTask task = *make_gpt_task(options(), batch, [&](std::int64_t vocabulary) {
         GptSizes sizes = task_->sizes;
@@ -842,8 +816,8 @@ void MeshLesson::experts(Findings& found) {
         return sizes;
     });
     const ExpertSizes& experts = task.sizes.block.experts;
-    found.give("experts_count", experts.count);
-    found.give("experts_own", experts.count / ep);
+    found.give(
+        {"experts_count"_is = experts.count, "experts_own"_is = experts.count / ep});
     MeshOptions spread = mesh_options({{"dp", dp}, {"ep", ep}}, 2);
     spread.zero = 0;
     const MeshPlan plan(task.sizes, spread);
@@ -851,22 +825,18 @@ void MeshLesson::experts(Findings& found) {
     const auto [rest, of_experts] = kinds_on(plan);
     for (const auto& [name, kind] :
          {std::pair{"rest", &rest}, std::pair{"experts", &of_experts}}) {
-        Findings& row = found.row("groups");
-        row.give("what", name);
-        row.give("whole", kind->whole);
-        row.give("numbers", kind->numbers);
-        row.give("ranks", ranks_text(plan.shape().plane(0, kind->axes)));
+        found.row("groups", {"what"_is = name, "whole"_is = kind->whole,
+                             "numbers"_is = kind->numbers,
+                             "ranks"_is = ranks_text(plan.shape().plane(0, kind->axes))});
     }
-    found.give("expert_copies", dp);
-    found.give("expert_copies_all", dp * ep);
+    found.give({"expert_copies"_is = dp, "expert_copies_all"_is = dp * ep});
     if (!has_numbers()) return found.not_compared("experts_losses");
     task.steps = std::min(task.steps, 5);
     const DType dtype = options().dtype;
-    const std::uint64_t seed = options().seed;
-    const std::vector<double> one = losses_of(
-        train_alone(*virtual_devices(1), task, plan.micro_batches(), dtype, seed));
-    const std::vector<double> many = losses_of(
-        train_on_mesh(*virtual_devices(plan.shape().ranks()), task, plan, {dtype, seed}));
+    const std::vector<double> one =
+        losses_of(train_alone(*virtual_devices(1), task, plan.micro_batches()));
+    const std::vector<double> many =
+        losses_of(train_on_mesh(*virtual_devices(plan.shape().ranks()), task, plan));
     values_at_most(found, "experts_losses", widest_gap(one, many),
                    loss_bound(dtype, 12 * static_cast<int>(task.sizes.layers) + 4, one));
 }
@@ -877,11 +847,9 @@ void MeshLesson::large(Findings& found) {
     const GptSizes gpt = measured_gpt(60, 10'240, kContext);
     constexpr int kTp = 8, kPp = 4;
     const ClusterSpec spec = load_cluster("a100");
-    found.give("large_parameters", billions(gpt.parameters()));
-    found.give("large_layers", gpt.layers);
-    found.give("large_hidden", gpt.block.hidden);
-    found.give("large_tp", kTp);
-    found.give("large_pp", kPp);
+    found.give({"large_parameters"_is = billions(gpt.parameters()),
+                "large_layers"_is = gpt.layers, "large_hidden"_is = gpt.block.hidden,
+                "large_tp"_is = kTp, "large_pp"_is = kPp});
     const auto step_of = [&](int dp, int micro_batches) {
         MeshStep step = measured_step(gpt, {{"dp", dp}, {"pp", kPp}, {"tp", kTp}},
                                       std::int64_t{dp} * micro_batches, spec);
@@ -902,14 +870,13 @@ void MeshLesson::large(Findings& found) {
         double flops = 0;
         for (const RankReport& rank : step.report.ranks)
             flops += static_cast<double>(rank.flops);
-        Findings& row = found.row("thousand");
-        row.give("devices", devices);
-        row.give("micro_batches", micro_batches);
-        row.give("time", Figure::time(step.time));
-        row.give("peak", Figure::memory(step.peak));
-        row.give("state", Figure::memory(step.state));
         const double seconds = static_cast<double>(step.time) * 1e-12;
-        row.give("rate", Figure::decimals(flops / seconds / devices / 1e12, 0));
+        found.row(
+            "thousand",
+            {"devices"_is = devices, "micro_batches"_is = micro_batches,
+             "time"_is = Figure::time(step.time), "peak"_is = Figure::memory(step.peak),
+             "state"_is = Figure::memory(step.state),
+             "rate"_is = Figure::decimals(flops / seconds / devices / 1e12, 0)});
         const double formula = paper_flops(std::int64_t{dp} * micro_batches);
         if (dp == 1) continue;
         found.at_most("large_flops",
@@ -917,10 +884,9 @@ void MeshLesson::large(Findings& found) {
         found.give("flops_less", Figure::percent(100 * (1 - flops / formula), 2));
     }
     constexpr int kPaperBatch = 1792;
-    found.give("paper_batch", kPaperBatch);
-    found.give("paper_micro_batches", kPaperBatch / 32);
-    found.give("paper_rate", 140);
-    found.give("paper_peak", 312);
+    found.give({"paper_batch"_is = kPaperBatch,
+                "paper_micro_batches"_is = kPaperBatch / 32, "paper_rate"_is = 140,
+                "paper_peak"_is = 312});
 }
 
 namespace {
@@ -1008,8 +974,8 @@ void MeshLesson::choose(Findings& found) {
             Findings& row = found.row(name);
             for (const MeshShape::Axis& axis : tried.axes)
                 row.give("of_" + axis.name, axis.size);
-            row.give("time", Figure::time(tried.step->time));
-            row.give("peak", Figure::memory(tried.step->peak));
+            row.give({"time"_is = Figure::time(tried.step->time),
+                      "peak"_is = Figure::memory(tried.step->peak)});
         };
         for (std::size_t i = 0; i < kShown && all[i].step; ++i)
             show(all[i]);

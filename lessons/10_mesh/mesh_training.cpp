@@ -101,10 +101,10 @@ void keep_norm(Rank& rank, const std::vector<Parameter*>& updated) {
 }  // namespace
 
 RunReport train_on_mesh(Cluster& cluster, const GptTask& task, const MeshPlan& plan,
-                        const MeshTraining& training, const Advance& advance) {
+                        const Advance& advance, const MeshTraining& training) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
-        GptOnMesh gpt(rank, plan, training.dtype, training.seed);
+        GptOnMesh gpt(rank, plan, task.dtype, task.seed);
         const auto optimizer = make_optimizer<Sgd>(gpt.sync().shards(), task.optimizer());
         const TrainingState state(gpt.sync(), optimizer.get());
         int first = 0;
@@ -127,10 +127,10 @@ RunReport train_on_mesh(Cluster& cluster, const GptTask& task, const MeshPlan& p
 }
 
 RunReport train_alone(Cluster& cluster, const GptTask& task, int micro_batches,
-                      DType dtype, std::uint64_t seed, const Advance& advance) {
+                      const Advance& advance) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
-        const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes);
+        const auto gpt = make_gpt(task.init(device), task.sizes);
         const auto batches = [&](int step) {
             return upload_batches(device, task, step, 0, micro_batches, micro_batches);
         };

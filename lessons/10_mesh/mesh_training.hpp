@@ -38,8 +38,6 @@ MeshOptions mesh_options(std::vector<MeshShape::Axis> axes, int micro_batches);
 
 /// Where a training begins and ends, and what it leaves on the way.
 struct MeshTraining {
-    DType dtype = DType::f32;
-    std::uint64_t seed = 1;
     /// Checkpoints go there, after every so many steps.
     std::filesystem::path folder{};
     int save_every = 0;
@@ -53,11 +51,11 @@ struct MeshTraining {
 /// Trains on `cluster`, of the plan's ranks. Leaves what train does, and in rank
 /// 0's series "norm" the norm of each step's gradients.
 RunReport train_on_mesh(Cluster& cluster, const GptTask& task, const MeshPlan& plan,
-                        const MeshTraining& training, const Advance& advance = {});
+                        const Advance& advance = {}, const MeshTraining& training = {});
 
 /// Trains on one device with as many micro-batches a step, and none of a mesh's code.
 /// Leaves the same.
 RunReport train_alone(Cluster& cluster, const GptTask& task, int micro_batches,
-                      DType dtype, std::uint64_t seed, const Advance& advance = {});
+                      const Advance& advance = {});
 
 }  // namespace lockstep::lessons

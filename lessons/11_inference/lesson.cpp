@@ -168,8 +168,7 @@ std::unique_ptr<Cluster> InferenceLesson::virtual_devices(int ranks, bool trace)
 
 TrainedGpt InferenceLesson::train(const std::string& variant, const GptTask& task) {
     const Advance advance = advancing(variant, task.steps);
-    const RunReport report = train_by_adamw(*make_cluster(options(), 1), task,
-                                            options().dtype, options().seed, advance);
+    const RunReport report = train_by_adamw(*make_cluster(options(), 1), task, advance);
     if (variant == "alone") losses_ = losses_of(report);
     record_training(record(), variant, variant == "alone", losses_of(report), report);
     return {task.sizes, options().dtype, options().seed, kept_under(report, "")};
@@ -216,23 +215,20 @@ void InferenceLesson::generate(Findings& found) {
     const TrainedGpt& gpt = trained();
     const Request request = written_request();
     const std::vector<std::int32_t>& begun = request.prompt;
-    found.give("ranks", ranks_);
-    found.give("numbers", has_numbers());
-    found.give("parameters", sizes.parameters());
-    found.give("training_steps", task_->steps);
-    found.give("loss_before", Figure::decimals(losses_.empty() ? 0 : losses_.front(), 2));
-    found.give("loss_after", Figure::decimals(losses_.empty() ? 0 : losses_.back(), 2));
-    found.give("written", kWritten);
-    found.give("written_before", kPromptWritten);
+    found.give(
+        {"ranks"_is = ranks_, "numbers"_is = has_numbers(),
+         "parameters"_is = sizes.parameters(), "training_steps"_is = task_->steps,
+         "loss_before"_is = Figure::decimals(losses_.empty() ? 0 : losses_.front(), 2),
+         "loss_after"_is = Figure::decimals(losses_.empty() ? 0 : losses_.back(), 2),
+         "written"_is = kWritten, "written_before"_is = kPromptWritten});
     // With a cache all but the last token are computed, once.
     const std::int64_t once = kPromptWritten + kWritten - 1;
     std::int64_t anew = 0;
     for (std::int64_t i = 0; i < kWritten; ++i)
         anew += kPromptWritten + i;
-    found.give("rows_anew", anew);
-    found.give("rows_once", once);
-    found.give("rows_prompt", kPromptWritten + kWritten);
-    found.give("rows_times", Figure::decimals(static_cast<double>(anew) / once, 1));
+    found.give({"rows_anew"_is = anew, "rows_once"_is = once,
+                "rows_prompt"_is = kPromptWritten + kWritten,
+                "rows_times"_is = Figure::decimals(static_cast<double>(anew) / once, 1)});
 
     const RunReport alone = write_on(*make_cluster(options(), 1), gpt, request, false);
     const RunReport cached = write_on(*make_cluster(options(), 1), gpt, request, true);
@@ -247,8 +243,9 @@ void InferenceLesson::generate(Findings& found) {
     if (has_numbers()) {
         const HostTensor tokens = alone.ranks[0].kept.at("tokens");
         const auto values = tokens.values<std::int32_t>();
-        found.give("begun", text_of(begun));
-        found.give("continued", text_of({values.begin(), values.begin() + kWritten}));
+        found.give(
+            {"begun"_is = text_of(begun),
+             "continued"_is = text_of({values.begin(), values.begin() + kWritten})});
     }
     compare_writing(found, alone, many);
 }
@@ -301,13 +298,12 @@ void InferenceLesson::time(Findings& found) {
         static_cast<double>(sizes.parameters() - sizes.vocabulary * sizes.block.hidden);
     const double reading = 2 * numbers / (kChips * both.memory_bytes_per_second);
     const double computing = 2 * numbers / (kChips * both.flops_bf16);  // a row
-    found.give("chips", kChips);
-    found.give("chip_flops", Figure::count(both.flops_bf16 / 1e12));
-    found.give("chip_bytes", Figure::count(both.memory_bytes_per_second / 1e9));
-    found.give("thirteen",
-               Figure::decimals(static_cast<double>(sizes.parameters()) / 1e9, 1));
-    found.give("reading", milliseconds(reading));
-    found.give("computing", milliseconds(computing));
+    found.give(
+        {"chips"_is = kChips, "chip_flops"_is = Figure::count(both.flops_bf16 / 1e12),
+         "chip_bytes"_is = Figure::count(both.memory_bytes_per_second / 1e9),
+         "thirteen"_is =
+             Figure::decimals(static_cast<double>(sizes.parameters()) / 1e9, 1),
+         "reading"_is = milliseconds(reading), "computing"_is = milliseconds(computing)});
     constexpr std::int64_t kMany = 2048;
     double one = 0, read_one = 0, read_many = 0, computed_many = 0;
     for (const std::int64_t rows : {1, 8, 64, 240, 512, 1024, 2048}) {
@@ -315,33 +311,31 @@ void InferenceLesson::time(Findings& found) {
             return pass_costs(sizes, spec, kChips, {rows, 0, 1}).seconds;
         };
         const double all = took(both), read = took(reads), computed = took(computes);
-        Findings& row = found.row("passes");
-        row.give("rows", rows);
-        row.give("reads", milliseconds(read));
-        row.give("computes", milliseconds(computed));
-        row.give("takes", milliseconds(all));
-        row.give("of_row", milliseconds(all / static_cast<double>(rows)));
+        found.row("passes",
+                  {"rows"_is = rows, "reads"_is = milliseconds(read),
+                   "computes"_is = milliseconds(computed), "takes"_is = milliseconds(all),
+                   "of_row"_is = milliseconds(all / static_cast<double>(rows))});
         if (rows == 1) std::tie(one, read_one) = std::pair(all, read);
         if (rows == kMany) std::tie(read_many, computed_many) = std::pair(read, computed);
     }
     const double ideal = both.flops_bf16 / both.memory_bytes_per_second;
-    found.give("meeting", Figure::count(std::round(ideal)));
-    found.give("meeting_twice", Figure::count(std::round(2 * ideal)));
-    found.give("meeting_half", Figure::count(std::round(ideal / 2)));
+    found.give({"meeting"_is = Figure::count(std::round(ideal)),
+                "meeting_twice"_is = Figure::count(std::round(2 * ideal)),
+                "meeting_half"_is = Figure::count(std::round(ideal / 2))});
     // Beside the weights, each row has activations that kernels read and write.
     const double of_row = (read_many - read_one) / (kMany - 1);
-    found.give("activations",
-               Figure::decimals(of_row * both.memory_bytes_per_second / 1e6, 1));
-    found.give("meeting_here",
-               Figure::count(std::round(read_one / (computing - of_row))));
+    found.give(
+        {"activations"_is =
+             Figure::decimals(of_row * both.memory_bytes_per_second / 1e6, 1),
+         "meeting_here"_is = Figure::count(std::round(read_one / (computing - of_row)))});
     found.at_most("one_row", Figure::percent(100 * (read_one / reading - 1), 2), 1);
     found.at_most("many_rows",
                   Figure::percent(100 * (computed_many / (kMany * computing) - 1), 2), 1);
     const PassCosts prefill = pass_costs(sizes, both, kChips, {1, 0, kMany});
-    found.give("prefill", milliseconds(prefill.seconds));
-    found.give("prefill_rows", kMany);
-    found.give("decodes", milliseconds(one * kMany));
-    found.give("prefill_times", Figure::count(std::round(one * kMany / prefill.seconds)));
+    found.give(
+        {"prefill"_is = milliseconds(prefill.seconds), "prefill_rows"_is = kMany,
+         "decodes"_is = milliseconds(one * kMany),
+         "prefill_times"_is = Figure::count(std::round(one * kMany / prefill.seconds))});
 }
 
 namespace {
@@ -359,14 +353,14 @@ void give_tokens(Findings& found) {
           std::pair{"deepseek", deepseek_v3(kCached)},
           std::pair{"llama13", llama2_13b(kCached)}}) {
         const BlockSizes& block = sizes.block;
-        Findings& row = found.row("tokens");
-        row.give("model", name);
-        row.give("blocks", sizes.layers);
-        row.give("query_heads", block.heads);
-        row.give("key_heads", block.latent.query_rank > 0
+        found.row(
+            "tokens",
+            {"model"_is = name, "blocks"_is = sizes.layers,
+             "query_heads"_is = block.heads,
+             "key_heads"_is = block.latent.query_rank > 0
                                   ? std::string("latent")
-                                  : std::to_string(block.attention().key_heads()));
-        row.give("of_token", Figure::bytes(cache_bytes_of_token(sizes, DType::bf16)));
+                                  : std::to_string(block.attention().key_heads()),
+             "of_token"_is = Figure::bytes(cache_bytes_of_token(sizes, DType::bf16))});
     }
 }
 
@@ -390,15 +384,14 @@ double give_decodes(Findings& found, const char* list, const GptSizes& sizes) {
         const double reading =
             (weights_of_chip(sizes) + cache) / chip().memory_bytes_per_second;
         worst = std::max(worst, std::abs(costs.seconds / reading - 1));
-        Findings& row = found.row(list);
-        row.give("sequences", batch);
-        row.give("cached", Figure::decimals(cache / 1e9, 2));
-        row.give("decode", milliseconds(costs.seconds));
-        row.give("by_formula", milliseconds(reading));
-        row.give("per_second",
-                 Figure::count(std::round(static_cast<double>(batch) / costs.seconds)));
         const auto held = static_cast<double>(costs.weights + costs.cache);
-        row.give("fits", held < kChipMemory ? "yes" : "no");
+        found.row(list,
+                  {"sequences"_is = batch, "cached"_is = Figure::decimals(cache / 1e9, 2),
+                   "decode"_is = milliseconds(costs.seconds),
+                   "by_formula"_is = milliseconds(reading),
+                   "per_second"_is = Figure::count(
+                       std::round(static_cast<double>(batch) / costs.seconds)),
+                   "fits"_is = held < kChipMemory ? "yes" : "no"});
     }
     return worst;
 }
@@ -415,14 +408,14 @@ void InferenceLesson::cache(Findings& found) {
     const auto most = [](double memory, const GptSizes& sizes) {
         return Figure::count(std::floor(memory / sequence_of_chip(sizes)));
     };
-    found.give("cache_chips", kChips);
-    found.give("chip_memory", Figure::count(kChipMemory / 1e9));
-    found.give("cache_tokens", kCached);
-    found.give("weights_of_chip", Figure::decimals(weights_of_chip(whole) / 1e9, 2));
-    found.give("sequence_of_chip", Figure::decimals(sequence_of_chip(whole) / 1e9, 2));
-    found.give("most_sequences", most(kChipMemory - weights_of_chip(whole), whole));
-    found.give("most_of_fifth", most(kChipMemory - weights_of_chip(fifth), fifth));
-    found.give("most_without_weights", most(kChipMemory, whole));
+    found.give(
+        {"cache_chips"_is = kChips, "chip_memory"_is = Figure::count(kChipMemory / 1e9),
+         "cache_tokens"_is = kCached,
+         "weights_of_chip"_is = Figure::decimals(weights_of_chip(whole) / 1e9, 2),
+         "sequence_of_chip"_is = Figure::decimals(sequence_of_chip(whole) / 1e9, 2),
+         "most_sequences"_is = most(kChipMemory - weights_of_chip(whole), whole),
+         "most_of_fifth"_is = most(kChipMemory - weights_of_chip(fifth), fifth),
+         "most_without_weights"_is = most(kChipMemory, whole)});
 }
 
 /// Compares ways to share out a decode on eight devices.
@@ -435,21 +428,19 @@ void InferenceLesson::sharding(Findings& found) {
                  cache = static_cast<double>(kTokens *
                                              cache_bytes_of_token(sizes, DType::bf16)),
                  memory = spec.memory_bytes_per_second;
-    found.give("sharing_devices", kDevices);
-    found.give("soonest", "by_tp");
-    found.give("sharing_tokens", kTokens);
+    found.give({"sharing_devices"_is = kDevices, "soonest"_is = "by_tp",
+                "sharing_tokens"_is = kTokens});
     double worst = 0;
     const auto give = [&](const char* list, const char* way, const PassCosts& costs,
                           double formula, std::int64_t sequences) {
         worst = std::max(worst, std::abs(costs.seconds / formula - 1));
-        Findings& row = found.row(list);
-        row.give("way", way);
-        row.give("weights", Figure::decimals(gigabytes(costs.weights), 1));
-        row.give("cached", Figure::decimals(gigabytes(costs.cache), 2));
-        row.give("token", milliseconds(costs.seconds));
-        row.give("by_formula", milliseconds(formula));
-        row.give("per_second", Figure::count(std::round(static_cast<double>(sequences) /
-                                                        costs.seconds)));
+        found.row(list, {"way"_is = way,
+                         "weights"_is = Figure::decimals(gigabytes(costs.weights), 1),
+                         "cached"_is = Figure::decimals(gigabytes(costs.cache), 2),
+                         "token"_is = milliseconds(costs.seconds),
+                         "by_formula"_is = milliseconds(formula),
+                         "per_second"_is = Figure::count(std::round(
+                             static_cast<double>(sequences) / costs.seconds))});
     };
     const auto tensor = [&](std::int64_t sequences) {
         const std::int64_t bytes = 2 * sequences * sizes.block.hidden;
@@ -477,10 +468,9 @@ void InferenceLesson::sharding(Findings& found) {
          (kDevices * static_cast<double>(ring.weights) + kOwn * cache) / memory, kAll);
     give("busy", "dp", pass_costs(sizes, spec, 1, {kOwn, kTokens - 1, 1}), alone(kOwn),
          kAll);
-    found.give("busy_sequences", kAll);
-    found.give("messages_of_token", 2 * sizes.layers + 1);
-    found.give("sum_time", milliseconds(ring_all_reduce_seconds(
-                               spec.inside, 2 * sizes.block.hidden, kDevices)));
+    found.give({"busy_sequences"_is = kAll, "messages_of_token"_is = 2 * sizes.layers + 1,
+                "sum_time"_is = milliseconds(ring_all_reduce_seconds(
+                    spec.inside, 2 * sizes.block.hidden, kDevices))});
     found.at_most("sharing_by_formula", Figure::percent(100 * worst, 1), 10);
 }
 
@@ -489,8 +479,7 @@ void InferenceLesson::exchange(Findings& found) {
     constexpr int kRanks = 32;
     constexpr std::int64_t kTokens = 32;
     const GptSizes sizes = deepseek_v3(64);
-    found.give("exchange_devices", kRanks);
-    found.give("exchange_tokens", kTokens);
+    found.give({"exchange_devices"_is = kRanks, "exchange_tokens"_is = kTokens});
     double worst = 0;
     for (const double bytes : {50e9, 900e9}) {
         // As published: a byte a number there, two back, 9 experts of 7,000 numbers.
@@ -502,19 +491,19 @@ void InferenceLesson::exchange(Findings& found) {
         const double formula =
             (2 * 2 * copies * static_cast<double>(sizes.block.hidden) + counts) / bytes;
         worst = std::max(worst, std::abs(took / formula - 1));
-        Findings& row = found.row("exchanges");
-        row.give("link", Figure::count(bytes / 1e9));
         constexpr int kLayers = 61;
-        row.give("published", Figure::decimals(published * 1e6, 2));
-        row.give("of_layers", Figure::decimals(2 * kLayers * published * 1e3, 2));
-        row.give("here", Figure::decimals(took * 1e6, 2));
-        row.give("here_of_layers", Figure::decimals(2 * kLayers * took * 1e3, 2));
+        found.row("exchanges",
+                  {"link"_is = Figure::count(bytes / 1e9),
+                   "published"_is = Figure::decimals(published * 1e6, 2),
+                   "of_layers"_is = Figure::decimals(2 * kLayers * published * 1e3, 2),
+                   "here"_is = Figure::decimals(took * 1e6, 2),
+                   "here_of_layers"_is = Figure::decimals(2 * kLayers * took * 1e3, 2)});
     }
     found.at_most("exchange_by_formula", Figure::percent(100 * worst, 4), 0.01);
-    found.give("exchange_answer",
-               Figure::count(std::round(1 / (2 * 61 * 3 * 32.0 * 9 * 7000 / 50e9))));
-    found.give("exchange_once",
-               Figure::count(std::round(1 / (61 * 3 * 32.0 * 9 * 7000 / 50e9))));
+    found.give({"exchange_answer"_is =
+                    Figure::count(std::round(1 / (2 * 61 * 3 * 32.0 * 9 * 7000 / 50e9))),
+                "exchange_once"_is =
+                    Figure::count(std::round(1 / (61 * 3 * 32.0 * 9 * 7000 / 50e9)))});
 }
 
 std::vector<Request> InferenceLesson::small_requests() const {
@@ -563,10 +552,10 @@ std::int64_t InferenceLesson::other_tokens(const ServiceRun& run,
 void InferenceLesson::batching(Findings& found) {
     const std::vector<Request> requests = small_requests();
     ServiceOptions service = small_service();
-    found.give("batch_requests", requests.size());
-    found.give("first_output", requests[0].output);
-    found.give("first_both", requests[0].output + 1);
-    found.give("batch_most", service.rules.most_sequences);
+    found.give({"batch_requests"_is = requests.size(),
+                "first_output"_is = requests[0].output,
+                "first_both"_is = requests[0].output + 1,
+                "batch_most"_is = service.rules.most_sequences});
     const auto serve = [&](bool continuous) {
         service.rules.continuous = continuous;
         return run_service(*virtual_devices(1, continuous),
@@ -574,13 +563,12 @@ void InferenceLesson::batching(Findings& found) {
     };
     const ServiceRun fixed = serve(false), joining = serve(true);
     for (std::size_t i = 0; i < requests.size(); ++i) {
-        Findings& row = found.row("joined");
-        row.give("request", i);
-        row.give("came", Figure::time(requests[i].arrival));
-        row.give("prompt", requests[i].prompt.size());
-        row.give("output", requests[i].output);
-        row.give("fixed", Figure::time(fixed.served[i].to_first()));
-        row.give("joins", Figure::time(joining.served[i].to_first()));
+        found.row(
+            "joined",
+            {"request"_is = i, "came"_is = Figure::time(requests[i].arrival),
+             "prompt"_is = requests[i].prompt.size(), "output"_is = requests[i].output,
+             "fixed"_is = Figure::time(fixed.served[i].to_first()),
+             "joins"_is = Figure::time(joining.served[i].to_first())});
     }
     const auto mean = [](const ServiceRun& run) {
         double sum = 0;
@@ -588,12 +576,12 @@ void InferenceLesson::batching(Findings& found) {
             sum += static_cast<double>(of.to_first());
         return sum / static_cast<double>(run.served.size());
     };
-    found.give("fixed_mean", Figure::time(std::llround(mean(fixed))));
-    found.give("joins_mean", Figure::time(std::llround(mean(joining))));
-    found.give("fixed_passes", fixed.passes.size());
-    found.give("joins_passes", joining.passes.size());
-    found.give("fixed_end", Figure::time(fixed.report.makespan()));
-    found.give("joins_end", Figure::time(joining.report.makespan()));
+    found.give({"fixed_mean"_is = Figure::time(std::llround(mean(fixed))),
+                "joins_mean"_is = Figure::time(std::llround(mean(joining))),
+                "fixed_passes"_is = fixed.passes.size(),
+                "joins_passes"_is = joining.passes.size(),
+                "fixed_end"_is = Figure::time(fixed.report.makespan()),
+                "joins_end"_is = Figure::time(joining.report.makespan())});
     record().runs.emplace_back("served", joining.report);
     ServiceTrace trace;
     trace.pages = service.cache.pages;
@@ -636,31 +624,24 @@ void InferenceLesson::pages(Findings& found) {
     const auto own = static_cast<std::int64_t>(requests[0].prompt.size());
     const std::int64_t output = requests[0].output;
     const auto count = static_cast<std::int64_t>(requests.size());
-    found.give("paged_requests", count);
-    found.give("paged_prompt", own);
-    found.give("paged_output", output);
-    found.give("paged_rows", service.cache.page_rows);
-    found.give("paged_most", kMany);
-    found.give("paged_few", kFew);
-    found.give("paged_longest", task_->sizes.context);
+    found.give({"paged_requests"_is = count, "paged_prompt"_is = own,
+                "paged_output"_is = output, "paged_rows"_is = service.cache.page_rows,
+                "paged_most"_is = kMany, "paged_few"_is = kFew,
+                "paged_longest"_is = task_->sizes.context});
     const std::int64_t tokens = own + output - 1;
     const auto pages_of = [&](std::int64_t count_of) {
         return (count_of + service.cache.page_rows - 1) / service.cache.page_rows;
     };
     const std::int64_t taken = pages_of(tokens), longest = pages_of(task_->sizes.context);
-    found.give("paged_each", taken);
-    found.give("reserved_each", longest);
-    found.give("reserved_fit", kFew / longest);
-    found.give("paged_fit", kFew / taken);
+    found.give({"paged_each"_is = taken, "reserved_each"_is = longest,
+                "reserved_fit"_is = kFew / longest, "paged_fit"_is = kFew / taken});
     for (const auto& [name, run] :
          {std::pair{"plain", &plain}, std::pair{"found", &found_again},
           std::pair{"tight", &tight}}) {
-        Findings& row = found.row("paged");
-        row.give("service", name);
-        row.give("rows", run->rows());
-        row.give("passes", run->passes.size());
-        row.give("preempted", run->preemptions());
-        row.give("end", Figure::time(run->report.makespan()));
+        found.row("paged",
+                  {"service"_is = name, "rows"_is = run->rows(),
+                   "passes"_is = run->passes.size(), "preempted"_is = run->preemptions(),
+                   "end"_is = Figure::time(run->report.makespan())});
     }
     found.equal("plain_rows", plain.rows(), static_cast<double>(count * tokens));
     std::int64_t reused = 0, other = 0;
@@ -685,10 +666,9 @@ void InferenceLesson::pieces(Findings& found) {
     requests.push_back({kOthers, kSecond / 2, std::vector<std::int32_t>(kLong), 1, {}});
     found.give("long_prompt", kLong);
     constexpr std::int64_t kRows = 512;
-    found.give("piece_rows", kRows);
-    found.give("piece_passes", (kLong + kRows - kOthers - 1) / (kRows - kOthers));
-    found.give("piece_alone", kLong / kRows);
-    found.give("pieces_others", kOthers);
+    found.give({"piece_rows"_is = kRows,
+                "piece_passes"_is = (kLong + kRows - kOthers - 1) / (kRows - kOthers),
+                "piece_alone"_is = kLong / kRows, "pieces_others"_is = kOthers});
     Picoseconds whole = 0, shortest = 0;
     const auto serve = [&](std::int64_t rows, bool pieces) {
         ServiceOptions service;
@@ -700,13 +680,11 @@ void InferenceLesson::pieces(Findings& found) {
             run_service(*make_shapes_only_cluster(1, load_cluster("h100")),
                         ServicePlan(sizes, service), requests);
         const auto is_other = [](std::int64_t request) { return request < kOthers; };
-        Findings& row = found.row("pieced");
-        row.give("rows", rows);
-        row.give("how", pieces ? "pieces" : "whole");
         const Picoseconds gap = run.longest_gap(is_other);
-        row.give("gap", Figure::time(gap));
-        row.give("first", Figure::time(run.served.back().to_first()));
-        row.give("end", Figure::time(run.report.makespan()));
+        found.row("pieced", {"rows"_is = rows, "how"_is = pieces ? "pieces" : "whole",
+                             "gap"_is = Figure::time(gap),
+                             "first"_is = Figure::time(run.served.back().to_first()),
+                             "end"_is = Figure::time(run.report.makespan())});
         (pieces ? shortest : whole) = gap;
     };
     serve(kLong + kOthers, false);
@@ -753,17 +731,15 @@ void give_prompt_apart(Findings& found, const GptSizes& sizes) {
     constexpr std::int64_t kMean = (kShortest + kLongest) / 2;
     const ClusterSpec spec = load_cluster("h100");
     const std::int64_t of_token = cache_bytes_of_token(sizes, DType::bf16);
-    found.give("apart_of_token", Figure::bytes(of_token));
-    found.give("apart_mean", kMean);
-    found.give("apart_shortest", kShortest);
-    found.give("apart_longest", kLongest);
-    found.give("apart_prompt", Figure::memory(kMean * of_token));
-    found.give("apart_heads",
-               Figure::memory(kMean * cache_bytes_of_token(llama2_13b(1), DType::bf16)));
-    found.give("apart_prompt_time", milliseconds(static_cast<double>(kMean * of_token) /
-                                                 spec.inside.bytes_per_second));
-    found.give("apart_pass_time",
-               milliseconds(pass_costs(sizes, spec, 1, {1, 0, kMean}).seconds));
+    found.give({"apart_of_token"_is = Figure::bytes(of_token), "apart_mean"_is = kMean,
+                "apart_shortest"_is = kShortest, "apart_longest"_is = kLongest,
+                "apart_prompt"_is = Figure::memory(kMean * of_token),
+                "apart_heads"_is = Figure::memory(
+                    kMean * cache_bytes_of_token(llama2_13b(1), DType::bf16)),
+                "apart_prompt_time"_is = milliseconds(
+                    static_cast<double>(kMean * of_token) / spec.inside.bytes_per_second),
+                "apart_pass_time"_is =
+                    milliseconds(pass_costs(sizes, spec, 1, {1, 0, kMean}).seconds)});
 }
 
 }  // namespace
@@ -773,13 +749,12 @@ void InferenceLesson::apart(Findings& found) {
     constexpr PromptsWay kApartWay{"apart", true, false};
     const GptSizes sizes = grouped_13b(2 * kLongest);
     const ServiceLimits limits{kSecond / 2, 15 * (kSecond / 1000)};
-    found.give("apart_first", Figure::time(limits.to_first));
-    found.give("apart_token", Figure::time(limits.per_token));
-    found.give("apart_requests", kApart);
+    found.give({"apart_first"_is = Figure::time(limits.to_first),
+                "apart_token"_is = Figure::time(limits.per_token),
+                "apart_requests"_is = kApart});
     for (const double rate : {2.0, 4.0, 6.0, 8.0, 10.0, 12.0}) {
         const auto requests = make_requests(long_prompts(rate, sizes, options().seed));
-        Findings& row = found.row("rates");
-        row.give("rate", Figure::count(rate));
+        Findings& row = found.row("rates", {"rate"_is = Figure::count(rate)});
         for (const PromptsWay& way : {PromptsWay{"together", false, false},
                                       PromptsWay{"pieces", false, true}, kApartWay}) {
             const ServiceReport report =
@@ -821,26 +796,25 @@ void give_drafts(Findings& found, double acceptance) {
     constexpr std::int64_t kBefore = 1024;
     const double draft = pass_costs(small, spec, 1, {1, kBefore, 1}).seconds;
     const double plain = pass_costs(large, spec, 1, {1, kBefore, 1}).seconds;
-    found.give("draft_billions",
-               Figure::decimals(static_cast<double>(small.parameters()) / 1e9, 1));
-    found.give("draft_time", milliseconds(draft));
-    found.give("plain_time", milliseconds(plain));
-    found.give("stated_part", Figure::decimals(acceptance, 1));
+    found.give({"draft_billions"_is =
+                    Figure::decimals(static_cast<double>(small.parameters()) / 1e9, 1),
+                "draft_time"_is = milliseconds(draft),
+                "plain_time"_is = milliseconds(plain),
+                "stated_part"_is = Figure::decimals(acceptance, 1)});
     for (const int drafts : {1, 2, 3, 4, 6, 8, 12}) {
         const double pass = pass_costs(large, spec, 1, {1, kBefore, drafts + 1}).seconds;
         const double tokens = expected_tokens(acceptance, drafts);
         const double of_token = (drafts * draft + pass) / tokens;
-        Findings& row = found.row("drafted");
-        row.give("drafts", drafts);
-        row.give("tokens", Figure::decimals(tokens, 2));
-        row.give("pass", milliseconds(pass));
-        row.give("token", milliseconds(of_token));
-        row.give("times", Figure::decimals(plain / of_token, 2));
+        found.row("drafted",
+                  {"drafts"_is = drafts, "tokens"_is = Figure::decimals(tokens, 2),
+                   "pass"_is = milliseconds(pass), "token"_is = milliseconds(of_token),
+                   "times"_is = Figure::decimals(plain / of_token, 2)});
     }
     constexpr int kFour = 4;
-    found.give("drafts_four", Figure::decimals(expected_tokens(acceptance, kFour), 2));
-    found.give("drafts_sum", Figure::decimals(acceptance * kFour + 1, 2));
-    found.give("drafts_all", Figure::decimals(kFour + 1, 2));
+    found.give(
+        {"drafts_four"_is = Figure::decimals(expected_tokens(acceptance, kFour), 2),
+         "drafts_sum"_is = Figure::decimals(acceptance * kFour + 1, 2),
+         "drafts_all"_is = Figure::decimals(kFour + 1, 2)});
 }
 
 }  // namespace
@@ -855,10 +829,8 @@ void InferenceLesson::speculation(Findings& found) {
     const Request request{0, 0, prompt(0, kPromptWritten), kWritten, {}};
     const SpeculationReport spoken =
         write_with_drafts(*virtual_devices(1), trained(), drafter, request, 4);
-    found.give("spoken_passes", spoken.passes);
-    found.give("spoken_drafted", spoken.drafted);
-    found.give("spoken_stayed", spoken.stayed);
-    found.give("spoken_tokens", kWritten);
+    found.give({"spoken_passes"_is = spoken.passes, "spoken_drafted"_is = spoken.drafted,
+                "spoken_stayed"_is = spoken.stayed, "spoken_tokens"_is = kWritten});
     const ServiceRun plain =
         run_service(*virtual_devices(1), ServicePlan(task_->sizes, small_service()),
                     {request}, &trained());
@@ -880,8 +852,8 @@ void InferenceLesson::hangs(Findings& found) {
         }
         return std::string("Nothing.");
     };
-    found.give("own_clock", sentence(drop_by_own_clock));
-    found.give("no_requests", sentence(rest_without_requests));
+    found.give({"own_clock"_is = sentence(drop_by_own_clock),
+                "no_requests"_is = sentence(rest_without_requests)});
     found.equal("named_hangs", named, 2);
     const auto answered = [&](void (*program)(Rank&)) {
         std::int64_t count = 0;

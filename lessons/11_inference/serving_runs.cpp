@@ -42,11 +42,10 @@ std::shared_ptr<const GptTask> make_inference_task(const LessonOptions& options,
     });
 }
 
-RunReport train_by_adamw(Cluster& cluster, const GptTask& task, DType dtype,
-                         std::uint64_t seed, const Advance& advance) {
+RunReport train_by_adamw(Cluster& cluster, const GptTask& task, const Advance& advance) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
-        const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes);
+        const auto gpt = make_gpt(task.init(device), task.sizes);
         AllReduceSync sync(gpt->parameters());
         // With a smaller epsilon steps would be made of the rounding of small gradients.
         const auto optimizer = make_optimizer<AdamW>(

@@ -21,8 +21,7 @@ std::shared_ptr<const GptTask> make_inference_task(const LessonOptions& options,
                                                    int ranks);
 
 /// Trains it by AdamW on one device; leaves what train does.
-RunReport train_by_adamw(Cluster& cluster, const GptTask& task, DType dtype,
-                         std::uint64_t seed, const Advance& advance);
+RunReport train_by_adamw(Cluster& cluster, const GptTask& task, const Advance& advance);
 
 /// The weights of a GPT that was trained, whole, by their names; none without numbers.
 struct TrainedGpt {

@@ -11,21 +11,29 @@
 
 namespace lockstep::lessons {
 
-void Findings::put(const std::string& name, Value value, SourceLine at) {
-    given_at_[name] = at;
-    if (!values_.emplace(name, std::move(value)).second)
-        throw std::logic_error(at.text() + " gives " + prefix_ + name + " again");
+void Findings::put(Given given, const std::string& at) {
+    given_at_[given.name] = at;
+    if (!values_.emplace(given.name, std::move(given.value)).second)
+        throw std::logic_error(at + " gives " + prefix_ + given.name + " again");
 }
 
-Findings& Findings::row(const std::string& list, SourceLine at) {
-    given_at_[list] = at;
+void Findings::give(std::initializer_list<Given> values, SourceLine at) {
+    int place = 0;
+    for (const Given& given : values)
+        put(given, fmt::format("{}, value {}", at.text(), ++place));
+}
+
+Findings& Findings::row(const std::string& list, std::initializer_list<Given> values,
+                        SourceLine at) {
+    given_at_[list] = at.text();
     auto& rows = lists_[list];
     rows.push_back(std::unique_ptr<Findings>(new Findings(*this, prefix_ + list + ".")));
+    rows.back()->give(values, at);
     return *rows.back();
 }
 
-std::map<std::string, SourceLine> Findings::names() const {
-    std::map<std::string, SourceLine> names;
+std::map<std::string, std::string> Findings::names() const {
+    std::map<std::string, std::string> names;
     for (const auto& [name, at] : given_at_)
         names.emplace(prefix_ + name, at);
     for (const auto& [list, rows] : lists_)
@@ -56,7 +64,7 @@ std::string Findings::label_of(const std::string& name) const {
 }
 
 void Findings::keep(const std::string& name, MadeCheck made, SourceLine at) {
-    given_at_[name] = at;
+    given_at_[name] = at.text();
     if (made.compared) record_.checks.push_back(made.check);
     if (!checks_.emplace(name, std::move(made)).second)
         throw std::logic_error(at.text() + " checks " + prefix_ + name + " again");
@@ -77,7 +85,7 @@ void Findings::not_compared(const std::string& name, SourceLine at) {
 }
 
 void Findings::draw(const std::string& name, Draw draw, SourceLine at) {
-    given_at_[name] = at;
+    given_at_[name] = at.text();
     pictures_[name] = {std::make_shared<const Draw>(std::move(draw)), ""};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
@@ -24,6 +25,38 @@ namespace lockstep::lessons {
 
 /// A value that a name on a page can stand for.
 using Value = std::variant<Figure, std::string, bool>;
+
+/// A name and the value that it stands for.
+struct Given {
+    std::string name;
+    Value value;
+};
+
+/// A name that is given a value: "steps"_is = steps, or Called(name) = steps.
+class Called {
+  public:
+    explicit Called(std::string name) : name_(std::move(name)) {}
+
+    Given operator=(Figure figure) const { return {name_, figure}; }
+    Given operator=(std::string words) const { return {name_, std::move(words)}; }
+    Given operator=(const char* words) const { return {name_, std::string(words)}; }
+    Given operator=(bool flag) const { return {name_, flag}; }
+    /// A number that is not whole is a Figure.
+    Given operator=(double number) const = delete;
+    /// A whole number of things.
+    template <typename Integer>
+    requires(std::is_integral_v<Integer> && !std::is_same_v<Integer, bool>) Given
+    operator=(Integer number) const {
+        return {name_, Figure::count(number)};
+    }
+
+  private:
+    std::string name_;
+};
+
+inline Called operator""_is(const char* name, std::size_t size) {
+    return Called(std::string(name, size));
+}
 
 /// A check that an experiment made. `figure` and `bound` are written in one unit.
 struct MadeCheck {
@@ -56,33 +89,16 @@ class Findings {
 
     // Each notes the line that gives the name.
 
-    void give(const std::string& name, Figure figure,
-              SourceLine at = SourceLine::here()) {
-        put(name, figure, at);
+    /// Gives one name its value; a list gives several.
+    template <typename Single>
+    void give(const std::string& name, Single value, SourceLine at = SourceLine::here()) {
+        put(Called(name) = std::move(value), at.text());
     }
-    void give(const std::string& name, std::string words,
-              SourceLine at = SourceLine::here()) {
-        put(name, std::move(words), at);
-    }
-    void give(const std::string& name, const char* words,
-              SourceLine at = SourceLine::here()) {
-        put(name, words, at);
-    }
-    void give(const std::string& name, bool flag, SourceLine at = SourceLine::here()) {
-        put(name, flag, at);
-    }
-    /// A number that is not whole is a Figure.
-    void give(const std::string& name, double number,
-              SourceLine at = SourceLine::here()) = delete;
-    /// A whole number of things.
-    template <typename Integer>
-    requires(std::is_integral_v<Integer> && !std::is_same_v<Integer, bool>) void give(
-        const std::string& name, Integer number, SourceLine at = SourceLine::here()) {
-        put(name, Figure::count(number), at);
-    }
+    void give(std::initializer_list<Given> values, SourceLine at = SourceLine::here());
 
     /// Appends a row to a list, which `{{each NAME}}` in a table goes through.
-    Findings& row(const std::string& list, SourceLine at = SourceLine::here());
+    Findings& row(const std::string& list, std::initializer_list<Given> values = {},
+                  SourceLine at = SourceLine::here());
 
     /// Checks that a figure is exactly what is expected, and records that.
     void equal(const std::string& name, Figure figure, double expected,
@@ -121,9 +137,9 @@ class Findings {
     void service(const std::string& name, ServiceTrace trace,
                  SourceLine at = SourceLine::here());
 
-    /// Returns all names that were given, also those of rows, "sizes.devices", and the
-    /// lines that gave them.
-    std::map<std::string, SourceLine> names() const;
+    /// Returns all names that were given, also those of rows, "sizes.devices", and which
+    /// lines gave them; of those that a list gave its place there, too: "…:31, value 2".
+    std::map<std::string, std::string> names() const;
 
     /// Those of a row have what stands outside of it, too. Null if it was not given.
     const Value* value(const std::string& name) const;
@@ -138,7 +154,7 @@ class Findings {
           outer_(&outer),
           prefix_(std::move(prefix)) {}
 
-    void put(const std::string& name, Value value, SourceLine at);
+    void put(Given given, const std::string& at);
     void keep(const std::string& name, MadeCheck made, SourceLine at);
     void draw(const std::string& name, Draw draw, SourceLine at);
     std::string label_of(const std::string& name) const;
@@ -147,7 +163,7 @@ class Findings {
     Record& record_;
     const Findings* outer_ = nullptr;
     std::string prefix_;  ///< of a row: "sizes."
-    std::map<std::string, SourceLine> given_at_;
+    std::map<std::string, std::string> given_at_;
     std::map<std::string, Value> values_;
     std::map<std::string, MadeCheck> checks_;
     std::map<std::string, Picture> pictures_;

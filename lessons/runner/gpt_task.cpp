@@ -54,6 +54,8 @@ std::shared_ptr<const GptTask> make_gpt_task(
     const auto made = std::make_shared<GptTask>();
     GptTask& task = *made;
     task.batch = batch;
+    task.dtype = options.dtype;
+    task.seed = options.seed;
     task.steps = static_cast<int>(options.values.integer("steps"));
     task.learning_rate = options.values.number("learning_rate");
     task.text = options.text ? load_text(*options.text)
@@ -121,9 +123,9 @@ void train_gpt(Rank& rank, Module& gpt, const GptTask& task, const Loss& loss,
 }
 
 RunReport train_gpt_alone(Cluster& cluster, const GptTask& task, int micro_batches,
-                          DType dtype, std::uint64_t seed, const Advance& advance) {
+                          const Advance& advance) {
     return cluster.run([&](Rank& rank) {
-        const auto gpt = make_gpt({rank.device(), dtype, seed, ""}, task.sizes);
+        const auto gpt = make_gpt(task.init(rank.device()), task.sizes);
         const auto batches = [&](int step) {
             return upload_batches(rank.device(), task, step, 0, micro_batches,
                                   micro_batches);

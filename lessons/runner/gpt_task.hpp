@@ -23,17 +23,20 @@ struct GptTask {
     int steps = 0;
     double learning_rate = 0;
     double momentum = 0.9;
+    DType dtype = DType::f32;
+    std::uint64_t seed = 1;
     std::vector<std::int32_t> starts;  ///< of sequences, (steps, batch)
 
     std::int64_t length() const { return sizes.context; }
     std::int64_t tokens() const { return length() * batch; }
     SgdOptions optimizer() const { return {learning_rate, momentum, 0}; }
+    ParameterInit init(Device& device) const { return {device, dtype, seed, ""}; }
 };
 
 /// Makes a task of the text of --text, or the one that lessons share; of `batch`
 /// sequences a step; of the settings `steps` and `learning_rate`, which the lesson
-/// declares; and of `sizes` by the number of different characters. Throws UsageError if
-/// they make what a lesson had better not train.
+/// declares; of their dtype and seed; and of `sizes` by the number of different
+/// characters. Throws UsageError if they make what a lesson had better not train.
 std::shared_ptr<const GptTask> make_gpt_task(
     const LessonOptions& options, std::int64_t batch,
     const std::function<GptSizes(std::int64_t vocabulary)>& sizes);
@@ -72,7 +75,7 @@ void train_gpt(Rank& rank, Module& gpt, const GptTask& task, const Loss& loss,
                const Advance& advance, const std::function<Tensor(Tensor)>& after = {});
 /// Trains on one device, one of so many micro-batches after another.
 RunReport train_gpt_alone(Cluster& cluster, const GptTask& task, int micro_batches,
-                          DType dtype, std::uint64_t seed, const Advance& advance = {});
+                          const Advance& advance = {});
 
 /// Adds what another program needs to train the same.
 void record_gpt_inputs(Record& record, const GptTask& task);

@@ -67,8 +67,8 @@ void check_chinese_page(const LessonEntry& lesson, const Findings& found) {
 }
 
 /// Each name and the section it was given in, in any of the runs.
-std::map<std::string, SourceLine> given_by(const LessonEntry& lesson) {
-    std::map<std::string, SourceLine> given;
+std::map<std::string, std::string> given_by(const LessonEntry& lesson) {
+    std::map<std::string, std::string> given;
     for (const Variant& variant : variants_of(lesson)) {
         LessonOptions options;
         options.settings = variant.settings;
@@ -126,7 +126,7 @@ TEST_CASE("names on a page are given, and given names are on the page",
     for (const LessonEntry& lesson : catalogue()) {
         const std::string file = lesson.folder + "/lesson.md";
         const std::map<std::string, int> used = used_on(text_called(file));
-        const std::map<std::string, SourceLine> given = given_by(lesson);
+        const std::map<std::string, std::string> given = given_by(lesson);
         std::set<std::string> short_names;  // a row's, within the row
         for (const auto& [name, at] : given)
             short_names.insert(name.substr(name.rfind('.') + 1));
@@ -142,7 +142,7 @@ TEST_CASE("names on a page are given, and given names are on the page",
             const bool here =
                 used.contains(name) || used.contains(name.substr(name.rfind('.') + 1)) ||
                 (below != used.end() && below->first.starts_with(name + "."));
-            is_used[at.text()] |= here;
+            is_used[at] |= here;
         }
         for (const auto& [line, here] : is_used) {
             INFO(fmt::format("{} gives nothing that is on lessons/{}", line, file));
