@@ -14,7 +14,7 @@ namespace lockstep::lessons {
 /// A lesson that trains the language model in several ways on all devices, and holds each
 /// against accumulation on one.
 class LanguageLesson : public Lesson {
-  protected:
+  public:
     /// Throws UsageError if the options ask for what cannot be.
     LanguageLesson(const LessonOptions& options, Record& record);
 

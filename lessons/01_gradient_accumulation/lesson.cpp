@@ -25,209 +25,142 @@
 
 namespace lockstep::lessons {
 
-/// The lesson's experiments, and what later ones need of earlier ones.
-class GradientAccumulation final : public Lesson {
-  public:
+namespace {
+
+/// What the lesson's experiments share.
+struct GradientAccumulation final : Lesson {
     /// Throws UsageError if the options ask for what cannot be.
     GradientAccumulation(const LessonOptions& options, Record& record);
 
-    std::vector<Experiment> experiments() override;
-
-  private:
-    void accumulate(Findings& found);
-    /// In bf16: what training comes to if updates are not kept in f32.
-    void without_masters(Findings& found);
-    void distribute(Findings& found);
-    void average(Findings& found);
-    void average_unequal(Findings& found, const Regression& data);
-    void ring(Findings& found);
-    void read_text(Findings& found);
-    void measure(Findings& found);
-    void predict(Findings& found);
-
     /// Stored one behind the other: the prediction, its error, the gradient after each
     /// micro-batch and after each addition over devices, the parameter.
-    int stores() const { return 2 * parts_ + 3; }
+    int stores() const { return 2 * parts + 3; }
     double bound() const {
         return RoundingBound{1e-5, 1e-13}.of(options().dtype, stores());
     }
-    RunReport train_alone(const Regression& data, const std::vector<Share>& shares);
-    RunReport train_together(const Regression& data, const std::vector<Share>& shares,
-                             double rate_factor = 1,
-                             const LessonOptions* other_options = nullptr);
-    /// As train_together, where the sum of the weighted gradients is not
-    /// their mean on purpose.
-    RunReport train_wrongly(const Regression& data, const std::vector<Share>& shares);
 
-    int parts_;
-    LinearSettings linear_;
-    Regression data_;
-    std::shared_ptr<const LanguageTask> language_;
-    RunReport accumulation_;
+    int parts;
+    LinearSettings linear;
+    Regression data;
+    std::shared_ptr<const LanguageTask> language;
+    RunReport accumulation;
 };
-
-namespace {
 
 constexpr int kMostRanks = 64;
 
-}  // namespace
-
 GradientAccumulation::GradientAccumulation(const LessonOptions& options, Record& record)
     : Lesson(options, record),
-      parts_(options.ranks.value_or(4)),
-      linear_{static_cast<int>(options.values.integer("epochs")),
-              options.values.number("learning_rate"), options.seed} {
-    data_ = regression_of(options, std::int64_t{25} * parts_);
-    language_ = make_language_task(options, parts_);
+      parts(options.ranks.value_or(4)),
+      linear{static_cast<int>(options.values.integer("epochs")),
+             options.values.number("learning_rate"), options.seed} {
+    data = regression_of(options, std::int64_t{25} * parts);
+    language = make_language_task(options, parts);
     // A weight is a sum of a term for each row of each step.
-    record.options.sum_length = std::max(linear_.epochs * data_.rows(),
-                                         language_->steps * language_->rows_per_step());
-    require(data_.rows() >= parts_,
+    record.options.sum_length = std::max(linear.epochs * data.rows(),
+                                         language->steps * language->rows_per_step());
+    require(data.rows() >= parts,
             "{} rows of data cannot be dealt out to {} ranks: each needs one",
-            data_.rows(), parts_);
+            data.rows(), parts);
 }
 
-std::vector<Experiment> GradientAccumulation::experiments() {
-    return {experiment("accumulate", &GradientAccumulation::accumulate),
-            experiment("distribute", &GradientAccumulation::distribute),
-            experiment("average", &GradientAccumulation::average),
-            experiment("ring", &GradientAccumulation::ring),
-            experiment("read_text", &GradientAccumulation::read_text),
-            experiment("measure", &GradientAccumulation::measure),
-            experiment("predict", &GradientAccumulation::predict)};
+RunReport train_alone(GradientAccumulation& lesson, const Regression& data,
+                      const std::vector<Share>& shares) {
+    return train(*make_cluster(lesson.options(), 1),
+                 linear_training(data, lesson.linear, [&](int) { return shares; }));
 }
 
-LessonEntry gradient_accumulation_lesson() {
-    LessonEntry entry;
-    entry.slug = "gradient-accumulation";
-    entry.folder = "01_gradient_accumulation";
-    entry.default_ranks = 4;
-    entry.most_ranks = kMostRanks;
-    entry.settings = {
-        {"epochs", "steps of the linear layer", Whole{1, 1'000'000, 100}},
-        {"learning_rate", "of the linear layer", Real{0, 1e6, 0.01}},
-        {"targets", "columns of --data that are targets, the last ones",
-         Whole{1, 1'000'000, 1}},
-    };
-    std::ranges::copy(
-        language_settings({.steps = 400, .rows = 64, .width = 16, .hidden = 128}),
-        std::back_inserter(entry.settings));
-    entry.takes_text = true;
-    entry.takes_data = true;
-    entry.make = make_lesson<GradientAccumulation>;
-    return entry;
-}
-
-RunReport GradientAccumulation::train_alone(const Regression& data,
-                                            const std::vector<Share>& shares) {
-    return train(*make_cluster(options(), 1),
-                 linear_training(data, linear_, [&](int) { return shares; }));
-}
-
-RunReport GradientAccumulation::train_together(const Regression& data,
-                                               const std::vector<Share>& shares,
-                                               double rate_factor,
-                                               const LessonOptions* other_options) {
-    LinearSettings settings = linear_;
+RunReport train_together(GradientAccumulation& lesson, const Regression& data,
+                         const std::vector<Share>& shares, double rate_factor = 1,
+                         const LessonOptions* other_options = nullptr) {
+    LinearSettings settings = lesson.linear;
     settings.learning_rate *= rate_factor;
     Training training = linear_training(
         data, settings, [&](int rank) { return std::vector<Share>{shares[rank]}; });
     training.strategy = all_reduce_strategy;
-    return train(*make_cluster(other_options ? *other_options : options(), parts_),
-                 training);
+    return train(
+        *make_cluster(other_options ? *other_options : lesson.options(), lesson.parts),
+        training);
 }
 
-RunReport GradientAccumulation::train_wrongly(const Regression& data,
-                                              const std::vector<Share>& shares) {
-    const LessonOptions unwatched = options().without_full_check();
-    return train_together(data, shares, 1, &unwatched);
+/// As train_together, where the sum of the weighted gradients is not
+/// their mean on purpose.
+RunReport train_wrongly(GradientAccumulation& lesson, const Regression& data,
+                        const std::vector<Share>& shares) {
+    const LessonOptions unwatched = lesson.options().without_full_check();
+    return train_together(lesson, data, shares, 1, &unwatched);
 }
 
-void GradientAccumulation::accumulate(Findings& found) {
-    const auto rows = data_.rows();
-    found.give({"numbers"_is = has_numbers(), "parts"_is = parts_, "rows"_is = rows,
-                "part_rows"_is = (rows + parts_ - 1) / parts_,
-                "features"_is = data_.inputs.shape()[1],
-                "outputs"_is = data_.targets.shape()[1],
-                "learning_rate"_is = Figure::count(linear_.learning_rate),
-                "epochs"_is = linear_.epochs, "accumulation_updates"_is = linear_.epochs,
-                "updates_each"_is = linear_.epochs * parts_});
-
-    const double total = parts_;
-    const RunReport reference = train_alone(data_, even_shares(rows, 1, total));
-    accumulation_ = train_alone(data_, even_shares(rows, parts_, total));
-    record().inputs.insert_or_assign("regression/inputs", data_.inputs);
-    record().inputs.insert_or_assign("regression/targets", data_.targets);
-    record().models["regression"] =
-        trained(describe_linear(data_.inputs.shape()[1], data_.targets.shape()[1]),
-                describe(linear_.optimizer(), options().dtype), "mean_squared_error",
-                total, linear_.epochs);
-    record_initial(record(), "regression", reference);
-    record_variant(record(), "reference", reference);
-    record_variant(record(), "accumulation", accumulation_);
-
-    if (has_numbers()) {
-        const std::vector<double> curve = losses_of(accumulation_);
-        found.give({"loss_first"_is = Figure::decimals(curve.front(), 4),
-                    "loss_last"_is = Figure::decimals(curve.back(), 4)});
-    }
-    values_at_most(found, "accumulation", parameter_difference(reference, accumulation_),
-                   bound());
-    const bool bf16 = options().dtype == DType::bf16 && has_numbers();
-    found.give("bf16", bf16);
-    if (bf16) without_masters(found);
-}
-
-void GradientAccumulation::without_masters(Findings& found) {
-    LinearSettings longer = linear_;
+/// In bf16: what training comes to if updates are not kept in f32.
+void without_masters(GradientAccumulation& lesson, Findings& found) {
+    LinearSettings longer = lesson.linear;
     longer.epochs *= 3;
     const auto last_loss = [&](bool has_masters) {
-        Training training = linear_training(data_, longer, [&](int) {
-            return even_shares(data_.rows(), parts_, parts_);
+        Training training = linear_training(lesson.data, longer, [&](int) {
+            return even_shares(lesson.data.rows(), lesson.parts, lesson.parts);
         });
         if (!has_masters)
             training.make_optimizer = [&](std::vector<Parameter*> parameters) {
                 return std::make_unique<Sgd>(std::move(parameters), longer.optimizer());
             };
-        return losses_of(train(*make_cluster(options(), 1), training)).back();
+        return losses_of(train(*make_cluster(lesson.options(), 1), training)).back();
     };
     found.give({"longer_epochs"_is = longer.epochs,
                 "loss_with_masters"_is = Figure::decimals(last_loss(true), 4),
                 "loss_without_masters"_is = Figure::decimals(last_loss(false), 4)});
 }
 
-void GradientAccumulation::distribute(Findings& found) {
-    const RunReport together =
-        train_wrongly(data_, even_shares(data_.rows(), parts_, parts_));
-    record_variant(record(), "data_parallel", together);
-    values_at_most(found, "data_parallel", parameter_difference(accumulation_, together),
-                   bound());
-    if (has_numbers()) found.equal("replicas", replicas_that_differ(together), 0);
-    found.give("f64", options().dtype == DType::f64);
+void accumulate(GradientAccumulation& lesson, Findings& found) {
+    const auto rows = lesson.data.rows();
+    found.give({"numbers"_is = lesson.has_numbers(), "parts"_is = lesson.parts,
+                "rows"_is = rows,
+                "part_rows"_is = (rows + lesson.parts - 1) / lesson.parts,
+                "features"_is = lesson.data.inputs.shape()[1],
+                "outputs"_is = lesson.data.targets.shape()[1],
+                "learning_rate"_is = Figure::count(lesson.linear.learning_rate),
+                "epochs"_is = lesson.linear.epochs,
+                "accumulation_updates"_is = lesson.linear.epochs,
+                "updates_each"_is = lesson.linear.epochs * lesson.parts});
+
+    const double total = lesson.parts;
+    const RunReport reference =
+        train_alone(lesson, lesson.data, even_shares(rows, 1, total));
+    lesson.accumulation =
+        train_alone(lesson, lesson.data, even_shares(rows, lesson.parts, total));
+    lesson.record().inputs.insert_or_assign("regression/inputs", lesson.data.inputs);
+    lesson.record().inputs.insert_or_assign("regression/targets", lesson.data.targets);
+    lesson.record().models["regression"] = trained(
+        describe_linear(lesson.data.inputs.shape()[1], lesson.data.targets.shape()[1]),
+        describe(lesson.linear.optimizer(), lesson.options().dtype), "mean_squared_error",
+        total, lesson.linear.epochs);
+    record_initial(lesson.record(), "regression", reference);
+    record_variant(lesson.record(), "reference", reference);
+    record_variant(lesson.record(), "accumulation", lesson.accumulation);
+
+    if (lesson.has_numbers()) {
+        const std::vector<double> curve = losses_of(lesson.accumulation);
+        found.give({"loss_first"_is = Figure::decimals(curve.front(), 4),
+                    "loss_last"_is = Figure::decimals(curve.back(), 4)});
+    }
+    lesson.values_at_most(found, "accumulation",
+                          parameter_difference(reference, lesson.accumulation),
+                          lesson.bound());
+    const bool bf16 = lesson.options().dtype == DType::bf16 && lesson.has_numbers();
+    found.give("bf16", bf16);
+    if (bf16) without_masters(lesson, found);
+}
+
+void distribute(GradientAccumulation& lesson, Findings& found) {
+    const RunReport together = train_wrongly(
+        lesson, lesson.data, even_shares(lesson.data.rows(), lesson.parts, lesson.parts));
+    record_variant(lesson.record(), "data_parallel", together);
+    lesson.values_at_most(found, "data_parallel",
+                          parameter_difference(lesson.accumulation, together),
+                          lesson.bound());
+    if (lesson.has_numbers()) found.equal("replicas", replicas_that_differ(together), 0);
+    found.give("f64", lesson.options().dtype == DType::f64);
     // A number has 53 bits against 24, or against 8.
-    found.give("digits_gained", options().dtype == DType::f32 ? 9 : 13);
+    found.give("digits_gained", lesson.options().dtype == DType::f32 ? 9 : 13);
 }
-
-void GradientAccumulation::average(Findings& found) {
-    found.give(
-        {"mean_rate"_is = parts_, "mean_rate_inverse"_is = Figure::count(1.0 / parts_)});
-    const RunReport mean =
-        train_together(data_, even_shares(data_.rows(), parts_, 1), parts_);
-    values_at_most(found, "mean_against_sum", parameter_difference(accumulation_, mean),
-                   bound());
-
-    const Regression data =
-        options().data ? data_ : regression_of(options(), std::int64_t{250} * parts_);
-    found.give("many_rows", std::to_string(data.rows()));
-    const RunReport whole = train_alone(data, even_shares(data.rows(), 1, 1));
-    const RunReport shared = train_together(data, even_shares(data.rows(), parts_, 1));
-    values_at_most(found, "even_shares", parameter_difference(whole, shared), bound());
-    const bool unequal = parts_ > 1 && data.rows() > parts_;
-    found.give("unequal", unequal);
-    if (unequal) average_unequal(found, data);
-}
-
-namespace {
 
 /// Shares in the proportion 1 : 2 : 3 : …
 std::vector<Share> unequal_shares(std::int64_t rows, int parts, bool by_rows) {
@@ -247,27 +180,51 @@ std::vector<Share> unequal_shares(std::int64_t rows, int parts, bool by_rows) {
     return shares;
 }
 
-}  // namespace
-
-void GradientAccumulation::average_unequal(Findings& found, const Regression& data) {
-    const std::vector<Share> shares = unequal_shares(data.rows(), parts_, true);
+void average_unequal(GradientAccumulation& lesson, Findings& found,
+                     const Regression& data) {
+    const std::vector<Share> shares = unequal_shares(data.rows(), lesson.parts, true);
     std::string sizes;
     for (const Share& share : shares)
         sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", share.count);
     found.give("share_sizes", sizes);
-    const RunReport whole = train_alone(data, even_shares(data.rows(), 1, 1));
-    const RunReport weighted = train_together(data, shares);
-    const std::vector<Share> alike = unequal_shares(data.rows(), parts_, false);
-    const RunReport unweighted = train_wrongly(data, alike);
-    values_at_most(found, "weighted", parameter_difference(whole, weighted), bound());
-    if (!has_numbers()) return;
+    const RunReport whole = train_alone(lesson, data, even_shares(data.rows(), 1, 1));
+    const RunReport weighted = train_together(lesson, data, shares);
+    const std::vector<Share> alike = unequal_shares(data.rows(), lesson.parts, false);
+    const RunReport unweighted = train_wrongly(lesson, data, alike);
+    lesson.values_at_most(found, "weighted", parameter_difference(whole, weighted),
+                          lesson.bound());
+    if (!lesson.has_numbers()) return;
     found.give("unweighted_difference",
                Figure::power(parameter_difference(whole, unweighted)));
-    const LessonOptions watched = options().with_full_check();
-    found.give("f28", diagnosis_of([&] { train_together(data, alike, 1, &watched); }));
+    const LessonOptions watched = lesson.options().with_full_check();
+    found.give("f28",
+               diagnosis_of([&] { train_together(lesson, data, alike, 1, &watched); }));
 }
 
-namespace {
+void average(GradientAccumulation& lesson, Findings& found) {
+    found.give({"mean_rate"_is = lesson.parts,
+                "mean_rate_inverse"_is = Figure::count(1.0 / lesson.parts)});
+    const RunReport mean =
+        train_together(lesson, lesson.data,
+                       even_shares(lesson.data.rows(), lesson.parts, 1), lesson.parts);
+    lesson.values_at_most(found, "mean_against_sum",
+                          parameter_difference(lesson.accumulation, mean),
+                          lesson.bound());
+
+    const Regression data =
+        lesson.options().data
+            ? lesson.data
+            : regression_of(lesson.options(), std::int64_t{250} * lesson.parts);
+    found.give("many_rows", std::to_string(data.rows()));
+    const RunReport whole = train_alone(lesson, data, even_shares(data.rows(), 1, 1));
+    const RunReport shared =
+        train_together(lesson, data, even_shares(data.rows(), lesson.parts, 1));
+    lesson.values_at_most(found, "even_shares", parameter_difference(whole, shared),
+                          lesson.bound());
+    const bool unequal = lesson.parts > 1 && data.rows() > lesson.parts;
+    found.give("unequal", unequal);
+    if (unequal) average_unequal(lesson, found, data);
+}
 
 const RankReport& busiest(const RunReport& report) {
     return *std::max_element(report.ranks.begin(), report.ranks.end(),
@@ -351,11 +308,9 @@ void check_reductions(Findings& found, const RunReport& report,
                 static_cast<double>(time));
 }
 
-}  // namespace
-
 /// A step of the language model with each way to split the batch.
-void GradientAccumulation::measure(Findings& found) {
-    const auto task = std::make_shared<LanguageTask>(*language_);
+void measure(GradientAccumulation& lesson, Findings& found) {
+    const auto task = std::make_shared<LanguageTask>(*lesson.language);
     task->steps = 1;
     const auto whole_task = std::make_shared<LanguageTask>(*task);
     whole_task->micro_batch_rows = task->rows_per_step();
@@ -364,19 +319,20 @@ void GradientAccumulation::measure(Findings& found) {
     const auto first_of_all = [](int) { return 0; };
     const auto own = [](int rank) { return rank; };
     const RunReport whole =
-        train(*make_cluster(options(), 1, true),
-              language_training(whole_task, options(), first_of_all, 1));
+        train(*make_cluster(lesson.options(), 1, true),
+              language_training(whole_task, lesson.options(), first_of_all, 1));
     const RunReport alone =
-        train(*make_cluster(options(), 1, true),
-              language_training(task, options(), first_of_all, parts_));
-    Training training = language_training(task, options(), own, 1);
+        train(*make_cluster(lesson.options(), 1, true),
+              language_training(task, lesson.options(), first_of_all, lesson.parts));
+    Training training = language_training(task, lesson.options(), own, 1);
     training.strategy = all_reduce_strategy;
-    const RunReport together = train(*make_cluster(options(), parts_, true), training);
-    record().runs.emplace_back("step_whole", whole);
-    record().runs.emplace_back("step_accumulation", alone);
-    record().runs.emplace_back("step_data_parallel", together);
+    const RunReport together =
+        train(*make_cluster(lesson.options(), lesson.parts, true), training);
+    lesson.record().runs.emplace_back("step_whole", whole);
+    lesson.record().runs.emplace_back("step_accumulation", alone);
+    lesson.record().runs.emplace_back("step_data_parallel", together);
 
-    check_reductions(found, together, options());
+    check_reductions(found, together, lesson.options());
     give_costs(found, "whole", whole);
     give_costs(found, "alone", alone);
     give_costs(found, "together", together);
@@ -386,8 +342,6 @@ void GradientAccumulation::measure(Findings& found) {
     found.give("no_gain", together.ranks.front().time.communication > 0 &&
                               together.makespan() >= whole.makespan());
 }
-
-namespace {
 
 constexpr std::int64_t kElements = 1000;
 
@@ -460,25 +414,23 @@ void send_before_receive(Rank& rank) {
     // lesson: end
 }
 
-}  // namespace
-
 /// Runs the all-reduce written by hand and the built-in one on the same buffers, and
 /// compares values, messages and bytes.
-void GradientAccumulation::ring(Findings& found) {
-    const RunReport by_hand =
-        make_cluster(options(), parts_, true)->run(reduce_with(true, options()));
-    const RunReport built_in =
-        make_cluster(options(), parts_)->run(reduce_with(false, options()));
+void ring(GradientAccumulation& lesson, Findings& found) {
+    const RunReport by_hand = make_cluster(lesson.options(), lesson.parts, true)
+                                  ->run(reduce_with(true, lesson.options()));
+    const RunReport built_in = make_cluster(lesson.options(), lesson.parts)
+                                   ->run(reduce_with(false, lesson.options()));
     found.timeline("ring_by_hand", by_hand);
-    found.give({"ring_elements"_is = kElements, "parts_less_1"_is = parts_ - 1,
-                "ring_messages"_is = 2 * (parts_ - 1),
-                "ring_messages_n"_is = 2 * parts_});
+    found.give({"ring_elements"_is = kElements, "parts_less_1"_is = lesson.parts - 1,
+                "ring_messages"_is = 2 * (lesson.parts - 1),
+                "ring_messages_n"_is = 2 * lesson.parts});
     const std::string hangs =
-        diagnosis_of([&] { sim::make_cluster(parts_)->run(send_before_receive); });
+        diagnosis_of([&] { sim::make_cluster(lesson.parts)->run(send_before_receive); });
     found.give({"hangs"_is = !hangs.empty(), "ring_that_hangs"_is = hangs});
 
     found.equal("ring_messages_sent", by_hand.ranks.front().messages_sent(),
-                2.0 * (parts_ - 1));
+                2.0 * (lesson.parts - 1));
     std::int64_t byte_gap = 0;
     std::int64_t message_gap = 0;
     std::int64_t differing = 0;
@@ -487,19 +439,18 @@ void GradientAccumulation::ring(Findings& found) {
         const RankReport& theirs = built_in.ranks[rank];
         byte_gap += std::abs(mine.bytes_sent() - theirs.bytes_sent());
         message_gap += std::abs(mine.messages_sent() - theirs.messages_sent());
-        if (has_numbers() && !(mine.kept.at("sum") == theirs.kept.at("sum"))) ++differing;
+        if (lesson.has_numbers() && !(mine.kept.at("sum") == theirs.kept.at("sum")))
+            ++differing;
     }
     found.equal("ring_bytes", byte_gap, 0);
     found.equal("ring_message_gap", message_gap, 0);
-    const bool exact = has_numbers() && options().has_virtual_time();
-    const bool close = has_numbers() && !options().has_virtual_time();
+    const bool exact = lesson.has_numbers() && lesson.options().has_virtual_time();
+    const bool close = lesson.has_numbers() && !lesson.options().has_virtual_time();
     found.give({"exact_sums"_is = exact, "close_sums"_is = close});
     if (exact) found.equal("ring_bits", differing, 0);
     if (close) check_sums(found, by_hand, built_in);
-    compare_algorithms(found, load_cluster(options().cluster));
+    compare_algorithms(found, load_cluster(lesson.options().cluster));
 }
-
-namespace {
 
 void give_curve(Findings& found, const std::vector<double>& alone,
                 const std::vector<double>& together) {
@@ -510,10 +461,8 @@ void give_curve(Findings& found, const std::vector<double>& alone,
     }
 }
 
-}  // namespace
-
-void GradientAccumulation::read_text(Findings& found) {
-    const std::shared_ptr<const LanguageTask> task = language_;
+void read_text(GradientAccumulation& lesson, Findings& found) {
+    const std::shared_ptr<const LanguageTask> task = lesson.language;
     const CharModelSizes& sizes = task->sizes;
     found.give({"context"_is = sizes.context, "width"_is = sizes.width,
                 "hidden"_is = sizes.hidden, "vocabulary"_is = sizes.vocabulary,
@@ -523,24 +472,25 @@ void GradientAccumulation::read_text(Findings& found) {
                                   sizes.vocabulary * (sizes.hidden + 1),
                 "step_rows"_is = task->rows_per_step()});
 
-    const RunReport alone = train(*make_cluster(options(), 1),
-                                  language_training(
-                                      task, options(), [](int) { return 0; }, parts_),
-                                  advancing("1 device", task->steps));
+    const RunReport alone =
+        train(*make_cluster(lesson.options(), 1),
+              language_training(
+                  task, lesson.options(), [](int) { return 0; }, lesson.parts),
+              advancing("1 device", task->steps));
     Training training = language_training(
-        task, options(), [](int rank) { return rank; }, 1);
+        task, lesson.options(), [](int rank) { return rank; }, 1);
     training.strategy = all_reduce_strategy;
     const RunReport together =
-        train(*make_cluster(options(), parts_), training,
-              advancing(fmt::format("{} devices", parts_), task->steps));
-    record_variant(record(), "language_model_accumulation", alone);
-    record_variant(record(), "language_model_data_parallel", together);
-    record_language_inputs(record(), *task);
-    record_initial(record(), "language_model", alone);
+        train(*make_cluster(lesson.options(), lesson.parts), training,
+              advancing(fmt::format("{} devices", lesson.parts), task->steps));
+    record_variant(lesson.record(), "language_model_accumulation", alone);
+    record_variant(lesson.record(), "language_model_data_parallel", together);
+    record_language_inputs(lesson.record(), *task);
+    record_initial(lesson.record(), "language_model", alone);
 
     const std::vector<double> one = losses_of(alone);
     const std::vector<double> many = losses_of(together);
-    if (has_numbers()) give_curve(found, one, many);
+    if (lesson.has_numbers()) give_curve(found, one, many);
     double widest = 0;
     for (std::size_t step = 0; step < one.size(); ++step) {
         const double gap = std::abs(one[step] - many[step]);
@@ -549,9 +499,10 @@ void GradientAccumulation::read_text(Findings& found) {
     }
     // The hidden layer's, beside those of a linear one: sum, tanh, and their gradients.
     constexpr int kStoresOfHiddenLayer = 4;
-    values_at_most(
+    lesson.values_at_most(
         found, "text_curves", widest,
-        loss_bound(options().dtype, stores() + kStoresOfHiddenLayer, one, {1e-4, 1e-4}));
+        loss_bound(lesson.options().dtype, lesson.stores() + kStoresOfHiddenLayer, one,
+                   {1e-4, 1e-4}));
     const double entropy = unigram_entropy(task->text);
     double last = 0;
     const std::size_t window = std::min<std::size_t>(one.size(), 20);
@@ -560,10 +511,9 @@ void GradientAccumulation::read_text(Findings& found) {
     found.give("entropy", Figure::decimals(entropy, 3));
     constexpr int kEnough = 400;
     found.give("enough_steps", task->steps >= kEnough);
-    if (task->steps >= kEnough) values_at_most(found, "learnt", last / entropy, 0.9);
+    if (task->steps >= kEnough)
+        lesson.values_at_most(found, "learnt", last / entropy, 0.9);
 }
-
-namespace {
 
 /// Runs an all-reduce of that many elements on `ranks` devices of the classroom.
 RunReport reduce_in_classroom(int ranks, std::int64_t elements) {
@@ -577,10 +527,8 @@ RunReport reduce_in_classroom(int ranks, std::int64_t elements) {
     });
 }
 
-}  // namespace
-
 /// Three questions for a pencil, each answered by a run.
-void GradientAccumulation::predict(Findings& found) {
+void predict(Findings& found) {
     constexpr std::int64_t kParameters = 1'000'000;
     const RunReport eight = reduce_in_classroom(8, kParameters);
     const RunReport two = reduce_in_classroom(2, kParameters);
@@ -590,6 +538,35 @@ void GradientAccumulation::predict(Findings& found) {
                 "two_time"_is = Figure::time(two.makespan())});
     found.equal("classroom_bytes", Figure::bytes(sent), 7e6);
     found.equal("classroom_time", Figure::time(eight.makespan()), 714e6);
+}
+
+}  // namespace
+
+LessonEntry gradient_accumulation_lesson() {
+    LessonEntry entry;
+    entry.slug = "gradient-accumulation";
+    entry.folder = "01_gradient_accumulation";
+    entry.default_ranks = 4;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        {"epochs", "steps of the linear layer", Whole{1, 1'000'000, 100}},
+        {"learning_rate", "of the linear layer", Real{0, 1e6, 0.01}},
+        {"targets", "columns of --data that are targets, the last ones",
+         Whole{1, 1'000'000, 1}},
+    };
+    std::ranges::copy(
+        language_settings({.steps = 400, .rows = 64, .width = 16, .hidden = 128}),
+        std::back_inserter(entry.settings));
+    entry.takes_text = true;
+    entry.takes_data = true;
+    entry.make = lesson_of<GradientAccumulation>({{"accumulate", accumulate},
+                                                  {"distribute", distribute},
+                                                  {"average", average},
+                                                  {"ring", ring},
+                                                  {"read_text", read_text},
+                                                  {"measure", measure},
+                                                  {"predict", predict}});
+    return entry;
 }
 
 }  // namespace lockstep::lessons

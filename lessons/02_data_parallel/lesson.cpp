@@ -16,61 +16,9 @@
 
 namespace lockstep::lessons {
 
-/// The lesson's experiments.
-class DataParallel final : public LanguageLesson {
-  public:
-    /// Throws UsageError if the options ask for what cannot be.
-    DataParallel(const LessonOptions& options, Record& record)
-        : LanguageLesson(options, record) {}
-
-    std::vector<Experiment> experiments() override;
-
-  private:
-    void server(Findings& found);
-    void servers(Findings& found);
-    void deal_out(Findings& found);
-    void one_process(Findings& found);
-    void buckets(Findings& found);
-    void overlap(Findings& found);
-    void compress(Findings& found);
-    void stragglers(Findings& found);
-    void not_parallel(Findings& found);
-    void compare_both(Findings& found);
-    void scaling(Findings& found);
-};
-
 namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-
-}  // namespace
-
-std::vector<Experiment> DataParallel::experiments() {
-    return {experiment("server", &DataParallel::server),
-            experiment("servers", &DataParallel::servers),
-            experiment("one_process", &DataParallel::one_process),
-            experiment("buckets", &DataParallel::buckets),
-            experiment("overlap", &DataParallel::overlap),
-            experiment("stragglers", &DataParallel::stragglers),
-            experiment("not_parallel", &DataParallel::not_parallel),
-            experiment("scaling", &DataParallel::scaling)};
-}
-
-LessonEntry data_parallel_lesson() {
-    LessonEntry entry;
-    entry.slug = "data-parallel";
-    entry.folder = "02_data_parallel";
-    entry.default_ranks = 4;
-    entry.most_ranks = 64;
-    entry.settings = language_settings();
-    entry.settings.push_back(
-        {"slowness", "of the slow worker of step 6, times", Real{1, 1000, 4}});
-    entry.takes_text = true;
-    entry.make = make_lesson<DataParallel>;
-    return entry;
-}
-
-namespace {
 
 /// The classroom's links, between as many devices as one likes; nothing else takes time.
 ClusterSpec messages_alone() {
@@ -83,14 +31,17 @@ ClusterSpec messages_alone() {
 
 /// 1024 · 1024 numbers, S = 4 MiB.
 constexpr std::int64_t kMillion = 1024;
+
 MeasuredStep million() {
     return stack_step(1, kMillion, 1);
 }
+
 constexpr std::int64_t kMillionBytes = kMillion * kMillion * 4;
 
 /// As many numbers, in layers of which each is a bucket.
 constexpr int kParts = 4;
 constexpr std::int64_t kPartBytes = kMillionBytes / kParts;
+
 MeasuredStep million_in_parts() {
     return stack_step(kParts, kMillion / 2, 1);
 }
@@ -110,16 +61,15 @@ std::int64_t busiest_link(const RunReport& report) {
     return most;
 }
 
-}  // namespace
-
 /// One server and its busy link, against an all-reduce.
-void DataParallel::server(Findings& found) {
-    found.give({"numbers"_is = has_numbers(), "parts"_is = parts(),
-                "steps"_is = language()->steps,
-                "step_rows"_is = language()->rows_per_step(),
-                "part_rows"_is = language()->micro_batch_rows,
-                "parameters"_is = language()->sizes.parameters()});
-    train_and_check(found, "server", servers_on_workers(1, ServerPlan::Deal::ranges));
+void server(LanguageLesson& lesson, Findings& found) {
+    found.give({"numbers"_is = lesson.has_numbers(), "parts"_is = lesson.parts(),
+                "steps"_is = lesson.language()->steps,
+                "step_rows"_is = lesson.language()->rows_per_step(),
+                "part_rows"_is = lesson.language()->micro_batch_rows,
+                "parameters"_is = lesson.language()->sizes.parameters()});
+    lesson.train_and_check(found, "server",
+                           servers_on_workers(1, ServerPlan::Deal::ranges));
 
     constexpr int kWorkers = 8;
     found.give(
@@ -145,8 +95,6 @@ void DataParallel::server(Findings& found) {
     }
 }
 
-namespace {
-
 /// Returns the bytes of the server that has most, if whole parameters are dealt out one
 /// after another.
 std::int64_t most_by_number(const std::vector<std::int64_t>& sizes, std::size_t servers) {
@@ -165,13 +113,35 @@ MakeStrategy synced_by(const Options&... options) {
     };
 }
 
-}  // namespace
+/// GPT-2's parameters among four servers.
+void deal_out(Findings& found) {
+    std::vector<std::int64_t> sizes;  // in the model's order
+    measure(gpt2_step(1), 1, messages_alone(), [&](Rank& rank, Module& model) {
+        for (const Parameter* parameter : model.parameters())
+            sizes.push_back(parameter->value.bytes());
+        return all_reduce_strategy(rank, model);
+    });
+    std::int64_t all = 0;
+    for (const std::int64_t size : sizes)
+        all += size;
+    const RunReport whole = measure_servers(
+        gpt2_step(1), 1, 4, messages_alone(),
+        ServerPlan{{}, {}, ServerPlan::Deal::whole, BucketSizes::all_in_one()});
+    std::int64_t most = 0;
+    for (int server = 0; server < 4; ++server)
+        most = std::max(most, whole.ranks[static_cast<std::size_t>(server)].bytes_sent());
+    found.give({"deal_even"_is = Figure::memory(all / 4),
+                "deal_whole"_is = Figure::memory(most),
+                "deal_by_number"_is = Figure::memory(most_by_number(sizes, 4)),
+                "deal_largest"_is = Figure::memory(std::ranges::max(sizes))});
+}
 
 /// Several servers; on the workers they are a reduce-scatter and an all-gather.
-void DataParallel::servers(Findings& found) {
-    train_and_check(found, "two_servers", servers_on_workers(2, ServerPlan::Deal::whole));
-    train_and_check(found, "servers_everywhere",
-                    servers_on_workers(parts(), ServerPlan::Deal::ranges));
+void servers(LanguageLesson& lesson, Findings& found) {
+    lesson.train_and_check(found, "two_servers",
+                           servers_on_workers(2, ServerPlan::Deal::whole));
+    lesson.train_and_check(found, "servers_everywhere",
+                           servers_on_workers(lesson.parts(), ServerPlan::Deal::ranges));
 
     constexpr int kWorkers = 8;
     found.give("sharded_bytes", Figure::memory(2 * kMillionBytes * 7 / kWorkers));
@@ -211,48 +181,22 @@ void DataParallel::servers(Findings& found) {
     deal_out(found);
 }
 
-/// GPT-2's parameters among four servers.
-void DataParallel::deal_out(Findings& found) {
-    std::vector<std::int64_t> sizes;  // in the model's order
-    measure(gpt2_step(1), 1, messages_alone(), [&](Rank& rank, Module& model) {
-        for (const Parameter* parameter : model.parameters())
-            sizes.push_back(parameter->value.bytes());
-        return all_reduce_strategy(rank, model);
-    });
-    std::int64_t all = 0;
-    for (const std::int64_t size : sizes)
-        all += size;
-    const RunReport whole = measure_servers(
-        gpt2_step(1), 1, 4, messages_alone(),
-        ServerPlan{{}, {}, ServerPlan::Deal::whole, BucketSizes::all_in_one()});
-    std::int64_t most = 0;
-    for (int server = 0; server < 4; ++server)
-        most = std::max(most, whole.ranks[static_cast<std::size_t>(server)].bytes_sent());
-    found.give({"deal_even"_is = Figure::memory(all / 4),
-                "deal_whole"_is = Figure::memory(most),
-                "deal_by_number"_is = Figure::memory(most_by_number(sizes, 4)),
-                "deal_largest"_is = Figure::memory(std::ranges::max(sizes))});
-}
-
-namespace {
-
 // What nn.DataParallel is measured with.
 constexpr int kProcessDevices = 4;
 constexpr int kProcessLayers = 4;
 constexpr std::int64_t kProcessWidth = 1024;
 constexpr std::int64_t kProcessRows = 256;  // of each device
 
-}  // namespace
-
 /// nn.DataParallel: one process, and a device that has everything.
-void DataParallel::one_process(Findings& found) {
-    const auto whole = std::make_shared<LanguageTask>(*language());
-    whole->micro_batch_rows = language()->rows_per_step();
+void one_process(LanguageLesson& lesson, Findings& found) {
+    const auto whole = std::make_shared<LanguageTask>(*lesson.language());
+    whole->micro_batch_rows = lesson.language()->rows_per_step();
     whole->micro_batches = 1;
-    check_against_one(found, "one_process",
-                      train_one_process(*make_cluster(options(), parts()),
-                                        language_training(
-                                            whole, options(), [](int) { return 0; }, 1)));
+    lesson.check_against_one(
+        found, "one_process",
+        train_one_process(*make_cluster(lesson.options(), lesson.parts()),
+                          language_training(
+                              whole, lesson.options(), [](int) { return 0; }, 1)));
 
     constexpr int kDevices = kProcessDevices;
     const std::int64_t values = kProcessLayers * kProcessWidth * kProcessWidth * 4;
@@ -280,10 +224,8 @@ void DataParallel::one_process(Findings& found) {
              "held"_is = Figure::memory(rank.memory.peak)});
     }
     found.timeline("process_step", report);
-    record().runs.emplace_back("process_step", report);
+    lesson.record().runs.emplace_back("process_step", report);
 }
-
-namespace {
 
 // A stack of layers whose gradients take about as long to reduce as to compute.
 constexpr int kStackLayers = 6;
@@ -298,6 +240,7 @@ BucketOptions sized(std::int64_t bytes, std::int64_t first_bytes) {
     options.broadcast = options.rebuild = false;
     return options;
 }
+
 BucketOptions sized(std::int64_t bytes) {
     return sized(bytes, bytes);
 }
@@ -311,13 +254,45 @@ Picoseconds layer_backward(const ClusterSpec& spec) {
            operation_time(spec, flops, 4 * (2 * data + 2 * weight), DType::f32);
 }
 
-}  // namespace
+/// Returns the part of a usual step that a device waits.
+Figure waits_in(const UsualStep& step, std::size_t device) {
+    return Figure::percent(100.0 * static_cast<double>(step.waiting(device)) /
+                           static_cast<double>(step.time()));
+}
+
+/// The same step by nn.DataParallel and by DistributedDataParallel.
+void compare_both(Findings& found) {
+    const ClusterSpec spec = load_cluster("classroom");
+    const UsualStep one([&](int steps) {
+        return measure_one_process(kProcessDevices, kProcessLayers, kProcessWidth,
+                                   kProcessRows, spec, steps);
+    });
+    BucketOptions layer_by_layer;  // rank 0's values at the start, too, and filled anew
+    layer_by_layer.sizes.bytes = kProcessWidth * kProcessWidth * 4;
+    const UsualStep many =
+        usual_step(stack_step(kProcessLayers, kProcessWidth, kProcessRows),
+                   kProcessDevices, spec, in_buckets(layer_by_layer));
+    for (const auto& [name, step] : {std::pair{"dp", &one}, std::pair{"ddp", &many}}) {
+        const auto give = [&, name = name](const char* what, Figure figure) {
+            found.give(fmt::format("{}.{}", name, what), figure);
+        };
+        const std::size_t last = kProcessDevices - 1;
+        give("broadcast", Figure::memory(step->sent(Verb::broadcast)));
+        give("reduced", Figure::memory(step->sent(Verb::reduce)));
+        give("all_reduced", Figure::memory(step->sent(Verb::all_reduce)));
+        give("first_holds", Figure::memory(step->run().ranks[0].memory.peak));
+        give("last_holds", Figure::memory(step->run().ranks[last].memory.peak));
+        give("first_waits", waits_in(*step, 0));
+        give("last_waits", waits_in(*step, last));
+        give("time", Figure::time(step->time()));
+    }
+}
 
 /// When gradients are reduced: one by one behind backward, at once, or beside it.
-void DataParallel::buckets(Findings& found) {
+void buckets(LanguageLesson& lesson, Findings& found) {
     BucketOptions options = sized(600, 200);  // small, as the model is
     options.broadcast = options.rebuild = true;
-    train_and_check(found, "in_buckets", in_buckets(options));
+    lesson.train_and_check(found, "in_buckets", in_buckets(options));
 
     const ClusterSpec spec = load_cluster("classroom");
     const MeasuredStep step = stack_step(kStackLayers, kStackWidth, kStackRows);
@@ -334,7 +309,7 @@ void DataParallel::buckets(Findings& found) {
 
     const auto show = [&](const std::string& name, const RunReport& report) {
         found.timeline(name + "_step", report);
-        record().runs.emplace_back(name, report);
+        lesson.record().runs.emplace_back(name, report);
     };
     const auto run = [&](const std::string& name, const MakeStrategy& strategy) {
         const UsualStep usual = usual_step(step, kStackDevices, spec, strategy);
@@ -367,46 +342,47 @@ void DataParallel::buckets(Findings& found) {
     compare_both(found);
 }
 
-namespace {
-
-/// Returns the part of a usual step that a device waits.
-Figure waits_in(const UsualStep& step, std::size_t device) {
-    return Figure::percent(100.0 * static_cast<double>(step.waiting(device)) /
-                           static_cast<double>(step.time()));
-}
-
-}  // namespace
-
-/// The same step by nn.DataParallel and by DistributedDataParallel.
-void DataParallel::compare_both(Findings& found) {
-    const ClusterSpec spec = load_cluster("classroom");
-    const UsualStep one([&](int steps) {
-        return measure_one_process(kProcessDevices, kProcessLayers, kProcessWidth,
-                                   kProcessRows, spec, steps);
-    });
-    BucketOptions layer_by_layer;  // rank 0's values at the start, too, and filled anew
-    layer_by_layer.sizes.bytes = kProcessWidth * kProcessWidth * 4;
-    const UsualStep many =
-        usual_step(stack_step(kProcessLayers, kProcessWidth, kProcessRows),
-                   kProcessDevices, spec, in_buckets(layer_by_layer));
-    for (const auto& [name, step] : {std::pair{"dp", &one}, std::pair{"ddp", &many}}) {
-        const auto give = [&, name = name](const char* what, Figure figure) {
-            found.give(fmt::format("{}.{}", name, what), figure);
-        };
-        const std::size_t last = kProcessDevices - 1;
-        give("broadcast", Figure::memory(step->sent(Verb::broadcast)));
-        give("reduced", Figure::memory(step->sent(Verb::reduce)));
-        give("all_reduced", Figure::memory(step->sent(Verb::all_reduce)));
-        give("first_holds", Figure::memory(step->run().ranks[0].memory.peak));
-        give("last_holds", Figure::memory(step->run().ranks[last].memory.peak));
-        give("first_waits", waits_in(*step, 0));
-        give("last_waits", waits_in(*step, last));
-        give("time", Figure::time(step->time()));
+/// Gradients that are made smaller for the journey.
+void compress(LanguageLesson& lesson, Findings& found) {
+    constexpr int kDevices = 16;
+    constexpr std::ptrdiff_t kLastLosses = 10;
+    const ClusterSpec spec = load_cluster("h100");
+    found.give("compress_devices", kDevices);
+    const bool rounds = lesson.options().dtype != DType::bf16;
+    const std::vector<std::pair<const char*, MakeStrategy>> ways{
+        {"whole", in_buckets(sized(25 * kMiB, kMiB))},
+        {"rounded", synced_by<RoundedAllReduce>(BucketSizes{25 * kMiB, kMiB})},
+        {"factors", synced_by<PowerSgd>(PowerSgdOptions{4, 0})}};
+    std::int64_t whole = 0;
+    for (const auto& [name, strategy] : ways) {
+        const RunReport report = measure(gpt2_step(4), kDevices, spec, strategy);
+        const std::int64_t sent = report.ranks[0].bytes_sent();
+        Findings& row =
+            found.row("compressions",
+                      {"way"_is = name, "sent"_is = Figure::memory(sent),
+                       "time"_is = Figure::time(
+                           usual_step(gpt2_step(4), kDevices, spec, strategy).time())});
+        if (name == std::string("whole")) whole = sent;
+        if (name == std::string("rounded"))
+            found.equal("rounded_bytes", Figure::bytes(sent),
+                        static_cast<double>(whole) / 2);
+        if (!lesson.has_numbers() || (!rounds && name == std::string("rounded")))
+            continue;
+        Training training = language_training(
+            lesson.language(), lesson.options(), [](int rank) { return rank; }, 1);
+        training.strategy = name == std::string("whole") ? all_reduce_strategy : strategy;
+        const std::vector<double> losses =
+            losses_of(train(*make_cluster(lesson.options(), lesson.parts()), training));
+        const auto last = std::min(std::ssize(losses), kLastLosses);
+        row.give("loss", Figure::decimals(
+                             std::accumulate(losses.end() - last, losses.end(), 0.0) /
+                                 static_cast<double>(last),
+                             2));
     }
 }
 
 /// The curve over bucket sizes, of a GPT on GPUs.
-void DataParallel::overlap(Findings& found) {
+void overlap(LanguageLesson& lesson, Findings& found) {
     constexpr int kDevices = 8;
     constexpr std::int64_t kSequences = 4;
     const ClusterSpec spec = load_cluster("h100");
@@ -436,53 +412,13 @@ void DataParallel::overlap(Findings& found) {
                 "curve_each"_is = Figure::time(curve.front()),
                 "curve_one"_is = Figure::time(curve.back())});
 
-    compress(found);
+    compress(lesson, found);
     constexpr std::int64_t kTable = std::int64_t{50257} * 768 * 4;
     found.give(
         {"table_bytes"_is = Figure::memory(kTable),
          "table_time"_is = Figure::time(std::int64_t{2} * (kDevices - 1) *
                                         message_time(spec.inside, kTable / kDevices))});
 }
-
-/// Gradients that are made smaller for the journey.
-void DataParallel::compress(Findings& found) {
-    constexpr int kDevices = 16;
-    constexpr std::ptrdiff_t kLastLosses = 10;
-    const ClusterSpec spec = load_cluster("h100");
-    found.give("compress_devices", kDevices);
-    const bool rounds = options().dtype != DType::bf16;
-    const std::vector<std::pair<const char*, MakeStrategy>> ways{
-        {"whole", in_buckets(sized(25 * kMiB, kMiB))},
-        {"rounded", synced_by<RoundedAllReduce>(BucketSizes{25 * kMiB, kMiB})},
-        {"factors", synced_by<PowerSgd>(PowerSgdOptions{4, 0})}};
-    std::int64_t whole = 0;
-    for (const auto& [name, strategy] : ways) {
-        const RunReport report = measure(gpt2_step(4), kDevices, spec, strategy);
-        const std::int64_t sent = report.ranks[0].bytes_sent();
-        Findings& row =
-            found.row("compressions",
-                      {"way"_is = name, "sent"_is = Figure::memory(sent),
-                       "time"_is = Figure::time(
-                           usual_step(gpt2_step(4), kDevices, spec, strategy).time())});
-        if (name == std::string("whole")) whole = sent;
-        if (name == std::string("rounded"))
-            found.equal("rounded_bytes", Figure::bytes(sent),
-                        static_cast<double>(whole) / 2);
-        if (!has_numbers() || (!rounds && name == std::string("rounded"))) continue;
-        Training training = language_training(
-            language(), options(), [](int rank) { return rank; }, 1);
-        training.strategy = name == std::string("whole") ? all_reduce_strategy : strategy;
-        const std::vector<double> losses =
-            losses_of(train(*make_cluster(options(), parts()), training));
-        const auto last = std::min(std::ssize(losses), kLastLosses);
-        row.give("loss", Figure::decimals(
-                             std::accumulate(losses.end() - last, losses.end(), 0.0) /
-                                 static_cast<double>(last),
-                             2));
-    }
-}
-
-namespace {
 
 /// Returns the mean of the last losses that were computed by then.
 double loss_at(const StaleTraining& training, Picoseconds time) {
@@ -503,14 +439,12 @@ std::int64_t samples_at(const StaleTraining& training, Picoseconds time) {
     });
 }
 
-}  // namespace
-
 /// A slow worker, and servers that wait for it or do not.
-void DataParallel::stragglers(Findings& found) {
+void stragglers(LanguageLesson& lesson, Findings& found) {
     constexpr int kWorkers = 4;
-    const double slowness = options().values.number("slowness");
+    const double slowness = lesson.options().values.number("slowness");
     const auto task =
-        std::make_shared<LanguageTask>(*make_language_task(options(), kWorkers));
+        std::make_shared<LanguageTask>(*make_language_task(lesson.options(), kWorkers));
     ClusterSpec spec = load_cluster("classroom");
     spec.stragglers = {{kWorkers, slowness, 1}};
     found.give({"slowness"_is = Figure::count(slowness), "stale_workers"_is = kWorkers});
@@ -519,7 +453,8 @@ void DataParallel::stragglers(Findings& found) {
     std::vector<StaleTraining> runs;
     runs.reserve(bounds.size());
     for (const auto& bound : bounds)
-        runs.push_back(train_stale(task, options(), spec, bound.value_or(INT64_MAX)));
+        runs.push_back(
+            train_stale(task, lesson.options(), spec, bound.value_or(INT64_MAX)));
     // The fast workers of the last run are through then.
     const Picoseconds early = runs.back().report.ranks[1].time.end;
     found.give("early", Figure::time(early));
@@ -550,7 +485,7 @@ void DataParallel::stragglers(Findings& found) {
 }
 
 /// Four things that shares of a batch do not add up to by themselves.
-void DataParallel::not_parallel(Findings& found) {
+void not_parallel(Findings& found) {
     constexpr int kRanks = 3;
     constexpr double kNear = 1e-12;  // f64
     found.give("shares_ranks", kRanks);
@@ -568,7 +503,7 @@ void DataParallel::not_parallel(Findings& found) {
 }
 
 /// When more devices stop paying.
-void DataParallel::scaling(Findings& found) {
+void scaling(Findings& found) {
     constexpr std::int64_t kSequences = 64;
     constexpr std::int64_t kEach = 4;
     const ClusterSpec spec = load_cluster("h100");
@@ -612,6 +547,29 @@ void DataParallel::scaling(Findings& found) {
                            "part"_is = Figure::percent(
                                100 * weak_alone / static_cast<double>(weak.time()))});
     }
+}
+
+}  // namespace
+
+LessonEntry data_parallel_lesson() {
+    LessonEntry entry;
+    entry.slug = "data-parallel";
+    entry.folder = "02_data_parallel";
+    entry.default_ranks = 4;
+    entry.most_ranks = 64;
+    entry.settings = language_settings();
+    entry.settings.push_back(
+        {"slowness", "of the slow worker of step 6, times", Real{1, 1000, 4}});
+    entry.takes_text = true;
+    entry.make = lesson_of<LanguageLesson>({{"server", server},
+                                          {"servers", servers},
+                                          {"one_process", one_process},
+                                          {"buckets", buckets},
+                                          {"overlap", overlap},
+                                          {"stragglers", stragglers},
+                                          {"not_parallel", not_parallel},
+                                          {"scaling", scaling}});
+    return entry;
 }
 
 }  // namespace lockstep::lessons

@@ -19,63 +19,24 @@
 
 namespace lockstep::lessons {
 
-/// The lesson's experiments, and what later ones need of earlier ones.
-class ColumnLinear final : public Lesson {
-  public:
+namespace {
+
+constexpr int kExampleRanks = 3;
+constexpr int kShownRanks = 4;
+
+/// What the lesson's experiments share.
+struct ColumnLinear final : Lesson {
     /// Throws UsageError if the options ask for what cannot be.
     ColumnLinear(const LessonOptions& options, Record& record);
 
-    std::vector<Experiment> experiments() override;
-
-  private:
-    void multiply_by_columns(Findings& found);
-    void find_the_layer(Findings& found);
-    void split_columns(Findings& found);
-    void split_rows(Findings& found);
-    void pair(Findings& found);
-    void count_costs(Findings& found);
-
-    void cut_square_layer(Findings& found);
-    void give_terms_of_dx(Findings& found, const Task& task, const RunReport& without,
-                          const HostTensor& dx);
-    void give_terms_of_y(Findings& found, const Task& task, const HostTensor& y);
-    void give_gelu_of_a_sum(Findings& found);
-    /// The bytes of an all-reduce of `tensor` in that half, under names that begin with
-    /// `name`.
-    void give_all_reduce(Findings& found, const std::string& name,
-                         const RunReport& report, const std::string& half,
-                         const std::string& tensor);
-    void give_bytes(Findings& found, const RunReport& gathered);
-    void give_time(Findings& found, const RunReport& gathered);
-    void widen(Findings& found);
-    void record_rows(const Task& task, const RunReport& together);
-    void record_mlp(const Task& alone);
-
-    /// factor (t-1)/t of the bytes of a buffer whose elements the ranks divide.
-    std::int64_t sent(std::int64_t factor, std::int64_t bytes) const;
-    double bound() const;
     /// How many devices have their numbers shown.
-    int shown_ranks() const { return std::min(ranks_, kShownRanks); }
+    int shown_ranks() const { return std::min(ranks, kShownRanks); }
 
-    /// The example's three devices, whatever the ranks.
-    std::unique_ptr<Cluster> example_cluster() const;
-    bool lacks_example_ranks() const;
-    /// The task on one device, on all ranks, and on all ranks as a mistake
-    /// that --check full is not to stop.
-    RunReport pass_alone(const Task& task, bool trace = false) const;
-    RunReport pass_together(const Task& task, bool trace = false) const;
-    RunReport pass_wrongly(const Task& task) const;
-
-    static constexpr int kExampleRanks = 3;
-    static constexpr int kShownRanks = 4;
-
-    int ranks_;
-    MlpSizes sizes_;
-    RunReport mlp_alone_;
-    RunReport mlp_together_;
+    int ranks;
+    MlpSizes sizes;
+    RunReport mlp_alone;
+    RunReport mlp_together;
 };
-
-namespace {
 
 constexpr int kDefaultRanks = 3;
 constexpr int kMostRanks = 64;
@@ -88,85 +49,61 @@ void require_shared_out(const char* setting, std::int64_t count, int ranks) {
         setting, count, count, ranks);
 }
 
-}  // namespace
-
 ColumnLinear::ColumnLinear(const LessonOptions& options, Record& record)
-    : Lesson(options, record), ranks_(options.ranks.value_or(kDefaultRanks)) {
-    const std::int64_t hidden = least_multiple(ranks_, kHidden);
-    sizes_.rows = options.values.integer("rows");
-    sizes_.hidden = options.values.integer("hidden", hidden);
-    sizes_.inner = options.values.integer("inner", 4 * sizes_.hidden);
-    require_shared_out("hidden", sizes_.hidden, ranks_);
-    require_shared_out("inner", sizes_.inner, ranks_);
+    : Lesson(options, record), ranks(options.ranks.value_or(kDefaultRanks)) {
+    const std::int64_t hidden = least_multiple(ranks, kHidden);
+    sizes.rows = options.values.integer("rows");
+    sizes.hidden = options.values.integer("hidden", hidden);
+    sizes.inner = options.values.integer("inner", 4 * sizes.hidden);
+    require_shared_out("hidden", sizes.hidden, ranks);
+    require_shared_out("inner", sizes.inner, ranks);
     // The MLP's y is a sum over the inner columns of sums over x's, its
     // gradients are sums over rows of these.
-    record.options.sum_length = sizes_.rows + sizes_.hidden + sizes_.inner;
+    record.options.sum_length = sizes.rows + sizes.hidden + sizes.inner;
 }
 
-std::vector<Experiment> ColumnLinear::experiments() {
-    return {experiment("multiply_by_columns", &ColumnLinear::multiply_by_columns),
-            experiment("find_the_layer", &ColumnLinear::find_the_layer),
-            experiment("split_columns", &ColumnLinear::split_columns),
-            experiment("split_rows", &ColumnLinear::split_rows),
-            experiment("pair", &ColumnLinear::pair),
-            experiment("count_costs", &ColumnLinear::count_costs)};
-}
-
-LessonEntry column_linear_lesson() {
-    LessonEntry entry;
-    entry.slug = "column-linear";
-    entry.folder = "03_column_linear";
-    entry.default_ranks = kDefaultRanks;
-    entry.most_ranks = kMostRanks;
-    entry.settings = {
-        {"rows", "of the MLP's input", Whole{1, 1 << 12, 256}},
-        {"hidden", "columns of the MLP's input and output", Whole{1, 1 << 12},
-         "192, or the next number that the ranks divide", false},
-        {"inner", "columns between the MLP's two layers", Whole{1, 1 << 14},
-         "4 times hidden", false},
-    };
-    entry.make = make_lesson<ColumnLinear>;
-    return entry;
-}
-
-double ColumnLinear::bound() const {
+double bound(const ColumnLinear& lesson) {
     // Two layers and an activation between them, forward and backward, and a sum over the
     // devices on either way.
-    return RoundingBound{1e-5, 1e-13}.of(options().dtype, 6 + 2 * ranks_);
+    return RoundingBound{1e-5, 1e-13}.of(lesson.options().dtype, 6 + 2 * lesson.ranks);
 }
 
-RunReport ColumnLinear::pass_alone(const Task& task, bool trace) const {
-    return pass(*make_cluster(options(), 1, trace), task);
+/// The task on one device, on all ranks, and on all ranks as a mistake
+/// that --check full is not to stop.
+RunReport pass_alone(const ColumnLinear& lesson, const Task& task, bool trace = false) {
+    return pass(*make_cluster(lesson.options(), 1, trace), task);
 }
 
-RunReport ColumnLinear::pass_together(const Task& task, bool trace) const {
-    return pass(*make_cluster(options(), ranks_, trace), task);
+RunReport pass_together(const ColumnLinear& lesson, const Task& task,
+                        bool trace = false) {
+    return pass(*make_cluster(lesson.options(), lesson.ranks, trace), task);
 }
 
-RunReport ColumnLinear::pass_wrongly(const Task& task) const {
-    return pass(*make_cluster(options().without_full_check(), ranks_), task);
+RunReport pass_wrongly(const ColumnLinear& lesson, const Task& task) {
+    return pass(*make_cluster(lesson.options().without_full_check(), lesson.ranks), task);
 }
 
-std::int64_t ColumnLinear::sent(std::int64_t factor, std::int64_t bytes) const {
-    const std::int64_t t = ranks_;
+/// factor (t-1)/t of the bytes of a buffer whose elements the ranks divide.
+std::int64_t sent(const ColumnLinear& lesson, std::int64_t factor, std::int64_t bytes) {
+    const std::int64_t t = lesson.ranks;
     return factor * (t - 1) * (bytes / t);
 }
 
-void ColumnLinear::give_all_reduce(Findings& found, const std::string& name,
-                                   const RunReport& report, const std::string& half,
-                                   const std::string& tensor) {
+/// The bytes of an all-reduce of `tensor` in that half, under names that begin with
+/// `name`.
+void give_all_reduce(ColumnLinear& lesson, Findings& found, const std::string& name,
+                     const RunReport& report, const std::string& half,
+                     const std::string& tensor) {
     const HostTensor& reduced = kept(report, 0, tensor);
     const std::int64_t size = reduced.bytes();
-    const std::int64_t bytes = sent(2, size);
+    const std::int64_t bytes = sent(lesson, 2, size);
     found.give(name + "_size", Figure::bytes(size));
     found.give(name + "_bytes", Figure::bytes(bytes));
     found.give(name + "_bytes_without_t", Figure::bytes(2 * size));
-    found.give(name + "_numbers", Figure::bytes(sent(2, reduced.elements())));
+    found.give(name + "_numbers", Figure::bytes(sent(lesson, 2, reduced.elements())));
     found.equal(name + "_sent_" + half, Figure::bytes(bytes_of_half(report, 0, half)),
                 static_cast<double>(bytes));
 }
-
-namespace {
 
 struct Example {
     HostTensor x;  ///< (2, 4)
@@ -238,52 +175,51 @@ Task column_parallel_task(const HostTensor& x, const HostTensor& weight) {
     return task;
 }
 
-}  // namespace
-
 /// With --backend nccl there may be fewer processes than the example needs.
-bool ColumnLinear::lacks_example_ranks() const {
-    return options().process != nullptr && ranks_ < kExampleRanks;
+bool lacks_example_ranks(const ColumnLinear& lesson) {
+    return lesson.options().process != nullptr && lesson.ranks < kExampleRanks;
 }
 
-std::unique_ptr<Cluster> ColumnLinear::example_cluster() const {
-    LessonOptions options = this->options();
-    if (lacks_example_ranks()) {
+/// The example's three devices, whatever the ranks.
+std::unique_ptr<Cluster> example_cluster(const ColumnLinear& lesson) {
+    LessonOptions options = lesson.options();
+    if (lacks_example_ranks(lesson)) {
         options.backend = "sim";
         options.process = nullptr;
     }
     return make_cluster(options, kExampleRanks);
 }
 
-void ColumnLinear::multiply_by_columns(Findings& found) {
-    found.give({"numbers"_is = has_numbers(), "several"_is = ranks_ > 1,
-                "more_devices"_is = ranks_ > kShownRanks, "last_device"_is = ranks_ - 1,
-                "lacks_devices"_is = lacks_example_ranks(), "t"_is = ranks_,
-                "t_less_1"_is = ranks_ - 1});
+void multiply_by_columns(ColumnLinear& lesson, Findings& found) {
+    found.give({"numbers"_is = lesson.has_numbers(), "several"_is = lesson.ranks > 1,
+                "more_devices"_is = lesson.ranks > kShownRanks,
+                "last_device"_is = lesson.ranks - 1,
+                "lacks_devices"_is = lacks_example_ranks(lesson), "t"_is = lesson.ranks,
+                "t_less_1"_is = lesson.ranks - 1});
 
-    const auto [x, a, y] = example(options().dtype);
+    const auto [x, a, y] = example(lesson.options().dtype);
     found.give({"example"_is = matrices_text({{"X", x}, {"A", a}}),
                 "example_number"_is = Figure::count(y.at(5)),
                 "example_first"_is = Figure::count(y.at(2)),
                 "example_other_column"_is = Figure::count(y.at(4))});
 
-    const RunReport together = example_cluster()->run(
+    const RunReport together = example_cluster(lesson)->run(
         [&x = x, &a = a](Rank& rank) { multiply_by_own_columns(rank, x, a); });
-    const RunReport alone = make_cluster(options(), 1)->run([&x = x, &a = a](Rank& rank) {
-        Device& device = rank.device();
-        rank.keep("y", device.matmul(device.upload(x), device.upload(a)));
-    });
-    record().inputs.insert_or_assign("example/x", x);
-    record().inputs.insert_or_assign("example/w", a);
-    record().outputs.insert_or_assign("example/y", kept(together, 0, "y"));
-    if (has_numbers()) {
+    const RunReport alone =
+        make_cluster(lesson.options(), 1)->run([&x = x, &a = a](Rank& rank) {
+            Device& device = rank.device();
+            rank.keep("y", device.matmul(device.upload(x), device.upload(a)));
+        });
+    lesson.record().inputs.insert_or_assign("example/x", x);
+    lesson.record().inputs.insert_or_assign("example/w", a);
+    lesson.record().outputs.insert_or_assign("example/y", kept(together, 0, "y"));
+    if (lesson.has_numbers()) {
         found.give("example_shards", shards_text(together));
         found.equal("example_computed", kept(together, 2, "own y").at(1), y.at(5));
     }
-    values_equal(found, "example_same",
-                 differing_on_any(together, kept(alone, 0, "y"), "y"), 0);
+    lesson.values_equal(found, "example_same",
+                        differing_on_any(together, kept(alone, 0, "y"), "y"), 0);
 }
-
-namespace {
 
 /// Returns the complaint of nn.Linear(3, 4) about an input of four columns.
 std::string refusal(Cluster& cluster, const HostTensor& x) {
@@ -302,42 +238,39 @@ std::string refusal(Cluster& cluster, const HostTensor& x) {
     return sentence;
 }
 
-}  // namespace
-
-void ColumnLinear::find_the_layer(Findings& found) {
-    const Example numbers = example(options().dtype);
-    found.give("refusal", refusal(*make_cluster(options(), 1), numbers.x));
-    cut_square_layer(found);
-    const RunReport meant =
-        pass(*example_cluster(), column_parallel_task(numbers.x, transposed(numbers.a)));
-    values_equal(found, "layout_example", differing_on_any(meant, numbers.y, "y"), 0);
-}
-
-void ColumnLinear::cut_square_layer(Findings& found) {
-    const Square numbers = square(options().dtype);
-    const RunReport by_columns = example_cluster()->run(
+void cut_square_layer(ColumnLinear& lesson, Findings& found) {
+    const Square numbers = square(lesson.options().dtype);
+    const RunReport by_columns = example_cluster(lesson)->run(
         [&](Rank& rank) { multiply_by_own_columns(rank, numbers.x, numbers.weight); });
     Task task = column_parallel_task(numbers.x, numbers.weight);
-    const RunReport by_rows = pass(*example_cluster(), task);
+    const RunReport by_rows = pass(*example_cluster(lesson), task);
     task.make = linear_on_one_device(3, 3, false);
-    const RunReport alone = pass_alone(task);
+    const RunReport alone = pass_alone(lesson, task);
     const HostTensor& y = kept(alone, 0, "y");
     const HostTensor& wrong = kept(by_columns, 0, "y");
 
     found.give({"square"_is = matrices_text({{"x", numbers.x}, {"W", numbers.weight}}),
                 "square_right"_is = 5, "square_wrong"_is = 10});
     const std::int64_t unlike = differing_on_any(by_rows, y, "y");
-    found.give("layout_part", unlike == 0 || !has_numbers() ? "rows" : "columns");
-    if (has_numbers()) {
+    found.give("layout_part", unlike == 0 || !lesson.has_numbers() ? "rows" : "columns");
+    if (lesson.has_numbers()) {
         found.give({"square_results"_is = matrices_text(
                         {{"x W", wrong}, {"x W^T", kept(by_rows, 0, "y")}, {"y", y}}),
                     "square_wrong_numbers"_is = differing(wrong, y),
                     "square_all"_is = y.elements()});
     }
-    values_equal(found, "square_rows", unlike, 0);
+    lesson.values_equal(found, "square_rows", unlike, 0);
 }
 
-namespace {
+void find_the_layer(ColumnLinear& lesson, Findings& found) {
+    const Example numbers = example(lesson.options().dtype);
+    found.give("refusal", refusal(*make_cluster(lesson.options(), 1), numbers.x));
+    cut_square_layer(lesson, found);
+    const RunReport meant = pass(*example_cluster(lesson),
+                                 column_parallel_task(numbers.x, transposed(numbers.a)));
+    lesson.values_equal(found, "layout_example", differing_on_any(meant, numbers.y, "y"),
+                        0);
+}
 
 /// Regions on whose edges nobody tells anybody anything: a mistake, to see
 /// what each rank has by itself.
@@ -400,45 +333,45 @@ std::string groups_text(int ranks, const std::function<NamedMatrices(int rank)>&
     return text;
 }
 
-}  // namespace
+void give_terms_of_dx(ColumnLinear& lesson, Findings& found, const Task& task,
+                      const RunReport& without, const HostTensor& dx) {
+    const auto of_rank = [&](int rank) -> NamedMatrices {
+        return {
+            {fmt::format("dy_{}", rank), columns_of_rank(task.dy, rank, lesson.ranks)},
+            {fmt::format("W_{}", rank), kept(without, rank, "initial/linear.weight")},
+            {fmt::format("dx_{}", rank), kept(without, rank, "dx")}};
+    };
+    const HostTensor sum = sum_of(kept_by_all(without, "dx"));
+    found.give({"terms_of_dx"_is = groups_text(lesson.shown_ranks(), of_rank),
+                "sum_of_dx"_is = matrices_text({{"Σ dx_r", sum}, {"dx", dx}}),
+                "columns_wrong"_is = differing(kept(without, 0, "dx"), dx),
+                "columns_all"_is = dx.elements()});
+    lesson.values_equal(found, "columns_sum", differing(sum, dx), 0);
+}
 
-void ColumnLinear::split_columns(Findings& found) {
-    const Task task = columns_task(options(), ranks_);
+void split_columns(ColumnLinear& lesson, Findings& found) {
+    const Task task = columns_task(lesson.options(), lesson.ranks);
     const std::int64_t in = task.x.shape().columns();
     Task whole = task;
     whole.make = linear_on_one_device(in, 2 * in, false);
     whole.own_columns_of_dy = false;
-    const RunReport alone = pass_alone(whole);
-    const RunReport without = pass_wrongly(silent(task));
-    const RunReport together = pass_together(task);
+    const RunReport alone = pass_alone(lesson, whole);
+    const RunReport without = pass_wrongly(lesson, silent(task));
+    const RunReport together = pass_together(lesson, task);
     found.give({"columns_in"_is = in, "columns_out"_is = 2 * in,
                 "columns_half"_is = halves_with_messages(together)});
     found.equal("columns_silent", bytes_of_all(without, "forward"), 0);
-    values_equal(found, "columns_y", differing_side_by_side(without, alone, "y"), 0);
-    if (has_numbers()) give_terms_of_dx(found, task, without, kept(alone, 0, "dx"));
+    lesson.values_equal(found, "columns_y", differing_side_by_side(without, alone, "y"),
+                        0);
+    if (lesson.has_numbers())
+        give_terms_of_dx(lesson, found, task, without, kept(alone, 0, "dx"));
 
-    values_equal(found, "columns_f",
-                 differing_on_any(together, kept(alone, 0, "dx"), "dx"), 0);
-    values_equal(found, "columns_gradient", differing_gradients(together, alone), 0);
-    give_all_reduce(found, "columns", together, "backward", "dx");
+    lesson.values_equal(found, "columns_f",
+                        differing_on_any(together, kept(alone, 0, "dx"), "dx"), 0);
+    lesson.values_equal(found, "columns_gradient", differing_gradients(together, alone),
+                        0);
+    give_all_reduce(lesson, found, "columns", together, "backward", "dx");
 }
-
-void ColumnLinear::give_terms_of_dx(Findings& found, const Task& task,
-                                    const RunReport& without, const HostTensor& dx) {
-    const auto of_rank = [&](int rank) -> NamedMatrices {
-        return {{fmt::format("dy_{}", rank), columns_of_rank(task.dy, rank, ranks_)},
-                {fmt::format("W_{}", rank), kept(without, rank, "initial/linear.weight")},
-                {fmt::format("dx_{}", rank), kept(without, rank, "dx")}};
-    };
-    const HostTensor sum = sum_of(kept_by_all(without, "dx"));
-    found.give({"terms_of_dx"_is = groups_text(shown_ranks(), of_rank),
-                "sum_of_dx"_is = matrices_text({{"Σ dx_r", sum}, {"dx", dx}}),
-                "columns_wrong"_is = differing(kept(without, 0, "dx"), dx),
-                "columns_all"_is = dx.elements()});
-    values_equal(found, "columns_sum", differing(sum, dx), 0);
-}
-
-namespace {
 
 /// A layer by rows from 2t to t columns, t the ranks, of whole numbers that are small
 /// enough for a pencil.
@@ -461,78 +394,76 @@ Task rows_task(const LessonOptions& options, int ranks) {
     return task;
 }
 
-}  // namespace
-
-void ColumnLinear::split_rows(Findings& found) {
-    const Task task = rows_task(options(), ranks_);
-    const std::int64_t out = task.dy.shape().columns();
-    Task whole = task;
-    whole.make = linear_on_one_device(2 * out, out, true);
-    whole.own_columns_of_x = false;
-    const RunReport alone = pass_alone(whole);
-    const RunReport together = pass_together(task);
-    found.give({"rows_in"_is = 2 * out, "rows_out"_is = out,
-                "rows_half"_is = halves_with_messages(together)});
-    give_terms_of_y(found, task, kept(alone, 0, "y"));
-
-    values_equal(found, "rows_g", differing_on_any(together, kept(alone, 0, "y"), "y"),
-                 0);
-    values_equal(found, "rows_dx", differing_side_by_side(together, alone, "dx"), 0);
-    values_equal(found, "rows_gradient", differing_gradients(together, alone), 0);
-    give_all_reduce(found, "rows", together, "forward", "y");
-    found.equal("rows_sent_backward", bytes_of_half(together, 0, "backward"), 0);
-    record_rows(task, together);
-}
-
-void ColumnLinear::give_terms_of_y(Findings& found, const Task& task,
-                                   const HostTensor& y) {
-    const RunReport biased = pass_wrongly(silent(task));
+void give_terms_of_y(ColumnLinear& lesson, Findings& found, const Task& task,
+                     const HostTensor& y) {
+    const RunReport biased = pass_wrongly(lesson, silent(task));
     Task unbiased = silent(task);
     unbiased.weights["linear.bias"] =
         HostTensor(task.weights.at("linear.bias").shape(), task.x.dtype());
-    const RunReport without = pass_wrongly(unbiased);
+    const RunReport without = pass_wrongly(lesson, unbiased);
     const std::vector<HostTensor> terms = kept_by_all(without, "y");
-    record().outputs.insert_or_assign("rows/partial", side_by_side(terms));
-    if (!has_numbers()) return;
+    lesson.record().outputs.insert_or_assign("rows/partial", side_by_side(terms));
+    if (!lesson.has_numbers()) return;
 
     const HostTensor& bias = task.weights.at("linear.bias");
     const auto of_rank = [&](int rank) -> NamedMatrices {
-        return {{fmt::format("x_{}", rank), columns_of_rank(task.x, rank, ranks_)},
+        return {{fmt::format("x_{}", rank), columns_of_rank(task.x, rank, lesson.ranks)},
                 {fmt::format("W_{}", rank), kept(without, rank, "initial/linear.weight")},
                 {fmt::format("x_{0} W_{0}^T", rank), terms[rank]}};
     };
-    found.give({"terms_of_y"_is = groups_text(shown_ranks(), of_rank),
+    found.give({"terms_of_y"_is = groups_text(lesson.shown_ranks(), of_rank),
                 "sum_of_y"_is = matrices_text(
                     {{"Σ x_r W_r^T", sum_of(terms)}, {"b", bias}, {"y", y}})});
 
     // Every device that adds the bias to its terms adds it to the sum.
     HostTensor expected = y;
     for (std::int64_t i = 0; i < y.elements(); ++i)
-        expected.set(i, y.at(i) + (ranks_ - 1) * bias.at(i % bias.elements()));
+        expected.set(i, y.at(i) + (lesson.ranks - 1) * bias.at(i % bias.elements()));
     found.give({"y_first"_is = Figure::count(y.at(0)),
                 "bias_first"_is = Figure::count(bias.at(0)),
                 "bias_too_often"_is = Figure::count(expected.at(0)),
                 "bias_once_more"_is = Figure::count(expected.at(0) + bias.at(0))});
-    values_equal(found, "rows_bias",
-                 differing(sum_of(kept_by_all(biased, "y")), expected), 0);
+    lesson.values_equal(found, "rows_bias",
+                        differing(sum_of(kept_by_all(biased, "y")), expected), 0);
 }
 
-void ColumnLinear::record_rows(const Task& task, const RunReport& together) {
-    record().inputs.insert_or_assign("rows/x", task.x);
-    record().inputs.insert_or_assign("rows/dy", task.dy);
-    record().models["rows"] = describe_linear(task.x.shape()[1], task.dy.shape()[1]);
-    record().models["rows"]["backward_from"] = "dy";
+void record_rows(ColumnLinear& lesson, const Task& task, const RunReport& together) {
+    lesson.record().inputs.insert_or_assign("rows/x", task.x);
+    lesson.record().inputs.insert_or_assign("rows/dy", task.dy);
+    lesson.record().models["rows"] =
+        describe_linear(task.x.shape()[1], task.dy.shape()[1]);
+    lesson.record().models["rows"]["backward_from"] = "dy";
     for (const auto& [name, weight] : task.weights)
-        record().inputs.insert_or_assign("rows/initial/" + name, weight);
-    record().outputs.insert_or_assign("rows/y", kept(together, 0, "y"));
-    record().outputs.insert_or_assign("rows/dx",
-                                      side_by_side(kept_by_all(together, "dx")));
+        lesson.record().inputs.insert_or_assign("rows/initial/" + name, weight);
+    lesson.record().outputs.insert_or_assign("rows/y", kept(together, 0, "y"));
+    lesson.record().outputs.insert_or_assign("rows/dx",
+                                             side_by_side(kept_by_all(together, "dx")));
     for (auto& [name, gradient] : whole_gradients(together))
-        record().outputs.insert_or_assign("rows/" + name, gradient);
-    record().runs.emplace_back("rows", together);
+        lesson.record().outputs.insert_or_assign("rows/" + name, gradient);
+    lesson.record().runs.emplace_back("rows", together);
 }
 
-namespace {
+void split_rows(ColumnLinear& lesson, Findings& found) {
+    const Task task = rows_task(lesson.options(), lesson.ranks);
+    const std::int64_t out = task.dy.shape().columns();
+    Task whole = task;
+    whole.make = linear_on_one_device(2 * out, out, true);
+    whole.own_columns_of_x = false;
+    const RunReport alone = pass_alone(lesson, whole);
+    const RunReport together = pass_together(lesson, task);
+    found.give({"rows_in"_is = 2 * out, "rows_out"_is = out,
+                "rows_half"_is = halves_with_messages(together)});
+    give_terms_of_y(lesson, found, task, kept(alone, 0, "y"));
+
+    lesson.values_equal(found, "rows_g",
+                        differing_on_any(together, kept(alone, 0, "y"), "y"), 0);
+    lesson.values_equal(found, "rows_dx", differing_side_by_side(together, alone, "dx"),
+                        0);
+    lesson.values_equal(found, "rows_gradient", differing_gradients(together, alone), 0);
+    give_all_reduce(lesson, found, "rows", together, "forward", "y");
+    found.equal("rows_sent_backward", bytes_of_half(together, 0, "backward"), 0);
+    record_rows(lesson, task, together);
+}
 
 /// A layer by rows: GELU of each rank's terms and then g, and in the right order.
 void apply_gelu(Rank& rank, const HostTensor& own_x, const HostTensor& own_weight) {
@@ -559,18 +490,17 @@ std::int64_t widest_gap(const HostTensor& a, const HostTensor& b) {
     return at;
 }
 
-}  // namespace
-
 /// A number of a layer by rows, whose terms the devices have.
-void ColumnLinear::give_gelu_of_a_sum(Findings& found) {
-    const Task task = rows_task(options(), ranks_);
+void give_gelu_of_a_sum(ColumnLinear& lesson, Findings& found) {
+    const Task task = rows_task(lesson.options(), lesson.ranks);
     const HostTensor& weight = task.weights.at("linear.weight");
     const RunReport report =
-        make_cluster(options().without_full_check(), ranks_)->run([&](Rank& rank) {
-            apply_gelu(rank, columns_of_rank(task.x, rank.index(), ranks_),
-                       columns_of_rank(weight, rank.index(), ranks_));
-        });
-    if (!has_numbers()) return;
+        make_cluster(lesson.options().without_full_check(), lesson.ranks)
+            ->run([&](Rank& rank) {
+                apply_gelu(rank, columns_of_rank(task.x, rank.index(), lesson.ranks),
+                           columns_of_rank(weight, rank.index(), lesson.ranks));
+            });
+    if (!lesson.has_numbers()) return;
     const std::int64_t at =
         widest_gap(kept(report, 0, "early sum"), kept(report, 0, "late"));
     const auto cell = [&](int rank, const char* name) {
@@ -581,56 +511,61 @@ void ColumnLinear::give_gelu_of_a_sum(Findings& found) {
                   {"device"_is = std::move(device), "term"_is = std::move(terms),
                    "gelu"_is = std::move(gelu)});
     };
-    for (int rank = 0; rank < shown_ranks(); ++rank)
+    for (int rank = 0; rank < lesson.shown_ranks(); ++rank)
         give_row(std::to_string(rank), cell(rank, "terms"), cell(rank, "early"));
-    if (ranks_ > kShownRanks) give_row("…", "–", "–");
+    if (lesson.ranks > kShownRanks) give_row("…", "–", "–");
     found.give({"sum_of_terms"_is = cell(0, "sum"),
                 "sum_of_gelus"_is = cell(0, "early sum"),
                 "gelu_of_sum"_is = cell(0, "late")});
 }
 
-void ColumnLinear::pair(Findings& found) {
-    give_gelu_of_a_sum(found);
+void record_mlp(ColumnLinear& lesson, const Task& alone) {
+    lesson.record().inputs.insert_or_assign("mlp/x", alone.x);
+    lesson.record().inputs.insert_or_assign("mlp/dy", alone.dy);
+    lesson.record().models["mlp"] = {{"kind", "mlp"},
+                                     {"hidden", lesson.sizes.hidden},
+                                     {"inner", lesson.sizes.inner},
+                                     {"gelu", "exact"},
+                                     {"bias", true},
+                                     {"backward_from", "dy"}};
+    for (const auto& [name, tensor] : lesson.mlp_alone.ranks.front().kept)
+        if (name.starts_with("initial/"))
+            lesson.record().inputs.insert_or_assign("mlp/" + name, tensor);
+    for (const auto& [name, tensor] : results(lesson.mlp_alone))
+        lesson.record().outputs.insert_or_assign("mlp_alone/" + name, tensor);
+    for (const auto& [name, tensor] : results(lesson.mlp_together))
+        lesson.record().outputs.insert_or_assign("mlp_columns_rows/" + name, tensor);
+    lesson.record().runs.emplace_back("mlp_alone", lesson.mlp_alone);
+    lesson.record().runs.emplace_back("mlp_columns_rows", lesson.mlp_together);
+}
+
+void pair(ColumnLinear& lesson, Findings& found) {
+    give_gelu_of_a_sum(lesson, found);
     const auto task_of = [&](MlpSplit split) {
-        return mlp_task(sizes_, split, options().dtype, options().seed);
+        return mlp_task(lesson.sizes, split, lesson.options().dtype,
+                        lesson.options().seed);
     };
     const Task alone = task_of(MlpSplit::none);
-    mlp_alone_ = pass_alone(alone, true);
-    mlp_together_ = pass_together(task_of(MlpSplit::columns_then_rows), true);
-    record_mlp(alone);
-    found.give({"hidden"_is = std::to_string(sizes_.hidden),
-                "inner"_is = std::to_string(sizes_.inner),
-                "mlp_rows"_is = std::to_string(sizes_.rows),
+    lesson.mlp_alone = pass_alone(lesson, alone, true);
+    lesson.mlp_together =
+        pass_together(lesson, task_of(MlpSplit::columns_then_rows), true);
+    record_mlp(lesson, alone);
+    found.give({"hidden"_is = std::to_string(lesson.sizes.hidden),
+                "inner"_is = std::to_string(lesson.sizes.inner),
+                "mlp_rows"_is = std::to_string(lesson.sizes.rows),
                 "pair_order"_is = "columns_rows",
-                "pair_reductions"_is = collectives(mlp_together_, 0)});
-    found.equal("pair_calls", collectives(mlp_together_, 0), 2);
-    values_at_most(found, "pair_values",
-                   difference(results(mlp_together_), results(mlp_alone_)).relative,
-                   bound());
+                "pair_reductions"_is = collectives(lesson.mlp_together, 0)});
+    found.equal("pair_calls", collectives(lesson.mlp_together, 0), 2);
+    lesson.values_at_most(
+        found, "pair_values",
+        difference(results(lesson.mlp_together), results(lesson.mlp_alone)).relative,
+        bound(lesson));
     std::int64_t unlike = 0;
     for (const char* name : {"y", "dx"})
-        unlike += differing_on_any(mlp_together_, kept(mlp_together_, 0, name), name);
-    values_equal(found, "pair_same", unlike, 0);
+        unlike += differing_on_any(lesson.mlp_together,
+                                   kept(lesson.mlp_together, 0, name), name);
+    lesson.values_equal(found, "pair_same", unlike, 0);
 }
-
-void ColumnLinear::record_mlp(const Task& alone) {
-    record().inputs.insert_or_assign("mlp/x", alone.x);
-    record().inputs.insert_or_assign("mlp/dy", alone.dy);
-    record().models["mlp"] = {{"kind", "mlp"},         {"hidden", sizes_.hidden},
-                              {"inner", sizes_.inner}, {"gelu", "exact"},
-                              {"bias", true},          {"backward_from", "dy"}};
-    for (const auto& [name, tensor] : mlp_alone_.ranks.front().kept)
-        if (name.starts_with("initial/"))
-            record().inputs.insert_or_assign("mlp/" + name, tensor);
-    for (const auto& [name, tensor] : results(mlp_alone_))
-        record().outputs.insert_or_assign("mlp_alone/" + name, tensor);
-    for (const auto& [name, tensor] : results(mlp_together_))
-        record().outputs.insert_or_assign("mlp_columns_rows/" + name, tensor);
-    record().runs.emplace_back("mlp_alone", mlp_alone_);
-    record().runs.emplace_back("mlp_columns_rows", mlp_together_);
-}
-
-namespace {
 
 void give_costs(Findings& found, const std::string& run, const RunReport& report) {
     found.give(run + ".forward", Figure::memory(bytes_of_half(report, 0, "forward")));
@@ -641,60 +576,47 @@ void give_costs(Findings& found, const std::string& run, const RunReport& report
         Figure::memory(report.ranks.front().memory.peak_of(MemoryCategory::activations)));
 }
 
-}  // namespace
-
-void ColumnLinear::count_costs(Findings& found) {
-    const Task task =
-        mlp_task(sizes_, MlpSplit::gathered, options().dtype, options().seed);
-    const RunReport gathered = pass_together(task, true);
-    record().runs.emplace_back("mlp_gathered", gathered);
-    for (const auto& [name, tensor] : results(gathered))
-        record().outputs.insert_or_assign("mlp_gathered/" + name, tensor);
-    values_at_most(found, "gathered_values",
-                   difference(results(gathered), results(mlp_alone_)).relative, bound());
-    give_bytes(found, gathered);
-    give_time(found, gathered);
-    widen(found);
-}
-
-void ColumnLinear::give_bytes(Findings& found, const RunReport& gathered) {
-    const std::int64_t size = bytes_of(options().dtype);
-    const std::int64_t s = sizes_.rows * sizes_.hidden * size;
-    const std::int64_t i = sizes_.rows * sizes_.inner * size;
+void give_bytes(ColumnLinear& lesson, Findings& found, const RunReport& gathered) {
+    const std::int64_t size = bytes_of(lesson.options().dtype);
+    const std::int64_t s = lesson.sizes.rows * lesson.sizes.hidden * size;
+    const std::int64_t i = lesson.sizes.rows * lesson.sizes.inner * size;
     found.give({"number_bytes"_is = size, "input_bytes"_is = Figure::bytes(s),
                 "inner_bytes"_is = Figure::bytes(i),
-                "pair_bytes"_is = Figure::bytes(sent(4, s)),
+                "pair_bytes"_is = Figure::bytes(sent(lesson, 4, s)),
                 "pair_bytes_without_t"_is = Figure::bytes(4 * s),
-                "gathering_bytes"_is = Figure::bytes(sent(3, i + s)),
-                "gathering_bytes_reduced"_is = Figure::bytes(sent(4, i + s)),
-                "gathering_bytes_gathered"_is = Figure::bytes(sent(2, i + s)),
-                "gathering_bytes_forward"_is = Figure::bytes(sent(1, i + s))});
-    found.equal("pair_sent", Figure::bytes(mlp_together_.ranks.front().bytes_sent()),
-                static_cast<double>(sent(4, s)));
+                "gathering_bytes"_is = Figure::bytes(sent(lesson, 3, i + s)),
+                "gathering_bytes_reduced"_is = Figure::bytes(sent(lesson, 4, i + s)),
+                "gathering_bytes_gathered"_is = Figure::bytes(sent(lesson, 2, i + s)),
+                "gathering_bytes_forward"_is = Figure::bytes(sent(lesson, 1, i + s))});
+    found.equal("pair_sent",
+                Figure::bytes(lesson.mlp_together.ranks.front().bytes_sent()),
+                static_cast<double>(sent(lesson, 4, s)));
     found.equal("gathering_sent", Figure::bytes(gathered.ranks.front().bytes_sent()),
-                static_cast<double>(sent(3, i + s)));
+                static_cast<double>(sent(lesson, 3, i + s)));
     const auto calls = [&](MlpSplit split) {
-        return mlp_calls(sizes_, split, options().dtype, ranks_);
+        return mlp_calls(lesson.sizes, split, lesson.options().dtype, lesson.ranks);
     };
     found.equal("byte_gap",
-                byte_gap(mlp_together_, calls(MlpSplit::columns_then_rows)) +
+                byte_gap(lesson.mlp_together, calls(MlpSplit::columns_then_rows)) +
                     byte_gap(gathered, calls(MlpSplit::gathered)),
                 0);
 }
 
-void ColumnLinear::give_time(Findings& found, const RunReport& gathered) {
-    give_costs(found, "alone", mlp_alone_);
-    give_costs(found, "pair", mlp_together_);
+void give_time(ColumnLinear& lesson, Findings& found, const RunReport& gathered) {
+    give_costs(found, "alone", lesson.mlp_alone);
+    give_costs(found, "pair", lesson.mlp_together);
     give_costs(found, "gathered", gathered);
-    found.timeline("pair", mlp_together_);
+    found.timeline("pair", lesson.mlp_together);
     found.timeline("gathered", gathered);
-    found.give({"cluster"_is = options().cluster,
-                "virtual_time"_is = options().has_virtual_time()});
-    if (!options().has_virtual_time()) return;
-    const ClusterSpec spec = load_cluster(options().cluster);
-    const LinkSpec& link = ranks_ > spec.devices_per_node ? spec.between : spec.inside;
-    const CallTimes times = times_of(
-        mlp_calls(sizes_, MlpSplit::columns_then_rows, options().dtype, ranks_), spec);
+    found.give({"cluster"_is = lesson.options().cluster,
+                "virtual_time"_is = lesson.options().has_virtual_time()});
+    if (!lesson.options().has_virtual_time()) return;
+    const ClusterSpec spec = load_cluster(lesson.options().cluster);
+    const LinkSpec& link =
+        lesson.ranks > spec.devices_per_node ? spec.between : spec.inside;
+    const CallTimes times = times_of(mlp_calls(lesson.sizes, MlpSplit::columns_then_rows,
+                                               lesson.options().dtype, lesson.ranks),
+                                     spec);
     found.give({"alpha"_is = Figure::time(picoseconds(link.alpha_seconds)),
                 "beta"_is = link.bytes_per_second > 0
                                 ? fmt::format("{:.4g} GB/s", link.bytes_per_second / 1e9)
@@ -702,26 +624,27 @@ void ColumnLinear::give_time(Findings& found, const RunReport& gathered) {
                 "messages"_is = Figure::time(times.all),
                 "messages_bare"_is = Figure::time(times.all - times.latency)});
     found.equal("messages_time",
-                Figure::time(mlp_together_.ranks.front().time.communication),
+                Figure::time(lesson.mlp_together.ranks.front().time.communication),
                 static_cast<double>(times.all));
 }
 
 /// That pass of wider MLPs.
-void ColumnLinear::widen(Findings& found) {
-    ClusterSpec spec = load_cluster(options().cluster);
+void widen(ColumnLinear& lesson, Findings& found) {
+    ClusterSpec spec = load_cluster(lesson.options().cluster);
     spec.memory_bytes = 0;
     const auto time_of = [&](const MlpSizes& sizes, MlpSplit split, int ranks) {
         return pass_time(pass(*make_shapes_only_cluster(ranks, spec, true),
-                              mlp_shapes(sizes, split, options().dtype)));
+                              mlp_shapes(sizes, split, lesson.options().dtype)));
     };
     std::vector<double> gains;
     for (const std::int64_t factor : {1, 4, 16}) {
-        const MlpSizes sizes{sizes_.rows, factor * sizes_.hidden, factor * sizes_.inner};
+        const MlpSizes sizes{lesson.sizes.rows, factor * lesson.sizes.hidden,
+                             factor * lesson.sizes.inner};
         const Picoseconds alone = time_of(sizes, MlpSplit::none, 1);
         Findings& row = found.row(
             "widths", {"width"_is = sizes.hidden, "alone"_is = Figure::time(alone)});
         const auto give_way = [&](const std::string& name, MlpSplit split) {
-            const Picoseconds time = time_of(sizes, split, ranks_);
+            const Picoseconds time = time_of(sizes, split, lesson.ranks);
             const double gain =
                 time > 0 ? static_cast<double>(alone) / static_cast<double>(time) : 1;
             row.give(name, Figure::time(time));
@@ -735,6 +658,45 @@ void ColumnLinear::widen(Findings& found) {
     found.give("wider", gains[1] > kAlike * gains[0]   ? "grows"
                         : gains[0] > kAlike * gains[1] ? "shrinks"
                                                        : "stays");
+}
+
+void count_costs(ColumnLinear& lesson, Findings& found) {
+    const Task task = mlp_task(lesson.sizes, MlpSplit::gathered, lesson.options().dtype,
+                               lesson.options().seed);
+    const RunReport gathered = pass_together(lesson, task, true);
+    lesson.record().runs.emplace_back("mlp_gathered", gathered);
+    for (const auto& [name, tensor] : results(gathered))
+        lesson.record().outputs.insert_or_assign("mlp_gathered/" + name, tensor);
+    lesson.values_at_most(
+        found, "gathered_values",
+        difference(results(gathered), results(lesson.mlp_alone)).relative, bound(lesson));
+    give_bytes(lesson, found, gathered);
+    give_time(lesson, found, gathered);
+    widen(lesson, found);
+}
+
+}  // namespace
+
+LessonEntry column_linear_lesson() {
+    LessonEntry entry;
+    entry.slug = "column-linear";
+    entry.folder = "03_column_linear";
+    entry.default_ranks = kDefaultRanks;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        {"rows", "of the MLP's input", Whole{1, 1 << 12, 256}},
+        {"hidden", "columns of the MLP's input and output", Whole{1, 1 << 12},
+         "192, or the next number that the ranks divide", false},
+        {"inner", "columns between the MLP's two layers", Whole{1, 1 << 14},
+         "4 times hidden", false},
+    };
+    entry.make = lesson_of<ColumnLinear>({{"multiply_by_columns", multiply_by_columns},
+                                          {"find_the_layer", find_the_layer},
+                                          {"split_columns", split_columns},
+                                          {"split_rows", split_rows},
+                                          {"pair", pair},
+                                          {"count_costs", count_costs}});
+    return entry;
 }
 
 }  // namespace lockstep::lessons

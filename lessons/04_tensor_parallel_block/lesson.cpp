@@ -27,96 +27,32 @@
 
 namespace lockstep::lessons {
 
-/// The lesson's experiments, and what later ones need of earlier ones.
-class TensorParallelLesson final : public Lesson {
-  public:
+namespace {
+
+/// What the lesson's experiments share.
+struct TensorParallelLesson final : Lesson {
     /// Throws UsageError if the options ask for what cannot be.
     TensorParallelLesson(const LessonOptions& options, Record& record);
 
-    std::vector<Experiment> experiments() override;
-
-  private:
-    void attention(Findings& found);
-    void block(Findings& found);
-    void memory(Findings& found);
-    void sequence(Findings& found);
-    void vocabulary(Findings& found);
-    void train(Findings& found);
-    void size(Findings& found);
-
-    /// How far the output is from `right` if c_attn is cut as if it were one layer: the
-    /// largest difference over the largest number of `right`.
-    double bad_cut(const Twins& cut, const HostTensor& right);
-    void give_block_bytes(Findings& found, const RunReport& forward,
-                          const RunReport& both);
-    void give_peak(Findings& found, const BlockSizes& sizes, std::int64_t length,
-                   const Activations& measured);
-    /// Returns what the checker says if each device updates norms with its own part of
-    /// their gradients.
-    std::string diagnosis_of_parts() const;
-    /// Gives the bytes of the loss over a vocabulary that is shared out, `columns` a
-    /// device.
-    void give_loss_bytes(Findings& found, const RunReport& shared, std::int64_t columns);
     double bound() const {
-        return RoundingBound{2e-5, 1e-12}.of(options().dtype, block_stores(ranks_));
+        return RoundingBound{2e-5, 1e-12}.of(options().dtype, block_stores(ranks));
     }
-    /// Trains on `ranks` devices, and leaves it in the record.
-    RunReport train_on(int ranks, Regions regions, const std::string& variant);
-    Curves train_on_all();
 
-    int ranks_;
-    std::shared_ptr<const GptTask> task_;
+    int ranks;
+    std::shared_ptr<const GptTask> task;
 };
-
-namespace {
 
 constexpr int kMostRanks = 64;
 
-}  // namespace
-
 TensorParallelLesson::TensorParallelLesson(const LessonOptions& options, Record& record)
-    : Lesson(options, record), ranks_(options.ranks.value_or(4)) {
-    task_ = make_shared_gpt_task(options, ranks_);
-    note("heads", task_->sizes.block.heads);
-    note("hidden", task_->sizes.block.hidden);
-    note("context", task_->sizes.context);
+    : Lesson(options, record), ranks(options.ranks.value_or(4)) {
+    task = make_shared_gpt_task(options, ranks);
+    note("heads", task->sizes.block.heads);
+    note("hidden", task->sizes.block.hidden);
+    note("context", task->sizes.context);
     // A weight is a sum of a term for each token of each step.
-    record.options.sum_length = task_->tokens() * task_->steps;
+    record.options.sum_length = task->tokens() * task->steps;
 }
-
-std::vector<Experiment> TensorParallelLesson::experiments() {
-    return {experiment("attention", &TensorParallelLesson::attention),
-            experiment("block", &TensorParallelLesson::block),
-            experiment("memory", &TensorParallelLesson::memory),
-            experiment("sequence", &TensorParallelLesson::sequence),
-            experiment("vocabulary", &TensorParallelLesson::vocabulary),
-            experiment("train", &TensorParallelLesson::train),
-            experiment("size", &TensorParallelLesson::size)};
-}
-
-LessonEntry tensor_parallel_block_lesson() {
-    LessonEntry entry;
-    entry.slug = "tensor-parallel-block";
-    entry.folder = "04_tensor_parallel_block";
-    entry.default_ranks = 4;
-    entry.most_ranks = kMostRanks;
-    entry.settings = {
-        {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
-        {"heads", "of attention; the least multiple of the ranks from 4 on", Whole{1, 64},
-         "4"},
-        {"hidden", "columns between layers; 16 a head", Whole{1, 1024}, "64"},
-        {"context", "tokens of a sequence; the least multiple of the ranks from 32 on",
-         Whole{1, 1024}, "32"},
-        {"batch", "sequences of a step", Whole{1, 1024, 8}},
-        {"steps", "of training", Whole{1, 100'000, 100}},
-        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.2}},
-    };
-    entry.takes_text = true;
-    entry.make = make_lesson<TensorParallelLesson>;
-    return entry;
-}
-
-namespace {
 
 Twins twins_of(const GptTask& task, const LessonOptions& options) {
     Twins twins;
@@ -163,36 +99,12 @@ std::int64_t all_reduce_bytes(std::int64_t elements, DType dtype, int ranks, int
                .bytes_sent;
 }
 
-}  // namespace
-
-void TensorParallelLesson::attention(Findings& found) {
-    const BlockSizes& sizes = task_->sizes.block;
-    found.give({"numbers"_is = has_numbers(), "several"_is = ranks_ > 1,
-                "devices"_is = ranks_, "t"_is = ranks_, "t_less_1"_is = ranks_ - 1,
-                "heads"_is = sizes.heads, "own_heads"_is = sizes.heads / ranks_,
-                "hidden"_is = sizes.hidden, "attention_rows"_is = 3 * sizes.hidden,
-                "plain_share"_is = 3 * sizes.hidden / ranks_,
-                "own_rows"_is = sizes.hidden / ranks_});
-
-    const Twins twins = attention_twins(*task_, options());
-    const RunReport alone = run_alone(*make_cluster(options(), 1), twins);
-    const RunReport shared =
-        run_shared(*make_cluster(options(), ranks_), twins, Passes::both);
-    values_at_most(
-        found, "attention_values",
-        difference(all_kept(shared, Mistakes::thrown), all_kept(alone)).relative,
-        bound());
-    double cut = 1;
-    if (ranks_ > 1 && has_numbers())
-        cut = bad_cut(badly_cut(twins, sizes), alone.ranks.front().kept.at("y"));
-    found.give({"bad_cut"_is = Figure::percent(100 * cut),
-                "attention_cut"_is = cut > bound() ? "each" : "plain"});
-}
-
-double TensorParallelLesson::bad_cut(const Twins& cut, const HostTensor& right) {
-    const LessonOptions unwatched = options().without_full_check();
+/// How far the output is from `right` if c_attn is cut as if it were one layer: the
+/// largest difference over the largest number of `right`.
+double bad_cut(TensorParallelLesson& lesson, const Twins& cut, const HostTensor& right) {
+    const LessonOptions unwatched = lesson.options().without_full_check();
     const RunReport report =
-        run_shared(*make_cluster(unwatched, ranks_), cut, Passes::forward);
+        run_shared(*make_cluster(unwatched, lesson.ranks), cut, Passes::forward);
     double largest = 0;
     for (std::int64_t i = 0; i < right.elements(); ++i)
         largest = std::max(largest, std::abs(right.at(i)));
@@ -200,35 +112,39 @@ double TensorParallelLesson::bad_cut(const Twins& cut, const HostTensor& right) 
     return difference({{"y", wrong}}, {{"y", right}}).absolute / largest;
 }
 
-void TensorParallelLesson::block(Findings& found) {
-    const BlockSizes& sizes = task_->sizes.block;
-    Twins twins = twins_of(*task_, options());
-    twins.alone = [sizes](const ParameterInit& init) { return make_block(init, sizes); };
-    twins.shared = [sizes](const ParameterInit& init, TensorParallel& tp) {
-        return make_block(init, sizes, tensor_parallel({}, tp));
-    };
-    const RunReport alone = run_alone(*make_cluster(options(), 1), twins);
+void attention(TensorParallelLesson& lesson, Findings& found) {
+    const BlockSizes& sizes = lesson.task->sizes.block;
+    found.give({"numbers"_is = lesson.has_numbers(), "several"_is = lesson.ranks > 1,
+                "devices"_is = lesson.ranks, "t"_is = lesson.ranks,
+                "t_less_1"_is = lesson.ranks - 1, "heads"_is = sizes.heads,
+                "own_heads"_is = sizes.heads / lesson.ranks, "hidden"_is = sizes.hidden,
+                "attention_rows"_is = 3 * sizes.hidden,
+                "plain_share"_is = 3 * sizes.hidden / lesson.ranks,
+                "own_rows"_is = sizes.hidden / lesson.ranks});
+
+    const Twins twins = attention_twins(*lesson.task, lesson.options());
+    const RunReport alone = run_alone(*make_cluster(lesson.options(), 1), twins);
     const RunReport shared =
-        run_shared(*make_cluster(options(), ranks_, true), twins, Passes::both);
-    record().runs.emplace_back("block", shared);
-    found.timeline("block", shared);
-    values_at_most(
-        found, "block_values",
+        run_shared(*make_cluster(lesson.options(), lesson.ranks), twins, Passes::both);
+    lesson.values_at_most(
+        found, "attention_values",
         difference(all_kept(shared, Mistakes::thrown), all_kept(alone)).relative,
-        bound());
-    const RunReport forward =
-        run_shared(*make_cluster(options(), ranks_), twins, Passes::forward);
-    give_block_bytes(found, forward, shared);
+        lesson.bound());
+    double cut = 1;
+    if (lesson.ranks > 1 && lesson.has_numbers())
+        cut = bad_cut(lesson, badly_cut(twins, sizes), alone.ranks.front().kept.at("y"));
+    found.give({"bad_cut"_is = Figure::percent(100 * cut),
+                "attention_cut"_is = cut > lesson.bound() ? "each" : "plain"});
 }
 
-void TensorParallelLesson::give_block_bytes(Findings& found, const RunReport& forward,
-                                            const RunReport& both) {
-    const std::int64_t elements = task_->tokens() * task_->sizes.block.hidden;
-    const std::int64_t size = bytes_of(options().dtype);
-    const double share = static_cast<double>(ranks_ - 1) / ranks_;
+void give_block_bytes(TensorParallelLesson& lesson, Findings& found,
+                      const RunReport& forward, const RunReport& both) {
+    const std::int64_t elements = lesson.task->tokens() * lesson.task->sizes.block.hidden;
+    const std::int64_t size = bytes_of(lesson.options().dtype);
+    const double share = static_cast<double>(lesson.ranks - 1) / lesson.ranks;
     const auto bytes = [](double count) { return Figure::bytes(std::llround(count)); };
     const double predicted = 8 * share * static_cast<double>(elements * size);
-    found.give({"batch"_is = task_->batch, "context"_is = task_->length(),
+    found.give({"batch"_is = lesson.task->batch, "context"_is = lesson.task->length(),
                 "number_bytes"_is = size,
                 "block_tensor"_is = Figure::bytes(elements * size),
                 "block_bytes"_is = bytes(predicted),
@@ -236,14 +152,33 @@ void TensorParallelLesson::give_block_bytes(Findings& found, const RunReport& fo
                 "block_numbers"_is = bytes(predicted / static_cast<double>(size))});
     const auto check = [&](const std::string& name, const RunReport& report, int calls) {
         found.equal(name, Figure::bytes(report.ranks.front().bytes_sent()),
-                    static_cast<double>(
-                        all_reduce_bytes(elements, options().dtype, ranks_, calls)));
+                    static_cast<double>(all_reduce_bytes(elements, lesson.options().dtype,
+                                                         lesson.ranks, calls)));
     };
     check("block_sent_forward", forward, 2);
     check("block_sent", both, 4);
 }
 
-namespace {
+void block(TensorParallelLesson& lesson, Findings& found) {
+    const BlockSizes& sizes = lesson.task->sizes.block;
+    Twins twins = twins_of(*lesson.task, lesson.options());
+    twins.alone = [sizes](const ParameterInit& init) { return make_block(init, sizes); };
+    twins.shared = [sizes](const ParameterInit& init, TensorParallel& tp) {
+        return make_block(init, sizes, tensor_parallel({}, tp));
+    };
+    const RunReport alone = run_alone(*make_cluster(lesson.options(), 1), twins);
+    const RunReport shared = run_shared(
+        *make_cluster(lesson.options(), lesson.ranks, true), twins, Passes::both);
+    lesson.record().runs.emplace_back("block", shared);
+    found.timeline("block", shared);
+    lesson.values_at_most(
+        found, "block_values",
+        difference(all_kept(shared, Mistakes::thrown), all_kept(alone)).relative,
+        lesson.bound());
+    const RunReport forward =
+        run_shared(*make_cluster(lesson.options(), lesson.ranks), twins, Passes::forward);
+    give_block_bytes(lesson, found, forward, shared);
+}
 
 /// A block of a size that is trained in earnest: that of GPT-3's 2.7 B model.
 constexpr std::int64_t kLength = 2048;
@@ -280,11 +215,23 @@ void give_terms(Findings& found, const std::string& list,
     give("sum", sum_of(terms, &Term::paper), sum_of(terms, &Term::ours));
 }
 
-}  // namespace
+void give_peak(TensorParallelLesson& lesson, Findings& found, const BlockSizes& sizes,
+               std::int64_t length, const Activations& measured) {
+    // Shared out further, the scores are no longer what counts.
+    constexpr int kScoresCount = 8;
+    found.give("scores_count", lesson.ranks <= kScoresCount);
+    if (lesson.ranks > kScoresCount) return;
+    const std::vector<Term> terms = peak_terms(sizes, length, kBatch, lesson.ranks);
+    const std::int64_t expected = sum_of(terms, &Term::ours);
+    give_terms(found, "peak", terms);
+    found.give("peak_when", measured.peak == expected ? "attention" : "mlp");
+    found.equal("peak_bytes", Figure::bytes(measured.peak),
+                static_cast<double>(expected));
+}
 
-void TensorParallelLesson::memory(Findings& found) {
-    const BlockSizes sizes = large_block(ranks_);
-    const std::int64_t length = large_length(ranks_);
+void memory(TensorParallelLesson& lesson, Findings& found) {
+    const BlockSizes sizes = large_block(lesson.ranks);
+    const std::int64_t length = large_length(lesson.ranks);
     const std::int64_t sbh = length * kBatch * sizes.hidden;
     found.give(
         {"large_s"_is = std::to_string(length), "large_b"_is = kBatch,
@@ -295,36 +242,20 @@ void TensorParallelLesson::memory(Findings& found) {
                activation_terms(sizes, length, kBatch, 1, Regions::replicated));
 
     const std::vector<Term> terms =
-        activation_terms(sizes, length, kBatch, ranks_, Regions::replicated);
+        activation_terms(sizes, length, kBatch, lesson.ranks, Regions::replicated);
     const Activations measured =
-        measure_activations(sizes, length, kBatch, ranks_, Regions::replicated);
+        measure_activations(sizes, length, kBatch, lesson.ranks, Regions::replicated);
     give_terms(found, "kept", terms);
-    found.give("undivided", ranks_ > 1 ? "norms" : "all");
+    found.give("undivided", lesson.ranks > 1 ? "norms" : "all");
     found.equal("kept_bytes", Figure::bytes(measured.held),
                 static_cast<double>(sum_of(terms, &Term::ours)));
     const double copies = 10.0 * static_cast<double>(sbh);
-    const double share = static_cast<double>(ranks_ - 1) / ranks_;
+    const double share = static_cast<double>(lesson.ranks - 1) / lesson.ranks;
     const auto bytes = [](double count) { return Figure::bytes(std::llround(count)); };
     found.give({"copies"_is = bytes(copies * share), "copies_all"_is = bytes(copies),
                 "copies_without_masks"_is = bytes(0.8 * copies * share)});
-    give_peak(found, sizes, length, measured);
+    give_peak(lesson, found, sizes, length, measured);
 }
-
-void TensorParallelLesson::give_peak(Findings& found, const BlockSizes& sizes,
-                                     std::int64_t length, const Activations& measured) {
-    // Shared out further, the scores are no longer what counts.
-    constexpr int kScoresCount = 8;
-    found.give("scores_count", ranks_ <= kScoresCount);
-    if (ranks_ > kScoresCount) return;
-    const std::vector<Term> terms = peak_terms(sizes, length, kBatch, ranks_);
-    const std::int64_t expected = sum_of(terms, &Term::ours);
-    give_terms(found, "peak", terms);
-    found.give("peak_when", measured.peak == expected ? "attention" : "mlp");
-    found.equal("peak_bytes", Figure::bytes(measured.peak),
-                static_cast<double>(expected));
-}
-
-namespace {
 
 void give_activations(Findings& found, const std::string& name, const Activations& of) {
     found.give(name + ".held", Figure::memory(of.held));
@@ -333,36 +264,11 @@ void give_activations(Findings& found, const std::string& name, const Activation
     found.give(name + ".time", Figure::time(of.time));
 }
 
-}  // namespace
-
-void TensorParallelLesson::sequence(Findings& found) {
-    const BlockSizes sizes = large_block(ranks_);
-    const std::int64_t length = large_length(ranks_);
-    const std::vector<Term> terms =
-        activation_terms(sizes, length, kBatch, ranks_, Regions::sequence_parallel);
-    const Activations split =
-        measure_activations(sizes, length, kBatch, ranks_, Regions::sequence_parallel);
-    const Activations whole =
-        measure_activations(sizes, length, kBatch, ranks_, Regions::replicated);
-    found.give("leaving", split.scatters > 0 ? "reduce_scatter" : "all_reduce");
-    give_terms(found, "split", terms);
-    found.equal("split_bytes", Figure::bytes(split.held),
-                static_cast<double>(sum_of(terms, &Term::ours)));
-    give_activations(found, "replicated", whole);
-    give_activations(found, "sequence", split);
-
-    const std::int64_t tensor = 2 * length * kBatch * sizes.hidden;
-    const double again = 2 * static_cast<double>(tensor) * (ranks_ - 1) / ranks_;
-    found.give({"again_bytes"_is = Figure::bytes(std::llround(again)),
-                "again_bytes_without_t"_is = Figure::bytes(2 * tensor)});
-    found.equal("again_sent", Figure::bytes(split.sent - whole.sent), std::round(again));
-    const std::string said = ranks_ > 1 && has_numbers() ? diagnosis_of_parts() : "";
-    found.give({"f23_shown"_is = !said.empty(), "f23"_is = said});
-}
-
-std::string TensorParallelLesson::diagnosis_of_parts() const {
-    const LessonOptions watched = options().with_full_check();
-    const Twins sizes = twins_of(*task_, options());
+/// Returns what the checker says if each device updates norms with its own part of
+/// their gradients.
+std::string diagnosis_of_parts(const TensorParallelLesson& lesson) {
+    const LessonOptions watched = lesson.options().with_full_check();
+    const Twins sizes = twins_of(*lesson.task, lesson.options());
     const auto program = [&](Rank& rank) {
         Device& device = rank.device();
         SequenceParallel tp(device, rank.world());
@@ -378,12 +284,37 @@ std::string TensorParallelLesson::diagnosis_of_parts() const {
         Saved saved;
         layer.forward(x, saved);
         layer.backward(dy, saved);
-        Sgd(layer.parameters(), task_->optimizer()).step();
+        Sgd(layer.parameters(), lesson.task->optimizer()).step();
     };
-    return diagnosis_of([&] { make_cluster(watched, ranks_)->run(program); });
+    return diagnosis_of([&] { make_cluster(watched, lesson.ranks)->run(program); });
 }
 
-namespace {
+void sequence(TensorParallelLesson& lesson, Findings& found) {
+    const BlockSizes sizes = large_block(lesson.ranks);
+    const std::int64_t length = large_length(lesson.ranks);
+    const std::vector<Term> terms =
+        activation_terms(sizes, length, kBatch, lesson.ranks, Regions::sequence_parallel);
+    const Activations split = measure_activations(sizes, length, kBatch, lesson.ranks,
+                                                  Regions::sequence_parallel);
+    const Activations whole =
+        measure_activations(sizes, length, kBatch, lesson.ranks, Regions::replicated);
+    found.give("leaving", split.scatters > 0 ? "reduce_scatter" : "all_reduce");
+    give_terms(found, "split", terms);
+    found.equal("split_bytes", Figure::bytes(split.held),
+                static_cast<double>(sum_of(terms, &Term::ours)));
+    give_activations(found, "replicated", whole);
+    give_activations(found, "sequence", split);
+
+    const std::int64_t tensor = 2 * length * kBatch * sizes.hidden;
+    const double again =
+        2 * static_cast<double>(tensor) * (lesson.ranks - 1) / lesson.ranks;
+    found.give({"again_bytes"_is = Figure::bytes(std::llround(again)),
+                "again_bytes_without_t"_is = Figure::bytes(2 * tensor)});
+    found.equal("again_sent", Figure::bytes(split.sent - whole.sent), std::round(again));
+    const std::string said =
+        lesson.ranks > 1 && lesson.has_numbers() ? diagnosis_of_parts(lesson) : "";
+    found.give({"f23_shown"_is = !said.empty(), "f23"_is = said});
+}
 
 /// Columns of the logits that each of `ranks` devices has.
 std::int64_t own_columns_of(std::int64_t vocabulary, int ranks) {
@@ -457,35 +388,13 @@ void give_loss_by_hand(Findings& found) {
                 "hand_loss"_is = Figure::decimals(std::log(sum) + maximum - target, 3)});
 }
 
-}  // namespace
-
-void TensorParallelLesson::vocabulary(Findings& found) {
-    const std::int64_t whole = task_->sizes.vocabulary;
-    const std::int64_t columns = own_columns_of(whole, ranks_);
-    const std::int64_t padding = columns * ranks_ - whole;
-    const std::int64_t character = 2 * whole / 3;
-    found.give({"vocabulary"_is = whole, "own_characters"_is = columns,
-                "padding"_is = padding, "padded"_is = padding > 0,
-                "character"_is = character, "holder"_is = character / columns,
-                "holder_from_1"_is = character / columns + 1, "told_numbers"_is = 3,
-                "own_logits"_is = columns});
-    give_loss_by_hand(found);
-
-    const RunReport shared =
-        make_cluster(options(), ranks_)->run(shared_loss(*task_, options()));
-    give_loss_bytes(found, shared, columns);
-    const RunReport alone =
-        make_cluster(options(), 1)->run(whole_loss(*task_, options(), ranks_));
-    const double one = alone.ranks.front().kept.at("loss").at(0);
-    const double many = shared.ranks.front().kept.at("loss").at(0);
-    values_at_most(found, "loss_value", std::abs(many - one) / std::abs(one), bound());
-}
-
-void TensorParallelLesson::give_loss_bytes(Findings& found, const RunReport& shared,
-                                           std::int64_t columns) {
-    const std::int64_t rows = task_->tokens();
-    const std::int64_t size = bytes_of(computed_in(options().dtype));
-    const double share = static_cast<double>(ranks_ - 1) / ranks_;
+/// Gives the bytes of the loss over a vocabulary that is shared out, `columns` a
+/// device.
+void give_loss_bytes(TensorParallelLesson& lesson, Findings& found,
+                     const RunReport& shared, std::int64_t columns) {
+    const std::int64_t rows = lesson.task->tokens();
+    const std::int64_t size = bytes_of(computed_in(lesson.options().dtype));
+    const double share = static_cast<double>(lesson.ranks - 1) / lesson.ranks;
     const auto bytes = [&](double numbers) {
         return Figure::bytes(
             std::llround(numbers * share * static_cast<double>(rows * size)));
@@ -495,7 +404,7 @@ void TensorParallelLesson::give_loss_bytes(Findings& found, const RunReport& sha
                 "loss_bytes_without_t"_is = Figure::bytes(6 * rows * size),
                 "loss_bytes_maximum"_is = bytes(2), "loss_bytes_sums"_is = bytes(4)});
     const auto sent = [&](std::int64_t elements, Verb verb) {
-        return collective_traffic({verb, elements, size, ranks_}, 0).bytes_sent;
+        return collective_traffic({verb, elements, size, lesson.ranks}, 0).bytes_sent;
     };
     found.equal("loss_sent", Figure::bytes(shared.ranks.front().bytes_sent()),
                 static_cast<double>(sent(rows, Verb::all_reduce) +
@@ -506,64 +415,84 @@ void TensorParallelLesson::give_loss_bytes(Findings& found, const RunReport& sha
                 "gathering_times"_is = Figure::count(std::round(kLargeVocabulary / 6))});
 }
 
-namespace {
+void vocabulary(TensorParallelLesson& lesson, Findings& found) {
+    const std::int64_t whole = lesson.task->sizes.vocabulary;
+    const std::int64_t columns = own_columns_of(whole, lesson.ranks);
+    const std::int64_t padding = columns * lesson.ranks - whole;
+    const std::int64_t character = 2 * whole / 3;
+    found.give({"vocabulary"_is = whole, "own_characters"_is = columns,
+                "padding"_is = padding, "padded"_is = padding > 0,
+                "character"_is = character, "holder"_is = character / columns,
+                "holder_from_1"_is = character / columns + 1, "told_numbers"_is = 3,
+                "own_logits"_is = columns});
+    give_loss_by_hand(found);
+
+    const RunReport shared = make_cluster(lesson.options(), lesson.ranks)
+                                 ->run(shared_loss(*lesson.task, lesson.options()));
+    give_loss_bytes(lesson, found, shared, columns);
+    const RunReport alone =
+        make_cluster(lesson.options(), 1)
+            ->run(whole_loss(*lesson.task, lesson.options(), lesson.ranks));
+    const double one = alone.ranks.front().kept.at("loss").at(0);
+    const double many = shared.ranks.front().kept.at("loss").at(0);
+    lesson.values_at_most(found, "loss_value", std::abs(many - one) / std::abs(one),
+                          lesson.bound());
+}
 
 std::vector<double> losses(const RunReport& report) {
     return report.ranks.front().series.at("loss");
 }
 
-}  // namespace
-
-RunReport TensorParallelLesson::train_on(int ranks, Regions regions,
-                                         const std::string& variant) {
-    RunReport report = train_gpt(*make_cluster(options(), ranks), *task_, regions,
-                                 advancing(variant, task_->steps));
-    record().runs.emplace_back(variant, report);
-    if (!has_numbers()) return report;
-    record_training(record(), variant, ranks == 1, losses(report), report);
+/// Trains on `ranks` devices, and leaves it in the record.
+RunReport train_on(TensorParallelLesson& lesson, int ranks, Regions regions,
+                   const std::string& variant) {
+    RunReport report = train_gpt(*make_cluster(lesson.options(), ranks), *lesson.task,
+                                 regions, advancing(variant, lesson.task->steps));
+    lesson.record().runs.emplace_back(variant, report);
+    if (!lesson.has_numbers()) return report;
+    record_training(lesson.record(), variant, ranks == 1, losses(report), report);
     return report;
 }
 
-Curves TensorParallelLesson::train_on_all() {
+Curves train_on_all(TensorParallelLesson& lesson) {
     Curves curves;
     const auto on = [&](int ranks, Regions regions, const std::string& name,
                         const std::string& variant) {
-        curves.add(name, losses(train_on(ranks, regions, variant)));
+        curves.add(name, losses(train_on(lesson, ranks, regions, variant)));
     };
-    const std::string all = fmt::format("gpt_{}", ranks_);
+    const std::string all = fmt::format("gpt_{}", lesson.ranks);
     on(1, Regions::replicated, "alone", "gpt_1");
-    if (ranks_ % 2 == 0 && ranks_ > 2) on(2, Regions::replicated, "two", "gpt_2");
-    if (ranks_ == 1) return curves;
-    on(ranks_, Regions::replicated, "together", all);
-    on(ranks_, Regions::sequence_parallel, "sequence", all + "_sequence");
+    if (lesson.ranks % 2 == 0 && lesson.ranks > 2)
+        on(2, Regions::replicated, "two", "gpt_2");
+    if (lesson.ranks == 1) return curves;
+    on(lesson.ranks, Regions::replicated, "together", all);
+    on(lesson.ranks, Regions::sequence_parallel, "sequence", all + "_sequence");
     return curves;
 }
 
-void TensorParallelLesson::train(Findings& found) {
-    const GptSizes& sizes = task_->sizes;
-    found.give({"layers"_is = sizes.layers, "steps"_is = task_->steps,
-                "learning_rate"_is = Figure::count(task_->learning_rate)});
+void train(TensorParallelLesson& lesson, Findings& found) {
+    const GptSizes& sizes = lesson.task->sizes;
+    found.give({"layers"_is = sizes.layers, "steps"_is = lesson.task->steps,
+                "learning_rate"_is = Figure::count(lesson.task->learning_rate)});
     const std::int64_t outside =
         (2 * sizes.vocabulary + sizes.context + 2) * sizes.block.hidden;
     found.give({"parameters"_is = sizes.parameters(),
                 "block_parameters"_is = (sizes.parameters() - outside) / sizes.layers});
-    record_gpt_inputs(record(), *task_);
+    record_gpt_inputs(lesson.record(), *lesson.task);
 
-    const Curves curves = train_on_all();
-    if (has_numbers()) curves.give(found, "curve");
+    const Curves curves = train_on_all(lesson);
+    if (lesson.has_numbers()) curves.give(found, "curve");
     const std::vector<double>& one = curves.losses.front();
-    const int stores = static_cast<int>(sizes.layers) * block_stores(ranks_);
-    values_at_most(found, "gpt_curves", curves.widest_gap(),
-                   loss_bound(options().dtype, stores, one));
-    const double entropy = unigram_entropy(task_->text);
+    const int stores = static_cast<int>(sizes.layers) * block_stores(lesson.ranks);
+    lesson.values_at_most(found, "gpt_curves", curves.widest_gap(),
+                          loss_bound(lesson.options().dtype, stores, one));
+    const double entropy = unigram_entropy(lesson.task->text);
     found.give("entropy", Figure::decimals(entropy, 3));
     constexpr int kEnough = 100;
-    found.give("enough_steps", task_->steps >= kEnough);
-    if (task_->steps >= kEnough)
-        values_at_most(found, "learnt", one.back() / entropy, 0.95);
+    found.give("enough_steps", lesson.task->steps >= kEnough);
+    if (lesson.task->steps >= kEnough)
+        lesson.values_at_most(found, "learnt", one.back() / entropy, 0.95);
 }
-
-namespace {
 
 constexpr std::int64_t kHidden = 20'480;
 constexpr std::int64_t kHeads = 160;
@@ -601,9 +530,7 @@ void give_block_sizes(Findings& found) {
     }
 }
 
-}  // namespace
-
-void TensorParallelLesson::size(Findings& found) {
+void size(Findings& found) {
     const RankReport up =
         make_shapes_only_cluster(1)
             ->run([](Rank& rank) {
@@ -618,6 +545,36 @@ void TensorParallelLesson::size(Findings& found) {
                 static_cast<double>(2 * weights));
     found.give({"squares"_is = 12, "squares_attention"_is = 4, "squares_mlp"_is = 8});
     give_block_sizes(found);
+}
+
+}  // namespace
+
+LessonEntry tensor_parallel_block_lesson() {
+    LessonEntry entry;
+    entry.slug = "tensor-parallel-block";
+    entry.folder = "04_tensor_parallel_block";
+    entry.default_ranks = 4;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
+        {"heads", "of attention; the least multiple of the ranks from 4 on", Whole{1, 64},
+         "4"},
+        {"hidden", "columns between layers; 16 a head", Whole{1, 1024}, "64"},
+        {"context", "tokens of a sequence; the least multiple of the ranks from 32 on",
+         Whole{1, 1024}, "32"},
+        {"batch", "sequences of a step", Whole{1, 1024, 8}},
+        {"steps", "of training", Whole{1, 100'000, 100}},
+        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.2}},
+    };
+    entry.takes_text = true;
+    entry.make = lesson_of<TensorParallelLesson>({{"attention", attention},
+                                                  {"block", block},
+                                                  {"memory", memory},
+                                                  {"sequence", sequence},
+                                                  {"vocabulary", vocabulary},
+                                                  {"train", train},
+                                                  {"size", size}});
+    return entry;
 }
 
 }  // namespace lockstep::lessons

@@ -24,51 +24,19 @@
 
 namespace lockstep::lessons {
 
-/// The lesson's experiments, and what later ones need of earlier ones.
-class PipelineLesson final : public Lesson {
-  public:
+namespace {
+
+/// What the lesson's experiments share.
+struct PipelineLesson final : Lesson {
     /// Throws UsageError if the options ask for what cannot be.
     PipelineLesson(const LessonOptions& options, Record& record);
 
-    std::vector<Experiment> experiments() override;
-
-  private:
-    void staircase(Findings& found);
-    void gpipe(Findings& found);
-    void memory(Findings& found);
-    void steady_state(Findings& found);
-    void bubble(Findings& found);
-    void interleaved(Findings& found);
-    void halves(Findings& found);
-    void published(Findings& found);
-    void deadlock(Findings& found);
-    void train(Findings& found);
-
-    /// A schedule of this lesson's stages; of its micro-batches, unless told otherwise.
-    Schedule schedule(const std::string& name, int chunks = 1,
-                      int micro_batches = 0) const;
-    /// Runs it over the stack where forward takes a second and each half of
-    /// backward another, unless that was done under this name before.
-    const RunReport& run(const Schedule& schedule, const std::string& name);
-    /// Gives what each stage holds, against what one micro-batch and two cost.
-    void give_ledger(Findings& found, const Schedule& turns);
-
-    /// Trains by one schedule, and leaves it in the record.
-    std::vector<double> train_by(Findings& found, const Schedule& schedule, int replicas,
-                                 const std::string& variant);
-    /// Compares a run with one device, bit by bit if that is possible.
-    void check_bits(Findings& row, const RunReport& report, int replicas) const;
-    /// Gives time and memory of the runs of training, the last in the record.
-    void give_costs(Findings& found, const std::vector<std::string>& names);
-
-    int ranks_;
-    int micro_batches_;
-    std::shared_ptr<const GptTask> task_;
-    std::map<std::string, RunReport> runs_;  ///< of the stack
-    RunReport alone_;                        ///< of the GPT, on one device
+    int ranks;
+    int micro_batches;
+    std::shared_ptr<const GptTask> task;
+    std::map<std::string, RunReport> runs;  ///< of the stack
+    RunReport alone;                        ///< of the GPT, on one device
 };
-
-namespace {
 
 constexpr int kLeastRanks = 2;
 constexpr int kMostRanks = 16;
@@ -80,84 +48,47 @@ const std::vector<std::string>& trained() {
     return names;
 }
 
-}  // namespace
-
 PipelineLesson::PipelineLesson(const LessonOptions& options, Record& record)
-    : Lesson(options, record), ranks_(options.ranks.value_or(4)) {
-    micro_batches_ = static_cast<int>(
-        options.values.integer("micro_batches", std::int64_t{2} * ranks_));
+    : Lesson(options, record), ranks(options.ranks.value_or(4)) {
+    micro_batches = static_cast<int>(
+        options.values.integer("micro_batches", std::int64_t{2} * ranks));
     require(
-        micro_batches_ % ranks_ == 0,
+        micro_batches % ranks == 0,
         "--set micro_batches={}: here interleaved schedules take them in rounds of the "
         "stages, so that it must be a multiple of {}",
-        micro_batches_, ranks_);
-    task_ = make_pipeline_gpt_task(options, ranks_, micro_batches_);
-    note("micro_batches", micro_batches_);
-    note("layers", task_->sizes.layers);
-    note("batch", task_->batch);
+        micro_batches, ranks);
+    task = make_pipeline_gpt_task(options, ranks, micro_batches);
+    note("micro_batches", micro_batches);
+    note("layers", task->sizes.layers);
+    note("batch", task->batch);
     // A weight is a sum of a term for each token of each step.
-    record.options.sum_length = task_->tokens() * task_->steps;
+    record.options.sum_length = task->tokens() * task->steps;
 }
 
-std::vector<Experiment> PipelineLesson::experiments() {
-    return {experiment("staircase", &PipelineLesson::staircase),
-            experiment("gpipe", &PipelineLesson::gpipe),
-            experiment("memory", &PipelineLesson::memory),
-            experiment("steady_state", &PipelineLesson::steady_state),
-            experiment("bubble", &PipelineLesson::bubble),
-            experiment("interleaved", &PipelineLesson::interleaved),
-            experiment("halves", &PipelineLesson::halves),
-            experiment("published", &PipelineLesson::published),
-            experiment("deadlock", &PipelineLesson::deadlock),
-            experiment("train", &PipelineLesson::train)};
-}
-
-LessonEntry pipeline_1f1b_lesson() {
-    LessonEntry entry;
-    entry.slug = "pipeline-1f1b";
-    entry.folder = "05_pipeline_1f1b";
-    entry.default_ranks = 4;
-    entry.least_ranks = kLeastRanks;
-    entry.most_ranks = kMostRanks;
-    entry.settings = {
-        {"micro_batches", "of a step; a multiple of the ranks", Whole{1, 256},
-         "twice the ranks"},
-        {"layers", "transformer blocks of the GPT", Whole{1, 64},
-         "as many as the ranks, or what two chunks a stage need"},
-        {"heads", "of attention", Whole{1, 64, 4}},
-        {"hidden", "columns between layers; 16 a head", Whole{1, 1024}, "64"},
-        {"context", "tokens of a sequence", Whole{1, 1024, 32}},
-        {"batch", "sequences of a step; a multiple of the micro-batches", Whole{1, 1024},
-         "one a micro-batch"},
-        {"steps", "of training", Whole{1, 100'000, 40}},
-        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.2}},
-        {"tied", "1: the GPT's head reads its table of characters", Whole{0, 1, 0}},
-    };
-    entry.takes_text = true;
-    entry.make = make_lesson<PipelineLesson>;
-    return entry;
-}
-
-Schedule PipelineLesson::schedule(const std::string& name, int chunks,
-                                  int micro_batches) const {
+/// A schedule of this lesson's stages; of its micro-batches, unless told otherwise.
+Schedule schedule(const PipelineLesson& lesson, const std::string& name, int chunks = 1,
+                  int micro_batches = 0) {
     return make_schedule(
-        name, {ranks_, micro_batches ? micro_batches : micro_batches_, chunks});
+        name,
+        {lesson.ranks, micro_batches ? micro_batches : lesson.micro_batches, chunks});
 }
 
-const RunReport& PipelineLesson::run(const Schedule& schedule, const std::string& name) {
-    const auto known = runs_.find(name);
-    if (known != runs_.end()) return known->second;
-    LessonOptions unit = options();
+/// Runs it over the stack where forward takes a second and each half of
+/// backward another, unless that was done under this name before.
+const RunReport& run(PipelineLesson& lesson, const Schedule& schedule,
+                     const std::string& name) {
+    const auto known = lesson.runs.find(name);
+    if (known != lesson.runs.end()) return known->second;
+    LessonOptions unit = lesson.options();
     if (unit.has_virtual_time()) unit.cluster = "unit";
     static const std::set<std::string> kDrawn{"gpipe", "1f1b", "zb-h1"};
     const PipelinePlan plan(schedule);
-    RunReport report = make_cluster(unit, ranks_, /*trace=*/kDrawn.contains(name))
-                           ->run(stack_program(plan, {options().dtype, options().seed}));
-    record().runs.emplace_back("stack_" + name, report);
-    return runs_.emplace(name, std::move(report)).first->second;
+    RunReport report =
+        make_cluster(unit, lesson.ranks, /*trace=*/kDrawn.contains(name))
+            ->run(stack_program(plan, {lesson.options().dtype, lesson.options().seed}));
+    lesson.record().runs.emplace_back("stack_" + name, report);
+    return lesson.runs.emplace(name, std::move(report)).first->second;
 }
-
-namespace {
 
 constexpr double kForward = 1;   ///< seconds of a stage, in the cluster `unit`
 constexpr double kBackward = 2;  ///< both halves
@@ -179,60 +110,57 @@ std::int64_t messages_of(const RunReport& report) {
     return messages;
 }
 
-}  // namespace
+void staircase(PipelineLesson& lesson, Findings& found) {
+    found.give({"numbers"_is = lesson.has_numbers(),
+                "virtual_time"_is = lesson.options().has_virtual_time(),
+                "p"_is = lesson.ranks, "p_less_1"_is = lesson.ranks - 1,
+                "stack_width"_is = kStackWidth, "stack_layers"_is = kStackLayers,
+                "stage_share"_is = Figure::part(1, lesson.ranks),
+                "waiting_share"_is = Figure::part(lesson.ranks - 1, lesson.ranks),
+                "stage_work"_is = Figure::seconds(kBoth),
+                "staircase_seconds"_is = Figure::seconds(lesson.ranks * kBoth)});
 
-void PipelineLesson::staircase(Findings& found) {
-    found.give(
-        {"numbers"_is = has_numbers(), "virtual_time"_is = options().has_virtual_time(),
-         "p"_is = ranks_, "p_less_1"_is = ranks_ - 1, "stack_width"_is = kStackWidth,
-         "stack_layers"_is = kStackLayers, "stage_share"_is = Figure::part(1, ranks_),
-         "waiting_share"_is = Figure::part(ranks_ - 1, ranks_),
-         "stage_work"_is = Figure::seconds(kBoth),
-         "staircase_seconds"_is = Figure::seconds(ranks_ * kBoth)});
-
-    const Schedule naive = schedule("naive", 1, 1);
+    const Schedule naive = schedule(lesson, "naive", 1, 1);
     draw(found, "staircase", naive);
-    makespan_equals(found, "staircase_clock", run(naive, "naive"), ranks_ * kBoth);
-    found.equal("staircase_share", timed(naive).utilisation(), 1.0 / ranks_);
+    lesson.makespan_equals(found, "staircase_clock", run(lesson, naive, "naive"),
+                           lesson.ranks * kBoth);
+    found.equal("staircase_share", timed(naive).utilisation(), 1.0 / lesson.ranks);
 }
 
 /// All forwards, then all backwards.
-void PipelineLesson::gpipe(Findings& found) {
-    const int p = ranks_;
-    const int m = micro_batches_;
-    const Schedule all_forwards = schedule("gpipe");
+void gpipe(PipelineLesson& lesson, Findings& found) {
+    const int p = lesson.ranks;
+    const int m = lesson.micro_batches;
+    const Schedule all_forwards = schedule(lesson, "gpipe");
     found.give({"m"_is = m, "rounds"_is = m + p - 1,
                 "bubble_part"_is = Figure::part(p - 1, m + p - 1),
                 "bubble_over_work"_is = Figure::part(p - 1, m),
                 "bubble_twice"_is = Figure::part(2 * (p - 1), m + 2 * (p - 1)),
                 "bubble_seconds"_is = Figure::seconds((p - 1) * kBoth)});
     draw(found, "gpipe_picture", all_forwards);
-    makespan_equals(found, "gpipe_clock", run(all_forwards, "gpipe"),
-                    (m + p - 1) * kBoth);
+    lesson.makespan_equals(found, "gpipe_clock", run(lesson, all_forwards, "gpipe"),
+                           (m + p - 1) * kBoth);
     found.equal("gpipe_bubble", timed(all_forwards).bubble_over_total(),
                 static_cast<double>(p - 1) / (m + p - 1));
 }
-
-namespace {
 
 std::int64_t activations(const RunReport& report, int stage) {
     return report.ranks[stage].memory.peak_of(MemoryCategory::activations);
 }
 
-}  // namespace
-
-void PipelineLesson::give_ledger(Findings& found, const Schedule& turns) {
-    const RunReport& one = run(schedule("gpipe", 1, 1), "gpipe_one");
-    const RunReport& two = run(schedule("gpipe", 1, 2), "gpipe_two");
-    const RunReport& gpipe = run(schedule("gpipe"), "gpipe");
-    const RunReport& report = run(turns, "1f1b");
-    if (!options().has_virtual_time()) return;
-    const int m = micro_batches_;
+/// Gives what each stage holds, against what one micro-batch and two cost.
+void give_ledger(PipelineLesson& lesson, Findings& found, const Schedule& turns) {
+    const RunReport& one = run(lesson, schedule(lesson, "gpipe", 1, 1), "gpipe_one");
+    const RunReport& two = run(lesson, schedule(lesson, "gpipe", 1, 2), "gpipe_two");
+    const RunReport& gpipe = run(lesson, schedule(lesson, "gpipe"), "gpipe");
+    const RunReport& report = run(lesson, turns, "1f1b");
+    if (!lesson.options().has_virtual_time()) return;
+    const int m = lesson.micro_batches;
     const std::vector<Holdings> held = peak_holdings(turns);
-    const std::int64_t boundary = stack_boundary_bytes(options().dtype);
+    const std::int64_t boundary = stack_boundary_bytes(lesson.options().dtype);
     std::int64_t gpipe_off = 0;
     std::int64_t off = 0;
-    for (int stage = 0; stage < ranks_; ++stage) {
+    for (int stage = 0; stage < lesson.ranks; ++stage) {
         const std::int64_t first = activations(one, stage);
         const std::int64_t each = activations(two, stage) - first;
         const int count = held[stage].in_flight;
@@ -250,10 +178,10 @@ void PipelineLesson::give_ledger(Findings& found, const Schedule& turns) {
 }
 
 /// What stages hold: 1F1B against GPipe.
-void PipelineLesson::memory(Findings& found) {
-    const int p = ranks_;
-    const int m = micro_batches_;
-    const Schedule turns = schedule("1f1b");
+void memory(PipelineLesson& lesson, Findings& found) {
+    const int p = lesson.ranks;
+    const int m = lesson.micro_batches;
+    const Schedule turns = schedule(lesson, "1f1b");
     const std::vector<Holdings> held = peak_holdings(turns);
     const int first = held.front().in_flight;
     const int last = held.back().in_flight;
@@ -263,22 +191,20 @@ void PipelineLesson::memory(Findings& found) {
                 "held_first"_is = first, "held_behind"_is = p - 1,
                 "held_by_gpipe"_is = m});
     const Picoseconds ours = timed(turns).makespan;
-    const Picoseconds theirs = timed(schedule("gpipe")).makespan;
+    const Picoseconds theirs = timed(schedule(lesson, "gpipe")).makespan;
     found.give("pace", ours < theirs ? "less" : ours > theirs ? "more" : "same");
 
-    const RunReport& report = run(turns, "1f1b");
+    const RunReport& report = run(lesson, turns, "1f1b");
     draw(found, "turns_picture", turns);
-    found.give({"stack_rows"_is = kStackRows,
-                "boundary_elements"_is = kStackRows * kStackWidth,
-                "boundary"_is = Figure::memory(stack_boundary_bytes(options().dtype)),
-                "kept_results"_is =
-                    Figure::memory(kStackLayers * stack_boundary_bytes(options().dtype)),
-                "number_bytes"_is = Figure::bytes(bytes_of(options().dtype))});
-    give_ledger(found, turns);
-    makespan_equals(found, "turns_clock", report, (m + p - 1) * kBoth);
+    found.give(
+        {"stack_rows"_is = kStackRows, "boundary_elements"_is = kStackRows * kStackWidth,
+         "boundary"_is = Figure::memory(stack_boundary_bytes(lesson.options().dtype)),
+         "kept_results"_is =
+             Figure::memory(kStackLayers * stack_boundary_bytes(lesson.options().dtype)),
+         "number_bytes"_is = Figure::bytes(bytes_of(lesson.options().dtype))});
+    give_ledger(lesson, found, turns);
+    lesson.makespan_equals(found, "turns_clock", report, (m + p - 1) * kBoth);
 }
-
-namespace {
 
 /// What an instruction waits for, beside the one before it on its stage.
 Place needed_by(const Schedule& schedule, const WorkIndex& index, Place place) {
@@ -300,12 +226,10 @@ std::vector<Place> two_rounds(const Schedule& schedule, int stage) {
     return places;
 }
 
-}  // namespace
-
 /// A stage's instructions one by one, with its messages.
-void PipelineLesson::steady_state(Findings& found) {
-    const int stage = ranks_ / 2 - 1;
-    const Schedule sent = with_messages(schedule("1f1b"));
+void steady_state(PipelineLesson& lesson, Findings& found) {
+    const int stage = lesson.ranks / 2 - 1;
+    const Schedule sent = with_messages(schedule(lesson, "1f1b"));
     const Timing timing = timed(sent);
     const WorkIndex index(sent);
     found.give("shown_stage", stage);
@@ -320,14 +244,13 @@ void PipelineLesson::steady_state(Findings& found) {
                    "begin"_is = Figure::seconds(static_cast<double>(span.start)),
                    "end"_is = Figure::seconds(static_cast<double>(span.end))});
     }
-    const int one_way = micro_batches_ * (ranks_ - 1);
+    const int one_way = lesson.micro_batches * (lesson.ranks - 1);
     found.give({"messages"_is = 2 * one_way,
-                "messages_of_all"_is = 2 * micro_batches_ * ranks_});
-    found.equal("messages_sent", messages_of(run(schedule("1f1b"), "1f1b")),
+                "messages_of_all"_is = 2 * lesson.micro_batches * lesson.ranks});
+    found.equal("messages_sent",
+                messages_of(run(lesson, schedule(lesson, "1f1b"), "1f1b")),
                 2.0 * one_way);
 }
-
-namespace {
 
 Timing timing_of(int stages, int micro_batches) {
     return timed(make_schedule("1f1b", {stages, micro_batches, 1}));
@@ -352,9 +275,7 @@ void give_bubbles(Findings& found) {
     found.equal("bubbles_off", widest, 0);
 }
 
-}  // namespace
-
-void PipelineLesson::bubble(Findings& found) {
+void bubble(Findings& found) {
     constexpr int kStages = 8;
     constexpr int kEnough = 9 * (kStages - 1);
     found.give({"enough_stages"_is = kStages, "enough_stages_less_1"_is = kStages - 1,
@@ -365,13 +286,13 @@ void PipelineLesson::bubble(Findings& found) {
 }
 
 /// Two smaller chunks of the model on each device in place of one.
-void PipelineLesson::interleaved(Findings& found) {
-    const int p = ranks_;
-    const int m = micro_batches_;
+void interleaved(PipelineLesson& lesson, Findings& found) {
+    const int p = lesson.ranks;
+    const int m = lesson.micro_batches;
     constexpr int kChunks = 2;
-    const Schedule rounds = schedule("interleaved", kChunks);
-    const RunReport& report = run(rounds, "interleaved");
-    const std::int64_t plain = messages_of(run(schedule("1f1b"), "1f1b"));
+    const Schedule rounds = schedule(lesson, "interleaved", kChunks);
+    const RunReport& report = run(lesson, rounds, "interleaved");
+    const std::int64_t plain = messages_of(run(lesson, schedule(lesson, "1f1b"), "1f1b"));
     found.give({"v"_is = kChunks, "parts"_is = kChunks * p,
                 "parts_less_1"_is = kChunks * p - 1, "p_and_1"_is = p + 1,
                 "chunk_layers"_is = kStackLayers / kChunks,
@@ -380,7 +301,7 @@ void PipelineLesson::interleaved(Findings& found) {
                 "rounds_messages_apart"_is = 2 * m * kChunks * (p - 1),
                 "plain_messages"_is = plain});
     draw(found, "rounds_picture", rounds);
-    makespan_equals(found, "rounds_clock", report, kBoth * (kChunks * m + p - 1));
+    lesson.makespan_equals(found, "rounds_clock", report, kBoth * (kChunks * m + p - 1));
     found.equal("rounds_bubble", timed(rounds).bubble_over_ideal(),
                 static_cast<double>(p - 1) / (kChunks * m));
     found.equal("rounds_messages_sent", messages_of(report), 2.0 * m * (kChunks * p - 1));
@@ -390,16 +311,17 @@ void PipelineLesson::interleaved(Findings& found) {
 }
 
 /// Backward in two halves: ZB-H1 and ZB-H2.
-void PipelineLesson::halves(Findings& found) {
-    const int p = ranks_;
-    const int m = micro_batches_;
-    const Schedule h1 = schedule("zb-h1");
+void halves(PipelineLesson& lesson, Findings& found) {
+    const int p = lesson.ranks;
+    const int m = lesson.micro_batches;
+    const Schedule h1 = schedule(lesson, "zb-h1");
     found.give({"h1_idle"_is = Figure::seconds(p - 1),
                 "h1_idle_unfilled"_is = Figure::seconds(2 * (p - 1))});
     draw(found, "h1_picture", h1);
-    makespan_equals(found, "h1_clock", run(h1, "zb-h1"), kBoth * m + p - 1);
+    lesson.makespan_equals(found, "h1_clock", run(lesson, h1, "zb-h1"),
+                           kBoth * m + p - 1);
     const int enough = std::max(m, 2 * p);
-    const Schedule h2 = schedule("zb-h2", 1, enough);
+    const Schedule h2 = schedule(lesson, "zb-h2", 1, enough);
     found.give({"h2_micro_batches"_is = std::to_string(enough),
                 "h2_held"_is = peak_holdings(h2).front().in_flight,
                 "h2_ahead"_is = 2 * (p - 1)});
@@ -408,7 +330,7 @@ void PipelineLesson::halves(Findings& found) {
 }
 
 /// Idle times that a paper published, from the durations that it gives.
-void PipelineLesson::published(Findings& found) {
+void published(Findings& found) {
     // Table of the 1.5 B model, 8 stages and 24 micro-batches, in
     // milliseconds, in thousandths.
     constexpr Durations kMeasured{18'522, 18'086, 9'337, 601};
@@ -435,8 +357,6 @@ void PipelineLesson::published(Findings& found) {
     }
     found.at_most("published_off", widest, 5e-5);
 }
-
-namespace {
 
 /// Returns the diagnosis of the virtual devices; it is empty if the plan runs.
 std::string diagnosis_of_plan(const PipelinePlan& plan, const StackOptions& options) {
@@ -478,21 +398,21 @@ std::string begin_of(const Schedule& schedule, int stage) {
     return list + " …";
 }
 
-}  // namespace
-
 /// Two orders of messages, of which one hangs; an order of work that does, too.
-void PipelineLesson::deadlock(Findings& found) {
-    const StackOptions stack{options().dtype, options().seed};
-    const Schedule in_place = with_messages_in_place(schedule("1f1b"));
-    const Schedule agreed = with_messages(schedule("1f1b"));
-    found.give({"upper_stage"_is = ranks_ - 2, "lower_stage"_is = ranks_ - 1});
-    found.give("in_place.upper", begin_of(in_place, ranks_ - 2));
-    found.give("in_place.lower", begin_of(in_place, ranks_ - 1));
-    found.give("agreed.upper", begin_of(agreed, ranks_ - 2));
-    found.give("agreed.lower", begin_of(agreed, ranks_ - 1));
+void deadlock(PipelineLesson& lesson, Findings& found) {
+    const StackOptions stack{lesson.options().dtype, lesson.options().seed};
+    const Schedule in_place = with_messages_in_place(schedule(lesson, "1f1b"));
+    const Schedule agreed = with_messages(schedule(lesson, "1f1b"));
+    found.give(
+        {"upper_stage"_is = lesson.ranks - 2, "lower_stage"_is = lesson.ranks - 1});
+    found.give("in_place.upper", begin_of(in_place, lesson.ranks - 2));
+    found.give("in_place.lower", begin_of(in_place, lesson.ranks - 1));
+    found.give("agreed.upper", begin_of(agreed, lesson.ranks - 2));
+    found.give("agreed.lower", begin_of(agreed, lesson.ranks - 1));
     const auto problem = find_problem(in_place);
     const std::string said = diagnosis_of_plan(PipelinePlan::unchecked(in_place), stack);
-    const std::string silence = diagnosis_of_plan(PipelinePlan(schedule("1f1b")), stack);
+    const std::string silence =
+        diagnosis_of_plan(PipelinePlan(schedule(lesson, "1f1b")), stack);
     found.give("order_that_hangs", !said.empty() && !silence.empty() ? "both_orders"
                                    : !said.empty()                   ? "order_a"
                                    : !silence.empty()                ? "order_b"
@@ -507,8 +427,6 @@ void PipelineLesson::deadlock(Findings& found) {
     found.give("slips_refused", refused ? refused->sentence : "–");
     found.equal("slips", refused && !refused->cycle.empty() ? 1 : 0, 1);
 }
-
-namespace {
 
 /// Tensors that differ in any bit.
 int different(const std::map<std::string, HostTensor>& a,
@@ -539,53 +457,57 @@ std::string loss_name(std::string name) {
     return "loss_" + name;
 }
 
-}  // namespace
-
-void PipelineLesson::check_bits(Findings& row, const RunReport& report,
-                                int replicas) const {
-    if (replicas > 1 || task_->sizes.tied)
+/// Compares a run with one device, bit by bit if that is possible.
+void check_bits(const PipelineLesson& lesson, Findings& row, const RunReport& report,
+                int replicas) {
+    if (replicas > 1 || lesson.task->sizes.tied)
         row.equal("copies", differing_copies(report), 0);
     // On a GPU the library chooses how it adds up, by shape and by card.
-    if (replicas == 1 && !task_->sizes.tied && options().backend == "sim")
-        row.equal("bits",
-                  different(kept_under(alone_, "grad/"), kept_under(report, "grad/")) +
-                      different(kept_under(alone_, ""), kept_under(report, "")),
-                  0);
+    if (replicas == 1 && !lesson.task->sizes.tied && lesson.options().backend == "sim")
+        row.equal(
+            "bits",
+            different(kept_under(lesson.alone, "grad/"), kept_under(report, "grad/")) +
+                different(kept_under(lesson.alone, ""), kept_under(report, "")),
+            0);
 }
 
-std::vector<double> PipelineLesson::train_by(Findings& found, const Schedule& schedule,
-                                             int replicas, const std::string& variant) {
-    const Advance advance = advancing(variant, task_->steps);
+/// Trains by one schedule, and leaves it in the record.
+std::vector<double> train_by(PipelineLesson& lesson, Findings& found,
+                             const Schedule& schedule, int replicas,
+                             const std::string& variant) {
+    const Advance advance = advancing(variant, lesson.task->steps);
     const bool alone = schedule.stages == 1;
     const int ranks = schedule.stages * replicas;
-    const auto cluster = make_cluster(options(), ranks);
+    const auto cluster = make_cluster(lesson.options(), ranks);
     const RunReport report =
-        alone ? train_gpt_alone(*cluster, *task_, schedule.micro_batches, advance)
-              : train_gpt_pipeline(*cluster, PipelinePlan(schedule), *task_, replicas,
-                                   advance);
-    record().runs.emplace_back(variant, report);
+        alone ? train_gpt_alone(*cluster, *lesson.task, schedule.micro_batches, advance)
+              : train_gpt_pipeline(*cluster, PipelinePlan(schedule), *lesson.task,
+                                   replicas, advance);
+    lesson.record().runs.emplace_back(variant, report);
     std::vector<double> curve = losses_of(report);
-    if (!has_numbers()) return curve;
-    record_training(record(), variant, alone, curve, report);
+    if (!lesson.has_numbers()) return curve;
+    record_training(lesson.record(), variant, alone, curve, report);
     if (alone) {
-        alone_ = report;
+        lesson.alone = report;
     } else {
         Findings& row = found.row("trainings", {"variant"_is = variant});
-        check_bits(row, report, replicas);
+        check_bits(lesson, row, report, replicas);
     }
     return curve;
 }
 
-void PipelineLesson::give_costs(Findings& found, const std::vector<std::string>& names) {
+/// Gives time and memory of the runs of training, the last in the record.
+void give_costs(PipelineLesson& lesson, Findings& found,
+                const std::vector<std::string>& names) {
     std::map<std::string, Picoseconds> times;
-    const auto& runs = record().runs;
+    const auto& runs = lesson.record().runs;
     for (std::size_t i = 0; i < names.size(); ++i) {
         const RunReport& report = runs[runs.size() - names.size() + i].second;
-        const Picoseconds time = report.makespan() / task_->steps;
+        const Picoseconds time = report.makespan() / lesson.task->steps;
         times[names[i]] = report.makespan();
         found.row("costs", {"schedule"_is = names[i], "time"_is = Figure::time(time),
                             "held"_is = Figure::memory(report.most_held()),
-                            "sent"_is = report.messages_sent() / task_->steps});
+                            "sent"_is = report.messages_sent() / lesson.task->steps});
     }
     std::string fastest = "naive";
     for (const std::string& name : trained())
@@ -596,41 +518,81 @@ void PipelineLesson::give_costs(Findings& found, const std::vector<std::string>&
 }
 
 /// A GPT on real text, by every schedule.
-void PipelineLesson::train(Findings& found) {
-    const GptSizes& sizes = task_->sizes;
-    found.give({"cluster"_is = options().cluster, "blocks"_is = sizes.layers,
+void train(PipelineLesson& lesson, Findings& found) {
+    const GptSizes& sizes = lesson.task->sizes;
+    found.give({"cluster"_is = lesson.options().cluster, "blocks"_is = sizes.layers,
                 "hidden"_is = sizes.block.hidden, "heads"_is = sizes.block.heads,
                 "context"_is = sizes.context, "vocabulary"_is = sizes.vocabulary,
-                "sequences"_is = task_->batch, "training_steps"_is = task_->steps,
-                "learning_rate"_is = Figure::count(task_->learning_rate),
+                "sequences"_is = lesson.task->batch,
+                "training_steps"_is = lesson.task->steps,
+                "learning_rate"_is = Figure::count(lesson.task->learning_rate),
                 "layer_count"_is = sizes.layer_count()});
-    record_gpt_inputs(record(), *task_);
+    record_gpt_inputs(lesson.record(), *lesson.task);
 
     std::vector<std::string> names;
     Curves curves;
     const auto by = [&](const std::string& name, const Schedule& schedule, int replicas,
                         const std::string& variant) {
         names.push_back(name);
-        curves.add(loss_name(name), train_by(found, schedule, replicas, variant));
+        curves.add(loss_name(name), train_by(lesson, found, schedule, replicas, variant));
     };
-    by("alone", make_schedule("gpipe", {1, micro_batches_, 1}), 1, "gpt_1");
+    by("alone", make_schedule("gpipe", {1, lesson.micro_batches, 1}), 1, "gpt_1");
     for (const std::string& name : trained()) {
         const int chunks = name == "interleaved" ? 2 : 1;
-        if (chunks * ranks_ > sizes.layer_count()) continue;
-        by(name, schedule(name, chunks), 1, name);
+        if (chunks * lesson.ranks > sizes.layer_count()) continue;
+        by(name, schedule(lesson, name, chunks), 1, name);
     }
-    const bool twice = ranks_ % 2 == 0 && ranks_ > 2;
+    const bool twice = lesson.ranks % 2 == 0 && lesson.ranks > 2;
     if (twice)
-        by("replicas", make_schedule("1f1b", {ranks_ / 2, micro_batches_ / 2, 1}), 2,
+        by("replicas",
+           make_schedule("1f1b", {lesson.ranks / 2, lesson.micro_batches / 2, 1}), 2,
            "1f1b_replicas");
-    found.give({"two_pipelines"_is = twice, "half_p"_is = ranks_ / 2,
-                "same_bits"_is = !sizes.tied && options().backend == "sim"});
-    if (has_numbers()) curves.give(found, "curves");
-    if (options().has_virtual_time()) give_costs(found, names);
+    found.give({"two_pipelines"_is = twice, "half_p"_is = lesson.ranks / 2,
+                "same_bits"_is = !sizes.tied && lesson.options().backend == "sim"});
+    if (lesson.has_numbers()) curves.give(found, "curves");
+    if (lesson.options().has_virtual_time()) give_costs(lesson, found, names);
     const int stores =
-        static_cast<int>(sizes.layers) * block_stores(1) + 2 * micro_batches_;
-    values_at_most(found, "one_curve", curves.widest_gap(),
-                   loss_bound(options().dtype, stores, curves.losses.front()));
+        static_cast<int>(sizes.layers) * block_stores(1) + 2 * lesson.micro_batches;
+    lesson.values_at_most(
+        found, "one_curve", curves.widest_gap(),
+        loss_bound(lesson.options().dtype, stores, curves.losses.front()));
+}
+
+}  // namespace
+
+LessonEntry pipeline_1f1b_lesson() {
+    LessonEntry entry;
+    entry.slug = "pipeline-1f1b";
+    entry.folder = "05_pipeline_1f1b";
+    entry.default_ranks = 4;
+    entry.least_ranks = kLeastRanks;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        {"micro_batches", "of a step; a multiple of the ranks", Whole{1, 256},
+         "twice the ranks"},
+        {"layers", "transformer blocks of the GPT", Whole{1, 64},
+         "as many as the ranks, or what two chunks a stage need"},
+        {"heads", "of attention", Whole{1, 64, 4}},
+        {"hidden", "columns between layers; 16 a head", Whole{1, 1024}, "64"},
+        {"context", "tokens of a sequence", Whole{1, 1024, 32}},
+        {"batch", "sequences of a step; a multiple of the micro-batches", Whole{1, 1024},
+         "one a micro-batch"},
+        {"steps", "of training", Whole{1, 100'000, 40}},
+        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.2}},
+        {"tied", "1: the GPT's head reads its table of characters", Whole{0, 1, 0}},
+    };
+    entry.takes_text = true;
+    entry.make = lesson_of<PipelineLesson>({{"staircase", staircase},
+                                            {"gpipe", gpipe},
+                                            {"memory", memory},
+                                            {"steady_state", steady_state},
+                                            {"bubble", bubble},
+                                            {"interleaved", interleaved},
+                                            {"halves", halves},
+                                            {"published", published},
+                                            {"deadlock", deadlock},
+                                            {"train", train}});
+    return entry;
 }
 
 }  // namespace lockstep::lessons

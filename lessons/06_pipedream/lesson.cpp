@@ -23,73 +23,32 @@
 
 namespace lockstep::lessons {
 
-/// The lesson's experiments, and what later ones need of earlier ones.
-class PipedreamLesson final : public Lesson {
-  public:
+namespace {
+
+/// A run of the GPT, and what the tables show of it.
+struct Trained {
+    std::string name;  ///< the page's
+    WeightRule rule;
+    std::vector<double> losses;  ///< by micro-batch
+    Picoseconds time = 0;
+};
+
+/// What the lesson's experiments share.
+struct PipedreamLesson final : Lesson {
     /// Throws UsageError if the options ask for what cannot be.
     PipedreamLesson(const LessonOptions& options, Record& record);
 
-    std::vector<Experiment> experiments() override;
-
-  private:
-    /// A run of the GPT, and what the tables show of it.
-    struct Trained {
-        std::string name;  ///< the page's
-        WeightRule rule;
-        std::vector<double> losses;  ///< by micro-batch
-        Picoseconds time = 0;
-    };
-
-    void flush(Findings& found);
-    void endless(Findings& found);
-    void versions(Findings& found);
-    void stale(Findings& found);
-    void stash(Findings& found);
-    void buffers(Findings& found);
-    void delay(Findings& found);
-    void train(Findings& found);
-    void breaks(Findings& found);
-
-    WeightRule rule(const std::string& schedule, int per_update = 1) const {
-        return {schedule, ranks_, per_update};
+    WeightRule rule(const std::string& schedule, int of_update = 1) const {
+        return {schedule, ranks, of_update};
     }
-    /// Trains the stack where forward takes a second and each half of backward another.
-    RunReport run_stack(const WeightRule& rule, int micro_batches, bool trace = false);
-    /// The largest difference of a weight from one device's that keeps all versions.
-    double gap_to_one_device(const WeightRule& rule, int micro_batches,
-                             const RunReport& report);
-    /// Gives the memory that copies of a real model's weights take.
-    void give_models(Findings& found) const;
-    /// Returns the checker's words on a stack whose pipeline keeps no old weights.
-    std::string diagnosis_without_stash() const;
+    int micro_batches() const { return task->steps * per_update; }
+    int half_of_them() const { return std::max(1, task->steps / 2) * per_update; }
 
-    int micro_batches() const { return task_->steps * per_update_; }
-    int half_of_them() const { return std::max(1, task_->steps / 2) * per_update_; }
-    /// Gives a loss, or says that training broke: it is no number, or twice that of a
-    /// model that knows nothing of the text.
-    bool give_loss(Findings& row, const std::string& name, double loss) const;
-    const Trained& run_called(const std::string& name) const;
-    /// Trains the GPT, and leaves it in the record under the name.
-    Trained train_by(const std::string& name, const WeightRule& rule);
-    /// Holds its first losses against those of one device.
-    double first_losses_gap(const Trained& trained) const;
-    void give_curves(Findings& found) const;
-    void give_times(Findings& found) const;
-    /// Gives the time of a micro-batch in the long run, for longer sequences.
-    void give_paces(Findings& found) const;
-    void give_rates(Findings& found);
-    void give_late(Findings& found) const;
-    void give_deep(Findings& found);
-    /// The mean loss at the end of a run of so many micro-batches.
-    double end_of_run(const WeightRule& rule, double learning_rate, int micro_batches);
-
-    int ranks_;
-    int per_update_;  ///< micro-batches of a step, where there are steps
-    std::shared_ptr<const GptTask> task_;
-    std::vector<Trained> trained_;
+    int ranks;
+    int per_update;  ///< micro-batches of a step, where there are steps
+    std::shared_ptr<const GptTask> task;
+    std::vector<Trained> trained;
 };
-
-namespace {
 
 constexpr int kLeastRanks = 2;
 constexpr int kMostRanks = 16;
@@ -120,77 +79,40 @@ GptSizes sizes_of(const LessonOptions& options, int stages, std::int64_t vocabul
     return sizes;
 }
 
-}  // namespace
-
 PipedreamLesson::PipedreamLesson(const LessonOptions& options, Record& record)
-    : Lesson(options, record), ranks_(options.ranks.value_or(4)) {
-    per_update_ = static_cast<int>(
-        options.values.integer("micro_batches", std::int64_t{2} * ranks_));
-    require(per_update_ >= ranks_,
+    : Lesson(options, record), ranks(options.ranks.value_or(4)) {
+    per_update = static_cast<int>(
+        options.values.integer("micro_batches", std::int64_t{2} * ranks));
+    require(per_update >= ranks,
             "--set micro_batches={}: PipeDream-2BW's paper has as many micro-batches an "
             "update as stages, or more; {} at least are expected",
-            per_update_, ranks_);
-    const auto made = make_gpt_task(options, per_update_, [&](std::int64_t vocabulary) {
-        return sizes_of(options, ranks_, vocabulary);
+            per_update, ranks);
+    const auto made = make_gpt_task(options, per_update, [&](std::int64_t vocabulary) {
+        return sizes_of(options, ranks, vocabulary);
     });
-    const auto task = std::make_shared<GptTask>(*made);
-    task->momentum = options.values.number("momentum");
-    task_ = task;
-    note("micro_batches", per_update_);
-    note("layers", task_->sizes.layers);
-    note("hidden", task_->sizes.block.hidden);
-    record.options.sum_length = task_->tokens() * task_->steps;
+    const auto changed = std::make_shared<GptTask>(*made);
+    changed->momentum = options.values.number("momentum");
+    task = changed;
+    note("micro_batches", per_update);
+    note("layers", task->sizes.layers);
+    note("hidden", task->sizes.block.hidden);
+    record.options.sum_length = task->tokens() * task->steps;
 }
 
-std::vector<Experiment> PipedreamLesson::experiments() {
-    return {experiment("flush", &PipedreamLesson::flush),
-            experiment("endless", &PipedreamLesson::endless),
-            experiment("versions", &PipedreamLesson::versions),
-            experiment("stale", &PipedreamLesson::stale),
-            experiment("stash", &PipedreamLesson::stash),
-            experiment("buffers", &PipedreamLesson::buffers),
-            experiment("delay", &PipedreamLesson::delay),
-            experiment("train", &PipedreamLesson::train),
-            experiment("breaks", &PipedreamLesson::breaks)};
-}
-
-LessonEntry pipedream_lesson() {
-    LessonEntry entry;
-    entry.slug = "pipedream";
-    entry.folder = "06_pipedream";
-    entry.default_ranks = 4;
-    entry.least_ranks = kLeastRanks;
-    entry.most_ranks = kMostRanks;
-    entry.settings = {
-        {"micro_batches", "of a step; the stages at least", Whole{1, 256},
-         "twice the ranks"},
-        {"layers", "transformer blocks of the GPT", Whole{1, 64}, "as many as the ranks"},
-        {"heads", "of attention", Whole{1, 64, 2}},
-        {"hidden", "columns between layers; 16 a head", Whole{1, 1024}, "32"},
-        {"context", "tokens of a sequence, one a micro-batch", Whole{1, 1024, 32}},
-        {"steps", "of training, of so many micro-batches", Whole{1, 100'000, 48}},
-        {"learning_rate", "of SGD", Real{0, 1e6, 0.2}},
-        {"momentum", "of SGD", Real{0, 0.999, 0}},
-    };
-    entry.takes_text = true;
-    entry.make = make_lesson<PipedreamLesson>;
-    return entry;
-}
-
-RunReport PipedreamLesson::run_stack(const WeightRule& rule, int micro_batches,
-                                     bool trace) {
-    LessonOptions unit =
-        mixes_versions(rule.schedule) ? options().without_full_check() : options();
+/// Trains the stack where forward takes a second and each half of backward another.
+RunReport run_stack(PipedreamLesson& lesson, const WeightRule& rule, int micro_batches,
+                    bool trace = false) {
+    LessonOptions unit = mixes_versions(rule.schedule)
+                             ? lesson.options().without_full_check()
+                             : lesson.options();
     if (unit.has_virtual_time()) unit.cluster = "unit";
     const PartedTraining training =
-        stack_training({options().dtype, options().seed}, ranks_);
-    RunReport report =
-        train_endless(*make_cluster(unit, ranks_, trace), rule, training, micro_batches);
-    if (trace) record().runs.emplace_back("stack_" + rule.schedule, report);
+        stack_training({lesson.options().dtype, lesson.options().seed}, lesson.ranks);
+    RunReport report = train_endless(*make_cluster(unit, lesson.ranks, trace), rule,
+                                     training, micro_batches);
+    if (trace) lesson.record().runs.emplace_back("stack_" + rule.schedule, report);
     return report;
 }
-
-namespace {
 
 constexpr double kBoth = 3;  ///< seconds of a forward and a backward in `unit`
 
@@ -212,42 +134,43 @@ PeriodTiming period_of(const WeightRule& rule) {
     return time_period(make_endless_schedule(rule.schedule, shape).value(), {{}});
 }
 
-}  // namespace
-
 /// Each flush costs (p - 1)(t_f + t_b).
-void PipedreamLesson::flush(Findings& found) {
-    const int p = ranks_, m = per_update_;
+void flush(PipedreamLesson& lesson, Findings& found) {
+    const int p = lesson.ranks, m = lesson.per_update;
     constexpr int kSteps = 2;
-    const WeightRule steps = rule("1f1b", m);
-    found.give(
-        {"numbers"_is = has_numbers(), "virtual_time"_is = options().has_virtual_time(),
-         "p"_is = p, "p_less_1"_is = p - 1, "m"_is = m, "rounds"_is = m + p - 1,
-         "hundred_steps"_is = 100 * m, "flush_part"_is = Figure::part(p - 1, m + p - 1),
-         "flush_once"_is = Figure::part(p - 1, 100 * m + p - 1)});
+    const WeightRule steps = lesson.rule("1f1b", m);
+    found.give({"numbers"_is = lesson.has_numbers(),
+                "virtual_time"_is = lesson.options().has_virtual_time(), "p"_is = p,
+                "p_less_1"_is = p - 1, "m"_is = m, "rounds"_is = m + p - 1,
+                "hundred_steps"_is = 100 * m,
+                "flush_part"_is = Figure::part(p - 1, m + p - 1),
+                "flush_once"_is = Figure::part(p - 1, 100 * m + p - 1)});
     found.picture("flush_picture", schedule_of(steps, kSteps * m),
                   timed(schedule_of(steps, kSteps * m)));
-    makespan_equals(found, "flush_clock", run_stack(steps, kSteps * m, /*trace=*/true),
-                    kSteps * (m + p - 1) * kBoth);
+    lesson.makespan_equals(found, "flush_clock",
+                           run_stack(lesson, steps, kSteps * m, /*trace=*/true),
+                           kSteps * (m + p - 1) * kBoth);
     const PeriodTiming period = period_of(steps);
     found.equal("flush_bubble", Figure::seconds(static_cast<double>(period.bubble())),
                 (p - 1) * kBoth);
 }
 
 /// Without a flush nothing is idle in the long run.
-void PipedreamLesson::endless(Findings& found) {
-    const int p = ranks_, m = per_update_;
-    const WeightRule one = rule("pipedream");
+void endless(PipedreamLesson& lesson, Findings& found) {
+    const int p = lesson.ranks, m = lesson.per_update;
+    const WeightRule one = lesson.rule("pipedream");
     found.give({"endless_part"_is = Figure::part(p - 1, m + p - 1),
                 "no_part"_is = Figure::percent(0),
                 "faster"_is = Figure::decimals(gain_without_flush(p, m), 3)});
     found.picture("endless_picture", schedule_of(one, m), timed(schedule_of(one, m)));
-    makespan_equals(found, "endless_clock", run_stack(one, m, /*trace=*/true),
-                    (m + p - 1) * kBoth);
+    lesson.makespan_equals(found, "endless_clock",
+                           run_stack(lesson, one, m, /*trace=*/true),
+                           (m + p - 1) * kBoth);
     double widest = 0;
     for (const int steps : {1, 10, 100}) {
         const int all = steps * m;
         const double flushed =
-            timed(schedule_of(rule("1f1b", m), all)).bubble_over_total();
+            timed(schedule_of(lesson.rule("1f1b", m), all)).bubble_over_total();
         const double not_flushed = timed(schedule_of(one, all)).bubble_over_total();
         found.row("lengths",
                   {"length"_is = all, "flushed"_is = Figure::percent(100 * flushed, 1),
@@ -262,8 +185,6 @@ void PipedreamLesson::endless(Findings& found) {
     found.equal("period_bubble", Figure::seconds(static_cast<double>(period.bubble())),
                 0);
 }
-
-namespace {
 
 /// One value for each stage: "0 1 2 3".
 template <typename Value>
@@ -288,13 +209,11 @@ int uses_off(const WeightRule& rule, int micro_batches) {
     return off;
 }
 
-}  // namespace
-
 /// Which weights each micro-batch meets.
-void PipedreamLesson::versions(Findings& found) {
-    const int p = ranks_;
+void versions(PipedreamLesson& lesson, Findings& found) {
+    const int p = lesson.ranks;
     const int shown = p + 4, asked = p + 1;
-    const WeightRule one = rule("pipedream");
+    const WeightRule one = lesson.rule("pipedream");
     const auto uses = weight_uses(schedule_of(one, shown));
     found.give({"asked"_is = asked, "version_read"_is = uses[0][0][asked].forward});
     for (int i = 0; i < shown; ++i) {
@@ -304,27 +223,29 @@ void PipedreamLesson::versions(Findings& found) {
              "forward"_is = by_stage(p, [&](int s) { return uses[s][0][i].forward; }),
              "newest"_is = by_stage(p, [&](int s) { return uses[s][0][i].updated; })});
     }
-    found.equal("reads_off", uses_off(one, 4 * per_update_), 0);
+    found.equal("reads_off", uses_off(one, 4 * lesson.per_update), 0);
 }
 
-std::string PipedreamLesson::diagnosis_without_stash() const {
+/// Returns the checker's words on a stack whose pipeline keeps no old weights.
+std::string diagnosis_without_stash(const PipedreamLesson& lesson) {
     sim::ClusterOptions watched;
-    watched.ranks = ranks_;
+    watched.ranks = lesson.ranks;
     watched.spec = load_cluster("classroom");
     watched.numbers = false;
     watched.check = sim::CheckLevel::full;
     return diagnosis_of([&] {
-        train_endless(*sim::make_cluster(watched), rule("unstashed"),
-                      stack_training({options().dtype, options().seed}, ranks_),
-                      2 * ranks_);
+        train_endless(
+            *sim::make_cluster(watched), lesson.rule("unstashed"),
+            stack_training({lesson.options().dtype, lesson.options().seed}, lesson.ranks),
+            2 * lesson.ranks);
     });
 }
 
 /// How old gradients are, and what they are gradients of.
-void PipedreamLesson::stale(Findings& found) {
-    const int p = ranks_;
+void stale(PipedreamLesson& lesson, Findings& found) {
+    const int p = lesson.ranks;
     found.give("stalest", p - 1);
-    const auto measured = staleness(period_of(rule("pipedream")));
+    const auto measured = staleness(period_of(lesson.rule("pipedream")));
     int off = 0;
     for (int s = 0; s < p; ++s) {
         found.row("late", {"stage"_is = s, "updates"_is = measured[s][0]});
@@ -332,7 +253,7 @@ void PipedreamLesson::stale(Findings& found) {
     }
     found.equal("late_off", off, 0);
 
-    const WeightRule unstashed = rule("unstashed");
+    const WeightRule unstashed = lesson.rule("unstashed");
     const int met = p + 1;
     const auto uses = weight_uses(schedule_of(unstashed, 2 * p));
     found.give(
@@ -340,19 +261,21 @@ void PipedreamLesson::stale(Findings& found) {
          "met_forward"_is = by_stage(p, [&](int s) { return uses[s][0][met].forward; }),
          "met_backward"_is =
              by_stage(p, [&](int s) { return uses[s][0][met].backward; })});
-    found.equal("unstashed_off", uses_off(unstashed, 4 * per_update_), 0);
-    const std::string said = diagnosis_without_stash();
+    found.equal("unstashed_off", uses_off(unstashed, 4 * lesson.per_update), 0);
+    const std::string said = diagnosis_without_stash(lesson);
     found.give("f25", said);
     found.equal("class_f25", said.starts_with("F25") ? 1 : 0, 1);
 }
 
-double PipedreamLesson::gap_to_one_device(const WeightRule& rule, int micro_batches,
-                                          const RunReport& report) {
+/// The largest difference of a weight from one device's that keeps all versions.
+double gap_to_one_device(PipedreamLesson& lesson, const WeightRule& rule,
+                         int micro_batches, const RunReport& report) {
     const RunReport alone = train_alone(
-        *make_cluster(options(), 1), rule,
-        stack_training({options().dtype, options().seed}, ranks_), micro_batches);
+        *make_cluster(lesson.options(), 1), rule,
+        stack_training({lesson.options().dtype, lesson.options().seed}, lesson.ranks),
+        micro_batches);
     double gap = 0;
-    if (!has_numbers()) return gap;
+    if (!lesson.has_numbers()) return gap;
     for (const auto& [name, tensor] : kept_under(alone, "")) {
         const HostTensor& other = report.whole(name);
         for (std::int64_t i = 0; i < tensor.elements(); ++i)
@@ -360,8 +283,6 @@ double PipedreamLesson::gap_to_one_device(const WeightRule& rule, int micro_batc
     }
     return gap;
 }
-
-namespace {
 
 /// Bytes of one version of a stage's weights.
 std::int64_t version_bytes(DType dtype) {
@@ -375,21 +296,19 @@ std::int64_t weights_held(const RunReport& report, int stage) {
 /// Rounding may make so much of a weight of the stack; on the simulator nothing.
 constexpr RoundingBound kSameWeights{1e-5, 1e-13};
 
-}  // namespace
-
 /// Old weights that are kept, and the bytes that they take.
-void PipedreamLesson::stash(Findings& found) {
-    const int p = ranks_, m = 2 * per_update_;
-    const std::int64_t each = version_bytes(options().dtype);
+void stash(PipedreamLesson& lesson, Findings& found) {
+    const int p = lesson.ranks, m = 2 * lesson.per_update;
+    const std::int64_t each = version_bytes(lesson.options().dtype);
     found.give({"weights"_is = kStackLayers * (kStackWidth * kStackWidth + kStackWidth),
                 "stack_layers"_is = kStackLayers, "stack_width"_is = kStackWidth,
                 "version_bytes"_is = Figure::bytes(each),
                 "stash_bytes"_is = Figure::bytes(p * each),
                 "behind_bytes"_is = Figure::bytes((p - 1) * each)});
-    const RunReport stashed = run_stack(rule("pipedream"), m);
-    const RunReport vertical = run_stack(rule("pipedream-vertical"), m);
-    const RunReport unstashed = run_stack(rule("unstashed"), m);
-    if (options().has_virtual_time()) {
+    const RunReport stashed = run_stack(lesson, lesson.rule("pipedream"), m);
+    const RunReport vertical = run_stack(lesson, lesson.rule("pipedream-vertical"), m);
+    const RunReport unstashed = run_stack(lesson, lesson.rule("unstashed"), m);
+    if (lesson.options().has_virtual_time()) {
         std::int64_t off = 0, vertical_off = 0;
         for (int s = 0; s < p; ++s) {
             found.row("ledger",
@@ -404,12 +323,14 @@ void PipedreamLesson::stash(Findings& found) {
         found.equal("stash_ledger", off, 0);
         found.equal("vertical_ledger", vertical_off, 0);
     }
-    double gap = gap_to_one_device(rule("pipedream"), m, stashed);
-    widen(gap, gap_to_one_device(rule("pipedream-vertical"), m, vertical));
-    values_at_most(found, "stash_alone", gap, kSameWeights.of(options().dtype, 4 * m));
+    double gap = gap_to_one_device(lesson, lesson.rule("pipedream"), m, stashed);
+    widen(gap, gap_to_one_device(lesson, lesson.rule("pipedream-vertical"), m, vertical));
+    lesson.values_at_most(found, "stash_alone", gap,
+                          kSameWeights.of(lesson.options().dtype, 4 * m));
 }
 
-void PipedreamLesson::give_models(Findings& found) const {
+/// Gives the memory that copies of a real model's weights take.
+void give_models(Findings& found) {
     constexpr std::int64_t kBytes = 2;  // bf16
     const std::int64_t weights = mixtral_8x7b(4096).parameters();
     found.give("mixtral_weights",
@@ -423,42 +344,44 @@ void PipedreamLesson::give_models(Findings& found) const {
 }
 
 /// Two versions for all: PipeDream-2BW.
-void PipedreamLesson::buffers(Findings& found) {
-    const int p = ranks_, m = 4 * per_update_;
-    const WeightRule two = rule("pipedream-2bw", per_update_);
-    const WeightRule drawn = rule("pipedream-2bw", p);
+void buffers(PipedreamLesson& lesson, Findings& found) {
+    const int p = lesson.ranks, m = 4 * lesson.per_update;
+    const WeightRule two = lesson.rule("pipedream-2bw", lesson.per_update);
+    const WeightRule drawn = lesson.rule("pipedream-2bw", p);
     const auto uses = weight_uses(schedule_of(two, m));
-    for (int i = 0; i < m; i += per_update_) {
-        found.row("batches", {"batch"_is = i / per_update_,
-                              "of"_is = fmt::format("{}–{}", i, i + per_update_ - 1),
-                              "read"_is = uses[0][0][i].forward,
-                              "changed"_is = uses[0][0][i].updated,
-                              "made"_is = uses[0][0][i].updated + 1});
+    for (int i = 0; i < m; i += lesson.per_update) {
+        found.row(
+            "batches",
+            {"batch"_is = i / lesson.per_update,
+             "of"_is = fmt::format("{}–{}", i, i + lesson.per_update - 1),
+             "read"_is = uses[0][0][i].forward, "changed"_is = uses[0][0][i].updated,
+             "made"_is = uses[0][0][i].updated + 1});
     }
     found.give("two", 2);
     give_models(found);
     found.picture("buffers_picture", schedule_of(drawn, 3 * p),
                   timed(schedule_of(drawn, 3 * p)));
-    run_stack(drawn, 3 * p, /*trace=*/true);
+    run_stack(lesson, drawn, 3 * p, /*trace=*/true);
     found.equal("buffers_off", uses_off(two, m), 0);
     const PeriodTiming period = period_of(two);
     found.equal("buffers_bubble", Figure::seconds(static_cast<double>(period.bubble())),
                 0);
-    const RunReport report = run_stack(two, m);
-    if (options().has_virtual_time()) {
-        const std::int64_t each = version_bytes(options().dtype);
+    const RunReport report = run_stack(lesson, two, m);
+    if (lesson.options().has_virtual_time()) {
+        const std::int64_t each = version_bytes(lesson.options().dtype);
         std::int64_t off = 0;
         for (int s = 0; s < p; ++s)
             off += std::abs(weights_held(report, s) - 2 * each);
         found.give("two_bytes", Figure::bytes(weights_held(report, 0)));
         found.equal("buffers_ledger", off, 0);
     }
-    values_at_most(found, "buffers_alone", gap_to_one_device(two, m, report),
-                   kSameWeights.of(options().dtype, 4 * m));
+    lesson.values_at_most(found, "buffers_alone",
+                          gap_to_one_device(lesson, two, m, report),
+                          kSameWeights.of(lesson.options().dtype, 4 * m));
 }
 
 /// One weight shows by how much a delay lowers the largest learning rate.
-void PipedreamLesson::delay(Findings& found) {
+void delay(Findings& found) {
     double widest = 0;
     for (const int updates : {0, 1, 2, 3, 7, 15}) {
         const double formula = largest_step(updates);
@@ -473,8 +396,6 @@ void PipedreamLesson::delay(Findings& found) {
     found.at_most("delays_off", widest, 1e-3);
 }
 
-namespace {
-
 /// The mean of some losses in a row.
 double mean_of(const std::vector<double>& losses, std::size_t first, std::size_t last) {
     return std::accumulate(losses.begin() + static_cast<std::ptrdiff_t>(first),
@@ -487,11 +408,12 @@ double end_of(const std::vector<double>& losses, std::size_t count) {
     return mean_of(losses, count - (count + 3) / 4, count);
 }
 
-}  // namespace
-
-bool PipedreamLesson::give_loss(Findings& row, const std::string& name,
-                                double loss) const {
-    const bool holds = loss <= 2 * std::log(static_cast<double>(task_->sizes.vocabulary));
+/// Gives a loss, or says that training broke: it is no number, or twice that of a
+/// model that knows nothing of the text.
+bool give_loss(const PipedreamLesson& lesson, Findings& row, const std::string& name,
+               double loss) {
+    const bool holds =
+        loss <= 2 * std::log(static_cast<double>(lesson.task->sizes.vocabulary));
     if (holds)
         row.give(name, Figure::decimals(loss, 3));
     else
@@ -499,31 +421,34 @@ bool PipedreamLesson::give_loss(Findings& row, const std::string& name,
     return holds;
 }
 
-const PipedreamLesson::Trained& PipedreamLesson::run_called(
-    const std::string& name) const {
-    return *std::ranges::find(trained_, name, &Trained::name);
+const Trained& run_called(const PipedreamLesson& lesson, const std::string& name) {
+    return *std::ranges::find(lesson.trained, name, &Trained::name);
 }
 
-PipedreamLesson::Trained PipedreamLesson::train_by(const std::string& name,
-                                                   const WeightRule& rule) {
-    const Advance advance = advancing(name, micro_batches() / rule.per_update);
-    const LessonOptions chosen =
-        mixes_versions(rule.schedule) ? options().without_full_check() : options();
-    const RunReport report =
-        train_endless(*make_cluster(chosen, ranks_), rule, gpt_training(*task_, ranks_),
-                      micro_batches(), advance);
-    record().runs.emplace_back(name, report);
+/// Trains the GPT, and leaves it in the record under the name.
+Trained train_by(PipedreamLesson& lesson, const std::string& name,
+                 const WeightRule& rule) {
+    const Advance advance = advancing(name, lesson.micro_batches() / rule.per_update);
+    const LessonOptions chosen = mixes_versions(rule.schedule)
+                                     ? lesson.options().without_full_check()
+                                     : lesson.options();
+    const RunReport report = train_endless(*make_cluster(chosen, lesson.ranks), rule,
+                                           gpt_training(*lesson.task, lesson.ranks),
+                                           lesson.micro_batches(), advance);
+    lesson.record().runs.emplace_back(name, report);
     Trained trained{name, rule, losses_of(report), report.makespan()};
-    if (has_numbers())
-        record_training(record(), name, trained_.empty(), trained.losses, report);
+    if (lesson.has_numbers())
+        record_training(lesson.record(), name, lesson.trained.empty(), trained.losses,
+                        report);
     return trained;
 }
 
-double PipedreamLesson::first_losses_gap(const Trained& trained) const {
-    const int count = std::min(micro_batches(), 8 * per_update_);
-    const std::vector<double> alone =
-        losses_of(train_alone(*make_cluster(options().without_full_check(), 1),
-                              trained.rule, gpt_training(*task_, ranks_), count));
+/// Holds its first losses against those of one device.
+double first_losses_gap(const PipedreamLesson& lesson, const Trained& trained) {
+    const int count = std::min(lesson.micro_batches(), 8 * lesson.per_update);
+    const std::vector<double> alone = losses_of(
+        train_alone(*make_cluster(lesson.options().without_full_check(), 1), trained.rule,
+                    gpt_training(*lesson.task, lesson.ranks), count));
     double gap = 0;
     for (std::size_t i = 0; i < alone.size(); ++i) {
         const double ours = trained.losses[i], theirs = alone[i];
@@ -534,74 +459,78 @@ double PipedreamLesson::first_losses_gap(const Trained& trained) const {
     return gap;
 }
 
-void PipedreamLesson::give_curves(Findings& found) const {
+void give_curves(const PipedreamLesson& lesson, Findings& found) {
     constexpr std::size_t kRows = 8;
-    const auto all = static_cast<std::size_t>(micro_batches());
+    const auto all = static_cast<std::size_t>(lesson.micro_batches());
     const std::size_t rows = std::min(kRows, all);
     for (std::size_t i = 0; i < rows; ++i) {
         const std::size_t first = i * all / rows, last = (i + 1) * all / rows;
         Findings& row = found.row("curves", {"seen"_is = last});
-        for (const Trained& trained : trained_)
-            give_loss(row, "loss_" + trained.name, mean_of(trained.losses, first, last));
+        for (const Trained& trained : lesson.trained)
+            give_loss(lesson, row, "loss_" + trained.name,
+                      mean_of(trained.losses, first, last));
     }
 }
 
 /// Micro-batches follow one another at an even pace, so that a run's time says how many
 /// it has done when PipeDream is through.
-void PipedreamLesson::give_times(Findings& found) const {
+void give_times(const PipedreamLesson& lesson, Findings& found) {
     static const std::set<std::string> kAsked{"flush_each", "stashed", "flush",
                                               "two_buffers"};
-    const Picoseconds through = run_called("stashed").time;
+    const Picoseconds through = run_called(lesson, "stashed").time;
     found.give({"through"_is = Figure::time(through),
-                "slower"_is = through > run_called("flush").time});
+                "slower"_is = through > run_called(lesson, "flush").time});
     std::string best = "none";
     double lowest = std::numeric_limits<double>::infinity();
-    for (const Trained& trained : trained_) {
-        const auto all = static_cast<double>(micro_batches());
+    for (const Trained& trained : lesson.trained) {
+        const auto all = static_cast<double>(lesson.micro_batches());
         const double done = std::min(
             1.0, static_cast<double>(through) / static_cast<double>(trained.time));
         const auto seen = static_cast<std::size_t>(std::max(1.0, std::floor(done * all)));
         Findings& row = found.row(
             "times", {"way"_is = trained.name, "time"_is = Figure::time(trained.time),
-                      "updates"_is = micro_batches() / trained.rule.per_update,
+                      "updates"_is = lesson.micro_batches() / trained.rule.per_update,
                       "seen_by_then"_is = seen});
-        if (!has_numbers()) continue;
+        if (!lesson.has_numbers()) continue;
         const double loss = end_of(trained.losses, seen);
-        const bool holds = give_loss(row, "loss_by_then", loss);
-        give_loss(row, "loss_at_end", end_of(trained.losses, trained.losses.size()));
+        const bool holds = give_loss(lesson, row, "loss_by_then", loss);
+        give_loss(lesson, row, "loss_at_end",
+                  end_of(trained.losses, trained.losses.size()));
         if (!holds || !kAsked.contains(trained.name) || loss >= lowest) continue;
         best = trained.name;
         lowest = loss;
     }
-    if (has_numbers()) found.give("best", best);
+    if (lesson.has_numbers()) found.give("best", best);
     found.give({"any_holds"_is = best != "none", "stashed_best"_is = best == "stashed"});
-    const Picoseconds plain = run_called("unstashed").time;
-    found.give("estimates_slower", run_called("predicted").time > plain &&
-                                       run_called("corrected").time > plain);
+    const Picoseconds plain = run_called(lesson, "unstashed").time;
+    found.give("estimates_slower", run_called(lesson, "predicted").time > plain &&
+                                       run_called(lesson, "corrected").time > plain);
 }
 
-void PipedreamLesson::give_paces(Findings& found) const {
-    ClusterSpec spec = load_cluster(options().cluster);
+/// Gives the time of a micro-batch in the long run, for longer sequences.
+void give_paces(const PipedreamLesson& lesson, Findings& found) {
+    ClusterSpec spec = load_cluster(lesson.options().cluster);
     spec.memory_bytes = 0;
-    const int count = 8 * per_update_;
+    const int count = 8 * lesson.per_update;
     std::vector<double> gains;  // of PipeDream
     for (const int context : {32, 256, 2048}) {
-        GptTask task = *task_;
+        GptTask task = *lesson.task;
         task.sizes.context = context;
         const auto pace = [&](const WeightRule& rule) {
             const auto takes = [&](int micro_batches) {
-                return train_endless(*make_shapes_only_cluster(ranks_, spec), rule,
-                                     gpt_training(task, ranks_), micro_batches)
+                return train_endless(*make_shapes_only_cluster(lesson.ranks, spec), rule,
+                                     gpt_training(task, lesson.ranks), micro_batches)
                     .makespan();
             };
             return (takes(2 * count) - takes(count)) / count;
         };
-        const Picoseconds flushed = pace(rule("1f1b", per_update_));
+        const Picoseconds flushed = pace(lesson.rule("1f1b", lesson.per_update));
         Findings& row = found.row(
             "paces", {"tokens"_is = context, "flush_pace"_is = Figure::time(flushed)});
         for (const auto& [name, rule] :
-             {std::pair{"stashed", rule("pipedream")},
-              std::pair{"two_buffers", rule("pipedream-2bw", per_update_)}}) {
+             {std::pair{"stashed", lesson.rule("pipedream")},
+              std::pair{"two_buffers",
+                        lesson.rule("pipedream-2bw", lesson.per_update)}}) {
             const Picoseconds own = pace(rule);
             const double gain = static_cast<double>(flushed) / static_cast<double>(own);
             row.give(fmt::format("{}_pace", name), Figure::time(own));
@@ -610,56 +539,58 @@ void PipedreamLesson::give_paces(Findings& found) const {
         }
     }
     const auto off = [&](double gain) {
-        return std::abs(gain - gain_without_flush(ranks_, per_update_));
+        return std::abs(gain - gain_without_flush(lesson.ranks, lesson.per_update));
     };
     found.give("gains_come_near",
                off(gains.back()) < off(gains.front()) && off(gains.back()) < 0.1);
 }
 
 /// A GPT on real text, by every schedule.
-void PipedreamLesson::train(Findings& found) {
-    const GptSizes& sizes = task_->sizes;
-    found.give({"cluster"_is = options().cluster, "blocks"_is = sizes.layers,
+void train(PipedreamLesson& lesson, Findings& found) {
+    const GptSizes& sizes = lesson.task->sizes;
+    found.give({"cluster"_is = lesson.options().cluster, "blocks"_is = sizes.layers,
                 "hidden"_is = sizes.block.hidden, "heads"_is = sizes.block.heads,
-                "context"_is = sizes.context, "all"_is = micro_batches(),
-                "learning_rate"_is = Figure::count(task_->learning_rate),
-                "has_momentum"_is = task_->momentum > 0});
-    record_gpt_inputs(record(), *task_);
+                "context"_is = sizes.context, "all"_is = lesson.micro_batches(),
+                "learning_rate"_is = Figure::count(lesson.task->learning_rate),
+                "has_momentum"_is = lesson.task->momentum > 0});
+    record_gpt_inputs(lesson.record(), *lesson.task);
 
-    const int m = per_update_;
+    const int m = lesson.per_update;
     const std::vector<std::pair<std::string, WeightRule>> ways{
-        {"flush_each", rule("1f1b")},
-        {"stashed", rule("pipedream")},
-        {"vertical", rule("pipedream-vertical")},
-        {"unstashed", rule("unstashed")},
-        {"predicted", rule("spectrain")},
-        {"corrected", rule("pipemare")},
-        {"flush", rule("1f1b", m)},
-        {"two_buffers", rule("pipedream-2bw", m)}};
+        {"flush_each", lesson.rule("1f1b")},
+        {"stashed", lesson.rule("pipedream")},
+        {"vertical", lesson.rule("pipedream-vertical")},
+        {"unstashed", lesson.rule("unstashed")},
+        {"predicted", lesson.rule("spectrain")},
+        {"corrected", lesson.rule("pipemare")},
+        {"flush", lesson.rule("1f1b", m)},
+        {"two_buffers", lesson.rule("pipedream-2bw", m)}};
     for (const auto& [name, rule] : ways)
-        trained_.push_back(train_by(name, rule));
+        lesson.trained.push_back(train_by(lesson, name, rule));
     double gap = 0;
-    for (const Trained& trained : trained_)
-        if (has_numbers()) widen(gap, first_losses_gap(trained));
-    if (has_numbers()) give_curves(found);
-    if (options().has_virtual_time()) {
-        give_times(found);
-        give_paces(found);
+    for (const Trained& trained : lesson.trained)
+        if (lesson.has_numbers()) widen(gap, first_losses_gap(lesson, trained));
+    if (lesson.has_numbers()) give_curves(lesson, found);
+    if (lesson.options().has_virtual_time()) {
+        give_times(lesson, found);
+        give_paces(lesson, found);
     }
-    found.give("checked", std::min(micro_batches(), 8 * m));
+    found.give("checked", std::min(lesson.micro_batches(), 8 * m));
     const int stores = static_cast<int>(sizes.layers) * block_stores(1) + 2 * m;
-    values_at_most(found, "same_losses", gap,
-                   loss_bound(options().dtype, stores, trained_.front().losses));
+    lesson.values_at_most(
+        found, "same_losses", gap,
+        loss_bound(lesson.options().dtype, stores, lesson.trained.front().losses));
 }
 
-double PipedreamLesson::end_of_run(const WeightRule& rule, double learning_rate,
-                                   int micro_batches) {
-    GptTask task = *task_;
+/// The mean loss at the end of a run of so many micro-batches.
+double end_of_run(PipedreamLesson& lesson, const WeightRule& rule, double learning_rate,
+                  int micro_batches) {
+    GptTask task = *lesson.task;
     task.learning_rate = learning_rate;
     task.sizes.layers = std::max<std::int64_t>(task.sizes.layers, rule.stages);
-    LessonOptions chosen = options().without_full_check();
+    LessonOptions chosen = lesson.options().without_full_check();
     // If there are more stages than ranks, they are virtual devices, in every process.
-    if (rule.stages != ranks_) {
+    if (rule.stages != lesson.ranks) {
         chosen.backend = "sim";
         chosen.process = nullptr;
     }
@@ -671,30 +602,27 @@ double PipedreamLesson::end_of_run(const WeightRule& rule, double learning_rate,
     return end_of(losses, losses.size());
 }
 
-namespace {
-
 /// A learning rate so many times as large, at which some schedules break.
 constexpr double kLarger = 2.5;
 
-}  // namespace
-
 /// The last losses at larger learning rates, after half as many micro-batches.
-void PipedreamLesson::give_rates(Findings& found) {
-    const int half = half_of_them();
+void give_rates(PipedreamLesson& lesson, Findings& found) {
+    const int half = lesson.half_of_them();
     const std::vector<double> times{1, kLarger, 10};
     std::vector<std::set<std::string>> broken(times.size());
     found.give("half", half);
     for (std::size_t i = 0; i < times.size(); ++i)
         found.give(fmt::format("rate_{}", i),
-                   Figure::count(times[i] * task_->learning_rate));
-    for (const Trained& trained : trained_) {
+                   Figure::count(times[i] * lesson.task->learning_rate));
+    for (const Trained& trained : lesson.trained) {
         if (trained.name == "predicted" || trained.name == "corrected") continue;
         Findings& row = found.row("rates", {"way"_is = trained.name});
         for (std::size_t i = 0; i < times.size(); ++i) {
             const double loss =
                 i == 0 ? end_of(trained.losses, static_cast<std::size_t>(half))
-                       : end_of_run(trained.rule, times[i] * task_->learning_rate, half);
-            if (!give_loss(row, fmt::format("end_{}", i), loss))
+                       : end_of_run(lesson, trained.rule,
+                                    times[i] * lesson.task->learning_rate, half);
+            if (!give_loss(lesson, row, fmt::format("end_{}", i), loss))
                 broken[i].insert(trained.name);
         }
     }
@@ -704,8 +632,6 @@ void PipedreamLesson::give_rates(Findings& found) {
                                : first->size() > 1   ? "several"
                                                      : *first->begin());
 }
-
-namespace {
 
 /// By how many updates each stage is late: none; as in PipeDream; all but the last stage
 /// (with two stages this is PipeDream's); that one alone; and all, as with vertical sync.
@@ -722,22 +648,20 @@ std::vector<std::vector<int>> ways_to_be_late(int stages) {
     return ways;
 }
 
-}  // namespace
-
 /// Whose lateness matters: on one device, each part is late as a row says.
-void PipedreamLesson::give_late(Findings& found) const {
-    const int p = ranks_;
-    GptTask task = *task_;
+void give_late(const PipedreamLesson& lesson, Findings& found) {
+    const int p = lesson.ranks;
+    GptTask task = *lesson.task;
     task.learning_rate *= kLarger;
     std::vector<double> norms;
     std::vector<double> first_quarters;
     std::vector<bool> holds;
     for (const std::vector<int>& late : ways_to_be_late(p)) {
-        WeightRule rule = this->rule("1f1b");
+        WeightRule rule = lesson.rule("1f1b");
         rule.late = late;
         const RunReport report =
-            train_alone(*make_cluster(options().without_full_check(), 1), rule,
-                        gpt_training(task, p), half_of_them());
+            train_alone(*make_cluster(lesson.options().without_full_check(), 1), rule,
+                        gpt_training(task, p), lesson.half_of_them());
         const std::vector<double> losses = losses_of(report);
         // The first micro-batch is the same for all.
         norms = report.ranks[0].series.at("norm");
@@ -748,7 +672,8 @@ void PipedreamLesson::give_late(Findings& found) const {
             const double loss = mean_of(losses, quarter * losses.size() / 4,
                                         (quarter + 1) * losses.size() / 4);
             if (quarter == 0) first_quarters.push_back(loss);
-            const bool here = give_loss(row, fmt::format("quarter_{}", quarter), loss);
+            const bool here =
+                give_loss(lesson, row, fmt::format("quarter_{}", quarter), loss);
             holds.back() = holds.back() && here;
         }
     }
@@ -765,15 +690,15 @@ void PipedreamLesson::give_late(Findings& found) const {
 }
 
 /// A pipeline of many stages, where gradients are much older.
-void PipedreamLesson::give_deep(Findings& found) {
+void give_deep(PipedreamLesson& lesson, Findings& found) {
     constexpr int kStages = 16;
-    const int count = std::min(micro_batches(), 96);
+    const int count = std::min(lesson.micro_batches(), 96);
     const std::vector<double> times{0.5, kLarger};
     found.give({"deep_stages"_is = kStages, "deep_stages_less_1"_is = kStages - 1,
                 "deep_count"_is = count});
     for (std::size_t i = 0; i < times.size(); ++i)
         found.give(fmt::format("deep_rate_{}", i),
-                   Figure::count(times[i] * task_->learning_rate));
+                   Figure::count(times[i] * lesson.task->learning_rate));
     // Those that break, by learning rate.
     std::vector<std::set<std::string>> broken(times.size());
     for (const auto& [name, schedule] :
@@ -781,9 +706,10 @@ void PipedreamLesson::give_deep(Findings& found) {
           std::pair{"unstashed", "unstashed"}, std::pair{"corrected", "pipemare"}}) {
         Findings& row = found.row("deep", {"way"_is = name});
         for (std::size_t i = 0; i < times.size(); ++i) {
-            const double loss = end_of_run({schedule, kStages, 1},
-                                           times[i] * task_->learning_rate, count);
-            if (!give_loss(row, fmt::format("end_{}", i), loss)) broken[i].insert(name);
+            const double loss = end_of_run(lesson, {schedule, kStages, 1},
+                                           times[i] * lesson.task->learning_rate, count);
+            if (!give_loss(lesson, row, fmt::format("end_{}", i), loss))
+                broken[i].insert(name);
         }
     }
     found.give("stash_matters",
@@ -791,21 +717,54 @@ void PipedreamLesson::give_deep(Findings& found) {
 }
 
 /// The learning rate is raised until training breaks.
-void PipedreamLesson::breaks(Findings& found) {
-    if (!has_numbers()) return;
+void breaks(PipedreamLesson& lesson, Findings& found) {
+    if (!lesson.has_numbers()) return;
     const auto end = [](const Trained& trained) {
         return end_of(trained.losses, trained.losses.size());
     };
     constexpr double kAlike = 0.01;  // of the loss
-    const double flushed = end(run_called("flush_each"));
+    const double flushed = end(run_called(lesson, "flush_each"));
     found.give("most_learn_alike",
-               std::ranges::count_if(trained_, [&](const Trained& trained) {
+               std::ranges::count_if(lesson.trained, [&](const Trained& trained) {
                    return trained.rule.per_update == 1 &&
                           std::abs(end(trained) - flushed) < kAlike * flushed;
                }) > 3);
-    give_rates(found);
-    give_late(found);
-    give_deep(found);
+    give_rates(lesson, found);
+    give_late(lesson, found);
+    give_deep(lesson, found);
+}
+
+}  // namespace
+
+LessonEntry pipedream_lesson() {
+    LessonEntry entry;
+    entry.slug = "pipedream";
+    entry.folder = "06_pipedream";
+    entry.default_ranks = 4;
+    entry.least_ranks = kLeastRanks;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        {"micro_batches", "of a step; the stages at least", Whole{1, 256},
+         "twice the ranks"},
+        {"layers", "transformer blocks of the GPT", Whole{1, 64}, "as many as the ranks"},
+        {"heads", "of attention", Whole{1, 64, 2}},
+        {"hidden", "columns between layers; 16 a head", Whole{1, 1024}, "32"},
+        {"context", "tokens of a sequence, one a micro-batch", Whole{1, 1024, 32}},
+        {"steps", "of training, of so many micro-batches", Whole{1, 100'000, 48}},
+        {"learning_rate", "of SGD", Real{0, 1e6, 0.2}},
+        {"momentum", "of SGD", Real{0, 0.999, 0}},
+    };
+    entry.takes_text = true;
+    entry.make = lesson_of<PipedreamLesson>({{"flush", flush},
+                                             {"endless", endless},
+                                             {"versions", versions},
+                                             {"stale", stale},
+                                             {"stash", stash},
+                                             {"buffers", buffers},
+                                             {"delay", delay},
+                                             {"train", train},
+                                             {"breaks", breaks}});
+    return entry;
 }
 
 }  // namespace lockstep::lessons

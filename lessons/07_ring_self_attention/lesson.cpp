@@ -17,43 +17,23 @@
 
 namespace lockstep::lessons {
 
-namespace {
-
-constexpr int kLeastRanks = 2;
-constexpr int kMostRanks = 16;
-
-}  // namespace
-
 RingLesson::RingLesson(const LessonOptions& options, Record& record)
     : Lesson(options, record),
-      ranks_(options.ranks.value_or(4)),
-      method_(context_method(options.values.word("method"))),
-      order_(token_order(options.values.word("order"))) {
-    task_ = make_context_gpt_task(options, ranks_, method_);
-    const BlockSizes& block = task_->sizes.block;
-    require(method_ != ContextMethod::ulysses || block.kv_heads % ranks_ == 0,
+      ranks(options.ranks.value_or(4)),
+      method(context_method(options.values.word("method"))),
+      order(token_order(options.values.word("order"))) {
+    task = make_context_gpt_task(options, ranks, method);
+    const BlockSizes& block = task->sizes.block;
+    require(method != ContextMethod::ulysses || block.kv_heads % ranks == 0,
             "--set method=ulysses: {} ranks share out the heads of keys and values, {} "
             "here; a multiple of {} is expected",
-            ranks_, block.kv_heads, ranks_);
+            ranks, block.kv_heads, ranks);
     note("heads", block.heads);
     note("kv_heads", block.kv_heads);
     note("hidden", block.hidden);
-    note("context", task_->sizes.context);
+    note("context", task->sizes.context);
     // A weight is a sum of a term for each token of each step.
-    record.options.sum_length = task_->tokens() * task_->steps;
-}
-
-std::vector<Experiment> RingLesson::experiments() {
-    return {experiment("reach", &RingLesson::reach),
-            experiment("scores", &RingLesson::scores),
-            experiment("output", &RingLesson::output),
-            experiment("bytes", &RingLesson::bytes),
-            experiment("online", &RingLesson::online),
-            experiment("other_ways", &RingLesson::other_ways),
-            experiment("memory", &RingLesson::memory),
-            experiment("causal", &RingLesson::causal),
-            experiment("overlap", &RingLesson::overlap),
-            experiment("train", &RingLesson::train)};
+    record.options.sum_length = task->tokens() * task->steps;
 }
 
 std::string key_of(ContextMethod method) {
@@ -62,22 +42,11 @@ std::string key_of(ContextMethod method) {
     return key;
 }
 
-AttentionProblem RingLesson::small(bool causal) const {
-    constexpr std::int64_t kTokensPerRank = 4;
-    AttentionProblem problem;
-    problem.tokens = kTokensPerRank * ranks_;
-    problem.sizes = {/*heads=*/2, causal};
-    problem.width = 4;
-    problem.dtype = options().dtype;
-    problem.seed = options().seed;
-    return problem;
-}
-
 AttentionProblem RingLesson::large() const {
     constexpr std::int64_t kTokensPerRank = 8192;
     AttentionProblem problem;
-    problem.tokens = kTokensPerRank * ranks_;
-    problem.sizes.heads = least_multiple(ranks_, 32);
+    problem.tokens = kTokensPerRank * ranks;
+    problem.sizes.heads = least_multiple(ranks, 32);
     problem.sizes.causal = false;
     problem.width = 128;
     problem.dtype = DType::bf16;
@@ -85,73 +54,65 @@ AttentionProblem RingLesson::large() const {
     return problem;
 }
 
-void RingLesson::record_small() {
-    if (!has_numbers()) return;
-    const AttentionProblem problem = small(/*causal=*/false);
-    record().inputs.insert_or_assign("attention/x", problem.x());
-    record().inputs.insert_or_assign("attention/dy", problem.dy());
-    record().models["attention"] = {{"kind", "attention"},
-                                    {"heads", problem.sizes.heads},
-                                    {"head_width", problem.width},
-                                    {"backward_from", "dy"}};
+namespace {
+
+constexpr int kLeastRanks = 2;
+constexpr int kMostRanks = 16;
+
+/// A few tokens a device, for what is computed; and a problem of a size that is
+/// trained in earnest, in 16 bits, for shapes only.
+AttentionProblem small(const RingLesson& lesson, bool causal) {
+    constexpr std::int64_t kTokensPerRank = 4;
+    AttentionProblem problem;
+    problem.tokens = kTokensPerRank * lesson.ranks;
+    problem.sizes = {/*heads=*/2, causal};
+    problem.width = 4;
+    problem.dtype = lesson.options().dtype;
+    problem.seed = lesson.options().seed;
+    return problem;
 }
 
-double RingLesson::core_difference(const std::string& variant, const RunReport& shared,
-                                   bool causal) {
-    const RunReport alone = run_core(*make_cluster(options(), 1), small(causal));
+/// Leaves what goes into the small problem in the record.
+void record_small(RingLesson& lesson) {
+    if (!lesson.has_numbers()) return;
+    const AttentionProblem problem = small(lesson, /*causal=*/false);
+    lesson.record().inputs.insert_or_assign("attention/x", problem.x());
+    lesson.record().inputs.insert_or_assign("attention/dy", problem.dy());
+    lesson.record().models["attention"] = {{"kind", "attention"},
+                                           {"heads", problem.sizes.heads},
+                                           {"head_width", problem.width},
+                                           {"backward_from", "dy"}};
+}
+
+/// The largest relative difference of y and dx from one device's.
+double core_difference(RingLesson& lesson, const std::string& variant,
+                       const RunReport& shared, bool causal) {
+    const RunReport alone =
+        run_core(*make_cluster(lesson.options(), 1), small(lesson, causal));
     NamedTensors together;
     for (const char* name : {"y", "dx"}) {
         together.emplace(name, whole_kept(shared, name, TokenOrder::contiguous));
-        record().outputs.insert_or_assign(variant + "/" + name, together.at(name));
+        lesson.record().outputs.insert_or_assign(variant + "/" + name, together.at(name));
     }
     return difference(together, all_kept(alone)).relative;
 }
 
-void RingLesson::check_method(Findings& found, ContextMethod method) {
-    record_small();
+/// Runs a method on the small problem, leaves y and dx in the record,
+/// and holds them against one device's.
+void check_method(RingLesson& lesson, Findings& found, ContextMethod method) {
+    record_small(lesson);
     for (const bool causal : {false, true}) {
         const std::string variant =
             std::string(name_of(method)) + (causal ? "_causal" : "");
-        const RunReport report =
-            run_method(*make_cluster(options(), ranks_), small(causal), method);
-        record().runs.emplace_back(variant, report);
-        if (has_numbers())
+        const RunReport report = run_method(*make_cluster(lesson.options(), lesson.ranks),
+                                            small(lesson, causal), method);
+        lesson.record().runs.emplace_back(variant, report);
+        if (lesson.has_numbers())
             found.at_most(key_of(method) + (causal ? ".causal" : ".values"),
-                          core_difference(variant, report, causal), bound());
+                          core_difference(lesson, variant, report, causal),
+                          lesson.bound());
     }
 }
-
-LessonEntry ring_self_attention_lesson() {
-    Choice methods{{}, name_of(ContextMethod::ring_attention)};
-    for (const ContextMethod method : all_context_methods())
-        methods.words.emplace_back(name_of(method));
-    LessonEntry entry;
-    entry.slug = "ring-self-attention";
-    entry.folder = "07_ring_self_attention";
-    entry.default_ranks = 4;
-    entry.least_ranks = kLeastRanks;
-    entry.most_ranks = kMostRanks;
-    entry.settings = {
-        {"method", "of step 10", methods},
-        {"order", "of tokens in step 10",
-         Choice{{"contiguous", "striped", "zigzag"}, "zigzag"}},
-        {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
-        {"heads", "of attention; with ulysses a multiple of the ranks", Whole{1, 64},
-         "4"},
-        {"kv_heads", "of keys and values; divides the heads", Whole{1, 64}, "the heads"},
-        {"hidden", "columns between layers; 16 a head", Whole{1, 1024}, "64"},
-        {"context", "tokens of a sequence; a multiple of twice the ranks", Whole{1, 4096},
-         "256"},
-        {"batch", "sequences of a step", Whole{1, 1024, 4}},
-        {"steps", "of training", Whole{1, 100'000, 40}},
-        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.2}},
-    };
-    entry.takes_text = true;
-    entry.make = make_lesson<RingLesson>;
-    return entry;
-}
-
-namespace {
 
 constexpr std::int64_t kTokens = 8;
 constexpr std::int64_t kChanged = 2;  ///< the token that is changed
@@ -189,18 +150,16 @@ std::int64_t tokens_reached(const LessonOptions& options, std::int64_t columns,
     return changed_tokens(kept.at("before"), kept.at("after"));
 }
 
-}  // namespace
-
-void RingLesson::reach(Findings& found) {
-    found.give({"numbers"_is = has_numbers(), "devices"_is = ranks_,
-                "last_device"_is = ranks_ - 1, "reach_tokens"_is = kTokens,
+void reach(RingLesson& lesson, Findings& found) {
+    found.give({"numbers"_is = lesson.has_numbers(), "devices"_is = lesson.ranks,
+                "last_device"_is = lesson.ranks - 1, "reach_tokens"_is = kTokens,
                 "reach_changed"_is = kChanged, "reach_last"_is = kTokens - 1,
                 "reach"_is = kTokens - kChanged,
                 "reach_later"_is = kTokens - kChanged - 1, "reach_alone"_is = 1});
-    if (!has_numbers()) return;
+    if (!lesson.has_numbers()) return;
     const auto look = [&](const char* name, std::int64_t columns, std::int64_t expected,
                           const MakeLayer& make) {
-        found.equal(name, tokens_reached(options(), columns, make),
+        found.equal(name, tokens_reached(lesson.options(), columns, make),
                     static_cast<double>(expected));
     };
     look("reach.layer_norm", kHidden, 1, [](const ParameterInit& init) {
@@ -217,8 +176,6 @@ void RingLesson::reach(Findings& found) {
                                                     AttentionSizes{kHeads, true});
          });
 }
-
-namespace {
 
 /// Each rank keeps its row block of "scores", and as the series "from"
 /// whose keys it had, hop by hop.
@@ -310,31 +267,29 @@ HostTensor all_scores(const RunReport& report) {
     return whole;
 }
 
-}  // namespace
-
-void RingLesson::scores(Findings& found) {
-    const AttentionProblem problem = small(/*causal=*/false);
+void scores(RingLesson& lesson, Findings& found) {
+    const AttentionProblem problem = small(lesson, /*causal=*/false);
     found.give({"small_tokens"_is = problem.tokens,
-                "small_share"_is = problem.tokens / ranks_, "first_hop"_is = ranks_ - 1,
-                "first_hop_sent"_is = 1, "hops_beside"_is = ranks_ <= kMostBeside});
-    if (!has_numbers()) return;
-    const RunReport report = run_scores(*make_cluster(options(), ranks_), problem);
+                "small_share"_is = problem.tokens / lesson.ranks,
+                "first_hop"_is = lesson.ranks - 1, "first_hop_sent"_is = 1,
+                "hops_beside"_is = lesson.ranks <= kMostBeside});
+    if (!lesson.has_numbers()) return;
+    const RunReport report =
+        run_scores(*make_cluster(lesson.options(), lesson.ranks), problem);
     found.give("hops",
-               ranks_ <= kMostBeside ? hop_by_hop(report) : hops_by_block(report));
-    const RunReport alone = run_scores(*make_cluster(options(), 1), problem);
+               lesson.ranks <= kMostBeside ? hop_by_hop(report) : hops_by_block(report));
+    const RunReport alone = run_scores(*make_cluster(lesson.options(), 1), problem);
     const HostTensor together = all_scores(report);
-    record_small();
-    record().outputs.insert_or_assign("scores", together);
+    record_small(lesson);
+    lesson.record().outputs.insert_or_assign("scores", together);
     found.at_most("scores",
                   relative_difference(together, alone.ranks.front().kept.at("scores")),
-                  bound());
+                  lesson.bound());
 }
 
-void RingLesson::output(Findings& found) {
-    check_method(found, ContextMethod::ring_self_attention);
+void output(RingLesson& lesson, Findings& found) {
+    check_method(lesson, found, ContextMethod::ring_self_attention);
 }
-
-namespace {
 
 /// What a rank sent in both passes, and in the first.
 struct Counted {
@@ -386,12 +341,12 @@ std::int64_t count_tensor_parallel(const AttentionProblem& problem, int ranks) {
     return report.ranks.front().bytes_sent() / bytes_of(problem.dtype);
 }
 
-}  // namespace
-
-void RingLesson::check_sent(Findings& found, ContextMethod method) {
-    const AttentionProblem problem = large();
-    const ContextShape shape = problem.shared_out_to(ranks_);
-    const Counted counted = count(problem, method, ranks_);
+/// Gives the numbers and messages that a method sends on the large problem, and holds
+/// them against the formulas.
+void check_sent(RingLesson& lesson, Findings& found, ContextMethod method) {
+    const AttentionProblem problem = lesson.large();
+    const ContextShape shape = problem.shared_out_to(lesson.ranks);
+    const Counted counted = count(problem, method, lesson.ranks);
     const Sent forward = sent_forward(method, shape);
     const Sent both = sum(forward, sent_backward(method, shape));
     const std::string key = key_of(method) + ".";
@@ -406,31 +361,29 @@ void RingLesson::check_sent(Findings& found, ContextMethod method) {
 }
 
 /// Counts what Ring Self-Attention sends, and a block whose weights are shared out.
-void RingLesson::bytes(Findings& found) {
-    const AttentionProblem problem = large();
-    const ContextShape shape = problem.shared_out_to(ranks_);
+void bytes(RingLesson& lesson, Findings& found) {
+    const AttentionProblem problem = lesson.large();
+    const ContextShape shape = problem.shared_out_to(lesson.ranks);
     const std::int64_t block = block_of(shape);
-    const std::int64_t hops = ranks_ - 1;
-    found.give({"tokens"_is = problem.tokens, "share"_is = problem.tokens / ranks_,
+    const std::int64_t hops = lesson.ranks - 1;
+    found.give({"tokens"_is = problem.tokens, "share"_is = problem.tokens / lesson.ranks,
                 "batch"_is = problem.batch, "heads"_is = shape.heads,
                 "width"_is = shape.width, "hidden"_is = shape.heads * shape.width,
                 "block"_is = block});
 
-    found.give(
-        {"sent_forward"_is = 2 * hops * block,
-         "sent_forward_n_hops"_is = std::int64_t{2} * ranks_ * block,
-         "sent_forward_whole"_is = 2 * hops * ranks_ * block,
-         "sent_backward"_is = 6 * hops * block,
-         "sent_backward_small_sums"_is = 2 * hops * block + 4 * hops * block / ranks_});
-    check_sent(found, ContextMethod::ring_self_attention);
+    found.give({"sent_forward"_is = 2 * hops * block,
+                "sent_forward_n_hops"_is = std::int64_t{2} * lesson.ranks * block,
+                "sent_forward_whole"_is = 2 * hops * lesson.ranks * block,
+                "sent_backward"_is = 6 * hops * block,
+                "sent_backward_small_sums"_is =
+                    2 * hops * block + 4 * hops * block / lesson.ranks});
+    check_sent(lesson, found, ContextMethod::ring_self_attention);
 
-    const std::int64_t shared_weights = count_tensor_parallel(problem, ranks_);
+    const std::int64_t shared_weights = count_tensor_parallel(problem, lesson.ranks);
     found.equal("shared_weights", shared_weights,
                 static_cast<double>(tensor_parallel_elements(shape)));
     found.give("shared_weights_blocks", in_blocks(shared_weights, shape));
 }
-
-namespace {
 
 // Six keys in two blocks, one query 1 and heads of width 1, so that the
 // scores are the keys.
@@ -493,10 +446,6 @@ RunReport run_blocks(Cluster& cluster, DType dtype) {
     });
 }
 
-}  // namespace
-
-namespace {
-
 /// Gives the state after a block.
 void give_state(Findings& found, const std::string& block, const State& state) {
     found.give(block + ".m", Figure::count(state.maximum));
@@ -505,10 +454,8 @@ void give_state(Findings& found, const std::string& block, const State& state) {
     found.give(block + ".y", Figure::decimals(state.y / state.sum, 4));
 }
 
-}  // namespace
-
 /// Goes through six scores by hand, and on a device; then through a ring.
-void RingLesson::online(Findings& found) {
+void online(RingLesson& lesson, Findings& found) {
     State first;
     first.take_in(0, /*rescale=*/true);
     State second = first;
@@ -524,28 +471,71 @@ void RingLesson::online(Findings& found) {
     wrong.take_in(0, /*rescale=*/false);
     wrong.take_in(kBlock, /*rescale=*/false);
     found.give("not_rescaled", Figure::decimals(wrong.y / wrong.sum, 4));
-    if (has_numbers()) {
-        const RunReport report = run_blocks(*make_cluster(options(), 1), options().dtype);
+    if (lesson.has_numbers()) {
+        const RunReport report =
+            run_blocks(*make_cluster(lesson.options(), 1), lesson.options().dtype);
         const auto& kept = report.ranks.front().kept;
-        found.at_most("device_l", std::abs(kept.at("sum_0").at(0) - first.sum), bound());
+        found.at_most("device_l", std::abs(kept.at("sum_0").at(0) - first.sum),
+                      lesson.bound());
         found.at_most("device_y", std::abs(kept.at("y").at(0) - at_once()) / at_once(),
-                      bound());
+                      lesson.bound());
     }
-    check_method(found, ContextMethod::ring_attention);
+    check_method(lesson, found, ContextMethod::ring_attention);
 }
 
 /// Counts what the other methods send.
-void RingLesson::other_ways(Findings& found) {
-    const ContextShape shape = large().shared_out_to(ranks_);
-    const std::int64_t hops = ranks_ - 1;
+void other_ways(RingLesson& lesson, Findings& found) {
+    const ContextShape shape = lesson.large().shared_out_to(lesson.ranks);
+    const std::int64_t hops = lesson.ranks - 1;
     const std::int64_t block = block_of(shape);
-    found.give({"ring_backward"_is = in_blocks(2 * (hops + ranks_) * block, shape),
+    found.give({"ring_backward"_is = in_blocks(2 * (hops + lesson.ranks) * block, shape),
                 "ring_backward_not_home"_is = in_blocks(4 * hops * block, shape),
-                "ulysses_forward"_is = in_blocks(4 * hops * block / ranks_, shape),
+                "ulysses_forward"_is = in_blocks(4 * hops * block / lesson.ranks, shape),
                 "ulysses_forward_all"_is = 4});
     for (const ContextMethod method :
          {ContextMethod::ring_attention, ContextMethod::gather, ContextMethod::ulysses})
-        check_sent(found, method);
+        check_sent(lesson, found, method);
+}
+
+}  // namespace
+
+LessonEntry ring_self_attention_lesson() {
+    Choice methods{{}, name_of(ContextMethod::ring_attention)};
+    for (const ContextMethod method : all_context_methods())
+        methods.words.emplace_back(name_of(method));
+    LessonEntry entry;
+    entry.slug = "ring-self-attention";
+    entry.folder = "07_ring_self_attention";
+    entry.default_ranks = 4;
+    entry.least_ranks = kLeastRanks;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        {"method", "of step 10", methods},
+        {"order", "of tokens in step 10",
+         Choice{{"contiguous", "striped", "zigzag"}, "zigzag"}},
+        {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
+        {"heads", "of attention; with ulysses a multiple of the ranks", Whole{1, 64},
+         "4"},
+        {"kv_heads", "of keys and values; divides the heads", Whole{1, 64}, "the heads"},
+        {"hidden", "columns between layers; 16 a head", Whole{1, 1024}, "64"},
+        {"context", "tokens of a sequence; a multiple of twice the ranks", Whole{1, 4096},
+         "256"},
+        {"batch", "sequences of a step", Whole{1, 1024, 4}},
+        {"steps", "of training", Whole{1, 100'000, 40}},
+        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.2}},
+    };
+    entry.takes_text = true;
+    entry.make = lesson_of<RingLesson>({{"reach", reach},
+                                        {"scores", scores},
+                                        {"output", output},
+                                        {"bytes", bytes},
+                                        {"online", online},
+                                        {"other_ways", other_ways},
+                                        {"memory", memory},
+                                        {"causal", causal},
+                                        {"overlap", overlap},
+                                        {"train", train}});
+    return entry;
 }
 
 }  // namespace lockstep::lessons

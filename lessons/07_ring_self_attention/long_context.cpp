@@ -76,26 +76,11 @@ const char* growth_key(double times, int ranks) {
 
 constexpr std::int64_t kCapacity = std::int64_t{16} << 30;
 
-}  // namespace
-
-void RingLesson::memory(Findings& found) {
-    const AttentionProblem problem = large();
-    const std::int64_t a = problem.sizes.heads;
-    const std::int64_t s = problem.tokens;
-    const std::int64_t c = s / ranks_;
-    found.give({"scores_held"_is = Figure::bytes(2 * a * s * c),
-                "scores_alone"_is = Figure::bytes(2 * a * s * s),
-                "scores_own_keys"_is = Figure::bytes(2 * a * c * c),
-                "scores_one_head"_is = Figure::bytes(2 * s * c)});
-    weigh_scores(found);
-    find_longest(found);
-}
-
-void RingLesson::weigh_scores(Findings& found) {
-    const AttentionProblem problem = large();
+void weigh_scores(RingLesson& lesson, Findings& found) {
+    const AttentionProblem problem = lesson.large();
     const std::int64_t s = problem.tokens;
     const auto square = static_cast<double>(2 * problem.sizes.heads * s * s);
-    for (const Way& way : ways(ranks_)) {
+    for (const Way& way : ways(lesson.ranks)) {
         const std::int64_t peak = peak_of(way, problem, s);
         // f(s) = p s² + q s: f(2 s) - 2 f(s) = 2 p s²
         const std::int64_t quadratic = (peak_of(way, problem, 2 * s) - 2 * peak) / 2;
@@ -107,23 +92,38 @@ void RingLesson::weigh_scores(Findings& found) {
     }
 }
 
-void RingLesson::find_longest(Findings& found) {
-    const AttentionProblem problem = large();
-    const std::int64_t step = std::int64_t{8} * ranks_;
+void find_longest(RingLesson& lesson, Findings& found) {
+    const AttentionProblem problem = lesson.large();
+    const std::int64_t step = std::int64_t{8} * lesson.ranks;
     found.give({"capacity"_is = Figure::memory(kCapacity), "longest_step"_is = step});
     double one = 0;
-    for (const Way& way : ways(ranks_)) {
+    for (const Way& way : ways(lesson.ranks)) {
         const std::int64_t tokens = longest(way, problem, step, kCapacity);
         if (one == 0) one = static_cast<double>(tokens);
         const double times = static_cast<double>(tokens) / one;
         found.give(way.key + ".tokens", tokens);
         found.give(way.key + ".times", Figure::decimals(times, 2));
         if (way.key == key_of(ContextMethod::ring_self_attention))
-            found.give("growth", growth_key(times, ranks_));
+            found.give("growth", growth_key(times, lesson.ranks));
         const bool fits = runs(way, problem, tokens, kCapacity) &&
                           !runs(way, problem, tokens + step, kCapacity);
         found.equal(way.key + ".fits", fits ? 1 : 0, 1);
     }
+}
+
+}  // namespace
+
+void memory(RingLesson& lesson, Findings& found) {
+    const AttentionProblem problem = lesson.large();
+    const std::int64_t a = problem.sizes.heads;
+    const std::int64_t s = problem.tokens;
+    const std::int64_t c = s / lesson.ranks;
+    found.give({"scores_held"_is = Figure::bytes(2 * a * s * c),
+                "scores_alone"_is = Figure::bytes(2 * a * s * s),
+                "scores_own_keys"_is = Figure::bytes(2 * a * c * c),
+                "scores_one_head"_is = Figure::bytes(2 * s * c)});
+    weigh_scores(lesson, found);
+    find_longest(lesson, found);
 }
 
 namespace {
@@ -176,44 +176,19 @@ const char* busiest_key(const std::vector<std::int64_t>& pairs) {
 constexpr TokenOrder kOrders[] = {TokenOrder::contiguous, TokenOrder::striped,
                                   TokenOrder::zigzag};
 
-}  // namespace
-
-RunReport RingLesson::run_causal(TokenOrder order) const {
-    AttentionProblem problem = large();
+/// Forward of Ring Attention on the large problem, by an order, on
+/// devices whose arithmetic alone takes time.
+RunReport run_causal(const RingLesson& lesson, TokenOrder order) {
+    AttentionProblem problem = lesson.large();
     problem.sizes.causal = true;
-    return run_method(*make_shapes_only_cluster(ranks_, arithmetic_alone(),
+    return run_method(*make_shapes_only_cluster(lesson.ranks, arithmetic_alone(),
                                                 /*trace=*/true),
                       problem, ContextMethod::ring_attention, order, Passes::forward);
 }
 
-void RingLesson::causal(Findings& found) {
-    const AttentionProblem problem = large();
-    const auto s = static_cast<double>(problem.tokens);
-    const double c = s / ranks_;
-    found.give({"share_more"_is = problem.tokens / ranks_ + 1,
-                "twice_devices"_is = 2 * ranks_,
-                "pairs_of_last"_is = Figure::count(pairs_of_last(problem, ranks_)),
-                "pairs_own_whole"_is = Figure::count(ranks_ * c * c),
-                "pairs_without_own"_is = Figure::count((ranks_ - 1) * c * c),
-                "pairs_all"_is = Figure::count(s * (s + 1) / 2)});
-    std::vector<RunReport> runs;
-    for (const TokenOrder order : kOrders) {
-        runs.push_back(run_causal(order));
-        const std::string name = name_of(order);
-        record().runs.emplace_back("causal_" + name, runs.back());
-    }
-    give_pairs(found, runs);
-    found.timeline("contiguous", runs.front());
-    found.timeline("zigzag", runs.back());
-    const double ratio = static_cast<double>(runs.front().makespan()) /
-                         static_cast<double>(runs.back().makespan());
-    found.give("time_ratio", Figure::decimals(ratio, 2));
-    found.at_most("time_ratio_gap", std::abs(ratio - (2 - 1.0 / ranks_)), 0.01);
-}
-
 /// Gives the pairs of each device, by order.
-void RingLesson::give_pairs(Findings& found, const std::vector<RunReport>& runs) {
-    const AttentionProblem problem = large();
+void give_pairs(RingLesson& lesson, Findings& found, const std::vector<RunReport>& runs) {
+    const AttentionProblem problem = lesson.large();
     std::vector<std::vector<std::int64_t>> pairs;
     pairs.reserve(runs.size());
     for (const RunReport& run : runs)
@@ -224,10 +199,37 @@ void RingLesson::give_pairs(Findings& found, const std::vector<RunReport>& runs)
             row.give(name_of(kOrders[order]), pairs[order][rank]);
     }
     found.give("busiest", busiest_key(pairs[0]));
-    const auto c = static_cast<double>(problem.tokens) / ranks_;
-    found.equal("last_pairs", pairs[0].back(), pairs_of_last(problem, ranks_));
+    const auto c = static_cast<double>(problem.tokens) / lesson.ranks;
+    found.equal("last_pairs", pairs[0].back(), pairs_of_last(problem, lesson.ranks));
     found.at_most("striped_spread", static_cast<double>(spread(pairs[1])) / (c * c), 1);
     found.equal("zigzag_spread", spread(pairs[2]), 0);
+}
+
+}  // namespace
+
+void causal(RingLesson& lesson, Findings& found) {
+    const AttentionProblem problem = lesson.large();
+    const auto s = static_cast<double>(problem.tokens);
+    const double c = s / lesson.ranks;
+    found.give({"share_more"_is = problem.tokens / lesson.ranks + 1,
+                "twice_devices"_is = 2 * lesson.ranks,
+                "pairs_of_last"_is = Figure::count(pairs_of_last(problem, lesson.ranks)),
+                "pairs_own_whole"_is = Figure::count(lesson.ranks * c * c),
+                "pairs_without_own"_is = Figure::count((lesson.ranks - 1) * c * c),
+                "pairs_all"_is = Figure::count(s * (s + 1) / 2)});
+    std::vector<RunReport> runs;
+    for (const TokenOrder order : kOrders) {
+        runs.push_back(run_causal(lesson, order));
+        const std::string name = name_of(order);
+        lesson.record().runs.emplace_back("causal_" + name, runs.back());
+    }
+    give_pairs(lesson, found, runs);
+    found.timeline("contiguous", runs.front());
+    found.timeline("zigzag", runs.back());
+    const double ratio = static_cast<double>(runs.front().makespan()) /
+                         static_cast<double>(runs.back().makespan());
+    found.give("time_ratio", Figure::decimals(ratio, 2));
+    found.at_most("time_ratio_gap", std::abs(ratio - (2 - 1.0 / lesson.ranks)), 0.01);
 }
 
 namespace {
@@ -279,45 +281,46 @@ double least_tokens(const AttentionProblem& problem) {
     return with_link(kLink).flops(problem.dtype) / kLink;
 }
 
-}  // namespace
-
-void RingLesson::overlap(Findings& found) {
-    AttentionProblem problem = large();
-    found.give({"least_tokens"_is = Figure::count(least_tokens(problem)),
-                "least_tokens_bits"_is = Figure::count(8 * least_tokens(problem))});
-    give_blocks(found);
-    const auto c = static_cast<std::int64_t>(2 * least_tokens(problem));
-    problem.tokens = c * ranks_;
-    const BlockTimes slow = times_of(problem, ranks_, with_link(kLink / 4));
-    found.give({"linked_share"_is = c,
-                "slow_hop"_is = slow.hop <= slow.attend ? "hides" : "shows",
-                "slow_hop_time"_is = Figure::time(slow.hop),
-                "slow_block_time"_is = Figure::time(slow.attend)});
-    for (const auto& [name, bandwidth] :
-         {std::pair{"link", kLink}, std::pair{"slow_link", kLink / 4}}) {
-        const RunReport report = run_ring(problem, ranks_, bandwidth);
-        record().runs.emplace_back(name, report);
-        found.timeline(name, report);
-    }
-}
-
 /// Gives the times of a block, of a hop and of all, for several lengths.
-void RingLesson::give_blocks(Findings& found) {
-    AttentionProblem problem = large();
+void give_blocks(RingLesson& lesson, Findings& found) {
+    AttentionProblem problem = lesson.large();
     const ClusterSpec spec = with_link(kLink);
     for (const double part : {0.25, 0.5, 1.0, 2.0, 4.0}) {
         const auto c = static_cast<std::int64_t>(part * least_tokens(problem));
-        problem.tokens = c * ranks_;
-        const BlockTimes times = times_of(problem, ranks_, spec);
-        const Picoseconds took = run_ring(problem, ranks_, kLink).makespan();
-        const Picoseconds work = ranks_ * times.attend + times.finish;
+        problem.tokens = c * lesson.ranks;
+        const BlockTimes times = times_of(problem, lesson.ranks, spec);
+        const Picoseconds took = run_ring(problem, lesson.ranks, kLink).makespan();
+        const Picoseconds work = lesson.ranks * times.attend + times.finish;
         Findings& row = found.row(
             "lengths",
             {"share"_is = std::to_string(c), "attend"_is = Figure::time(times.attend),
              "hop"_is = Figure::time(times.hop),
              "work"_is = Figure::percent(100.0 * static_cast<double>(work) /
                                          static_cast<double>(took))});
-        row.equal("time", Figure::time(took), static_cast<double>(times.formula(ranks_)));
+        row.equal("time", Figure::time(took),
+                  static_cast<double>(times.formula(lesson.ranks)));
+    }
+}
+
+}  // namespace
+
+void overlap(RingLesson& lesson, Findings& found) {
+    AttentionProblem problem = lesson.large();
+    found.give({"least_tokens"_is = Figure::count(least_tokens(problem)),
+                "least_tokens_bits"_is = Figure::count(8 * least_tokens(problem))});
+    give_blocks(lesson, found);
+    const auto c = static_cast<std::int64_t>(2 * least_tokens(problem));
+    problem.tokens = c * lesson.ranks;
+    const BlockTimes slow = times_of(problem, lesson.ranks, with_link(kLink / 4));
+    found.give({"linked_share"_is = c,
+                "slow_hop"_is = slow.hop <= slow.attend ? "hides" : "shows",
+                "slow_hop_time"_is = Figure::time(slow.hop),
+                "slow_block_time"_is = Figure::time(slow.attend)});
+    for (const auto& [name, bandwidth] :
+         {std::pair{"link", kLink}, std::pair{"slow_link", kLink / 4}}) {
+        const RunReport report = run_ring(problem, lesson.ranks, bandwidth);
+        lesson.record().runs.emplace_back(name, report);
+        found.timeline(name, report);
     }
 }
 
@@ -334,34 +337,35 @@ double gradient_difference(const NamedTensors& outputs, const std::string& varia
         .relative;
 }
 
-}  // namespace
-
-std::vector<double> RingLesson::train_on(Findings& found, const ContextRun& run,
-                                         const std::string& variant,
-                                         const std::string& check) {
+std::vector<double> train_on(RingLesson& lesson, Findings& found, const ContextRun& run,
+                             const std::string& variant, const std::string& check) {
     const RunReport report =
-        train_gpt_context(*make_cluster(options(), run.ranks()), *task_, run,
-                          advancing(variant, task_->steps));
-    record().runs.emplace_back(variant, report);
-    if (!has_numbers()) return {};
+        train_gpt_context(*make_cluster(lesson.options(), run.ranks()), *lesson.task, run,
+                          advancing(variant, lesson.task->steps));
+    lesson.record().runs.emplace_back(variant, report);
+    if (!lesson.has_numbers()) return {};
     const bool alone = run.attention != AttentionKind::shared;
     std::vector<double> curve = losses_of(report);
-    record_training(record(), variant, alone, curve, report);
+    record_training(lesson.record(), variant, alone, curve, report);
     if (alone) return curve;
-    found.at_most(
-        check, gradient_difference(record().outputs, variant),
-        RoundingBound{2e-4, 1e-11}.of(options().dtype, stores_of(*task_, run.ranks())));
+    found.at_most(check, gradient_difference(lesson.record().outputs, variant),
+                  RoundingBound{2e-4, 1e-11}.of(lesson.options().dtype,
+                                                stores_of(*lesson.task, run.ranks())));
     return curve;
 }
 
-void RingLesson::give_contexts(Findings& found, std::int64_t capacity) {
+ContextRun shared_run(const RingLesson& lesson) {
+    return {1, lesson.ranks, lesson.method, lesson.order, AttentionKind::shared};
+}
+
+void give_contexts(RingLesson& lesson, Findings& found, std::int64_t capacity) {
     const auto longest = [&](const ContextRun& run, std::int64_t step) {
         return step * largest_that([&](std::int64_t steps) {
-                   return training_peak(*task_, run, steps * step) <= capacity;
+                   return training_peak(*lesson.task, run, steps * step) <= capacity;
                });
     };
     const auto times = [&](std::int64_t alone) {
-        return static_cast<double>(task_->sizes.context) /
+        return static_cast<double>(lesson.task->sizes.context) /
                static_cast<double>(std::max<std::int64_t>(alone, 1));
     };
     const std::int64_t core = longest(ContextRun::alone(AttentionKind::core), 1);
@@ -370,50 +374,53 @@ void RingLesson::give_contexts(Findings& found, std::int64_t capacity) {
     found.give("core.context_times", Figure::decimals(times(core), 2));
     found.give("flash.context", flash);
     found.give("flash.context_times", Figure::decimals(times(flash), 2));
-    found.give("shared.context", longest(shared_run(), std::int64_t{2} * ranks_));
+    found.give("shared.context",
+               longest(shared_run(lesson), std::int64_t{2} * lesson.ranks));
     found.give("no_gain", times(flash) < 1);
 }
 
-ContextRun RingLesson::shared_run() const {
-    return {1, ranks_, method_, order_, AttentionKind::shared};
+void train_all(RingLesson& lesson, Findings& found, std::int64_t capacity) {
+    Curves curves;
+    curves.add("alone", train_on(lesson, found, ContextRun::alone(AttentionKind::core),
+                                 "gpt_1", ""));
+    const std::string all = fmt::format("gpt_{}", lesson.ranks);
+    curves.add("together", train_on(lesson, found, shared_run(lesson), all, "gradients"));
+    found.at_most("held", Figure::bytes(lesson.record().runs.back().second.most_held()),
+                  static_cast<double>(capacity));
+    auto mesh = ContextRun::mesh_of(lesson.ranks);
+    found.give("mesh", mesh.has_value());
+    if (mesh) {
+        mesh->method = lesson.method;
+        mesh->order = lesson.order;
+        found.give("mesh_parts", mesh->parts);
+        curves.add("replicas",
+                   train_on(lesson, found, *mesh, all + "_mesh", "mesh_gradients"));
+    }
+    if (lesson.has_numbers()) curves.give(found, "curve");
+    lesson.values_at_most(
+        found, "losses", lesson.has_numbers() ? curves.widest_gap() : 0,
+        loss_bound(lesson.options().dtype, stores_of(*lesson.task, lesson.ranks),
+                   curves.losses.front()));
 }
 
-void RingLesson::train(Findings& found) {
-    const GptSizes& sizes = task_->sizes;
-    const std::int64_t capacity = training_peak(*task_, shared_run(), sizes.context);
+}  // namespace
+
+void train(RingLesson& lesson, Findings& found) {
+    const GptSizes& sizes = lesson.task->sizes;
+    const std::int64_t capacity =
+        training_peak(*lesson.task, shared_run(lesson), sizes.context);
     found.give("gpt.layers", sizes.layers);
     found.give("gpt.hidden", sizes.block.hidden);
     found.give("gpt.heads", sizes.block.heads);
-    found.give("gpt.sequences", task_->batch);
+    found.give("gpt.sequences", lesson.task->batch);
     found.give("gpt.context", sizes.context);
-    found.give("gpt.share", sizes.context / ranks_);
+    found.give("gpt.share", sizes.context / lesson.ranks);
     found.give("gpt.capacity", Figure::memory(capacity));
-    found.give({"method"_is = name_of(method_), "order"_is = name_of(order_)});
-    give_contexts(found, capacity);
-    record_gpt_inputs(record(), *task_);
-    train_all(found, capacity);
-}
-
-void RingLesson::train_all(Findings& found, std::int64_t capacity) {
-    Curves curves;
-    curves.add("alone",
-               train_on(found, ContextRun::alone(AttentionKind::core), "gpt_1", ""));
-    const std::string all = fmt::format("gpt_{}", ranks_);
-    curves.add("together", train_on(found, shared_run(), all, "gradients"));
-    found.at_most("held", Figure::bytes(record().runs.back().second.most_held()),
-                  static_cast<double>(capacity));
-    auto mesh = ContextRun::mesh_of(ranks_);
-    found.give("mesh", mesh.has_value());
-    if (mesh) {
-        mesh->method = method_;
-        mesh->order = order_;
-        found.give("mesh_parts", mesh->parts);
-        curves.add("replicas", train_on(found, *mesh, all + "_mesh", "mesh_gradients"));
-    }
-    if (has_numbers()) curves.give(found, "curve");
-    values_at_most(
-        found, "losses", has_numbers() ? curves.widest_gap() : 0,
-        loss_bound(options().dtype, stores_of(*task_, ranks_), curves.losses.front()));
+    found.give(
+        {"method"_is = name_of(lesson.method), "order"_is = name_of(lesson.order)});
+    give_contexts(lesson, found, capacity);
+    record_gpt_inputs(lesson.record(), *lesson.task);
+    train_all(lesson, found, capacity);
 }
 
 }  // namespace lockstep::lessons

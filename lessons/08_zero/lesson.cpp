@@ -13,27 +13,6 @@
 
 namespace lockstep::lessons {
 
-/// The lesson's experiments.
-class Zero final : public LanguageLesson {
-  public:
-    /// Throws UsageError if the options ask for what cannot be.
-    Zero(const LessonOptions& options, Record& record)
-        : LanguageLesson(options, record) {}
-
-    std::vector<Experiment> experiments() override;
-
-  private:
-    void bytes(Findings& found);
-    void stage_1(Findings& found);
-    void stage_2(Findings& found);
-    void stage_3(Findings& found);
-    void prefetch(Findings& found);
-    void price(Findings& found);
-    void host(Findings& found);
-    void fits(Findings& found);
-    void activations(Findings& found);
-};
-
 namespace {
 
 constexpr int kDevices = 8;
@@ -55,6 +34,7 @@ struct Way {
     const char* name;
     MakeStrategy strategy;
 };
+
 std::array<Way, 4> ways(const BucketSizes& sizes) {
     return {{{"replicas", replicas(sizes)},
              {"stage_1", zero_1({.sizes = sizes})},
@@ -62,36 +42,10 @@ std::array<Way, 4> ways(const BucketSizes& sizes) {
              {"stage_3", fully_sharded()}}};
 }
 
-}  // namespace
-
-std::vector<Experiment> Zero::experiments() {
-    return {experiment("bytes", &Zero::bytes),
-            experiment("stage_1", &Zero::stage_1),
-            experiment("stage_2", &Zero::stage_2),
-            experiment("stage_3", &Zero::stage_3),
-            experiment("prefetch", &Zero::prefetch),
-            experiment("price", &Zero::price),
-            experiment("host", &Zero::host),
-            experiment("fits", &Zero::fits),
-            experiment("activations", &Zero::activations)};
-}
-
-LessonEntry zero_lesson() {
-    LessonEntry entry;
-    entry.slug = "zero";
-    entry.folder = "08_zero";
-    entry.default_ranks = 4;
-    entry.most_ranks = 64;
-    entry.settings = language_settings();
-    entry.takes_text = true;
-    entry.make = make_lesson<Zero>;
-    return entry;
-}
-
 /// Shows where 16 bytes a parameter go.
-void Zero::bytes(Findings& found) {
-    found.give({"parts"_is = parts(), "steps"_is = language()->steps,
-                "parameters"_is = language()->sizes.parameters(),
+void bytes(LanguageLesson& lesson, Findings& found) {
+    found.give({"parts"_is = lesson.parts(), "steps"_is = lesson.language()->steps,
+                "parameters"_is = lesson.language()->sizes.parameters(),
                 "stack_layers"_is = kStack.layers, "stack_width"_is = kStack.width,
                 "psi"_is = kStack.parameters(), "devices"_is = kDevices});
     const RunReport report =
@@ -115,8 +69,8 @@ void Zero::bytes(Findings& found) {
 }
 
 /// Stage 1: the optimizer's state is shared out.
-void Zero::stage_1(Findings& found) {
-    train_and_check(found, "zero_1", zero_1({.sizes = {600, 200}}));
+void stage_1(LanguageLesson& lesson, Findings& found) {
+    lesson.train_and_check(found, "zero_1", zero_1({.sizes = {600, 200}}));
 
     const auto run = [](const MakeStrategy& strategy) {
         return measure(kStack.step(), kDevices, classroom(), strategy);
@@ -148,15 +102,15 @@ void Zero::stage_1(Findings& found) {
 }
 
 /// Stage 2: gradients are shared out, too.
-void Zero::stage_2(Findings& found) {
-    train_and_check(found, "zero_2", zero_2({.sizes = {600, 200}}));
+void stage_2(LanguageLesson& lesson, Findings& found) {
+    lesson.train_and_check(found, "zero_2", zero_2({.sizes = {600, 200}}));
 
     const std::int64_t psi = kStack.parameters();
     const auto traced = [&](const std::string& name, const MakeStrategy& strategy) {
         RunReport report =
             measure(kStack.step(), kDevices, classroom(), strategy, 1, true);
         found.memory(name + "_memory", report);
-        record().runs.emplace_back(name, report);
+        lesson.record().runs.emplace_back(name, report);
         return report;
     };
     traced("stage_1", zero_1({.sizes = kStack.bucket()}));
@@ -182,15 +136,15 @@ void Zero::stage_2(Findings& found) {
 }
 
 /// Stage 3: values are shared out, too.
-void Zero::stage_3(Findings& found) {
-    train_and_check(found, "by_rows", fully_sharded());
-    train_and_check(found, "flat", fully_sharded({.by = ShardBy::flat}));
+void stage_3(LanguageLesson& lesson, Findings& found) {
+    lesson.train_and_check(found, "by_rows", fully_sharded());
+    lesson.train_and_check(found, "flat", fully_sharded({.by = ShardBy::flat}));
 
     const std::int64_t psi = kStack.parameters();
     const RunReport third =
         measure(kStack.step(), kDevices, classroom(), fully_sharded(), 1, true);
     found.memory("stage_3_memory", third);
-    record().runs.emplace_back("stage_3", third);
+    lesson.record().runs.emplace_back("stage_3", third);
     const std::int64_t unit = 2 * kStack.layer();
     found.give("unit", Figure::memory(unit));
     // Values of two units, and gradients of two.
@@ -225,17 +179,13 @@ void Zero::stage_3(Findings& found) {
     }
 }
 
-namespace {
-
 /// Time in which a device computes nothing.
 Picoseconds exposed_in(const RunReport& report) {
     return report.makespan() - report.ranks[0].time.compute;
 }
 
-}  // namespace
-
 /// Shows what gathering in time hides.
-void Zero::prefetch(Findings& found) {
+void prefetch(LanguageLesson& lesson, Findings& found) {
     Stack stack{6, 512, 1024};
     ClusterSpec spec = products_and_messages();
     const Picoseconds forward = picoseconds(
@@ -249,7 +199,7 @@ void Zero::prefetch(Findings& found) {
         const RunReport report =
             measure(stack.step(), kDevices, spec, fully_sharded(options), 1, true);
         found.timeline(name + "_step", report);
-        record().runs.emplace_back(name, report);
+        lesson.record().runs.emplace_back(name, report);
         found.give(name + ".time", Figure::time(report.makespan()));
         return exposed_in(report);
     };
@@ -264,7 +214,7 @@ void Zero::prefetch(Findings& found) {
 }
 
 /// Measures what sharing out costs in time, and saves in memory.
-void Zero::price(Findings& found) {
+void price(Findings& found) {
     constexpr FamilyGpt kGpt{8};
     constexpr std::int64_t kMiB = std::int64_t{1} << 20;
     const ClusterSpec spec = load_cluster("h100");
@@ -291,8 +241,8 @@ void Zero::price(Findings& found) {
 }
 
 /// Moves shards, and what the optimizer has, to the host.
-void Zero::host(Findings& found) {
-    train_and_check(found, "offload", zero_offload({.sizes = {600, 200}}));
+void host(LanguageLesson& lesson, Findings& found) {
+    lesson.train_and_check(found, "offload", zero_offload({.sizes = {600, 200}}));
 
     const ClusterSpec spec = load_cluster("h100");
     constexpr FamilyGpt kGpt{8};
@@ -317,7 +267,7 @@ void Zero::host(Findings& found) {
 }
 
 /// Searches for the largest model that fits.
-void Zero::fits(Findings& found) {
+void fits(Findings& found) {
     const ClusterSpec spec = load_cluster("h100");
     std::map<std::string, int> fitting;  // more devices do not make it smaller
     for (const int devices : {1, 4, 8, 64}) {
@@ -333,7 +283,7 @@ void Zero::fits(Findings& found) {
 }
 
 /// Measures activations, which are left over.
-void Zero::activations(Findings& found) {
+void activations(Findings& found) {
     using Keeps = FamilyGpt::Keeps;
     const ClusterSpec spec = load_cluster("h100");
     for (const auto& [name, keeps] :
@@ -350,6 +300,28 @@ void Zero::activations(Findings& found) {
                            "peak"_is = Figure::memory(rank.memory.peak),
                            "time"_is = Figure::time(usual.time())});
     }
+}
+
+}  // namespace
+
+LessonEntry zero_lesson() {
+    LessonEntry entry;
+    entry.slug = "zero";
+    entry.folder = "08_zero";
+    entry.default_ranks = 4;
+    entry.most_ranks = 64;
+    entry.settings = language_settings();
+    entry.takes_text = true;
+    entry.make = lesson_of<LanguageLesson>({{"bytes", bytes},
+                                  {"stage_1", stage_1},
+                                  {"stage_2", stage_2},
+                                  {"stage_3", stage_3},
+                                  {"prefetch", prefetch},
+                                  {"price", price},
+                                  {"host", host},
+                                  {"fits", fits},
+                                  {"activations", activations}});
+    return entry;
 }
 
 }  // namespace lockstep::lessons

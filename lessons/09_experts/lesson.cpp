@@ -21,108 +21,42 @@
 
 namespace lockstep::lessons {
 
-/// The lesson's experiments.
-class ExpertsLesson final : public Lesson {
-  public:
+namespace {
+
+/// What the lesson's experiments share.
+struct ExpertsLesson final : Lesson {
     /// Throws UsageError if the options ask for what cannot be.
     ExpertsLesson(const LessonOptions& options, Record& record);
 
-    std::vector<Experiment> experiments() override;
-
-  private:
-    void sparse(Findings& found);
-    void gate(Findings& found);
-    void dispatch(Findings& found);
-    void compare_layers(Findings& found);
-    void waiting(Findings& found);
-    void capacity(Findings& found);
-    void balance(Findings& found);
-    void bytes(Findings& found);
-    void inside(Findings& found);
-    void same(Findings& found);
-    void nodes(Findings& found);
-
-    std::vector<std::int64_t> gate_many(std::int64_t tokens, std::int64_t experts) const;
-    void drop_in_a_layer(Findings& found);
-    void layer_on_nodes(Findings& found, std::int64_t experts, std::int64_t chosen) const;
-    /// Trains on a cluster of its own, shows its progress, and records it as `variant`.
-    RunReport train(const std::string& variant, const GptTask& task,
-                    const ExpertRun& run);
-
-    int ranks_;
-    std::shared_ptr<const GptTask> task_;
+    int ranks;
+    std::shared_ptr<const GptTask> task;
 };
-
-namespace {
 
 constexpr int kMostRanks = 16;
 
 using Counts = std::vector<std::int64_t>;
 
-}  // namespace
-
 ExpertsLesson::ExpertsLesson(const LessonOptions& options, Record& record)
-    : Lesson(options, record), ranks_(options.ranks.value_or(4)) {
-    task_ = make_experts_task(options, ranks_);
-    const BlockSizes& block = task_->sizes.block;
+    : Lesson(options, record), ranks(options.ranks.value_or(4)) {
+    task = make_experts_task(options, ranks);
+    const BlockSizes& block = task->sizes.block;
     note("heads", block.heads);
     note("hidden", block.hidden);
     note("experts", block.experts.count);
     note("inner", block.experts.inner);
-    note("batch", task_->batch);
-    note("context", task_->sizes.context);
-    record.options.sum_length = task_->tokens() * task_->steps;
-}
-
-std::vector<Experiment> ExpertsLesson::experiments() {
-    return {experiment("sparse", &ExpertsLesson::sparse),
-            experiment("gate", &ExpertsLesson::gate),
-            experiment("dispatch", &ExpertsLesson::dispatch),
-            experiment("waiting", &ExpertsLesson::waiting),
-            experiment("capacity", &ExpertsLesson::capacity),
-            experiment("balance", &ExpertsLesson::balance),
-            experiment("bytes", &ExpertsLesson::bytes),
-            experiment("inside", &ExpertsLesson::inside),
-            experiment("same", &ExpertsLesson::same),
-            experiment("nodes", &ExpertsLesson::nodes)};
-}
-
-LessonEntry experts_lesson() {
-    LessonEntry entry;
-    entry.slug = "experts";
-    entry.folder = "09_experts";
-    entry.default_ranks = 4;
-    entry.most_ranks = kMostRanks;
-    entry.settings = {
-        {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
-        {"heads", "of attention; the least multiple of the ranks from 4 on", Whole{1, 64},
-         "4"},
-        {"hidden", "columns between layers; 8 a head", Whole{1, 1024}, "32"},
-        {"experts", "of a block; the least multiple of the ranks from 8 on",
-         Whole{1, 1024}, "8"},
-        {"inner", "columns of an expert; the least multiple of the ranks from 32 on",
-         Whole{1, 1024}, "32"},
-        {"chosen", "experts of a token", Whole{1, 8, 2}},
-        {"context", "tokens of a sequence; the least multiple of the ranks from 32 on",
-         Whole{1, 1024}, "32"},
-        {"batch", "sequences of a step; the least multiple of the ranks from 8 on",
-         Whole{1, 1024}, "8"},
-        {"steps", "of training", Whole{1, 100'000, 60}},
-        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.1}},
-    };
-    entry.takes_text = true;
-    entry.make = make_lesson<ExpertsLesson>;
-    return entry;
+    note("batch", task->batch);
+    note("context", task->sizes.context);
+    record.options.sum_length = task->tokens() * task->steps;
 }
 
 /// Shows what experts cost a token, and what they hold.
-void ExpertsLesson::sparse(Findings& found) {
+void sparse(ExpertsLesson& lesson, Findings& found) {
     const GptSizes mixtral = mixtral_8x7b(4096);
     const BlockSizes& block = mixtral.block;
     const std::int64_t h = block.hidden, inner = block.inner;
     const std::int64_t k = block.experts.gate.chosen, e = block.experts.count;
     constexpr std::int64_t kTokens = 1024;
-    found.give("numbers", has_numbers());
+    found.give("numbers", lesson.has_numbers());
     found.give("mixtral.hidden", h);
     found.give("mixtral.inner", inner);
     found.give("mixtral.experts", e);
@@ -159,8 +93,6 @@ void ExpertsLesson::sparse(Findings& found) {
                              "met"_is = billions(sizes.active_parameters())});
     }
 }
-
-namespace {
 
 constexpr std::int64_t kTokensByHand = 8, kExpertsByHand = 4, kChosenByHand = 2;
 
@@ -228,13 +160,11 @@ GateOptions gate_by_hand() {
     return options;
 }
 
-}  // namespace
-
 /// Shows a gate on eight tokens, number by number.
-void ExpertsLesson::gate(Findings& found) {
+void gate(ExpertsLesson& lesson, Findings& found) {
     const GateByHand expected;
     double gap = 0, loss_gap = 0;
-    const RunReport report = make_cluster(options(), 1)->run([&](Rank& rank) {
+    const RunReport report = make_cluster(lesson.options(), 1)->run([&](Rank& rank) {
         Device& device = rank.device();
         const Gate gate({device, DType::f64, 0, "gate"}, kExpertsByHand, gate_by_hand());
         Gating gating =
@@ -260,13 +190,13 @@ void ExpertsLesson::gate(Findings& found) {
             row.give(fmt::format("logit_{}", e), Figure::count(logits.at(place)));
             row.give(fmt::format("score_{}", e),
                      Figure::decimals(expected.scores[t][e], 2));
-            if (has_numbers())
+            if (lesson.has_numbers())
                 gap = std::max(gap, std::abs(scores.at(place) - expected.scores[t][e]));
         }
         row.give({"first"_is = expected.ids[t][0], "second"_is = expected.ids[t][1],
                   "first_weight"_is = Figure::decimals(expected.weights[t][0], 2),
                   "second_weight"_is = Figure::decimals(expected.weights[t][1], 2)});
-        for (std::size_t j = 0; has_numbers() && j < kChosenByHand; ++j) {
+        for (std::size_t j = 0; lesson.has_numbers() && j < kChosenByHand; ++j) {
             const auto place = static_cast<std::int64_t>(t * kChosenByHand + j);
             gap = std::max(gap, std::abs(weights.at(place) - expected.weights[t][j]));
             gap = std::max(
@@ -281,13 +211,11 @@ void ExpertsLesson::gate(Findings& found) {
                              "p"_is = Figure::decimals(expected.means[e], 3)});
     }
     found.give("balance", Figure::decimals(expected.balance, 3));
-    if (has_numbers()) loss_gap = std::abs(loss.at(0) - expected.balance);
-    values_at_most(found, "gate_values", gap, 1e-14);
-    values_at_most(found, "balance_value", loss_gap, 1e-14);
+    if (lesson.has_numbers()) loss_gap = std::abs(loss.at(0) - expected.balance);
+    lesson.values_at_most(found, "gate_values", gap, 1e-14);
+    lesson.values_at_most(found, "balance_value", loss_gap, 1e-14);
     found.give("even_loss", Figure::count(1));
 }
-
-namespace {
 
 constexpr std::int64_t kDevicesByHand = 2;
 
@@ -318,13 +246,54 @@ std::string words(const std::vector<CopyByHand>& copies) {
     return text.empty() ? "-" : text;
 }
 
-}  // namespace
+/// Runs the same layer on one device and on all of them.
+void compare_layers(ExpertsLesson& lesson, Findings& found) {
+    const DType dtype = lesson.options().dtype;
+    constexpr std::int64_t kHidden = 16, kTokens = 12;
+    LayerRun layer{layer_of(kHidden, std::int64_t{2} * lesson.ranks, 24, 2),
+                   lesson.ranks,
+                   kTokens,
+                   true,
+                   dtype,
+                   lesson.options().seed};
+    const RunReport shared =
+        run_layer(*make_cluster(lesson.options(), lesson.ranks), layer);
+    LayerRun alone = layer;
+    alone.ranks = 1;
+    alone.tokens *= lesson.ranks;
+    const RunReport one = run_layer(*make_cluster(lesson.options(), 1), alone);
+    double gap = 0;
+    if (lesson.has_numbers()) {
+        const HostTensor many = shared.whole("y"), expected = one.whole("y");
+        for (std::int64_t i = 0; i < expected.elements(); ++i)
+            gap = std::max(gap, std::abs(many.at(i) - expected.at(i)));
+    }
+    lesson.values_at_most(found, "same_y", gap, RoundingBound{1e-5, 1e-12}.of(dtype, 8));
+    // Copies for other devices, there and back, forward and backward.
+    std::int64_t rows = 0;
+    const auto own = static_cast<std::size_t>(layer.sizes.of.count / lesson.ranks);
+    for (std::size_t rank = 0; rank < shared.ranks.size(); ++rank) {
+        const std::vector<double>& load = shared.ranks[rank].series.at("load");
+        for (std::size_t e = 0; e < load.size(); ++e)
+            if (e / own != rank) rows += static_cast<std::int64_t>(load[e]);
+    }
+    std::int64_t sent = 0;
+    for (const RankReport& rank : shared.ranks)
+        sent += rank.bytes_sent_by("send");
+    found.give("dispatch.hidden", kHidden);
+    found.give("dispatch.tokens", kTokens);
+    found.give("dispatch.copies", rows);
+    found.give("dispatch.bytes", bytes_of(dtype));
+    if (lesson.ranks > 1)
+        found.equal("sent", Figure::bytes(sent),
+                    static_cast<double>(4 * rows * kHidden * bytes_of(dtype)));
+}
 
 /// Shows the way of each copy to its expert and back.
-void ExpertsLesson::dispatch(Findings& found) {
+void dispatch(ExpertsLesson& lesson, Findings& found) {
     const GateByHand gate;
     found.give("hand.devices", kDevicesByHand);
-    found.give({"ranks"_is = ranks_, "several"_is = ranks_ > 1});
+    found.give({"ranks"_is = lesson.ranks, "several"_is = lesson.ranks > 1});
     std::vector<std::vector<CopyByHand>> arrived(kDevicesByHand);
     for (std::int64_t from = 0; from < kDevicesByHand; ++from) {
         const std::vector<CopyByHand> copies = copies_by_hand(gate, from);
@@ -343,53 +312,11 @@ void ExpertsLesson::dispatch(Findings& found) {
         std::ranges::stable_sort(copies, {}, &CopyByHand::expert);
         row.give("by_expert", words(copies));
     }
-    compare_layers(found);
-}
-
-/// Runs the same layer on one device and on all of them.
-void ExpertsLesson::compare_layers(Findings& found) {
-    const DType dtype = options().dtype;
-    constexpr std::int64_t kHidden = 16, kTokens = 12;
-    LayerRun layer{layer_of(kHidden, std::int64_t{2} * ranks_, 24, 2),
-                   ranks_,
-                   kTokens,
-                   true,
-                   dtype,
-                   options().seed};
-    const RunReport shared = run_layer(*make_cluster(options(), ranks_), layer);
-    LayerRun alone = layer;
-    alone.ranks = 1;
-    alone.tokens *= ranks_;
-    const RunReport one = run_layer(*make_cluster(options(), 1), alone);
-    double gap = 0;
-    if (has_numbers()) {
-        const HostTensor many = shared.whole("y"), expected = one.whole("y");
-        for (std::int64_t i = 0; i < expected.elements(); ++i)
-            gap = std::max(gap, std::abs(many.at(i) - expected.at(i)));
-    }
-    values_at_most(found, "same_y", gap, RoundingBound{1e-5, 1e-12}.of(dtype, 8));
-    // Copies for other devices, there and back, forward and backward.
-    std::int64_t rows = 0;
-    const auto own = static_cast<std::size_t>(layer.sizes.of.count / ranks_);
-    for (std::size_t rank = 0; rank < shared.ranks.size(); ++rank) {
-        const std::vector<double>& load = shared.ranks[rank].series.at("load");
-        for (std::size_t e = 0; e < load.size(); ++e)
-            if (e / own != rank) rows += static_cast<std::int64_t>(load[e]);
-    }
-    std::int64_t sent = 0;
-    for (const RankReport& rank : shared.ranks)
-        sent += rank.bytes_sent_by("send");
-    found.give("dispatch.hidden", kHidden);
-    found.give("dispatch.tokens", kTokens);
-    found.give("dispatch.copies", rows);
-    found.give("dispatch.bytes", bytes_of(dtype));
-    if (ranks_ > 1)
-        found.equal("sent", Figure::bytes(sent),
-                    static_cast<double>(4 * rows * kHidden * bytes_of(dtype)));
+    compare_layers(lesson, found);
 }
 
 /// Shows who waits when loads are unequal.
-void ExpertsLesson::waiting(Findings& found) {
+void waiting(ExpertsLesson& lesson, Findings& found) {
     constexpr int kDevices = 4;
     constexpr std::int64_t kHidden = 256, kInner = 1024, kTokens = 256;
     const ClusterSpec spec = products_and_messages();
@@ -422,7 +349,7 @@ void ExpertsLesson::waiting(Findings& found) {
         if (std::string(load.name) == "hot") {
             hot_time = report.makespan();
             found.timeline("hot_layer", report);
-            record().runs.emplace_back("hot", report);
+            lesson.record().runs.emplace_back("hot", report);
             // Counts, its rows from the others, what it computes, and as many rows back.
             const Picoseconds way =
                 (kDevices - 1) * message_time(spec.inside, most * kHidden * 4);
@@ -435,13 +362,13 @@ void ExpertsLesson::waiting(Findings& found) {
 }
 
 /// Gates many tokens, some experts being liked more than others: counts by choice.
-std::vector<std::int64_t> ExpertsLesson::gate_many(std::int64_t tokens,
-                                                   std::int64_t experts) const {
-    const RunReport report = make_cluster(options(), 1)->run([&](Rank& rank) {
+std::vector<std::int64_t> gate_many(const ExpertsLesson& lesson, std::int64_t tokens,
+                                    std::int64_t experts) {
+    const RunReport report = make_cluster(lesson.options(), 1)->run([&](Rank& rank) {
         Device& device = rank.device();
         const Gate gate({device, DType::f32, 0, "gate"}, experts, gate_by_hand());
         const Tensor logits = device.empty({tokens, experts}, DType::f32);
-        device.random_normal(logits, RandomStream(options().seed, "logits"), 0, 1);
+        device.random_normal(logits, RandomStream(lesson.options().seed, "logits"), 0, 1);
         HostTensor likes({experts}, DType::f32);
         for (std::int64_t e = 0; e < experts; ++e)
             likes.set(e, 0.25 * static_cast<double>(experts - e));
@@ -457,13 +384,51 @@ std::vector<std::int64_t> ExpertsLesson::gate_many(std::int64_t tokens,
     return by_choice;
 }
 
+/// Runs a layer with just the capacity that its busiest expert needs, and one copy less.
+void drop_in_a_layer(ExpertsLesson& lesson, Findings& found) {
+    constexpr std::int64_t kTokens = 128, kHidden = 16, kExperts = 8, kChosen = 2;
+    constexpr std::int64_t kCopies = kTokens * kChosen;
+    found.give("capacity.layer_tokens", kTokens);
+    if (!lesson.has_numbers()) return;
+    const auto run = [&](std::int64_t capacity) {
+        LayerRun layer{layer_of(kHidden, kExperts, 24, kChosen),
+                       1,
+                       kTokens,
+                       true,
+                       lesson.options().dtype,
+                       lesson.options().seed};
+        layer.sizes.of.capacity =
+            static_cast<double>(capacity * kExperts) / static_cast<double>(kCopies);
+        return run_layer(*make_cluster(lesson.options(), 1), layer);
+    };
+    const RunReport all = run(0);
+    const HostTensor expected = all.whole("y");
+    const std::vector<double>& load = all.ranks[0].series.at("load");
+    const auto most = static_cast<std::int64_t>(*std::ranges::max_element(load));
+    const auto changed = [&](std::int64_t capacity) {
+        const HostTensor y = run(capacity).whole("y");
+        std::int64_t tokens = 0;
+        for (std::int64_t token = 0; token < kTokens; ++token) {
+            bool differs = false;
+            for (std::int64_t i = token * kHidden; i < (token + 1) * kHidden; ++i)
+                differs = differs || y.at(i) != expected.at(i);
+            tokens += differs;
+        }
+        return tokens;
+    };
+    found.equal("none_dropped", changed(most), 0);
+    // Each of the busiest experts, mostly one, drops its last copy.
+    found.equal("one_dropped", changed(most - 1),
+                static_cast<double>(std::ranges::count(load, most)));
+}
+
 /// Shows what a capacity drops, and that order decides which.
-void ExpertsLesson::capacity(Findings& found) {
+void capacity(ExpertsLesson& lesson, Findings& found) {
     constexpr std::int64_t kTokens = 512, kExperts = 8, kChosen = 2;
     found.give("capacity.tokens", kTokens);
     found.give("capacity.experts", kExperts);
     found.give("capacity.copies", kTokens * kChosen);
-    const Counts by_choice = gate_many(kTokens, kExperts);
+    const Counts by_choice = gate_many(lesson, kTokens, kExperts);
     Counts by_token;
     for (std::size_t i = 0; i < by_choice.size(); ++i) {
         if (i < kExperts) by_token.push_back(0);
@@ -492,84 +457,48 @@ void ExpertsLesson::capacity(Findings& found) {
         row.give({"first"_is = first,
                   "padding"_is = kExperts * capacity - (kTokens * kChosen - dropped)});
     }
-    drop_in_a_layer(found);
+    drop_in_a_layer(lesson, found);
 }
 
-/// Runs a layer with just the capacity that its busiest expert needs, and one copy less.
-void ExpertsLesson::drop_in_a_layer(Findings& found) {
-    constexpr std::int64_t kTokens = 128, kHidden = 16, kExperts = 8, kChosen = 2;
-    constexpr std::int64_t kCopies = kTokens * kChosen;
-    found.give("capacity.layer_tokens", kTokens);
-    if (!has_numbers()) return;
-    const auto run = [&](std::int64_t capacity) {
-        LayerRun layer{layer_of(kHidden, kExperts, 24, kChosen),
-                       1,
-                       kTokens,
-                       true,
-                       options().dtype,
-                       options().seed};
-        layer.sizes.of.capacity =
-            static_cast<double>(capacity * kExperts) / static_cast<double>(kCopies);
-        return run_layer(*make_cluster(options(), 1), layer);
-    };
-    const RunReport all = run(0);
-    const HostTensor expected = all.whole("y");
-    const std::vector<double>& load = all.ranks[0].series.at("load");
-    const auto most = static_cast<std::int64_t>(*std::ranges::max_element(load));
-    const auto changed = [&](std::int64_t capacity) {
-        const HostTensor y = run(capacity).whole("y");
-        std::int64_t tokens = 0;
-        for (std::int64_t token = 0; token < kTokens; ++token) {
-            bool differs = false;
-            for (std::int64_t i = token * kHidden; i < (token + 1) * kHidden; ++i)
-                differs = differs || y.at(i) != expected.at(i);
-            tokens += differs;
-        }
-        return tokens;
-    };
-    found.equal("none_dropped", changed(most), 0);
-    // Each of the busiest experts, mostly one, drops its last copy.
-    found.equal("one_dropped", changed(most - 1),
-                static_cast<double>(std::ranges::count(load, most)));
-}
-
-RunReport ExpertsLesson::train(const std::string& variant, const GptTask& task,
-                               const ExpertRun& run) {
+/// Trains on a cluster of its own, shows its progress, and records it as `variant`.
+RunReport train(ExpertsLesson& lesson, const std::string& variant, const GptTask& task,
+                const ExpertRun& run) {
     const Advance advance = advancing(variant, task.steps);
-    RunReport report =
-        train_gpt_experts(*make_cluster(options(), run.ranks()), task, run, advance);
+    RunReport report = train_gpt_experts(*make_cluster(lesson.options(), run.ranks()),
+                                         task, run, advance);
     // All begin with the same; each of the two steps that train has such a run.
     const bool first = variant == "alone" || variant == "balance_none";
-    record_training(record(), variant, first, losses_of(report), report);
+    record_training(lesson.record(), variant, first, losses_of(report), report);
     return report;
 }
 
 /// Shows how a loss, and a bias, even out the load.
-void ExpertsLesson::balance(Findings& found) {
-    const BlockSizes& block = task_->sizes.block;
-    found.give({"experts"_is = block.experts.count,
-                "chosen"_is = block.experts.gate.chosen,
-                "layers"_is = task_->sizes.layers, "steps"_is = task_->steps});
+void balance(ExpertsLesson& lesson, Findings& found) {
+    const BlockSizes& block = lesson.task->sizes.block;
+    found.give(
+        {"experts"_is = block.experts.count, "chosen"_is = block.experts.gate.chosen,
+         "layers"_is = lesson.task->sizes.layers, "steps"_is = lesson.task->steps});
     constexpr double kAlpha = 0.01, kRate = 0.02;
     found.give({"alpha"_is = Figure::decimals(kAlpha, 2),
                 "rate"_is = Figure::decimals(kRate, 2)});
-    record_gpt_inputs(record(), *task_);
+    record_gpt_inputs(lesson.record(), *lesson.task);
 
-    GptTask by_loss = *task_, by_bias = *task_;
+    GptTask by_loss = *lesson.task, by_bias = *lesson.task;
     by_loss.sizes.block.experts.gate.balance = kAlpha;
     by_bias.sizes.block.experts.gate.biased = true;
     std::vector<std::pair<std::string, RunReport>> runs;
-    runs.emplace_back("none", train("balance_none", *task_, {}));
-    runs.emplace_back("by_loss", train("balance_loss", by_loss, {}));
-    runs.emplace_back("by_bias", train("balance_bias", by_bias, {1, 1, kRate}));
+    runs.emplace_back("none", train(lesson, "balance_none", *lesson.task, {}));
+    runs.emplace_back("by_loss", train(lesson, "balance_loss", by_loss, {}));
+    runs.emplace_back("by_bias", train(lesson, "balance_bias", by_bias, {1, 1, kRate}));
     constexpr int kEnough = 60;  // steps, for what a gate learns to be seen
-    const bool trained = has_numbers() && task_->steps >= kEnough;
+    const bool trained = lesson.has_numbers() && lesson.task->steps >= kEnough;
     found.give("trained", trained);
-    if (!has_numbers()) return;
+    if (!lesson.has_numbers()) return;
     const auto load_of = [](const RunReport& report) -> const std::vector<double>& {
         return report.ranks[0].series.at("load");
     };
-    for (const std::size_t step : shown_steps(static_cast<std::size_t>(task_->steps))) {
+    for (const std::size_t step :
+         shown_steps(static_cast<std::size_t>(lesson.task->steps))) {
         Findings& row = found.row("loads", {"step"_is = step + 1});
         for (const auto& [name, report] : runs)
             row.give(name, Figure::decimals(load_of(report)[step], 2));
@@ -591,7 +520,7 @@ void ExpertsLesson::balance(Findings& found) {
 }
 
 /// Counts what experts send, and what a layer that is shared out by columns sends.
-void ExpertsLesson::bytes(Findings& found) {
+void bytes(Findings& found) {
     constexpr std::int64_t kHidden = 64, kInner = 128, kTokens = 64;
     constexpr std::int64_t kNumber = 4;  // bytes of f32
     found.give("bytes.tokens", kTokens);
@@ -635,12 +564,12 @@ void ExpertsLesson::bytes(Findings& found) {
 }
 
 /// Verifies, term by term, that columns of an expert make terms of a sum.
-void ExpertsLesson::inside(Findings& found) {
+void inside(ExpertsLesson& lesson, Findings& found) {
     constexpr std::int64_t kTokens = 6, kHidden = 8;
-    const std::int64_t inner = std::int64_t{4} * ranks_;
+    const std::int64_t inner = std::int64_t{4} * lesson.ranks;
     found.give("inside.hidden", kHidden);
     found.give("inside.inner", inner);
-    found.give("inside.own", inner / ranks_);
+    found.give("inside.own", inner / lesson.ranks);
     const Experts::Sizes sizes{kHidden, inner, 1};
     HostTensor sum({kTokens, kHidden}, DType::f64);
     const auto run = [&](Rank& rank, int parts) {
@@ -652,17 +581,18 @@ void ExpertsLesson::inside(Findings& found) {
         saved.keep_value("rows", std::vector<std::int64_t>{kTokens});
         return experts.forward(x, saved);
     };
-    const RunReport alone = make_cluster(options(), 1)->run([&](Rank& rank) {
+    const RunReport alone = make_cluster(lesson.options(), 1)->run([&](Rank& rank) {
         rank.keep("y", run(rank, 1));
     });
-    const RunReport report = make_cluster(options(), ranks_)->run([&](Rank& rank) {
-        const Tensor term = run(rank, ranks_);
-        rank.keep("term", term);
-        rank.world().all_reduce(term).wait();
-        rank.keep("sum", term);
-    });
+    const RunReport report =
+        make_cluster(lesson.options(), lesson.ranks)->run([&](Rank& rank) {
+            const Tensor term = run(rank, lesson.ranks);
+            rank.keep("term", term);
+            rank.world().all_reduce(term).wait();
+            rank.keep("sum", term);
+        });
     double gap = 0;
-    if (has_numbers()) {
+    if (lesson.has_numbers()) {
         for (std::size_t r = 0; r < report.ranks.size(); ++r) {
             const HostTensor& term = report.ranks[r].kept.at("term");
             Findings& row = found.row("terms", {"device"_is = r});
@@ -679,18 +609,18 @@ void ExpertsLesson::inside(Findings& found) {
         for (std::int64_t j = 0; j < 4; ++j)
             found.give(fmt::format("whole_{}", j), Figure::decimals(whole.at(j), 4));
     }
-    values_at_most(found, "terms_sum", gap, 1e-13);
+    lesson.values_at_most(found, "terms_sum", gap, 1e-13);
 }
 
 /// Trains the same model on one device, by experts, by columns and by both.
-void ExpertsLesson::same(Findings& found) {
-    GptTask task = *task_;
+void same(ExpertsLesson& lesson, Findings& found) {
+    GptTask task = *lesson.task;
     task.sizes.block.experts.gate.balance = 0.01;
-    const bool square = ranks_ % 2 == 0 && ranks_ > 2;
+    const bool square = lesson.ranks % 2 == 0 && lesson.ranks > 2;
     Curves curves;
     const auto run = [&](const std::string& name, const ExpertRun& of) {
-        const RunReport report = train(name, task, of);
-        if (has_numbers()) curves.add(name, losses_of(report));
+        const RunReport report = train(lesson, name, task, of);
+        if (lesson.has_numbers()) curves.add(name, losses_of(report));
         Findings& row = found.row("ways", {"way"_is = name});
         std::int64_t sent = 0, held = 0;
         for (const RankReport& rank : report.ranks) {
@@ -701,60 +631,20 @@ void ExpertsLesson::same(Findings& found) {
                   "sent"_is = Figure::memory(sent / task.steps)});
     };
     run("alone", {});
-    run("experts", {ranks_, 1});
-    run("columns", {1, ranks_});
-    if (square) run("both", {ranks_ / 2, 2});
+    run("experts", {lesson.ranks, 1});
+    run("columns", {1, lesson.ranks});
+    if (square) run("both", {lesson.ranks / 2, 2});
     const int stores = 12 * static_cast<int>(task.sizes.layers) + 4;
-    values_at_most(
-        found, "same_losses", has_numbers() ? curves.widest_gap() : 0,
-        has_numbers() ? loss_bound(options().dtype, stores, curves.losses.front()) : 1);
-    if (has_numbers()) curves.give(found, "curves");
-}
-
-/// Counts what leaves a node.
-void ExpertsLesson::nodes(Findings& found) {
-    constexpr std::int64_t kTokens = 1024, kExperts = 64, kChosen = 8;
-    constexpr std::int64_t kMost = 2;
-    found.give("nodes.tokens", kTokens);
-    found.give("nodes.experts", kExperts);
-    found.give("nodes.chosen", kChosen);
-    found.give("nodes.most", kMost);
-    const auto crossings = [&](std::int64_t nodes, std::int64_t most) {
-        const RunReport report = make_cluster(options(), 1)->run([&](Rank& rank) {
-            const Crossings counted =
-                count_crossings(rank.device(), kTokens, kExperts, kChosen, nodes, most);
-            rank.keep_value("copies", static_cast<double>(counted.copies));
-            rank.keep_value("tokens", static_cast<double>(counted.tokens));
-        });
-        const auto kept = [&](const std::string& name) {
-            return static_cast<std::int64_t>(report.ranks[0].series.at(name)[0]);
-        };
-        return Crossings{kept("copies"), kept("tokens")};
-    };
-    const auto a_token = [&](std::int64_t count) {
-        return Figure::decimals(static_cast<double>(count) / kTokens, 2);
-    };
-    if (has_numbers()) {
-        for (const std::int64_t nodes : {1, 2, 4, 8}) {
-            const Crossings all = crossings(nodes, nodes);
-            const Crossings few = crossings(nodes, std::min(nodes, kMost));
-            found.row("crossings", {"nodes"_is = nodes, "copies"_is = a_token(all.copies),
-                                    "once"_is = a_token(all.tokens),
-                                    "few_copies"_is = a_token(few.copies),
-                                    "few_once"_is = a_token(few.tokens)});
-            if (nodes == 8)
-                found.at_most("few_nodes", a_token(few.tokens),
-                              static_cast<double>(kMost));
-        }
-    } else {
-        found.not_compared("few_nodes");
-    }
-    layer_on_nodes(found, kExperts, kChosen);
+    lesson.values_at_most(
+        found, "same_losses", lesson.has_numbers() ? curves.widest_gap() : 0,
+        lesson.has_numbers()
+            ? loss_bound(lesson.options().dtype, stores, curves.losses.front())
+            : 1);
+    if (lesson.has_numbers()) curves.give(found, "curves");
 }
 
 /// Runs a layer of DeepSeek-V3's sizes on sixteen H100s, in one node and in two.
-void ExpertsLesson::layer_on_nodes(Findings& found, std::int64_t experts,
-                                   std::int64_t chosen) const {
+void layer_on_nodes(Findings& found, std::int64_t experts, std::int64_t chosen) {
     constexpr std::int64_t kHidden = 7168, kInner = 2048, kOwn = 4096;
     found.give("nodes.hidden", kHidden);
     found.give("nodes.inner", kInner);
@@ -774,6 +664,86 @@ void ExpertsLesson::layer_on_nodes(Findings& found, std::int64_t experts,
                              "compute"_is = Figure::time(report.ranks[0].time.compute),
                              "time"_is = Figure::time(report.makespan())});
     }
+}
+
+/// Counts what leaves a node.
+void nodes(ExpertsLesson& lesson, Findings& found) {
+    constexpr std::int64_t kTokens = 1024, kExperts = 64, kChosen = 8;
+    constexpr std::int64_t kMost = 2;
+    found.give("nodes.tokens", kTokens);
+    found.give("nodes.experts", kExperts);
+    found.give("nodes.chosen", kChosen);
+    found.give("nodes.most", kMost);
+    const auto crossings = [&](std::int64_t nodes, std::int64_t most) {
+        const RunReport report = make_cluster(lesson.options(), 1)->run([&](Rank& rank) {
+            const Crossings counted =
+                count_crossings(rank.device(), kTokens, kExperts, kChosen, nodes, most);
+            rank.keep_value("copies", static_cast<double>(counted.copies));
+            rank.keep_value("tokens", static_cast<double>(counted.tokens));
+        });
+        const auto kept = [&](const std::string& name) {
+            return static_cast<std::int64_t>(report.ranks[0].series.at(name)[0]);
+        };
+        return Crossings{kept("copies"), kept("tokens")};
+    };
+    const auto a_token = [&](std::int64_t count) {
+        return Figure::decimals(static_cast<double>(count) / kTokens, 2);
+    };
+    if (lesson.has_numbers()) {
+        for (const std::int64_t nodes : {1, 2, 4, 8}) {
+            const Crossings all = crossings(nodes, nodes);
+            const Crossings few = crossings(nodes, std::min(nodes, kMost));
+            found.row("crossings", {"nodes"_is = nodes, "copies"_is = a_token(all.copies),
+                                    "once"_is = a_token(all.tokens),
+                                    "few_copies"_is = a_token(few.copies),
+                                    "few_once"_is = a_token(few.tokens)});
+            if (nodes == 8)
+                found.at_most("few_nodes", a_token(few.tokens),
+                              static_cast<double>(kMost));
+        }
+    } else {
+        found.not_compared("few_nodes");
+    }
+    layer_on_nodes(found, kExperts, kChosen);
+}
+
+}  // namespace
+
+LessonEntry experts_lesson() {
+    LessonEntry entry;
+    entry.slug = "experts";
+    entry.folder = "09_experts";
+    entry.default_ranks = 4;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
+        {"heads", "of attention; the least multiple of the ranks from 4 on", Whole{1, 64},
+         "4"},
+        {"hidden", "columns between layers; 8 a head", Whole{1, 1024}, "32"},
+        {"experts", "of a block; the least multiple of the ranks from 8 on",
+         Whole{1, 1024}, "8"},
+        {"inner", "columns of an expert; the least multiple of the ranks from 32 on",
+         Whole{1, 1024}, "32"},
+        {"chosen", "experts of a token", Whole{1, 8, 2}},
+        {"context", "tokens of a sequence; the least multiple of the ranks from 32 on",
+         Whole{1, 1024}, "32"},
+        {"batch", "sequences of a step; the least multiple of the ranks from 8 on",
+         Whole{1, 1024}, "8"},
+        {"steps", "of training", Whole{1, 100'000, 60}},
+        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.1}},
+    };
+    entry.takes_text = true;
+    entry.make = lesson_of<ExpertsLesson>({{"sparse", sparse},
+                                           {"gate", gate},
+                                           {"dispatch", dispatch},
+                                           {"waiting", waiting},
+                                           {"capacity", capacity},
+                                           {"balance", balance},
+                                           {"bytes", bytes},
+                                           {"inside", inside},
+                                           {"same", same},
+                                           {"nodes", nodes}});
+    return entry;
 }
 
 }  // namespace lockstep::lessons

@@ -24,46 +24,17 @@
 
 namespace lockstep::lessons {
 
-/// The lesson's experiments.
-class MeshLesson final : public Lesson {
-  public:
+namespace {
+
+/// What the lesson's experiments share.
+struct MeshLesson final : Lesson {
     /// Throws UsageError if the options ask for what cannot be.
     MeshLesson(const LessonOptions& options, Record& record);
 
-    std::vector<Experiment> experiments() override;
-
-  private:
-    void holds(Findings& found);
-    void same(Findings& found);
-    void dealt(Findings& found);
-    void read_by_rank(Findings& found) const;
-    void refuse_other_norms(Findings& found) const;
-    void drop_by_place(Findings& found) const;
-    void messages(Findings& found);
-    void nodes(Findings& found);
-    void prices(Findings& found);
-    void tied(Findings& found);
-    void restart(Findings& found);
-    void resume(Findings& found, const GptTask& task,
-                const std::filesystem::path& folder);
-    void experts(Findings& found);
-    void large(Findings& found);
-    void choose(Findings& found);
-
-    /// Returns what a device has of the model and of the batch, a line each: "heads 0–1".
-    std::vector<std::string> share_of(int rank) const;
-    /// Trains on a cluster of its own, shows its progress, and records it as `variant`.
-    std::vector<double> train(const std::string& variant, const GptTask& task,
-                              const MeshPlan* plan);
-    /// What does not depend on the backend runs on virtual devices of this process.
-    std::unique_ptr<Cluster> virtual_devices(int ranks) const;
-
-    MeshSizes sizes_;
-    std::shared_ptr<const GptTask> task_;
-    std::unique_ptr<const MeshPlan> plan_;
+    MeshSizes sizes;
+    std::shared_ptr<const GptTask> task;
+    std::unique_ptr<const MeshPlan> plan;
 };
-
-namespace {
 
 constexpr int kMostRanks = 16;
 
@@ -110,109 +81,99 @@ std::string ranks_text(const std::vector<int>& ranks) {
     return fmt::format("{}", fmt::join(ranks, " "));
 }
 
-}  // namespace
-
 MeshLesson::MeshLesson(const LessonOptions& options, Record& record)
     : Lesson(options, record),
-      sizes_(mesh_sizes(options)),
-      task_(make_mesh_task(options, sizes_)),
-      plan_(std::make_unique<MeshPlan>(
-          task_->sizes, mesh_options(sizes_.axes(), sizes_.micro_batches()))) {
-    for (const MeshShape::Axis& axis : sizes_.axes())
+      sizes(mesh_sizes(options)),
+      task(make_mesh_task(options, sizes)),
+      plan(std::make_unique<MeshPlan>(
+          task->sizes, mesh_options(sizes.axes(), sizes.micro_batches()))) {
+    for (const MeshShape::Axis& axis : sizes.axes())
         note(axis.name, axis.size);
-    const BlockSizes& block = task_->sizes.block;
-    note("layers", task_->sizes.layers);
+    const BlockSizes& block = task->sizes.block;
+    note("layers", task->sizes.layers);
     note("heads", block.heads);
     note("kv_heads", block.kv_heads);
     note("hidden", block.hidden);
-    note("context", task_->sizes.context);
-    note("batch", task_->batch);
-    note("micro_batches", plan_->micro_batches());
-    Lesson::record().options.sum_length = task_->tokens() * task_->steps;
+    note("context", task->sizes.context);
+    note("batch", task->batch);
+    note("micro_batches", plan->micro_batches());
+    Lesson::record().options.sum_length = task->tokens() * task->steps;
 }
 
-std::vector<Experiment> MeshLesson::experiments() {
-    return {experiment("holds", &MeshLesson::holds),
-            experiment("same", &MeshLesson::same),
-            experiment("dealt", &MeshLesson::dealt),
-            experiment("messages", &MeshLesson::messages),
-            experiment("nodes", &MeshLesson::nodes),
-            experiment("prices", &MeshLesson::prices),
-            experiment("tied", &MeshLesson::tied),
-            experiment("restart", &MeshLesson::restart),
-            experiment("experts", &MeshLesson::experts),
-            experiment("large", &MeshLesson::large),
-            experiment("choose", &MeshLesson::choose)};
-}
-
-LessonEntry mesh_lesson() {
-    LessonEntry entry;
-    entry.slug = "mesh";
-    entry.folder = "10_mesh";
-    entry.default_ranks = kMostRanks;
-    entry.most_ranks = kMostRanks;
-    entry.settings = {
-        // The default is what the other axes leave of the ranks.
-        {"dp", "replicas with sequences of their own", Whole{1, kMostRanks}, "2 of 16"},
-        {"pp", "stages with layers of their own", Whole{1, kMostRanks}, "2 of 16"},
-        {"cp", "devices with tokens of their own, of each sequence", Whole{1, kMostRanks},
-         "2 of 16"},
-        {"tp", "devices with heads and columns of their own", Whole{1, kMostRanks},
-         "2 of 16"},
-        {"layers", "transformer blocks; as many as stages from 4 on", Whole{1, 64}, "4"},
-        {"hidden", "columns between layers; 8 a head", Whole{1, 1024}, "32"},
-        {"context", "tokens of a sequence; the least multiple of 2 cp tp from 32 on",
-         Whole{1, 1024}, "32"},
-        {"batch", "sequences of a step; the least multiple of 2 dp pp from 8 on",
-         Whole{1, 1024}, "8"},
-        {"steps", "of training", Whole{2, 100'000, 20}},
-        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.1}},
-    };
-    entry.takes_text = true;
-    entry.make = make_lesson<MeshLesson>;
-    return entry;
-}
-
-std::unique_ptr<Cluster> MeshLesson::virtual_devices(int ranks) const {
-    LessonOptions here = options();
+/// What does not depend on the backend runs on virtual devices of this process.
+std::unique_ptr<Cluster> virtual_devices(const MeshLesson& lesson, int ranks) {
+    LessonOptions here = lesson.options();
     here.backend = "sim";
     return make_cluster(here, ranks);
 }
 
-std::vector<double> MeshLesson::train(const std::string& variant, const GptTask& task,
-                                      const MeshPlan* plan) {
+/// Trains on a cluster of its own, shows its progress, and records it as `variant`.
+std::vector<double> train(MeshLesson& lesson, const std::string& variant,
+                          const GptTask& task, const MeshPlan* plan) {
     const Advance advance = advancing(variant, task.steps);
     const RunReport report =
-        plan ? train_on_mesh(*make_cluster(options(), plan->shape().ranks()), task, *plan,
-                             advance)
-             : train_alone(*make_cluster(options(), 1), task, plan_->micro_batches(),
-                           advance);
-    record_training(record(), variant, plan == nullptr, losses_of(report), report);
-    if (has_numbers()) {
+        plan ? train_on_mesh(*make_cluster(lesson.options(), plan->shape().ranks()), task,
+                             *plan, advance)
+             : train_alone(*make_cluster(lesson.options(), 1), task,
+                           lesson.plan->micro_batches(), advance);
+    record_training(lesson.record(), variant, plan == nullptr, losses_of(report), report);
+    if (lesson.has_numbers()) {
         const std::vector<double>& norms = report.ranks[0].series.at("norm");
-        record().outputs.insert_or_assign(
+        lesson.record().outputs.insert_or_assign(
             variant + "/norm",
             HostTensor::of(Shape::flat(static_cast<std::int64_t>(norms.size())), norms));
     }
-    if (plan) record().runs.emplace_back(variant, report);
+    if (plan) lesson.record().runs.emplace_back(variant, report);
     return losses_of(report);
 }
 
+/// Returns what a device has of the model and of the batch, a line each: "heads 0–1".
+std::vector<std::string> share_of(const MeshLesson& lesson, int rank) {
+    const GptSizes& gpt = lesson.task->sizes;
+    const MeshShape& shape = lesson.plan->shape();
+    const int dp = shape.coordinate(rank, "dp"), pp = shape.coordinate(rank, "pp");
+    const int cp = shape.coordinate(rank, "cp"), tp = shape.coordinate(rank, "tp");
+
+    std::vector<std::string> share;
+    const LayerRange& layers = lesson.plan->cut()[static_cast<std::size_t>(pp)];
+    const int first = std::max(layers.first - gpt.first_block(), 0);
+    const int last =
+        std::min<int>(layers.last - gpt.first_block(), static_cast<int>(gpt.layers));
+    if (last > first) share.push_back("blocks " + range_text(first, last - first));
+    if (pp == 0) share.emplace_back("the table");
+    if (pp == lesson.sizes.pp - 1) share.emplace_back("the head");
+    const std::int64_t heads = gpt.block.heads / lesson.sizes.tp;
+    share.push_back("heads " + range_text(tp * heads, heads));
+    const std::int64_t sequences = lesson.task->batch / lesson.sizes.dp;
+    share.push_back("sequences " + range_text(dp * sequences, sequences));
+    // In zigzag order: a stretch from the front, and its mirror image.
+    const std::int64_t stretch = gpt.context / (std::int64_t{2} * lesson.sizes.cp);
+    const int mirror = 2 * lesson.sizes.cp - 1 - cp;
+    if (lesson.sizes.cp == 1) {
+        share.push_back("tokens " + range_text(0, gpt.context));
+    } else {
+        share.push_back("tokens " + range_text(cp * stretch, stretch));
+        share.push_back("tokens " + range_text(mirror * stretch, stretch));
+    }
+    return share;
+}
+
 /// Shows what each device has of the model and of the batch.
-void MeshLesson::holds(Findings& found) {
-    const GptSizes& gpt = task_->sizes;
-    const MeshShape& shape = plan_->shape();
-    for (const MeshShape::Axis& axis : sizes_.axes())
+void holds(MeshLesson& lesson, Findings& found) {
+    const GptSizes& gpt = lesson.task->sizes;
+    const MeshShape& shape = lesson.plan->shape();
+    for (const MeshShape::Axis& axis : lesson.sizes.axes())
         found.give(axis.name, axis.size);
-    found.give({"ranks"_is = shape.ranks(), "numbers"_is = has_numbers(),
+    found.give({"ranks"_is = shape.ranks(), "numbers"_is = lesson.has_numbers(),
                 "layers"_is = gpt.layers, "heads"_is = gpt.block.heads,
                 "key_heads"_is = gpt.block.kv_heads, "context"_is = gpt.context,
-                "batch"_is = task_->batch, "parameters"_is = gpt.parameters(),
-                "micro_batches"_is = plan_->options().micro_batches});
+                "batch"_is = lesson.task->batch, "parameters"_is = gpt.parameters(),
+                "micro_batches"_is = lesson.plan->options().micro_batches});
 
     const RunReport report =
         make_shapes_only_cluster(shape.ranks())->run([&](Rank& rank) {
-            const GptOnMesh made(rank, *plan_, options().dtype, options().seed);
+            const GptOnMesh made(rank, *lesson.plan, lesson.options().dtype,
+                                 lesson.options().seed);
             for (const Parameter* parameter : made.parameters())
                 rank.keep_value("numbers",
                                 static_cast<double>(parameter->shape().elements()));
@@ -225,62 +186,33 @@ void MeshLesson::holds(Findings& found) {
             report.ranks[static_cast<std::size_t>(rank)].series.at("numbers");
         const auto own = static_cast<std::int64_t>(
             std::accumulate(numbers.begin(), numbers.end(), 0.0));
-        picture.labels.push_back(share_of(rank));
+        picture.labels.push_back(share_of(lesson, rank));
         picture.labels.back().push_back("holds " +
                                         text_of(Figure::count(own), Language::english));
         held += own;
     }
     found.mesh("shares", picture);
     found.give({"table_tokens"_is = gpt.vocabulary,
-                "table_rows"_is = least_multiple(sizes_.tp, gpt.vocabulary),
-                "copies"_is = sizes_.dp * sizes_.cp,
-                "copies_tensor"_is = sizes_.ranks() / sizes_.tp,
-                "copies_replicas"_is = sizes_.dp});
-    found.equal("held", held, static_cast<double>(parameters_on_mesh(*plan_)));
-}
-
-std::vector<std::string> MeshLesson::share_of(int rank) const {
-    const GptSizes& gpt = task_->sizes;
-    const MeshShape& shape = plan_->shape();
-    const int dp = shape.coordinate(rank, "dp"), pp = shape.coordinate(rank, "pp");
-    const int cp = shape.coordinate(rank, "cp"), tp = shape.coordinate(rank, "tp");
-
-    std::vector<std::string> share;
-    const LayerRange& layers = plan_->cut()[static_cast<std::size_t>(pp)];
-    const int first = std::max(layers.first - gpt.first_block(), 0);
-    const int last =
-        std::min<int>(layers.last - gpt.first_block(), static_cast<int>(gpt.layers));
-    if (last > first) share.push_back("blocks " + range_text(first, last - first));
-    if (pp == 0) share.emplace_back("the table");
-    if (pp == sizes_.pp - 1) share.emplace_back("the head");
-    const std::int64_t heads = gpt.block.heads / sizes_.tp;
-    share.push_back("heads " + range_text(tp * heads, heads));
-    const std::int64_t sequences = task_->batch / sizes_.dp;
-    share.push_back("sequences " + range_text(dp * sequences, sequences));
-    // In zigzag order: a stretch from the front, and its mirror image.
-    const std::int64_t stretch = gpt.context / (std::int64_t{2} * sizes_.cp);
-    const int mirror = 2 * sizes_.cp - 1 - cp;
-    if (sizes_.cp == 1) {
-        share.push_back("tokens " + range_text(0, gpt.context));
-    } else {
-        share.push_back("tokens " + range_text(cp * stretch, stretch));
-        share.push_back("tokens " + range_text(mirror * stretch, stretch));
-    }
-    return share;
+                "table_rows"_is = least_multiple(lesson.sizes.tp, gpt.vocabulary),
+                "copies"_is = lesson.sizes.dp * lesson.sizes.cp,
+                "copies_tensor"_is = lesson.sizes.ranks() / lesson.sizes.tp,
+                "copies_replicas"_is = lesson.sizes.dp});
+    found.equal("held", held, static_cast<double>(parameters_on_mesh(*lesson.plan)));
 }
 
 /// Trains on the mesh and on one device.
-void MeshLesson::same(Findings& found) {
-    record_gpt_inputs(record(), *task_);
-    const std::vector<double> alone = train("alone", *task_, nullptr);
-    const std::vector<double> mesh = train("mesh", *task_, plan_.get());
-    found.give("steps", task_->steps);
-    if (!has_numbers()) {
+void same(MeshLesson& lesson, Findings& found) {
+    record_gpt_inputs(lesson.record(), *lesson.task);
+    const std::vector<double> alone = train(lesson, "alone", *lesson.task, nullptr);
+    const std::vector<double> mesh =
+        train(lesson, "mesh", *lesson.task, lesson.plan.get());
+    found.give("steps", lesson.task->steps);
+    if (!lesson.has_numbers()) {
         for (const char* name : {"same_losses", "same_norms", "same_values"})
             found.not_compared(name);
         return;
     }
-    const auto& outputs = record().outputs;
+    const auto& outputs = lesson.record().outputs;
     const auto gap = [&](const std::string& name) {
         return relative_difference(outputs.at("mesh/" + name),
                                    outputs.at("alone/" + name));
@@ -296,45 +228,34 @@ void MeshLesson::same(Findings& found) {
     }
     double values = 0;
     for (const auto& [name, tensor] : outputs)
-        if (name.starts_with("alone/") && tensor.dtype() == options().dtype &&
+        if (name.starts_with("alone/") && tensor.dtype() == lesson.options().dtype &&
             !name.ends_with("/loss") && !name.ends_with("/norm"))
             values = std::max(values, gap(name.substr(6)));
-    const int stores = block_stores(sizes_.tp) * static_cast<int>(task_->sizes.layers);
-    const DType dtype = options().dtype;
-    values_at_most(found, "same_losses", widest_gap(alone, mesh),
-                   loss_bound(dtype, stores, alone));
-    values_at_most(found, "same_norms", gap("norm"),
-                   RoundingBound{1e-3, 1e-11}.of(dtype, stores));
-    values_at_most(found, "same_values", values,
-                   RoundingBound{1e-2, 1e-10}.of(dtype, stores));
-}
-
-/// Shows which loss, norm and random numbers belong to which device.
-void MeshLesson::dealt(Findings& found) {
-    const int all = plan_->micro_batches();
-    found.give({"all_micro_batches"_is = all, "weight_under"_is = all * sizes_.cp,
-                "own_micro_batches"_is = plan_->options().micro_batches,
-                "losses"_is = sizes_.dp * sizes_.cp,
-                "losses_tensor"_is = sizes_.dp * sizes_.cp * sizes_.tp,
-                "losses_each"_is = all * sizes_.cp});
-    read_by_rank(found);
-    refuse_other_norms(found);
-    drop_by_place(found);
+    const int stores =
+        block_stores(lesson.sizes.tp) * static_cast<int>(lesson.task->sizes.layers);
+    const DType dtype = lesson.options().dtype;
+    lesson.values_at_most(found, "same_losses", widest_gap(alone, mesh),
+                          loss_bound(dtype, stores, alone));
+    lesson.values_at_most(found, "same_norms", gap("norm"),
+                          RoundingBound{1e-3, 1e-11}.of(dtype, stores));
+    lesson.values_at_most(found, "same_values", values,
+                          RoundingBound{1e-2, 1e-10}.of(dtype, stores));
 }
 
 /// Lets each rank read the sequences that its number among all ranks says.
-void MeshLesson::read_by_rank(Findings& found) const {
-    found.give("has_reading", sizes_.tp > 1 && has_numbers());
-    if (sizes_.tp == 1 || !has_numbers()) return;
-    LessonOptions here = options();
+void read_by_rank(const MeshLesson& lesson, Findings& found) {
+    found.give("has_reading", lesson.sizes.tp > 1 && lesson.has_numbers());
+    if (lesson.sizes.tp == 1 || !lesson.has_numbers()) return;
+    LessonOptions here = lesson.options();
     here.backend = "sim";
     here.check = sim::CheckLevel::full;
-    const std::int64_t sequences = task_->batch / plan_->micro_batches();
+    const std::int64_t sequences = lesson.task->batch / lesson.plan->micro_batches();
     try {
-        make_cluster(here, sizes_.ranks())->run([&](Rank& rank) {
-            GptOnMesh gpt(rank, *plan_, options().dtype, options().seed);
-            const std::int64_t first = rank.index() * sequences % task_->batch;
-            const HostTokens tokens = tokens_of(*task_, 0, first, sequences);
+        make_cluster(here, lesson.sizes.ranks())->run([&](Rank& rank) {
+            GptOnMesh gpt(rank, *lesson.plan, lesson.options().dtype,
+                          lesson.options().seed);
+            const std::int64_t first = rank.index() * sequences % lesson.task->batch;
+            const HostTokens tokens = tokens_of(*lesson.task, 0, first, sequences);
             gpt.micro_batch(tokens.ids, tokens.next);
         });
     } catch (const FaultError& fault) {
@@ -343,18 +264,19 @@ void MeshLesson::read_by_rank(Findings& found) const {
 }
 
 /// Asks for norms over too few of the mesh's ranks.
-void MeshLesson::refuse_other_norms(Findings& found) const {
-    found.give("has_planes", sizes_.dp * sizes_.cp > 1);
-    if (sizes_.dp * sizes_.cp == 1) return;
+void refuse_other_norms(const MeshLesson& lesson, Findings& found) {
+    found.give("has_planes", lesson.sizes.dp * lesson.sizes.cp > 1);
+    if (lesson.sizes.dp * lesson.sizes.cp == 1) return;
     std::string sentence;
-    make_shapes_only_cluster(sizes_.ranks())->run([&](Rank& rank) {
-        GptOnMesh gpt(rank, *plan_, options().dtype, options().seed);
+    make_shapes_only_cluster(lesson.sizes.ranks())->run([&](Rank& rank) {
+        GptOnMesh gpt(rank, *lesson.plan, lesson.options().dtype, lesson.options().seed);
         std::vector<MicroBatch> batches;
-        const Tensor ids = rank.device().empty(
-            {task_->length() / sizes_.cp, task_->batch / plan_->micro_batches()},
-            DType::i32);
-        batches.assign(static_cast<std::size_t>(plan_->options().micro_batches),
-                       {ids, ids, plan_->weight()});
+        const Tensor ids =
+            rank.device().empty({lesson.task->length() / lesson.sizes.cp,
+                                 lesson.task->batch / lesson.plan->micro_batches()},
+                                DType::i32);
+        batches.assign(static_cast<std::size_t>(lesson.plan->options().micro_batches),
+                       {ids, ids, lesson.plan->weight()});
         gpt.gradients(batches);
         try {
             squared_gradient_norm(rank.device(), gpt.mesh().plane({"pp", "tp"}),
@@ -366,8 +288,6 @@ void MeshLesson::refuse_other_norms(Findings& found) const {
     // Without the line of this file, which says nothing to a reader of the page.
     found.give("refused_norm", sentence.substr(sentence.find("the norm")));
 }
-
-namespace {
 
 constexpr std::int64_t kDropRows = 4, kDropColumns = 8;
 
@@ -388,14 +308,12 @@ HostTensor dropped(Device& device, const Shape& shape, const RandomStream& strea
     return device.download(device.dropout(ones, 0.5, stream, part));
 }
 
-}  // namespace
-
 /// Drops elements of one matrix on one device, on four that know their places, and on
 /// four with seeds of their own.
-void MeshLesson::drop_by_place(Findings& found) const {
-    const RandomStream stream(options().seed, "dropout");
+void drop_by_place(const MeshLesson& lesson, Findings& found) {
+    const RandomStream stream(lesson.options().seed, "dropout");
     HostTensor whole({kDropRows, kDropColumns}, DType::f32);
-    const RunReport report = virtual_devices(4)->run([&](Rank& rank) {
+    const RunReport report = virtual_devices(lesson, 4)->run([&](Rank& rank) {
         if (!rank.device().has_numbers()) return;
         const Mesh mesh(rank.world(), {{"dp", 2}, {"tp", 2}});
         constexpr std::int64_t kRows = kDropRows / 2, kColumns = kDropColumns / 2;
@@ -409,7 +327,8 @@ void MeshLesson::drop_by_place(Findings& found) const {
         keep("by place", dropped(rank.device(), {kRows, kColumns}, stream,
                                  {row * kDropColumns + column, kDropColumns}));
         const RandomStream own(
-            options().seed + 1 + static_cast<std::uint64_t>(rank.index()), "dropout");
+            lesson.options().seed + 1 + static_cast<std::uint64_t>(rank.index()),
+            "dropout");
         keep("own seeds", dropped(rank.device(), {kRows, kColumns}, own, {0, kColumns}));
         keep("same seeds",
              dropped(rank.device(), {kRows, kColumns}, stream, {0, kColumns}));
@@ -418,7 +337,7 @@ void MeshLesson::drop_by_place(Findings& found) const {
                                                             {kDropRows, kDropColumns},
                                                             stream, {0, kDropColumns})));
     });
-    if (!has_numbers()) return found.not_compared("same_mask");
+    if (!lesson.has_numbers()) return found.not_compared("same_mask");
     const HostTensor one = report.ranks[0].kept.at("whole");
     const HostTensor places = report.whole("by place"), own = report.whole("own seeds");
     const HostTensor same = report.whole("same seeds");
@@ -430,21 +349,35 @@ void MeshLesson::drop_by_place(Findings& found) const {
                   {"one"_is = mask_text(one, row), "places"_is = mask_text(places, row),
                    "own"_is = mask_text(own, row), "same"_is = mask_text(same, row)});
     }
-    values_equal(found, "same_mask", differing, 0);
+    lesson.values_equal(found, "same_mask", differing, 0);
+}
+
+/// Shows which loss, norm and random numbers belong to which device.
+void dealt(MeshLesson& lesson, Findings& found) {
+    const int all = lesson.plan->micro_batches();
+    found.give({"all_micro_batches"_is = all, "weight_under"_is = all * lesson.sizes.cp,
+                "own_micro_batches"_is = lesson.plan->options().micro_batches,
+                "losses"_is = lesson.sizes.dp * lesson.sizes.cp,
+                "losses_tensor"_is = lesson.sizes.dp * lesson.sizes.cp * lesson.sizes.tp,
+                "losses_each"_is = all * lesson.sizes.cp});
+    read_by_rank(lesson, found);
+    refuse_other_norms(lesson, found);
+    drop_by_place(lesson, found);
 }
 
 /// Counts each axis' bytes.
-void MeshLesson::messages(Findings& found) {
-    const MicroBatchShape shape{task_->length(), task_->batch / plan_->micro_batches(),
-                                options().dtype};
+void messages(MeshLesson& lesson, Findings& found) {
+    const MicroBatchShape shape{lesson.task->length(),
+                                lesson.task->batch / lesson.plan->micro_batches(),
+                                lesson.options().dtype};
     const auto step = [&](const MeshPlan& plan, const MicroBatchShape& of,
                           bool trace = false) {
         const auto cluster = make_shapes_only_cluster(plan.shape().ranks(),
                                                       products_and_messages(), trace);
         return cluster->run([&](Rank& rank) {
-            GptOnMesh gpt(rank, plan, of.dtype, options().seed);
+            GptOnMesh gpt(rank, plan, of.dtype, lesson.options().seed);
             const auto optimizer =
-                make_optimizer<Sgd>(gpt.sync().shards(), task_->optimizer());
+                make_optimizer<Sgd>(gpt.sync().shards(), lesson.task->optimizer());
             const Tensor ids =
                 rank.device().empty({of.length / plan.size("cp"), of.batch}, DType::i32);
             const std::vector<MicroBatch> batches(
@@ -453,20 +386,20 @@ void MeshLesson::messages(Findings& found) {
             gpt.step(batches, *optimizer);
         });
     };
-    const MeshTraffic counted = mesh_traffic(step(*plan_, shape));
+    const MeshTraffic counted = mesh_traffic(step(*lesson.plan, shape));
     // Without ZeRO, whose buckets may be padded, all replicas do the same, too.
-    MeshOptions options = plan_->options();
+    MeshOptions options = lesson.plan->options();
     options.zero = 0;
-    const MeshPlan plain(task_->sizes, options);
+    const MeshPlan plain(lesson.task->sizes, options);
     const MeshTraffic formula = mesh_traffic(plain, shape);
     options.sync = [](Device& device, Mesh& mesh, Sequential& model) {
         return std::make_unique<BucketedDataParallel>(
             device, mesh.plane(replica_axes(mesh.shape())), model.parameters(),
             BucketOptions{.broadcast = false, .rebuild = false});
     };
-    const RunReport traced = step(MeshPlan(task_->sizes, options), shape, true);
-    found.timeline("pipeline_step", of_one_pipeline(traced, plan_->shape()));
-    record().runs.emplace_back("step", traced);
+    const RunReport traced = step(MeshPlan(lesson.task->sizes, options), shape, true);
+    found.timeline("pipeline_step", of_one_pipeline(traced, lesson.plan->shape()));
+    lesson.record().runs.emplace_back("step", traced);
     const MeshTraffic unshared = mesh_traffic(traced);
     MicroBatchShape twice = shape;
     twice.batch *= 2;
@@ -479,20 +412,18 @@ void MeshLesson::messages(Findings& found) {
         found.equal(std::string(axis) + "_bytes", Figure::bytes(unshared.*bytes),
                     static_cast<double>(formula.*bytes));
     };
-    row("tp", sizes_.tp, &MeshTraffic::tp);
-    row("cp", sizes_.cp, &MeshTraffic::cp);
-    row("pp", sizes_.pp, &MeshTraffic::pp);
-    row("replicas", sizes_.dp * sizes_.cp, &MeshTraffic::replicas);
-    row("tied", sizes_.pp > 1 ? 2 : 1, &MeshTraffic::tied);
-    found.give("shards", sizes_.dp * sizes_.cp);
+    row("tp", lesson.sizes.tp, &MeshTraffic::tp);
+    row("cp", lesson.sizes.cp, &MeshTraffic::cp);
+    row("pp", lesson.sizes.pp, &MeshTraffic::pp);
+    row("replicas", lesson.sizes.dp * lesson.sizes.cp, &MeshTraffic::replicas);
+    row("tied", lesson.sizes.pp > 1 ? 2 : 1, &MeshTraffic::tied);
+    found.give("shards", lesson.sizes.dp * lesson.sizes.cp);
     const auto times = [&](std::int64_t MeshTraffic::*bytes) {
         return Figure::count(formula.*bytes == 0 ? 0 : larger.*bytes / formula.*bytes);
     };
     found.give({"ratio_answer"_is = times(&MeshTraffic::replicas),
                 "ratio_all"_is = times(&MeshTraffic::pp)});
 }
-
-namespace {
 
 /// The sizes of GPTs that are only measured; 51,200 words, tied.
 GptSizes measured_gpt(std::int64_t layers, std::int64_t hidden, std::int64_t context) {
@@ -536,10 +467,8 @@ Figure billions(std::int64_t parameters) {
     return Figure::decimals(static_cast<double>(parameters) / kBillion, 1);
 }
 
-}  // namespace
-
 /// Lays the same mesh out in other orders.
-void MeshLesson::nodes(Findings& found) {
+void nodes(Findings& found) {
     constexpr int kNode = 4;
     constexpr std::int64_t kBatch = 16;
     const GptSizes gpt = measured_gpt(8, 4096, 4096);
@@ -595,7 +524,7 @@ void MeshLesson::nodes(Findings& found) {
 }
 
 /// Shares one model out along one axis after the other.
-void MeshLesson::prices(Findings& found) {
+void prices(Findings& found) {
     constexpr std::int64_t kBatch = 16;
     const GptSizes gpt = measured_gpt(16, 2048, 4096);
     const ClusterSpec spec = h100_nodes_of(8);
@@ -633,33 +562,33 @@ void MeshLesson::prices(Findings& found) {
 }
 
 /// Shows where the table lies that is tied to the head.
-void MeshLesson::tied(Findings& found) {
-    const MeshShape& shape = plan_->shape();
-    found.give("several_stages", sizes_.pp > 1);
+void tied(MeshLesson& lesson, Findings& found) {
+    const MeshShape& shape = lesson.plan->shape();
+    found.give("several_stages", lesson.sizes.pp > 1);
     const std::int64_t rows =
-        least_multiple(sizes_.tp, task_->sizes.vocabulary) / sizes_.tp;
-    found.give({"tied_rows"_is = rows, "vocabulary"_is = task_->sizes.vocabulary});
+        least_multiple(lesson.sizes.tp, lesson.task->sizes.vocabulary) / lesson.sizes.tp;
+    found.give({"tied_rows"_is = rows, "vocabulary"_is = lesson.task->sizes.vocabulary});
     for (const int rank : shape.line(0, "tp")) {
         const std::vector<int> line = shape.line(rank, "pp");
         const std::int64_t first = shape.coordinate(line.front(), "tp") * rows;
-        found.row("ties", {"first"_is = line.front(), "last"_is = line.back(),
-                           "tp"_is = shape.coordinate(line.front(), "tp"),
-                           "rows"_is = range_text(
-                               first, std::min(rows, task_->sizes.vocabulary - first))});
+        found.row("ties",
+                  {"first"_is = line.front(), "last"_is = line.back(),
+                   "tp"_is = shape.coordinate(line.front(), "tp"),
+                   "rows"_is = range_text(
+                       first, std::min(rows, lesson.task->sizes.vocabulary - first))});
     }
-    found.give({"table_copies"_is = (sizes_.pp > 1 ? 2 : 1) * sizes_.dp * sizes_.cp,
-                "table_copies_one_end"_is = sizes_.dp * sizes_.cp,
+    found.give({"table_copies"_is =
+                    (lesson.sizes.pp > 1 ? 2 : 1) * lesson.sizes.dp * lesson.sizes.cp,
+                "table_copies_one_end"_is = lesson.sizes.dp * lesson.sizes.cp,
                 "table_copies_ties"_is = 2});
     const std::string name = kGptTable;
-    if (!has_numbers()) return found.not_compared("same_table");
-    const auto& outputs = record().outputs;
+    if (!lesson.has_numbers()) return found.not_compared("same_table");
+    const auto& outputs = lesson.record().outputs;
     const double gap = relative_difference(outputs.at("mesh/grad/" + name),
                                            outputs.at("alone/grad/" + name));
-    values_at_most(found, "same_table", gap,
-                   RoundingBound{1e-4, 1e-12}.of(options().dtype, 8));
+    lesson.values_at_most(found, "same_table", gap,
+                          RoundingBound{1e-4, 1e-12}.of(lesson.options().dtype, 8));
 }
-
-namespace {
 
 /// A folder that goes when this does.
 class Scratch {
@@ -686,41 +615,10 @@ std::vector<MeshShape::Axis> smaller(std::vector<MeshShape::Axis> axes) {
     return axes;
 }
 
-}  // namespace
-
-/// Loses a device, and goes on with fewer from a checkpoint.
-void MeshLesson::restart(Findings& found) {
-    GptTask task = *task_;
-    task.steps = std::min(6, task_->steps);
-    // The step before the last one is lost, and a checkpoint lies before it.
-    const int lost_step = std::max(2, task.steps - 1);
-    const int every = lost_step > 3 ? 3 : 1;
-    const int lost_rank = sizes_.ranks() - 1;
-    found.give({"enough_steps"_is = has_numbers(), "save_every"_is = every,
-                "lost_rank"_is = lost_rank, "lost_step"_is = lost_step});
-    if (!has_numbers()) {
-        found.not_compared("resumed_values");
-        found.not_compared("resumed_losses");
-        return;
-    }
-    const Scratch scratch;
-    MeshTraining training;
-    training.folder = scratch.path();
-    training.save_every = every;
-    training.lost_rank = lost_rank;
-    training.lost_at = lost_step - 1;
-    try {
-        train_on_mesh(*virtual_devices(sizes_.ranks()), task, *plan_, {}, training);
-    } catch (const std::exception& error) {
-        found.give("lost", std::string(error.what()));
-    }
-    resume(found, task, scratch.path());
-}
-
 /// Goes on with half of the devices, and compares with a training that lost none.
-void MeshLesson::resume(Findings& found, const GptTask& task,
-                        const std::filesystem::path& folder) {
-    const MeshSizes all = sizes_;
+void resume(MeshLesson& lesson, Findings& found, const GptTask& task,
+            const std::filesystem::path& folder) {
+    const MeshSizes all = lesson.sizes;
     const auto axes = smaller(all.axes());
     int replicas = 1, ranks = 1;
     for (const MeshShape::Axis& axis : axes) {
@@ -729,14 +627,15 @@ void MeshLesson::resume(Findings& found, const GptTask& task,
     }
     // As many micro-batches as before, on fewer replicas.
     const MeshPlan fewer(task.sizes,
-                         mesh_options(axes, plan_->micro_batches() / replicas));
+                         mesh_options(axes, lesson.plan->micro_batches() / replicas));
     found.give({"before_axes"_is = axes_text(all.axes()),
                 "after_axes"_is = axes_text(axes), "after_ranks"_is = ranks});
     MeshTraining resumed;
     resumed.resume = folder;
     const RunReport rest =
-        train_on_mesh(*virtual_devices(ranks), task, fewer, {}, resumed);
-    const RunReport whole = train_on_mesh(*virtual_devices(all.ranks()), task, *plan_);
+        train_on_mesh(*virtual_devices(lesson, ranks), task, fewer, {}, resumed);
+    const RunReport whole =
+        train_on_mesh(*virtual_devices(lesson, all.ranks()), task, *lesson.plan);
     const std::vector<double> late = losses_of(rest), losses = losses_of(whole);
     const int first = task.steps - static_cast<int>(late.size());
     // In the last step but one of six, or in the second of fewer.
@@ -753,15 +652,45 @@ void MeshLesson::resume(Findings& found, const GptTask& task,
                  again ? fmt::format("{:.5f}", late[at - static_cast<std::size_t>(first)])
                        : "-"});
     }
-    const int stores = block_stores(sizes_.tp) * static_cast<int>(task.sizes.layers);
-    values_at_most(found, "resumed_losses", widest_gap(losses, late),
-                   loss_bound(options().dtype, stores, losses));
-    values_at_most(found, "resumed_values",
-                   difference(kept_under(rest, ""), kept_under(whole, "")).relative,
-                   RoundingBound{1e-3, 1e-11}.of(options().dtype, stores));
+    const int stores =
+        block_stores(lesson.sizes.tp) * static_cast<int>(task.sizes.layers);
+    lesson.values_at_most(found, "resumed_losses", widest_gap(losses, late),
+                          loss_bound(lesson.options().dtype, stores, losses));
+    lesson.values_at_most(
+        found, "resumed_values",
+        difference(kept_under(rest, ""), kept_under(whole, "")).relative,
+        RoundingBound{1e-3, 1e-11}.of(lesson.options().dtype, stores));
 }
 
-namespace {
+/// Loses a device, and goes on with fewer from a checkpoint.
+void restart(MeshLesson& lesson, Findings& found) {
+    GptTask task = *lesson.task;
+    task.steps = std::min(6, lesson.task->steps);
+    // The step before the last one is lost, and a checkpoint lies before it.
+    const int lost_step = std::max(2, task.steps - 1);
+    const int every = lost_step > 3 ? 3 : 1;
+    const int lost_rank = lesson.sizes.ranks() - 1;
+    found.give({"enough_steps"_is = lesson.has_numbers(), "save_every"_is = every,
+                "lost_rank"_is = lost_rank, "lost_step"_is = lost_step});
+    if (!lesson.has_numbers()) {
+        found.not_compared("resumed_values");
+        found.not_compared("resumed_losses");
+        return;
+    }
+    const Scratch scratch;
+    MeshTraining training;
+    training.folder = scratch.path();
+    training.save_every = every;
+    training.lost_rank = lost_rank;
+    training.lost_at = lost_step - 1;
+    try {
+        train_on_mesh(*virtual_devices(lesson, lesson.sizes.ranks()), task, *lesson.plan,
+                      {}, training);
+    } catch (const std::exception& error) {
+        found.give("lost", std::string(error.what()));
+    }
+    resume(lesson, found, task, scratch.path());
+}
 
 /// Numbers of parameters that have the same copies.
 struct Kind {
@@ -795,17 +724,15 @@ std::pair<Kind, Kind> kinds_on(const MeshPlan& plan) {
     return kinds;
 }
 
-}  // namespace
-
 /// Shares experts out, and sees which ranks hold the same.
-void MeshLesson::experts(Findings& found) {
+void experts(MeshLesson& lesson, Findings& found) {
     int ep = 1;
-    if (sizes_.ranks() % 2 == 0) ep = 2;
-    const int dp = sizes_.ranks() / ep;
+    if (lesson.sizes.ranks() % 2 == 0) ep = 2;
+    const int dp = lesson.sizes.ranks() / ep;
     found.give({"experts_dp"_is = dp, "experts_ep"_is = ep});
     const std::int64_t batch = least_multiple(std::int64_t{2} * dp * ep, 8);
-    GptTask task = *make_gpt_task(options(), batch, [&](std::int64_t vocabulary) {
-        GptSizes sizes = task_->sizes;
+    GptTask task = *make_gpt_task(lesson.options(), batch, [&](std::int64_t vocabulary) {
+        GptSizes sizes = lesson.task->sizes;
         sizes.vocabulary = vocabulary;
         sizes.block.mlp = MlpKind::swiglu;
         sizes.block.bias = false;
@@ -830,19 +757,20 @@ void MeshLesson::experts(Findings& found) {
                              "ranks"_is = ranks_text(plan.shape().plane(0, kind->axes))});
     }
     found.give({"expert_copies"_is = dp, "expert_copies_all"_is = dp * ep});
-    if (!has_numbers()) return found.not_compared("experts_losses");
+    if (!lesson.has_numbers()) return found.not_compared("experts_losses");
     task.steps = std::min(task.steps, 5);
-    const DType dtype = options().dtype;
+    const DType dtype = lesson.options().dtype;
     const std::vector<double> one =
-        losses_of(train_alone(*virtual_devices(1), task, plan.micro_batches()));
-    const std::vector<double> many =
-        losses_of(train_on_mesh(*virtual_devices(plan.shape().ranks()), task, plan));
-    values_at_most(found, "experts_losses", widest_gap(one, many),
-                   loss_bound(dtype, 12 * static_cast<int>(task.sizes.layers) + 4, one));
+        losses_of(train_alone(*virtual_devices(lesson, 1), task, plan.micro_batches()));
+    const std::vector<double> many = losses_of(
+        train_on_mesh(*virtual_devices(lesson, plan.shape().ranks()), task, plan));
+    lesson.values_at_most(
+        found, "experts_losses", widest_gap(one, many),
+        loss_bound(dtype, 12 * static_cast<int>(task.sizes.layers) + 4, one));
 }
 
 /// A thousand devices, by shapes only.
-void MeshLesson::large(Findings& found) {
+void large(Findings& found) {
     constexpr std::int64_t kContext = 2048;
     const GptSizes gpt = measured_gpt(60, 10'240, kContext);
     constexpr int kTp = 8, kPp = 4;
@@ -888,8 +816,6 @@ void MeshLesson::large(Findings& found) {
                 "paper_micro_batches"_is = kPaperBatch / 32, "paper_rate"_is = 140,
                 "paper_peak"_is = 312});
 }
-
-namespace {
 
 /// A mesh that was tried.
 struct Tried {
@@ -944,10 +870,8 @@ int least_sharing(const std::vector<Tried>& all) {
     return least;
 }
 
-}  // namespace
-
 /// Runs all meshes for three models.
-void MeshLesson::choose(Findings& found) {
+void choose(Findings& found) {
     struct Case {
         const char* name;
         GptSizes gpt;
@@ -992,6 +916,46 @@ void MeshLesson::choose(Findings& found) {
         const double bytes = static_cast<double>(each.gpt.parameters()) * (4 + 12. / 16);
         found.give(name + ".state_of_one", Figure::decimals(bytes / 1e9, 0));
     }
+}
+
+}  // namespace
+
+LessonEntry mesh_lesson() {
+    LessonEntry entry;
+    entry.slug = "mesh";
+    entry.folder = "10_mesh";
+    entry.default_ranks = kMostRanks;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        // The default is what the other axes leave of the ranks.
+        {"dp", "replicas with sequences of their own", Whole{1, kMostRanks}, "2 of 16"},
+        {"pp", "stages with layers of their own", Whole{1, kMostRanks}, "2 of 16"},
+        {"cp", "devices with tokens of their own, of each sequence", Whole{1, kMostRanks},
+         "2 of 16"},
+        {"tp", "devices with heads and columns of their own", Whole{1, kMostRanks},
+         "2 of 16"},
+        {"layers", "transformer blocks; as many as stages from 4 on", Whole{1, 64}, "4"},
+        {"hidden", "columns between layers; 8 a head", Whole{1, 1024}, "32"},
+        {"context", "tokens of a sequence; the least multiple of 2 cp tp from 32 on",
+         Whole{1, 1024}, "32"},
+        {"batch", "sequences of a step; the least multiple of 2 dp pp from 8 on",
+         Whole{1, 1024}, "8"},
+        {"steps", "of training", Whole{2, 100'000, 20}},
+        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.1}},
+    };
+    entry.takes_text = true;
+    entry.make = lesson_of<MeshLesson>({{"holds", holds},
+                                        {"same", same},
+                                        {"dealt", dealt},
+                                        {"messages", messages},
+                                        {"nodes", nodes},
+                                        {"prices", prices},
+                                        {"tied", tied},
+                                        {"restart", restart},
+                                        {"experts", experts},
+                                        {"large", large},
+                                        {"choose", choose}});
+    return entry;
 }
 
 }  // namespace lockstep::lessons

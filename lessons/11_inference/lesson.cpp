@@ -22,53 +22,18 @@
 
 namespace lockstep::lessons {
 
-/// The lesson's experiments.
-class InferenceLesson final : public Lesson {
-  public:
+namespace {
+
+/// What the lesson's experiments share.
+struct InferenceLesson final : Lesson {
     /// Throws UsageError if the options ask for what cannot be.
     InferenceLesson(const LessonOptions& options, Record& record);
 
-    std::vector<Experiment> experiments() override;
-
-  private:
-    void generate(Findings& found);
-    void time(Findings& found);
-    void cache(Findings& found);
-    void sharding(Findings& found);
-    void exchange(Findings& found);
-    void batching(Findings& found);
-    void pages(Findings& found);
-    void pieces(Findings& found);
-    void apart(Findings& found);
-    void speculation(Findings& found);
-    void hangs(Findings& found);
-
-    /// The GPT that this lesson trains; the first who asks waits for it.
-    const TrainedGpt& trained();
-    TrainedGpt train(const std::string& variant, const GptTask& task);
-    void compare_writing(Findings& found, const RunReport& alone, const RunReport& many);
-    /// A prompt of the text: so many characters from where a sequence begins.
-    std::vector<std::int32_t> prompt(std::int64_t sequence, std::int64_t tokens) const;
-    /// The request that is answered with a cache and without.
-    Request written_request() const;
-    std::string text_of(const std::vector<std::int32_t>& tokens) const;
-    std::vector<Request> small_requests() const;
-    std::vector<Request> common_requests() const;
-    ServiceOptions small_service() const;
-    /// Requests whose tokens are others than those that each has alone.
-    std::int64_t other_tokens(const ServiceRun& run,
-                              const std::vector<Request>& requests);
-    /// Makes devices for what does not depend on the backend: virtual ones, of this
-    /// process.
-    std::unique_ptr<Cluster> virtual_devices(int ranks, bool trace = false) const;
-
-    int ranks_;
-    std::shared_ptr<const GptTask> task_;
-    std::optional<TrainedGpt> trained_;
-    std::vector<double> losses_;
+    int ranks;
+    std::shared_ptr<const GptTask> task;
+    std::optional<TrainedGpt> trained;
+    std::vector<double> losses;
 };
-
-namespace {
 
 constexpr int kMostRanks = 8;
 constexpr int kChips = 8;
@@ -82,6 +47,7 @@ ClusterSpec chip() {
     spec.memory_bytes_per_second = 820e9;
     return spec;
 }
+
 constexpr double kChipMemory = 16e9;
 
 /// H100s, of which launches take no time: so a formula of bytes gives a time.
@@ -107,81 +73,52 @@ double gigabytes(std::int64_t bytes) {
     return static_cast<double>(bytes) / 1e9;
 }
 
-}  // namespace
-
 InferenceLesson::InferenceLesson(const LessonOptions& options, Record& record)
     : Lesson(options, record),
-      ranks_(options.ranks.value_or(4)),
-      task_(make_inference_task(options, ranks_)) {
-    require(task_->sizes.context >= kPromptWritten + kWritten,
+      ranks(options.ranks.value_or(4)),
+      task(make_inference_task(options, ranks)) {
+    require(task->sizes.context >= kPromptWritten + kWritten,
             "--set context={}: the lesson writes {} characters on from {}, so {} are "
             "expected at least",
-            task_->sizes.context, kWritten, kPromptWritten, kPromptWritten + kWritten);
-    const BlockSizes& block = task_->sizes.block;
+            task->sizes.context, kWritten, kPromptWritten, kPromptWritten + kWritten);
+    const BlockSizes& block = task->sizes.block;
     note("heads", block.heads);
     note("kv_heads", block.kv_heads);
     note("hidden", block.hidden);
-    Lesson::record().options.sum_length = task_->tokens() * task_->steps;
+    Lesson::record().options.sum_length = task->tokens() * task->steps;
 }
 
-std::vector<Experiment> InferenceLesson::experiments() {
-    return {experiment("generate", &InferenceLesson::generate),
-            experiment("time", &InferenceLesson::time),
-            experiment("cache", &InferenceLesson::cache),
-            experiment("sharding", &InferenceLesson::sharding),
-            experiment("exchange", &InferenceLesson::exchange),
-            experiment("batching", &InferenceLesson::batching),
-            experiment("pages", &InferenceLesson::pages),
-            experiment("pieces", &InferenceLesson::pieces),
-            experiment("apart", &InferenceLesson::apart),
-            experiment("speculation", &InferenceLesson::speculation),
-            experiment("hangs", &InferenceLesson::hangs)};
-}
-
-LessonEntry inference_lesson() {
-    LessonEntry entry;
-    entry.slug = "inference";
-    entry.folder = "11_inference";
-    entry.default_ranks = 4;
-    entry.most_ranks = kMostRanks;
-    entry.settings = {
-        {"layers", "transformer blocks", Whole{1, 64, 2}},
-        {"heads", "of attention; twice the least multiple of the ranks from 4 on",
-         Whole{1, 64}, "8"},
-        {"kv_heads", "of keys and values", Whole{1, 64}, "half of the heads"},
-        {"hidden", "columns between layers; 8 a head", Whole{1, 1024}, "64"},
-        {"context", "characters of the longest sequence", Whole{1, 1024, 64}},
-        {"batch", "sequences of a step", Whole{1, 1024, 8}},
-        {"steps", "of training", Whole{1, 100'000, 250}},
-        {"learning_rate", "of AdamW", Real{0, 1e6, 0.005}},
-    };
-    entry.takes_text = true;
-    entry.make = make_lesson<InferenceLesson>;
-    return entry;
-}
-
-std::unique_ptr<Cluster> InferenceLesson::virtual_devices(int ranks, bool trace) const {
-    LessonOptions here = options();
+/// Makes devices for what does not depend on the backend: virtual ones, of this
+/// process.
+std::unique_ptr<Cluster> virtual_devices(const InferenceLesson& lesson, int ranks,
+                                         bool trace = false) {
+    LessonOptions here = lesson.options();
     here.backend = "sim";
     return make_cluster(here, ranks, trace);
 }
 
-TrainedGpt InferenceLesson::train(const std::string& variant, const GptTask& task) {
+TrainedGpt train(InferenceLesson& lesson, const std::string& variant,
+                 const GptTask& task) {
     const Advance advance = advancing(variant, task.steps);
-    const RunReport report = train_by_adamw(*make_cluster(options(), 1), task, advance);
-    if (variant == "alone") losses_ = losses_of(report);
-    record_training(record(), variant, variant == "alone", losses_of(report), report);
-    return {task.sizes, options().dtype, options().seed, kept_under(report, "")};
+    const RunReport report =
+        train_by_adamw(*make_cluster(lesson.options(), 1), task, advance);
+    if (variant == "alone") lesson.losses = losses_of(report);
+    record_training(lesson.record(), variant, variant == "alone", losses_of(report),
+                    report);
+    return {task.sizes, lesson.options().dtype, lesson.options().seed,
+            kept_under(report, "")};
 }
 
-const TrainedGpt& InferenceLesson::trained() {
-    if (!trained_) trained_ = train("alone", *task_);
-    return *trained_;
+/// The GPT that this lesson trains; the first who asks waits for it.
+const TrainedGpt& trained(InferenceLesson& lesson) {
+    if (!lesson.trained) lesson.trained = train(lesson, "alone", *lesson.task);
+    return *lesson.trained;
 }
 
-std::vector<std::int32_t> InferenceLesson::prompt(std::int64_t sequence,
-                                                  std::int64_t tokens) const {
-    const std::vector<std::int32_t>& ids = task_->text.ids;
+/// A prompt of the text: so many characters from where a sequence begins.
+std::vector<std::int32_t> prompt(const InferenceLesson& lesson, std::int64_t sequence,
+                                 std::int64_t tokens) {
+    const std::vector<std::int32_t>& ids = lesson.task->text.ids;
     const auto characters = static_cast<std::int64_t>(ids.size());
     std::vector<std::int32_t> prompt;
     for (std::int64_t i = 0; i < tokens; ++i)
@@ -190,36 +127,76 @@ std::vector<std::int32_t> InferenceLesson::prompt(std::int64_t sequence,
 }
 
 /// Characters in one line.
-std::string InferenceLesson::text_of(const std::vector<std::int32_t>& tokens) const {
+std::string text_of(const InferenceLesson& lesson,
+                    const std::vector<std::int32_t>& tokens) {
     std::string text;
     for (const std::int32_t token : tokens) {
         const char32_t character =
-            task_->text.vocabulary[static_cast<std::size_t>(token)];
+            lesson.task->text.vocabulary[static_cast<std::size_t>(token)];
         const bool plain = character >= U' ' && character != U'`';
         text += plain ? encode_utf8(character) : " ";
     }
     return text;
 }
 
-Request InferenceLesson::written_request() const {
+/// The request that is answered with a cache and without.
+Request written_request(const InferenceLesson& lesson) {
     Sampling sampling;
     sampling.temperature = 0.7;
     sampling.top_k = 3;
-    sampling.seed = options().seed;
-    return {0, 0, prompt(0, kPromptWritten), kWritten, sampling};
+    sampling.seed = lesson.options().seed;
+    return {0, 0, prompt(lesson, 0, kPromptWritten), kWritten, sampling};
+}
+
+void compare_writing(InferenceLesson& lesson, Findings& found, const RunReport& alone,
+                     const RunReport& many) {
+    // Rounding in 16 bits may make another character the most probable one, after which
+    // all others are others.
+    const bool exact = lesson.options().dtype != DType::bf16;
+    found.give("exact", exact);
+    std::int64_t other = 0;
+    double gap = 0, largest = 0;
+    HostTensor whole({kWritten, lesson.task->sizes.vocabulary}, DType::f64);
+    for (std::int64_t i = 0; lesson.has_numbers() && i < kWritten; ++i) {
+        const std::string name = fmt::format("logits/{}", i);
+        const HostTensor& expected = alone.ranks[0].kept.at(name);
+        const std::int64_t columns = many.ranks[0].kept.at(name).shape().columns();
+        for (std::int64_t j = 0; j < lesson.task->sizes.vocabulary; ++j) {
+            const auto rank = static_cast<std::size_t>(j / columns);
+            const double logit = many.ranks[rank].kept.at(name).at(j % columns);
+            whole.set(i * lesson.task->sizes.vocabulary + j, logit);
+            gap = std::max(gap, std::abs(logit - expected.at(j)));
+            largest = std::max(largest, std::abs(expected.at(j)));
+        }
+        const HostTensor &one = alone.ranks[0].kept.at("tokens"),
+                         &all = many.ranks[0].kept.at("tokens");
+        other += one.at(i) != all.at(i);
+    }
+    if (lesson.has_numbers()) {
+        lesson.record().outputs.insert_or_assign("written/logits", whole);
+        lesson.record().outputs.insert_or_assign("written/tokens",
+                                                 many.ranks[0].kept.at("tokens"));
+    }
+    if (!exact) return;
+    lesson.values_equal(found, "same_characters", other, 0);
+    const RoundingBound bound{1e-4, 1e-11};
+    lesson.values_at_most(found, "same_logits", largest > 0 ? gap / largest : gap,
+                          bound.of(lesson.options().dtype, 1));
 }
 
 /// Writes on with a cache and without, on one device and on all.
-void InferenceLesson::generate(Findings& found) {
-    const GptSizes& sizes = task_->sizes;
-    const TrainedGpt& gpt = trained();
-    const Request request = written_request();
+void generate(InferenceLesson& lesson, Findings& found) {
+    const GptSizes& sizes = lesson.task->sizes;
+    const TrainedGpt& gpt = trained(lesson);
+    const Request request = written_request(lesson);
     const std::vector<std::int32_t>& begun = request.prompt;
     found.give(
-        {"ranks"_is = ranks_, "numbers"_is = has_numbers(),
-         "parameters"_is = sizes.parameters(), "training_steps"_is = task_->steps,
-         "loss_before"_is = Figure::decimals(losses_.empty() ? 0 : losses_.front(), 2),
-         "loss_after"_is = Figure::decimals(losses_.empty() ? 0 : losses_.back(), 2),
+        {"ranks"_is = lesson.ranks, "numbers"_is = lesson.has_numbers(),
+         "parameters"_is = sizes.parameters(), "training_steps"_is = lesson.task->steps,
+         "loss_before"_is =
+             Figure::decimals(lesson.losses.empty() ? 0 : lesson.losses.front(), 2),
+         "loss_after"_is =
+             Figure::decimals(lesson.losses.empty() ? 0 : lesson.losses.back(), 2),
          "written"_is = kWritten, "written_before"_is = kPromptWritten});
     // With a cache all but the last token are computed, once.
     const std::int64_t once = kPromptWritten + kWritten - 1;
@@ -230,64 +207,31 @@ void InferenceLesson::generate(Findings& found) {
                 "rows_prompt"_is = kPromptWritten + kWritten,
                 "rows_times"_is = Figure::decimals(static_cast<double>(anew) / once, 1)});
 
-    const RunReport alone = write_on(*make_cluster(options(), 1), gpt, request, false);
-    const RunReport cached = write_on(*make_cluster(options(), 1), gpt, request, true);
-    const RunReport many = write_on(*make_cluster(options(), ranks_), gpt, request, true);
-    record().runs.emplace_back("written", many);
-    record_gpt_inputs(record(), *task_);
+    const RunReport alone =
+        write_on(*make_cluster(lesson.options(), 1), gpt, request, false);
+    const RunReport cached =
+        write_on(*make_cluster(lesson.options(), 1), gpt, request, true);
+    const RunReport many =
+        write_on(*make_cluster(lesson.options(), lesson.ranks), gpt, request, true);
+    lesson.record().runs.emplace_back("written", many);
+    record_gpt_inputs(lesson.record(), *lesson.task);
     // Products of a token cost as many flops wherever it is computed; attention comes to
     // little here.
     const double flops = static_cast<double>(alone.ranks[0].flops) /
                          static_cast<double>(cached.ranks[0].flops);
     found.give("flops_times", Figure::decimals(flops, 1));
-    if (has_numbers()) {
+    if (lesson.has_numbers()) {
         const HostTensor tokens = alone.ranks[0].kept.at("tokens");
         const auto values = tokens.values<std::int32_t>();
-        found.give(
-            {"begun"_is = text_of(begun),
-             "continued"_is = text_of({values.begin(), values.begin() + kWritten})});
+        found.give({"begun"_is = text_of(lesson, begun),
+                    "continued"_is =
+                        text_of(lesson, {values.begin(), values.begin() + kWritten})});
     }
-    compare_writing(found, alone, many);
-}
-
-void InferenceLesson::compare_writing(Findings& found, const RunReport& alone,
-                                      const RunReport& many) {
-    // Rounding in 16 bits may make another character the most probable one, after which
-    // all others are others.
-    const bool exact = options().dtype != DType::bf16;
-    found.give("exact", exact);
-    std::int64_t other = 0;
-    double gap = 0, largest = 0;
-    HostTensor whole({kWritten, task_->sizes.vocabulary}, DType::f64);
-    for (std::int64_t i = 0; has_numbers() && i < kWritten; ++i) {
-        const std::string name = fmt::format("logits/{}", i);
-        const HostTensor& expected = alone.ranks[0].kept.at(name);
-        const std::int64_t columns = many.ranks[0].kept.at(name).shape().columns();
-        for (std::int64_t j = 0; j < task_->sizes.vocabulary; ++j) {
-            const auto rank = static_cast<std::size_t>(j / columns);
-            const double logit = many.ranks[rank].kept.at(name).at(j % columns);
-            whole.set(i * task_->sizes.vocabulary + j, logit);
-            gap = std::max(gap, std::abs(logit - expected.at(j)));
-            largest = std::max(largest, std::abs(expected.at(j)));
-        }
-        const HostTensor &one = alone.ranks[0].kept.at("tokens"),
-                         &all = many.ranks[0].kept.at("tokens");
-        other += one.at(i) != all.at(i);
-    }
-    if (has_numbers()) {
-        record().outputs.insert_or_assign("written/logits", whole);
-        record().outputs.insert_or_assign("written/tokens",
-                                          many.ranks[0].kept.at("tokens"));
-    }
-    if (!exact) return;
-    values_equal(found, "same_characters", other, 0);
-    const RoundingBound bound{1e-4, 1e-11};
-    values_at_most(found, "same_logits", largest > 0 ? gap / largest : gap,
-                   bound.of(options().dtype, 1));
+    compare_writing(lesson, found, alone, many);
 }
 
 /// Shows how long passes of more and more rows take.
-void InferenceLesson::time(Findings& found) {
+void time(Findings& found) {
     const ClusterSpec both = chip();
     ClusterSpec reads = both, computes = both;
     reads.flops_bf16 = 0;
@@ -338,8 +282,6 @@ void InferenceLesson::time(Findings& found) {
          "prefill_times"_is = Figure::count(std::round(one * kMany / prefill.seconds))});
 }
 
-namespace {
-
 constexpr std::int64_t kCached = 8192;  ///< tokens of each sequence
 
 /// Rows of models, each with what a token takes in its cache.
@@ -368,6 +310,7 @@ void give_tokens(Findings& found) {
 double weights_of_chip(const GptSizes& sizes) {
     return 2 * static_cast<double>(sizes.parameters()) / kChips;
 }
+
 double sequence_of_chip(const GptSizes& sizes) {
     return static_cast<double>(kCached * cache_bytes_of_token(sizes, DType::bf16)) /
            kChips;
@@ -396,10 +339,8 @@ double give_decodes(Findings& found, const char* list, const GptSizes& sizes) {
     return worst;
 }
 
-}  // namespace
-
 /// Shows what a token takes in the cache, and how many sequences fit.
-void InferenceLesson::cache(Findings& found) {
+void cache(Findings& found) {
     give_tokens(found);
     const GptSizes whole = llama2_13b(kCached), fifth = grouped_13b(kCached);
     const double worst = std::max(give_decodes(found, "whole", whole),
@@ -419,7 +360,7 @@ void InferenceLesson::cache(Findings& found) {
 }
 
 /// Compares ways to share out a decode on eight devices.
-void InferenceLesson::sharding(Findings& found) {
+void sharding(Findings& found) {
     constexpr int kDevices = 8;
     constexpr std::int64_t kTokens = 2048;
     const ClusterSpec spec = h100_without_launches();
@@ -475,7 +416,7 @@ void InferenceLesson::sharding(Findings& found) {
 }
 
 /// Shows how fast tokens can follow if they go to experts of many devices.
-void InferenceLesson::exchange(Findings& found) {
+void exchange(Findings& found) {
     constexpr int kRanks = 32;
     constexpr std::int64_t kTokens = 32;
     const GptSizes sizes = deepseek_v3(64);
@@ -506,7 +447,7 @@ void InferenceLesson::exchange(Findings& found) {
                     Figure::count(std::round(1 / (61 * 3 * 32.0 * 9 * 7000 / 50e9)))});
 }
 
-std::vector<Request> InferenceLesson::small_requests() const {
+std::vector<Request> small_requests(const InferenceLesson& lesson) {
     constexpr std::array<std::int64_t, 8> kPrompts{6, 10, 4, 8, 12, 5, 9, 7},
         kOutputs{20, 3, 6, 12, 4, 8, 3, 10};
     std::vector<Request> requests;
@@ -514,33 +455,35 @@ std::vector<Request> InferenceLesson::small_requests() const {
         const auto id = static_cast<std::int64_t>(i);
         Request request{id,
                         id * 200 * (kSecond / 1'000'000),
-                        prompt(id, kPrompts[i]),
+                        prompt(lesson, id, kPrompts[i]),
                         kOutputs[i],
                         {}};
         request.sampling.temperature = 0.8;
-        request.sampling.seed = options().seed + i;
+        request.sampling.seed = lesson.options().seed + i;
         requests.push_back(std::move(request));
     }
     return requests;
 }
 
-ServiceOptions InferenceLesson::small_service() const {
+ServiceOptions small_service(const InferenceLesson& lesson) {
     ServiceOptions service;
     service.cache = {.pages = 64, .page_rows = 4};
     service.rules.most_sequences = 4;
     service.rules.most_rows = 16;
     service.row_by_row = true;
-    service.dtype = options().dtype;
-    service.seed = options().seed;
+    service.dtype = lesson.options().dtype;
+    service.seed = lesson.options().seed;
     return service;
 }
 
-std::int64_t InferenceLesson::other_tokens(const ServiceRun& run,
-                                           const std::vector<Request>& requests) {
-    ServiceOptions one_by_one = small_service();
+/// Requests whose tokens are others than those that each has alone.
+std::int64_t other_tokens(InferenceLesson& lesson, const ServiceRun& run,
+                          const std::vector<Request>& requests) {
+    ServiceOptions one_by_one = small_service(lesson);
     one_by_one.rules.most_sequences = 1;
-    const ServiceRun alone = run_service(
-        *virtual_devices(1), ServicePlan(task_->sizes, one_by_one), requests, &trained());
+    const ServiceRun alone = run_service(*virtual_devices(lesson, 1),
+                                         ServicePlan(lesson.task->sizes, one_by_one),
+                                         requests, &trained(lesson));
     std::int64_t other = 0;
     for (std::size_t i = 0; i < requests.size(); ++i)
         other += alone.served[i].answer.tokens != run.served[i].answer.tokens;
@@ -549,17 +492,18 @@ std::int64_t InferenceLesson::other_tokens(const ServiceRun& run,
 
 /// Serves eight requests in batches that wait for each other, and in one that others
 /// join.
-void InferenceLesson::batching(Findings& found) {
-    const std::vector<Request> requests = small_requests();
-    ServiceOptions service = small_service();
+void batching(InferenceLesson& lesson, Findings& found) {
+    const std::vector<Request> requests = small_requests(lesson);
+    ServiceOptions service = small_service(lesson);
     found.give({"batch_requests"_is = requests.size(),
                 "first_output"_is = requests[0].output,
                 "first_both"_is = requests[0].output + 1,
                 "batch_most"_is = service.rules.most_sequences});
     const auto serve = [&](bool continuous) {
         service.rules.continuous = continuous;
-        return run_service(*virtual_devices(1, continuous),
-                           ServicePlan(task_->sizes, service), requests, &trained());
+        return run_service(*virtual_devices(lesson, 1, continuous),
+                           ServicePlan(lesson.task->sizes, service), requests,
+                           &trained(lesson));
     };
     const ServiceRun fixed = serve(false), joining = serve(true);
     for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -582,7 +526,7 @@ void InferenceLesson::batching(Findings& found) {
                 "joins_passes"_is = joining.passes.size(),
                 "fixed_end"_is = Figure::time(fixed.report.makespan()),
                 "joins_end"_is = Figure::time(joining.report.makespan())});
-    record().runs.emplace_back("served", joining.report);
+    lesson.record().runs.emplace_back("served", joining.report);
     ServiceTrace trace;
     trace.pages = service.cache.pages;
     trace.requests = asked_of(requests);
@@ -590,16 +534,17 @@ void InferenceLesson::batching(Findings& found) {
     found.service("waiting_batches", trace);
     trace.passes = joining.passes;
     found.service("joined_batches", trace);
-    const std::int64_t other = has_numbers() ? other_tokens(joining, requests) : 0;
-    values_equal(found, "batch_tokens", other, 0);
+    const std::int64_t other =
+        lesson.has_numbers() ? other_tokens(lesson, joining, requests) : 0;
+    lesson.values_equal(found, "batch_tokens", other, 0);
 }
 
-std::vector<Request> InferenceLesson::common_requests() const {
+std::vector<Request> common_requests(const InferenceLesson& lesson) {
     constexpr std::int64_t kRequests = 8, kCommon = 24, kOwn = 6, kOutput = 8;
     std::vector<Request> requests;
     for (std::int64_t id = 0; id < kRequests; ++id) {
-        Request request{id, 0, prompt(100, kCommon), kOutput, {}};
-        const auto own = prompt(id, kOwn);
+        Request request{id, 0, prompt(lesson, 100, kCommon), kOutput, {}};
+        const auto own = prompt(lesson, id, kOwn);
         request.prompt.insert(request.prompt.end(), own.begin(), own.end());
         requests.push_back(std::move(request));
     }
@@ -607,16 +552,17 @@ std::vector<Request> InferenceLesson::common_requests() const {
 }
 
 /// Finds pages again, and gives some back that are needed.
-void InferenceLesson::pages(Findings& found) {
-    const std::vector<Request> requests = common_requests();
-    ServiceOptions service = small_service();
+void pages(InferenceLesson& lesson, Findings& found) {
+    const std::vector<Request> requests = common_requests(lesson);
+    ServiceOptions service = small_service(lesson);
     service.rules.most_sequences = 8;
     service.rules.most_rows = 32;
     const auto serve = [&](bool reuse, std::int64_t pages) {
         service.reuse = reuse;
         service.cache.pages = pages;
-        return run_service(*virtual_devices(1), ServicePlan(task_->sizes, service),
-                           requests, &trained());
+        return run_service(*virtual_devices(lesson, 1),
+                           ServicePlan(lesson.task->sizes, service), requests,
+                           &trained(lesson));
     };
     constexpr std::int64_t kMany = 128, kFew = 36;
     const ServiceRun plain = serve(false, kMany), found_again = serve(true, kMany),
@@ -627,12 +573,13 @@ void InferenceLesson::pages(Findings& found) {
     found.give({"paged_requests"_is = count, "paged_prompt"_is = own,
                 "paged_output"_is = output, "paged_rows"_is = service.cache.page_rows,
                 "paged_most"_is = kMany, "paged_few"_is = kFew,
-                "paged_longest"_is = task_->sizes.context});
+                "paged_longest"_is = lesson.task->sizes.context});
     const std::int64_t tokens = own + output - 1;
     const auto pages_of = [&](std::int64_t count_of) {
         return (count_of + service.cache.page_rows - 1) / service.cache.page_rows;
     };
-    const std::int64_t taken = pages_of(tokens), longest = pages_of(task_->sizes.context);
+    const std::int64_t taken = pages_of(tokens),
+                       longest = pages_of(lesson.task->sizes.context);
     found.give({"paged_each"_is = taken, "reserved_each"_is = longest,
                 "reserved_fit"_is = kFew / longest, "paged_fit"_is = kFew / taken});
     for (const auto& [name, run] :
@@ -653,11 +600,11 @@ void InferenceLesson::pages(Findings& found) {
     found.equal("found_rows", found_again.rows(),
                 static_cast<double>(count * tokens - reused));
     found.give("reused_tokens", reused);
-    values_equal(found, "paged_tokens", other, 0);
+    lesson.values_equal(found, "paged_tokens", other, 0);
 }
 
 /// Lets a long prompt come between decodes, whole and in pieces.
-void InferenceLesson::pieces(Findings& found) {
+void pieces(Findings& found) {
     constexpr std::int64_t kLong = 4096, kOthers = 16;
     const GptSizes sizes = grouped_13b(8192);
     std::vector<Request> requests;
@@ -698,8 +645,6 @@ void InferenceLesson::pieces(Findings& found) {
         Figure::decimals(static_cast<double>(shortest) / static_cast<double>(whole), 3),
         0.25);
 }
-
-namespace {
 
 constexpr std::int64_t kApart = 64, kShortest = 2048, kLongest = 4096;
 
@@ -742,10 +687,8 @@ void give_prompt_apart(Findings& found, const GptSizes& sizes) {
                     milliseconds(pass_costs(sizes, spec, 1, {1, 0, kMean}).seconds)});
 }
 
-}  // namespace
-
 /// Computes prompts on the same devices, and on others.
-void InferenceLesson::apart(Findings& found) {
+void apart(InferenceLesson& lesson, Findings& found) {
     constexpr PromptsWay kApartWay{"apart", true, false};
     const GptSizes sizes = grouped_13b(2 * kLongest);
     const ServiceLimits limits{kSecond / 2, 15 * (kSecond / 1000)};
@@ -753,7 +696,8 @@ void InferenceLesson::apart(Findings& found) {
                 "apart_token"_is = Figure::time(limits.per_token),
                 "apart_requests"_is = kApart});
     for (const double rate : {2.0, 4.0, 6.0, 8.0, 10.0, 12.0}) {
-        const auto requests = make_requests(long_prompts(rate, sizes, options().seed));
+        const auto requests =
+            make_requests(long_prompts(rate, sizes, lesson.options().seed));
         Findings& row = found.row("rates", {"rate"_is = Figure::count(rate)});
         for (const PromptsWay& way : {PromptsWay{"together", false, false},
                                       PromptsWay{"pieces", false, true}, kApartWay}) {
@@ -767,7 +711,7 @@ void InferenceLesson::apart(Findings& found) {
             give("goodput", Figure::decimals(report.goodput, 1));
         }
     }
-    const auto requests = make_requests(long_prompts(8, sizes, options().seed));
+    const auto requests = make_requests(long_prompts(8, sizes, lesson.options().seed));
     const ServiceRun run = serve_long_prompts(sizes, requests, kApartWay);
     std::int64_t tokens = 0, sent = 0;
     for (const Request& request : requests)
@@ -780,8 +724,6 @@ void InferenceLesson::apart(Findings& found) {
                                     4 * kApart));
     give_prompt_apart(found, sizes);
 }
-
-namespace {
 
 /// Rows of more and more drafts of a model of 1.1 billion parameters for one of 13.
 void give_drafts(Findings& found, double acceptance) {
@@ -817,30 +759,29 @@ void give_drafts(Findings& found, double acceptance) {
          "drafts_all"_is = Figure::decimals(kFour + 1, 2)});
 }
 
-}  // namespace
-
 /// Lets a small model draft what a large one checks.
-void InferenceLesson::speculation(Findings& found) {
+void speculation(InferenceLesson& lesson, Findings& found) {
     give_drafts(found, 0.8);
     // The trained model, and one of a single block that drafts for it.
-    GptTask task = *task_;
+    GptTask task = *lesson.task;
     task.sizes.layers = 1;
-    const TrainedGpt drafter = train("draft", task);
-    const Request request{0, 0, prompt(0, kPromptWritten), kWritten, {}};
-    const SpeculationReport spoken =
-        write_with_drafts(*virtual_devices(1), trained(), drafter, request, 4);
+    const TrainedGpt drafter = train(lesson, "draft", task);
+    const Request request{0, 0, prompt(lesson, 0, kPromptWritten), kWritten, {}};
+    const SpeculationReport spoken = write_with_drafts(
+        *virtual_devices(lesson, 1), trained(lesson), drafter, request, 4);
     found.give({"spoken_passes"_is = spoken.passes, "spoken_drafted"_is = spoken.drafted,
                 "spoken_stayed"_is = spoken.stayed, "spoken_tokens"_is = kWritten});
     const ServiceRun plain =
-        run_service(*virtual_devices(1), ServicePlan(task_->sizes, small_service()),
-                    {request}, &trained());
+        run_service(*virtual_devices(lesson, 1),
+                    ServicePlan(lesson.task->sizes, small_service(lesson)), {request},
+                    &trained(lesson));
     const bool other = plain.served[0].answer.tokens != spoken.tokens;
-    values_equal(found, "spoken_same", other ? 1 : 0, 0);
+    lesson.values_equal(found, "spoken_same", other ? 1 : 0, 0);
 }
 
 /// Shows two services that hang, what is said of them, and their cures.
-void InferenceLesson::hangs(Findings& found) {
-    LessonOptions here = options().without_full_check();
+void hangs(InferenceLesson& lesson, Findings& found) {
+    LessonOptions here = lesson.options().without_full_check();
     here.backend = "sim";
     std::int64_t named = 0;
     const auto sentence = [&](void (*program)(Rank&)) {
@@ -862,7 +803,41 @@ void InferenceLesson::hangs(Findings& found) {
         return count;
     };
     found.give("dropped_by_one", answered(drop_by_one_clock));
-    if (has_numbers()) found.give("served_each_other", answered(serve_each_other));
+    if (lesson.has_numbers()) found.give("served_each_other", answered(serve_each_other));
+}
+
+}  // namespace
+
+LessonEntry inference_lesson() {
+    LessonEntry entry;
+    entry.slug = "inference";
+    entry.folder = "11_inference";
+    entry.default_ranks = 4;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        {"layers", "transformer blocks", Whole{1, 64, 2}},
+        {"heads", "of attention; twice the least multiple of the ranks from 4 on",
+         Whole{1, 64}, "8"},
+        {"kv_heads", "of keys and values", Whole{1, 64}, "half of the heads"},
+        {"hidden", "columns between layers; 8 a head", Whole{1, 1024}, "64"},
+        {"context", "characters of the longest sequence", Whole{1, 1024, 64}},
+        {"batch", "sequences of a step", Whole{1, 1024, 8}},
+        {"steps", "of training", Whole{1, 100'000, 250}},
+        {"learning_rate", "of AdamW", Real{0, 1e6, 0.005}},
+    };
+    entry.takes_text = true;
+    entry.make = lesson_of<InferenceLesson>({{"generate", generate},
+                                             {"time", time},
+                                             {"cache", cache},
+                                             {"sharding", sharding},
+                                             {"exchange", exchange},
+                                             {"batching", batching},
+                                             {"pages", pages},
+                                             {"pieces", pieces},
+                                             {"apart", apart},
+                                             {"speculation", speculation},
+                                             {"hangs", hangs}});
+    return entry;
 }
 
 }  // namespace lockstep::lessons

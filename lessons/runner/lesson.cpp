@@ -113,7 +113,7 @@ LessonSteps::LessonSteps(const LessonEntry& entry, Lesson& lesson, Language lang
       original_(page_of(entry)),
       shown_(page_of(entry, language)),
       found_(original_, record) {
-    const std::vector<Experiment> experiments = lesson.experiments();
+    const std::vector<Experiment>& experiments = lesson.experiments;
     for (const PageSection* section : shown_.steps()) {
         const auto experiment =
             std::ranges::find(experiments, section->name, &Experiment::name);

@@ -85,28 +85,20 @@ struct Experiment {
     std::function<void(Findings&)> run;
 };
 
-/// A lesson: experiments over a state of their own. Whatever it records goes into
+/// What a lesson's experiments share, and the experiments. Whatever it records goes into
 /// `record`, whose options are set already. Both outlive the lesson.
 class Lesson {
   public:
     Lesson(const LessonOptions& options, Record& record)
         : options_(options), record_(record) {}
     virtual ~Lesson() = default;
-    /// In any order: the page has theirs.
-    virtual std::vector<Experiment> experiments() = 0;
 
-  protected:
+    /// In any order: the page has theirs.
+    std::vector<Experiment> experiments;
+
     const LessonOptions& options() const { return options_; }
     Record& record() { return record_; }
     bool has_numbers() const { return options_.has_numbers(); }
-
-    /// Makes an experiment of a member of the lesson's class.
-    template <typename Class>
-    Experiment experiment(const std::string& name, void (Class::*run)(Findings&)) {
-        return {name, [lesson = static_cast<Class*>(this), run](Findings& found) {
-                    (lesson->*run)(found);
-                }};
-    }
     /// Leaves in the record the value that a setting has in this run.
     void note(const std::string& key, std::int64_t value) {
         record_.options.settings[key] = std::to_string(value);
@@ -128,10 +120,33 @@ class Lesson {
     Record& record_;
 };
 
-/// Makes a lesson of this class, for LessonEntry::make.
-template <typename Class>
-std::unique_ptr<Lesson> make_lesson(const LessonOptions& options, Record& record) {
-    return std::make_unique<Class>(options, record);
+/// An experiment that is a function. It takes what the lesson's experiments share, if it
+/// needs that.
+template <typename Shared>
+struct ExperimentOf {
+    ExperimentOf(std::string called, void (*function)(Shared&, Findings&))
+        : name(std::move(called)), run(function) {}
+    ExperimentOf(std::string called, void (*function)(Findings&))
+        : name(std::move(called)),
+          run([function](Shared&, Findings& found) { function(found); }) {}
+
+    std::string name;
+    std::function<void(Shared&, Findings&)> run;
+};
+
+/// Makes a lesson of these experiments, for LessonEntry::make.
+template <typename Shared>
+auto lesson_of(std::vector<ExperimentOf<Shared>> experiments) {
+    return [experiments = std::move(experiments)](const LessonOptions& options,
+                                                  Record& record) {
+        auto lesson = std::make_unique<Shared>(options, record);
+        for (const auto& [name, run] : experiments)
+            lesson->experiments.push_back(
+                {name, [&shared = *lesson, run = run](Findings& found) {
+                     run(shared, found);
+                 }});
+        return std::unique_ptr<Lesson>(std::move(lesson));
+    };
 }
 
 /// Returns which of so many steps, from 0, a curve is shown at.

@@ -19,29 +19,23 @@ using Library = nlohmann::json;
 
 namespace {
 
-/// Its first step is correct; in the second one rank leaves early.
-class Stopping : public Lesson {
-  public:
-    using Lesson::Lesson;
+RunReport run(const Lesson& lesson, bool leaves) {
+    return make_cluster(lesson.options(), 4, true)->run([leaves](Rank& rank) {
+        const Tensor x = rank.device().zeros({8}, DType::f32);
+        if (leaves && rank.index() == 1) return;
+        rank.world().all_reduce(x).wait();
+    });
+}
 
-    std::vector<Experiment> experiments() override {
-        return {{"fine",
-                 [this](Findings& found) {
-                     record().runs.emplace_back("fine", run(false));
-                     found.equal("one", 1, 1);
-                 }},
-                {"stops", [this](Findings&) { run(true); }}};
-    }
+void fine(Lesson& lesson, Findings& found) {
+    lesson.record().runs.emplace_back("fine", run(lesson, false));
+    found.equal("one", 1, 1);
+}
 
-  private:
-    RunReport run(bool leaves) const {
-        return make_cluster(options(), 4, true)->run([leaves](Rank& rank) {
-            const Tensor x = rank.device().zeros({8}, DType::f32);
-            if (leaves && rank.index() == 1) return;
-            rank.world().all_reduce(x).wait();
-        });
-    }
-};
+/// One rank leaves early.
+void stops(Lesson& lesson, Findings&) {
+    run(lesson, true);
+}
 
 LessonEntry stopping() {
     LessonEntry entry;
@@ -49,9 +43,7 @@ LessonEntry stopping() {
     entry.page =
         "# A lesson that stops\n\nDoes it?\n\n## Fine {#fine}\n\n{{check one: one}}\n\n"
         "## Stops {#stops}\n";
-    entry.make = [](const LessonOptions& options, Record& record) {
-        return std::make_unique<Stopping>(options, record);
-    };
+    entry.make = lesson_of<Lesson>({{"fine", fine}, {"stops", stops}});
     return entry;
 }
 
