@@ -2,24 +2,274 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
-#include <string>
+#include <numeric>
 
 #include <fmt/format.h>
 
-#include "lessons/03_column_linear/mlp.hpp"
-#include "lessons/03_column_linear/pass.hpp"
 #include "lessons/runner/rounding.hpp"
-#include "src/comm/rank.hpp"
+#include "src/comm/expect.hpp"
+#include "src/core/host_tensor.hpp"
+#include "src/core/philox.hpp"
 #include "src/core/require.hpp"
+#include "src/cost/collectives.hpp"
+#include "src/nn/activation.hpp"
+#include "src/nn/gpt.hpp"
 #include "src/nn/linear.hpp"
+#include "src/nn/part.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
 #include "src/parallel/row_parallel_linear.hpp"
+#include "src/parallel/tensor_parallel.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/report/describe.hpp"
+#include "src/report/safetensors.hpp"
+#include "src/text/wrap.hpp"
+#include "src/trial/outcome.hpp"
+#include "src/trial/training.hpp"
+#include "src/trial/values.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
+
+/// A model whose weights ranks share out, and what goes in at both ends.
+struct Task {
+    std::function<std::unique_ptr<Module>(const ParameterInit&, TensorParallel&)> make;
+    HostTensor x;
+    HostTensor dy;
+    bool own_columns_of_x = false;  ///< of each rank; else all hold x whole
+    bool own_columns_of_dy = false;
+    /// Whole parameters by name; those that are not there are drawn.
+    NamedTensors weights;
+    std::uint64_t seed = 0;
+    bool keeps = true;  ///< what pass() says, but for the bytes; else nothing
+    /// Makes the f and g that lead in and out of regions.
+    std::function<std::unique_ptr<TensorParallel>(Rank&)> regions = [](Rank& rank) {
+        return std::make_unique<TensorParallel>(rank.device(), rank.world());
+    };
+};
+
+/// A matrix of these numbers, row by row.
+HostTensor matrix(std::int64_t columns, const std::vector<double>& values, DType dtype) {
+    const auto count = static_cast<std::int64_t>(values.size());
+    return HostTensor::of(Shape{count / columns, columns}, values).as(dtype);
+}
+
+/// Whole numbers from -2 to 2, so few that every sum of their products is
+/// exact; the same for the same seed and name.
+HostTensor whole_numbers(Shape shape, DType dtype, std::uint64_t seed,
+                         const std::string& name) {
+    constexpr double kLargest = 2;
+    HostTensor tensor(shape, dtype);
+    const RandomStream stream(seed, name);
+    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+        const double drawn = stream.uniform(static_cast<std::uint64_t>(i));
+        tensor.set(i, std::floor(drawn * (2 * kLargest + 1)) - kLargest);
+    }
+    return tensor;
+}
+
+HostTensor transposed(const HostTensor& matrix) {
+    const std::int64_t rows = matrix.shape().rows();
+    const std::int64_t columns = matrix.shape().columns();
+    HostTensor turned({columns, rows}, matrix.dtype());
+    for (std::int64_t i = 0; i < matrix.elements(); ++i)
+        turned.set(i % columns * rows + i / columns, matrix.at(i));
+    return turned;
+}
+
+/// The columns that rank `rank` of `ranks` has, of as many each.
+HostTensor columns_of_rank(const HostTensor& matrix, int rank, int ranks) {
+    const std::int64_t count = matrix.shape().columns() / ranks;
+    return shard_of(matrix, column_part(matrix.shape(), rank * count, count));
+}
+
+/// All of as many rows.
+HostTensor side_by_side(const std::vector<HostTensor>& matrices) {
+    std::int64_t all = 0;
+    for (const HostTensor& matrix : matrices)
+        all += matrix.shape().columns();
+    HostTensor whole(matrices.front().shape().with_last(all), matrices.front().dtype());
+    std::int64_t from = 0;
+    for (const HostTensor& matrix : matrices) {
+        const std::int64_t count = matrix.shape().columns();
+        put_shard(whole, matrix, column_part(whole.shape(), from, count));
+        from += count;
+    }
+    return whole;
+}
+
+/// All of one shape.
+HostTensor sum_of(const std::vector<HostTensor>& matrices) {
+    HostTensor sum(matrices.front().shape(), matrices.front().dtype());
+    for (const HostTensor& matrix : matrices)
+        for (std::int64_t i = 0; i < sum.elements(); ++i)
+            sum.set(i, sum.at(i) + matrix.at(i));
+    return sum;
+}
+
+/// Numbers of the two that are not equal; of one shape. NaN differs.
+std::int64_t differing(const HostTensor& a, const HostTensor& b) {
+    std::int64_t count = 0;
+    for (std::int64_t i = 0; i < a.elements(); ++i)
+        if (!(a.at(i) == b.at(i))) ++count;
+    return count;
+}
+
+/// "-2", "1.95": two digits after the point, if they are not 0.
+std::string number(double value) {
+    const double rounded = std::round(value * 100) / 100;
+    return fmt::format("{:.6g}", rounded == 0 ? 0 : rounded);
+}
+
+constexpr std::int64_t kMostRows = 8;
+
+constexpr std::int64_t kMostColumns = 5;
+
+constexpr std::int64_t kColumnsOfWide = 4;
+
+/// The name, the shape, and a line a row, all as wide.
+std::vector<std::string> block(const std::string& name, const HostTensor& matrix) {
+    const std::int64_t columns = matrix.shape().columns();
+    const std::int64_t shown = columns > kMostColumns ? kColumnsOfWide : columns;
+    std::vector<std::string> lines{name, matrix.shape().text()};
+    for (std::int64_t row = 0; row < matrix.shape().rows(); ++row) {
+        std::string line;
+        for (std::int64_t column = 0; column < shown; ++column)
+            line += fmt::format("{:>4}", number(matrix.at(row * columns + column)));
+        if (shown < columns) line += " ...";
+        lines.push_back(line);
+        if (row + 1 < kMostRows) continue;
+        if (row + 1 < matrix.shape().rows()) lines.emplace_back("  ...");
+        break;
+    }
+    int width = 0;
+    for (const std::string& line : lines)
+        width = std::max(width, columns_of(line));
+    for (std::string& line : lines)
+        line = pad_right(line, width);
+    return lines;
+}
+
+/// Matrices beside one another, each under its name and shape; of a wide
+/// or long one what fits a pencil.
+std::string matrices_text(
+    const std::vector<std::pair<std::string, HostTensor>>& matrices) {
+    constexpr const char* kGap = "   ";
+    std::vector<std::vector<std::string>> blocks;
+    std::size_t height = 0;
+    for (const auto& [name, matrix] : matrices) {
+        blocks.push_back(block(name, matrix));
+        height = std::max(height, blocks.back().size());
+    }
+    std::string text;
+    for (std::size_t row = 0; row < height; ++row) {
+        std::string line;
+        for (const std::vector<std::string>& lines : blocks)
+            line += kGap + (row < lines.size() ? lines[row]
+                                               : pad_right("", columns_of(lines[0])));
+        line.erase(line.find_last_not_of(' ') + 1);
+        text += (text.empty() ? "" : "\n") + line;
+    }
+    return text;
+}
+
+HostTensor held_by(const Rank& rank, const HostTensor& whole, bool own_columns) {
+    return own_columns ? columns_of_rank(whole, rank.index(), rank.size()) : whole;
+}
+
+/// One forward and one backward pass on every rank. Each keeps "y", "dx",
+/// its shards "initial/NAME" and "grad/NAME", and as series the bytes that
+/// it sent, "forward" and "backward".
+RunReport pass(Cluster& cluster, const Task& task) {
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto tp = task.regions(rank);
+        const auto model = task.make({device, task.x.dtype(), task.seed, ""}, *tp);
+        load_parameters(model->parameters(), task.weights);
+        const auto keep = [&](const std::string& name, const Tensor& tensor) {
+            if (task.keeps) rank.keep(name, tensor);
+        };
+        const auto keep_all = [&](const std::string& prefix, Tensor Parameter::*tensor) {
+            for (const Parameter* parameter : model->parameters())
+                if (task.keeps)
+                    rank.keep(prefix + parameter->name(), parameter->*tensor,
+                              parameter->part());
+        };
+        keep_all("initial/", &Parameter::value);
+        const Tensor x = device.upload(held_by(rank, task.x, task.own_columns_of_x));
+        const Tensor dy = device.upload(held_by(rank, task.dy, task.own_columns_of_dy));
+
+        Saved saved;
+        {
+            const PhaseScope phase(device, Phase::forward);
+            const ByteCount sent(rank.world());
+            keep("y", model->forward(x, saved));
+            rank.keep_value("forward", static_cast<double>(sent.bytes()));
+        }
+        {
+            const PhaseScope phase(device, Phase::backward);
+            const ByteCount sent(rank.world());
+            keep("dx", model->backward(dy, saved));
+            rank.keep_value("backward", static_cast<double>(sent.bytes()));
+        }
+        keep_all("grad/", &Parameter::gradient);
+    });
+}
+
+/// Returns what rank `rank` kept.
+const HostTensor& kept(const RunReport& report, int rank, const std::string& name) {
+    return report.ranks[rank].kept.at(name);
+}
+
+/// Returns what each rank kept.
+std::vector<HostTensor> kept_by_all(const RunReport& report, const std::string& name) {
+    std::vector<HostTensor> tensors;
+    for (const RankReport& rank : report.ranks)
+        tensors.push_back(rank.kept.at(name));
+    return tensors;
+}
+
+/// The bytes that a rank sent in that half, "forward" or "backward".
+std::int64_t bytes_of_half(const RunReport& report, int rank, const std::string& half) {
+    return static_cast<std::int64_t>(report.ranks[rank].series.at(half).at(0));
+}
+
+/// The parameters' gradients put together, as "grad/NAME".
+NamedTensors whole_gradients(const RunReport& report) {
+    NamedTensors whole;
+    for (auto& [name, tensor] : kept_under(report, "grad/"))
+        whole.emplace("grad/" + name, std::move(tensor));
+    return whole;
+}
+
+/// Counts numbers that are not one device's, if each rank has own columns of `name`.
+std::int64_t differing_side_by_side(const RunReport& together, const RunReport& alone,
+                                    const std::string& name) {
+    return differing(side_by_side(kept_by_all(together, name)), kept(alone, 0, name));
+}
+
+/// The same over all ranks, if each has the whole.
+std::int64_t differing_on_any(const RunReport& together, const HostTensor& expected,
+                              const std::string& name) {
+    std::int64_t count = 0;
+    for (const HostTensor& whole : kept_by_all(together, name))
+        count += differing(whole, expected);
+    return count;
+}
+
+/// The same of the gradients, put together.
+std::int64_t differing_gradients(const RunReport& together, const RunReport& alone) {
+    std::int64_t count = 0;
+    for (const auto& [name, whole] : whole_gradients(together))
+        count += differing(whole, kept(alone, 0, name));
+    return count;
+}
+
+struct MlpSizes {
+    std::int64_t rows = 0;    ///< of its input
+    std::int64_t hidden = 0;  ///< columns of its input and output
+    std::int64_t inner = 0;   ///< columns between its two layers
+};
 
 constexpr int kExampleRanks = 3;
 constexpr int kShownRanks = 4;
@@ -517,6 +767,138 @@ void give_gelu_of_a_sum(ColumnLinear& lesson, Findings& found) {
     found.give({"sum_of_terms"_is = cell(0, "sum"),
                 "sum_of_gelus"_is = cell(0, "early sum"),
                 "gelu_of_sum"_is = cell(0, "late")});
+}
+
+/// How ranks share an MLP out.
+enum class MlpSplit {
+    none,               ///< one device has all
+    columns_then_rows,  ///< Megatron-LM's
+    gathered,           ///< both layers by columns, put together after each
+};
+
+/// The collectives of the two halves of a pass, by the formulas.
+struct MlpCalls {
+    std::vector<CollectiveCall> forward, backward;
+};
+
+/// How long they take one after another, and how much of that for no bytes at all.
+struct CallTimes {
+    Picoseconds all = 0;
+    Picoseconds latency = 0;
+};
+
+// lesson: gathered-mlp
+// x (N, hidden) -> c_fc (N, inner) -> GELU -> c_proj (N, hidden), each of
+// which every rank gets whole
+std::unique_ptr<Sequential> make_gathered_mlp(const ParameterInit& init,
+                                              TensorParallel& tp, std::int64_t hidden,
+                                              std::int64_t inner) {
+    const ColumnParallelOptions gather{.gather_output = true};
+    auto mlp = std::make_unique<Sequential>();
+    mlp->add<ColumnParallelLinear>(init.child("c_fc"), tp, hidden, inner, gather);
+    mlp->add<Gelu>(init.device);
+    mlp->add<ColumnParallelLinear>(init.child("c_proj"), tp, inner, hidden, gather);
+    return mlp;
+}
+// lesson: end
+
+/// This task has shapes only, no numbers, and keeps nothing: it shows the costs.
+Task mlp_shapes(const MlpSizes& sizes, MlpSplit split, DType dtype) {
+    Task task;
+    task.make = [sizes, split](const ParameterInit& init, TensorParallel& tp) {
+        if (split == MlpSplit::none) return make_mlp(init, sizes.hidden, sizes.inner);
+        if (split == MlpSplit::gathered)
+            return make_gathered_mlp(init, tp, sizes.hidden, sizes.inner);
+        return make_mlp(init, sizes.hidden, sizes.inner, tensor_parallel({}, tp));
+    };
+    task.x = task.dy = HostTensor({sizes.rows, sizes.hidden}, dtype);
+    task.keeps = false;
+    return task;
+}
+
+/// An MLP, and normal values for x and dy, the same for the same seed.
+Task mlp_task(const MlpSizes& sizes, MlpSplit split, DType dtype, std::uint64_t seed) {
+    Task task = mlp_shapes(sizes, split, dtype);
+    const Shape shape = task.x.shape();
+    task.x = normal_values(shape, "mlp/x", dtype, seed);
+    task.dy = normal_values(shape, "mlp/dy", dtype, seed);
+    task.seed = seed;
+    task.keeps = true;
+    return task;
+}
+
+/// y, dx and the parameters' gradients, whole.
+NamedTensors results(const RunReport& report) {
+    NamedTensors whole = whole_gradients(report);
+    for (const char* name : {"y", "dx"})
+        whole.emplace(name, kept(report, 0, name));
+    return whole;
+}
+
+/// How many collectives a rank took part in.
+std::int64_t collectives(const RunReport& report, int rank) {
+    std::int64_t calls = 0;
+    for (const Traffic& traffic : report.ranks[rank].traffic)
+        calls += traffic.calls;
+    return calls;
+}
+
+/// From the begin of forward to the end of backward, on all ranks of a run
+/// that was traced.
+Picoseconds pass_time(const RunReport& report) {
+    Picoseconds begin = report.makespan();
+    Picoseconds end = 0;
+    for (const TraceEvent& event : report.trace) {
+        if (event.kind != "phase") continue;
+        begin = std::min(begin, event.start);
+        end = std::max(end, event.end);
+    }
+    return std::max<Picoseconds>(end - begin, 0);
+}
+
+MlpCalls mlp_calls(const MlpSizes& sizes, MlpSplit split, DType dtype, int ranks) {
+    const auto call = [&](Verb verb, std::int64_t columns) {
+        // An all-gather's count is that of one rank's part.
+        const int parts = verb == Verb::all_gather ? ranks : 1;
+        return CollectiveCall{verb, sizes.rows * columns / parts, bytes_of(dtype), ranks};
+    };
+    if (split == MlpSplit::columns_then_rows)
+        return {{call(Verb::all_reduce, sizes.hidden)},
+                {call(Verb::all_reduce, sizes.hidden)}};
+    return {{call(Verb::all_gather, sizes.inner), call(Verb::all_gather, sizes.hidden)},
+            {call(Verb::all_reduce, sizes.inner), call(Verb::all_reduce, sizes.hidden)}};
+}
+
+std::int64_t bytes_of_calls(const std::vector<CollectiveCall>& calls, int rank) {
+    std::int64_t bytes = 0;
+    for (const CollectiveCall& call : calls)
+        bytes += collective_traffic(call, rank).bytes_sent;
+    return bytes;
+}
+
+/// Bytes counted less bytes by the formula, over all ranks and both halves.
+std::int64_t byte_gap(const RunReport& report, const MlpCalls& calls) {
+    std::int64_t gap = 0;
+    for (int rank = 0; rank < static_cast<int>(report.ranks.size()); ++rank) {
+        const std::int64_t forward = bytes_of_half(report, rank, "forward");
+        const std::int64_t backward = bytes_of_half(report, rank, "backward");
+        gap += std::abs(forward - bytes_of_calls(calls.forward, rank)) +
+               std::abs(backward - bytes_of_calls(calls.backward, rank)) +
+               std::abs(report.ranks[rank].bytes_sent() - forward - backward);
+    }
+    return gap;
+}
+
+CallTimes times_of(const MlpCalls& calls, const ClusterSpec& spec) {
+    CallTimes times;
+    for (const auto& half : {calls.forward, calls.backward})
+        for (const CollectiveCall& call : half) {
+            std::vector<int> members(static_cast<std::size_t>(call.ranks));
+            std::iota(members.begin(), members.end(), 0);
+            times.all += collective_time(call, spec, members);
+            times.latency += collective_latency(call, spec, members);
+        }
+    return times;
 }
 
 void record_mlp(ColumnLinear& lesson, const Task& alone) {

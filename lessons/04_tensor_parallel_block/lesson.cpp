@@ -1,33 +1,61 @@
-#include "lessons/runner/lesson.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "lessons/04_tensor_parallel_block/block_runs.hpp"
-#include "lessons/04_tensor_parallel_block/gpt_training.hpp"
+#include "lessons/runner/gpt_task.hpp"
 #include "lessons/runner/rounding.hpp"
 #include "src/core/require.hpp"
 #include "src/core/units.hpp"
 #include "src/cost/collectives.hpp"
-#include "src/nn/gpt.hpp"
 #include "src/nn/linear.hpp"
 #include "src/nn/losses.hpp"
 #include "src/nn/optimizer.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
 #include "src/parallel/row_parallel_linear.hpp"
 #include "src/parallel/sequence_parallel.hpp"
+#include "src/parallel/tensor_parallel.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/vocabulary_parallel.hpp"
+#include "src/trial/case.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
+
+/// Outside of tensor-parallel regions, devices hold all tokens, or each its own.
+enum class Regions { replicated, sequence_parallel };
+
+GptSizes sizes_of(const LessonOptions& options, int ranks, std::int64_t vocabulary) {
+    GptSizes sizes;
+    sizes.vocabulary = vocabulary;
+    sizes.context = options.values.integer("context", least_multiple(ranks, 32));
+    sizes.layers = options.values.integer("layers");
+    sizes.block.heads = options.values.integer("heads", least_multiple(ranks, 4));
+    sizes.block.hidden = options.values.integer("hidden", 16 * sizes.block.heads);
+    const std::string devices = fmt::format("{} ranks", ranks);
+    require_shared_out("heads", sizes.block.heads, ranks, devices);
+    require_shared_out("context", sizes.context, ranks, devices);
+    require_shared_out("hidden", sizes.block.hidden, sizes.block.heads, "the heads");
+    return sizes;
+}
+
+std::unique_ptr<TensorParallel> make_regions(Regions kind, Device& device,
+                                             Communicator& group) {
+    if (kind == Regions::sequence_parallel)
+        return std::make_unique<SequenceParallel>(device, group);
+    return std::make_unique<TensorParallel>(device, group);
+}
+
+/// Sizes that `ranks` devices share out, unless the options say others; the
+/// text of --text, or the one that lessons share.
+std::shared_ptr<const GptTask> make_shared_gpt_task(const LessonOptions& options,
+                                                    int ranks) {
+    return make_gpt_task(
+        options, options.values.integer("batch"),
+        [&](std::int64_t vocabulary) { return sizes_of(options, ranks, vocabulary); });
+}
 
 /// What the lesson's experiments share.
 struct TensorParallelLesson final : Lesson {
@@ -52,6 +80,57 @@ TensorParallelLesson::TensorParallelLesson(const LessonOptions& options, Record&
     note("context", task->sizes.context);
     // A weight is a sum of a term for each token of each step.
     record.options.sum_length = task->tokens() * task->steps;
+}
+
+/// A module that maps (s, b, h) to the same shape, on one device and shared out.
+struct Twins {
+    std::int64_t length = 0;
+    std::int64_t batch = 0;
+    std::int64_t hidden = 0;
+    DType dtype = DType::f32;
+    std::uint64_t seed = 0;
+    std::function<std::unique_ptr<Module>(const ParameterInit&)> alone;
+    std::function<std::unique_ptr<Module>(const ParameterInit&, TensorParallel&)> shared;
+};
+
+void run(Rank& rank, const Twins& twins, Module& module, Passes passes) {
+    Device& device = rank.device();
+    const auto random = [&](const char* name) {
+        Tensor tensor =
+            device.empty({twins.length, twins.batch, twins.hidden}, twins.dtype);
+        device.random_normal(tensor, {twins.seed, name}, 0, 1);
+        return tensor;
+    };
+    Saved saved;
+    {
+        const Tensor x = random("twins/x");
+        const PhaseScope phase(device, Phase::forward);
+        rank.keep("y", module.forward(x, saved));
+    }
+    if (passes == Passes::forward) return;
+    const Tensor dy = random("twins/dy");
+    const PhaseScope phase(device, Phase::backward);
+    rank.keep("dx", module.backward(dy, saved));
+    for (const Parameter* parameter : module.parameters())
+        rank.keep("grad/" + parameter->name(), parameter->gradient, parameter->part());
+}
+
+/// Both runs take a random input and a random gradient of the output, the same on every
+/// device. Every rank keeps "y" and, if both passes run, "dx" and "grad/NAME".
+RunReport run_alone(Cluster& cluster, const Twins& twins) {
+    return cluster.run([&](Rank& rank) {
+        const auto module = twins.alone({rank.device(), twins.dtype, twins.seed, ""});
+        run(rank, twins, *module, Passes::both);
+    });
+}
+
+RunReport run_shared(Cluster& cluster, const Twins& twins, Passes passes) {
+    return cluster.run([&](Rank& rank) {
+        TensorParallel tp(rank.device(), rank.world());
+        const auto module =
+            twins.shared({rank.device(), twins.dtype, twins.seed, ""}, tp);
+        run(rank, twins, *module, passes);
+    });
 }
 
 Twins twins_of(const GptTask& task, const LessonOptions& options) {
@@ -178,6 +257,99 @@ void block(TensorParallelLesson& lesson, Findings& found) {
     const RunReport forward =
         run_shared(*make_cluster(lesson.options(), lesson.ranks), twins, Passes::forward);
     give_block_bytes(lesson, found, forward, shared);
+}
+
+/// Bytes that the forward of a tensor-parallel block leaves on a device for its backward,
+/// by the ledger; shapes only, 16 bits a number. Tensors that layers share count once.
+struct Activations {
+    std::int64_t held = 0;
+    /// While backward runs, with what it needs for a moment.
+    std::int64_t peak = 0;
+    std::int64_t sent = 0;      ///< forward and backward
+    std::int64_t scatters = 0;  ///< reduce-scatters of both
+    Picoseconds time = 0;       ///< of both, on the classroom cluster
+};
+
+/// A term of a sum of bytes: what the paper has, and what this project's
+/// block has, where they differ (no dropout here).
+struct Term {
+    std::string name;
+    std::int64_t paper = 0;
+    std::int64_t ours = 0;
+};
+
+/// Bytes of a mean, or of 1/deviation: f32, also of rows in 16 bits.
+constexpr std::int64_t kStatistic = 4;
+
+std::int64_t live_activations(const Device& device) {
+    std::int64_t bytes = 0;
+    for (const Storage* storage = device.live(); storage != nullptr;
+         storage = storage->next)
+        if (storage->category == MemoryCategory::activations) bytes += storage->bytes;
+    return bytes;
+}
+
+Activations measure_activations(const BlockSizes& sizes, std::int64_t length,
+                                std::int64_t batch, int ranks, Regions regions) {
+    Activations result;
+    const RunReport report = make_shapes_only_cluster(ranks)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto tp = make_regions(regions, device, rank.world());
+        const auto block =
+            make_block({device, DType::bf16, 1, "h.0"}, sizes, tensor_parallel({}, *tp));
+        const std::int64_t part =
+            regions == Regions::replicated ? length : length / ranks;
+        Saved saved;
+        Tensor y =
+            block->forward(device.empty({part, batch, sizes.hidden}, DType::bf16), saved);
+        const Shape shape = y.shape();
+        y = {};  // The next block's, which saves it.
+        if (rank.index() == 0) result.held = live_activations(device);
+        block->backward(device.empty(shape, DType::bf16), saved);
+    });
+    const RankReport& first = report.ranks.front();
+    result.peak = first.memory.peak_of(MemoryCategory::activations);
+    result.sent = first.bytes_sent();
+    for (const Traffic& traffic : first.traffic)
+        if (traffic.verb == name_of(Verb::reduce_scatter))
+            result.scatters += traffic.calls;
+    result.time = report.makespan();
+    return result;
+}
+
+/// The terms of s b h (10 + 24/t + 5 a s/(h t)), or with sequence
+/// parallelism of s b h/t (34 + 5 a s/h): Korthikanti et al. 2022,
+/// 2205.05198, section 4.
+std::vector<Term> activation_terms(const BlockSizes& sizes, std::int64_t length,
+                                   std::int64_t batch, int ranks, Regions regions) {
+    const bool split = regions == Regions::sequence_parallel;
+    const std::int64_t sbh = length * batch * sizes.hidden;
+    const std::int64_t scores = batch * sizes.heads * length * length;
+    const std::int64_t outside = split ? ranks : 1;
+    const std::int64_t statistics = 4 * kStatistic * length * batch / outside;
+    return {{"norms", 8 * sbh / outside, 8 * sbh / outside},
+            {"masks", 2 * sbh / outside, 0},
+            {"attention", 8 * sbh / ranks, 8 * sbh / ranks},
+            {"mlp", 16 * sbh / ranks, 16 * sbh / ranks},
+            {"softmax", 2 * scores / ranks, 2 * scores / ranks},
+            {"dropout", 3 * scores / ranks, 0},
+            {"statistics", 0, statistics}};
+}
+
+/// The terms of what a device holds when backward, without sequence parallelism, works
+/// out the gradient of attention's scores. That is the peak, unless sequences are short.
+std::vector<Term> peak_terms(const BlockSizes& sizes, std::int64_t length,
+                             std::int64_t batch, int ranks) {
+    const std::int64_t sbh = length * batch * sizes.hidden;
+    const std::int64_t scores = 2 * batch * sizes.heads * length * length / ranks;
+    return {{"norm", 0, 4 * sbh},
+            {"statistics", 0, 2 * kStatistic * length * batch},
+            {"attention", 0, 6 * sbh / ranks},
+            {"softmax", 0, scores},
+            {"outside", 0, 4 * sbh},
+            {"projection", 0, 2 * sbh / ranks},
+            {"attention_gradients", 0, 6 * sbh / ranks},
+            {"score_gradients", 0, 2 * scores}};
 }
 
 /// A block of a size that is trained in earnest: that of GPT-3's 2.7 B model.
@@ -437,6 +609,22 @@ void vocabulary(TensorParallelLesson& lesson, Findings& found) {
     const double many = shared.ranks.front().kept.at("loss").at(0);
     lesson.values_at_most(found, "loss_value", std::abs(many - one) / std::abs(one),
                           lesson.bound());
+}
+
+/// One GPT on every device, its weights shared out if there are several.
+/// Leaves what train() does; every rank has all losses.
+RunReport train_gpt(Cluster& cluster, const GptTask& task, Regions regions,
+                    const Advance& advance = {}) {
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto tp = make_regions(regions, device, rank.world());
+        const GptKit kit = tensor_parallel({}, *tp);
+        const auto gpt = make_gpt(task.init(device), task.sizes, kit);
+        const auto batches = [&](int step) {
+            return upload_batches(device, task, step, 0, 1, 1);
+        };
+        train_gpt(rank, *gpt, task, kit.loss(task.sizes), batches, advance);
+    });
 }
 
 std::vector<double> losses(const RunReport& report) {

@@ -1,29 +1,80 @@
-#include "lessons/runner/lesson.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
+#include <numbers>
 #include <numeric>
 #include <set>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "lessons/06_pipedream/delayed_descent.hpp"
-#include "lessons/06_pipedream/endless_training.hpp"
+#include "lessons/05_pipeline_1f1b/stack.hpp"
 #include "lessons/runner/gpt_task.hpp"
 #include "lessons/runner/rounding.hpp"
 #include "src/core/require.hpp"
 #include "src/core/units.hpp"
+#include "src/nn/optimizer.hpp"
 #include "src/nn/published_sizes.hpp"
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/period.hpp"
+#include "src/pipeline/pipeline.hpp"
+#include "src/pipeline/pipeline_gpt.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
+
+/// The weights that a pass of one part reads.
+struct WeightsRead {
+    int version = 0;  ///< counted in updates of the part
+    /// If it is not 0, they are an estimate of the version that lies so many updates
+    /// ahead, or behind if it is negative: so many times the average of the steps up to
+    /// `version` is added.
+    int ahead = 0;
+
+    bool operator==(const WeightsRead&) const = default;
+};
+
+/// The rule for weights of a pipeline of `stages` stages, as its paper writes it. The
+/// lesson holds what the schedules do against these formulas.
+struct WeightRule {
+    std::string schedule;  ///< its name, as in make_schedule
+    int stages = 1;
+    int per_update = 1;  ///< micro-batches whose gradients an update sums up
+    /// Updates by which each stage's gradients are late, if no schedule says it.
+    std::vector<int> late{};
+
+    /// Returns the weights that a micro-batch reads on a stage, both counted from 0.
+    WeightsRead forward(int stage, int micro_batch) const;
+    WeightsRead backward(int stage, int micro_batch) const;
+    /// The version that is the newest when the micro-batch's backward runs, and that its
+    /// gradient changes.
+    int newest(int micro_batch) const { return micro_batch / per_update; }
+};
+
+WeightsRead WeightRule::forward(int stage, int micro_batch) const {
+    if (!late.empty())
+        return {std::max(micro_batch - late[static_cast<std::size_t>(stage)], 0)};
+    if (schedule == "1f1b") return {newest(micro_batch)};
+    // W(t + 1) = W(t) - f'(W(t - 1)): Narayanan et al. 2021, 2006.09503, section 3.1.
+    if (schedule == "pipedream-2bw") return {std::max(newest(micro_batch) - 1, 0)};
+    // Harlap et al. 2018, 1806.03377, section 3.3, whose stages count from 1.
+    if (schedule == "pipedream-vertical")
+        return {std::max(micro_batch - (stages - 1), 0)};
+    const int newest_there = std::max(micro_batch - (stages - 1 - stage), 0);
+    // Chen et al. 2018, 1809.02839, section 4: what backward will find.
+    if (schedule == "spectrain")
+        return {newest_there, newest(micro_batch) - newest_there};
+    return {newest_there};
+}
+
+WeightsRead WeightRule::backward(int stage, int micro_batch) const {
+    const int now = newest(micro_batch);
+    if (schedule == "unstashed" || schedule == "spectrain") return {now};
+    const WeightsRead read = forward(stage, micro_batch);
+    // Yang et al. 2021, 1910.05124, section 3.2: what forward has read.
+    if (schedule == "pipemare") return {now, read.version - now};
+    return read;
+}
 
 /// A run of the GPT, and what the tables show of it.
 struct Trained {
@@ -97,6 +148,236 @@ PipedreamLesson::PipedreamLesson(const LessonOptions& options, Record& record)
     note("layers", task->sizes.layers);
     note("hidden", task->sizes.block.hidden);
     record.options.sum_length = task->tokens() * task->steps;
+}
+
+/// A model in parts, one for each stage, and how it is trained by SGD.
+struct PartedTraining {
+    int parts = 0;
+    std::function<std::unique_ptr<Module>(Device& device, int part)> make_part;
+    /// Makes so many micro-batches, each with that weight in an update's mean.
+    std::function<std::vector<MicroBatch>(Device& device, int count, double weight)>
+        make_batches;
+    PartBoundary boundary;
+    Loss loss = mean_squared_error;
+    SgdOptions optimizer;
+
+    /// How much the average of steps, by which a part's weights are estimated, keeps of
+    /// itself at each step: D^(1/updates ahead or behind), as in PipeMare (Yang et al.
+    /// 2021, 1910.05124, section 3.2), with D = 0.1. See Pipeline::estimate_by.
+    double decay(int part) const;
+};
+
+/// The stack of the lesson before, a part of two layers on each stage.
+PartedTraining stack_training(const StackOptions& options, int stages) {
+    PartedTraining training;
+    training.parts = stages;
+    training.make_part = [=](Device& device, int part) {
+        return stack_part({device, options.dtype, options.seed, ""}, part, kStackLayers);
+    };
+    training.make_batches = [=](Device& device, int count, double weight) {
+        return stack_batches(device, options, count, weight);
+    };
+    training.boundary = stack_boundary(options.dtype);
+    training.optimizer = {0.5, 0, 0};
+    return training;
+}
+
+double PartedTraining::decay(int part) const {
+    constexpr double kKept = 0.1;
+    const int updates = parts - 1 - part;
+    return updates > 0 ? std::pow(kKept, 1.0 / updates) : 0;
+}
+
+/// Returns the schedule that the rule is for, with so many micro-batches in all.
+Schedule schedule_of(const WeightRule& rule, int micro_batches) {
+    return make_schedule(rule.schedule, {rule.stages, micro_batches, 1, rule.per_update});
+}
+
+/// The loss of a micro-batch without its weight in the update.
+void keep_loss(Rank& rank, const Tensor& weighted, double weight) {
+    rank.keep_value("loss", rank.device().peek(weighted).at(0) / weight);
+}
+
+void keep_values(Rank& rank, Module& part) {
+    keep_parameters(rank, part.parameters(), "", &Parameter::value);
+}
+
+/// Trains by the schedule of the rule, without a stop. Each rank keeps its part's
+/// parameters after the last update, and the last one the loss of each micro-batch in the
+/// series "loss".
+// lesson: endless-program
+RunReport train_endless(Cluster& cluster, const WeightRule& rule,
+                        const PartedTraining& training, int micro_batches,
+                        const Advance& advance = {}) {
+    const PipelinePlan plan(schedule_of(rule, micro_batches));
+    const double weight = 1.0 / rule.per_update;
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto part = training.make_part(device, rank.index());
+        const auto optimizer =
+            make_optimizer<Sgd>(part->parameters(), training.optimizer);
+        Pipeline pipeline(device, rank.world(), plan, {part.get()}, training.boundary);
+        pipeline.update_by({optimizer.get()});
+        pipeline.estimate_by(training.decay(rank.index()));
+        pipeline.keep_losses();
+        pipeline.after_update([&](int /*chunk*/, int version) {
+            if (advance && rank.index() == 0) advance(version);
+        });
+        keep_parameters(rank, part->parameters(), "initial/", &Parameter::value);
+        const auto batches = training.make_batches(device, micro_batches, weight);
+        pipeline.run(training.loss, batches);
+        for (const Tensor& loss : pipeline.losses())
+            if (loss) keep_loss(rank, loss, weight);
+        keep_values(rank, *part);
+    });
+}
+// lesson: end
+
+/// A part, and all versions that its weights have had.
+class VersionedPart {
+  public:
+    VersionedPart(Device& device, std::unique_ptr<Module> part, const SgdOptions& options,
+                  double decay)
+        : device_(device),
+          part_(std::move(part)),
+          optimizer_(make_optimizer<Sgd>(part_->parameters(), options)),
+          decay_(decay) {
+        versions_.push_back({copies(), {}});
+        zero_gradients(*part_);
+    }
+
+    Module& module() { return *part_; }
+
+    /// Runs `pass` with the weights that are read in the place of the newest.
+    template <typename Pass>
+    Tensor with(const WeightsRead& read, Pass&& pass) {
+        std::vector<Tensor> weights = weights_of(read);
+        exchange(weights);
+        Tensor result = pass(*part_);
+        exchange(weights);
+        return result;
+    }
+
+    double gradient_norm() const {
+        double squares = 0;
+        for (const Parameter* parameter : part_->parameters()) {
+            const HostTensor gradient = device_.peek(parameter->gradient);
+            for (std::int64_t i = 0; i < gradient.elements(); ++i)
+                squares += gradient.at(i) * gradient.at(i);
+        }
+        return std::sqrt(squares);
+    }
+
+    /// Steps from the newest weights, which become a version of their own.
+    void update() {
+        optimizer_->step();
+        zero_gradients(*part_);
+        versions_.push_back({copies(), {}});
+        const Version& before = versions_[versions_.size() - 2];
+        Version& now = versions_.back();
+        // average = decay average + (1 - decay) (now - before)
+        for (std::size_t i = 0; i < now.weights.size(); ++i) {
+            const Tensor average =
+                device_.empty(now.weights[i].shape(), now.weights[i].dtype());
+            if (before.average.empty())
+                device_.fill(average, 0);
+            else
+                device_.copy(average, before.average[i]);
+            device_.scale(average, decay_);
+            device_.add(average, now.weights[i], 1 - decay_);
+            device_.add(average, before.weights[i], decay_ - 1);
+            now.average.push_back(average);
+        }
+    }
+
+  private:
+    struct Version {
+        std::vector<Tensor> weights;
+        std::vector<Tensor> average;  ///< of the steps up to it; none before the first
+    };
+
+    std::vector<Tensor> copies() {
+        std::vector<Tensor> made;
+        for (const Parameter* parameter : part_->parameters()) {
+            made.push_back(device_.empty(parameter->shape(), parameter->dtype()));
+            device_.copy(made.back(), parameter->value);
+        }
+        return made;
+    }
+
+    std::vector<Tensor> weights_of(const WeightsRead& read) {
+        const Version& version = versions_.at(static_cast<std::size_t>(read.version));
+        if (read.ahead == 0 || version.average.empty()) return version.weights;
+        std::vector<Tensor> made;
+        for (std::size_t i = 0; i < version.weights.size(); ++i) {
+            const Tensor& weight = version.weights[i];
+            made.push_back(device_.empty(weight.shape(), weight.dtype()));
+            device_.copy(made.back(), weight);
+            device_.add(made.back(), version.average[i], read.ahead);
+        }
+        return made;
+    }
+
+    void exchange(std::vector<Tensor>& weights) {
+        std::size_t i = 0;
+        for (Parameter* parameter : part_->parameters())
+            std::swap(parameter->value, weights[i++]);
+    }
+
+    Device& device_;
+    std::unique_ptr<Module> part_;
+    std::unique_ptr<Optimizer> optimizer_;
+    double decay_;
+    std::vector<Version> versions_;
+};
+
+// lesson: versions-alone
+/// Micro-batch i goes forward and back through all parts, each with the
+/// weights that the rule names. Gives its loss.
+Tensor pass_by_rule(Device& device, std::vector<VersionedPart>& parts,
+                    const WeightRule& rule, const Loss& loss, const MicroBatch& batch,
+                    int i) {
+    std::vector<Saved> saved(parts.size());
+    Tensor y = batch.input;
+    for (int s = 0; s < rule.stages; ++s)
+        y = parts[s].with(rule.forward(s, i),
+                          [&](Module& part) { return part.forward(y, saved[s]); });
+    const LossResult result = loss(device, y, batch.target, batch.weight);
+    Tensor dy = result.gradient;
+    for (int s = rule.stages; s-- > 0;)
+        dy = parts[s].with(rule.backward(s, i),
+                           [&](Module& part) { return part.backward(dy, saved[s]); });
+    return result.loss;
+}
+// lesson: end
+
+/// Trains all parts on one device, which keeps every version of the weights and reads
+/// those that the rule says. Keeps the same, and the length of each part's gradient after
+/// the first micro-batch in the series "norm".
+RunReport train_alone(Cluster& cluster, const WeightRule& rule,
+                      const PartedTraining& training, int micro_batches) {
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        std::vector<VersionedPart> parts;
+        parts.reserve(static_cast<std::size_t>(rule.stages));
+        for (int s = 0; s < rule.stages; ++s)
+            parts.emplace_back(device, training.make_part(device, s), training.optimizer,
+                               training.decay(s));
+        parts.front().module().set_input_gradient(false);
+        const double weight = 1.0 / rule.per_update;
+        const auto batches = training.make_batches(device, micro_batches, weight);
+        for (int i = 0; i < micro_batches; ++i) {
+            keep_loss(rank,
+                      pass_by_rule(device, parts, rule, training.loss, batches[i], i),
+                      weight);
+            for (VersionedPart& part : parts) {
+                if (i == 0) rank.keep_value("norm", part.gradient_norm());
+                if ((i + 1) % rule.per_update == 0) part.update();
+            }
+        }
+        for (VersionedPart& part : parts)
+            keep_values(rank, part.module());
+    });
 }
 
 /// Trains the stack where forward takes a second and each half of backward another.
@@ -380,6 +661,48 @@ void buffers(PipedreamLesson& lesson, Findings& found) {
                           kSameWeights.of(lesson.options().dtype, 4 * m));
 }
 
+// Gradient descent on one weight w whose gradients come late:
+//
+//     w(t + 1) = w(t) - a w(t - delay)
+//
+// It goes to 0 if a is positive and not too large.
+
+/// Returns the largest a by formula: 2 sin(pi / (2 (2 delay + 1))). For it w(t) = z^t
+/// with |z| = 1, which the equation z^(delay + 1) - z^delay + a = 0 gives.
+double largest_step(int delay) {
+    return 2 * std::sin(std::numbers::pi / (2.0 * (2 * delay + 1)));
+}
+
+/// Returns whether w goes to 0: whether its swings become small, and not large.
+bool shrinks(double a, int delay) {
+    constexpr std::size_t kSteps = 500'000;
+    constexpr double kLarge = 1e3, kSmall = 1e-3;
+    // w of the last delay + 1 times, in a ring.
+    std::vector<double> last(static_cast<std::size_t>(delay) + 1, 1.0);
+    double now = 1, swing = 0;
+    for (std::size_t t = 0; t < kSteps; ++t) {
+        double& oldest = last[t % last.size()];
+        now -= a * oldest;
+        oldest = now;
+        swing = std::max(swing, std::abs(now));
+        if ((t + 1) % (8 * last.size()) != 0) continue;
+        if (swing > kLarge) return false;
+        if (swing < kSmall) return true;
+        swing = 0;
+    }
+    return false;
+}
+
+/// Returns the largest a by trying, to some 1e-4.
+double largest_step_tried(int delay) {
+    double good = 0, bad = 2.5;
+    for (int halving = 0; halving < 30; ++halving) {
+        const double a = (good + bad) / 2;
+        (shrinks(a, delay) ? good : bad) = a;
+    }
+    return good;
+}
+
 /// One weight shows by how much a delay lowers the largest learning rate.
 void delay(Findings& found) {
     double widest = 0;
@@ -419,6 +742,31 @@ bool give_loss(const PipedreamLesson& lesson, Findings& row, const std::string& 
     else
         row.give(name, "broken");
     return holds;
+}
+
+/// The task's GPT, cut into parts whose products cost about the same. Micro-batch i is
+/// the task's sequence i, of which there must be as many. The task must outlive it.
+PartedTraining gpt_training(const GptTask& task, int stages) {
+    const GptSizes& sizes = task.sizes;
+    const auto cut = cut_layers(gpt_layer_flops(sizes, sizes.context, 1), stages);
+    PartedTraining training;
+    training.parts = stages;
+    training.make_part = [&task, cut](Device& device, int part) {
+        const LayerRange& layers = cut[static_cast<std::size_t>(part)];
+        return make_gpt_layers(task.init(device), task.sizes, layers.first, layers.last);
+    };
+    training.make_batches = [&task](Device& device, int count, double weight) {
+        const int each = static_cast<int>(task.batch);
+        std::vector<MicroBatch> batches;
+        batches.reserve(static_cast<std::size_t>(count));
+        for (int i = 0; i < count; ++i)
+            batches.push_back(upload_tokens(device, task, i / each, i % each, 1, weight));
+        return batches;
+    };
+    training.boundary = gpt_boundary(sizes, task.dtype);
+    training.loss = cross_entropy_loss;
+    training.optimizer = task.optimizer();
+    return training;
 }
 
 const Trained& run_called(const PipedreamLesson& lesson, const std::string& name) {

@@ -1,19 +1,168 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
-#include <string>
 
 #include <fmt/format.h>
 
 #include "lessons/01_gradient_accumulation/language_lesson.hpp"
-#include "lessons/08_zero/ways.hpp"
+#include "lessons/02_data_parallel/measured_step.hpp"
 #include "src/cost/products_and_messages.hpp"
 #include "src/cost/virtual_time.hpp"
+#include "src/device/ledger.hpp"
+#include "src/nn/gpt.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/offloaded_activations.hpp"
+#include "src/nn/recompute.hpp"
+#include "src/nn/sequential.hpp"
+#include "src/parallel/flat_buffer.hpp"
+#include "src/parallel/fully_sharded.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/zero_1.hpp"
+#include "src/parallel/zero_2.hpp"
+#include "src/parallel/zero_offload.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
+
+/// Layers without biases, of which each is a bucket, or a unit. They are trained as large
+/// models are: values and gradients in bf16, AdamW with f32 masters and moments. Made
+/// without memory, until a strategy makes it.
+struct Stack {
+    int layers = 8;
+    std::int64_t width = 512;
+    std::int64_t rows = 512;  ///< of a micro-batch
+    int micro_batches = 1;
+
+    std::int64_t layer() const { return width * width; }
+    std::int64_t parameters() const { return layers * layer(); }
+    BucketSizes bucket() const { return {2 * layer(), 2 * layer()}; }
+    MeasuredStep step() const;
+};
+
+/// GPTs of a family: n layers, 2 n heads of 128 columns, so that about 12 n (256 n)²
+/// numbers are in the blocks; 50,257 words, a table of its own for the head. One sequence
+/// of 1,024 tokens on each device. Trained as a Stack is.
+struct FamilyGpt {
+    /// Blocks keep one of these for backward: all that it needs, all but what stands
+    /// between attention's linear layers, or their input; on the device or on the host.
+    enum class Keeps { all, all_but_attention, input, all_on_host, input_on_host };
+
+    int layers = 0;
+    Keeps keeps = Keeps::all;
+
+    std::int64_t parameters() const;
+    MeasuredStep step() const;
+};
+
+template <typename Stage, typename... Options>
+MakeStrategy stage(const Options&... options) {
+    return [=](Rank& rank, Module& model) {
+        declare_replicas_of(rank.world(), model);
+        return std::make_unique<Stage>(rank.device(), rank.world(), model.parameters(),
+                                       options...);
+    };
+}
+
+std::unique_ptr<Optimizer> mixed_adamw(std::vector<Parameter*> parameters) {
+    return make_optimizer<AdamW>(std::move(parameters), AdamWOptions{});
+}
+
+ParameterInit without_memory(Device& device, const std::string& name) {
+    return {device, DType::bf16, 0, name, false};
+}
+
+/// Data parallelism in buckets: all hold everything.
+MakeStrategy replicas(const BucketSizes& sizes = {}) {
+    return [=](Rank& rank, Module& model) {
+        make_flat(rank.device(), model.parameters(), &Parameter::value);
+        BucketOptions options;
+        options.sizes = sizes;
+        options.broadcast = options.rebuild = false;
+        return in_buckets(options)(rank, model);
+    };
+}
+
+MakeStrategy zero_1(const ZeroOptions& options = {}) {
+    return stage<Zero1>(options);
+}
+
+MakeStrategy zero_2(const ZeroOptions& options = {}) {
+    return stage<Zero2>(options);
+}
+
+MakeStrategy zero_offload(const ZeroOptions& options = {}, bool delayed = false) {
+    return stage<ZeroOffload>(options, delayed);
+}
+
+MakeStrategy fully_sharded(const FullyShardedOptions& options = {}) {
+    return [=](Rank& rank, Module& model) {
+        declare_replicas_of(rank.world(), model);
+        return std::make_unique<FullySharded>(rank.device(), rank.world(),
+                                              dynamic_cast<Sequential&>(model), options);
+    };
+}
+
+MeasuredStep Stack::step() const {
+    const Stack stack = *this;
+    return {[stack](Device& device) {
+                auto model = std::make_unique<Sequential>();
+                for (int layer = 0; layer < stack.layers; ++layer)
+                    model->add<Linear>(without_memory(device, std::to_string(layer)),
+                                       stack.width, stack.width, false);
+                return model;
+            },
+            [stack](Device& device) {
+                const Shape shape{stack.rows, stack.width};
+                return MicroBatch{device.empty(shape, DType::bf16),
+                                  device.empty(shape, DType::bf16)};
+            },
+            mean_squared_error, micro_batches, mixed_adamw};
+}
+
+constexpr std::int64_t kTokens = 1024;
+
+GptSizes sizes_of(int layers) {
+    constexpr std::int64_t kWidth = 256;
+    return {50257, kTokens, layers, {layers * kWidth, std::int64_t{2} * layers}};
+}
+
+std::int64_t FamilyGpt::parameters() const {
+    return sizes_of(layers).parameters();
+}
+
+MeasuredStep FamilyGpt::step() const {
+    const GptSizes sizes = sizes_of(layers);
+    MeasuredStep step{[sizes, keeps = keeps](Device& device) {
+                          const GptKit kit = keeps == Keeps::all_but_attention
+                                                 ? selective_recompute(GptKit{})
+                                                 : GptKit{};
+                          auto model = make_gpt(without_memory(device, ""), sizes, kit);
+                          if (keeps == Keeps::input || keeps == Keeps::input_on_host)
+                              recompute_blocks(*model, sizes);
+                          return model;
+                      },
+                      [](Device& device) {
+                          return MicroBatch{device.empty({kTokens, 1}, DType::i32),
+                                            device.empty({kTokens, 1}, DType::i32)};
+                      },
+                      cross_entropy_loss, 1, mixed_adamw};
+    if (keeps == Keeps::all_on_host || keeps == Keeps::input_on_host)
+        step.around = [sizes](Device& device, Module& model) {
+            const auto first = static_cast<std::size_t>(sizes.first_block());
+            return std::make_shared<OffloadedActivations>(
+                device, dynamic_cast<Sequential&>(model), first,
+                first + static_cast<std::size_t>(sizes.layers));
+        };
+    return step;
+}
+
+/// Values, gradients and the optimizer's state, each at its peak.
+std::int64_t state_of(const RankReport& rank) {
+    return rank.memory.peak_of(MemoryCategory::parameters) +
+           rank.memory.peak_of(MemoryCategory::gradients) +
+           rank.memory.peak_of(MemoryCategory::optimizer);
+}
 
 constexpr int kDevices = 8;
 constexpr Stack kStack{};
@@ -266,6 +415,32 @@ void host(LanguageLesson& lesson, Findings& found) {
                 static_cast<double>(2 * psi));
 }
 
+/// Returns the largest n such that the family's GPT fits each of so many devices of the
+/// cluster. By bisection from a size on that is known to fit; each GPT is run.
+// lesson: largest-that-fits
+int largest_that_fits(int devices, const ClusterSpec& spec, const MakeStrategy& strategy,
+                      int fitting = 0) {
+    const auto fits = [&](int layers) {
+        try {
+            measure(FamilyGpt{layers, FamilyGpt::Keeps::input}.step(), devices, spec,
+                    strategy);
+            return true;
+        } catch (const OutOfMemoryError&) {
+            return false;
+        }
+    };
+    int stride = 1;
+    while (fits(fitting + stride))
+        fitting += std::exchange(stride, 2 * stride);
+    int failing = fitting + stride;
+    while (failing - fitting > 1) {
+        const int middle = (fitting + failing) / 2;
+        (fits(middle) ? fitting : failing) = middle;
+    }
+    return fitting;
+}
+// lesson: end
+
 /// Searches for the largest model that fits.
 void fits(Findings& found) {
     const ClusterSpec spec = load_cluster("h100");
@@ -313,14 +488,14 @@ LessonEntry zero_lesson() {
     entry.settings = language_settings();
     entry.takes_text = true;
     entry.make = lesson_of<LanguageLesson>({{"bytes", bytes},
-                                  {"stage_1", stage_1},
-                                  {"stage_2", stage_2},
-                                  {"stage_3", stage_3},
-                                  {"prefetch", prefetch},
-                                  {"price", price},
-                                  {"host", host},
-                                  {"fits", fits},
-                                  {"activations", activations}});
+                                            {"stage_1", stage_1},
+                                            {"stage_2", stage_2},
+                                            {"stage_3", stage_3},
+                                            {"prefetch", prefetch},
+                                            {"price", price},
+                                            {"host", host},
+                                            {"fits", fits},
+                                            {"activations", activations}});
     return entry;
 }
 

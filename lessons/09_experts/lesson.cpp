@@ -1,27 +1,60 @@
-#include "lessons/runner/lesson.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <memory>
 #include <numeric>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "lessons/09_experts/gpt_experts.hpp"
-#include "lessons/09_experts/layer_runs.hpp"
+#include "lessons/runner/gpt_task.hpp"
 #include "lessons/runner/rounding.hpp"
+#include "src/comm/mesh.hpp"
 #include "src/cost/collectives.hpp"
 #include "src/cost/products_and_messages.hpp"
 #include "src/cost/virtual_time.hpp"
 #include "src/nn/gate.hpp"
+#include "src/nn/mixture_of_experts.hpp"
 #include "src/nn/published_sizes.hpp"
+#include "src/parallel/expert_parallel.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/tensor_parallel.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
+
+/// A GPT of experts whose sequences, experts and heads `ranks` devices can share out.
+std::shared_ptr<const GptTask> make_experts_task(const LessonOptions& options,
+                                                 int ranks) {
+    const std::int64_t batch = options.values.integer("batch", least_multiple(ranks, 8));
+    require_shared_out("batch", batch, ranks, fmt::format("{} ranks", ranks));
+    return make_gpt_task(options, batch, [&](std::int64_t vocabulary) {
+        GptSizes sizes;
+        sizes.vocabulary = vocabulary;
+        sizes.context = options.values.integer("context", least_multiple(ranks, 32));
+        sizes.layers = options.values.integer("layers");
+        BlockSizes& block = sizes.block;
+        block.heads = options.values.integer("heads", least_multiple(ranks, 4));
+        block.hidden = options.values.integer("hidden", 8 * block.heads);
+        block.norm = NormKind::rms_norm;
+        block.mlp = MlpKind::swiglu;
+        block.bias = false;
+        ExpertSizes& experts = block.experts;
+        experts.count = options.values.integer("experts", least_multiple(ranks, 8));
+        experts.inner = options.values.integer("inner", least_multiple(ranks, 32));
+        experts.gate.chosen = options.values.integer("chosen");
+        experts.gate.form = GateForm::softmax_then_top_k;
+        // A single weight, divided by itself, would be 1, and the gate learn nothing.
+        experts.gate.normalized = experts.gate.chosen > 1;
+        const std::string all = fmt::format("{} ranks", ranks);
+        require_shared_out("heads", block.heads, ranks, all);
+        require_shared_out("hidden", block.hidden, block.heads, "the heads");
+        require_shared_out("experts", experts.count, ranks, all);
+        require_shared_out("inner", experts.inner, ranks, all);
+        require_shared_out("context", sizes.context, ranks, all);
+        return sizes;
+    });
+}
 
 /// What the lesson's experiments share.
 struct ExpertsLesson final : Lesson {
@@ -47,6 +80,56 @@ ExpertsLesson::ExpertsLesson(const LessonOptions& options, Record& record)
     note("batch", task->batch);
     note("context", task->sizes.context);
     record.options.sum_length = task->tokens() * task->steps;
+}
+
+/// A layer of experts by itself; each of `ranks` devices has `tokens` of its own.
+struct LayerRun {
+    MixtureOfExperts::Sizes sizes{};
+    int ranks = 1;
+    std::int64_t tokens = 0;
+    bool trains = false;  ///< else forward alone
+    DType dtype = DType::f32;
+    std::uint64_t seed = 0;
+};
+
+/// Returns the sizes of a layer of E experts of `inner` columns, of which a token chooses
+/// k.
+MixtureOfExperts::Sizes layer_of(std::int64_t hidden, std::int64_t experts,
+                                 std::int64_t inner, std::int64_t chosen) {
+    MixtureOfExperts::Sizes sizes;
+    sizes.hidden = hidden;
+    sizes.of.count = experts;
+    sizes.of.inner = inner;
+    sizes.of.gate.chosen = chosen;
+    return sizes;
+}
+
+/// Runs it once. The tokens are random, token t of all the same on however many ranks.
+/// Each rank keeps "y" if there are numbers, and the series "load", copies by expert, if
+/// it trains.
+RunReport run_layer(Cluster& cluster, const LayerRun& of) {
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        Mesh mesh(rank.world(), {{"ep", of.ranks}});
+        MixtureOfExperts layer({device, of.dtype, of.seed, ""}, of.sizes,
+                               exchange_experts(mesh, {"ep"}), nullptr);
+        declare_replicas_of(mesh, {"ep"}, layer);
+        const Tensor x = device.empty({of.tokens, of.sizes.hidden}, of.dtype);
+        device.random_normal(x, RandomStream(of.seed, "tokens"), 0, 1,
+                             rank.index() * x.elements());
+        Saved saved;
+        const Tensor y = of.trains ? layer.forward(x, saved) : layer.infer(x);
+        if (of.trains) {
+            const Tensor dy = device.zeros(y.shape(), y.dtype());
+            layer.backward(dy, saved);
+            for (const std::int64_t copies : layer.take_load())
+                rank.keep_value("load", static_cast<double>(copies));
+        }
+        if (device.has_numbers())
+            rank.keep("y", y,
+                      row_part({of.ranks * of.tokens, of.sizes.hidden},
+                               rank.index() * of.tokens, of.tokens));
+    });
 }
 
 /// Shows what experts cost a token, and what they hold.
@@ -460,6 +543,60 @@ void capacity(ExpertsLesson& lesson, Findings& found) {
     drop_in_a_layer(lesson, found);
 }
 
+/// How devices share it out: `ep` have sequences and experts of their own, and each is a
+/// tensor group of `tp`, which shares out layers and the columns of each expert.
+struct ExpertRun {
+    int ep = 1;
+    int tp = 1;
+    double bias_rate = 0;  ///< if experts are chosen by a bias
+
+    int ranks() const { return ep * tp; }
+};
+
+/// How much busier than the mean the busiest expert of any layer was.
+double busiest(const std::vector<std::vector<std::int64_t>>& loads) {
+    double most = 0;
+    for (const std::vector<std::int64_t>& load : loads) {
+        const auto copies = static_cast<double>(
+            std::accumulate(load.begin(), load.end(), std::int64_t{0}));
+        const auto largest = static_cast<double>(*std::ranges::max_element(load));
+        most = std::max(most, largest * static_cast<double>(load.size()) / copies);
+    }
+    return most;
+}
+
+/// Trains on `cluster`, of run.ranks() devices. Leaves what train does, and in the
+/// series "load" of rank 0, after each step, how many times as many copies as the mean
+/// the busiest expert of any layer got.
+// lesson: experts-mesh
+RunReport train_gpt_experts(Cluster& cluster, const GptTask& task, const ExpertRun& run,
+                            const Advance& advance = {}) {
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        Mesh mesh(rank.world(), {{"ep", run.ep}, {"tp", run.tp}});
+        TensorParallel tp(device, mesh["tp"]);
+        GptKit kit;
+        if (run.tp > 1) kit = tensor_parallel(kit, tp);
+        kit = expert_parallel(kit, mesh, {"ep"},
+                              {.batch = {"ep"}, .tp = run.tp > 1 ? &tp : nullptr});
+        const auto gpt = make_gpt(task.init(device), task.sizes, kit);
+        declare_replicas_of(mesh, {"ep"}, *gpt);
+        // lesson: end
+        const auto layers = expert_layers(*gpt);
+        const auto batches = [&](int step) {
+            return upload_batches(device, task, step, mesh.coordinate("ep"), 1, run.ep);
+        };
+        const auto balance = [&](const Tensor& share) {
+            const auto loads =
+                balance_by_bias(device, rank.world(), layers, run.bias_rate);
+            if (rank.index() == 0) rank.keep_value("load", busiest(loads));
+            // All ranks of a tensor group have the same loss.
+            return tp.rank() == 0 ? share : Tensor();
+        };
+        train_gpt(rank, *gpt, task, kit.loss(task.sizes), batches, advance, balance);
+    });
+}
+
 /// Trains on a cluster of its own, shows its progress, and records it as `variant`.
 RunReport train(ExpertsLesson& lesson, const std::string& variant, const GptTask& task,
                 const ExpertRun& run) {
@@ -517,6 +654,21 @@ void balance(ExpertsLesson& lesson, Findings& found) {
         found.row("ends", {"way"_is = name, "load"_is = Figure::decimals(late(report), 2),
                            "loss"_is = Figure::decimals(losses_of(report).back(), 3)});
     }
+}
+
+/// Runs a plain MLP, (tokens, hidden), its layers shared out by the ranks, each of which
+/// has all tokens; forward and backward.
+RunReport run_shared_mlp(Cluster& cluster, std::int64_t tokens, std::int64_t hidden,
+                         std::int64_t inner, DType dtype) {
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        TensorParallel tp(device, rank.world());
+        const auto mlp = make_swiglu_mlp({device, dtype, 0, ""}, hidden, inner,
+                                         tensor_parallel({}, tp));
+        const Tensor x = device.zeros({tokens, hidden}, dtype);
+        Saved saved;
+        mlp->backward(mlp->forward(x, saved), saved);
+    });
 }
 
 /// Counts what experts send, and what a layer that is shared out by columns sends.
@@ -664,6 +816,41 @@ void layer_on_nodes(Findings& found, std::int64_t experts, std::int64_t chosen) 
                              "compute"_is = Figure::time(report.ranks[0].time.compute),
                              "time"_is = Figure::time(report.makespan())});
     }
+}
+
+/// So much leaves its node, of the copies that a gate of random tokens makes.
+struct Crossings {
+    std::int64_t copies = 0;  ///< to other nodes
+    std::int64_t tokens = 0;  ///< the same, if a token goes to a node once
+};
+
+/// Counts what leaves its node, if experts are dealt evenly to `nodes`, and so are
+/// tokens; a token chooses `chosen` of `experts`, on at most `most` nodes.
+Crossings count_crossings(Device& device, std::int64_t tokens, std::int64_t experts,
+                          std::int64_t chosen, std::int64_t nodes, std::int64_t most) {
+    GateOptions options;
+    options.chosen = chosen;
+    if (most < nodes) {
+        options.groups = nodes;
+        options.chosen_groups = most;
+    }
+    const Gate gate({device, DType::f32, 0, "gate"}, experts, options);
+    const Tensor logits = device.empty({tokens, experts}, DType::f32);
+    device.random_normal(logits, RandomStream(7, "logits"), 0, 1);
+    const HostTensor ids = device.peek(gate.choose(logits, {}, SourceLine::here()).ids);
+    Crossings crossings;
+    for (std::int64_t token = 0; token < tokens; ++token) {
+        std::vector<std::int64_t> others;
+        for (std::int64_t j = 0; j < chosen; ++j) {
+            const auto expert = static_cast<std::int64_t>(ids.at(token * chosen + j));
+            const std::int64_t node = expert * nodes / experts;
+            if (node == token * nodes / tokens) continue;
+            ++crossings.copies;
+            if (std::ranges::count(others, node) == 0) others.push_back(node);
+        }
+        crossings.tokens += static_cast<std::int64_t>(others.size());
+    }
+    return crossings;
 }
 
 /// Counts what leaves a node.

@@ -1,30 +1,112 @@
-#include "lessons/runner/lesson.hpp"
-
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <memory>
 #include <numeric>
 #include <set>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "lessons/10_mesh/mesh_steps.hpp"
-#include "lessons/10_mesh/mesh_training.hpp"
+#include "lessons/runner/gpt_task.hpp"
 #include "lessons/runner/rounding.hpp"
 #include "src/core/require.hpp"
 #include "src/cost/products_and_messages.hpp"
+#include "src/device/ledger.hpp"
 #include "src/nn/flash_attention.hpp"
 #include "src/nn/part.hpp"
 #include "src/os/environment.hpp"
 #include "src/parallel/bucketed_data_parallel.hpp"
+#include "src/parallel/checkpoint.hpp"
 #include "src/parallel/placement.hpp"
+#include "src/pipeline/gpt_on_mesh.hpp"
+#include "src/pipeline/mesh_traffic.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
+
+/// The sizes of the lesson's mesh.
+struct MeshSizes {
+    int dp = 1, pp = 1, cp = 1, tp = 1;
+
+    int ranks() const { return dp * pp * cp * tp; }
+    /// In the order in which the lesson has them, the slowest first.
+    std::vector<MeshShape::Axis> axes() const {
+        return {{"dp", dp}, {"pp", pp}, {"cp", cp}, {"tp", tp}};
+    }
+    /// Of a replica, in a step: twice as many as stages keep the pipeline busy.
+    int micro_batches() const { return 2 * pp; }
+};
+
+/// Returns the sizes that the settings dp, pp, cp and tp ask for. Those that are not set
+/// share out what is left of the ranks: 2 each, tp and pp first, and odd factors are
+/// dp's. Throws UsageError if they do not multiply to the ranks that are asked for.
+MeshSizes mesh_sizes(const LessonOptions& options) {
+    MeshSizes sizes;
+    // In the order in which they get a 2.
+    const std::vector<std::pair<std::string, int*>> axes{
+        {"tp", &sizes.tp}, {"pp", &sizes.pp}, {"dp", &sizes.dp}, {"cp", &sizes.cp}};
+    std::vector<int*> free;
+    for (const auto& [name, size] : axes)
+        if (options.values.has(name))
+            *size = static_cast<int>(options.values.integer(name));
+        else
+            free.push_back(size);
+    const int ranks = options.ranks.value_or(16);
+    int left = ranks % sizes.ranks() == 0 ? ranks / sizes.ranks() : 0;
+    for (std::size_t turn = 0; left > 0 && left % 2 == 0 && !free.empty(); ++turn) {
+        *free[turn % free.size()] *= 2;
+        left /= 2;
+    }
+    if (left > 1 && !options.values.has("dp")) sizes.dp *= std::exchange(left, 1);
+    std::vector<std::string> set;
+    for (const auto& [name, size] : axes)
+        if (options.values.has(name)) set.push_back(fmt::format("{}={}", name, *size));
+    require(left == 1,
+            "--set {}: the sizes that are set are expected to {} the {} ranks{}",
+            fmt::join(set, ", "), free.empty() ? "multiply to" : "share out", ranks,
+            options.gpus_hint());
+    return sizes;
+}
+
+/// A GPT that such a mesh can share out, with heads of keys and values that two of
+/// queries share, and a table that is tied to its head.
+std::shared_ptr<const GptTask> make_mesh_task(const LessonOptions& options,
+                                              const MeshSizes& sizes) {
+    const std::int64_t micro_batches = std::int64_t{sizes.dp} * sizes.micro_batches();
+    const std::int64_t batch =
+        options.values.integer("batch", least_multiple(micro_batches, 8));
+    require_shared_out("batch", batch, micro_batches,
+                       fmt::format("{} micro-batches", micro_batches));
+    const std::int64_t stretches = std::int64_t{2} * sizes.cp * sizes.tp;
+    return make_gpt_task(options, batch, [&](std::int64_t vocabulary) {
+        GptSizes gpt;
+        gpt.vocabulary = vocabulary;
+        gpt.context = options.values.integer("context", least_multiple(stretches, 32));
+        gpt.layers = options.values.integer("layers", std::max(4, sizes.pp));
+        gpt.tied = true;
+        BlockSizes& block = gpt.block;
+        block.kv_heads = least_multiple(sizes.tp, 2);
+        block.heads = 2 * block.kv_heads;
+        block.hidden = options.values.integer("hidden", 8 * block.heads);
+        require_shared_out("context", gpt.context, stretches,
+                           fmt::format("{} stretches, two of each of {} ranks of cp, cut "
+                                       "by the {} of tp,",
+                                       stretches, sizes.cp, sizes.tp));
+        require_shared_out("hidden", block.hidden, block.heads,
+                           fmt::format("{} heads", block.heads));
+        return gpt;
+    });
+}
+
+/// The lesson's way to spread a GPT over those axes: sequence parallelism, ring
+/// attention in zigzag order, 1F1B, and ZeRO's stage 1 over all replicas.
+MeshOptions mesh_options(std::vector<MeshShape::Axis> axes, int micro_batches) {
+    MeshOptions options;
+    options.axes = std::move(axes);
+    options.micro_batches = micro_batches;
+    options.sequence = true;
+    options.zero = 1;
+    return options;
+}
 
 /// What the lesson's experiments share.
 struct MeshLesson final : Lesson {
@@ -105,6 +187,85 @@ std::unique_ptr<Cluster> virtual_devices(const MeshLesson& lesson, int ranks) {
     LessonOptions here = lesson.options();
     here.backend = "sim";
     return make_cluster(here, ranks);
+}
+
+/// Where a training begins and ends, and what it leaves on the way.
+struct MeshTraining {
+    /// Checkpoints go there, after every so many steps.
+    std::filesystem::path folder{};
+    int save_every = 0;
+    /// Begins with the newest of these.
+    std::filesystem::path resume{};
+    /// This rank is lost before that step.
+    std::optional<int> lost_rank{};
+    int lost_at = 0;
+};
+
+/// A replica's micro-batches.
+std::vector<MicroBatch> own_batches(const GptTask& task, GptOnMesh& gpt, int step) {
+    const MeshPlan& plan = gpt.plan();
+    const int own = plan.options().micro_batches;
+    const std::int64_t sequences = task.batch / plan.micro_batches();
+    std::vector<MicroBatch> batches;
+    batches.reserve(static_cast<std::size_t>(own));
+    for (int i = 0; i < own; ++i) {
+        const HostTokens tokens =
+            tokens_of(task, step, (gpt.replica() * own + i) * sequences, sequences);
+        batches.push_back(gpt.micro_batch(tokens.ids, tokens.next));
+    }
+    return batches;
+}
+
+void keep_norm(Rank& rank, const std::vector<Parameter*>& updated) {
+    const Tensor squares = squared_gradient_norm(rank.device(), rank.world(), updated);
+    if (rank.index() == 0)
+        rank.keep_value("norm", std::sqrt(rank.device().peek(squares).at(0)));
+}
+
+/// Trains on `cluster`, of the plan's ranks. Leaves what train does, and in rank
+/// 0's series "norm" the norm of each step's gradients.
+RunReport train_on_mesh(Cluster& cluster, const GptTask& task, const MeshPlan& plan,
+                        const Advance& advance = {}, const MeshTraining& training = {}) {
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        GptOnMesh gpt(rank, plan, task.dtype, task.seed);
+        const auto optimizer = make_optimizer<Sgd>(gpt.sync().shards(), task.optimizer());
+        const TrainingState state(gpt.sync(), optimizer.get());
+        int first = 0;
+        if (!training.resume.empty())
+            first = static_cast<int>(load_checkpoint(
+                device, rank.world(), *latest_checkpoint(training.resume), state));
+        const auto step = [&](int i) {
+            const int at = first + i;
+            if (rank.index() == training.lost_rank && at == training.lost_at)
+                throw std::runtime_error("device is lost");
+            Tensor loss = gpt.step(own_batches(task, gpt, at), *optimizer);
+            keep_norm(rank, gpt.sync().shards());
+            if (training.save_every > 0 && (at + 1) % training.save_every == 0)
+                save_checkpoint(device, rank.world(), training.folder, at + 1, state);
+            return loss;
+        };
+        train(rank, {gpt.parameters(), gpt.sync().shards()}, task.steps - first, step,
+              advance);
+    });
+}
+
+/// Trains on one device with as many micro-batches a step, and none of a mesh's code.
+/// Leaves the same.
+RunReport train_alone(Cluster& cluster, const GptTask& task, int micro_batches,
+                      const Advance& advance = {}) {
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto gpt = make_gpt(task.init(device), task.sizes);
+        const auto batches = [&](int step) {
+            return upload_batches(device, task, step, 0, micro_batches, micro_batches);
+        };
+        const auto note_norm = [&](Tensor loss) {
+            keep_norm(rank, gpt->parameters());
+            return loss;
+        };
+        train_gpt(rank, *gpt, task, cross_entropy_loss, batches, advance, note_norm);
+    });
 }
 
 /// Trains on a cluster of its own, shows its progress, and records it as `variant`.
@@ -423,6 +584,87 @@ void messages(MeshLesson& lesson, Findings& found) {
     };
     found.give({"ratio_answer"_is = times(&MeshTraffic::replicas),
                 "ratio_all"_is = times(&MeshTraffic::pp)});
+}
+
+/// One step, by shapes only, from the first message on: bf16 with masters in f32, AdamW,
+/// gradients clipped by their norm over all devices.
+struct MeshStep {
+    GptSizes sizes;
+    MeshOptions options;
+    MicroBatchShape shape{0, 1, DType::bf16};
+    ClusterSpec spec;
+};
+
+/// Runs the second of two steps, by shapes only: what comes before the first one, and
+/// values that are on their way behind it, are in both. Throws OutOfMemoryError if a
+/// device is full.
+struct MeasuredMeshStep {
+    Picoseconds time = 0;
+    RunReport report;  ///< of one step
+
+    /// The largest of any device.
+    std::int64_t state = 0;        ///< values, gradients, and the optimizer's
+    std::int64_t activations = 0;  ///< what forward keeps for backward
+    std::int64_t peak = 0;
+};
+
+constexpr double kMostNorm = 1.0;
+
+RunReport run_steps(const MeshStep& step, const MeshPlan& plan, int steps, bool trace) {
+    sim::ClusterOptions options;
+    options.ranks = plan.shape().ranks();
+    options.spec = step.spec;
+    options.numbers = false;
+    options.trace = trace;
+    options.check = sim::CheckLevel::cheap;
+    return sim::make_cluster(options)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        GptOnMesh gpt(rank, plan, step.shape.dtype, 0);
+        const auto optimizer = make_optimizer<AdamW>(gpt.sync().shards(), AdamWOptions{});
+        const Tensor ids = device.empty(
+            {step.shape.length / plan.size("cp"), step.shape.batch}, DType::i32);
+        const std::vector<MicroBatch> batches(
+            static_cast<std::size_t>(plan.options().micro_batches),
+            MicroBatch{ids, ids, plan.weight()});
+        for (int i = 0; i < steps; ++i)
+            gpt.step(batches, *optimizer, kMostNorm);
+    });
+}
+
+MeasuredMeshStep measure_mesh_step(const MeshStep& step, bool trace = false) {
+    const MeshPlan plan(step.sizes, step.options);
+    MeasuredMeshStep measured;
+    measured.report = run_steps(step, plan, 1, trace);
+    measured.time = measured.report.makespan();
+    for (const RankReport& rank : measured.report.ranks) {
+        const MemoryReport& memory = rank.memory;
+        measured.state =
+            std::max(measured.state, memory.peak_of(MemoryCategory::parameters) +
+                                         memory.peak_of(MemoryCategory::gradients) +
+                                         memory.peak_of(MemoryCategory::optimizer));
+        measured.activations =
+            std::max(measured.activations, memory.peak_of(MemoryCategory::activations));
+        measured.peak = std::max(measured.peak, memory.peak);
+    }
+    return measured;
+}
+
+/// The same, or nothing if it does not fit.
+std::optional<MeasuredMeshStep> measure_if_it_fits(const MeshStep& step) {
+    try {
+        return measure_mesh_step(step);
+    } catch (const OutOfMemoryError&) {
+        return std::nullopt;
+    }
+}
+
+/// Bytes that all devices together send between nodes.
+std::int64_t sent_between_nodes(const RunReport& report) {
+    std::int64_t bytes = 0;
+    for (const RankReport& rank : report.ranks)
+        for (const Traffic& traffic : rank.traffic)
+            if (traffic.between_nodes) bytes += traffic.bytes_sent;
+    return bytes;
 }
 
 /// The sizes of GPTs that are only measured; 51,200 words, tied.

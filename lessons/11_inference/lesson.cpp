@@ -1,28 +1,69 @@
-#include "lessons/runner/lesson.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <memory>
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "lessons/11_inference/hangs.hpp"
-#include "lessons/11_inference/serving_runs.hpp"
+#include "lessons/runner/gpt_task.hpp"
 #include "lessons/runner/rounding.hpp"
 #include "src/core/require.hpp"
 #include "src/cost/collectives.hpp"
+#include "src/inference/decision.hpp"
+#include "src/inference/decoding_ring.hpp"
+#include "src/inference/gpt_service.hpp"
 #include "src/inference/request_mix.hpp"
 #include "src/inference/service_picture.hpp"
+#include "src/inference/service_report.hpp"
+#include "src/inference/speculation.hpp"
 #include "src/nn/published_sizes.hpp"
+#include "src/parallel/expert_parallel.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
+#include "src/pipeline/generators.hpp"
+#include "src/pipeline/pipeline_gpt.hpp"
 #include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
+
+/// A GPT of the text's characters that `ranks` devices can share out, which then writes
+/// on.
+std::shared_ptr<const GptTask> make_inference_task(const LessonOptions& options,
+                                                   int ranks) {
+    const std::int64_t batch = options.values.integer("batch");
+    return make_gpt_task(options, batch, [&](std::int64_t vocabulary) {
+        GptSizes gpt;
+        gpt.vocabulary = vocabulary;
+        gpt.context = options.values.integer("context");
+        gpt.layers = options.values.integer("layers");
+        gpt.tied = true;
+        BlockSizes& block = gpt.block;
+        block.heads = options.values.integer("heads", 2 * least_multiple(ranks, 4));
+        block.kv_heads = options.values.integer("kv_heads", block.heads / 2);
+        block.hidden = options.values.integer("hidden", 8 * block.heads);
+        // The bias of keys has no gradient but rounding, which AdamW makes steps of.
+        block.bias = false;
+        require_shared_out("heads", block.heads, ranks, fmt::format("{} ranks", ranks));
+        require_shared_out("heads", block.heads, block.kv_heads,
+                           fmt::format("{} heads of keys", block.kv_heads));
+        require_shared_out("hidden", block.hidden, block.heads,
+                           fmt::format("{} heads", block.heads));
+        require(block.kv_heads % ranks == 0 || ranks % block.kv_heads == 0,
+                "--set kv_heads={}: a multiple of the {} ranks is expected, or a number "
+                "that divides them",
+                block.kv_heads, ranks);
+        return gpt;
+    });
+}
+
+/// The weights of a GPT that was trained, whole, by their names; none without numbers.
+struct TrainedGpt {
+    GptSizes sizes;
+    DType dtype = DType::f32;
+    std::uint64_t seed = 1;
+    NamedTensors weights;
+};
 
 /// What the lesson's experiments share.
 struct InferenceLesson final : Lesson {
@@ -97,6 +138,25 @@ std::unique_ptr<Cluster> virtual_devices(const InferenceLesson& lesson, int rank
     return make_cluster(here, ranks, trace);
 }
 
+/// Trains it by AdamW on one device; leaves what train does.
+RunReport train_by_adamw(Cluster& cluster, const GptTask& task, const Advance& advance) {
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto gpt = make_gpt(task.init(device), task.sizes);
+        AllReduceSync sync(gpt->parameters());
+        // With a smaller epsilon steps would be made of the rounding of small gradients.
+        const auto optimizer = make_optimizer<AdamW>(
+            gpt->parameters(),
+            AdamWOptions{.learning_rate = task.learning_rate, .epsilon = 1e-5});
+        const auto step = [&](int i) {
+            const MicroBatch batch = upload_tokens(device, task, i, 0, task.batch);
+            return train_step(device, *gpt, cross_entropy_loss, std::span(&batch, 1),
+                              sync, *optimizer);
+        };
+        train(rank, gpt->parameters(), task.steps, step, advance);
+    });
+}
+
 TrainedGpt train(InferenceLesson& lesson, const std::string& variant,
                  const GptTask& task) {
     const Advance advance = advancing(variant, task.steps);
@@ -113,6 +173,25 @@ TrainedGpt train(InferenceLesson& lesson, const std::string& variant,
 const TrainedGpt& trained(InferenceLesson& lesson) {
     if (!lesson.trained) lesson.trained = train(lesson, "alone", *lesson.task);
     return *lesson.trained;
+}
+
+constexpr std::int64_t kPageRows = 16;
+
+/// Pages for so many tokens.
+CacheSizes pages_for(std::int64_t tokens) {
+    return {.pages = (tokens + kPageRows - 1) / kPageRows, .page_rows = kPageRows};
+}
+
+/// Heads and columns shared out to all of the ranks; on one, nothing is.
+GptKit shared_kit(TensorParallel& tp, int ways) {
+    return ways > 1 ? copy_key_heads(tensor_parallel({}, tp), tp) : GptKit();
+}
+
+std::unique_ptr<Module> loaded(Device& device, const TrainedGpt& gpt, const GptKit& kit) {
+    auto model = make_gpt(ParameterInit{device, gpt.dtype, gpt.seed, ""}.for_inference(),
+                          gpt.sizes, kit);
+    load_parameters(model->parameters(), gpt.weights);
+    return model;
 }
 
 /// A prompt of the text: so many characters from where a sequence begins.
@@ -184,6 +263,55 @@ void compare_writing(InferenceLesson& lesson, Findings& found, const RunReport& 
                           bound.of(lesson.options().dtype, 1));
 }
 
+/// Answers a request. Every rank leaves the logits of its columns under "logits/i", and
+/// the first one "tokens". Without a cache a device computes all characters anew for each
+/// token.
+RunReport write_on(Cluster& cluster, const TrainedGpt& gpt, const Request& request,
+                   bool cached) {
+    const std::vector<std::int32_t>& prompt = request.prompt;
+    const std::int64_t output = request.output;
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        TensorParallel tp(device, rank.world());
+        KeyValueCache cache(device, gpt.dtype, pages_for(gpt.sizes.context));
+        const GptKit kit = shared_kit(tp, rank.size());
+        const auto model = loaded(device, gpt, cached ? with_cache(kit, cache) : kit);
+        PagePool pool(cache.sizes().pages, kPageRows);
+        SequencePages pages;
+        std::vector<std::int32_t> ids = prompt;
+        std::int64_t computed = 0;
+        for (std::int64_t i = 0; i < output; ++i) {
+            const auto end = static_cast<std::int64_t>(ids.size());
+            Tensor logits;
+            // lesson: with-and-without-cache
+            if (cached) {
+                // The model computes what is new since the last token: its keys and
+                // values join those in the cache.
+                pool.grow(pages, end);
+                const Pass pass{{{{computed, end - computed, pages.pages}}},
+                                {ids.begin() + computed, ids.end()},
+                                {static_cast<std::int32_t>(end - computed - 1)}};
+                logits = model->infer(cache.begin(pass));
+                computed = end;
+            } else {
+                const Tensor all =
+                    device.upload(HostTensor::of<std::int32_t>({end, 1}, ids));
+                logits = model->infer(all).rows(end - 1, 1);
+            }
+            // lesson: end
+            rank.keep(fmt::format("logits/{}", i), logits);
+            const Wanted next{request.sampling, end, 0};
+            ids.push_back(sample_rows(device, rank.world(), logits, gpt.sizes.vocabulary,
+                                      std::span(&next, 1))[0]);
+        }
+        const std::vector<std::int32_t> tokens(
+            ids.begin() + static_cast<std::ptrdiff_t>(prompt.size()), ids.end());
+        if (rank.index() == 0)
+            rank.keep("tokens",
+                      device.upload(HostTensor::of<std::int32_t>({output}, tokens)));
+    });
+}
+
 /// Writes on with a cache and without, on one device and on all.
 void generate(InferenceLesson& lesson, Findings& found) {
     const GptSizes& sizes = lesson.task->sizes;
@@ -228,6 +356,62 @@ void generate(InferenceLesson& lesson, Findings& found) {
                         text_of(lesson, {values.begin(), values.begin() + kWritten})});
     }
     compare_writing(lesson, found, alone, many);
+}
+
+/// A pass of equal sequences, which have `before` tokens in the cache and `rows` new
+/// ones.
+struct EqualPass {
+    std::int64_t sequences = 1;
+    std::int64_t before = 0;
+    std::int64_t rows = 1;
+};
+
+/// The time of a pass on devices that share out heads and columns, and what one holds, by
+/// shapes alone.
+struct PassCosts {
+    double seconds = 0;
+    std::int64_t weights = 0;  ///< bytes
+    std::int64_t cache = 0;
+};
+
+double seconds_between(Picoseconds begin, Picoseconds end) {
+    return static_cast<double>(end - begin) / static_cast<double>(kSecond);
+}
+
+constexpr DType kServed = DType::bf16;
+
+ParameterInit served(Device& device) {
+    return ParameterInit{device, kServed, 1, ""}.for_inference();
+}
+
+/// Keeps what the device holds that has most.
+void keep_memory(PassCosts& costs, const RunReport& report) {
+    for (const RankReport& rank : report.ranks) {
+        costs.weights =
+            std::max(costs.weights, rank.memory.peak_of(MemoryCategory::parameters));
+        costs.cache = std::max(costs.cache, rank.memory.peak_of(MemoryCategory::cache));
+    }
+}
+
+PassCosts pass_costs(const GptSizes& sizes, const ClusterSpec& spec, int ways,
+                     const EqualPass& pass) {
+    PassCosts costs;
+    Picoseconds begun = 0;
+    const std::int64_t of_each = pages_for(pass.before + pass.rows).pages;
+    const RunReport report = make_shapes_only_cluster(ways, spec)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        TensorParallel tp(device, rank.world());
+        KeyValueCache cache(device, kServed,
+                            {.pages = pass.sequences * of_each, .page_rows = kPageRows});
+        const auto gpt =
+            make_gpt(served(device), sizes, with_cache(shared_kit(tp, ways), cache));
+        if (rank.index() == 0) begun = device.now();
+        gpt->infer(
+            cache.begin(equal_pass(pass.sequences, pass.before, pass.rows, kPageRows)));
+    });
+    costs.seconds = seconds_between(begun, report.makespan());
+    keep_memory(costs, report);
+    return costs;
 }
 
 /// Shows how long passes of more and more rows take.
@@ -359,6 +543,55 @@ void cache(Findings& found) {
          "most_without_weights"_is = most(kChipMemory, whole)});
 }
 
+/// The time of a round of a ring of stages, in which each of `groups` equal groups gets a
+/// token for each of its sequences, which have about `before` tokens each.
+PassCosts ring_costs(const GptSizes& sizes, const ClusterSpec& spec, int stages,
+                     int groups, const EqualPass& pass) {
+    PassCosts costs;
+    const auto makespan = [&](std::int64_t output) {
+        const std::int64_t of_each = pages_for(pass.before + output).pages;
+        const std::int64_t pages = groups * pass.sequences * of_each;
+        const PipelinePlan plan(make_schedule("gpipe", {stages, 1, 1}));
+        const auto cut = cut_gpt(sizes, plan.schedule());
+        const RunReport report =
+            make_shapes_only_cluster(stages, spec)->run([&](Rank& rank) {
+                Device& device = rank.device();
+                KeyValueCache cache(device, kServed,
+                                    {.pages = pages, .page_rows = kPageRows});
+                const GptStage stage =
+                    make_gpt_stage(served(device), sizes, plan.schedule(), rank.index(),
+                                   cut, with_cache({}, cache));
+                DecodingRing ring(rank.world(),
+                                  {cache, *stage.chunks[0], sizes.block.hidden, kServed,
+                                   [&](const Tensor& logits, auto wanted) {
+                                       return sample_rows(device, logits, wanted);
+                                   }});
+                PagePool pool(pages, kPageRows, false);
+                std::vector<std::unique_ptr<Batcher>> batchers;
+                std::vector<Batcher*> all;
+                for (int group = 0; group < groups; ++group) {
+                    batchers.push_back(std::make_unique<Batcher>(
+                        pool, BatchRules{.most_rows = pass.sequences * pass.before}));
+                    all.push_back(batchers.back().get());
+                    for (std::int64_t i = 0; i < pass.sequences; ++i)
+                        all.back()->add({i,
+                                         0,
+                                         std::vector<std::int32_t>(
+                                             static_cast<std::size_t>(pass.before)),
+                                         output,
+                                         {}});
+                }
+                ring.run(all);
+            });
+        keep_memory(costs, report);
+        return report.makespan();
+    };
+    // The first tokens are those of the prompts.
+    constexpr std::int64_t kFew = 3, kMany = 7;
+    costs.seconds = seconds_between(makespan(kFew), makespan(kMany)) / (kMany - kFew);
+    return costs;
+}
+
 /// Compares ways to share out a decode on eight devices.
 void sharding(Findings& found) {
     constexpr int kDevices = 8;
@@ -415,6 +648,32 @@ void sharding(Findings& found) {
     found.at_most("sharing_by_formula", Figure::percent(100 * worst, 1), 10);
 }
 
+/// The time of both all-to-alls of a layer of experts in a decode, where nothing else
+/// takes time.
+double exchange_seconds(const GptSizes& sizes, int ranks, double bytes_per_second,
+                        std::int64_t tokens) {
+    ClusterSpec spec;
+    spec.devices_per_node = 1;
+    spec.between.bytes_per_second = bytes_per_second;
+    const auto makespan = [&](std::int64_t layers) {
+        GptSizes few = sizes;
+        few.layers = layers;
+        few.dense_blocks = 0;
+        const RunReport report =
+            make_shapes_only_cluster(ranks, spec)->run([&](Rank& rank) {
+                Mesh mesh(rank.world(), {{"ep", ranks}});
+                KeyValueCache cache(rank.device(), kServed,
+                                    {.pages = tokens, .page_rows = kPageRows});
+                const auto gpt =
+                    make_gpt(served(rank.device()), few,
+                             with_cache(expert_parallel({}, mesh, {"ep"}), cache));
+                gpt->infer(cache.begin(equal_pass(tokens, 3, 1, kPageRows)));
+            });
+        return report.makespan();
+    };
+    return seconds_between(makespan(1), makespan(2));
+}
+
 /// Shows how fast tokens can follow if they go to experts of many devices.
 void exchange(Findings& found) {
     constexpr int kRanks = 32;
@@ -445,6 +704,69 @@ void exchange(Findings& found) {
                     Figure::count(std::round(1 / (2 * 61 * 3 * 32.0 * 9 * 7000 / 50e9))),
                 "exchange_once"_is =
                     Figure::count(std::round(1 / (61 * 3 * 32.0 * 9 * 7000 / 50e9)))});
+}
+
+/// Answers of a plan's devices, and how they came to them.
+struct ServiceRun {
+    std::vector<Served> served;      ///< of all replicas, by request
+    std::vector<ServedPass> passes;  ///< of the first one
+    RunReport report;
+
+    std::int64_t rows() const;
+    std::int64_t preemptions() const;
+    /// The longest time from a request's token to the next, of those that pass `counts`.
+    Picoseconds longest_gap(
+        const std::function<bool(std::int64_t request)>& counts) const;
+};
+
+std::int64_t ServiceRun::rows() const {
+    std::int64_t rows = 0;
+    for (const ServedPass& pass : passes)
+        for (const ServedPass::Piece& piece : pass.pieces)
+            rows += piece.rows;
+    return rows;
+}
+
+std::int64_t ServiceRun::preemptions() const {
+    std::int64_t count = 0;
+    for (const Served& of : served)
+        count += of.answer.preemptions;
+    return count;
+}
+
+Picoseconds ServiceRun::longest_gap(
+    const std::function<bool(std::int64_t request)>& counts) const {
+    Picoseconds longest = 0;
+    std::map<std::int64_t, Picoseconds> before;
+    for (const ServedPass& pass : passes)
+        for (const ServedPass::Piece& piece : pass.pieces) {
+            if (!piece.wanted || !counts(piece.request)) continue;
+            const auto last = before.find(piece.request);
+            if (last != before.end())
+                longest = std::max(longest, pass.end - last->second);
+            before[piece.request] = pass.end;
+        }
+    return longest;
+}
+
+/// `gpt` may be null: without numbers weights do not matter.
+ServiceRun run_service(Cluster& cluster, const ServicePlan& plan,
+                       const std::vector<Request>& requests,
+                       const TrainedGpt* gpt = nullptr) {
+    ServiceRun run;
+    std::vector<std::vector<Served>> served(static_cast<std::size_t>(plan.replicas()));
+    run.report = cluster.run([&](Rank& rank) {
+        GptService service(rank, plan);
+        if (gpt) load_parameters(service.model().parameters(), gpt->weights);
+        auto done = service.serve(requests);
+        if (!service.speaks()) return;
+        if (service.replica() == 0) run.passes = service.passes();
+        served[static_cast<std::size_t>(service.replica())] = std::move(done);
+    });
+    for (auto& of : served)
+        std::move(of.begin(), of.end(), std::back_inserter(run.served));
+    std::ranges::sort(run.served, {}, [](const Served& of) { return of.answer.id; });
+    return run;
 }
 
 std::vector<Request> small_requests(const InferenceLesson& lesson) {
@@ -759,6 +1081,28 @@ void give_drafts(Findings& found, double acceptance) {
          "drafts_all"_is = Figure::decimals(kFour + 1, 2)});
 }
 
+/// Answers a request on one device, with drafts of another model.
+SpeculationReport write_with_drafts(Cluster& cluster, const TrainedGpt& writer,
+                                    const TrainedGpt& drafter, const Request& request,
+                                    int drafts) {
+    SpeculationReport report;
+    cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        const CacheSizes sizes = pages_for(writer.sizes.context);
+        KeyValueCache large(device, writer.dtype, sizes);
+        KeyValueCache small(device, drafter.dtype, sizes);
+        const auto large_model = loaded(device, writer, with_cache({}, large));
+        const auto small_model = loaded(device, drafter, with_cache({}, small));
+        PagePool pages(sizes.pages, kPageRows, false);
+        PagePool others(sizes.pages, kPageRows, false);
+        // So a pass of several rows gives the bits that passes of one row give.
+        const RowByRow scope(device);
+        report = speculate(device, {*large_model, large, pages},
+                           {*small_model, small, others}, request, {.drafts = drafts});
+    });
+    return report;
+}
+
 /// Lets a small model draft what a large one checks.
 void speculation(InferenceLesson& lesson, Findings& found) {
     give_drafts(found, 0.8);
@@ -777,6 +1121,94 @@ void speculation(InferenceLesson& lesson, Findings& found) {
                     &trained(lesson));
     const bool other = plain.served[0].answer.tokens != spoken.tokens;
     lesson.values_equal(found, "spoken_same", other ? 1 : 0, 0);
+}
+
+constexpr CacheSizes kPages{.pages = 32, .page_rows = 4};
+
+constexpr Picoseconds kMillisecond = kSecond / 1000;
+
+GptSizes tiny_sizes(int experts = 0) {
+    GptSizes sizes{/*vocabulary=*/16, /*context=*/32, /*layers=*/1, {8, 2}};
+    sizes.block.experts.count = experts;
+    sizes.block.experts.gate.chosen = 2;
+    return sizes;
+}
+
+std::vector<Request> tiny_requests() {
+    std::vector<Request> requests;
+    for (std::int64_t id = 0; id < 4; ++id)
+        requests.push_back({id, id * kMillisecond, {1, 2, 3}, 4 + 2 * id, {}});
+    return requests;
+}
+
+/// Answers requests; `gives_up` says after each pass whether the last one is dropped, and
+/// is told whether it is late by this rank's clock.
+void answer_or_drop(Rank& rank, const std::function<bool(bool is_late)>& gives_up) {
+    Device& device = rank.device();
+    TensorParallel tp(device, rank.world());
+    KeyValueCache cache(device, DType::f32, kPages);
+    const auto gpt = make_gpt(ParameterInit{device, DType::f32, 1, ""}.for_inference(),
+                              tiny_sizes(), with_cache(tensor_parallel({}, tp), cache));
+    PagePool pool(kPages.pages, kPages.page_rows);
+    Batcher batcher(pool, {});
+    for (const Request& request : tiny_requests())
+        batcher.add(request);
+    // lesson: drop-when-late
+    const Picoseconds limit = device.now() + 5 * kMillisecond;
+    while (!batcher.idle()) {
+        const Tensor logits = gpt->infer(cache.begin(batcher.next()));
+        batcher.take(sample_rows(device, rank.world(), logits, 16, batcher.wanted()));
+        // Rank 0 also sends answers to their users, and is later.
+        if (rank.index() == 0) device.sleep_until(device.now() + kMillisecond);
+        if (gives_up(device.now() > limit)) batcher.drop(3);
+    }
+    // lesson: end
+    rank.keep_value("answered", static_cast<double>(batcher.answers().size()));
+}
+
+/// Both share out the heads of a model. A request that has waited for too long is
+/// dropped: each rank goes by its own clock, or both by rank 0's. Leaves in the series
+/// "answered" how many requests have been answered, also in part.
+void drop_by_own_clock(Rank& rank) {
+    // lesson: drop-by-own-clock
+    answer_or_drop(rank, [](bool is_late) { return is_late; });
+    // lesson: end
+}
+
+void drop_by_one_clock(Rank& rank) {
+    // lesson: drop-by-one-clock
+    answer_or_drop(rank, [&](bool is_late) {
+        return decided_by_first(rank.device(), rank.world(), is_late);
+    });
+    // lesson: end
+}
+
+/// They share out experts, and have requests of their own. One that has none left rests.
+void rest_without_requests(Rank& rank) {
+    Device& device = rank.device();
+    Mesh mesh(rank.world(), {{"ep", 2}});
+    KeyValueCache cache(device, DType::f32, kPages);
+    const auto gpt =
+        make_gpt(ParameterInit{device, DType::f32, 1, ""}.for_inference(), tiny_sizes(4),
+                 with_cache(expert_parallel({}, mesh, {"ep"}), cache));
+    PagePool pool(kPages.pages, kPages.page_rows);
+    Batcher batcher(pool, {});
+    batcher.add(tiny_requests()[static_cast<std::size_t>(rank.index())]);
+    // lesson: rest-without-requests
+    while (!batcher.idle()) {
+        const Tensor logits = gpt->infer(cache.begin(batcher.next()));
+        batcher.take(sample_rows(device, logits, batcher.wanted()));
+    }
+    // lesson: end
+}
+
+/// They go on until nobody has any. Leaves the same.
+void serve_each_other(Rank& rank) {
+    const ServicePlan plan(tiny_sizes(4),
+                           {.axes = {{"ep", 2}}, .cache = kPages, .dtype = DType::f32});
+    GptService service(rank, plan);
+    rank.keep_value("answered",
+                    static_cast<double>(service.serve(tiny_requests()).size()));
 }
 
 /// Shows two services that hang, what is said of them, and their cures.
