@@ -56,7 +56,7 @@ def room_of(file):
 def kind_of(file):
     """Lessons' transcripts and pictures, and mistakes, are kinds of their own."""
     name = os.path.basename(file)
-    if name in ("expected.txt", "mistakes.txt", "mutants.json"):
+    if name in ("values.txt", "transcript.txt", "expected.txt", "mistakes.txt", "mutants.json"):
         return name
     return os.path.splitext(name)[1] or name
 

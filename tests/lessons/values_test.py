@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""What a lesson's experiments find is its values.txt, on every machine, also where all mistakes
+are looked for.
+
+Arguments: the program `values`, the lesson's slug, its folder. With LOCKSTEP_UPDATE=1 it writes
+values.txt instead of comparing.
+"""
+
+import difflib
+import os
+import subprocess
+import sys
+
+program, slug, folder = sys.argv[1:]
+
+
+def values(*more):
+    return subprocess.run([program, slug, *more], capture_output=True, text=True,
+                          check=True).stdout.splitlines(True)
+
+
+def differ(expected, found, names):
+    """Prints the lines that differ; says whether any does."""
+    lines = list(difflib.unified_diff(expected, found, *names, n=0))
+    sys.stdout.writelines(lines)
+    return bool(lines)
+
+
+found = values()
+values_txt = os.path.join(folder, "values.txt")
+if os.environ.get("LOCKSTEP_UPDATE"):
+    with open(values_txt, "w", encoding="utf-8") as file:
+        file.writelines(found)
+    sys.exit(0)
+
+with open(values_txt, encoding="utf-8") as file:
+    expected = file.readlines()
+apart = differ(expected, found, (values_txt, "found"))
+apart |= differ(found, values("full"), ("with cheap checks", "with all checks"))
+sys.exit(apart)
