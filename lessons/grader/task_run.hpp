@@ -6,7 +6,6 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "lessons/grader/report/grade_report.hpp"
@@ -84,8 +83,7 @@ ClusterSpec examination_cluster();
 
 /// One run of a task on virtual devices, with what each rank is given.
 struct TaskRun {
-    /// "5 ranks, 37 elements", for sentences. Two runs of a task have two names.
-    std::string name;
+    std::string name;  ///< "5 ranks, 37 elements": for sentences
     std::vector<RankTask> ranks;
     ClusterSpec spec = examination_cluster();
     /// False computes shapes only: the same time, bytes and memory, for sizes that no
@@ -112,8 +110,8 @@ struct TaskResult {
 /// Runs that were made: each is made once.
 class MadeRuns {
   public:
-    /// Returns what came of a run, which `make` makes if none of its task and its name
-    /// was made. Throws GradingError if that had other inputs.
+    /// Returns what came of a run, which `make` makes if none of its name with these
+    /// tasks and inputs was made.
     const TaskResult& get(const TaskRun& run, const std::function<TaskResult()>& make);
     /// How many were made.
     std::size_t size() const { return made_.size(); }
@@ -123,7 +121,7 @@ class MadeRuns {
         std::vector<RankTask> inputs;
         TaskResult result;
     };
-    std::map<std::pair<std::string, std::string>, Made> made_;  ///< by task and name
+    std::multimap<std::string, Made> made_;  ///< by name
 };
 
 /// Makes a run, on each rank by `run_rank`, which throws TaskEnded, or what devices and

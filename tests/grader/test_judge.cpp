@@ -125,15 +125,24 @@ TEST_CASE("a grading that errs fails no student", "[judge]") {
     unknown.ask("a1", ask_values);
     unknown.criteria[0].needs = {"a0"};
     CHECK_THROWS_AS(unknown.judgement(0), GradingError);
+}
 
-    Grading twice(leaving({1}), {solution("", leaving({1}))});
-    twice.ask("a1", [](Judge& judge) {
-        judge.as_right(one_rank());
-        TaskRun other = one_rank();
-        other.ranks[0].numbers["more"] = 1;
-        judge.as_right(other);
-    });
-    CHECK_THROWS_AS(twice.judgement(0), GradingError);
+TEST_CASE("a run is made once, and one of its name with other inputs too", "[judge]") {
+    const Tasks adds{{"leave", [](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
+                          const auto sum = static_cast<double>(1 + in.number("more"));
+                          out.tensors["values"] =
+                              rank.device().upload(HostTensor::of<double>({1}, {sum}));
+                      }}};
+    const Solution right = solution("", adds);
+    SolutionWork work(right, sim::CheckLevel::full);
+    const auto left = [&](std::int64_t more) {
+        TaskRun run = one_rank();
+        run.ranks[0].numbers["more"] = more;
+        return &work.run(run);
+    };
+    CHECK(left(0) == left(0));
+    CHECK(left(0)->ranks[0].tensors.at("values").at(0) == 1);
+    CHECK(left(1)->ranks[0].tensors.at("values").at(0) == 2);
 }
 
 TEST_CASE("what is wrong is said once, where it is asked first", "[judge]") {
