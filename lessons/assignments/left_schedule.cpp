@@ -123,7 +123,7 @@ Schedule order_of(Schedule schedule) {
 
 }  // namespace
 
-LeftSchedules order_alone(LeftSchedules made) {
+LeftSchedules order_alone(const LeftSchedules& made) {
     return {made.run, order_of(made.left), order_of(made.right)};
 }
 

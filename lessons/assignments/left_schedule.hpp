@@ -31,7 +31,7 @@ struct LeftSchedules {
 LeftSchedules left_schedules(Judge& judge, const TaskRun& run);
 
 /// Returns F, B, I and W alone, without versions: other mistakes leave them as they are.
-LeftSchedules order_alone(LeftSchedules made);
+LeftSchedules order_alone(const LeftSchedules& made);
 
 /// Returns what is said of a mistake whose schedule fits; empty if none does.
 std::string mistaken_schedule(const Judge& judge, const LeftSchedules& made,

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -7,6 +8,7 @@
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/micro_batches.hpp"
+#include "lessons/assignments/suspects.hpp"
 #include "lessons/grader/judge.hpp"
 #include "src/cost/collectives.hpp"
 
@@ -121,14 +123,30 @@ void judge_buckets(Judge& judge, const TaskRun& run) {
     judge.figures_as_right(run, "a7.1", {{kMessages}});
 }
 
+/// Ranks have parts of a loss, or of several: their sum is the mean.
 void judge_loss(Judge& judge, const TaskRun& run) {
-    const bool trains = run.ranks.front().task == "train";
-    AskedValues asked{{trains ? "losses" : "loss"}};
-    asked.called = [=](const std::string&) {
-        return trains ? "its part of the mean loss of each step"
-                      : "its part of the mean loss";
-    };
-    judge.as_right(run, asked);
+    const char* name = run.ranks.front().task == "train" ? "losses" : "loss";
+    OfRanks parts, right;
+    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
+        parts.push_back(judge.left(judge.run(run).ranks[rank], name));
+        right.push_back(judge.right(run).ranks[rank].tensors.at(name));
+    }
+    const std::vector<double> once(parts.size(), 1);
+    const HostTensor mean = weighted_sum(right, once);
+    for (const HostTensor& part : parts)
+        Judge::form(run.name + ": the loss", part, mean.shape());
+    try {
+        judge.close(run.name + ": the sum of the ranks' parts of the mean loss",
+                    weighted_sum(parts, once), mean);
+    } catch (Judge::No& no) {
+        const auto is_mean = [&](const HostTensor& part) {
+            return Judge::are_close(part, mean);
+        };
+        if (std::ranges::all_of(parts, is_mean))
+            no.explain(
+                "each rank has the whole mean; its own micro-batches' part is asked");
+        throw;
+    }
 }
 
 /// Judges what ranks send in so many steps: a ring all-reduce a step of each bucket that

@@ -146,7 +146,7 @@ TokensOfRanks tokens_left(Judge& judge, const TaskRun& run, const TaskResult& re
 /// Returns why tokens are wrong; `otherwise` if nothing is known.
 std::string cause_of(Judge& judge, const TaskRun& run, const TokensOfRanks& left,
                      const char* otherwise) {
-    const std::string mistake = judge.mistake(run, [&](const TaskResult& mistaken) {
+    std::string mistake = judge.mistake(run, [&](const TaskResult& mistaken) {
         return tokens_left(judge, run, mistaken) == left;
     });
     if (!mistake.empty()) return mistake;

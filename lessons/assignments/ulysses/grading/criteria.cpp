@@ -23,13 +23,17 @@ TaskRun given(const Judge& judge, const std::string& task, int ranks, bool causa
     const std::int64_t parts = task.starts_with("to_") ? draw("parts", 2, 3) : 3;
     const Shape of_tokens{tokens, batches, ranks * parts * columns};
     const Shape of_heads{ranks * tokens, batches, parts * columns};
-    TaskRun run{fmt::format("{}, {} tokens and {} heads each", kind, tokens, heads), {}};
+    // What is moved may have either type.
+    const DType dtype = task.starts_with("to_") && ranks == 3 ? DType::f32 : DType::f64;
+    TaskRun run{fmt::format("{}, {} tokens and {} heads each, {}", kind, tokens, heads,
+                            name_of(dtype)),
+                {}};
     for (int rank = 0; rank < ranks; ++rank) {
         RankTask& own = run.ranks.emplace_back(RankTask{task, {}, {}});
         own.numbers = {{"heads", heads}, {"causal", causal ? 1 : 0}, {"parts", parts}};
         const auto give = [&](const char* name, const Shape& shape) {
             const std::string what = fmt::format("{}, {}, rank {}", run.name, name, rank);
-            own.tensors.emplace(name, TaskTensor{judge.normal(what, shape)});
+            own.tensors.emplace(name, TaskTensor{judge.normal(what, shape).as(dtype)});
         };
         give("x", task == "to_tokens" ? of_heads : of_tokens);
         if (task == "backward") give("dy", {tokens, batches, ranks * columns});
@@ -49,6 +53,7 @@ std::vector<TaskRun> runs(const Judge& judge, const std::string& task) {
 }
 
 void judge_values(Judge& judge, const TaskRun& run) {
+    judge.given_as_before(run);
     judge.as_right(run);
 }
 
@@ -66,22 +71,23 @@ Assignment ulysses_assignment() {
         "Attention over a sequence that ranks share out, by an all-to-all to the heads "
         "and one back.",
         {"ulysses.hpp", "ulysses.cpp", "adapters.cpp"},
-        taught_by("ring-self-attention",
-                  {{"a13.1-heads", "to_heads gives all tokens of the own columns", 25,
-                    "other_ways", each_run({runs}, "to_heads", judge_values)},
-                   {"a13.1-tokens", "to_tokens gives the own tokens of all columns", 25,
-                    "other_ways", each_run({runs}, "to_tokens", judge_values)},
-                   {"a13.2-values", "forward gives one device's y", 15, "other_ways",
-                    each_run({runs}, "forward", judge_values), /*needs=*/{},
-                    /*after=*/{"a13.1-heads", "a13.1-tokens"}},
-                   {"a13.2-bytes", "forward sends each number once, and no more", 10,
-                    "other_ways", each_run({runs}, "forward", judge_bytes)},
-                   {"a13.3-values", "backward gives one device's gradients", 15,
-                    "other_ways", each_run({runs}, "backward", judge_values),
-                    /*needs=*/{},
-                    /*after=*/{"a13.1-heads", "a13.1-tokens", "a13.2-values"}},
-                   {"a13.3-bytes", "backward sends as much as forward", 10, "other_ways",
-                    each_run({runs}, "backward", judge_bytes)}}),
+        taught_by(
+            "ring-self-attention",
+            {{"a13.1-heads", "to_heads gives all tokens of the own columns", 25,
+              "other_ways", each_run({runs}, "to_heads", judge_values)},
+             {"a13.1-tokens", "to_tokens gives the own tokens of all columns", 25,
+              "other_ways", each_run({runs}, "to_tokens", judge_values)},
+             {"a13.2-values", "forward gives one device's y", 15, "other_ways",
+              each_run({runs}, "forward", judge_values), /*needs=*/{},
+              /*after=*/{"a13.1-heads", "a13.1-tokens"}},
+             {"a13.2-bytes", "forward sends each number once, and no more", 10,
+              "other_ways", each_run({runs}, "forward", judge_bytes)},
+             {"a13.3-values", "backward gives one device's gradients", 15, "other_ways",
+              each_run({runs}, "backward", judge_values),
+              /*needs=*/{},
+              /*after=*/{"a13.1-heads", "a13.1-tokens", "a13.2-values"}},
+             {"a13.3-bytes", "backward sends as much as forward", 10, "other_ways",
+              each_run({runs}, "backward", judge_bytes), /*needs=*/{"a13.2-bytes"}}}),
         ulysses_solutions};
 }
 
