@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lessons/01_gradient_accumulation/training.hpp"
+#include "src/cost/cluster_spec.hpp"
 #include "src/parallel/bucketed_data_parallel.hpp"
 
 namespace lockstep::lessons {

@@ -770,7 +770,7 @@ void give_pairs(RingLesson& lesson, Findings& found, const std::vector<RunReport
         pairs.push_back(pairs_of(run, problem));
     for (std::size_t rank = 0; rank < pairs.front().size(); ++rank) {
         Findings& row = found.row("pairs", {"device"_is = rank});
-        for (std::size_t order = 0; order < runs.size(); ++order)
+        for (std::size_t order = 0; order < std::size(kOrders); ++order)
             row.give(name_of(kOrders[order]), pairs[order][rank]);
     }
     found.give("busiest", busiest_key(pairs[0]));

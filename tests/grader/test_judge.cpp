@@ -94,12 +94,9 @@ TEST_CASE("who leaves what a mistake leaves is told its sentence", "[judge]") {
 
 TEST_CASE("a cost is told by a mistake that has the same figure", "[judge]") {
     // The first mistake costs the same in bytes, memory and time, and has other flops.
-    const auto free = [](Tasks tasks) {
-        return solution("it multiplies once more", tasks);
-    };
-    const std::vector<Solution> known{solution("", leaving({1}, 1)),
-                                      solution("other values", leaving({2}, 1)),
-                                      free(leaving({1}, 2))};
+    const std::vector<Solution> known{
+        solution("", leaving({1}, 1)), solution("other values", leaving({2}, 1)),
+        solution("it multiplies once more", leaving({1}, 2))};
     Grading grading(leaving({1}, 2), known);
     grading.ask("a1", ask_flops);
     CHECK(grading.judgement(0).said == "it multiplies once more");

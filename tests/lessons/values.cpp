@@ -26,7 +26,7 @@ std::string without_line_numbers(const std::string& text) {
 
 /// Text of several lines stands below its name.
 std::string text_of_words(const std::string& words) {
-    const std::string text = without_line_numbers(words);
+    std::string text = without_line_numbers(words);
     if (text.find('\n') == text.npos) return text;
     std::string block;
     for (const std::string& line : split_lines(text))

@@ -89,7 +89,7 @@ class HopsHome : public RingAttention {
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override {
         const Tensor& x = saved.at("x");
         const Heads queries = attention_heads(x, sizes()).queries;
-        const Tensor dx = device().zeros(x.shape(), x.dtype());
+        Tensor dx = device().zeros(x.shape(), x.dtype());
         const Heads d_queries = attention_heads(dx, sizes()).queries;
         const AttentionBackward back = begin_backward(device(), dy, sizes(), saved);
         Arriving behind;

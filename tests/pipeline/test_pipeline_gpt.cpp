@@ -20,7 +20,7 @@ Lessons small_gpt(bool tied = false, int micro_batches = 4) {
                      /*layers=*/4,
                      {/*hidden=*/8, /*heads=*/2}},
                     /*length=*/5,
-                    /*batch=*/2 * micro_batches,
+                    /*batch=*/std::int64_t{2} * micro_batches,
                     /*steps=*/3,
                     DType::f64,
                     micro_batches};
