@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "lessons/01_gradient_accumulation/language_lesson.hpp"
+#include "lessons/runner/gpt_task.hpp"
 #include "lessons/runner/input_files.hpp"
 #include "lessons/runner/rounding.hpp"
 #include "src/comm/chunks.hpp"
@@ -114,8 +115,7 @@ std::vector<Share> even_shares(std::int64_t rows, int parts, double total_weight
     for (int part = 0; part < parts; ++part) {
         const Chunk rows_of_part = chunk(rows, parts, part);
         shares.push_back({rows_of_part.begin, rows_of_part.count,
-                          total_weight * static_cast<double>(rows_of_part.count) /
-                              static_cast<double>(rows)});
+                          total_weight * ratio(rows_of_part.count, rows)});
     }
     return shares;
 }
@@ -153,7 +153,20 @@ Training linear_training(const Regression& data, const LinearSettings& settings,
 /// What the lesson's experiments share.
 struct GradientAccumulation final : Lesson {
     /// Throws UsageError if the options ask for what cannot be.
-    GradientAccumulation(const LessonOptions& options, Record& record);
+    GradientAccumulation(const LessonOptions& options, Record& record)
+        : Lesson(options, record),
+          parts(options.ranks.value_or(4)),
+          linear{static_cast<int>(options.values.integer("epochs")),
+                 options.values.number("learning_rate"), options.seed} {
+        data = regression_of(options, std::int64_t{25} * parts);
+        language = make_language_task(options, parts);
+        // A weight is a sum of a term for each row of each step.
+        record.options.sum_length = std::max(linear.epochs * data.rows(),
+                                             language->steps * language->rows_per_step());
+        require(data.rows() >= parts,
+                "{} rows of data cannot be dealt out to {} ranks: each needs one",
+                data.rows(), parts);
+    }
 
     /// Stored one behind the other: the prediction, its error, the gradient after each
     /// micro-batch and after each addition over devices, the parameter.
@@ -169,26 +182,9 @@ struct GradientAccumulation final : Lesson {
     RunReport accumulation;
 };
 
-constexpr int kMostRanks = 64;
-
-GradientAccumulation::GradientAccumulation(const LessonOptions& options, Record& record)
-    : Lesson(options, record),
-      parts(options.ranks.value_or(4)),
-      linear{static_cast<int>(options.values.integer("epochs")),
-             options.values.number("learning_rate"), options.seed} {
-    data = regression_of(options, std::int64_t{25} * parts);
-    language = make_language_task(options, parts);
-    // A weight is a sum of a term for each row of each step.
-    record.options.sum_length = std::max(linear.epochs * data.rows(),
-                                         language->steps * language->rows_per_step());
-    require(data.rows() >= parts,
-            "{} rows of data cannot be dealt out to {} ranks: each needs one",
-            data.rows(), parts);
-}
-
 RunReport train_alone(GradientAccumulation& lesson, const Regression& data,
                       const std::vector<Share>& shares) {
-    return train(*make_cluster(lesson.options(), 1),
+    return train(*lesson.devices(1),
                  linear_training(data, lesson.linear, [&](int) { return shares; }));
 }
 
@@ -225,7 +221,7 @@ void without_masters(GradientAccumulation& lesson, Findings& found) {
             training.make_optimizer = [&](std::vector<Parameter*> parameters) {
                 return std::make_unique<Sgd>(std::move(parameters), longer.optimizer());
             };
-        return losses_of(train(*make_cluster(lesson.options(), 1), training)).back();
+        return losses_of(train(*lesson.devices(1), training)).back();
     };
     found.give({"longer_epochs"_is = longer.epochs,
                 "loss_with_masters"_is = Figure::decimals(last_loss(true), 4),
@@ -249,12 +245,12 @@ void accumulate(GradientAccumulation& lesson, Findings& found) {
         train_alone(lesson, lesson.data, even_shares(rows, 1, total));
     lesson.accumulation =
         train_alone(lesson, lesson.data, even_shares(rows, lesson.parts, total));
-    lesson.record().inputs.insert_or_assign("regression/inputs", lesson.data.inputs);
-    lesson.record().inputs.insert_or_assign("regression/targets", lesson.data.targets);
+    lesson.record_input("regression/inputs", lesson.data.inputs);
+    lesson.record_input("regression/targets", lesson.data.targets);
     lesson.record().models["regression"] = trained(
         describe_linear(lesson.data.inputs.shape()[1], lesson.data.targets.shape()[1]),
-        describe(lesson.linear.optimizer(), lesson.options().dtype), "mean_squared_error",
-        total, lesson.linear.epochs);
+        describe(lesson.linear.optimizer(), lesson.dtype()), "mean_squared_error", total,
+        lesson.linear.epochs);
     record_initial(lesson.record(), "regression", reference);
     record_variant(lesson.record(), "reference", reference);
     record_variant(lesson.record(), "accumulation", lesson.accumulation);
@@ -267,7 +263,7 @@ void accumulate(GradientAccumulation& lesson, Findings& found) {
     lesson.values_at_most(found, "accumulation",
                           parameter_difference(reference, lesson.accumulation),
                           lesson.bound());
-    const bool bf16 = lesson.options().dtype == DType::bf16 && lesson.has_numbers();
+    const bool bf16 = lesson.dtype() == DType::bf16 && lesson.has_numbers();
     found.give("bf16", bf16);
     if (bf16) without_masters(lesson, found);
 }
@@ -280,9 +276,9 @@ void distribute(GradientAccumulation& lesson, Findings& found) {
                           parameter_difference(lesson.accumulation, together),
                           lesson.bound());
     if (lesson.has_numbers()) found.equal("replicas", replicas_that_differ(together), 0);
-    found.give("f64", lesson.options().dtype == DType::f64);
+    found.give("f64", lesson.dtype() == DType::f64);
     // A number has 53 bits against 24, or against 8.
-    found.give("digits_gained", lesson.options().dtype == DType::f32 ? 9 : 13);
+    found.give("digits_gained", lesson.dtype() == DType::f32 ? 9 : 13);
 }
 
 /// Shares in the proportion 1 : 2 : 3 : …
@@ -294,9 +290,7 @@ std::vector<Share> unequal_shares(std::int64_t rows, int parts, bool by_rows) {
     for (int part = 0; part < parts; ++part) {
         const std::int64_t upto = std::int64_t{part + 1} * (part + 2) / 2;
         const std::int64_t end = part + 1 + spare * upto / all;
-        const double weight =
-            by_rows ? static_cast<double>(end - begin) / static_cast<double>(rows)
-                    : 1.0 / parts;
+        const double weight = by_rows ? ratio(end - begin, rows) : 1.0 / parts;
         shares.push_back({begin, end - begin, weight});
         begin = end;
     }
@@ -359,7 +353,7 @@ const RankReport& busiest(const RunReport& report) {
 /// The gradients' all-reduces, one a parameter.
 std::vector<CollectiveCall> gradient_reductions(const RunReport& report) {
     std::vector<CollectiveCall> calls;
-    for (const auto& [name, tensor] : report.ranks.front().kept)
+    for (const auto& [name, tensor] : report.ranks[0].kept)
         if (name.starts_with("grad/"))
             calls.push_back({Verb::all_reduce, tensor.elements(),
                              bytes_of(tensor.dtype()),
@@ -407,15 +401,14 @@ void check_reductions(Findings& found, const RunReport& report,
         bytes += collective_traffic(call, 0).bytes_sent;
         time += collective_time(call, spec, members);
     }
-    const RankReport& first = report.ranks.front();
+    const RankReport& first = report.ranks[0];
     const std::int64_t gradients = elements * bytes_of(options.dtype);
     found.give({"number_bytes"_is = bytes_of(options.dtype),
                 "step_bytes"_is = Figure::bytes(
                     std::llround(2.0 * (n - 1) / n * static_cast<double>(gradients))),
                 "step_bytes_without_n"_is = Figure::bytes(2 * gradients),
                 "step_bytes_once"_is = Figure::bytes(gradients)});
-    found.equal("step_bytes_sent", Figure::bytes(first.bytes_sent()),
-                static_cast<double>(bytes));
+    found.equal("step_bytes_sent", Figure::bytes(first.bytes_sent()), bytes);
     found.give({"reductions"_is = calls.size(),
                 "communication"_is = Figure::time(first.time.communication),
                 "virtual_time"_is = options.has_virtual_time()});
@@ -427,8 +420,7 @@ void check_reductions(Findings& found, const RunReport& report,
                 "step_time"_is = Figure::time(time),
                 "step_time_without_alpha"_is = Figure::time(bare),
                 "step_time_one_alpha"_is = Figure::time(bare + latencies)});
-    found.equal("step_time_taken", Figure::time(first.time.communication),
-                static_cast<double>(time));
+    found.equal("step_time_taken", Figure::time(first.time.communication), time);
 }
 
 /// A step of the language model with each way to split the batch.
@@ -442,18 +434,17 @@ void measure(GradientAccumulation& lesson, Findings& found) {
     const auto first_of_all = [](int) { return 0; };
     const auto own = [](int rank) { return rank; };
     const RunReport whole =
-        train(*make_cluster(lesson.options(), 1, true),
+        train(*lesson.devices(1, true),
               language_training(whole_task, lesson.options(), first_of_all, 1));
     const RunReport alone =
-        train(*make_cluster(lesson.options(), 1, true),
+        train(*lesson.devices(1, true),
               language_training(task, lesson.options(), first_of_all, lesson.parts));
     Training training = language_training(task, lesson.options(), own, 1);
     training.strategy = all_reduce_strategy;
-    const RunReport together =
-        train(*make_cluster(lesson.options(), lesson.parts, true), training);
-    lesson.record().runs.emplace_back("step_whole", whole);
-    lesson.record().runs.emplace_back("step_accumulation", alone);
-    lesson.record().runs.emplace_back("step_data_parallel", together);
+    const RunReport together = train(*lesson.devices(lesson.parts, true), training);
+    lesson.record_run("step_whole", whole);
+    lesson.record_run("step_accumulation", alone);
+    lesson.record_run("step_data_parallel", together);
 
     check_reductions(found, together, lesson.options());
     give_costs(found, "whole", whole);
@@ -462,7 +453,7 @@ void measure(GradientAccumulation& lesson, Findings& found) {
     found.timeline("accumulation_step", alone);
     found.timeline("data_parallel_step", together);
     // Many devices are not worth it if a step is short and messages are slow.
-    found.give("no_gain", together.ranks.front().time.communication > 0 &&
+    found.give("no_gain", together.ranks[0].time.communication > 0 &&
                               together.makespan() >= whole.makespan());
 }
 
@@ -540,10 +531,10 @@ void send_before_receive(Rank& rank) {
 /// Runs the all-reduce written by hand and the built-in one on the same buffers, and
 /// compares values, messages and bytes.
 void ring(GradientAccumulation& lesson, Findings& found) {
-    const RunReport by_hand = make_cluster(lesson.options(), lesson.parts, true)
-                                  ->run(reduce_with(true, lesson.options()));
-    const RunReport built_in = make_cluster(lesson.options(), lesson.parts)
-                                   ->run(reduce_with(false, lesson.options()));
+    const RunReport by_hand =
+        lesson.devices(lesson.parts, true)->run(reduce_with(true, lesson.options()));
+    const RunReport built_in =
+        lesson.devices(lesson.parts)->run(reduce_with(false, lesson.options()));
     found.timeline("ring_by_hand", by_hand);
     found.give({"ring_elements"_is = kElements, "parts_less_1"_is = lesson.parts - 1,
                 "ring_messages"_is = 2 * (lesson.parts - 1),
@@ -552,7 +543,7 @@ void ring(GradientAccumulation& lesson, Findings& found) {
         diagnosis_of([&] { sim::make_cluster(lesson.parts)->run(send_before_receive); });
     found.give({"hangs"_is = !hangs.empty(), "ring_that_hangs"_is = hangs});
 
-    found.equal("ring_messages_sent", by_hand.ranks.front().messages_sent(),
+    found.equal("ring_messages_sent", by_hand.ranks[0].messages_sent(),
                 2.0 * (lesson.parts - 1));
     std::int64_t byte_gap = 0;
     std::int64_t message_gap = 0;
@@ -567,21 +558,12 @@ void ring(GradientAccumulation& lesson, Findings& found) {
     }
     found.equal("ring_bytes", byte_gap, 0);
     found.equal("ring_message_gap", message_gap, 0);
-    const bool exact = lesson.has_numbers() && lesson.options().has_virtual_time();
-    const bool close = lesson.has_numbers() && !lesson.options().has_virtual_time();
+    const bool exact = lesson.has_numbers() && lesson.has_virtual_time();
+    const bool close = lesson.has_numbers() && !lesson.has_virtual_time();
     found.give({"exact_sums"_is = exact, "close_sums"_is = close});
     if (exact) found.equal("ring_bits", differing, 0);
     if (close) check_sums(found, by_hand, built_in);
     compare_algorithms(found, load_cluster(lesson.options().cluster));
-}
-
-void give_curve(Findings& found, const std::vector<double>& alone,
-                const std::vector<double>& together) {
-    for (const std::size_t step : shown_steps(alone.size())) {
-        found.row("curve",
-                  {"step"_is = step + 1, "alone"_is = Figure::decimals(alone[step], 3),
-                   "together"_is = Figure::decimals(together[step], 3)});
-    }
 }
 
 void read_text(GradientAccumulation& lesson, Findings& found) {
@@ -596,7 +578,7 @@ void read_text(GradientAccumulation& lesson, Findings& found) {
                 "step_rows"_is = task->rows_per_step()});
 
     const RunReport alone =
-        train(*make_cluster(lesson.options(), 1),
+        train(*lesson.devices(1),
               language_training(
                   task, lesson.options(), [](int) { return 0; }, lesson.parts),
               advancing("1 device", task->steps));
@@ -604,7 +586,7 @@ void read_text(GradientAccumulation& lesson, Findings& found) {
         task, lesson.options(), [](int rank) { return rank; }, 1);
     training.strategy = all_reduce_strategy;
     const RunReport together =
-        train(*make_cluster(lesson.options(), lesson.parts), training,
+        train(*lesson.devices(lesson.parts), training,
               advancing(fmt::format("{} devices", lesson.parts), task->steps));
     record_variant(lesson.record(), "language_model_accumulation", alone);
     record_variant(lesson.record(), "language_model_data_parallel", together);
@@ -612,19 +594,13 @@ void read_text(GradientAccumulation& lesson, Findings& found) {
     record_initial(lesson.record(), "language_model", alone);
 
     const std::vector<double> one = losses_of(alone);
-    const std::vector<double> many = losses_of(together);
-    if (lesson.has_numbers()) give_curve(found, one, many);
-    double widest = 0;
-    for (std::size_t step = 0; step < one.size(); ++step) {
-        const double gap = std::abs(one[step] - many[step]);
-        // A NaN stays, whatever comes after it.
-        if (std::isnan(gap) || gap > widest) widest = gap;
-    }
+    const Curves curves{{"alone", "together"}, {one, losses_of(together)}};
+    if (lesson.has_numbers()) curves.give(found, "curve");
     // The hidden layer's, beside those of a linear one: sum, tanh, and their gradients.
     constexpr int kStoresOfHiddenLayer = 4;
     lesson.values_at_most(
-        found, "text_curves", widest,
-        loss_bound(lesson.options().dtype, lesson.stores() + kStoresOfHiddenLayer, one,
+        found, "text_curves", curves.widest_gap(),
+        loss_bound(lesson.dtype(), lesson.stores() + kStoresOfHiddenLayer, one,
                    {1e-4, 1e-4}));
     const double entropy = unigram_entropy(task->text);
     double last = 0;
@@ -655,7 +631,7 @@ void predict(Findings& found) {
     constexpr std::int64_t kParameters = 1'000'000;
     const RunReport eight = reduce_in_classroom(8, kParameters);
     const RunReport two = reduce_in_classroom(2, kParameters);
-    const std::int64_t sent = eight.ranks.front().bytes_sent();
+    const std::int64_t sent = eight.ranks[0].bytes_sent();
     found.give({"eight_bytes"_is = Figure::bytes(sent),
                 "eight_time"_is = Figure::time(eight.makespan()),
                 "two_time"_is = Figure::time(two.makespan())});
@@ -669,8 +645,7 @@ LessonEntry gradient_accumulation_lesson() {
     LessonEntry entry;
     entry.slug = "gradient-accumulation";
     entry.folder = "01_gradient_accumulation";
-    entry.default_ranks = 4;
-    entry.most_ranks = kMostRanks;
+    entry.most_ranks = 64;
     entry.settings = {
         {"epochs", "steps of the linear layer", Whole{1, 1'000'000, 100}},
         {"learning_rate", "of the linear layer", Real{0, 1e6, 0.01}},

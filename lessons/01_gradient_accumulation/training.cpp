@@ -91,7 +91,7 @@ double parameter_difference(const RunReport& a, const RunReport& b) {
 }
 
 int replicas_that_differ(const RunReport& report) {
-    const auto& first = report.ranks.front().kept;
+    const auto& first = report.ranks[0].kept;
     return static_cast<int>(std::count_if(
         report.ranks.begin(), report.ranks.end(), [&](const RankReport& rank) {
             return std::any_of(rank.kept.begin(), rank.kept.end(), [&](const auto& kept) {

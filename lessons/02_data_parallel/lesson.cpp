@@ -168,10 +168,9 @@ void server(LanguageLesson& lesson, Findings& found) {
         if (workers != kWorkers) continue;
         found.equal("server_link", Figure::bytes(busiest_link(served)),
                     2.0 * workers * kMillionBytes);
-        found.equal(
-            "server_time", Figure::time(served.makespan()),
-            static_cast<double>(std::int64_t{2} * workers *
-                                message_time(messages_alone().inside, kMillionBytes)));
+        found.equal("server_time", Figure::time(served.makespan()),
+                    std::int64_t{2} * workers *
+                        message_time(messages_alone().inside, kMillionBytes));
     }
 }
 
@@ -184,15 +183,6 @@ std::int64_t most_by_number(const std::vector<std::int64_t>& sizes, std::size_t 
     return std::ranges::max(held);
 }
 
-template <typename Sync, typename... Options>
-MakeStrategy synced_by(const Options&... options) {
-    return [=](Rank& rank, Module& model) {
-        declare_replicas_of(rank.world(), model);
-        return std::make_unique<Sync>(rank.device(), rank.world(), model.parameters(),
-                                      options...);
-    };
-}
-
 /// GPT-2's parameters among four servers.
 void deal_out(Findings& found) {
     std::vector<std::int64_t> sizes;  // in the model's order
@@ -201,15 +191,13 @@ void deal_out(Findings& found) {
             sizes.push_back(parameter->value.bytes());
         return all_reduce_strategy(rank, model);
     });
-    std::int64_t all = 0;
-    for (const std::int64_t size : sizes)
-        all += size;
+    const auto all = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
     const RunReport whole = measure_servers(
         gpt2_step(1), 1, 4, messages_alone(),
         ServerPlan{{}, {}, ServerPlan::Deal::whole, BucketSizes::all_in_one()});
     std::int64_t most = 0;
     for (int server = 0; server < 4; ++server)
-        most = std::max(most, whole.ranks[static_cast<std::size_t>(server)].bytes_sent());
+        most = std::max(most, whole.ranks[server].bytes_sent());
     found.give({"deal_even"_is = Figure::memory(all / 4),
                 "deal_whole"_is = Figure::memory(most),
                 "deal_by_number"_is = Figure::memory(most_by_number(sizes, 4)),
@@ -243,9 +231,8 @@ void servers(LanguageLesson& lesson, Findings& found) {
                    "on_time"_is = Figure::time(on.makespan())});
         if (servers == kWorkers)
             found.equal("early_time", Figure::time(early.makespan()),
-                        static_cast<double>(std::int64_t{kParts + 1} * kWorkers *
-                                            message_time(messages_alone().inside,
-                                                         kPartBytes / kWorkers)));
+                        std::int64_t{kParts + 1} * kWorkers *
+                            message_time(messages_alone().inside, kPartBytes / kWorkers));
     }
     const RunReport everywhere =
         measure(million(), kWorkers, messages_alone(),
@@ -255,9 +242,9 @@ void servers(LanguageLesson& lesson, Findings& found) {
     found.equal("sharded_link", Figure::bytes(everywhere.ranks[0].bytes_sent()),
                 2.0 * (kWorkers - 1) / kWorkers * kMillionBytes);
     found.equal("sharded_messages", everywhere.ranks[0].messages_sent(),
-                static_cast<double>(collectives.ranks[0].messages_sent()));
+                collectives.ranks[0].messages_sent());
     found.equal("sharded_time", Figure::time(everywhere.makespan()),
-                static_cast<double>(collectives.makespan()));
+                collectives.makespan());
     deal_out(found);
 }
 
@@ -320,7 +307,7 @@ void one_process(LanguageLesson& lesson, Findings& found) {
     whole->micro_batches = 1;
     lesson.check_against_one(
         found, "one_process",
-        train_one_process(*make_cluster(lesson.options(), lesson.parts()),
+        train_one_process(*lesson.devices(lesson.parts()),
                           language_training(
                               whole, lesson.options(), [](int) { return 0; }, 1)));
 
@@ -338,19 +325,18 @@ void one_process(LanguageLesson& lesson, Findings& found) {
     found.give({"process_sent"_is = Figure::memory(values + 2 * others),
                 "process_once"_is = Figure::memory(values + others)});
     found.equal("process_bytes", Figure::bytes(report.ranks[0].bytes_sent()),
-                static_cast<double>(values + 2 * others));
+                values + 2 * others);
     for (int device = 0; device < kDevices; ++device) {
-        const RankReport& rank = report.ranks[static_cast<std::size_t>(device)];
-        found.row(
-            "process_ranks",
-            {"device"_is = device, "sent"_is = Figure::memory(rank.bytes_sent()),
-             "received"_is = Figure::memory(bytes_received(rank)),
-             "busy"_is = Figure::percent(100.0 * static_cast<double>(rank.time.compute) /
-                                         static_cast<double>(report.makespan())),
-             "held"_is = Figure::memory(rank.memory.peak)});
+        const RankReport& rank = report.ranks[device];
+        found.row("process_ranks",
+                  {"device"_is = device, "sent"_is = Figure::memory(rank.bytes_sent()),
+                   "received"_is = Figure::memory(bytes_received(rank)),
+                   "busy"_is = Figure::percent(
+                       100.0 * ratio(rank.time.compute, report.makespan())),
+                   "held"_is = Figure::memory(rank.memory.peak)});
     }
     found.timeline("process_step", report);
-    lesson.record().runs.emplace_back("process_step", report);
+    lesson.record_run("process_step", report);
 }
 
 // A stack of layers whose gradients take about as long to reduce as to compute.
@@ -360,15 +346,11 @@ constexpr std::int64_t kStackWidth = 512;
 constexpr std::int64_t kStackRows = 400;
 constexpr std::int64_t kStackLayerBytes = kStackWidth * kStackWidth * 4;
 
-BucketOptions sized(std::int64_t bytes, std::int64_t first_bytes) {
+BucketOptions sized(std::int64_t bytes, std::optional<std::int64_t> first_bytes = {}) {
     BucketOptions options;
-    options.sizes = {bytes, first_bytes};
+    options.sizes = {bytes, first_bytes.value_or(bytes)};
     options.broadcast = options.rebuild = false;
     return options;
-}
-
-BucketOptions sized(std::int64_t bytes) {
-    return sized(bytes, bytes);
 }
 
 /// Two products of each layer's backward.
@@ -382,8 +364,7 @@ Picoseconds layer_backward(const ClusterSpec& spec) {
 
 /// Returns the part of a usual step that a device waits.
 Figure waits_in(const UsualStep& step, std::size_t device) {
-    return Figure::percent(100.0 * static_cast<double>(step.waiting(device)) /
-                           static_cast<double>(step.time()));
+    return Figure::percent(100.0 * ratio(step.waiting(device), step.time()));
 }
 
 /// The same step by nn.DataParallel and by DistributedDataParallel.
@@ -435,24 +416,23 @@ void buckets(LanguageLesson& lesson, Findings& found) {
 
     const auto show = [&](const std::string& name, const RunReport& report) {
         found.timeline(name + "_step", report);
-        lesson.record().runs.emplace_back(name, report);
+        lesson.record_run(name, report);
     };
     const auto run = [&](const std::string& name, const MakeStrategy& strategy) {
         const UsualStep usual = usual_step(step, kStackDevices, spec, strategy);
-        found.give(name + ".exposed", Figure::time(usual.waiting(0)));
-        found.give(name + ".time", Figure::time(usual.time()));
+        found.give(name, {"exposed"_is = Figure::time(usual.waiting(0)),
+                          "time"_is = Figure::time(usual.time())});
         show(name, measure(step, kStackDevices, spec, strategy, 1, true));
         return usual.waiting(0);
     };
     const Picoseconds behind = run("one_by_one", all_reduce_strategy);
     run("at_once", in_buckets(sized(kStackLayers * kStackLayerBytes)));
     const Picoseconds beside = run("beside", in_buckets(sized(kStackLayerBytes)));
-    found.equal("exposed_behind", Figure::time(behind),
-                static_cast<double>(kStackLayers * reduce));
+    found.equal("exposed_behind", Figure::time(behind), kStackLayers * reduce);
     const Picoseconds expected =
         std::max(reduce, kStackLayers * reduce - (kStackLayers - 1) * backward);
     found.give("exposed_least", Figure::time(expected));
-    found.equal("exposed_beside", Figure::time(beside), static_cast<double>(expected));
+    found.equal("exposed_beside", Figure::time(beside), expected);
     const auto served = [&](BucketSizes sizes, int steps, bool trace = false) {
         return measure_servers(step, kStackDevices, kStackDevices, spec,
                                {{}, {}, ServerPlan::Deal::ranges, sizes}, steps, trace);
@@ -474,7 +454,7 @@ void compress(LanguageLesson& lesson, Findings& found) {
     constexpr std::ptrdiff_t kLastLosses = 10;
     const ClusterSpec spec = load_cluster("h100");
     found.give("compress_devices", kDevices);
-    const bool rounds = lesson.options().dtype != DType::bf16;
+    const bool rounds = lesson.dtype() != DType::bf16;
     const std::vector<std::pair<const char*, MakeStrategy>> ways{
         {"whole", in_buckets(sized(25 * kMiB, kMiB))},
         {"rounded", synced_by<RoundedAllReduce>(BucketSizes{25 * kMiB, kMiB})},
@@ -498,7 +478,7 @@ void compress(LanguageLesson& lesson, Findings& found) {
             lesson.language(), lesson.options(), [](int rank) { return rank; }, 1);
         training.strategy = name == std::string("whole") ? all_reduce_strategy : strategy;
         const std::vector<double> losses =
-            losses_of(train(*make_cluster(lesson.options(), lesson.parts()), training));
+            losses_of(train(*lesson.devices(lesson.parts()), training));
         const auto last = std::min(std::ssize(losses), kLastLosses);
         row.give("loss", Figure::decimals(
                              std::accumulate(losses.end() - last, losses.end(), 0.0) /
@@ -580,8 +560,7 @@ StaleTraining train_stale(const std::shared_ptr<const LanguageTask>& task,
             return;
         }
         const int worker = rank.index() - 1;
-        ServedWorker sync(device, *pairs[static_cast<std::size_t>(worker)],
-                          model->parameters());
+        ServedWorker sync(device, *pairs[worker], model->parameters());
         for (int step = 0; step < training.steps; ++step) {
             const auto mine = upload(device, training.batches(worker, step));
             const Tensor loss =
@@ -654,9 +633,7 @@ void stragglers(LanguageLesson& lesson, Findings& found) {
         }
         row.give(
             {"stale"_is = stale,
-             "missed"_is = Figure::decimals(
-                 static_cast<double>(missed) / static_cast<double>(run.updates.size()),
-                 1),
+             "missed"_is = Figure::decimals(ratio(missed, run.updates.size()), 1),
              "gradients"_is = samples_at(run, early),
              "loss_early"_is = Figure::decimals(loss_at(run, early), 2),
              "time"_is = Figure::time(run.report.makespan()),
@@ -671,13 +648,12 @@ void not_parallel(Findings& found) {
     constexpr double kNear = 1e-12;  // f64
     found.give("shares_ranks", kRanks);
     double worst_cure = 0;
-    for (const NotParallel what : all_not_parallel()) {
+    for (const std::string& what : kNotParallel) {
         const NotParallelOutcome outcome = try_not_parallel(what, kRanks);
-        found.row(
-            "shares",
-            {"what"_is = key_of(what), "mistaken"_is = Figure::power(outcome.mistaken),
-             "found"_is = outcome.found.empty() ? "nothing" : outcome.found});
-        if (outcome.found.empty()) found.give("silent", key_of(what));
+        found.row("shares",
+                  {"what"_is = what, "mistaken"_is = Figure::power(outcome.mistaken),
+                   "found"_is = outcome.found.empty() ? "nothing" : outcome.found});
+        if (outcome.found.empty()) found.give("silent", what);
         worst_cure = outcome.cured <= worst_cure ? worst_cure : outcome.cured;
     }
     found.at_most("cures", worst_cure, kNear);
@@ -736,7 +712,6 @@ LessonEntry data_parallel_lesson() {
     LessonEntry entry;
     entry.slug = "data-parallel";
     entry.folder = "02_data_parallel";
-    entry.default_ranks = 4;
     entry.most_ranks = 64;
     entry.settings = language_settings();
     entry.settings.push_back(

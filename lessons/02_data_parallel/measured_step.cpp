@@ -1,17 +1,8 @@
 #include "lessons/02_data_parallel/measured_step.hpp"
 
 #include "lessons/runner/lesson.hpp"
-#include "src/parallel/placement.hpp"
 
 namespace lockstep::lessons {
-
-MakeStrategy in_buckets(const BucketOptions& options) {
-    return [options](Rank& rank, Module& model) {
-        declare_replicas_of(rank.world(), model);
-        return std::make_unique<BucketedDataParallel>(rank.device(), rank.world(),
-                                                      model.parameters(), options);
-    };
-}
 
 RunReport measure(const MeasuredStep& step, int devices, const ClusterSpec& spec,
                   const MakeStrategy& strategy, int steps, bool trace) {

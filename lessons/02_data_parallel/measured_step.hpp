@@ -7,11 +7,22 @@
 #include "lessons/01_gradient_accumulation/training.hpp"
 #include "src/cost/cluster_spec.hpp"
 #include "src/parallel/bucketed_data_parallel.hpp"
+#include "src/parallel/placement.hpp"
 
 namespace lockstep::lessons {
 
-/// Every rank is a replica, whose gradients are reduced in buckets.
-MakeStrategy in_buckets(const BucketOptions& options);
+/// Every rank is a replica; `Sync`, made with these options, does the rest.
+template <typename Sync, typename... Options>
+MakeStrategy synced_by(const Options&... options) {
+    return [=](Rank& rank, Module& model) {
+        declare_replicas_of(rank.world(), model);
+        return std::make_unique<Sync>(rank.device(), rank.world(), model.parameters(),
+                                      options...);
+    };
+}
+inline MakeStrategy in_buckets(const BucketOptions& options) {
+    return synced_by<BucketedDataParallel>(options);
+}
 
 /// A step whose numbers are not computed.
 struct MeasuredStep {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 
+#include "lessons/page/figure.hpp"
 #include "sim/cluster.hpp"
 #include "src/comm/expect.hpp"
 #include "src/nn/activation.hpp"
@@ -36,9 +38,7 @@ struct Share {
         return {rank.device(), DType::f64, 11, part};
     }
     /// B_i / B.
-    double weight() const {
-        return static_cast<double>(rows) / static_cast<double>(batch);
-    }
+    double weight() const { return ratio(rows, batch); }
     /// This rank's rows of a step's batch.
     MicroBatch of_step(int step, double weighs) const {
         Device& device = rank.device();
@@ -149,31 +149,19 @@ void with_clipping(const Share& share) {
 }
 // lesson: end
 
-struct Entry {
-    NotParallel what;
-    const char* key;
-    void (*program)(const Share&);
-};
-
-constexpr Entry kEntries[] = {
-    {NotParallel::batch_statistics, "batch_statistics", with_batch_norm},
-    {NotParallel::mean_loss, "mean_loss", with_mean_loss},
-    {NotParallel::dropout, "dropout", with_dropout},
-    {NotParallel::clipping, "clipping", with_clipping},
-};
-
-const Entry& entry_of(NotParallel what) {
-    return kEntries[static_cast<std::size_t>(what)];
-}
-
 /// The program of each of n ranks, or of one device with the batches of n ranks.
-Program program_of(NotParallel what, int ranks, bool cured) {
+Program program_of(const std::string& what, int ranks, bool cured) {
+    static const std::map<std::string, void (*)(const Share&)> kPrograms{
+        {"batch_statistics", with_batch_norm},
+        {"mean_loss", with_mean_loss},
+        {"dropout", with_dropout},
+        {"clipping", with_clipping}};
     const std::int64_t batch = std::int64_t{ranks} * (ranks + 1);
-    return [=](Rank& rank) {
+    return [batch, cured, program = kPrograms.at(what)](Rank& rank) {
         const std::int64_t i = rank.index();
         const bool is_alone = rank.size() == 1;
-        entry_of(what).program({rank, batch, is_alone ? 0 : i * (i + 1),
-                                is_alone ? batch : 2 * (i + 1), cured});
+        program({rank, batch, is_alone ? 0 : i * (i + 1), is_alone ? batch : 2 * (i + 1),
+                 cured});
     };
 }
 
@@ -186,7 +174,7 @@ sim::ClusterOptions cluster_of(int ranks, sim::CheckLevel check) {
 }
 
 /// Returns the largest difference to one device of what any rank kept.
-double distance(NotParallel what, int ranks, bool cured) {
+double distance(const std::string& what, int ranks, bool cured) {
     const auto run = [&](int on) {
         return sim::make_cluster(cluster_of(on, sim::CheckLevel::cheap))
             ->run(program_of(what, ranks, cured));
@@ -194,7 +182,7 @@ double distance(NotParallel what, int ranks, bool cured) {
     const RunReport one = run(1), many = run(ranks);
     double worst = 0;
     for (const RankReport& rank : many.ranks) {
-        const double here = difference(rank.kept, one.ranks.front().kept).relative;
+        const double here = difference(rank.kept, one.ranks[0].kept).relative;
         if (!(here <= worst)) worst = here;
     }
     return worst;
@@ -202,7 +190,7 @@ double distance(NotParallel what, int ranks, bool cured) {
 
 /// Returns the class that full checking finds, or else the diagnosis' title; nothing if
 /// it is silent.
-std::string found_in(NotParallel what, int ranks, bool cured, bool beside_one) {
+std::string found_in(const std::string& what, int ranks, bool cured, bool beside_one) {
     sim::ClusterOptions options = cluster_of(ranks, sim::CheckLevel::full);
     if (beside_one) options.reference = program_of(what, ranks, cured);
     try {
@@ -216,21 +204,7 @@ std::string found_in(NotParallel what, int ranks, bool cured, bool beside_one) {
 
 }  // namespace
 
-const std::vector<NotParallel>& all_not_parallel() {
-    static const std::vector<NotParallel> kAll = [] {
-        std::vector<NotParallel> all;
-        for (const Entry& entry : kEntries)
-            all.push_back(entry.what);
-        return all;
-    }();
-    return kAll;
-}
-
-const char* key_of(NotParallel what) {
-    return entry_of(what).key;
-}
-
-NotParallelOutcome try_not_parallel(NotParallel what, int ranks) {
+NotParallelOutcome try_not_parallel(const std::string& what, int ranks) {
     NotParallelOutcome outcome;
     outcome.mistaken = distance(what, ranks, /*cured=*/false);
     outcome.cured = distance(what, ranks, /*cured=*/true);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,16 +7,13 @@ namespace lockstep::lessons {
 
 /// What a row's gradient depends on besides the row and the weights, so that shares of a
 /// batch do not add up to the batch by themselves. Each is a program with its usual
-/// mistake and its cure.
-enum class NotParallel : std::uint8_t {
-    batch_statistics,  ///< batch norm: of the rank's rows, or of all
-    mean_loss,         ///< a mean of the ranks' means, or rows that count alike
-    dropout,           ///< one mask for all ranks, or the batch's, dealt out
-    clipping           ///< by each rank's norm before the sum, or by the sum's norm
+/// mistake and its cure:
+inline const std::vector<std::string> kNotParallel{
+    "batch_statistics",  // batch norm: of the rank's rows, or of all
+    "mean_loss",         // a mean of the ranks' means, or rows that count alike
+    "dropout",           // one mask for all ranks, or the batch's, dealt out
+    "clipping",          // by each rank's norm before the sum, or by the sum's norm
 };
-const std::vector<NotParallel>& all_not_parallel();
-/// "batch_statistics"
-const char* key_of(NotParallel what);
 
 /// What came of training on n ranks, beside one device with the same batches.
 struct NotParallelOutcome {
@@ -36,6 +32,6 @@ struct NotParallelOutcome {
 /// Trains a small model on virtual devices for some steps, in f64: Linear, batch norm or
 /// dropout in the programs of these, Tanh, Linear. Of each batch, rank i has 2 (i + 1)
 /// rows.
-NotParallelOutcome try_not_parallel(NotParallel what, int ranks);
+NotParallelOutcome try_not_parallel(const std::string& what, int ranks);
 
 }  // namespace lockstep::lessons

@@ -274,10 +274,31 @@ struct MlpSizes {
 constexpr int kExampleRanks = 3;
 constexpr int kShownRanks = 4;
 
+constexpr int kDefaultRanks = 3;
+constexpr std::int64_t kHidden = 192;
+
+void require_shared_out(const char* setting, std::int64_t count, int ranks) {
+    require(
+        count % ranks == 0,
+        "--set {}={}: {} columns cannot be shared out to {} ranks; each must get as many",
+        setting, count, count, ranks);
+}
+
 /// What the lesson's experiments share.
 struct ColumnLinear final : Lesson {
     /// Throws UsageError if the options ask for what cannot be.
-    ColumnLinear(const LessonOptions& options, Record& record);
+    ColumnLinear(const LessonOptions& options, Record& record)
+        : Lesson(options, record), ranks(options.ranks.value_or(kDefaultRanks)) {
+        const std::int64_t hidden = least_multiple(ranks, kHidden);
+        sizes.rows = options.values.integer("rows");
+        sizes.hidden = options.values.integer("hidden", hidden);
+        sizes.inner = options.values.integer("inner", 4 * sizes.hidden);
+        require_shared_out("hidden", sizes.hidden, ranks);
+        require_shared_out("inner", sizes.inner, ranks);
+        // The MLP's y is a sum over the inner columns of sums over x's, its
+        // gradients are sums over rows of these.
+        record.options.sum_length = sizes.rows + sizes.hidden + sizes.inner;
+    }
 
     /// How many devices have their numbers shown.
     int shown_ranks() const { return std::min(ranks, kShownRanks); }
@@ -288,45 +309,21 @@ struct ColumnLinear final : Lesson {
     RunReport mlp_together;
 };
 
-constexpr int kDefaultRanks = 3;
-constexpr int kMostRanks = 64;
-constexpr std::int64_t kHidden = 192;
-
-void require_shared_out(const char* setting, std::int64_t count, int ranks) {
-    require(
-        count % ranks == 0,
-        "--set {}={}: {} columns cannot be shared out to {} ranks; each must get as many",
-        setting, count, count, ranks);
-}
-
-ColumnLinear::ColumnLinear(const LessonOptions& options, Record& record)
-    : Lesson(options, record), ranks(options.ranks.value_or(kDefaultRanks)) {
-    const std::int64_t hidden = least_multiple(ranks, kHidden);
-    sizes.rows = options.values.integer("rows");
-    sizes.hidden = options.values.integer("hidden", hidden);
-    sizes.inner = options.values.integer("inner", 4 * sizes.hidden);
-    require_shared_out("hidden", sizes.hidden, ranks);
-    require_shared_out("inner", sizes.inner, ranks);
-    // The MLP's y is a sum over the inner columns of sums over x's, its
-    // gradients are sums over rows of these.
-    record.options.sum_length = sizes.rows + sizes.hidden + sizes.inner;
-}
-
 double bound(const ColumnLinear& lesson) {
     // Two layers and an activation between them, forward and backward, and a sum over the
     // devices on either way.
-    return RoundingBound{1e-5, 1e-13}.of(lesson.options().dtype, 6 + 2 * lesson.ranks);
+    return RoundingBound{1e-5, 1e-13}.of(lesson.dtype(), 6 + 2 * lesson.ranks);
 }
 
 /// The task on one device, on all ranks, and on all ranks as a mistake
 /// that --check full is not to stop.
 RunReport pass_alone(const ColumnLinear& lesson, const Task& task, bool trace = false) {
-    return pass(*make_cluster(lesson.options(), 1, trace), task);
+    return pass(*lesson.devices(1, trace), task);
 }
 
 RunReport pass_together(const ColumnLinear& lesson, const Task& task,
                         bool trace = false) {
-    return pass(*make_cluster(lesson.options(), lesson.ranks, trace), task);
+    return pass(*lesson.devices(lesson.ranks, trace), task);
 }
 
 RunReport pass_wrongly(const ColumnLinear& lesson, const Task& task) {
@@ -352,7 +349,7 @@ void give_all_reduce(ColumnLinear& lesson, Findings& found, const std::string& n
     found.give(name + "_bytes_without_t", Figure::bytes(2 * size));
     found.give(name + "_numbers", Figure::bytes(sent(lesson, 2, reduced.elements())));
     found.equal(name + "_sent_" + half, Figure::bytes(bytes_of_half(report, 0, half)),
-                static_cast<double>(bytes));
+                bytes);
 }
 
 struct Example {
@@ -447,7 +444,7 @@ void multiply_by_columns(ColumnLinear& lesson, Findings& found) {
                 "lacks_devices"_is = lacks_example_ranks(lesson), "t"_is = lesson.ranks,
                 "t_less_1"_is = lesson.ranks - 1});
 
-    const auto [x, a, y] = example(lesson.options().dtype);
+    const auto [x, a, y] = example(lesson.dtype());
     found.give({"example"_is = matrices_text({{"X", x}, {"A", a}}),
                 "example_number"_is = Figure::count(y.at(5)),
                 "example_first"_is = Figure::count(y.at(2)),
@@ -455,14 +452,13 @@ void multiply_by_columns(ColumnLinear& lesson, Findings& found) {
 
     const RunReport together = example_cluster(lesson)->run(
         [&x = x, &a = a](Rank& rank) { multiply_by_own_columns(rank, x, a); });
-    const RunReport alone =
-        make_cluster(lesson.options(), 1)->run([&x = x, &a = a](Rank& rank) {
-            Device& device = rank.device();
-            rank.keep("y", device.matmul(device.upload(x), device.upload(a)));
-        });
-    lesson.record().inputs.insert_or_assign("example/x", x);
-    lesson.record().inputs.insert_or_assign("example/w", a);
-    lesson.record().outputs.insert_or_assign("example/y", kept(together, 0, "y"));
+    const RunReport alone = lesson.devices(1)->run([&x = x, &a = a](Rank& rank) {
+        Device& device = rank.device();
+        rank.keep("y", device.matmul(device.upload(x), device.upload(a)));
+    });
+    lesson.record_input("example/x", x);
+    lesson.record_input("example/w", a);
+    lesson.record_output("example/y", kept(together, 0, "y"));
     if (lesson.has_numbers()) {
         found.give("example_shards", shards_text(together));
         found.equal("example_computed", kept(together, 2, "own y").at(1), y.at(5));
@@ -489,7 +485,7 @@ std::string refusal(Cluster& cluster, const HostTensor& x) {
 }
 
 void cut_square_layer(ColumnLinear& lesson, Findings& found) {
-    const Square numbers = square(lesson.options().dtype);
+    const Square numbers = square(lesson.dtype());
     const RunReport by_columns = example_cluster(lesson)->run(
         [&](Rank& rank) { multiply_by_own_columns(rank, numbers.x, numbers.weight); });
     Task task = column_parallel_task(numbers.x, numbers.weight);
@@ -513,8 +509,8 @@ void cut_square_layer(ColumnLinear& lesson, Findings& found) {
 }
 
 void find_the_layer(ColumnLinear& lesson, Findings& found) {
-    const Example numbers = example(lesson.options().dtype);
-    found.give("refusal", refusal(*make_cluster(lesson.options(), 1), numbers.x));
+    const Example numbers = example(lesson.dtype());
+    found.give("refusal", refusal(*lesson.devices(1), numbers.x));
     cut_square_layer(lesson, found);
     const RunReport meant = pass(*example_cluster(lesson),
                                  column_parallel_task(numbers.x, transposed(numbers.a)));
@@ -652,7 +648,7 @@ void give_terms_of_y(ColumnLinear& lesson, Findings& found, const Task& task,
         HostTensor(task.weights.at("linear.bias").shape(), task.x.dtype());
     const RunReport without = pass_wrongly(lesson, unbiased);
     const std::vector<HostTensor> terms = kept_by_all(without, "y");
-    lesson.record().outputs.insert_or_assign("rows/partial", side_by_side(terms));
+    lesson.record_output("rows/partial", side_by_side(terms));
     if (!lesson.has_numbers()) return;
 
     const HostTensor& bias = task.weights.at("linear.bias");
@@ -678,19 +674,18 @@ void give_terms_of_y(ColumnLinear& lesson, Findings& found, const Task& task,
 }
 
 void record_rows(ColumnLinear& lesson, const Task& task, const RunReport& together) {
-    lesson.record().inputs.insert_or_assign("rows/x", task.x);
-    lesson.record().inputs.insert_or_assign("rows/dy", task.dy);
+    lesson.record_input("rows/x", task.x);
+    lesson.record_input("rows/dy", task.dy);
     lesson.record().models["rows"] =
         describe_linear(task.x.shape()[1], task.dy.shape()[1]);
     lesson.record().models["rows"]["backward_from"] = "dy";
     for (const auto& [name, weight] : task.weights)
-        lesson.record().inputs.insert_or_assign("rows/initial/" + name, weight);
-    lesson.record().outputs.insert_or_assign("rows/y", kept(together, 0, "y"));
-    lesson.record().outputs.insert_or_assign("rows/dx",
-                                             side_by_side(kept_by_all(together, "dx")));
+        lesson.record_input("rows/initial/" + name, weight);
+    lesson.record_output("rows/y", kept(together, 0, "y"));
+    lesson.record_output("rows/dx", side_by_side(kept_by_all(together, "dx")));
     for (auto& [name, gradient] : whole_gradients(together))
-        lesson.record().outputs.insert_or_assign("rows/" + name, gradient);
-    lesson.record().runs.emplace_back("rows", together);
+        lesson.record_output("rows/" + name, gradient);
+    lesson.record_run("rows", together);
 }
 
 void split_rows(ColumnLinear& lesson, Findings& found) {
@@ -902,30 +897,28 @@ CallTimes times_of(const MlpCalls& calls, const ClusterSpec& spec) {
 }
 
 void record_mlp(ColumnLinear& lesson, const Task& alone) {
-    lesson.record().inputs.insert_or_assign("mlp/x", alone.x);
-    lesson.record().inputs.insert_or_assign("mlp/dy", alone.dy);
+    lesson.record_input("mlp/x", alone.x);
+    lesson.record_input("mlp/dy", alone.dy);
     lesson.record().models["mlp"] = {{"kind", "mlp"},
                                      {"hidden", lesson.sizes.hidden},
                                      {"inner", lesson.sizes.inner},
                                      {"gelu", "exact"},
                                      {"bias", true},
                                      {"backward_from", "dy"}};
-    for (const auto& [name, tensor] : lesson.mlp_alone.ranks.front().kept)
-        if (name.starts_with("initial/"))
-            lesson.record().inputs.insert_or_assign("mlp/" + name, tensor);
+    for (const auto& [name, tensor] : lesson.mlp_alone.ranks[0].kept)
+        if (name.starts_with("initial/")) lesson.record_input("mlp/" + name, tensor);
     for (const auto& [name, tensor] : results(lesson.mlp_alone))
-        lesson.record().outputs.insert_or_assign("mlp_alone/" + name, tensor);
+        lesson.record_output("mlp_alone/" + name, tensor);
     for (const auto& [name, tensor] : results(lesson.mlp_together))
-        lesson.record().outputs.insert_or_assign("mlp_columns_rows/" + name, tensor);
-    lesson.record().runs.emplace_back("mlp_alone", lesson.mlp_alone);
-    lesson.record().runs.emplace_back("mlp_columns_rows", lesson.mlp_together);
+        lesson.record_output("mlp_columns_rows/" + name, tensor);
+    lesson.record_run("mlp_alone", lesson.mlp_alone);
+    lesson.record_run("mlp_columns_rows", lesson.mlp_together);
 }
 
 void pair(ColumnLinear& lesson, Findings& found) {
     give_gelu_of_a_sum(lesson, found);
     const auto task_of = [&](MlpSplit split) {
-        return mlp_task(lesson.sizes, split, lesson.options().dtype,
-                        lesson.options().seed);
+        return mlp_task(lesson.sizes, split, lesson.dtype(), lesson.options().seed);
     };
     const Task alone = task_of(MlpSplit::none);
     lesson.mlp_alone = pass_alone(lesson, alone, true);
@@ -950,16 +943,15 @@ void pair(ColumnLinear& lesson, Findings& found) {
 }
 
 void give_costs(Findings& found, const std::string& run, const RunReport& report) {
-    found.give(run + ".forward", Figure::memory(bytes_of_half(report, 0, "forward")));
-    found.give(run + ".backward", Figure::memory(bytes_of_half(report, 0, "backward")));
-    found.give(run + ".time", Figure::time(pass_time(report)));
-    found.give(
-        run + ".activations",
-        Figure::memory(report.ranks.front().memory.peak_of(MemoryCategory::activations)));
+    found.give(run, {"forward"_is = Figure::memory(bytes_of_half(report, 0, "forward")),
+                     "backward"_is = Figure::memory(bytes_of_half(report, 0, "backward")),
+                     "time"_is = Figure::time(pass_time(report)),
+                     "activations"_is = Figure::memory(
+                         report.ranks[0].memory.peak_of(MemoryCategory::activations))});
 }
 
 void give_bytes(ColumnLinear& lesson, Findings& found, const RunReport& gathered) {
-    const std::int64_t size = bytes_of(lesson.options().dtype);
+    const std::int64_t size = bytes_of(lesson.dtype());
     const std::int64_t s = lesson.sizes.rows * lesson.sizes.hidden * size;
     const std::int64_t i = lesson.sizes.rows * lesson.sizes.inner * size;
     found.give({"number_bytes"_is = size, "input_bytes"_is = Figure::bytes(s),
@@ -970,13 +962,12 @@ void give_bytes(ColumnLinear& lesson, Findings& found, const RunReport& gathered
                 "gathering_bytes_reduced"_is = Figure::bytes(sent(lesson, 4, i + s)),
                 "gathering_bytes_gathered"_is = Figure::bytes(sent(lesson, 2, i + s)),
                 "gathering_bytes_forward"_is = Figure::bytes(sent(lesson, 1, i + s))});
-    found.equal("pair_sent",
-                Figure::bytes(lesson.mlp_together.ranks.front().bytes_sent()),
-                static_cast<double>(sent(lesson, 4, s)));
-    found.equal("gathering_sent", Figure::bytes(gathered.ranks.front().bytes_sent()),
-                static_cast<double>(sent(lesson, 3, i + s)));
+    found.equal("pair_sent", Figure::bytes(lesson.mlp_together.ranks[0].bytes_sent()),
+                sent(lesson, 4, s));
+    found.equal("gathering_sent", Figure::bytes(gathered.ranks[0].bytes_sent()),
+                sent(lesson, 3, i + s));
     const auto calls = [&](MlpSplit split) {
-        return mlp_calls(lesson.sizes, split, lesson.options().dtype, lesson.ranks);
+        return mlp_calls(lesson.sizes, split, lesson.dtype(), lesson.ranks);
     };
     found.equal("byte_gap",
                 byte_gap(lesson.mlp_together, calls(MlpSplit::columns_then_rows)) +
@@ -991,13 +982,13 @@ void give_time(ColumnLinear& lesson, Findings& found, const RunReport& gathered)
     found.timeline("pair", lesson.mlp_together);
     found.timeline("gathered", gathered);
     found.give({"cluster"_is = lesson.options().cluster,
-                "virtual_time"_is = lesson.options().has_virtual_time()});
-    if (!lesson.options().has_virtual_time()) return;
+                "virtual_time"_is = lesson.has_virtual_time()});
+    if (!lesson.has_virtual_time()) return;
     const ClusterSpec spec = load_cluster(lesson.options().cluster);
     const LinkSpec& link =
         lesson.ranks > spec.devices_per_node ? spec.between : spec.inside;
     const CallTimes times = times_of(mlp_calls(lesson.sizes, MlpSplit::columns_then_rows,
-                                               lesson.options().dtype, lesson.ranks),
+                                               lesson.dtype(), lesson.ranks),
                                      spec);
     found.give({"alpha"_is = Figure::time(picoseconds(link.alpha_seconds)),
                 "beta"_is = link.bytes_per_second > 0
@@ -1006,8 +997,7 @@ void give_time(ColumnLinear& lesson, Findings& found, const RunReport& gathered)
                 "messages"_is = Figure::time(times.all),
                 "messages_bare"_is = Figure::time(times.all - times.latency)});
     found.equal("messages_time",
-                Figure::time(lesson.mlp_together.ranks.front().time.communication),
-                static_cast<double>(times.all));
+                Figure::time(lesson.mlp_together.ranks[0].time.communication), times.all);
 }
 
 /// That pass of wider MLPs.
@@ -1016,7 +1006,7 @@ void widen(ColumnLinear& lesson, Findings& found) {
     spec.memory_bytes = 0;
     const auto time_of = [&](const MlpSizes& sizes, MlpSplit split, int ranks) {
         return pass_time(pass(*make_shapes_only_cluster(ranks, spec, true),
-                              mlp_shapes(sizes, split, lesson.options().dtype)));
+                              mlp_shapes(sizes, split, lesson.dtype())));
     };
     std::vector<double> gains;
     for (const std::int64_t factor : {1, 4, 16}) {
@@ -1027,8 +1017,7 @@ void widen(ColumnLinear& lesson, Findings& found) {
             "widths", {"width"_is = sizes.hidden, "alone"_is = Figure::time(alone)});
         const auto give_way = [&](const std::string& name, MlpSplit split) {
             const Picoseconds time = time_of(sizes, split, lesson.ranks);
-            const double gain =
-                time > 0 ? static_cast<double>(alone) / static_cast<double>(time) : 1;
+            const double gain = time > 0 ? ratio(alone, time) : 1;
             row.give(name, Figure::time(time));
             row.give(name + "_gain", Figure::decimals(gain, 2));
             return gain;
@@ -1043,12 +1032,12 @@ void widen(ColumnLinear& lesson, Findings& found) {
 }
 
 void count_costs(ColumnLinear& lesson, Findings& found) {
-    const Task task = mlp_task(lesson.sizes, MlpSplit::gathered, lesson.options().dtype,
-                               lesson.options().seed);
+    const Task task =
+        mlp_task(lesson.sizes, MlpSplit::gathered, lesson.dtype(), lesson.options().seed);
     const RunReport gathered = pass_together(lesson, task, true);
-    lesson.record().runs.emplace_back("mlp_gathered", gathered);
+    lesson.record_run("mlp_gathered", gathered);
     for (const auto& [name, tensor] : results(gathered))
-        lesson.record().outputs.insert_or_assign("mlp_gathered/" + name, tensor);
+        lesson.record_output("mlp_gathered/" + name, tensor);
     lesson.values_at_most(
         found, "gathered_values",
         difference(results(gathered), results(lesson.mlp_alone)).relative, bound(lesson));
@@ -1064,7 +1053,7 @@ LessonEntry column_linear_lesson() {
     entry.slug = "column-linear";
     entry.folder = "03_column_linear";
     entry.default_ranks = kDefaultRanks;
-    entry.most_ranks = kMostRanks;
+    entry.most_ranks = 64;
     entry.settings = {
         {"rows", "of the MLP's input", Whole{1, 1 << 12, 256}},
         {"hidden", "columns of the MLP's input and output", Whole{1, 1 << 12},

@@ -60,7 +60,11 @@ std::shared_ptr<const GptTask> make_shared_gpt_task(const LessonOptions& options
 /// What the lesson's experiments share.
 struct TensorParallelLesson final : Lesson {
     /// Throws UsageError if the options ask for what cannot be.
-    TensorParallelLesson(const LessonOptions& options, Record& record);
+    TensorParallelLesson(const LessonOptions& options, Record& record)
+        : Lesson(options, record), ranks(options.ranks.value_or(4)) {
+        task = make_shared_gpt_task(options, ranks);
+        note_task(*this, *task, {"heads", "hidden", "context"});
+    }
 
     double bound() const {
         return RoundingBound{2e-5, 1e-12}.of(options().dtype, block_stores(ranks));
@@ -69,18 +73,6 @@ struct TensorParallelLesson final : Lesson {
     int ranks;
     std::shared_ptr<const GptTask> task;
 };
-
-constexpr int kMostRanks = 64;
-
-TensorParallelLesson::TensorParallelLesson(const LessonOptions& options, Record& record)
-    : Lesson(options, record), ranks(options.ranks.value_or(4)) {
-    task = make_shared_gpt_task(options, ranks);
-    note("heads", task->sizes.block.heads);
-    note("hidden", task->sizes.block.hidden);
-    note("context", task->sizes.context);
-    // A weight is a sum of a term for each token of each step.
-    record.options.sum_length = task->tokens() * task->steps;
-}
 
 /// A module that maps (s, b, h) to the same shape, on one device and shared out.
 struct Twins {
@@ -187,7 +179,7 @@ double bad_cut(TensorParallelLesson& lesson, const Twins& cut, const HostTensor&
     double largest = 0;
     for (std::int64_t i = 0; i < right.elements(); ++i)
         largest = std::max(largest, std::abs(right.at(i)));
-    const HostTensor& wrong = report.ranks.front().kept.at("y");
+    const HostTensor& wrong = report.ranks[0].kept.at("y");
     return difference({{"y", wrong}}, {{"y", right}}).absolute / largest;
 }
 
@@ -202,16 +194,16 @@ void attention(TensorParallelLesson& lesson, Findings& found) {
                 "own_rows"_is = sizes.hidden / lesson.ranks});
 
     const Twins twins = attention_twins(*lesson.task, lesson.options());
-    const RunReport alone = run_alone(*make_cluster(lesson.options(), 1), twins);
+    const RunReport alone = run_alone(*lesson.devices(1), twins);
     const RunReport shared =
-        run_shared(*make_cluster(lesson.options(), lesson.ranks), twins, Passes::both);
+        run_shared(*lesson.devices(lesson.ranks), twins, Passes::both);
     lesson.values_at_most(
         found, "attention_values",
         difference(all_kept(shared, Mistakes::thrown), all_kept(alone)).relative,
         lesson.bound());
     double cut = 1;
     if (lesson.ranks > 1 && lesson.has_numbers())
-        cut = bad_cut(lesson, badly_cut(twins, sizes), alone.ranks.front().kept.at("y"));
+        cut = bad_cut(lesson, badly_cut(twins, sizes), alone.ranks[0].kept.at("y"));
     found.give({"bad_cut"_is = Figure::percent(100 * cut),
                 "attention_cut"_is = cut > lesson.bound() ? "each" : "plain"});
 }
@@ -219,7 +211,7 @@ void attention(TensorParallelLesson& lesson, Findings& found) {
 void give_block_bytes(TensorParallelLesson& lesson, Findings& found,
                       const RunReport& forward, const RunReport& both) {
     const std::int64_t elements = lesson.task->tokens() * lesson.task->sizes.block.hidden;
-    const std::int64_t size = bytes_of(lesson.options().dtype);
+    const std::int64_t size = bytes_of(lesson.dtype());
     const double share = static_cast<double>(lesson.ranks - 1) / lesson.ranks;
     const auto bytes = [](double count) { return Figure::bytes(std::llround(count)); };
     const double predicted = 8 * share * static_cast<double>(elements * size);
@@ -230,9 +222,8 @@ void give_block_bytes(TensorParallelLesson& lesson, Findings& found,
                 "block_bytes_without_t"_is = Figure::bytes(8 * elements * size),
                 "block_numbers"_is = bytes(predicted / static_cast<double>(size))});
     const auto check = [&](const std::string& name, const RunReport& report, int calls) {
-        found.equal(name, Figure::bytes(report.ranks.front().bytes_sent()),
-                    static_cast<double>(all_reduce_bytes(elements, lesson.options().dtype,
-                                                         lesson.ranks, calls)));
+        found.equal(name, Figure::bytes(report.ranks[0].bytes_sent()),
+                    all_reduce_bytes(elements, lesson.dtype(), lesson.ranks, calls));
     };
     check("block_sent_forward", forward, 2);
     check("block_sent", both, 4);
@@ -245,17 +236,17 @@ void block(TensorParallelLesson& lesson, Findings& found) {
     twins.shared = [sizes](const ParameterInit& init, TensorParallel& tp) {
         return make_block(init, sizes, tensor_parallel({}, tp));
     };
-    const RunReport alone = run_alone(*make_cluster(lesson.options(), 1), twins);
-    const RunReport shared = run_shared(
-        *make_cluster(lesson.options(), lesson.ranks, true), twins, Passes::both);
-    lesson.record().runs.emplace_back("block", shared);
+    const RunReport alone = run_alone(*lesson.devices(1), twins);
+    const RunReport shared =
+        run_shared(*lesson.devices(lesson.ranks, true), twins, Passes::both);
+    lesson.record_run("block", shared);
     found.timeline("block", shared);
     lesson.values_at_most(
         found, "block_values",
         difference(all_kept(shared, Mistakes::thrown), all_kept(alone)).relative,
         lesson.bound());
     const RunReport forward =
-        run_shared(*make_cluster(lesson.options(), lesson.ranks), twins, Passes::forward);
+        run_shared(*lesson.devices(lesson.ranks), twins, Passes::forward);
     give_block_bytes(lesson, found, forward, shared);
 }
 
@@ -307,7 +298,7 @@ Activations measure_activations(const BlockSizes& sizes, std::int64_t length,
         if (rank.index() == 0) result.held = live_activations(device);
         block->backward(device.empty(shape, DType::bf16), saved);
     });
-    const RankReport& first = report.ranks.front();
+    const RankReport& first = report.ranks[0];
     result.peak = first.memory.peak_of(MemoryCategory::activations);
     result.sent = first.bytes_sent();
     for (const Traffic& traffic : first.traffic)
@@ -379,8 +370,8 @@ void give_terms(Findings& found, const std::string& list,
                 const std::vector<Term>& terms) {
     const auto give = [&](const std::string& name, std::int64_t paper,
                           std::int64_t ours) {
-        found.give(list + "." + name + ".paper", Figure::memory(paper));
-        found.give(list + "." + name + ".ours", Figure::memory(ours));
+        found.give(list + "." + name, {"paper"_is = Figure::memory(paper),
+                                       "ours"_is = Figure::memory(ours)});
     };
     for (const Term& term : terms)
         give(term.name, term.paper, term.ours);
@@ -397,8 +388,7 @@ void give_peak(TensorParallelLesson& lesson, Findings& found, const BlockSizes& 
     const std::int64_t expected = sum_of(terms, &Term::ours);
     give_terms(found, "peak", terms);
     found.give("peak_when", measured.peak == expected ? "attention" : "mlp");
-    found.equal("peak_bytes", Figure::bytes(measured.peak),
-                static_cast<double>(expected));
+    found.equal("peak_bytes", Figure::bytes(measured.peak), expected);
 }
 
 void memory(TensorParallelLesson& lesson, Findings& found) {
@@ -419,8 +409,7 @@ void memory(TensorParallelLesson& lesson, Findings& found) {
         measure_activations(sizes, length, kBatch, lesson.ranks, Regions::replicated);
     give_terms(found, "kept", terms);
     found.give("undivided", lesson.ranks > 1 ? "norms" : "all");
-    found.equal("kept_bytes", Figure::bytes(measured.held),
-                static_cast<double>(sum_of(terms, &Term::ours)));
+    found.equal("kept_bytes", Figure::bytes(measured.held), sum_of(terms, &Term::ours));
     const double copies = 10.0 * static_cast<double>(sbh);
     const double share = static_cast<double>(lesson.ranks - 1) / lesson.ranks;
     const auto bytes = [](double count) { return Figure::bytes(std::llround(count)); };
@@ -430,10 +419,9 @@ void memory(TensorParallelLesson& lesson, Findings& found) {
 }
 
 void give_activations(Findings& found, const std::string& name, const Activations& of) {
-    found.give(name + ".held", Figure::memory(of.held));
-    found.give(name + ".peak", Figure::memory(of.peak));
-    found.give(name + ".sent", Figure::memory(of.sent));
-    found.give(name + ".time", Figure::time(of.time));
+    found.give(name,
+               {"held"_is = Figure::memory(of.held), "peak"_is = Figure::memory(of.peak),
+                "sent"_is = Figure::memory(of.sent), "time"_is = Figure::time(of.time)});
 }
 
 /// Returns what the checker says if each device updates norms with its own part of
@@ -472,8 +460,7 @@ void sequence(TensorParallelLesson& lesson, Findings& found) {
         measure_activations(sizes, length, kBatch, lesson.ranks, Regions::replicated);
     found.give("leaving", split.scatters > 0 ? "reduce_scatter" : "all_reduce");
     give_terms(found, "split", terms);
-    found.equal("split_bytes", Figure::bytes(split.held),
-                static_cast<double>(sum_of(terms, &Term::ours)));
+    found.equal("split_bytes", Figure::bytes(split.held), sum_of(terms, &Term::ours));
     give_activations(found, "replicated", whole);
     give_activations(found, "sequence", split);
 
@@ -565,7 +552,7 @@ void give_loss_by_hand(Findings& found) {
 void give_loss_bytes(TensorParallelLesson& lesson, Findings& found,
                      const RunReport& shared, std::int64_t columns) {
     const std::int64_t rows = lesson.task->tokens();
-    const std::int64_t size = bytes_of(computed_in(lesson.options().dtype));
+    const std::int64_t size = bytes_of(computed_in(lesson.dtype()));
     const double share = static_cast<double>(lesson.ranks - 1) / lesson.ranks;
     const auto bytes = [&](double numbers) {
         return Figure::bytes(
@@ -578,9 +565,8 @@ void give_loss_bytes(TensorParallelLesson& lesson, Findings& found,
     const auto sent = [&](std::int64_t elements, Verb verb) {
         return collective_traffic({verb, elements, size, lesson.ranks}, 0).bytes_sent;
     };
-    found.equal("loss_sent", Figure::bytes(shared.ranks.front().bytes_sent()),
-                static_cast<double>(sent(rows, Verb::all_reduce) +
-                                    sent(2 * rows, Verb::all_reduce)));
+    found.equal("loss_sent", Figure::bytes(shared.ranks[0].bytes_sent()),
+                sent(rows, Verb::all_reduce) + sent(2 * rows, Verb::all_reduce));
     found.give("gathered_logits", Figure::memory(sent(rows * columns, Verb::all_gather)));
     constexpr double kLargeVocabulary = 50'000;
     found.give({"large_vocabulary"_is = Figure::count(kLargeVocabulary),
@@ -599,14 +585,13 @@ void vocabulary(TensorParallelLesson& lesson, Findings& found) {
                 "own_logits"_is = columns});
     give_loss_by_hand(found);
 
-    const RunReport shared = make_cluster(lesson.options(), lesson.ranks)
-                                 ->run(shared_loss(*lesson.task, lesson.options()));
+    const RunReport shared =
+        lesson.devices(lesson.ranks)->run(shared_loss(*lesson.task, lesson.options()));
     give_loss_bytes(lesson, found, shared, columns);
     const RunReport alone =
-        make_cluster(lesson.options(), 1)
-            ->run(whole_loss(*lesson.task, lesson.options(), lesson.ranks));
-    const double one = alone.ranks.front().kept.at("loss").at(0);
-    const double many = shared.ranks.front().kept.at("loss").at(0);
+        lesson.devices(1)->run(whole_loss(*lesson.task, lesson.options(), lesson.ranks));
+    const double one = alone.ranks[0].kept.at("loss").at(0);
+    const double many = shared.ranks[0].kept.at("loss").at(0);
     lesson.values_at_most(found, "loss_value", std::abs(many - one) / std::abs(one),
                           lesson.bound());
 }
@@ -628,15 +613,15 @@ RunReport train_gpt(Cluster& cluster, const GptTask& task, Regions regions,
 }
 
 std::vector<double> losses(const RunReport& report) {
-    return report.ranks.front().series.at("loss");
+    return report.ranks[0].series.at("loss");
 }
 
 /// Trains on `ranks` devices, and leaves it in the record.
 RunReport train_on(TensorParallelLesson& lesson, int ranks, Regions regions,
                    const std::string& variant) {
-    RunReport report = train_gpt(*make_cluster(lesson.options(), ranks), *lesson.task,
-                                 regions, advancing(variant, lesson.task->steps));
-    lesson.record().runs.emplace_back(variant, report);
+    RunReport report = train_gpt(*lesson.devices(ranks), *lesson.task, regions,
+                                 advancing(variant, lesson.task->steps));
+    lesson.record_run(variant, report);
     if (!lesson.has_numbers()) return report;
     record_training(lesson.record(), variant, ranks == 1, losses(report), report);
     return report;
@@ -673,7 +658,7 @@ void train(TensorParallelLesson& lesson, Findings& found) {
     const std::vector<double>& one = curves.losses.front();
     const int stores = static_cast<int>(sizes.layers) * block_stores(lesson.ranks);
     lesson.values_at_most(found, "gpt_curves", curves.widest_gap(),
-                          loss_bound(lesson.options().dtype, stores, one));
+                          loss_bound(lesson.dtype(), stores, one));
     const double entropy = unigram_entropy(lesson.task->text);
     found.give("entropy", Figure::decimals(entropy, 3));
     constexpr int kEnough = 100;
@@ -694,7 +679,7 @@ RankReport block_of(int ranks) {
                                           {kHidden, kHeads}, tensor_parallel({}, tp));
             const AdamW optimizer(block->parameters());
         })
-        .ranks.front();
+        .ranks[0];
 }
 
 void give_block_sizes(Findings& found) {
@@ -714,7 +699,7 @@ void give_block_sizes(Findings& found) {
         const std::int64_t expected =
             2 * ((12 * kHidden * kHidden + 7 * kHidden) / ranks + 6 * kHidden);
         row.equal("size", Figure::bytes(rank.memory.peak_of(MemoryCategory::parameters)),
-                  static_cast<double>(expected));
+                  expected);
     }
 }
 
@@ -725,12 +710,12 @@ void size(Findings& found) {
                 const Linear layer({rank.device(), DType::bf16, 1, "c_fc"}, kHidden,
                                    4 * kHidden, /*bias=*/false);
             })
-            .ranks.front();
+            .ranks[0];
     const std::int64_t weights = 4 * kHidden * kHidden;
     found.give({"wide"_is = kHidden, "wide_inner"_is = 4 * kHidden,
                 "wide_bytes"_is = Figure::bytes(2 * weights)});
     found.equal("wide_held", Figure::bytes(up.memory.peak_of(MemoryCategory::parameters)),
-                static_cast<double>(2 * weights));
+                2 * weights);
     found.give({"squares"_is = 12, "squares_attention"_is = 4, "squares_mlp"_is = 8});
     give_block_sizes(found);
 }
@@ -741,8 +726,7 @@ LessonEntry tensor_parallel_block_lesson() {
     LessonEntry entry;
     entry.slug = "tensor-parallel-block";
     entry.folder = "04_tensor_parallel_block";
-    entry.default_ranks = 4;
-    entry.most_ranks = kMostRanks;
+    entry.most_ranks = 64;
     entry.settings = {
         {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
         {"heads", "of attention; the least multiple of the ranks from 4 on", Whole{1, 64},

@@ -59,7 +59,19 @@ std::shared_ptr<const GptTask> make_pipeline_gpt_task(const LessonOptions& optio
 /// What the lesson's experiments share.
 struct PipelineLesson final : Lesson {
     /// Throws UsageError if the options ask for what cannot be.
-    PipelineLesson(const LessonOptions& options, Record& record);
+    PipelineLesson(const LessonOptions& options, Record& record)
+        : Lesson(options, record), ranks(options.ranks.value_or(4)) {
+        micro_batches = static_cast<int>(
+            options.values.integer("micro_batches", std::int64_t{2} * ranks));
+        require(micro_batches % ranks == 0,
+                "--set micro_batches={}: here interleaved schedules take them in rounds "
+                "of the "
+                "stages, so that it must be a multiple of {}",
+                micro_batches, ranks);
+        task = make_pipeline_gpt_task(options, ranks, micro_batches);
+        note("micro_batches", micro_batches);
+        note_task(*this, *task, {"layers", "batch"});
+    }
 
     int ranks;
     int micro_batches;
@@ -68,31 +80,11 @@ struct PipelineLesson final : Lesson {
     RunReport alone;                        ///< of the GPT, on one device
 };
 
-constexpr int kLeastRanks = 2;
-constexpr int kMostRanks = 16;
-
 /// The schedules that the lesson speaks of, by which it trains.
 const std::vector<std::string>& trained() {
     static const std::vector<std::string> names{"naive",       "gpipe", "1f1b",
                                                 "interleaved", "zb-h1", "zb-h2"};
     return names;
-}
-
-PipelineLesson::PipelineLesson(const LessonOptions& options, Record& record)
-    : Lesson(options, record), ranks(options.ranks.value_or(4)) {
-    micro_batches = static_cast<int>(
-        options.values.integer("micro_batches", std::int64_t{2} * ranks));
-    require(
-        micro_batches % ranks == 0,
-        "--set micro_batches={}: here interleaved schedules take them in rounds of the "
-        "stages, so that it must be a multiple of {}",
-        micro_batches, ranks);
-    task = make_pipeline_gpt_task(options, ranks, micro_batches);
-    note("micro_batches", micro_batches);
-    note("layers", task->sizes.layers);
-    note("batch", task->batch);
-    // A weight is a sum of a term for each token of each step.
-    record.options.sum_length = task->tokens() * task->steps;
 }
 
 /// A schedule of this lesson's stages; of its micro-batches, unless told otherwise.
@@ -115,8 +107,8 @@ const RunReport& run(PipelineLesson& lesson, const Schedule& schedule,
     const PipelinePlan plan(schedule);
     RunReport report =
         make_cluster(unit, lesson.ranks, /*trace=*/kDrawn.contains(name))
-            ->run(stack_program(plan, {lesson.options().dtype, lesson.options().seed}));
-    lesson.record().runs.emplace_back("stack_" + name, report);
+            ->run(stack_program(plan, {lesson.dtype(), lesson.options().seed}));
+    lesson.record_run("stack_" + name, report);
     return lesson.runs.emplace(name, std::move(report)).first->second;
 }
 
@@ -142,9 +134,9 @@ std::int64_t messages_of(const RunReport& report) {
 
 void staircase(PipelineLesson& lesson, Findings& found) {
     found.give({"numbers"_is = lesson.has_numbers(),
-                "virtual_time"_is = lesson.options().has_virtual_time(),
-                "p"_is = lesson.ranks, "p_less_1"_is = lesson.ranks - 1,
-                "stack_width"_is = kStackWidth, "stack_layers"_is = kStackLayers,
+                "virtual_time"_is = lesson.has_virtual_time(), "p"_is = lesson.ranks,
+                "p_less_1"_is = lesson.ranks - 1, "stack_width"_is = kStackWidth,
+                "stack_layers"_is = kStackLayers,
                 "stage_share"_is = Figure::part(1, lesson.ranks),
                 "waiting_share"_is = Figure::part(lesson.ranks - 1, lesson.ranks),
                 "stage_work"_is = Figure::seconds(kBoth),
@@ -184,10 +176,10 @@ void give_ledger(PipelineLesson& lesson, Findings& found, const Schedule& turns)
     const RunReport& two = run(lesson, schedule(lesson, "gpipe", 1, 2), "gpipe_two");
     const RunReport& gpipe = run(lesson, schedule(lesson, "gpipe"), "gpipe");
     const RunReport& report = run(lesson, turns, "1f1b");
-    if (!lesson.options().has_virtual_time()) return;
+    if (!lesson.has_virtual_time()) return;
     const int m = lesson.micro_batches;
     const std::vector<Holdings> held = peak_holdings(turns);
-    const std::int64_t boundary = stack_boundary_bytes(lesson.options().dtype);
+    const std::int64_t boundary = stack_boundary_bytes(lesson.dtype());
     std::int64_t gpipe_off = 0;
     std::int64_t off = 0;
     for (int stage = 0; stage < lesson.ranks; ++stage) {
@@ -226,12 +218,12 @@ void memory(PipelineLesson& lesson, Findings& found) {
 
     const RunReport& report = run(lesson, turns, "1f1b");
     draw(found, "turns_picture", turns);
-    found.give(
-        {"stack_rows"_is = kStackRows, "boundary_elements"_is = kStackRows * kStackWidth,
-         "boundary"_is = Figure::memory(stack_boundary_bytes(lesson.options().dtype)),
-         "kept_results"_is =
-             Figure::memory(kStackLayers * stack_boundary_bytes(lesson.options().dtype)),
-         "number_bytes"_is = Figure::bytes(bytes_of(lesson.options().dtype))});
+    found.give({"stack_rows"_is = kStackRows,
+                "boundary_elements"_is = kStackRows * kStackWidth,
+                "boundary"_is = Figure::memory(stack_boundary_bytes(lesson.dtype())),
+                "kept_results"_is =
+                    Figure::memory(kStackLayers * stack_boundary_bytes(lesson.dtype())),
+                "number_bytes"_is = Figure::bytes(bytes_of(lesson.dtype()))});
     give_ledger(lesson, found, turns);
     lesson.makespan_equals(found, "turns_clock", report, (m + p - 1) * kBoth);
 }
@@ -430,15 +422,14 @@ std::string begin_of(const Schedule& schedule, int stage) {
 
 /// Two orders of messages, of which one hangs; an order of work that does, too.
 void deadlock(PipelineLesson& lesson, Findings& found) {
-    const StackOptions stack{lesson.options().dtype, lesson.options().seed};
+    const StackOptions stack{lesson.dtype(), lesson.options().seed};
     const Schedule in_place = with_messages_in_place(schedule(lesson, "1f1b"));
     const Schedule agreed = with_messages(schedule(lesson, "1f1b"));
-    found.give(
-        {"upper_stage"_is = lesson.ranks - 2, "lower_stage"_is = lesson.ranks - 1});
-    found.give("in_place.upper", begin_of(in_place, lesson.ranks - 2));
-    found.give("in_place.lower", begin_of(in_place, lesson.ranks - 1));
-    found.give("agreed.upper", begin_of(agreed, lesson.ranks - 2));
-    found.give("agreed.lower", begin_of(agreed, lesson.ranks - 1));
+    found.give({"upper_stage"_is = lesson.ranks - 2, "lower_stage"_is = lesson.ranks - 1,
+                "in_place.upper"_is = begin_of(in_place, lesson.ranks - 2),
+                "in_place.lower"_is = begin_of(in_place, lesson.ranks - 1),
+                "agreed.upper"_is = begin_of(agreed, lesson.ranks - 2),
+                "agreed.lower"_is = begin_of(agreed, lesson.ranks - 1)});
     const auto problem = find_problem(in_place);
     const std::string said = diagnosis_of_plan(PipelinePlan::unchecked(in_place), stack);
     const std::string silence =
@@ -538,12 +529,12 @@ std::vector<double> train_by(PipelineLesson& lesson, Findings& found,
     const Advance advance = advancing(variant, lesson.task->steps);
     const bool alone = schedule.stages == 1;
     const int ranks = schedule.stages * replicas;
-    const auto cluster = make_cluster(lesson.options(), ranks);
+    const auto cluster = lesson.devices(ranks);
     const RunReport report =
         alone ? train_gpt_alone(*cluster, *lesson.task, schedule.micro_batches, advance)
               : train_gpt_pipeline(*cluster, PipelinePlan(schedule), *lesson.task,
                                    replicas, advance);
-    lesson.record().runs.emplace_back(variant, report);
+    lesson.record_run(variant, report);
     std::vector<double> curve = losses_of(report);
     if (!lesson.has_numbers()) return curve;
     record_training(lesson.record(), variant, alone, curve, report);
@@ -610,12 +601,11 @@ void train(PipelineLesson& lesson, Findings& found) {
     found.give({"two_pipelines"_is = twice, "half_p"_is = lesson.ranks / 2,
                 "same_bits"_is = !sizes.tied && lesson.options().backend == "sim"});
     if (lesson.has_numbers()) curves.give(found, "curves");
-    if (lesson.options().has_virtual_time()) give_costs(lesson, found, names);
+    if (lesson.has_virtual_time()) give_costs(lesson, found, names);
     const int stores =
         static_cast<int>(sizes.layers) * block_stores(1) + 2 * lesson.micro_batches;
-    lesson.values_at_most(
-        found, "one_curve", curves.widest_gap(),
-        loss_bound(lesson.options().dtype, stores, curves.losses.front()));
+    lesson.values_at_most(found, "one_curve", curves.widest_gap(),
+                          loss_bound(lesson.dtype(), stores, curves.losses.front()));
 }
 
 }  // namespace
@@ -624,9 +614,8 @@ LessonEntry pipeline_1f1b_lesson() {
     LessonEntry entry;
     entry.slug = "pipeline-1f1b";
     entry.folder = "05_pipeline_1f1b";
-    entry.default_ranks = 4;
-    entry.least_ranks = kLeastRanks;
-    entry.most_ranks = kMostRanks;
+    entry.least_ranks = 2;
+    entry.most_ranks = 16;
     entry.settings = {
         {"micro_batches", "of a step; a multiple of the ranks", Whole{1, 256},
          "twice the ranks"},

@@ -52,8 +52,7 @@ struct WeightRule {
 };
 
 WeightsRead WeightRule::forward(int stage, int micro_batch) const {
-    if (!late.empty())
-        return {std::max(micro_batch - late[static_cast<std::size_t>(stage)], 0)};
+    if (!late.empty()) return {std::max(micro_batch - late[stage], 0)};
     if (schedule == "1f1b") return {newest(micro_batch)};
     // W(t + 1) = W(t) - f'(W(t - 1)): Narayanan et al. 2021, 2006.09503, section 3.1.
     if (schedule == "pipedream-2bw") return {std::max(newest(micro_batch) - 1, 0)};
@@ -84,37 +83,6 @@ struct Trained {
     Picoseconds time = 0;
 };
 
-/// What the lesson's experiments share.
-struct PipedreamLesson final : Lesson {
-    /// Throws UsageError if the options ask for what cannot be.
-    PipedreamLesson(const LessonOptions& options, Record& record);
-
-    WeightRule rule(const std::string& schedule, int of_update = 1) const {
-        return {schedule, ranks, of_update};
-    }
-    int micro_batches() const { return task->steps * per_update; }
-    int half_of_them() const { return std::max(1, task->steps / 2) * per_update; }
-
-    int ranks;
-    int per_update;  ///< micro-batches of a step, where there are steps
-    std::shared_ptr<const GptTask> task;
-    std::vector<Trained> trained;
-};
-
-constexpr int kLeastRanks = 2;
-constexpr int kMostRanks = 16;
-
-/// Schedules in which a micro-batch meets two versions of the weights on purpose, which
-/// the full check would stop.
-bool mixes_versions(const std::string& schedule) {
-    return schedule == "unstashed" || schedule == "spectrain" || schedule == "pipemare";
-}
-
-/// Takes in another difference; NaN is the widest.
-void widen(double& widest, double here) {
-    if (!std::isnan(widest) && !(here <= widest)) widest = here;
-}
-
 GptSizes sizes_of(const LessonOptions& options, int stages, std::int64_t vocabulary) {
     GptSizes sizes;
     sizes.vocabulary = vocabulary;
@@ -130,24 +98,50 @@ GptSizes sizes_of(const LessonOptions& options, int stages, std::int64_t vocabul
     return sizes;
 }
 
-PipedreamLesson::PipedreamLesson(const LessonOptions& options, Record& record)
-    : Lesson(options, record), ranks(options.ranks.value_or(4)) {
-    per_update = static_cast<int>(
-        options.values.integer("micro_batches", std::int64_t{2} * ranks));
-    require(per_update >= ranks,
+/// What the lesson's experiments share.
+struct PipedreamLesson final : Lesson {
+    /// Throws UsageError if the options ask for what cannot be.
+    PipedreamLesson(const LessonOptions& options, Record& record)
+        : Lesson(options, record), ranks(options.ranks.value_or(4)) {
+        per_update = static_cast<int>(
+            options.values.integer("micro_batches", std::int64_t{2} * ranks));
+        require(
+            per_update >= ranks,
             "--set micro_batches={}: PipeDream-2BW's paper has as many micro-batches an "
             "update as stages, or more; {} at least are expected",
             per_update, ranks);
-    const auto made = make_gpt_task(options, per_update, [&](std::int64_t vocabulary) {
-        return sizes_of(options, ranks, vocabulary);
-    });
-    const auto changed = std::make_shared<GptTask>(*made);
-    changed->momentum = options.values.number("momentum");
-    task = changed;
-    note("micro_batches", per_update);
-    note("layers", task->sizes.layers);
-    note("hidden", task->sizes.block.hidden);
-    record.options.sum_length = task->tokens() * task->steps;
+        const auto made =
+            make_gpt_task(options, per_update, [&](std::int64_t vocabulary) {
+                return sizes_of(options, ranks, vocabulary);
+            });
+        const auto changed = std::make_shared<GptTask>(*made);
+        changed->momentum = options.values.number("momentum");
+        task = changed;
+        note("micro_batches", per_update);
+        note_task(*this, *task, {"layers", "hidden"});
+    }
+
+    WeightRule rule(const std::string& schedule, int of_update = 1) const {
+        return {schedule, ranks, of_update};
+    }
+    int micro_batches() const { return task->steps * per_update; }
+    int half_of_them() const { return std::max(1, task->steps / 2) * per_update; }
+
+    int ranks;
+    int per_update;  ///< micro-batches of a step, where there are steps
+    std::shared_ptr<const GptTask> task;
+    std::vector<Trained> trained;
+};
+
+/// Schedules in which a micro-batch meets two versions of the weights on purpose, which
+/// the full check would stop.
+bool mixes_versions(const std::string& schedule) {
+    return schedule == "unstashed" || schedule == "spectrain" || schedule == "pipemare";
+}
+
+/// Takes in another difference; NaN is the widest.
+void widen(double& widest, double here) {
+    if (!std::isnan(widest) && !(here <= widest)) widest = here;
 }
 
 /// A model in parts, one for each stage, and how it is trained by SGD.
@@ -388,10 +382,10 @@ RunReport run_stack(PipedreamLesson& lesson, const WeightRule& rule, int micro_b
                              : lesson.options();
     if (unit.has_virtual_time()) unit.cluster = "unit";
     const PartedTraining training =
-        stack_training({lesson.options().dtype, lesson.options().seed}, lesson.ranks);
+        stack_training({lesson.dtype(), lesson.options().seed}, lesson.ranks);
     RunReport report = train_endless(*make_cluster(unit, lesson.ranks, trace), rule,
                                      training, micro_batches);
-    if (trace) lesson.record().runs.emplace_back("stack_" + rule.schedule, report);
+    if (trace) lesson.record_run("stack_" + rule.schedule, report);
     return report;
 }
 
@@ -421,7 +415,7 @@ void flush(PipedreamLesson& lesson, Findings& found) {
     constexpr int kSteps = 2;
     const WeightRule steps = lesson.rule("1f1b", m);
     found.give({"numbers"_is = lesson.has_numbers(),
-                "virtual_time"_is = lesson.options().has_virtual_time(), "p"_is = p,
+                "virtual_time"_is = lesson.has_virtual_time(), "p"_is = p,
                 "p_less_1"_is = p - 1, "m"_is = m, "rounds"_is = m + p - 1,
                 "hundred_steps"_is = 100 * m,
                 "flush_part"_is = Figure::part(p - 1, m + p - 1),
@@ -517,7 +511,7 @@ std::string diagnosis_without_stash(const PipedreamLesson& lesson) {
     return diagnosis_of([&] {
         train_endless(
             *sim::make_cluster(watched), lesson.rule("unstashed"),
-            stack_training({lesson.options().dtype, lesson.options().seed}, lesson.ranks),
+            stack_training({lesson.dtype(), lesson.options().seed}, lesson.ranks),
             2 * lesson.ranks);
     });
 }
@@ -551,10 +545,10 @@ void stale(PipedreamLesson& lesson, Findings& found) {
 /// The largest difference of a weight from one device's that keeps all versions.
 double gap_to_one_device(PipedreamLesson& lesson, const WeightRule& rule,
                          int micro_batches, const RunReport& report) {
-    const RunReport alone = train_alone(
-        *make_cluster(lesson.options(), 1), rule,
-        stack_training({lesson.options().dtype, lesson.options().seed}, lesson.ranks),
-        micro_batches);
+    const RunReport alone =
+        train_alone(*lesson.devices(1), rule,
+                    stack_training({lesson.dtype(), lesson.options().seed}, lesson.ranks),
+                    micro_batches);
     double gap = 0;
     if (!lesson.has_numbers()) return gap;
     for (const auto& [name, tensor] : kept_under(alone, "")) {
@@ -580,7 +574,7 @@ constexpr RoundingBound kSameWeights{1e-5, 1e-13};
 /// Old weights that are kept, and the bytes that they take.
 void stash(PipedreamLesson& lesson, Findings& found) {
     const int p = lesson.ranks, m = 2 * lesson.per_update;
-    const std::int64_t each = version_bytes(lesson.options().dtype);
+    const std::int64_t each = version_bytes(lesson.dtype());
     found.give({"weights"_is = kStackLayers * (kStackWidth * kStackWidth + kStackWidth),
                 "stack_layers"_is = kStackLayers, "stack_width"_is = kStackWidth,
                 "version_bytes"_is = Figure::bytes(each),
@@ -589,7 +583,7 @@ void stash(PipedreamLesson& lesson, Findings& found) {
     const RunReport stashed = run_stack(lesson, lesson.rule("pipedream"), m);
     const RunReport vertical = run_stack(lesson, lesson.rule("pipedream-vertical"), m);
     const RunReport unstashed = run_stack(lesson, lesson.rule("unstashed"), m);
-    if (lesson.options().has_virtual_time()) {
+    if (lesson.has_virtual_time()) {
         std::int64_t off = 0, vertical_off = 0;
         for (int s = 0; s < p; ++s) {
             found.row("ledger",
@@ -607,7 +601,7 @@ void stash(PipedreamLesson& lesson, Findings& found) {
     double gap = gap_to_one_device(lesson, lesson.rule("pipedream"), m, stashed);
     widen(gap, gap_to_one_device(lesson, lesson.rule("pipedream-vertical"), m, vertical));
     lesson.values_at_most(found, "stash_alone", gap,
-                          kSameWeights.of(lesson.options().dtype, 4 * m));
+                          kSameWeights.of(lesson.dtype(), 4 * m));
 }
 
 /// Gives the memory that copies of a real model's weights take.
@@ -648,8 +642,8 @@ void buffers(PipedreamLesson& lesson, Findings& found) {
     found.equal("buffers_bubble", Figure::seconds(static_cast<double>(period.bubble())),
                 0);
     const RunReport report = run_stack(lesson, two, m);
-    if (lesson.options().has_virtual_time()) {
-        const std::int64_t each = version_bytes(lesson.options().dtype);
+    if (lesson.has_virtual_time()) {
+        const std::int64_t each = version_bytes(lesson.dtype());
         std::int64_t off = 0;
         for (int s = 0; s < p; ++s)
             off += std::abs(weights_held(report, s) - 2 * each);
@@ -658,7 +652,7 @@ void buffers(PipedreamLesson& lesson, Findings& found) {
     }
     lesson.values_at_most(found, "buffers_alone",
                           gap_to_one_device(lesson, two, m, report),
-                          kSameWeights.of(lesson.options().dtype, 4 * m));
+                          kSameWeights.of(lesson.dtype(), 4 * m));
 }
 
 // Gradient descent on one weight w whose gradients come late:
@@ -752,7 +746,7 @@ PartedTraining gpt_training(const GptTask& task, int stages) {
     PartedTraining training;
     training.parts = stages;
     training.make_part = [&task, cut](Device& device, int part) {
-        const LayerRange& layers = cut[static_cast<std::size_t>(part)];
+        const LayerRange& layers = cut[part];
         return make_gpt_layers(task.init(device), task.sizes, layers.first, layers.last);
     };
     training.make_batches = [&task](Device& device, int count, double weight) {
@@ -783,7 +777,7 @@ Trained train_by(PipedreamLesson& lesson, const std::string& name,
     const RunReport report = train_endless(*make_cluster(chosen, lesson.ranks), rule,
                                            gpt_training(*lesson.task, lesson.ranks),
                                            lesson.micro_batches(), advance);
-    lesson.record().runs.emplace_back(name, report);
+    lesson.record_run(name, report);
     Trained trained{name, rule, losses_of(report), report.makespan()};
     if (lesson.has_numbers())
         record_training(lesson.record(), name, lesson.trained.empty(), trained.losses,
@@ -832,8 +826,7 @@ void give_times(const PipedreamLesson& lesson, Findings& found) {
     double lowest = std::numeric_limits<double>::infinity();
     for (const Trained& trained : lesson.trained) {
         const auto all = static_cast<double>(lesson.micro_batches());
-        const double done = std::min(
-            1.0, static_cast<double>(through) / static_cast<double>(trained.time));
+        const double done = std::min(1.0, ratio(through, trained.time));
         const auto seen = static_cast<std::size_t>(std::max(1.0, std::floor(done * all)));
         Findings& row = found.row(
             "times", {"way"_is = trained.name, "time"_is = Figure::time(trained.time),
@@ -880,7 +873,7 @@ void give_paces(const PipedreamLesson& lesson, Findings& found) {
               std::pair{"two_buffers",
                         lesson.rule("pipedream-2bw", lesson.per_update)}}) {
             const Picoseconds own = pace(rule);
-            const double gain = static_cast<double>(flushed) / static_cast<double>(own);
+            const double gain = ratio(flushed, own);
             row.give(fmt::format("{}_pace", name), Figure::time(own));
             row.give(fmt::format("{}_faster", name), Figure::decimals(gain, 2));
             if (name == std::string("stashed")) gains.push_back(gain);
@@ -919,7 +912,7 @@ void train(PipedreamLesson& lesson, Findings& found) {
     for (const Trained& trained : lesson.trained)
         if (lesson.has_numbers()) widen(gap, first_losses_gap(lesson, trained));
     if (lesson.has_numbers()) give_curves(lesson, found);
-    if (lesson.options().has_virtual_time()) {
+    if (lesson.has_virtual_time()) {
         give_times(lesson, found);
         give_paces(lesson, found);
     }
@@ -927,7 +920,7 @@ void train(PipedreamLesson& lesson, Findings& found) {
     const int stores = static_cast<int>(sizes.layers) * block_stores(1) + 2 * m;
     lesson.values_at_most(
         found, "same_losses", gap,
-        loss_bound(lesson.options().dtype, stores, lesson.trained.front().losses));
+        loss_bound(lesson.dtype(), stores, lesson.trained.front().losses));
 }
 
 /// The mean loss at the end of a run of so many micro-batches.
@@ -1088,9 +1081,8 @@ LessonEntry pipedream_lesson() {
     LessonEntry entry;
     entry.slug = "pipedream";
     entry.folder = "06_pipedream";
-    entry.default_ranks = 4;
-    entry.least_ranks = kLeastRanks;
-    entry.most_ranks = kMostRanks;
+    entry.least_ranks = 2;
+    entry.most_ranks = 16;
     entry.settings = {
         {"micro_batches", "of a step; the stages at least", Whole{1, 256},
          "twice the ranks"},

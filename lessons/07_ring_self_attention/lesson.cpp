@@ -99,7 +99,20 @@ std::shared_ptr<const GptTask> make_context_gpt_task(const LessonOptions& option
 /// What the lesson's experiments share.
 struct RingLesson final : Lesson {
     /// Throws UsageError if the options ask for what cannot be.
-    RingLesson(const LessonOptions& options, Record& record);
+    RingLesson(const LessonOptions& options, Record& record)
+        : Lesson(options, record),
+          ranks(options.ranks.value_or(4)),
+          method(context_method(options.values.word("method"))),
+          order(token_order(options.values.word("order"))) {
+        task = make_context_gpt_task(options, ranks, method);
+        const BlockSizes& block = task->sizes.block;
+        require(
+            method != ContextMethod::ulysses || block.kv_heads % ranks == 0,
+            "--set method=ulysses: {} ranks share out the heads of keys and values, {} "
+            "here; a multiple of {} is expected",
+            ranks, block.kv_heads, ranks);
+        note_task(*this, *task, {"heads", "kv_heads", "hidden", "context"});
+    }
 
     /// Stored one behind the other: scores, weights and output, their three gradients,
     /// and sums over the devices, forward and backward.
@@ -114,28 +127,6 @@ struct RingLesson final : Lesson {
     ContextMethod method;
     TokenOrder order;
 };
-
-constexpr int kLeastRanks = 2;
-constexpr int kMostRanks = 16;
-
-RingLesson::RingLesson(const LessonOptions& options, Record& record)
-    : Lesson(options, record),
-      ranks(options.ranks.value_or(4)),
-      method(context_method(options.values.word("method"))),
-      order(token_order(options.values.word("order"))) {
-    task = make_context_gpt_task(options, ranks, method);
-    const BlockSizes& block = task->sizes.block;
-    require(method != ContextMethod::ulysses || block.kv_heads % ranks == 0,
-            "--set method=ulysses: {} ranks share out the heads of keys and values, {} "
-            "here; a multiple of {} is expected",
-            ranks, block.kv_heads, ranks);
-    note("heads", block.heads);
-    note("kv_heads", block.kv_heads);
-    note("hidden", block.hidden);
-    note("context", task->sizes.context);
-    // A weight is a sum of a term for each token of each step.
-    record.options.sum_length = task->tokens() * task->steps;
-}
 
 /// How a page calls a method: "ring_attention".
 std::string key_of(ContextMethod method) {
@@ -164,7 +155,7 @@ AttentionProblem small(const RingLesson& lesson, bool causal) {
     problem.tokens = kTokensPerRank * lesson.ranks;
     problem.sizes = {/*heads=*/2, causal};
     problem.width = 4;
-    problem.dtype = lesson.options().dtype;
+    problem.dtype = lesson.dtype();
     problem.seed = lesson.options().seed;
     return problem;
 }
@@ -173,8 +164,8 @@ AttentionProblem small(const RingLesson& lesson, bool causal) {
 void record_small(RingLesson& lesson) {
     if (!lesson.has_numbers()) return;
     const AttentionProblem problem = small(lesson, /*causal=*/false);
-    lesson.record().inputs.insert_or_assign("attention/x", problem.x());
-    lesson.record().inputs.insert_or_assign("attention/dy", problem.dy());
+    lesson.record_input("attention/x", problem.x());
+    lesson.record_input("attention/dy", problem.dy());
     lesson.record().models["attention"] = {{"kind", "attention"},
                                            {"heads", problem.sizes.heads},
                                            {"head_width", problem.width},
@@ -184,12 +175,11 @@ void record_small(RingLesson& lesson) {
 /// The largest relative difference of y and dx from one device's.
 double core_difference(RingLesson& lesson, const std::string& variant,
                        const RunReport& shared, bool causal) {
-    const RunReport alone =
-        run_core(*make_cluster(lesson.options(), 1), small(lesson, causal));
+    const RunReport alone = run_core(*lesson.devices(1), small(lesson, causal));
     NamedTensors together;
     for (const char* name : {"y", "dx"}) {
         together.emplace(name, whole_kept(shared, name, TokenOrder::contiguous));
-        lesson.record().outputs.insert_or_assign(variant + "/" + name, together.at(name));
+        lesson.record_output(variant + "/" + name, together.at(name));
     }
     return difference(together, all_kept(alone)).relative;
 }
@@ -201,9 +191,9 @@ void check_method(RingLesson& lesson, Findings& found, ContextMethod method) {
     for (const bool causal : {false, true}) {
         const std::string variant =
             std::string(name_of(method)) + (causal ? "_causal" : "");
-        const RunReport report = run_method(*make_cluster(lesson.options(), lesson.ranks),
-                                            small(lesson, causal), method);
-        lesson.record().runs.emplace_back(variant, report);
+        const RunReport report =
+            run_method(*lesson.devices(lesson.ranks), small(lesson, causal), method);
+        lesson.record_run(variant, report);
         if (lesson.has_numbers())
             found.at_most(key_of(method) + (causal ? ".causal" : ".values"),
                           core_difference(lesson, variant, report, causal),
@@ -243,7 +233,7 @@ std::int64_t tokens_reached(const LessonOptions& options, std::int64_t columns,
         rank.keep("before", layer->forward(device.upload(x), before));
         rank.keep("after", layer->forward(device.upload(other), after));
     });
-    const auto& kept = report.ranks.front().kept;
+    const auto& kept = report.ranks[0].kept;
     return changed_tokens(kept.at("before"), kept.at("after"));
 }
 
@@ -256,8 +246,7 @@ void reach(RingLesson& lesson, Findings& found) {
     if (!lesson.has_numbers()) return;
     const auto look = [&](const char* name, std::int64_t columns, std::int64_t expected,
                           const MakeLayer& make) {
-        found.equal(name, tokens_reached(lesson.options(), columns, make),
-                    static_cast<double>(expected));
+        found.equal(name, tokens_reached(lesson.options(), columns, make), expected);
     };
     look("reach.layer_norm", kHidden, 1, [](const ParameterInit& init) {
         return std::make_unique<LayerNorm>(init, kHidden);
@@ -348,7 +337,7 @@ constexpr int kMostBeside = 6;
 
 /// Rows of all ranks, (b, a, s/N, s) each, as (b, a, s, s).
 HostTensor all_scores(const RunReport& report) {
-    const HostTensor& first = report.ranks.front().kept.at("scores");
+    const HostTensor& first = report.ranks[0].kept.at("scores");
     const Shape& shape = first.shape();
     const auto n = static_cast<std::int64_t>(report.ranks.size());
     const std::int64_t share = shape[2], s = shape[3];
@@ -371,16 +360,15 @@ void scores(RingLesson& lesson, Findings& found) {
                 "first_hop"_is = lesson.ranks - 1, "first_hop_sent"_is = 1,
                 "hops_beside"_is = lesson.ranks <= kMostBeside});
     if (!lesson.has_numbers()) return;
-    const RunReport report =
-        run_scores(*make_cluster(lesson.options(), lesson.ranks), problem);
+    const RunReport report = run_scores(*lesson.devices(lesson.ranks), problem);
     found.give("hops",
                lesson.ranks <= kMostBeside ? hop_by_hop(report) : hops_by_block(report));
-    const RunReport alone = run_scores(*make_cluster(lesson.options(), 1), problem);
+    const RunReport alone = run_scores(*lesson.devices(1), problem);
     const HostTensor together = all_scores(report);
     record_small(lesson);
-    lesson.record().outputs.insert_or_assign("scores", together);
+    lesson.record_output("scores", together);
     found.at_most("scores",
-                  relative_difference(together, alone.ranks.front().kept.at("scores")),
+                  relative_difference(together, alone.ranks[0].kept.at("scores")),
                   lesson.bound());
 }
 
@@ -398,7 +386,7 @@ Counted count(const AttentionProblem& problem, ContextMethod method, int ranks) 
     const auto sent = [&](Passes passes) {
         const RunReport report = run_method(*make_shapes_only_cluster(ranks), problem,
                                             method, TokenOrder::contiguous, passes);
-        const RankReport& rank = report.ranks.front();
+        const RankReport& rank = report.ranks[0];
         return Sent{rank.bytes_sent() / bytes_of(problem.dtype), rank.messages_sent()};
     };
     return {sent(Passes::forward), sent(Passes::both)};
@@ -411,8 +399,7 @@ std::int64_t block_of(const ContextShape& of) {
 
 /// So many elements as a multiple of e.
 Figure in_blocks(std::int64_t elements, const ContextShape& shape) {
-    return Figure::count(static_cast<double>(elements) /
-                         static_cast<double>(block_of(shape)));
+    return Figure::count(ratio(elements, block_of(shape)));
 }
 
 Sent sum(const Sent& a, const Sent& b) {
@@ -435,7 +422,7 @@ std::int64_t count_tensor_parallel(const AttentionProblem& problem, int ranks) {
         block->forward(device.empty(shape, problem.dtype), saved);
         block->backward(device.empty(shape, problem.dtype), saved);
     });
-    return report.ranks.front().bytes_sent() / bytes_of(problem.dtype);
+    return report.ranks[0].bytes_sent() / bytes_of(problem.dtype);
 }
 
 /// Gives the numbers and messages that a method sends on the large problem, and holds
@@ -448,7 +435,7 @@ void check_sent(RingLesson& lesson, Findings& found, ContextMethod method) {
     const Sent both = sum(forward, sent_backward(method, shape));
     const std::string key = key_of(method) + ".";
     const auto hold = [&](const char* what, std::int64_t sent, std::int64_t formula) {
-        found.equal(key + what, sent, static_cast<double>(formula));
+        found.equal(key + what, sent, formula);
     };
     found.give(key + "forward_blocks", in_blocks(counted.forward.elements, shape));
     found.give(key + "both_blocks", in_blocks(counted.both.elements, shape));
@@ -477,8 +464,7 @@ void bytes(RingLesson& lesson, Findings& found) {
     check_sent(lesson, found, ContextMethod::ring_self_attention);
 
     const std::int64_t shared_weights = count_tensor_parallel(problem, lesson.ranks);
-    found.equal("shared_weights", shared_weights,
-                static_cast<double>(tensor_parallel_elements(shape)));
+    found.equal("shared_weights", shared_weights, tensor_parallel_elements(shape));
     found.give("shared_weights_blocks", in_blocks(shared_weights, shape));
 }
 
@@ -545,10 +531,10 @@ RunReport run_blocks(Cluster& cluster, DType dtype) {
 
 /// Gives the state after a block.
 void give_state(Findings& found, const std::string& block, const State& state) {
-    found.give(block + ".m", Figure::count(state.maximum));
-    found.give(block + ".l", Figure::decimals(state.sum, 4));
-    found.give(block + ".o", Figure::decimals(state.y, 4));
-    found.give(block + ".y", Figure::decimals(state.y / state.sum, 4));
+    found.give(block, {"m"_is = Figure::count(state.maximum),
+                       "l"_is = Figure::decimals(state.sum, 4),
+                       "o"_is = Figure::decimals(state.y, 4),
+                       "y"_is = Figure::decimals(state.y / state.sum, 4)});
 }
 
 /// Goes through six scores by hand, and on a device; then through a ring.
@@ -569,9 +555,8 @@ void online(RingLesson& lesson, Findings& found) {
     wrong.take_in(kBlock, /*rescale=*/false);
     found.give("not_rescaled", Figure::decimals(wrong.y / wrong.sum, 4));
     if (lesson.has_numbers()) {
-        const RunReport report =
-            run_blocks(*make_cluster(lesson.options(), 1), lesson.options().dtype);
-        const auto& kept = report.ranks.front().kept;
+        const RunReport report = run_blocks(*lesson.devices(1), lesson.dtype());
+        const auto& kept = report.ranks[0].kept;
         found.at_most("device_l", std::abs(kept.at("sum_0").at(0) - first.sum),
                       lesson.bound());
         found.at_most("device_y", std::abs(kept.at("y").at(0) - at_once()) / at_once(),
@@ -663,9 +648,9 @@ void weigh_scores(RingLesson& lesson, Findings& found) {
         const std::int64_t peak = peak_of(way, problem, s);
         // f(s) = p s² + q s: f(2 s) - 2 f(s) = 2 p s²
         const std::int64_t quadratic = (peak_of(way, problem, 2 * s) - 2 * peak) / 2;
-        found.give(way.key + ".held", Figure::memory(peak));
-        found.give(way.key + ".matrices",
-                   Figure::count(static_cast<double>(quadratic) / square));
+        found.give(way.key, {"held"_is = Figure::memory(peak),
+                             "matrices"_is =
+                                 Figure::count(static_cast<double>(quadratic) / square)});
         found.equal(way.key + ".square", Figure::memory(quadratic),
                     way.matrices * square / way.ranks);
     }
@@ -680,8 +665,8 @@ void find_longest(RingLesson& lesson, Findings& found) {
         const std::int64_t tokens = longest(way, problem, step, kCapacity);
         if (one == 0) one = static_cast<double>(tokens);
         const double times = static_cast<double>(tokens) / one;
-        found.give(way.key + ".tokens", tokens);
-        found.give(way.key + ".times", Figure::decimals(times, 2));
+        found.give(way.key,
+                   {"tokens"_is = tokens, "times"_is = Figure::decimals(times, 2)});
         if (way.key == key_of(ContextMethod::ring_self_attention))
             found.give("growth", growth_key(times, lesson.ranks));
         const bool fits = runs(way, problem, tokens, kCapacity) &&
@@ -794,15 +779,14 @@ void causal(RingLesson& lesson, Findings& found) {
     for (const TokenOrder order : kOrders) {
         runs.push_back(run_causal(lesson, order));
         const std::string name = name_of(order);
-        lesson.record().runs.emplace_back("causal_" + name, runs.back());
+        lesson.record_run("causal_" + name, runs.back());
     }
     give_pairs(lesson, found, runs);
     found.timeline("contiguous", runs.front());
     found.timeline("zigzag", runs.back());
-    const double ratio = static_cast<double>(runs.front().makespan()) /
-                         static_cast<double>(runs.back().makespan());
-    found.give("time_ratio", Figure::decimals(ratio, 2));
-    found.at_most("time_ratio_gap", std::abs(ratio - (2 - 1.0 / lesson.ranks)), 0.01);
+    const double slower = ratio(runs.front().makespan(), runs.back().makespan());
+    found.give("time_ratio", Figure::decimals(slower, 2));
+    found.at_most("time_ratio_gap", std::abs(slower - (2 - 1.0 / lesson.ranks)), 0.01);
 }
 
 /// Round figures, 16 bits: 2 TFLOP/s; launches and memory are free, and so
@@ -866,10 +850,8 @@ void give_blocks(RingLesson& lesson, Findings& found) {
             "lengths",
             {"share"_is = std::to_string(c), "attend"_is = Figure::time(times.attend),
              "hop"_is = Figure::time(times.hop),
-             "work"_is = Figure::percent(100.0 * static_cast<double>(work) /
-                                         static_cast<double>(took))});
-        row.equal("time", Figure::time(took),
-                  static_cast<double>(times.formula(lesson.ranks)));
+             "work"_is = Figure::percent(100.0 * ratio(work, took))});
+        row.equal("time", Figure::time(took), times.formula(lesson.ranks));
     }
 }
 
@@ -888,7 +870,7 @@ void overlap(RingLesson& lesson, Findings& found) {
     for (const auto& [name, bandwidth] :
          {std::pair{"link", kLink}, std::pair{"slow_link", kLink / 4}}) {
         const RunReport report = run_ring(problem, lesson.ranks, bandwidth);
-        lesson.record().runs.emplace_back(name, report);
+        lesson.record_run(name, report);
         found.timeline(name, report);
     }
 }
@@ -955,16 +937,16 @@ double gradient_difference(const NamedTensors& outputs, const std::string& varia
 std::vector<double> train_on(RingLesson& lesson, Findings& found, const ContextRun& run,
                              const std::string& variant, const std::string& check) {
     const RunReport report =
-        train_gpt_context(*make_cluster(lesson.options(), run.ranks()), *lesson.task, run,
+        train_gpt_context(*lesson.devices(run.ranks()), *lesson.task, run,
                           advancing(variant, lesson.task->steps));
-    lesson.record().runs.emplace_back(variant, report);
+    lesson.record_run(variant, report);
     if (!lesson.has_numbers()) return {};
     const bool alone = run.attention != AttentionKind::shared;
     std::vector<double> curve = losses_of(report);
     record_training(lesson.record(), variant, alone, curve, report);
     if (alone) return curve;
     found.at_most(check, gradient_difference(lesson.record().outputs, variant),
-                  RoundingBound{2e-4, 1e-11}.of(lesson.options().dtype,
+                  RoundingBound{2e-4, 1e-11}.of(lesson.dtype(),
                                                 stores_of(*lesson.task, run.ranks())));
     return curve;
 }
@@ -980,18 +962,17 @@ void give_contexts(RingLesson& lesson, Findings& found, std::int64_t capacity) {
                });
     };
     const auto times = [&](std::int64_t alone) {
-        return static_cast<double>(lesson.task->sizes.context) /
-               static_cast<double>(std::max<std::int64_t>(alone, 1));
+        return ratio(lesson.task->sizes.context, std::max<std::int64_t>(alone, 1));
     };
     const std::int64_t core = longest(ContextRun::alone(AttentionKind::core), 1);
     const std::int64_t flash = longest(ContextRun::alone(AttentionKind::flash), 1);
-    found.give("core.context", core);
-    found.give("core.context_times", Figure::decimals(times(core), 2));
-    found.give("flash.context", flash);
-    found.give("flash.context_times", Figure::decimals(times(flash), 2));
-    found.give("shared.context",
-               longest(shared_run(lesson), std::int64_t{2} * lesson.ranks));
-    found.give("no_gain", times(flash) < 1);
+    found.give({"core.context"_is = core,
+                "core.context_times"_is = Figure::decimals(times(core), 2),
+                "flash.context"_is = flash,
+                "flash.context_times"_is = Figure::decimals(times(flash), 2),
+                "shared.context"_is =
+                    longest(shared_run(lesson), std::int64_t{2} * lesson.ranks),
+                "no_gain"_is = times(flash) < 1});
 }
 
 void train_all(RingLesson& lesson, Findings& found, std::int64_t capacity) {
@@ -1014,7 +995,7 @@ void train_all(RingLesson& lesson, Findings& found, std::int64_t capacity) {
     if (lesson.has_numbers()) curves.give(found, "curve");
     lesson.values_at_most(
         found, "losses", lesson.has_numbers() ? curves.widest_gap() : 0,
-        loss_bound(lesson.options().dtype, stores_of(*lesson.task, lesson.ranks),
+        loss_bound(lesson.dtype(), stores_of(*lesson.task, lesson.ranks),
                    curves.losses.front()));
 }
 
@@ -1022,15 +1003,12 @@ void train(RingLesson& lesson, Findings& found) {
     const GptSizes& sizes = lesson.task->sizes;
     const std::int64_t capacity =
         training_peak(*lesson.task, shared_run(lesson), sizes.context);
-    found.give("gpt.layers", sizes.layers);
-    found.give("gpt.hidden", sizes.block.hidden);
-    found.give("gpt.heads", sizes.block.heads);
-    found.give("gpt.sequences", lesson.task->batch);
-    found.give("gpt.context", sizes.context);
-    found.give("gpt.share", sizes.context / lesson.ranks);
-    found.give("gpt.capacity", Figure::memory(capacity));
     found.give(
-        {"method"_is = name_of(lesson.method), "order"_is = name_of(lesson.order)});
+        {"gpt.layers"_is = sizes.layers, "gpt.hidden"_is = sizes.block.hidden,
+         "gpt.heads"_is = sizes.block.heads, "gpt.sequences"_is = lesson.task->batch,
+         "gpt.context"_is = sizes.context, "gpt.share"_is = sizes.context / lesson.ranks,
+         "gpt.capacity"_is = Figure::memory(capacity),
+         "method"_is = name_of(lesson.method), "order"_is = name_of(lesson.order)});
     give_contexts(lesson, found, capacity);
     record_gpt_inputs(lesson.record(), *lesson.task);
     train_all(lesson, found, capacity);
@@ -1045,9 +1023,8 @@ LessonEntry ring_self_attention_lesson() {
     LessonEntry entry;
     entry.slug = "ring-self-attention";
     entry.folder = "07_ring_self_attention";
-    entry.default_ranks = 4;
-    entry.least_ranks = kLeastRanks;
-    entry.most_ranks = kMostRanks;
+    entry.least_ranks = 2;
+    entry.most_ranks = 16;
     entry.settings = {
         {"method", "of step 10", methods},
         {"order", "of tokens in step 10",

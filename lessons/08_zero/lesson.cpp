@@ -54,15 +54,6 @@ struct FamilyGpt {
     MeasuredStep step() const;
 };
 
-template <typename Stage, typename... Options>
-MakeStrategy stage(const Options&... options) {
-    return [=](Rank& rank, Module& model) {
-        declare_replicas_of(rank.world(), model);
-        return std::make_unique<Stage>(rank.device(), rank.world(), model.parameters(),
-                                       options...);
-    };
-}
-
 std::unique_ptr<Optimizer> mixed_adamw(std::vector<Parameter*> parameters) {
     return make_optimizer<AdamW>(std::move(parameters), AdamWOptions{});
 }
@@ -83,15 +74,15 @@ MakeStrategy replicas(const BucketSizes& sizes = {}) {
 }
 
 MakeStrategy zero_1(const ZeroOptions& options = {}) {
-    return stage<Zero1>(options);
+    return synced_by<Zero1>(options);
 }
 
 MakeStrategy zero_2(const ZeroOptions& options = {}) {
-    return stage<Zero2>(options);
+    return synced_by<Zero2>(options);
 }
 
 MakeStrategy zero_offload(const ZeroOptions& options = {}, bool delayed = false) {
-    return stage<ZeroOffload>(options, delayed);
+    return synced_by<ZeroOffload>(options, delayed);
 }
 
 MakeStrategy fully_sharded(const FullyShardedOptions& options = {}) {
@@ -240,14 +231,13 @@ void stage_1(LanguageLesson& lesson, Findings& found) {
              "state"_is = Figure::memory(state_of(rank))});
     }
     found.equal("first_bytes", Figure::bytes(shared.ranks[0].bytes_sent()),
-                static_cast<double>(whole.ranks[0].bytes_sent()));
+                whole.ranks[0].bytes_sent());
     const std::int64_t psi = kStack.parameters();
     const std::int64_t state = 4 * psi + 12 * psi / kDevices;
     found.give({"first_state"_is = Figure::memory(state),
                 "first_forgot"_is = Figure::memory(16 * psi / kDevices),
                 "first_all"_is = Figure::memory(16 * psi)});
-    found.equal("first_memory", Figure::bytes(state_of(shared.ranks[0])),
-                static_cast<double>(state));
+    found.equal("first_memory", Figure::bytes(state_of(shared.ranks[0])), state);
 }
 
 /// Stage 2: gradients are shared out, too.
@@ -259,7 +249,7 @@ void stage_2(LanguageLesson& lesson, Findings& found) {
         RunReport report =
             measure(kStack.step(), kDevices, classroom(), strategy, 1, true);
         found.memory(name + "_memory", report);
-        lesson.record().runs.emplace_back(name, report);
+        lesson.record_run(name, report);
         return report;
     };
     traced("stage_1", zero_1({.sizes = kStack.bucket()}));
@@ -269,7 +259,7 @@ void stage_2(LanguageLesson& lesson, Findings& found) {
     const std::int64_t state = 2 * psi + 14 * psi / kDevices;
     found.give("second_state", Figure::memory(state));
     found.equal("second_memory", Figure::bytes(state_of(second.ranks[0])),
-                static_cast<double>(state + buckets));
+                state + buckets);
     for (const int micro_batches : {1, 2, 4}) {
         Stack stack = kStack;
         stack.micro_batches = micro_batches;
@@ -293,20 +283,18 @@ void stage_3(LanguageLesson& lesson, Findings& found) {
     const RunReport third =
         measure(kStack.step(), kDevices, classroom(), fully_sharded(), 1, true);
     found.memory("stage_3_memory", third);
-    lesson.record().runs.emplace_back("stage_3", third);
+    lesson.record_run("stage_3", third);
     const std::int64_t unit = 2 * kStack.layer();
     found.give("unit", Figure::memory(unit));
     // Values of two units, and gradients of two.
     const std::int64_t state = 16 * psi / kDevices + 4 * unit;
-    found.equal("third_memory", Figure::bytes(state_of(third.ranks[0])),
-                static_cast<double>(state));
+    found.equal("third_memory", Figure::bytes(state_of(third.ranks[0])), state);
     // The last layer is not gathered twice.
     const std::int64_t once = 2 * psi * (kDevices - 1) / kDevices;
     const std::int64_t sent = 3 * once - once / kStack.layers;
     found.give({"third_bytes"_is = Figure::memory(3 * once),
                 "twice"_is = Figure::memory(2 * once)});
-    found.equal("third_sent", Figure::bytes(third.ranks[0].bytes_sent()),
-                static_cast<double>(sent));
+    found.equal("third_sent", Figure::bytes(third.ranks[0].bytes_sent()), sent);
 
     for (const int devices : {1, 2, 4, 8, 16, 32, 64}) {
         Findings& row = found.row("stages", {"devices"_is = devices});
@@ -348,7 +336,7 @@ void prefetch(LanguageLesson& lesson, Findings& found) {
         const RunReport report =
             measure(stack.step(), kDevices, spec, fully_sharded(options), 1, true);
         found.timeline(name + "_step", report);
-        lesson.record().runs.emplace_back(name, report);
+        lesson.record_run(name, report);
         found.give(name + ".time", Figure::time(report.makespan()));
         return exposed_in(report);
     };
@@ -357,9 +345,8 @@ void prefetch(LanguageLesson& lesson, Findings& found) {
                 "exposed_all"_is = Figure::time((3 * layers - 1) * message),
                 "exposed_two"_is = Figure::time(2 * message)});
     found.equal("not_prefetched", Figure::time(run("late", {.prefetch = 0})),
-                static_cast<double>((3 * layers - 1) * message));
-    found.equal("prefetched", Figure::time(run("early", {.prefetch = 1})),
-                static_cast<double>(2 * message));
+                (3 * layers - 1) * message);
+    found.equal("prefetched", Figure::time(run("early", {.prefetch = 1})), 2 * message);
 }
 
 /// Measures what sharing out costs in time, and saves in memory.
@@ -411,8 +398,7 @@ void host(LanguageLesson& lesson, Findings& found) {
     run("delayed", zero_offload({}, true));
     run("stage_3", fully_sharded());
     run("on_host", fully_sharded({.on_host = true}));
-    found.equal("to_host", Figure::bytes(kDevices * offload.to_host(0)),
-                static_cast<double>(2 * psi));
+    found.equal("to_host", Figure::bytes(kDevices * offload.to_host(0)), 2 * psi);
 }
 
 /// Returns the largest n such that the family's GPT fits each of so many devices of the
@@ -483,7 +469,6 @@ LessonEntry zero_lesson() {
     LessonEntry entry;
     entry.slug = "zero";
     entry.folder = "08_zero";
-    entry.default_ranks = 4;
     entry.most_ranks = 64;
     entry.settings = language_settings();
     entry.takes_text = true;

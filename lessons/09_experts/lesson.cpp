@@ -59,28 +59,18 @@ std::shared_ptr<const GptTask> make_experts_task(const LessonOptions& options,
 /// What the lesson's experiments share.
 struct ExpertsLesson final : Lesson {
     /// Throws UsageError if the options ask for what cannot be.
-    ExpertsLesson(const LessonOptions& options, Record& record);
+    ExpertsLesson(const LessonOptions& options, Record& record)
+        : Lesson(options, record), ranks(options.ranks.value_or(4)) {
+        task = make_experts_task(options, ranks);
+        note_task(*this, *task,
+                  {"heads", "hidden", "experts", "inner", "batch", "context"});
+    }
 
     int ranks;
     std::shared_ptr<const GptTask> task;
 };
 
-constexpr int kMostRanks = 16;
-
 using Counts = std::vector<std::int64_t>;
-
-ExpertsLesson::ExpertsLesson(const LessonOptions& options, Record& record)
-    : Lesson(options, record), ranks(options.ranks.value_or(4)) {
-    task = make_experts_task(options, ranks);
-    const BlockSizes& block = task->sizes.block;
-    note("heads", block.heads);
-    note("hidden", block.hidden);
-    note("experts", block.experts.count);
-    note("inner", block.experts.inner);
-    note("batch", task->batch);
-    note("context", task->sizes.context);
-    record.options.sum_length = task->tokens() * task->steps;
-}
 
 /// A layer of experts by itself; each of `ranks` devices has `tokens` of its own.
 struct LayerRun {
@@ -139,11 +129,9 @@ void sparse(ExpertsLesson& lesson, Findings& found) {
     const std::int64_t h = block.hidden, inner = block.inner;
     const std::int64_t k = block.experts.gate.chosen, e = block.experts.count;
     constexpr std::int64_t kTokens = 1024;
-    found.give("numbers", lesson.has_numbers());
-    found.give("mixtral.hidden", h);
-    found.give("mixtral.inner", inner);
-    found.give("mixtral.experts", e);
-    found.give("mixtral.chosen", k);
+    found.give({"numbers"_is = lesson.has_numbers(), "mixtral.hidden"_is = h,
+                "mixtral.inner"_is = inner, "mixtral.experts"_is = e,
+                "mixtral.chosen"_is = k});
     const std::int64_t expert = 3 * h * inner;
     for (const auto& [name, held, met] :
          {std::tuple{"dense", expert, expert},
@@ -154,8 +142,7 @@ void sparse(ExpertsLesson& lesson, Findings& found) {
     }
     LayerRun layer{layer_of(h, e, inner, k), 1, kTokens};
     const RunReport report = run_layer(*make_shapes_only_cluster(1), layer);
-    const double over = static_cast<double>(report.ranks[0].flops) /
-                        static_cast<double>(2 * k * expert * kTokens);
+    const double over = ratio(report.ranks[0].flops, 2 * k * expert * kTokens);
     found.give("sparse_flops", Figure::decimals(over, 4));
     found.at_most("sparse_excess", Figure::percent(100 * std::abs(over - 1), 2), 1);
     found.give({"copy"_is = Figure::memory(h * 2),
@@ -211,19 +198,16 @@ struct GateByHand {
             }
             std::array<std::int64_t, kExpertsByHand> order{};
             std::iota(order.begin(), order.end(), 0);
-            std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) {
-                return scores[t][static_cast<std::size_t>(a)] >
-                       scores[t][static_cast<std::size_t>(b)];
-            });
+            std::stable_sort(order.begin(), order.end(),
+                             [&](auto a, auto b) { return scores[t][a] > scores[t][b]; });
             double chosen = 0;
             for (std::size_t j = 0; j < kChosenByHand; ++j) {
                 ids[t][j] = order[j];
-                chosen += scores[t][static_cast<std::size_t>(order[j])];
-                shares[static_cast<std::size_t>(order[j])] +=
-                    1.0 / (kTokensByHand * kChosenByHand);
+                chosen += scores[t][order[j]];
+                shares[order[j]] += 1.0 / (kTokensByHand * kChosenByHand);
             }
             for (std::size_t j = 0; j < kChosenByHand; ++j)
-                weights[t][j] = scores[t][static_cast<std::size_t>(order[j])] / chosen;
+                weights[t][j] = scores[t][order[j]] / chosen;
             for (std::size_t e = 0; e < kExpertsByHand; ++e) {
                 scores[t][e] /= sum;
                 means[e] += scores[t][e] / kTokensByHand;
@@ -247,7 +231,7 @@ GateOptions gate_by_hand() {
 void gate(ExpertsLesson& lesson, Findings& found) {
     const GateByHand expected;
     double gap = 0, loss_gap = 0;
-    const RunReport report = make_cluster(lesson.options(), 1)->run([&](Rank& rank) {
+    const RunReport report = lesson.devices(1)->run([&](Rank& rank) {
         Device& device = rank.device();
         const Gate gate({device, DType::f64, 0, "gate"}, kExpertsByHand, gate_by_hand());
         Gating gating =
@@ -262,9 +246,8 @@ void gate(ExpertsLesson& lesson, Findings& found) {
     const auto& kept = report.ranks[0].kept;
     const HostTensor &ids = kept.at("ids"), &weights = kept.at("weights");
     const HostTensor &scores = kept.at("scores"), &loss = kept.at("loss");
-    found.give("hand.tokens", kTokensByHand);
-    found.give("hand.experts", kExpertsByHand);
-    found.give("hand.chosen", kChosenByHand);
+    found.give({"hand.tokens"_is = kTokensByHand, "hand.experts"_is = kExpertsByHand,
+                "hand.chosen"_is = kChosenByHand});
     const HostTensor logits = logits_by_hand();
     for (std::size_t t = 0; t < kTokensByHand; ++t) {
         Findings& row = found.row("gated", {"token"_is = t});
@@ -315,7 +298,7 @@ std::vector<CopyByHand> copies_by_hand(const GateByHand& gate, std::int64_t devi
     constexpr std::int64_t kOwn = kTokensByHand / kDevicesByHand;
     std::vector<CopyByHand> copies;
     for (std::int64_t token = device * kOwn; token < (device + 1) * kOwn; ++token)
-        for (const std::int64_t expert : gate.ids[static_cast<std::size_t>(token)])
+        for (const std::int64_t expert : gate.ids[token])
             copies.push_back({expert, token});
     std::ranges::stable_sort(copies, {}, &CopyByHand::expert);
     return copies;
@@ -331,7 +314,7 @@ std::string words(const std::vector<CopyByHand>& copies) {
 
 /// Runs the same layer on one device and on all of them.
 void compare_layers(ExpertsLesson& lesson, Findings& found) {
-    const DType dtype = lesson.options().dtype;
+    const DType dtype = lesson.dtype();
     constexpr std::int64_t kHidden = 16, kTokens = 12;
     LayerRun layer{layer_of(kHidden, std::int64_t{2} * lesson.ranks, 24, 2),
                    lesson.ranks,
@@ -339,12 +322,11 @@ void compare_layers(ExpertsLesson& lesson, Findings& found) {
                    true,
                    dtype,
                    lesson.options().seed};
-    const RunReport shared =
-        run_layer(*make_cluster(lesson.options(), lesson.ranks), layer);
+    const RunReport shared = run_layer(*lesson.devices(lesson.ranks), layer);
     LayerRun alone = layer;
     alone.ranks = 1;
     alone.tokens *= lesson.ranks;
-    const RunReport one = run_layer(*make_cluster(lesson.options(), 1), alone);
+    const RunReport one = run_layer(*lesson.devices(1), alone);
     double gap = 0;
     if (lesson.has_numbers()) {
         const HostTensor many = shared.whole("y"), expected = one.whole("y");
@@ -363,20 +345,17 @@ void compare_layers(ExpertsLesson& lesson, Findings& found) {
     std::int64_t sent = 0;
     for (const RankReport& rank : shared.ranks)
         sent += rank.bytes_sent_by("send");
-    found.give("dispatch.hidden", kHidden);
-    found.give("dispatch.tokens", kTokens);
-    found.give("dispatch.copies", rows);
-    found.give("dispatch.bytes", bytes_of(dtype));
+    found.give({"dispatch.hidden"_is = kHidden, "dispatch.tokens"_is = kTokens,
+                "dispatch.copies"_is = rows, "dispatch.bytes"_is = bytes_of(dtype)});
     if (lesson.ranks > 1)
-        found.equal("sent", Figure::bytes(sent),
-                    static_cast<double>(4 * rows * kHidden * bytes_of(dtype)));
+        found.equal("sent", Figure::bytes(sent), 4 * rows * kHidden * bytes_of(dtype));
 }
 
 /// Shows the way of each copy to its expert and back.
 void dispatch(ExpertsLesson& lesson, Findings& found) {
     const GateByHand gate;
-    found.give("hand.devices", kDevicesByHand);
-    found.give({"ranks"_is = lesson.ranks, "several"_is = lesson.ranks > 1});
+    found.give({"hand.devices"_is = kDevicesByHand, "ranks"_is = lesson.ranks,
+                "several"_is = lesson.ranks > 1});
     std::vector<std::vector<CopyByHand>> arrived(kDevicesByHand);
     for (std::int64_t from = 0; from < kDevicesByHand; ++from) {
         const std::vector<CopyByHand> copies = copies_by_hand(gate, from);
@@ -386,10 +365,10 @@ void dispatch(ExpertsLesson& lesson, Findings& found) {
             row.give(fmt::format("to_{}", to),
                      std::ranges::count(copies, to, &CopyByHand::device));
         for (const CopyByHand& copy : copies)
-            arrived[static_cast<std::size_t>(copy.device())].push_back(copy);
+            arrived[copy.device()].push_back(copy);
     }
     for (std::int64_t to = 0; to < kDevicesByHand; ++to) {
-        std::vector<CopyByHand>& copies = arrived[static_cast<std::size_t>(to)];
+        std::vector<CopyByHand>& copies = arrived[to];
         Findings& row =
             found.row("arrivals", {"device"_is = to, "arrived"_is = words(copies)});
         std::ranges::stable_sort(copies, {}, &CopyByHand::expert);
@@ -403,10 +382,8 @@ void waiting(ExpertsLesson& lesson, Findings& found) {
     constexpr int kDevices = 4;
     constexpr std::int64_t kHidden = 256, kInner = 1024, kTokens = 256;
     const ClusterSpec spec = products_and_messages();
-    found.give("waiting.devices", kDevices);
-    found.give("waiting.tokens", kTokens);
-    found.give("waiting.hidden", kHidden);
-    found.give("waiting.inner", kInner);
+    found.give({"waiting.devices"_is = kDevices, "waiting.tokens"_is = kTokens,
+                "waiting.hidden"_is = kHidden, "waiting.inner"_is = kInner});
     struct Load {
         const char* name;
         std::vector<double> shares;
@@ -432,7 +409,7 @@ void waiting(ExpertsLesson& lesson, Findings& found) {
         if (std::string(load.name) == "hot") {
             hot_time = report.makespan();
             found.timeline("hot_layer", report);
-            lesson.record().runs.emplace_back("hot", report);
+            lesson.record_run("hot", report);
             // Counts, its rows from the others, what it computes, and as many rows back.
             const Picoseconds way =
                 (kDevices - 1) * message_time(spec.inside, most * kHidden * 4);
@@ -447,7 +424,7 @@ void waiting(ExpertsLesson& lesson, Findings& found) {
 /// Gates many tokens, some experts being liked more than others: counts by choice.
 std::vector<std::int64_t> gate_many(const ExpertsLesson& lesson, std::int64_t tokens,
                                     std::int64_t experts) {
-    const RunReport report = make_cluster(lesson.options(), 1)->run([&](Rank& rank) {
+    const RunReport report = lesson.devices(1)->run([&](Rank& rank) {
         Device& device = rank.device();
         const Gate gate({device, DType::f32, 0, "gate"}, experts, gate_by_hand());
         const Tensor logits = device.empty({tokens, experts}, DType::f32);
@@ -478,11 +455,10 @@ void drop_in_a_layer(ExpertsLesson& lesson, Findings& found) {
                        1,
                        kTokens,
                        true,
-                       lesson.options().dtype,
+                       lesson.dtype(),
                        lesson.options().seed};
-        layer.sizes.of.capacity =
-            static_cast<double>(capacity * kExperts) / static_cast<double>(kCopies);
-        return run_layer(*make_cluster(lesson.options(), 1), layer);
+        layer.sizes.of.capacity = ratio(capacity * kExperts, kCopies);
+        return run_layer(*lesson.devices(1), layer);
     };
     const RunReport all = run(0);
     const HostTensor expected = all.whole("y");
@@ -501,16 +477,14 @@ void drop_in_a_layer(ExpertsLesson& lesson, Findings& found) {
     };
     found.equal("none_dropped", changed(most), 0);
     // Each of the busiest experts, mostly one, drops its last copy.
-    found.equal("one_dropped", changed(most - 1),
-                static_cast<double>(std::ranges::count(load, most)));
+    found.equal("one_dropped", changed(most - 1), std::ranges::count(load, most));
 }
 
 /// Shows what a capacity drops, and that order decides which.
 void capacity(ExpertsLesson& lesson, Findings& found) {
     constexpr std::int64_t kTokens = 512, kExperts = 8, kChosen = 2;
-    found.give("capacity.tokens", kTokens);
-    found.give("capacity.experts", kExperts);
-    found.give("capacity.copies", kTokens * kChosen);
+    found.give({"capacity.tokens"_is = kTokens, "capacity.experts"_is = kExperts,
+                "capacity.copies"_is = kTokens * kChosen});
     const Counts by_choice = gate_many(lesson, kTokens, kExperts);
     Counts by_token;
     for (std::size_t i = 0; i < by_choice.size(); ++i) {
@@ -519,8 +493,7 @@ void capacity(ExpertsLesson& lesson, Findings& found) {
     }
     const std::int64_t most = *std::ranges::max_element(by_token);
     found.give("capacity.most", most);
-    const double enough =
-        static_cast<double>(most * kExperts) / static_cast<double>(kTokens * kChosen);
+    const double enough = ratio(most * kExperts, kTokens * kChosen);
     found.give("enough", Figure::decimals(enough, 2));
     for (const double factor : {1.0, 1.25, 1.5, 2.0}) {
         const std::int64_t capacity =
@@ -601,8 +574,8 @@ RunReport train_gpt_experts(Cluster& cluster, const GptTask& task, const ExpertR
 RunReport train(ExpertsLesson& lesson, const std::string& variant, const GptTask& task,
                 const ExpertRun& run) {
     const Advance advance = advancing(variant, task.steps);
-    RunReport report = train_gpt_experts(*make_cluster(lesson.options(), run.ranks()),
-                                         task, run, advance);
+    RunReport report =
+        train_gpt_experts(*lesson.devices(run.ranks()), task, run, advance);
     // All begin with the same; each of the two steps that train has such a run.
     const bool first = variant == "alone" || variant == "balance_none";
     record_training(lesson.record(), variant, first, losses_of(report), report);
@@ -719,9 +692,8 @@ void bytes(Findings& found) {
 void inside(ExpertsLesson& lesson, Findings& found) {
     constexpr std::int64_t kTokens = 6, kHidden = 8;
     const std::int64_t inner = std::int64_t{4} * lesson.ranks;
-    found.give("inside.hidden", kHidden);
-    found.give("inside.inner", inner);
-    found.give("inside.own", inner / lesson.ranks);
+    found.give({"inside.hidden"_is = kHidden, "inside.inner"_is = inner,
+                "inside.own"_is = inner / lesson.ranks});
     const Experts::Sizes sizes{kHidden, inner, 1};
     HostTensor sum({kTokens, kHidden}, DType::f64);
     const auto run = [&](Rank& rank, int parts) {
@@ -733,16 +705,14 @@ void inside(ExpertsLesson& lesson, Findings& found) {
         saved.keep_value("rows", std::vector<std::int64_t>{kTokens});
         return experts.forward(x, saved);
     };
-    const RunReport alone = make_cluster(lesson.options(), 1)->run([&](Rank& rank) {
-        rank.keep("y", run(rank, 1));
+    const RunReport alone =
+        lesson.devices(1)->run([&](Rank& rank) { rank.keep("y", run(rank, 1)); });
+    const RunReport report = lesson.devices(lesson.ranks)->run([&](Rank& rank) {
+        const Tensor term = run(rank, lesson.ranks);
+        rank.keep("term", term);
+        rank.world().all_reduce(term).wait();
+        rank.keep("sum", term);
     });
-    const RunReport report =
-        make_cluster(lesson.options(), lesson.ranks)->run([&](Rank& rank) {
-            const Tensor term = run(rank, lesson.ranks);
-            rank.keep("term", term);
-            rank.world().all_reduce(term).wait();
-            rank.keep("sum", term);
-        });
     double gap = 0;
     if (lesson.has_numbers()) {
         for (std::size_t r = 0; r < report.ranks.size(); ++r) {
@@ -789,18 +759,16 @@ void same(ExpertsLesson& lesson, Findings& found) {
     const int stores = 12 * static_cast<int>(task.sizes.layers) + 4;
     lesson.values_at_most(
         found, "same_losses", lesson.has_numbers() ? curves.widest_gap() : 0,
-        lesson.has_numbers()
-            ? loss_bound(lesson.options().dtype, stores, curves.losses.front())
-            : 1);
+        lesson.has_numbers() ? loss_bound(lesson.dtype(), stores, curves.losses.front())
+                             : 1);
     if (lesson.has_numbers()) curves.give(found, "curves");
 }
 
 /// Runs a layer of DeepSeek-V3's sizes on sixteen H100s, in one node and in two.
 void layer_on_nodes(Findings& found, std::int64_t experts, std::int64_t chosen) {
     constexpr std::int64_t kHidden = 7168, kInner = 2048, kOwn = 4096;
-    found.give("nodes.hidden", kHidden);
-    found.give("nodes.inner", kInner);
-    found.give("nodes.own", kOwn);
+    found.give(
+        {"nodes.hidden"_is = kHidden, "nodes.inner"_is = kInner, "nodes.own"_is = kOwn});
     for (const int of_node : {16, 8}) {
         ClusterSpec spec = load_cluster("h100");
         spec.devices_per_node = of_node;
@@ -857,12 +825,10 @@ Crossings count_crossings(Device& device, std::int64_t tokens, std::int64_t expe
 void nodes(ExpertsLesson& lesson, Findings& found) {
     constexpr std::int64_t kTokens = 1024, kExperts = 64, kChosen = 8;
     constexpr std::int64_t kMost = 2;
-    found.give("nodes.tokens", kTokens);
-    found.give("nodes.experts", kExperts);
-    found.give("nodes.chosen", kChosen);
-    found.give("nodes.most", kMost);
+    found.give({"nodes.tokens"_is = kTokens, "nodes.experts"_is = kExperts,
+                "nodes.chosen"_is = kChosen, "nodes.most"_is = kMost});
     const auto crossings = [&](std::int64_t nodes, std::int64_t most) {
-        const RunReport report = make_cluster(lesson.options(), 1)->run([&](Rank& rank) {
+        const RunReport report = lesson.devices(1)->run([&](Rank& rank) {
             const Crossings counted =
                 count_crossings(rank.device(), kTokens, kExperts, kChosen, nodes, most);
             rank.keep_value("copies", static_cast<double>(counted.copies));
@@ -900,8 +866,7 @@ LessonEntry experts_lesson() {
     LessonEntry entry;
     entry.slug = "experts";
     entry.folder = "09_experts";
-    entry.default_ranks = 4;
-    entry.most_ranks = kMostRanks;
+    entry.most_ranks = 16;
     entry.settings = {
         {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
         {"heads", "of attention; the least multiple of the ranks from 4 on", Whole{1, 64},

@@ -108,17 +108,28 @@ MeshOptions mesh_options(std::vector<MeshShape::Axis> axes, int micro_batches) {
     return options;
 }
 
+constexpr int kMostRanks = 16;
+
 /// What the lesson's experiments share.
 struct MeshLesson final : Lesson {
     /// Throws UsageError if the options ask for what cannot be.
-    MeshLesson(const LessonOptions& options, Record& record);
+    MeshLesson(const LessonOptions& options, Record& record)
+        : Lesson(options, record),
+          sizes(mesh_sizes(options)),
+          task(make_mesh_task(options, sizes)),
+          plan(std::make_unique<MeshPlan>(
+              task->sizes, mesh_options(sizes.axes(), sizes.micro_batches()))) {
+        for (const MeshShape::Axis& axis : sizes.axes())
+            note(axis.name, axis.size);
+        note("micro_batches", plan->micro_batches());
+        note_task(*this, *task,
+                  {"layers", "heads", "kv_heads", "hidden", "context", "batch"});
+    }
 
     MeshSizes sizes;
     std::shared_ptr<const GptTask> task;
     std::unique_ptr<const MeshPlan> plan;
 };
-
-constexpr int kMostRanks = 16;
 
 /// "0–3", or "2" of one.
 std::string range_text(std::int64_t first, std::int64_t count) {
@@ -161,32 +172,6 @@ RunReport of_one_pipeline(RunReport report, const MeshShape& mesh) {
 /// "0 8".
 std::string ranks_text(const std::vector<int>& ranks) {
     return fmt::format("{}", fmt::join(ranks, " "));
-}
-
-MeshLesson::MeshLesson(const LessonOptions& options, Record& record)
-    : Lesson(options, record),
-      sizes(mesh_sizes(options)),
-      task(make_mesh_task(options, sizes)),
-      plan(std::make_unique<MeshPlan>(
-          task->sizes, mesh_options(sizes.axes(), sizes.micro_batches()))) {
-    for (const MeshShape::Axis& axis : sizes.axes())
-        note(axis.name, axis.size);
-    const BlockSizes& block = task->sizes.block;
-    note("layers", task->sizes.layers);
-    note("heads", block.heads);
-    note("kv_heads", block.kv_heads);
-    note("hidden", block.hidden);
-    note("context", task->sizes.context);
-    note("batch", task->batch);
-    note("micro_batches", plan->micro_batches());
-    Lesson::record().options.sum_length = task->tokens() * task->steps;
-}
-
-/// What does not depend on the backend runs on virtual devices of this process.
-std::unique_ptr<Cluster> virtual_devices(const MeshLesson& lesson, int ranks) {
-    LessonOptions here = lesson.options();
-    here.backend = "sim";
-    return make_cluster(here, ranks);
 }
 
 /// Where a training begins and ends, and what it leaves on the way.
@@ -273,18 +258,17 @@ std::vector<double> train(MeshLesson& lesson, const std::string& variant,
                           const GptTask& task, const MeshPlan* plan) {
     const Advance advance = advancing(variant, task.steps);
     const RunReport report =
-        plan ? train_on_mesh(*make_cluster(lesson.options(), plan->shape().ranks()), task,
-                             *plan, advance)
-             : train_alone(*make_cluster(lesson.options(), 1), task,
-                           lesson.plan->micro_batches(), advance);
+        plan ? train_on_mesh(*lesson.devices(plan->shape().ranks()), task, *plan, advance)
+             : train_alone(*lesson.devices(1), task, lesson.plan->micro_batches(),
+                           advance);
     record_training(lesson.record(), variant, plan == nullptr, losses_of(report), report);
     if (lesson.has_numbers()) {
         const std::vector<double>& norms = report.ranks[0].series.at("norm");
-        lesson.record().outputs.insert_or_assign(
+        lesson.record_output(
             variant + "/norm",
             HostTensor::of(Shape::flat(static_cast<std::int64_t>(norms.size())), norms));
     }
-    if (plan) lesson.record().runs.emplace_back(variant, report);
+    if (plan) lesson.record_run(variant, report);
     return losses_of(report);
 }
 
@@ -296,7 +280,7 @@ std::vector<std::string> share_of(const MeshLesson& lesson, int rank) {
     const int cp = shape.coordinate(rank, "cp"), tp = shape.coordinate(rank, "tp");
 
     std::vector<std::string> share;
-    const LayerRange& layers = lesson.plan->cut()[static_cast<std::size_t>(pp)];
+    const LayerRange& layers = lesson.plan->cut()[pp];
     const int first = std::max(layers.first - gpt.first_block(), 0);
     const int last =
         std::min<int>(layers.last - gpt.first_block(), static_cast<int>(gpt.layers));
@@ -333,7 +317,7 @@ void holds(MeshLesson& lesson, Findings& found) {
 
     const RunReport report =
         make_shapes_only_cluster(shape.ranks())->run([&](Rank& rank) {
-            const GptOnMesh made(rank, *lesson.plan, lesson.options().dtype,
+            const GptOnMesh made(rank, *lesson.plan, lesson.dtype(),
                                  lesson.options().seed);
             for (const Parameter* parameter : made.parameters())
                 rank.keep_value("numbers",
@@ -343,8 +327,7 @@ void holds(MeshLesson& lesson, Findings& found) {
     MeshPicture picture = MeshPicture::of(shape, shape.ranks());
     std::int64_t held = 0;
     for (int rank = 0; rank < shape.ranks(); ++rank) {
-        const auto& numbers =
-            report.ranks[static_cast<std::size_t>(rank)].series.at("numbers");
+        const auto& numbers = report.ranks[rank].series.at("numbers");
         const auto own = static_cast<std::int64_t>(
             std::accumulate(numbers.begin(), numbers.end(), 0.0));
         picture.labels.push_back(share_of(lesson, rank));
@@ -358,7 +341,7 @@ void holds(MeshLesson& lesson, Findings& found) {
                 "copies"_is = lesson.sizes.dp * lesson.sizes.cp,
                 "copies_tensor"_is = lesson.sizes.ranks() / lesson.sizes.tp,
                 "copies_replicas"_is = lesson.sizes.dp});
-    found.equal("held", held, static_cast<double>(parameters_on_mesh(*lesson.plan)));
+    found.equal("held", held, parameters_on_mesh(*lesson.plan));
 }
 
 /// Trains on the mesh and on one device.
@@ -389,12 +372,12 @@ void same(MeshLesson& lesson, Findings& found) {
     }
     double values = 0;
     for (const auto& [name, tensor] : outputs)
-        if (name.starts_with("alone/") && tensor.dtype() == lesson.options().dtype &&
+        if (name.starts_with("alone/") && tensor.dtype() == lesson.dtype() &&
             !name.ends_with("/loss") && !name.ends_with("/norm"))
             values = std::max(values, gap(name.substr(6)));
     const int stores =
         block_stores(lesson.sizes.tp) * static_cast<int>(lesson.task->sizes.layers);
-    const DType dtype = lesson.options().dtype;
+    const DType dtype = lesson.dtype();
     lesson.values_at_most(found, "same_losses", widest_gap(alone, mesh),
                           loss_bound(dtype, stores, alone));
     lesson.values_at_most(found, "same_norms", gap("norm"),
@@ -413,8 +396,7 @@ void read_by_rank(const MeshLesson& lesson, Findings& found) {
     const std::int64_t sequences = lesson.task->batch / lesson.plan->micro_batches();
     try {
         make_cluster(here, lesson.sizes.ranks())->run([&](Rank& rank) {
-            GptOnMesh gpt(rank, *lesson.plan, lesson.options().dtype,
-                          lesson.options().seed);
+            GptOnMesh gpt(rank, *lesson.plan, lesson.dtype(), lesson.options().seed);
             const std::int64_t first = rank.index() * sequences % lesson.task->batch;
             const HostTokens tokens = tokens_of(*lesson.task, 0, first, sequences);
             gpt.micro_batch(tokens.ids, tokens.next);
@@ -430,7 +412,7 @@ void refuse_other_norms(const MeshLesson& lesson, Findings& found) {
     if (lesson.sizes.dp * lesson.sizes.cp == 1) return;
     std::string sentence;
     make_shapes_only_cluster(lesson.sizes.ranks())->run([&](Rank& rank) {
-        GptOnMesh gpt(rank, *lesson.plan, lesson.options().dtype, lesson.options().seed);
+        GptOnMesh gpt(rank, *lesson.plan, lesson.dtype(), lesson.options().seed);
         std::vector<MicroBatch> batches;
         const Tensor ids =
             rank.device().empty({lesson.task->length() / lesson.sizes.cp,
@@ -474,7 +456,7 @@ HostTensor dropped(Device& device, const Shape& shape, const RandomStream& strea
 void drop_by_place(const MeshLesson& lesson, Findings& found) {
     const RandomStream stream(lesson.options().seed, "dropout");
     HostTensor whole({kDropRows, kDropColumns}, DType::f32);
-    const RunReport report = virtual_devices(lesson, 4)->run([&](Rank& rank) {
+    const RunReport report = lesson.virtual_devices(4)->run([&](Rank& rank) {
         if (!rank.device().has_numbers()) return;
         const Mesh mesh(rank.world(), {{"dp", 2}, {"tp", 2}});
         constexpr std::int64_t kRows = kDropRows / 2, kColumns = kDropColumns / 2;
@@ -530,7 +512,7 @@ void dealt(MeshLesson& lesson, Findings& found) {
 void messages(MeshLesson& lesson, Findings& found) {
     const MicroBatchShape shape{lesson.task->length(),
                                 lesson.task->batch / lesson.plan->micro_batches(),
-                                lesson.options().dtype};
+                                lesson.dtype()};
     const auto step = [&](const MeshPlan& plan, const MicroBatchShape& of,
                           bool trace = false) {
         const auto cluster = make_shapes_only_cluster(plan.shape().ranks(),
@@ -560,7 +542,7 @@ void messages(MeshLesson& lesson, Findings& found) {
     };
     const RunReport traced = step(MeshPlan(lesson.task->sizes, options), shape, true);
     found.timeline("pipeline_step", of_one_pipeline(traced, lesson.plan->shape()));
-    lesson.record().runs.emplace_back("step", traced);
+    lesson.record_run("step", traced);
     const MeshTraffic unshared = mesh_traffic(traced);
     MicroBatchShape twice = shape;
     twice.batch *= 2;
@@ -571,7 +553,7 @@ void messages(MeshLesson& lesson, Findings& found) {
                            "counted"_is = Figure::bytes(unshared.*bytes),
                            "shared"_is = Figure::bytes(counted.*bytes)});
         found.equal(std::string(axis) + "_bytes", Figure::bytes(unshared.*bytes),
-                    static_cast<double>(formula.*bytes));
+                    formula.*bytes);
     };
     row("tp", lesson.sizes.tp, &MeshTraffic::tp);
     row("cp", lesson.sizes.cp, &MeshTraffic::cp);
@@ -761,8 +743,7 @@ void nodes(Findings& found) {
     found.give({"best_order"_is = fmt::format("{}", fmt::join(best_order, " ")),
                 "best_time"_is = Figure::time(best),
                 "worst_time"_is = Figure::time(worst)});
-    found.at_most("usual_is_best", static_cast<double>(usual) / static_cast<double>(best),
-                  1.0);
+    found.at_most("usual_is_best", ratio(usual, best), 1.0);
 }
 
 /// Shares one model out along one axis after the other.
@@ -792,8 +773,7 @@ void prices(Findings& found) {
         }
         row.give({"peak"_is = Figure::memory(step.peak),
                   "time"_is = Figure::time(step.time),
-                  "times"_is = Figure::decimals(
-                      static_cast<double>(alone) / static_cast<double>(step.time), 1)});
+                  "times"_is = Figure::decimals(ratio(alone, step.time), 1)});
     };
     measure("one", {});
     for (const char* axis : {"dp", "pp", "cp", "tp"})
@@ -829,7 +809,7 @@ void tied(MeshLesson& lesson, Findings& found) {
     const double gap = relative_difference(outputs.at("mesh/grad/" + name),
                                            outputs.at("alone/grad/" + name));
     lesson.values_at_most(found, "same_table", gap,
-                          RoundingBound{1e-4, 1e-12}.of(lesson.options().dtype, 8));
+                          RoundingBound{1e-4, 1e-12}.of(lesson.dtype(), 8));
 }
 
 /// A folder that goes when this does.
@@ -875,9 +855,9 @@ void resume(MeshLesson& lesson, Findings& found, const GptTask& task,
     MeshTraining resumed;
     resumed.resume = folder;
     const RunReport rest =
-        train_on_mesh(*virtual_devices(lesson, ranks), task, fewer, {}, resumed);
+        train_on_mesh(*lesson.virtual_devices(ranks), task, fewer, {}, resumed);
     const RunReport whole =
-        train_on_mesh(*virtual_devices(lesson, all.ranks()), task, *lesson.plan);
+        train_on_mesh(*lesson.virtual_devices(all.ranks()), task, *lesson.plan);
     const std::vector<double> late = losses_of(rest), losses = losses_of(whole);
     const int first = task.steps - static_cast<int>(late.size());
     // In the last step but one of six, or in the second of fewer.
@@ -897,11 +877,11 @@ void resume(MeshLesson& lesson, Findings& found, const GptTask& task,
     const int stores =
         block_stores(lesson.sizes.tp) * static_cast<int>(task.sizes.layers);
     lesson.values_at_most(found, "resumed_losses", widest_gap(losses, late),
-                          loss_bound(lesson.options().dtype, stores, losses));
+                          loss_bound(lesson.dtype(), stores, losses));
     lesson.values_at_most(
         found, "resumed_values",
         difference(kept_under(rest, ""), kept_under(whole, "")).relative,
-        RoundingBound{1e-3, 1e-11}.of(lesson.options().dtype, stores));
+        RoundingBound{1e-3, 1e-11}.of(lesson.dtype(), stores));
 }
 
 /// Loses a device, and goes on with fewer from a checkpoint.
@@ -926,7 +906,7 @@ void restart(MeshLesson& lesson, Findings& found) {
     training.lost_rank = lost_rank;
     training.lost_at = lost_step - 1;
     try {
-        train_on_mesh(*virtual_devices(lesson, lesson.sizes.ranks()), task, *lesson.plan,
+        train_on_mesh(*lesson.virtual_devices(lesson.sizes.ranks()), task, *lesson.plan,
                       {}, training);
     } catch (const std::exception& error) {
         found.give("lost", std::string(error.what()));
@@ -1001,11 +981,11 @@ void experts(MeshLesson& lesson, Findings& found) {
     found.give({"expert_copies"_is = dp, "expert_copies_all"_is = dp * ep});
     if (!lesson.has_numbers()) return found.not_compared("experts_losses");
     task.steps = std::min(task.steps, 5);
-    const DType dtype = lesson.options().dtype;
+    const DType dtype = lesson.dtype();
     const std::vector<double> one =
-        losses_of(train_alone(*virtual_devices(lesson, 1), task, plan.micro_batches()));
+        losses_of(train_alone(*lesson.virtual_devices(1), task, plan.micro_batches()));
     const std::vector<double> many = losses_of(
-        train_on_mesh(*virtual_devices(lesson, plan.shape().ranks()), task, plan));
+        train_on_mesh(*lesson.virtual_devices(plan.shape().ranks()), task, plan));
     lesson.values_at_most(
         found, "experts_losses", widest_gap(one, many),
         loss_bound(dtype, 12 * static_cast<int>(task.sizes.layers) + 4, one));
@@ -1126,12 +1106,11 @@ void choose(Findings& found) {
                              Case{"small", measured_gpt(8, 2048, 2048), 16, "dp"}}) {
         const std::string name = each.name;
         const std::vector<Tried> all = try_all(each.gpt, each.batch, spec);
-        found.give(name + ".parameters", billions(each.gpt.parameters()));
-        found.give(name + ".layers", each.gpt.layers);
-        found.give(name + ".hidden", each.gpt.block.hidden);
-        found.give(name + ".context", each.gpt.context);
-        found.give(name + ".batch", each.batch);
-        found.give(name + ".tried", all.size());
+        found.give(name,
+                   {"parameters"_is = billions(each.gpt.parameters()),
+                    "layers"_is = each.gpt.layers, "hidden"_is = each.gpt.block.hidden,
+                    "context"_is = each.gpt.context, "batch"_is = each.batch,
+                    "tried"_is = all.size()});
         const auto fitting = std::ranges::count_if(
             all, [](const Tried& tried) { return tried.step.has_value(); });
         found.give(name + ".fitting", fitting);
@@ -1151,9 +1130,8 @@ void choose(Findings& found) {
         if (each.asked)
             for (const int ranks : {kMostRanks / 2, kMostRanks})
                 give_fastest_with(found, name, each.asked, ranks, all);
-        found.give(name + ".best_model", all[0].size("pp") * all[0].size("tp"));
-        found.give(name + ".least", least_sharing(all));
-        found.give(name + ".all", kMostRanks);
+        found.give(name, {"best_model"_is = all[0].size("pp") * all[0].size("tp"),
+                          "least"_is = least_sharing(all), "all"_is = kMostRanks});
         // ZeRO: 4 bytes of value and gradient, 12 of the optimizer's state over dp.
         const double bytes = static_cast<double>(each.gpt.parameters()) * (4 + 12. / 16);
         found.give(name + ".state_of_one", Figure::decimals(bytes / 1e9, 0));

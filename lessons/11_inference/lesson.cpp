@@ -65,20 +65,30 @@ struct TrainedGpt {
     NamedTensors weights;
 };
 
+constexpr int kChips = 8;
+constexpr std::int64_t kPromptWritten = 16, kWritten = 40;
+
+constexpr double kChipMemory = 16e9;
+
 /// What the lesson's experiments share.
 struct InferenceLesson final : Lesson {
     /// Throws UsageError if the options ask for what cannot be.
-    InferenceLesson(const LessonOptions& options, Record& record);
+    InferenceLesson(const LessonOptions& options, Record& record)
+        : Lesson(options, record),
+          ranks(options.ranks.value_or(4)),
+          task(make_inference_task(options, ranks)) {
+        require(task->sizes.context >= kPromptWritten + kWritten,
+                "--set context={}: the lesson writes {} characters on from {}, so {} are "
+                "expected at least",
+                task->sizes.context, kWritten, kPromptWritten, kPromptWritten + kWritten);
+        note_task(*this, *task, {"heads", "kv_heads", "hidden"});
+    }
 
     int ranks;
     std::shared_ptr<const GptTask> task;
     std::optional<TrainedGpt> trained;
     std::vector<double> losses;
 };
-
-constexpr int kMostRanks = 8;
-constexpr int kChips = 8;
-constexpr std::int64_t kPromptWritten = 16, kWritten = 40;
 
 /// A chip of 197 TFLOP/s, 820 GB/s and 16 GB, whose links and launches are free.
 ClusterSpec chip() {
@@ -88,8 +98,6 @@ ClusterSpec chip() {
     spec.memory_bytes_per_second = 820e9;
     return spec;
 }
-
-constexpr double kChipMemory = 16e9;
 
 /// H100s, of which launches take no time: so a formula of bytes gives a time.
 ClusterSpec h100_without_launches() {
@@ -114,30 +122,6 @@ double gigabytes(std::int64_t bytes) {
     return static_cast<double>(bytes) / 1e9;
 }
 
-InferenceLesson::InferenceLesson(const LessonOptions& options, Record& record)
-    : Lesson(options, record),
-      ranks(options.ranks.value_or(4)),
-      task(make_inference_task(options, ranks)) {
-    require(task->sizes.context >= kPromptWritten + kWritten,
-            "--set context={}: the lesson writes {} characters on from {}, so {} are "
-            "expected at least",
-            task->sizes.context, kWritten, kPromptWritten, kPromptWritten + kWritten);
-    const BlockSizes& block = task->sizes.block;
-    note("heads", block.heads);
-    note("kv_heads", block.kv_heads);
-    note("hidden", block.hidden);
-    Lesson::record().options.sum_length = task->tokens() * task->steps;
-}
-
-/// Makes devices for what does not depend on the backend: virtual ones, of this
-/// process.
-std::unique_ptr<Cluster> virtual_devices(const InferenceLesson& lesson, int ranks,
-                                         bool trace = false) {
-    LessonOptions here = lesson.options();
-    here.backend = "sim";
-    return make_cluster(here, ranks, trace);
-}
-
 /// Trains it by AdamW on one device; leaves what train does.
 RunReport train_by_adamw(Cluster& cluster, const GptTask& task, const Advance& advance) {
     return cluster.run([&](Rank& rank) {
@@ -160,13 +144,11 @@ RunReport train_by_adamw(Cluster& cluster, const GptTask& task, const Advance& a
 TrainedGpt train(InferenceLesson& lesson, const std::string& variant,
                  const GptTask& task) {
     const Advance advance = advancing(variant, task.steps);
-    const RunReport report =
-        train_by_adamw(*make_cluster(lesson.options(), 1), task, advance);
+    const RunReport report = train_by_adamw(*lesson.devices(1), task, advance);
     if (variant == "alone") lesson.losses = losses_of(report);
     record_training(lesson.record(), variant, variant == "alone", losses_of(report),
                     report);
-    return {task.sizes, lesson.options().dtype, lesson.options().seed,
-            kept_under(report, "")};
+    return {task.sizes, lesson.dtype(), lesson.options().seed, kept_under(report, "")};
 }
 
 /// The GPT that this lesson trains; the first who asks waits for it.
@@ -201,7 +183,7 @@ std::vector<std::int32_t> prompt(const InferenceLesson& lesson, std::int64_t seq
     const auto characters = static_cast<std::int64_t>(ids.size());
     std::vector<std::int32_t> prompt;
     for (std::int64_t i = 0; i < tokens; ++i)
-        prompt.push_back(ids[static_cast<std::size_t>((97 * sequence + i) % characters)]);
+        prompt.push_back(ids[(97 * sequence + i) % characters]);
     return prompt;
 }
 
@@ -210,8 +192,7 @@ std::string text_of(const InferenceLesson& lesson,
                     const std::vector<std::int32_t>& tokens) {
     std::string text;
     for (const std::int32_t token : tokens) {
-        const char32_t character =
-            lesson.task->text.vocabulary[static_cast<std::size_t>(token)];
+        const char32_t character = lesson.task->text.vocabulary[token];
         const bool plain = character >= U' ' && character != U'`';
         text += plain ? encode_utf8(character) : " ";
     }
@@ -231,7 +212,7 @@ void compare_writing(InferenceLesson& lesson, Findings& found, const RunReport& 
                      const RunReport& many) {
     // Rounding in 16 bits may make another character the most probable one, after which
     // all others are others.
-    const bool exact = lesson.options().dtype != DType::bf16;
+    const bool exact = lesson.dtype() != DType::bf16;
     found.give("exact", exact);
     std::int64_t other = 0;
     double gap = 0, largest = 0;
@@ -252,15 +233,14 @@ void compare_writing(InferenceLesson& lesson, Findings& found, const RunReport& 
         other += one.at(i) != all.at(i);
     }
     if (lesson.has_numbers()) {
-        lesson.record().outputs.insert_or_assign("written/logits", whole);
-        lesson.record().outputs.insert_or_assign("written/tokens",
-                                                 many.ranks[0].kept.at("tokens"));
+        lesson.record_output("written/logits", whole);
+        lesson.record_output("written/tokens", many.ranks[0].kept.at("tokens"));
     }
     if (!exact) return;
     lesson.values_equal(found, "same_characters", other, 0);
     const RoundingBound bound{1e-4, 1e-11};
     lesson.values_at_most(found, "same_logits", largest > 0 ? gap / largest : gap,
-                          bound.of(lesson.options().dtype, 1));
+                          bound.of(lesson.dtype(), 1));
 }
 
 /// Answers a request. Every rank leaves the logits of its columns under "logits/i", and
@@ -335,18 +315,14 @@ void generate(InferenceLesson& lesson, Findings& found) {
                 "rows_prompt"_is = kPromptWritten + kWritten,
                 "rows_times"_is = Figure::decimals(static_cast<double>(anew) / once, 1)});
 
-    const RunReport alone =
-        write_on(*make_cluster(lesson.options(), 1), gpt, request, false);
-    const RunReport cached =
-        write_on(*make_cluster(lesson.options(), 1), gpt, request, true);
-    const RunReport many =
-        write_on(*make_cluster(lesson.options(), lesson.ranks), gpt, request, true);
-    lesson.record().runs.emplace_back("written", many);
+    const RunReport alone = write_on(*lesson.devices(1), gpt, request, false);
+    const RunReport cached = write_on(*lesson.devices(1), gpt, request, true);
+    const RunReport many = write_on(*lesson.devices(lesson.ranks), gpt, request, true);
+    lesson.record_run("written", many);
     record_gpt_inputs(lesson.record(), *lesson.task);
     // Products of a token cost as many flops wherever it is computed; attention comes to
     // little here.
-    const double flops = static_cast<double>(alone.ranks[0].flops) /
-                         static_cast<double>(cached.ranks[0].flops);
+    const double flops = ratio(alone.ranks[0].flops, cached.ranks[0].flops);
     found.give("flops_times", Figure::decimals(flops, 1));
     if (lesson.has_numbers()) {
         const HostTensor tokens = alone.ranks[0].kept.at("tokens");
@@ -375,7 +351,7 @@ struct PassCosts {
 };
 
 double seconds_between(Picoseconds begin, Picoseconds end) {
-    return static_cast<double>(end - begin) / static_cast<double>(kSecond);
+    return ratio(end - begin, kSecond);
 }
 
 constexpr DType kServed = DType::bf16;
@@ -761,7 +737,7 @@ ServiceRun run_service(Cluster& cluster, const ServicePlan& plan,
         auto done = service.serve(requests);
         if (!service.speaks()) return;
         if (service.replica() == 0) run.passes = service.passes();
-        served[static_cast<std::size_t>(service.replica())] = std::move(done);
+        served[service.replica()] = std::move(done);
     });
     for (auto& of : served)
         std::move(of.begin(), of.end(), std::back_inserter(run.served));
@@ -793,7 +769,7 @@ ServiceOptions small_service(const InferenceLesson& lesson) {
     service.rules.most_sequences = 4;
     service.rules.most_rows = 16;
     service.row_by_row = true;
-    service.dtype = lesson.options().dtype;
+    service.dtype = lesson.dtype();
     service.seed = lesson.options().seed;
     return service;
 }
@@ -803,7 +779,7 @@ std::int64_t other_tokens(InferenceLesson& lesson, const ServiceRun& run,
                           const std::vector<Request>& requests) {
     ServiceOptions one_by_one = small_service(lesson);
     one_by_one.rules.most_sequences = 1;
-    const ServiceRun alone = run_service(*virtual_devices(lesson, 1),
+    const ServiceRun alone = run_service(*lesson.virtual_devices(1),
                                          ServicePlan(lesson.task->sizes, one_by_one),
                                          requests, &trained(lesson));
     std::int64_t other = 0;
@@ -823,7 +799,7 @@ void batching(InferenceLesson& lesson, Findings& found) {
                 "batch_most"_is = service.rules.most_sequences});
     const auto serve = [&](bool continuous) {
         service.rules.continuous = continuous;
-        return run_service(*virtual_devices(lesson, 1, continuous),
+        return run_service(*lesson.virtual_devices(1, continuous),
                            ServicePlan(lesson.task->sizes, service), requests,
                            &trained(lesson));
     };
@@ -848,7 +824,7 @@ void batching(InferenceLesson& lesson, Findings& found) {
                 "joins_passes"_is = joining.passes.size(),
                 "fixed_end"_is = Figure::time(fixed.report.makespan()),
                 "joins_end"_is = Figure::time(joining.report.makespan())});
-    lesson.record().runs.emplace_back("served", joining.report);
+    lesson.record_run("served", joining.report);
     ServiceTrace trace;
     trace.pages = service.cache.pages;
     trace.requests = asked_of(requests);
@@ -882,7 +858,7 @@ void pages(InferenceLesson& lesson, Findings& found) {
     const auto serve = [&](bool reuse, std::int64_t pages) {
         service.reuse = reuse;
         service.cache.pages = pages;
-        return run_service(*virtual_devices(lesson, 1),
+        return run_service(*lesson.virtual_devices(1),
                            ServicePlan(lesson.task->sizes, service), requests,
                            &trained(lesson));
     };
@@ -912,15 +888,14 @@ void pages(InferenceLesson& lesson, Findings& found) {
                    "passes"_is = run->passes.size(), "preempted"_is = run->preemptions(),
                    "end"_is = Figure::time(run->report.makespan())});
     }
-    found.equal("plain_rows", plain.rows(), static_cast<double>(count * tokens));
+    found.equal("plain_rows", plain.rows(), count * tokens);
     std::int64_t reused = 0, other = 0;
     for (std::size_t i = 0; i < requests.size(); ++i) {
         reused += found_again.served[i].answer.reused;
         other += found_again.served[i].answer.tokens != plain.served[i].answer.tokens;
         other += tight.served[i].answer.tokens != plain.served[i].answer.tokens;
     }
-    found.equal("found_rows", found_again.rows(),
-                static_cast<double>(count * tokens - reused));
+    found.equal("found_rows", found_again.rows(), count * tokens - reused);
     found.give("reused_tokens", reused);
     lesson.values_equal(found, "paged_tokens", other, 0);
 }
@@ -959,13 +934,8 @@ void pieces(Findings& found) {
     serve(kLong + kOthers, false);
     for (const std::int64_t rows : {2048, 1024, 512, 256, 128})
         serve(rows, true);
-    found.give(
-        "gap_times",
-        Figure::decimals(static_cast<double>(whole) / static_cast<double>(shortest), 0));
-    found.at_most(
-        "gap_ratio",
-        Figure::decimals(static_cast<double>(shortest) / static_cast<double>(whole), 3),
-        0.25);
+    found.give("gap_times", Figure::decimals(ratio(whole, shortest), 0));
+    found.at_most("gap_ratio", Figure::decimals(ratio(shortest, whole), 3), 0.25);
 }
 
 constexpr std::int64_t kApart = 64, kShortest = 2048, kLongest = 4096;
@@ -1042,8 +1012,7 @@ void apart(InferenceLesson& lesson, Findings& found) {
         if (of.group == "side") sent += of.bytes_sent;
     found.give("apart_tokens", tokens);
     found.equal("apart_bytes", Figure::bytes(sent),
-                static_cast<double>(tokens * cache_bytes_of_token(sizes, DType::bf16) +
-                                    4 * kApart));
+                tokens * cache_bytes_of_token(sizes, DType::bf16) + 4 * kApart);
     give_prompt_apart(found, sizes);
 }
 
@@ -1112,11 +1081,11 @@ void speculation(InferenceLesson& lesson, Findings& found) {
     const TrainedGpt drafter = train(lesson, "draft", task);
     const Request request{0, 0, prompt(lesson, 0, kPromptWritten), kWritten, {}};
     const SpeculationReport spoken = write_with_drafts(
-        *virtual_devices(lesson, 1), trained(lesson), drafter, request, 4);
+        *lesson.virtual_devices(1), trained(lesson), drafter, request, 4);
     found.give({"spoken_passes"_is = spoken.passes, "spoken_drafted"_is = spoken.drafted,
                 "spoken_stayed"_is = spoken.stayed, "spoken_tokens"_is = kWritten});
     const ServiceRun plain =
-        run_service(*virtual_devices(lesson, 1),
+        run_service(*lesson.virtual_devices(1),
                     ServicePlan(lesson.task->sizes, small_service(lesson)), {request},
                     &trained(lesson));
     const bool other = plain.served[0].answer.tokens != spoken.tokens;
@@ -1193,7 +1162,7 @@ void rest_without_requests(Rank& rank) {
                  with_cache(expert_parallel({}, mesh, {"ep"}), cache));
     PagePool pool(kPages.pages, kPages.page_rows);
     Batcher batcher(pool, {});
-    batcher.add(tiny_requests()[static_cast<std::size_t>(rank.index())]);
+    batcher.add(tiny_requests()[rank.index()]);
     // lesson: rest-without-requests
     while (!batcher.idle()) {
         const Tensor logits = gpt->infer(cache.begin(batcher.next()));
@@ -1244,8 +1213,7 @@ LessonEntry inference_lesson() {
     LessonEntry entry;
     entry.slug = "inference";
     entry.folder = "11_inference";
-    entry.default_ranks = 4;
-    entry.most_ranks = kMostRanks;
+    entry.most_ranks = 8;
     entry.settings = {
         {"layers", "transformer blocks", Whole{1, 64, 2}},
         {"heads", "of attention; twice the least multiple of the ranks from 4 on",

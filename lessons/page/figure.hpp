@@ -60,6 +60,12 @@ struct Figure {
     static Figure power(double value) { return {value, Unit::power}; }
 };
 
+/// Returns how many times as large one number is as another.
+template <typename Over, typename Under>
+double ratio(Over over, Under under) {
+    return static_cast<double>(over) / static_cast<double>(under);
+}
+
 /// "153,884 bytes", "45.4 us", "27.3 %".
 std::string text_of(const Figure& figure, Language language = Language::english);
 

@@ -23,6 +23,14 @@ void Findings::give(std::initializer_list<Given> values, SourceLine at) {
         put(given, fmt::format("{}, value {}", at.text(), ++place));
 }
 
+void Findings::give(const std::string& prefix, std::initializer_list<Given> values,
+                    SourceLine at) {
+    int place = 0;
+    for (const Given& given : values)
+        put({prefix + "." + given.name, given.value},
+            fmt::format("{}, value {}", at.text(), ++place));
+}
+
 Findings& Findings::row(const std::string& list, std::initializer_list<Given> values,
                         SourceLine at) {
     given_at_[list] = at.text();

@@ -95,6 +95,9 @@ class Findings {
         put(Called(name) = std::move(value), at.text());
     }
     void give(std::initializer_list<Given> values, SourceLine at = SourceLine::here());
+    /// Gives each name behind a prefix: "alone.time" if they are "alone" and "time".
+    void give(const std::string& prefix, std::initializer_list<Given> values,
+              SourceLine at = SourceLine::here());
 
     /// Appends a row to a list, which `{{each NAME}}` in a table goes through.
     Findings& row(const std::string& list, std::initializer_list<Given> values = {},
@@ -103,11 +106,17 @@ class Findings {
     /// Checks that a figure is exactly what is expected, and records that.
     void equal(const std::string& name, Figure figure, double expected,
                SourceLine at = SourceLine::here());
-    template <typename Number>
-    requires std::is_arithmetic_v<Number>
-    void equal(const std::string& name, Number figure, double expected,
+    template <typename Integer>
+    requires std::is_integral_v<Integer>
+    void equal(const std::string& name, Figure figure, Integer expected,
                SourceLine at = SourceLine::here()) {
-        equal(name, Figure::count(figure), expected, at);
+        equal(name, figure, static_cast<double>(expected), at);
+    }
+    template <typename Number, typename Expected>
+    requires(std::is_arithmetic_v<Number>&& std::is_arithmetic_v<Expected>) void equal(
+        const std::string& name, Number figure, Expected expected,
+        SourceLine at = SourceLine::here()) {
+        equal(name, Figure::count(figure), static_cast<double>(expected), at);
     }
     /// Checks that a figure is at most `bound`; NaN never is.
     void at_most(const std::string& name, Figure figure, double bound,

@@ -74,6 +74,22 @@ void require_shared_out(const std::string& key, std::int64_t value, std::int64_t
             key, value, what, by);
 }
 
+void note_task(Lesson& lesson, const GptTask& task,
+               const std::vector<std::string>& keys) {
+    const BlockSizes& block = task.sizes.block;
+    const std::map<std::string, std::int64_t> sizes{{"layers", task.sizes.layers},
+                                                    {"context", task.sizes.context},
+                                                    {"batch", task.batch},
+                                                    {"heads", block.heads},
+                                                    {"kv_heads", block.kv_heads},
+                                                    {"hidden", block.hidden},
+                                                    {"experts", block.experts.count},
+                                                    {"inner", block.experts.inner}};
+    for (const std::string& key : keys)
+        lesson.note(key, sizes.at(key));
+    lesson.record().options.sum_length = task.tokens() * task.steps;
+}
+
 HostTokens tokens_of(const GptTask& task, int step, std::int64_t first,
                      std::int64_t count) {
     HostTensor tokens({task.length() + 1, count}, DType::i32);

@@ -46,6 +46,10 @@ std::shared_ptr<const GptTask> make_gpt_task(
 void require_shared_out(const std::string& key, std::int64_t value, std::int64_t by,
                         const std::string& what);
 
+/// Leaves in the record what settings of the task came to, "heads", "context", …, and of
+/// how many terms a weight is a sum: one for each token of each step.
+void note_task(Lesson& lesson, const GptTask& task, const std::vector<std::string>& keys);
+
 /// Sequences (s, b): what is read, and the characters that come next.
 struct HostTokens {
     HostTensor ids;

@@ -166,6 +166,12 @@ std::vector<std::size_t> shown_steps(std::size_t steps) {
     return shown;
 }
 
+std::unique_ptr<Cluster> Lesson::virtual_devices(int ranks, bool trace) const {
+    LessonOptions here = options_;
+    here.backend = "sim";
+    return make_cluster(here, ranks, trace);
+}
+
 void Lesson::values_at_most(Findings& found, const std::string& name, double difference,
                             double limit, SourceLine at) const {
     if (has_numbers())

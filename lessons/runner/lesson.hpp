@@ -98,7 +98,27 @@ class Lesson {
 
     const LessonOptions& options() const { return options_; }
     Record& record() { return record_; }
+    DType dtype() const { return options_.dtype; }
     bool has_numbers() const { return options_.has_numbers(); }
+    bool has_virtual_time() const { return options_.has_virtual_time(); }
+
+    /// Makes devices as the options say.
+    std::unique_ptr<Cluster> devices(int ranks, bool trace = false) const {
+        return make_cluster(options_, ranks, trace);
+    }
+    /// Makes virtual ones of this process, for what does not depend on the backend.
+    std::unique_ptr<Cluster> virtual_devices(int ranks, bool trace = false) const;
+
+    // Each leaves something in the record under the name.
+    void record_input(const std::string& name, const HostTensor& tensor) {
+        record_.inputs.insert_or_assign(name, tensor);
+    }
+    void record_output(const std::string& name, const HostTensor& tensor) {
+        record_.outputs.insert_or_assign(name, tensor);
+    }
+    void record_run(const std::string& name, const RunReport& report) {
+        record_.runs.emplace_back(name, report);
+    }
     /// Leaves in the record the value that a setting has in this run.
     void note(const std::string& key, std::int64_t value) {
         record_.options.settings[key] = std::to_string(value);
