@@ -8,14 +8,17 @@ namespace lockstep {
 
 namespace {
 
-/// Leaves a rank's own chunk of the buffer and, if the collective gathers them, all.
+/// Leaves a rank's own chunk of the buffer and, if the collective gathers them, all. A
+/// buffer that has become another is left whole.
 Task on_the_buffer(void (*collective)(Rank&, const Tensor&), bool gathers) {
     return [=](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
         const Tensor& buffer = in.tensor("buffer");
+        const Shape given = buffer.shape();
         collective(rank, buffer);
         const auto leave = [&](const std::string& name, int index) {
-            const Chunk part = chunk(buffer.elements(), rank.size(), index);
-            out.tensors[name] = buffer.slice(part.begin, part.count);
+            const Chunk part = chunk(given.elements(), rank.size(), index);
+            out.tensors[name] =
+                buffer.shape() == given ? buffer.slice(part.begin, part.count) : buffer;
         };
         leave("own chunk", rank.index());
         for (int index = 0; gathers && index < rank.size(); ++index)
