@@ -122,7 +122,8 @@ def strip(stage):
         os.chmod(path, 0o755)
     for path in files_below(stage):
         is_program = bool(PROGRAM.search(path))
-        os.chmod(path, 0o755 if is_program else 0o644)
+        hides_solutions = path.endswith("/lockstep-grader")
+        os.chmod(path, 0o711 if hides_solutions else 0o755 if is_program else 0o644)
         if path.endswith(".a"):
             subprocess.run(["strip", "--strip-debug", "--enable-deterministic-archives",
                             "--remove-section=.comment", path], check=True)
