@@ -104,9 +104,10 @@ Engine::Engine(ClusterOptions options)
             cpu_devices_.push_back(device.get());
             return device;
         };
-        state.host = make_device(state.host_clock);
-        state.device = options_.device_factory ? options_.device_factory(i, state.clock)
-                                               : make_device(state.clock);
+        state.host = make_device(state.virtual_host);
+        state.device = options_.device_factory
+                           ? options_.device_factory(i, state.virtual_device)
+                           : make_device(state.virtual_device);
         state.host->set_host(*state.host);
         state.device->set_host(*state.host);
         state.world =
@@ -209,7 +210,7 @@ Launch& Engine::post(Team& team, int member, std::span<CommOperation> operations
 }
 
 void Engine::enqueue(Launch& launch) {
-    launch.issued = rank(launch.rank).clock.now();
+    launch.issued = rank(launch.rank).virtual_device.now();
     watchers_.tell_of(launch.rank, &Watcher::launched, launch);
     intrusive_ptr_add_ref(&launch);  // the queue's, until it closes
     Member& side = launch.team->members[launch.member];
@@ -242,7 +243,7 @@ Work Engine::start_copy(int index, CopyDirection direction, const Tensor& destin
     const std::int64_t bytes = source.bytes();
     (to_host ? state.report.host.bytes_to_host : state.report.host.bytes_to_device) +=
         bytes;
-    if (!pinned && !to_host) state.host_clock.stage(bytes, at);
+    if (!pinned && !to_host) state.virtual_host.stage(bytes, at);
     CommOperation copy;
     copy.verb = Verb::copy;
     copy.dtype = source.dtype();
@@ -255,7 +256,7 @@ Work Engine::start_copy(int index, CopyDirection direction, const Tensor& destin
     enqueue(launch);
     if (pinned) return work;
     wait(launch, at);
-    if (to_host) state.host_clock.stage(bytes, at);
+    if (to_host) state.virtual_host.stage(bytes, at);
     return work;
 }
 
@@ -276,9 +277,9 @@ void Engine::wait(Launch& launch, SourceLine at) {
         scheduler_.suspend();
     }
     // The program waits for a copy, the device's queue for a communication.
-    VirtualDevice& waits = launch.is_copy() ? state.host_clock : state.clock;
-    state.clock.follow_host(at);
-    const Picoseconds start = state.clock.now();
+    VirtualDevice& waits = launch.is_copy() ? state.virtual_host : state.virtual_device;
+    state.virtual_device.follow_host(at);
+    const Picoseconds start = state.virtual_device.now();
     waits.wait_until(launch.end);
     if (trace_.on() && !launch.is_copy() && launch.end > start)
         trace_wait(launch, start, at);
@@ -301,7 +302,7 @@ std::size_t Engine::wait_any(std::vector<Launch*> launches, SourceLine at) {
     const auto ends_first = std::ranges::find(launches, first_to_end(state.any_of));
     state.any_of.clear();
     wait(**ends_first, at);
-    state.host_clock.wait_until((*ends_first)->end);
+    state.virtual_host.wait_until((*ends_first)->end);
     return static_cast<std::size_t>(ends_first - launches.begin());
 }
 
@@ -313,7 +314,7 @@ void Engine::trace_wait(const Launch& launch, Picoseconds start, SourceLine at) 
     event.communicator = std::exchange(event.queue, "compute");
     event.kind = "wait";
     event.start = start;
-    event.micro_batch = rank(launch.rank).clock.micro_batch();
+    event.micro_batch = rank(launch.rank).virtual_device.micro_batch();
     event.at = at;
     trace_.event(std::move(event));
 }
@@ -341,7 +342,7 @@ void Engine::declare_same(const Team& team, int member, const Tensor& tensor,
 void Engine::declare_same(const Team& team, int member, const HostTensor& values,
                           const std::string& name, SourceLine at) {
     const Expectation same{true, values.shape(), values.dtype(), values, name, at, {}};
-    checker_->expected(team, member, same, rank(team.ranks[member]).clock.now());
+    checker_->expected(team, member, same, rank(team.ranks[member]).virtual_device.now());
 }
 
 /// `of_it` is what else the member says of the tensor.
@@ -351,7 +352,8 @@ void Engine::expect(const Team& team, int member, const Tensor& tensor,
     of_it.dtype = tensor.dtype();
     Device& device = *tensor.device();
     if (device.has_numbers()) of_it.values = device.peek(tensor, of_it.at);
-    checker_->expected(team, member, of_it, rank(team.ranks[member]).clock.now());
+    checker_->expected(team, member, of_it,
+                       rank(team.ranks[member]).virtual_device.now());
 }
 
 void Engine::declare_replicas(Team& team, int member, const Tensor& tensor,
@@ -481,7 +483,8 @@ bool Engine::end_wait_for_any() {
     for (const int index : wait_for_any_) {
         const RankState& state = rank(index);
         if (const Launch* launch = first_to_end(state.any_of))
-            first = std::min(first, {std::max(launch->end, state.clock.now()), index});
+            first = std::min(first,
+                             {std::max(launch->end, state.virtual_device.now()), index});
     }
     if (first.second < 0 || network_.next_event() <= first.first) return false;
     std::erase(wait_for_any_, first.second);
@@ -700,12 +703,12 @@ void Engine::close(Launch& launch) {
     launch.state = Launch::State::closed;
     side.free_at = launch.end;
     if (launch.is_copy())
-        state.clock.copied(launch.started, launch.end, launch.at);
+        state.virtual_device.copied(launch.started, launch.end, launch.at);
     else
-        state.clock.communicated(launch.started, launch.end, launch.at);
+        state.virtual_device.communicated(launch.started, launch.end, launch.at);
     const bool traces = trace_.on() && !launch.posted.empty();
     launch.traced =
-        traces ? trace_.event(span_of(launch, state.clock.micro_batch())) : -1;
+        traces ? trace_.event(span_of(launch, state.virtual_device.micro_batch())) : -1;
     if (launch.counted) --state.message_launches;
     watchers_.tell(&Watcher::closing, launch);
     if (state.waiting == &launch) {
@@ -739,7 +742,7 @@ void Engine::complete_diagnosis() const {
 Engine::Order Engine::order_of(const Mistake& mistake) const {
     if (mistake.posted == nullptr) {
         const RankState& state = *ranks_[mistake.rank];
-        return {state.clock.now(), mistake.rank, -1, 0, 0, 0};
+        return {state.virtual_device.now(), mistake.rank, -1, 0, 0, 0};
     }
     const Posted& posted = *mistake.posted;
     const Team& team = *posted.launch->team;
@@ -787,14 +790,14 @@ void Engine::note_diagnosis(Diagnosis diagnosis) {
 RunReport Engine::report() {
     RunReport whole;
     for (const auto& state : ranks_) {
-        state->report.time = state->clock.time();
-        state->report.memory = state->clock.memory();
-        state->report.flops = state->clock.flops();
+        state->report.time = state->virtual_device.time();
+        state->report.memory = state->virtual_device.memory();
+        state->report.flops = state->virtual_device.flops();
         state->report.time.end =
-            std::max(state->report.time.end, state->host_clock.time().end);
-        state->report.host.compute = state->host_clock.time().compute;
-        state->report.host.flops = state->host_clock.flops();
-        state->report.host.memory = state->host_clock.memory();
+            std::max(state->report.time.end, state->virtual_host.time().end);
+        state->report.host.compute = state->virtual_host.time().compute;
+        state->report.host.flops = state->virtual_host.flops();
+        state->report.host.memory = state->virtual_host.memory();
     }
     for (const auto& team : teams_) {
         team->settle_counts();

@@ -25,10 +25,11 @@ struct RankState {
 
     RankState(Engine& engine, int index, const ClusterOptions& options,
               Scheduler& scheduler, Trace& trace, const Watchers& watchers)
-        : clock(engine, index, options, scheduler, trace, watchers, host_clock),
-          host_clock(engine, index, options, scheduler, trace, watchers,
-                     VirtualDevice::Host{}) {
-        host_clock.serve(clock);
+        : virtual_device(engine, index, options, scheduler, trace, watchers,
+                         virtual_host),
+          virtual_host(engine, index, options, scheduler, trace, watchers,
+                       VirtualDevice::Host{}) {
+        virtual_host.serve(virtual_device);
     }
 
     // First what every message touches.
@@ -37,10 +38,10 @@ struct RankState {
     std::uint64_t launches = 0;  ///< so far, on all queues
     bool ended = false;
     std::uint64_t launched = 0;
-    VirtualDevice clock;
+    VirtualDevice virtual_device;  ///< time, memory and counters of `device`
     /// A ring; the newest is number launched - 1.
     std::array<PastOperation, kHistory> history;
-    VirtualDevice host_clock;
+    VirtualDevice virtual_host;  ///< of `host`
 
     std::unique_ptr<Device> host;  ///< outlives the device, which knows it
     std::unique_ptr<Device> device;

@@ -23,7 +23,7 @@ void add_memory_of_others(const Engine& engine, Diagnosis& diagnosis) {
     std::vector<std::pair<std::string, std::vector<int>>> groups;
     for (int rank = 0; rank < static_cast<int>(engine.ranks().size()); ++rank) {
         if (rank == full) continue;
-        const MemoryReport& memory = engine.ranks()[rank]->clock.memory();
+        const MemoryReport& memory = engine.ranks()[rank]->virtual_device.memory();
         const std::int64_t held = std::accumulate(memory.current.begin(),
                                                   memory.current.end(), std::int64_t{0});
         const std::string text = fmt::format("{}, at the most {} so far",
@@ -61,11 +61,11 @@ std::vector<int> awaited_by(const Posted& posted) {
 }
 
 std::string phase_text(const Engine& engine, int rank) {
-    const VirtualDevice& clock = engine.ranks()[rank]->clock;
-    if (clock.phase() == Phase::none) return "";
-    std::string text = fmt::format(", in {}", name_of(clock.phase()));
-    if (clock.micro_batch() >= 0)
-        text += fmt::format(" of micro-batch {}", clock.micro_batch());
+    const VirtualDevice& device = engine.ranks()[rank]->virtual_device;
+    if (device.phase() == Phase::none) return "";
+    std::string text = fmt::format(", in {}", name_of(device.phase()));
+    if (device.micro_batch() >= 0)
+        text += fmt::format(" of micro-batch {}", device.micro_batch());
     return text;
 }
 
@@ -227,7 +227,8 @@ void complete(const Engine& engine, Diagnosis& diagnosis) {
             party.history = history_of(engine, party.ranks.front(), nullptr);
     }
     for (const int rank : told)
-        diagnosis.time = std::max(diagnosis.time, engine.ranks()[rank]->clock.now());
+        diagnosis.time =
+            std::max(diagnosis.time, engine.ranks()[rank]->virtual_device.now());
     diagnosis.others = others_of(engine, told);
 }
 

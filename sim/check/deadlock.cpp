@@ -122,7 +122,7 @@ bool exchanged_unlike(const Chain& chain) {
 bool at_unlike_phases(const Engine& engine, const Chain& chain) {
     const auto any = [&](auto&& is) {
         return std::any_of(chain.links.begin(), chain.links.end(), [&](const auto& link) {
-            return is(engine.ranks()[link.rank]->clock.latest_phase());
+            return is(engine.ranks()[link.rank]->virtual_device.latest_phase());
         });
     };
     return any([](Phase phase) { return phase == Phase::forward; }) &&
@@ -254,7 +254,7 @@ Diagnosis start_diagnosis(const Engine& engine, const std::string& fault,
     if (!is_point_to_point(posted.operation.verb))
         diagnosis.sequence = static_cast<std::int64_t>(posted.sequence);
     for (const auto& state : engine.ranks())
-        diagnosis.time = std::max(diagnosis.time, state->clock.now());
+        diagnosis.time = std::max(diagnosis.time, state->virtual_device.now());
     return diagnosis;
 }
 

@@ -393,7 +393,7 @@ Claim ReplicaWatcher::claim_of(int rank, const DeviceOperation& update,
     claim.name = name_of(tensor);
     claim.by = update.name;
     claim.at = update.at;
-    claim.time = engine_.ranks()[rank]->clock.now();
+    claim.time = engine_.ranks()[rank]->virtual_device.now();
     claim.step = step;
     for (const auto& made : of(rank).makers.read(tensor))
         claim.makers.push_back({made.begin, made.end, made.fact.name, made.fact.at});

@@ -643,7 +643,7 @@ Weights RowWeightWatcher::of_one_operand(int rank,
 void RowWeightWatcher::begin_gradient(int rank, const DeviceOperation& operation) {
     const Tensor& prediction = *operation.reads[0];
     const Tensor& gradient = *operation.writes[0];
-    const VirtualDevice& clock = engine_.ranks()[rank]->clock;
+    const VirtualDevice& device = engine_.ranks()[rank]->virtual_device;
     // If the columns of a loss are shared out, this is the same on all of these ranks.
     const bool is_shard = operation.reads.size() > 2;
     std::uint64_t content = 0;
@@ -651,7 +651,7 @@ void RowWeightWatcher::begin_gradient(int rank, const DeviceOperation& operation
         content = mixed(content, hash_of(*operation.reads[i]));
     RowWeights weights;
     weights.losses.push_back(std::make_shared<const LossRows>(
-        LossRows{rank, clock.micro_batch(), operation.name, operation.at,
+        LossRows{rank, device.micro_batch(), operation.name, operation.at,
                  operation.derivation.factor, prediction.shape(),
                  operation.is<ops::SquaredErrorBackward>(), gradient.bytes(), content}));
     weights.is_loss_gradient = true;

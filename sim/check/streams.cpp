@@ -151,7 +151,7 @@ StreamWatcher::StreamWatcher(const Engine& engine, const Layouts& layouts)
       rollcall_(explain_different) {}
 
 bool StreamWatcher::is_in_forward(int rank) const {
-    return engine_.ranks()[rank]->clock.phase() == Phase::forward;
+    return engine_.ranks()[rank]->virtual_device.phase() == Phase::forward;
 }
 
 void StreamWatcher::declared(const Team& team, int /*member*/, const Tensor& /*tensor*/,
@@ -218,7 +218,7 @@ void StreamWatcher::masked(int rank, const Tensor& activation, const Draw& draw,
     claim.dtype = activation.dtype();
     claim.name = draw.text();
     claim.at = at;
-    claim.time = engine_.ranks()[rank]->clock.now();
+    claim.time = engine_.ranks()[rank]->virtual_device.now();
     claim.makers.push_back({0, activation.bytes(), draw.name, draw.at});
     rollcall_.note(*team, layout.identity, std::move(claim));
 }
