@@ -77,15 +77,6 @@ std::string text_of_picture(const Picture& picture) {
                        arrows, levels);
 }
 
-/// Names that were given here, without those within rows.
-std::set<std::string> names_of(const Findings& found, const std::string& prefix) {
-    std::set<std::string> names;
-    for (const auto& [name, at] : found.names())
-        if (name.find('.', prefix.size()) == name.npos)
-            names.insert(name.substr(prefix.size()));
-    return names;
-}
-
 /// Returns the rows that were given here under that name, not further out; null for none.
 const std::vector<std::unique_ptr<Findings>>* rows_of(const Findings& found,
                                                       const std::string& prefix,
@@ -95,6 +86,18 @@ const std::vector<std::unique_ptr<Findings>>* rows_of(const Findings& found,
     const auto first = names.lower_bound(begin);
     const bool here = first != names.end() && first->first.starts_with(begin);
     return here ? found.list(name) : nullptr;
+}
+
+/// Names that were given here, without those within rows: "time", "early.time".
+std::set<std::string> names_of(const Findings& found, const std::string& prefix) {
+    std::set<std::string> names;
+    for (const auto& [whole, at] : found.names()) {
+        const std::string name = whole.substr(std::min(prefix.size(), whole.size()));
+        const std::size_t dot = name.find('.');
+        if (dot == name.npos || !rows_of(found, prefix, name.substr(0, dot)))
+            names.insert(name);
+    }
+    return names;
 }
 
 std::string text_of_name(const Findings& found, const std::string& name) {
