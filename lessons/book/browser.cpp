@@ -14,7 +14,7 @@
 #include "lessons/book/schedule_formulas.hpp"
 #include "lessons/page/language.hpp"
 #include "lessons/page/prediction.hpp"
-#include "lessons/page/schedule_page.hpp"
+#include "lessons/tools/schedule_page.hpp"
 #include "src/chart/svg.hpp"
 #include "src/core/require.hpp"
 #include "src/pipeline/generators.hpp"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lessons/page/schedule_page.hpp"
+#include "lessons/tools/schedule_page.hpp"
 
 namespace lockstep::lessons {
 

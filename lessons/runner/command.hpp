@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "lessons/grader/report/grade_formats.hpp"
-#include "lessons/page/schedule_page.hpp"
 #include "lessons/runner/lesson.hpp"
+#include "lessons/tools/schedule_page.hpp"
 #include "program/ending.hpp"
 #include "src/comm/mesh_shape.hpp"
 #include "src/nn/gpt_kit.hpp"

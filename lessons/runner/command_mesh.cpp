@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "lessons/page/mesh_page.hpp"
 #include "lessons/runner/command_line.hpp"
 #include "lessons/runner/reader.hpp"
 #include "lessons/runner/terminal.hpp"
+#include "lessons/tools/mesh_page.hpp"
 #include "sim/cluster.hpp"
 #include "src/core/require.hpp"
 #include "src/cost/cluster_spec.hpp"

@@ -8,11 +8,11 @@
 
 #include <fmt/format.h>
 
-#include "lessons/page/schedule_page.hpp"
 #include "lessons/page/terminal_text.hpp"
 #include "lessons/runner/command_line.hpp"
 #include "lessons/runner/reader.hpp"
 #include "lessons/runner/terminal.hpp"
+#include "lessons/tools/schedule_page.hpp"
 #include "src/chart/svg.hpp"
 #include "src/chart/text.hpp"
 #include "src/core/require.hpp"

@@ -9,11 +9,11 @@
 
 #include <fmt/format.h>
 
-#include "lessons/page/model_on_mesh.hpp"
-#include "lessons/page/service_page.hpp"
 #include "lessons/runner/command_line.hpp"
 #include "lessons/runner/reader.hpp"
 #include "lessons/runner/terminal.hpp"
+#include "lessons/tools/model_on_mesh.hpp"
+#include "lessons/tools/service_page.hpp"
 #include "src/chart/svg.hpp"
 #include "src/chart/text.hpp"
 #include "src/core/require.hpp"

@@ -1,10 +1,11 @@
-#include "lessons/runner/doctor.hpp"
+#include "lessons/tools/doctor.hpp"
 
 #include <CLI/Version.hpp>
 #include <boost/version.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include <Eigen/Core>
 #include <fmt/format.h>
@@ -12,7 +13,10 @@
 #include "src/os/child.hpp"
 #include "src/os/environment.hpp"
 #include "src/report/machine.hpp"
+#include "src/report/version.hpp"
+#include "src/text/json.hpp"
 #include "src/text/utf8.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
 
@@ -162,6 +166,109 @@ std::vector<Finding> launcher_findings() {
         launcher("torchrun", false, "--backend nccl as PyTorch starts its programs",
                  "pip install torch"),
     };
+}
+
+namespace {
+
+/// What `lockstep doctor` looks at, by title.
+struct Section {
+    std::string title;
+    std::vector<Finding> findings;
+};
+
+std::int64_t memory_bytes() {
+    return static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) *
+           ::sysconf(_SC_PAGE_SIZE);
+}
+
+std::string machine_text() {
+    const Machine machine = this_machine();
+    return fmt::format("{} core{} ({}), {:.1f} GB of memory, {}", machine.cores,
+                       machine.cores == 1 ? "" : "s", machine.cpu,
+                       static_cast<double>(memory_bytes()) / 1e9, machine.system);
+}
+
+constexpr int kNames = 18;
+
+/// The name, and beside it the lines of what is to say about it.
+std::string entry(const std::string& name, const std::vector<std::string>& paragraphs,
+                  int width) {
+    std::string text;
+    for (const std::string& paragraph : paragraphs)
+        for (const std::string& line : wrap(paragraph, width - kNames))
+            text.append(pad_right(text.empty() ? "  " + name : "", kNames))
+                .append(line + "\n");
+    return text;
+}
+
+std::string entry(const Finding& finding, int width) {
+    if (finding.there) return entry(finding.part, {finding.found}, width);
+    std::string text =
+        entry(finding.part,
+              {"MISSING: " + finding.found, "it would give " + finding.gives}, width);
+    // A command stays in one piece.
+    if (!finding.install.empty()) text += pad_right("", kNames) + finding.install + "\n";
+    return text;
+}
+
+std::vector<Section> sections_of(const gpu::Survey& survey) {
+    return {{"This program is built with", build_findings()},
+            {"GPUs", gpu_findings(survey)},
+            {"Starting processes", launcher_findings()}};
+}
+
+}  // namespace
+
+std::string doctor_text(const gpu::Survey& survey, int width) {
+    std::string text = fmt::format("Lockstep {}\n", kVersion);
+    text += entry("machine", {machine_text()}, width);
+    for (const Section& section : sections_of(survey)) {
+        text += "\n" + section.title + "\n";
+        for (const Finding& finding : section.findings)
+            text += entry(finding, width);
+    }
+    return text + fmt::format("\nBackends that work here: {}.\n",
+                              fmt::join(usable_backends(survey), ", "));
+}
+
+namespace {
+
+Json finding_json(const Finding& finding) {
+    Json json{{"part", finding.part}, {"there", finding.there}, {"found", finding.found}};
+    if (finding.there) return json;
+    json["gives"] = finding.gives;
+    if (!finding.install.empty()) json["install"] = finding.install;
+    return json;
+}
+
+}  // namespace
+
+std::string doctor_json(const gpu::Survey& survey) {
+    const Machine machine = this_machine();
+    Json findings = Json::array();
+    for (const Section& section : sections_of(survey))
+        for (const Finding& finding : section.findings)
+            findings.push_back(finding_json(finding));
+    Json gpus = Json::array();
+    for (const gpu::GpuInfo& gpu : survey.gpus)
+        gpus.push_back({{"name", gpu.name},
+                        {"capability", gpu.capability},
+                        {"memory_bytes", gpu.memory_bytes},
+                        {"peers", gpu.peers}});
+    return Json{{"lockstep", kVersion},
+                {"machine",
+                 {{"cpu", machine.cpu},
+                  {"cores", machine.cores},
+                  {"memory_bytes", memory_bytes()},
+                  {"system", machine.system}}},
+                {"backends", usable_backends(survey)},
+                {"cuda", survey.cuda},
+                {"driver", survey.driver},
+                {"nccl", survey.nccl},
+                {"gpus", gpus},
+                {"findings", findings}}
+               .dump(2) +
+           "\n";
 }
 
 }  // namespace lockstep::lessons

@@ -27,4 +27,9 @@ std::vector<Finding> launcher_findings();
 /// Returns the backends that lessons can use: "sim", "cuda", "nccl".
 std::vector<std::string> usable_backends(const gpu::Survey& survey);
 
+/// Says all of it, in lines of at most `width` columns but for commands.
+std::string doctor_text(const gpu::Survey& survey, int width);
+/// The same as one JSON document.
+std::string doctor_json(const gpu::Survey& survey);
+
 }  // namespace lockstep::lessons

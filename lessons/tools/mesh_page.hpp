@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lessons/page/document.hpp"
-#include "lessons/page/model_on_mesh.hpp"
+#include "lessons/tools/model_on_mesh.hpp"
 #include "src/comm/mesh_shape.hpp"
 
 namespace lockstep::lessons {

@@ -1,4 +1,4 @@
-#include "lessons/page/model_on_mesh.hpp"
+#include "lessons/tools/model_on_mesh.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "lessons/page/model_page.hpp"
+#include "lessons/tools/model_page.hpp"
 
 #include <algorithm>
 #include <map>
@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "lessons/page/mesh_page.hpp"
+#include "lessons/tools/mesh_page.hpp"
 #include "src/core/units.hpp"
 #include "src/report/describe.hpp"
 #include "src/text/numbers.hpp"

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "lessons/page/document.hpp"
-#include "lessons/page/model_on_mesh.hpp"
+#include "lessons/tools/model_on_mesh.hpp"
 #include "src/comm/mesh_shape.hpp"
 #include "src/text/json.hpp"
 

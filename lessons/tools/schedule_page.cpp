@@ -1,4 +1,4 @@
-#include "lessons/page/schedule_page.hpp"
+#include "lessons/tools/schedule_page.hpp"
 
 #include <algorithm>
 #include <cmath>

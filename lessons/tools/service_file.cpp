@@ -1,4 +1,4 @@
-#include "lessons/page/service_file.hpp"
+#include "lessons/tools/service_file.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "lessons/page/model_on_mesh.hpp"
+#include "lessons/tools/model_on_mesh.hpp"
 #include "src/comm/mesh_shape.hpp"
 #include "src/core/philox.hpp"
 #include "src/core/require.hpp"

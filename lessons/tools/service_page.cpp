@@ -1,4 +1,4 @@
-#include "lessons/page/service_page.hpp"
+#include "lessons/tools/service_page.hpp"
 
 #include <algorithm>
 #include <cmath>

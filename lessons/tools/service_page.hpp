@@ -3,7 +3,7 @@
 #include <string>
 
 #include "lessons/page/document.hpp"
-#include "lessons/page/service_run.hpp"
+#include "lessons/tools/service_run.hpp"
 
 namespace lockstep::lessons {
 

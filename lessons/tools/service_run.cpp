@@ -1,4 +1,4 @@
-#include "lessons/page/service_run.hpp"
+#include "lessons/tools/service_run.hpp"
 
 #include <algorithm>
 #include <map>

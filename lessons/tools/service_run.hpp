@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "lessons/page/service_file.hpp"
+#include "lessons/tools/service_file.hpp"
 #include "src/inference/service_picture.hpp"
 
 namespace lockstep::lessons {

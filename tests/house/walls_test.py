@@ -54,6 +54,10 @@ BROKEN = [
      "gpu/kernels sees nothing else of gpu"),
     ("lessons/grader/confine/a.hpp", '#include "gpu/launcher/control.hpp"',
      "grading knows nothing of gpu"),
+    ("lessons/02_data_parallel/a.cpp", '#include "lessons/tools/schedule_page.hpp"',
+     "no lesson needs the tools beside it"),
+    ("lessons/tools/a.cpp", '#include "lessons/runner/lesson.hpp"',
+     "a tool sees pages, and nothing else of lessons"),
 ]
 
 

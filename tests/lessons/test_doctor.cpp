@@ -1,5 +1,5 @@
 #include "gpu/survey_problem.hpp"
-#include "lessons/runner/doctor.hpp"
+#include "lessons/tools/doctor.hpp"
 #include "tests/catch.hpp"
 
 using namespace lockstep;

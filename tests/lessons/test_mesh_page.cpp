@@ -8,8 +8,8 @@
 
 #include "lessons/page/html.hpp"
 #include "lessons/page/lesson_page.hpp"
-#include "lessons/page/mesh_page.hpp"
 #include "lessons/page/terminal_text.hpp"
+#include "lessons/tools/mesh_page.hpp"
 #include "tests/catch.hpp"
 #include "tests/refusal.hpp"
 

@@ -7,8 +7,8 @@
 
 #include "lessons/page/html.hpp"
 #include "lessons/page/lesson_page.hpp"
-#include "lessons/page/service_page.hpp"
 #include "lessons/page/terminal_text.hpp"
+#include "lessons/tools/service_page.hpp"
 #include "tests/catch.hpp"
 #include "tests/refusal.hpp"
 
