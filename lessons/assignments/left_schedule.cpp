@@ -89,11 +89,12 @@ void ask_kinds(Judge& judge, const LeftSchedules& made) {
             Instruction plain{each.kind, each.micro_batch};
             if (has_versions) plain.weight_version = each.weight_version;
             if (!kinds.contains(each.kind) || each != plain)
-                judge.ask(false, asked,
-                          fmt::format("stage {} has {}", stage, text_of(each)),
-                          "all begin one after another; B is a whole backward, I and W "
-                          "are its halves; messages are not asked for: whoever runs the "
-                          "schedule adds them");
+                judge.ask(
+                    false, asked, fmt::format("stage {} has {}", stage, text_of(each)),
+                    std::string("all begin one after another; ") +
+                        (has_versions ? "" : "none names a version of the weights; ") +
+                        "B is a whole backward, I and W are its halves; messages "
+                        "are not asked for: whoever runs the schedule adds them");
         }
     judge.ask(true, asked, "no others");
 }
@@ -112,6 +113,7 @@ LeftSchedules left_schedules(Judge& judge, const TaskRun& run) {
 namespace {
 
 Schedule order_of(Schedule schedule) {
+    schedule.period.reset();  // of the whole list
     for (auto& list : schedule.work) {
         std::erase_if(list,
                       [](const Instruction& each) { return !is_computation(each.kind); });
@@ -149,12 +151,12 @@ void ask_made_alike(Judge& judge, const LeftSchedules& made) {
               same ? "the same" : "another");
 }
 
-void ask_runnable(Judge& judge, const LeftSchedules& made) {
+void ask_runnable(Judge& judge, const LeftSchedules& made, const std::string& counted) {
     const std::string asked = made.run.name + ": it can run";
     if (const auto problem = find_problem(made.left)) {
         const std::string cause = cause_of_order(judge, made);
         judge.ask(false, asked, "it cannot",
-                  problem->sentence + (cause.empty() ? "" : ". " + cause));
+                  counted + problem->sentence + (cause.empty() ? "" : ". " + cause));
     }
     judge.ask(true, asked, "it can");
 }

@@ -45,7 +45,8 @@ std::string cause_of_order(const Judge& judge, const LeftSchedules& made);
 void ask_made_alike(Judge& judge, const LeftSchedules& made);
 
 /// Asks for a schedule without problems. The others below need one.
-void ask_runnable(Judge& judge, const LeftSchedules& made);
+void ask_runnable(Judge& judge, const LeftSchedules& made,
+                  const std::string& counted = "");
 
 /// Asks each stage for as many micro-batches as the number "limit" of the run allows, or,
 /// if there is none, as the reference has.

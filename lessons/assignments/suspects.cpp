@@ -10,6 +10,8 @@ namespace lockstep::lessons {
 
 namespace {
 
+constexpr double kBound = 1e-10;
+
 bool are_close(const OfRanks& left, const OfRanks& expected, double bound) {
     return std::ranges::equal(left, expected,
                               [&](const HostTensor& got, const HostTensor& wanted) {
@@ -23,13 +25,14 @@ bool have_form(const OfRanks& tensors, const HostTensor& of) {
     });
 }
 
-}  // namespace
-
+/// Returns whether what ranks left adds up to what each should have.
 bool adds_up(const OfRanks& left, const HostTensor& expected, double bound) {
     return left.size() > 1 && have_form(left, expected) &&
            Judge::are_close(weighted_sum(left, std::vector(left.size(), 1.0)), expected,
                             bound);
 }
+
+}  // namespace
 
 std::string suspected_sum(const OfRanks& left, const HostTensor& expected, double bound) {
     const std::size_t ranks = left.size();
@@ -53,8 +56,13 @@ std::string suspected_sum(const OfRanks& left, const HostTensor& expected, doubl
 
 std::function<std::string(const std::string& tensor, const OfRanks& left)> suspected_sums(
     const Judge& judge, const TaskRun& run) {
-    return [&](const std::string& tensor, const OfRanks& left) {
-        return suspected_sum(left, judge.right(run).ranks.front().tensors.at(tensor));
+    return [&](const std::string& tensor, const OfRanks& left) -> std::string {
+        OfRanks right;
+        for (const RankResult& rank : judge.right(run).ranks)
+            right.push_back(rank.tensors.at(tensor));
+        // Where each rank should have something else, nothing is summed over the ranks.
+        const bool is_sum = are_close(right, {right.size(), right.front()}, kBound);
+        return is_sum ? suspected_sum(left, right.front()) : "";
     };
 }
 

@@ -16,16 +16,13 @@ class Judge;
 /// One tensor, as each rank has it.
 using OfRanks = std::vector<HostTensor>;
 
-/// Returns whether what ranks left adds up to what each should have.
-bool adds_up(const OfRanks& left, const HostTensor& expected, double bound = 1e-10);
-
 /// Returns what is said of a tensor that should be the sum over the ranks on each, if an
 /// all-reduce is missing, was made once too often, or divided by the number of ranks.
 std::string suspected_sum(const OfRanks& left, const HostTensor& expected,
                           double bound = 1e-10);
 
-/// Returns a cause (AskedValues) that says the same of what the reference leaves, on
-/// rank 0, under a tensor's name. Both outlive it.
+/// Returns a cause (AskedValues) that says the same of what the reference leaves under a
+/// tensor's name, if it leaves the same on all ranks. Both outlive it.
 std::function<std::string(const std::string& tensor, const OfRanks& left)> suspected_sums(
     const Judge& judge, const TaskRun& run);
 

@@ -381,7 +381,7 @@ Judge::Way opposite(Judge::Way way) {
 }  // namespace
 
 const TaskResult& Judge::run_ring(const TaskRun& run, Way way) {
-    const TaskResult& tried = this->tried(run);
+    const TaskResult& tried = work_.run(run);  // or what it had left when it stopped
     const std::string said =
         tried.trouble ? other_way(tried.report, static_cast<int>(run.ranks.size()), way)
                       : "";

@@ -98,8 +98,6 @@ class Judge {
 
     /// Returns what came of a run that came to its end.
     const TaskResult& run(const TaskRun& run);
-    /// Returns what came of a run, or what it had left when it stopped.
-    const TaskResult& tried(const TaskRun& run) { return work_.run(run); }
     /// One of the assignment's files, as the student has it: any bytes.
     std::string file(const std::string& name) const { return work_.file(name); }
 
@@ -165,8 +163,6 @@ class Judge {
     void needs_values(
         const TaskRun& run,
         const std::function<void(Judge&, const TaskRun&)>& values = {}) const;
-    /// Messages go by send and recv alone. `name` is the case's.
-    void by_send_and_recv(const std::string& name, const RunReport& report);
     /// The ways round a ring.
     enum class Way : std::uint8_t { to_next, to_rank_before };
     /// Returns a run round a ring that came to its end and made no call but send and
@@ -192,6 +188,8 @@ class Judge {
     std::string measured() const;
 
   private:
+    /// Messages go by send and recv alone. `name` is the case's.
+    void by_send_and_recv(const std::string& name, const RunReport& report);
     void tensor_as_right(const TaskRun& run, const std::string& name,
                          const AskedValues& asked);
     void same_on_ranks(const TaskRun& run, const std::string& name,

@@ -37,8 +37,9 @@ class JudgingProcess {
     JudgingProcess& operator=(const JudgingProcess&) = delete;
 
     /// Throws MissingError if the machine lacks something, so that the work threw that or
-    /// std::system_error. All else that goes wrong there is said in a judgement that has
-    /// failed, or is of nothing if the time for all was over.
+    /// std::system_error, and if the grading itself errs (GradingError). All else that
+    /// goes wrong there is said in a judgement that has failed, or is of nothing if the
+    /// time for all was over.
     Judgement judge(std::size_t index);
 
   private:

@@ -34,10 +34,11 @@ void take_exception(TaskResult& result) {
 const TaskResult& MadeRuns::get(const TaskRun& run,
                                 const std::function<TaskResult()>& make) {
     const auto [begin, end] = made_.equal_range(run.name);
-    const auto made = std::find_if(
-        begin, end, [&](const auto& each) { return each.second.inputs == run.ranks; });
+    const auto made = std::find_if(begin, end, [&](const auto& each) {
+        return each.second.inputs == run.ranks && each.second.numbers == run.numbers;
+    });
     if (made != end) return made->second.result;
-    return made_.emplace(run.name, Made{run.ranks, make()})->second.result;
+    return made_.emplace(run.name, Made{run.ranks, run.numbers, make()})->second.result;
 }
 
 ClusterSpec examination_cluster() {

@@ -83,7 +83,8 @@ ClusterSpec examination_cluster();
 
 /// One run of a task on virtual devices, with what each rank is given.
 struct TaskRun {
-    std::string name;  ///< "5 ranks, 37 elements": for sentences
+    /// "5 ranks, 37 elements": for sentences. Runs on other devices have other names.
+    std::string name;
     std::vector<RankTask> ranks;
     ClusterSpec spec = examination_cluster();
     /// False computes shapes only: the same time, bytes and memory, for sizes that no
@@ -111,7 +112,7 @@ struct TaskResult {
 class MadeRuns {
   public:
     /// Returns what came of a run, which `make` makes if none of its name with these
-    /// tasks and inputs was made.
+    /// tasks and inputs was made, with numbers or without.
     const TaskResult& get(const TaskRun& run, const std::function<TaskResult()>& make);
     /// How many were made.
     std::size_t size() const { return made_.size(); }
@@ -119,6 +120,7 @@ class MadeRuns {
   private:
     struct Made {
         std::vector<RankTask> inputs;
+        bool numbers;
         TaskResult result;
     };
     std::multimap<std::string, Made> made_;  ///< by name

@@ -37,6 +37,7 @@ MicroBatchCase network(const Judge& judge, const std::string& label) {
 /// Returns a run of a task: each rank is given the network, and its share of the batch.
 TaskRun deal(const Judge& judge, const std::string& task, MicroBatchCase network,
              std::int64_t most_rows, const std::vector<Share>& shares) {
+    network.label += fmt::format(", at most {} rows at once", most_rows);
     for (const Share& share : shares) {
         auto& rows = network.rows.emplace_back(share.whole, most_rows);
         if (share.rest > 0) rows.push_back(share.rest);

@@ -119,6 +119,12 @@ void judge_buckets(Judge& judge, const TaskRun& run) {
                   fmt::format("{} elements", fmt::join(made, ", ")),
                   "each holds a parameter at least, and ends before its bytes would be "
                   "exceeded");
+        for (std::size_t i = 0; i < made.size(); ++i) {
+            const std::string name = fmt::format("bucket {}", i);
+            const HostTensor& bucket = judge.left(judge.run(run).ranks[rank], name);
+            Judge::form(fmt::format("{}: rank {}: {}", run.name, rank, name), bucket,
+                        {bucket.elements()});
+        }
     }
     judge.figures_as_right(run, "a7.1", {{kMessages}});
 }

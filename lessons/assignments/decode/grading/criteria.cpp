@@ -69,10 +69,10 @@ TaskRun given(const Judge& judge, const Way& way, const Case& of) {
     give(numbers, of.prompts);
     const std::int64_t longest = std::ranges::max(of.prompts, {}, &Asked::prompt).prompt;
     const std::int64_t most = std::ranges::max(of.prompts, {}, &Asked::output).output;
-    TaskRun run{fmt::format("{}: {} heads, {} of keys, prompts of up to {} tokens: {}, "
-                            "followed by up to {}",
-                            of.name, numbers["heads"], of.key_heads, longest,
-                            of.prompts.size(), most),
+    TaskRun run{fmt::format("{}: {} heads, {} of keys, prompts: {}, of up to {} tokens "
+                            "and followed by up to {}",
+                            of.name, numbers["heads"], of.key_heads, of.prompts.size(),
+                            longest, most),
                 {}};
     run.ranks.assign(static_cast<std::size_t>(of.ranks),
                      {way.task, {}, numbers, /*may_download=*/true});
@@ -221,12 +221,15 @@ constexpr AskedFigure kWorkOfRank{
     {10, 10},
     "a rank has a / t heads, g / t of keys and c / t columns of the MLP, and of each "
     "token logits once it is asked for what follows"};
+/// Pages of a sequence that has ended may be used again: half of them at most.
 constexpr AskedFigure kCacheAlone{kCache,
-                                  {},
+                                  {50, 0},
                                   "a sequence has the pages that its own tokens take, "
                                   "all but the last, and keys have g heads, not a"};
 constexpr AskedFigure kCacheOfRank{
-    kCache, {}, "a rank stores the keys and values of its own heads, g / t of them"};
+    kCache,
+    {50, 0},
+    "a rank stores the keys and values of its own heads, g / t of them"};
 constexpr AskedFigure kCallsOfRank{
     kCalls,
     {},
@@ -241,7 +244,7 @@ using TokensJudge = std::function<void(Judge&, const Way&)>;
 TokensJudge figures(const std::vector<AskedFigure>& asked) {
     return [=](Judge& judge, const Way& way) {
         const TaskRun run = large_run(judge, way);
-        judge_run(judge, run, kLater);
+        judge_run(judge, run, "");
         judge.figures_as_right(run, way.exercise, asked);
     };
 }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "lessons/assignments/cost_of.hpp"
+#include "sim/cluster.hpp"
 #include "src/device/ledger.hpp"
 #include "src/pipeline/gpt_on_mesh.hpp"
 
@@ -122,7 +122,13 @@ RunReport run_library(const Setting& setting, const Axes& axes) {
         }
         gpt.step(own, *optimizer);
     };
-    return cost_of(setting.devices, program, setting.cluster);
+    sim::ClusterOptions options;
+    options.ranks = setting.devices;
+    options.spec = setting.cluster;
+    options.numbers = false;
+    options.workers = 1;
+    options.check = sim::CheckLevel::cheap;
+    return sim::make_cluster(options)->run(program);
 }
 
 }  // namespace

@@ -111,6 +111,16 @@ State absorbed(Judge& judge, State state, const std::vector<KeyBlock>& blocks,
     return state;
 }
 
+/// Returns whether the first row whose mean is NaN has seen no key.
+bool row_is_unseen(const Judge& judge, const State& state, const State& end) {
+    const HostTensor& mean = end.left.at("mean");
+    const HostTensor& sum = judge.right(state.last).ranks.front().tensors.at("sum");
+    std::int64_t first = 0;
+    while (!std::isnan(mean.at(first)))
+        ++first;
+    return sum.at(first / mean.shape().columns()) == 0;
+}
+
 /// Asks for the mean alone: a state may have any values that lead to it. If it is wrong,
 /// says what the last call makes of a right state.
 void ask_mean(Judge& judge, const State& state, const std::string& what) {
@@ -120,7 +130,7 @@ void ask_mean(Judge& judge, const State& state, const std::string& what) {
         judge.close(fmt::format("finish, {}, after {}", mean.shape().text(), what),
                     end.left.at("mean"), mean);
     } catch (Judge::No& no) {
-        if (no.measured == "nan") {
+        if (no.measured == "nan" && row_is_unseen(judge, state, end)) {
             no.said =
                 "a row has seen nothing yet: -infinity less -infinity, or 0 divided by "
                 "0, is NaN";

@@ -119,8 +119,8 @@ std::vector<TaskRun> heavy_run(const Judge& judge, const std::string& stage) {
 /// forward.
 TaskRun timed_run(const Judge& judge, const std::string& stage, int steps) {
     ZeroCase timed =
-        wide_case(fmt::format("6 wide layers, {} steps", steps), 6,
-                  judge.draw("many rows", 156, 164), 4 * judge.draw("width", 31, 33));
+        wide_case(fmt::format("6 wide layers, {} step{}", steps, steps == 1 ? "" : "s"),
+                  6, judge.draw("many rows", 156, 164), 4 * judge.draw("width", 31, 33));
     timed.steps = steps;
     return given(judge, stage, timed);
 }
