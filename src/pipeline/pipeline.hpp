@@ -166,7 +166,8 @@ struct PartBoundary {
 };
 
 /// One device's place in a pipeline: the stage `line.rank()` of a schedule,
-/// with its chunks of the model. Executes any valid schedule.
+/// with its chunks of the model. Executes any valid schedule; run_plainly()
+/// (plain_pipeline.hpp) executes simple ones, and is read first.
 ///
 /// Messages go over `line` in the schedule's order and run beside what the device
 /// computes; it waits for what it needs, when it needs it. Each boundary between stages

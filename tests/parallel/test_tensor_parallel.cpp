@@ -5,6 +5,7 @@
 #include "src/nn/gpt.hpp"
 #include "src/nn/linear.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
+#include "src/parallel/plain_column_parallel_linear.hpp"
 #include "src/parallel/row_parallel_linear.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/vocabulary_parallel.hpp"
@@ -56,6 +57,16 @@ Twin column_parallel(bool gather) {
     };
     twin.inputs =
         of_shape(kHidden, kInner, Deal::whole, gather ? Deal::whole : Deal::columns);
+    return twin;
+}
+
+Twin plain_column_parallel() {
+    Twin twin = column_parallel(/*gather=*/false);
+    twin.name = "column-parallel linear, plainly";
+    twin.shared = [](const ParameterInit& init, TensorParallel& tp) {
+        return std::make_unique<PlainColumnParallelLinear>(init.child("layer"), tp,
+                                                           kHidden, kInner);
+    };
     return twin;
 }
 
@@ -123,6 +134,7 @@ Twin embedding(std::int64_t vocabulary) {
 std::vector<Twin> twins() {
     return {column_parallel(false),
             column_parallel(true),
+            plain_column_parallel(),
             row_parallel(),
             mlp(MlpKind::gelu),
             mlp(MlpKind::swiglu),
@@ -138,8 +150,9 @@ std::vector<Twin> twins() {
 std::vector<Twin> twins(Regions kind) {
     std::vector<Twin> all = twins();
     if (kind == Regions::replicated) return all;
-    std::erase_if(all, [](const Twin& twin) {  // it is refused
-        return twin.name == "column-parallel linear, gathered";
+    std::erase_if(all, [](const Twin& twin) {  // it is refused, or has no such way
+        return twin.name == "column-parallel linear, gathered" ||
+               twin.name == "column-parallel linear, plainly";
     });
     for (Twin& twin : all)
         for (auto& [name, input] : twin.inputs.inputs)

@@ -12,6 +12,7 @@
 #include "src/nn/wrapper.hpp"
 #include "src/parallel/fully_sharded.hpp"
 #include "src/parallel/placement.hpp"
+#include "src/parallel/plain_zero_1.hpp"
 #include "src/parallel/zero_1.hpp"
 #include "src/parallel/zero_2.hpp"
 #include "src/parallel/zero_offload.hpp"
@@ -54,6 +55,10 @@ Form sharded(const std::string& name, const FullyShardedOptions& options,
 
 std::vector<Form> forms() {
     return {
+        {"stage 1, plainly",
+         [](Rank& rank, Communicator& line, Sequential& model) {
+             return std::make_unique<PlainZero1>(rank.device(), line, model.parameters());
+         }},
         stage<Zero1>("stage 1", {.sizes = kSmall}),
         stage<Zero1>("stage 1, all reduced", {.sizes = kSmall, .all_reduce = true}),
         stage<Zero1>("stage 1, hidden", {.sizes = kSmall, .hide_gather = true}),

@@ -1,0 +1,87 @@
+#include "src/inference/plain_batcher.hpp"
+
+#include <numeric>
+#include <utility>
+
+#include "src/core/require.hpp"
+
+namespace lockstep {
+
+PlainBatcher::PlainBatcher(const CacheSizes& cache, std::int64_t most_sequences)
+    : cache_(cache),
+      most_sequences_(static_cast<std::size_t>(most_sequences)),
+      free_(static_cast<std::size_t>(cache.pages)) {
+    require(most_sequences > 0, "{} sequences at once; one is expected at least",
+            most_sequences);
+    std::iota(free_.begin(), free_.end(), 0);
+}
+
+/// The last token is never computed, so it has no place.
+std::int64_t PlainBatcher::pages_for(const Request& request) const {
+    const std::int64_t tokens = std::ssize(request.prompt) + request.output - 1;
+    return (tokens + cache_.page_rows - 1) / cache_.page_rows;
+}
+
+void PlainBatcher::add(Request request) {
+    require(!request.prompt.empty() && request.output > 0 &&
+                pages_for(request) <= cache_.pages,
+            "request {} has a prompt of {} tokens and asks for {}; both must be "
+            "positive, and fit into {} pages of {}",
+            request.id, request.prompt.size(), request.output, cache_.pages,
+            cache_.page_rows);
+    std::vector<std::int32_t> ids = request.prompt;
+    waiting_.push_back({std::move(request), std::move(ids)});
+}
+
+Pass PlainBatcher::next() {
+    while (!waiting_.empty() && running_.size() < most_sequences_ &&
+           pages_for(waiting_.front().request) <= std::ssize(free_)) {
+        Sequence& first = running_.emplace_back(std::move(waiting_.front()));
+        waiting_.pop_front();
+        const auto begin = free_.end() - pages_for(first.request);
+        first.pages.assign(begin, free_.end());
+        free_.erase(begin, free_.end());
+    }
+    Pass pass;
+    pass.page_rows = cache_.page_rows;
+    for (Sequence& it : running_) {
+        const std::int64_t rows = std::ssize(it.ids) - it.computed;
+        pass.tokens.sequences.push_back({it.computed, rows, it.pages});
+        pass.requests.push_back(it.request.id);
+        pass.ids.insert(pass.ids.end(), it.ids.end() - rows, it.ids.end());
+        pass.wanted.push_back(static_cast<std::int32_t>(pass.ids.size()) - 1);
+        it.computed += rows;
+    }
+    return pass;
+}
+
+std::vector<Wanted> PlainBatcher::wanted() const {
+    std::vector<Wanted> wanted;
+    for (const Sequence& it : running_)
+        wanted.push_back({it.request.sampling, std::ssize(it.ids), it.request.id});
+    return wanted;
+}
+
+void PlainBatcher::take(const std::vector<std::int32_t>& tokens) {
+    require(tokens.size() == running_.size(),
+            "{} tokens were taken; the pass expects {}", tokens.size(), running_.size());
+    std::vector<Sequence> go_on;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        Sequence& it = running_[i];
+        it.ids.push_back(tokens[i]);
+        const auto prompt = std::ssize(it.request.prompt);
+        if (std::ssize(it.ids) < prompt + it.request.output) {
+            go_on.push_back(std::move(it));
+            continue;
+        }
+        free_.insert(free_.end(), it.pages.begin(), it.pages.end());
+        answers_.push_back({it.request.id, {it.ids.begin() + prompt, it.ids.end()}});
+    }
+    running_ = std::move(go_on);
+}
+
+std::vector<Answer> PlainBatcher::answers() {
+    return std::exchange(answers_, {});
+}
+
+}  // namespace lockstep
