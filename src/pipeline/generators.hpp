@@ -145,9 +145,8 @@ Schedule spectrain_schedule(const PipelineShape& shape);
 /// Differs: the paper also lowers the learning rate at first (technique 1).
 Schedule pipemare_schedule(const PipelineShape& shape);
 
-/// "naive", "gpipe", "1f1b", "interleaved", "looped-bfs", "hanayo", "zb-h1", "zb-h2",
-/// "zb-v", "v-half", "v-min", "chimera", "dualpipe", "dualpipe-v", "pipedream",
-/// "pipedream-vertical", "pipedream-2bw", "unstashed", "spectrain", "pipemare".
+/// Names of all generators ("naive", "1f1b", …), in the order of their table in
+/// generators.cpp. The command line, the man page, the book and tests have them from here.
 const std::vector<std::string>& schedule_names();
 /// One of them by name. Throws UsageError for another name, or for more chunks than the
 /// schedule has; one chunk, which is what is asked for by default, is its own number. One

@@ -20,6 +20,14 @@ def limited():
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 
+def suggested(command):
+    """What the program suggests for a command's first word: all schedules, say."""
+    described = json.loads(subprocess.run([PROGRAM, "--describe"], capture_output=True,
+                                          check=True).stdout)
+    [found] = [each for each in described["commands"] if each["name"] == command]
+    return found["positionals"][0]["suggested"]
+
+
 class CommandCase(unittest.TestCase):
     COMMAND = ""  # "mesh"
     FILES = {}  # in the folder of each case

@@ -10,11 +10,9 @@ import sys
 import unittest
 import xml.etree.ElementTree
 
-from command_case import CommandCase, limited
+from command_case import CommandCase, limited, suggested
 
-NAMES = ("naive", "gpipe", "1f1b", "interleaved", "looped-bfs", "hanayo", "zb-h1", "zb-h2",
-         "zb-v", "v-half", "v-min", "chimera", "dualpipe", "dualpipe-v", "pipedream",
-         "pipedream-vertical", "pipedream-2bw", "unstashed", "spectrain", "pipemare")
+NAMES = suggested("schedule")
 SIZES = ("--stages", "4", "--micro-batches", "8")
 # Qi et al. 2023 (Zero Bubble, 2401.10241), the model of 1.5B parameters, in milliseconds.
 PUBLISHED = ("--stages", "8", "--micro-batches", "24", "--forward", "18.522",
