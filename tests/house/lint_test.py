@@ -13,8 +13,9 @@ import lint
 TIDY = "Checks: '-*,readability-braces-around-statements'\nWarningsAsErrors: '*'\n"
 
 
-def run(tree, *words, changed=None, environment=None):
-    """lint.py's output and status on a commit of the tree, with `changed` on top of it."""
+def run(tree, *words, changed=None, environment=None, shallow=False):
+    """lint.py's output and status on a commit of the tree, with one of `changed` on top of it,
+    which is all that a shallow clone has."""
     with tempfile.TemporaryDirectory() as root:
         def write(files):
             for file, text in files.items():
@@ -28,12 +29,15 @@ def run(tree, *words, changed=None, environment=None):
             return subprocess.run(["git", "-C", root, *who, *git_words], capture_output=True,
                                   text=True, check=True).stdout.strip()
 
-        write(tree)
+        write(tree | {".ci/linted-since": "today"})
         git("init", "-q")
         git("add", "-A")
         git("commit", "-qm", "a")
-        write({".ci/linted-since": git("rev-parse", "HEAD")} | (changed or {}))
+        write(changed or {})
         git("add", "-A")
+        git("commit", "-qm", "b", "--allow-empty")
+        if shallow:
+            write({".git/shallow": git("rev-parse", "HEAD") + "\n"})
         done = subprocess.run([sys.executable, "-B", lint.__file__, root, *words,
                                *([root] if words == ("tidy",) else [])], capture_output=True,
                               text=True, env=os.environ | (environment or {}))
@@ -69,6 +73,13 @@ class Lint(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("new.cpp:2", said)
         self.assertNotIn("old.cpp", said)
+
+    def test_a_clone_that_lacks_the_commit_lints_everything(self):
+        bad = "int f(int a) {\n  if (a) return 1;\n  return 2;\n}\n"
+        tree = {".clang-tidy": TIDY, "old.cpp": bad, "compile_commands.json": commands("old.cpp")}
+        said, status = run(tree, "tidy", environment={"CI": "1"}, shallow=True)
+        self.assertEqual(status, 1)
+        self.assertIn("old.cpp:2", said)
 
     def test_sources_that_are_compiled_together_are_linted_one_by_one(self):
         bad = "int f(int a) {\n  if (a) return 1;\n  return 2;\n}\n"
