@@ -35,12 +35,13 @@ void Device::compute(const ops::GeluBackward& op) {
 
 template <>
 void Device::compute(const ops::Swiglu& op) {
-    launch_swiglu(stream_.get(), op.y, op.x, op.y.shape().rows(), op.y.shape().columns());
+    launch_swiglu(stream_.get(), op.y, op.x, op.y.shape().matrix_rows(),
+                  op.y.shape().columns());
 }
 
 template <>
 void Device::compute(const ops::SwigluBackward& op) {
-    launch_swiglu_backward(stream_.get(), op.dx, op.x, op.dy, op.dy.shape().rows(),
+    launch_swiglu_backward(stream_.get(), op.dx, op.x, op.dy, op.dy.shape().matrix_rows(),
                            op.dy.shape().columns());
 }
 

@@ -213,7 +213,7 @@ void Device::compute(const ops::HeadMatmul& op) {
             const std::int64_t n = op.n(), width = op.x.width;
             blas().multiply(Blas::Products<T>{
                 .count = op.x.heads,
-                .m = x.shape().rows(),
+                .m = x.shape().matrix_rows(),
                 .n = n,
                 .k = width,
                 .c = y.data<T>(),

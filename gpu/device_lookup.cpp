@@ -26,10 +26,11 @@ template <>
 void Device::compute(const ops::Embedding& op) {
     const std::int64_t element = bytes_of(op.table.dtype());
     const std::int64_t width = op.table.shape().columns() * element;
-    launch_copy_rows(
-        stream_.get(), op.rows.bytes_begin(), width, {op.table.bytes_begin(), width},
-        {op.ids.data<const std::int32_t>(), op.shard.first, op.table.shape().rows()},
-        op.ids.elements(), width, element);
+    launch_copy_rows(stream_.get(), op.rows.bytes_begin(), width,
+                     {op.table.bytes_begin(), width},
+                     {op.ids.data<const std::int32_t>(), op.shard.first,
+                      op.table.shape().matrix_rows()},
+                     op.ids.elements(), width, element);
 }
 
 template <>
@@ -44,7 +45,7 @@ void Device::compute(const ops::EmbeddingBackward& op) {
     const auto* id = op.ids.data<const std::int32_t>();
     const ScatteredRows scattered{op.d_table,
                                   op.shard.first,
-                                  op.d_table.shape().rows(),
+                                  op.d_table.shape().matrix_rows(),
                                   op.d_table.shape().columns(),
                                   op.dy,
                                   elements};
@@ -81,7 +82,7 @@ void Device::compute(const ops::AddColumns& op) {
 template <>
 void Device::compute(const ops::TopK& op) {
     launch_top_k(stream_.get(), op.values, op.indices.data<std::int32_t>(), op.x,
-                 op.x.shape().rows(), op.x.shape().columns(), op.k, op.groups);
+                 op.x.shape().matrix_rows(), op.x.shape().columns(), op.k, op.groups);
 }
 
 template <>

@@ -9,48 +9,48 @@ void Device::compute(const ops::Softmax& op) {
     const Shape& shape = op.x.shape();
     if (op.options.causal)
         launch_causal_softmax(
-            stream_.get(), op.y, op.x, shape.rows(), shape.columns(),
+            stream_.get(), op.y, op.x, shape.matrix_rows(), shape.columns(),
             {shape[shape.dimensions() - 2], op.options.queries, op.options.keys});
     else
-        launch_softmax(stream_.get(), op.y, op.x, shape.rows(), shape.columns());
+        launch_softmax(stream_.get(), op.y, op.x, shape.matrix_rows(), shape.columns());
 }
 
 template <>
 void Device::compute(const ops::SoftmaxBackward& op) {
-    launch_softmax_backward(stream_.get(), op.dx, op.y, op.dy, op.y.shape().rows(),
+    launch_softmax_backward(stream_.get(), op.dx, op.y, op.dy, op.y.shape().matrix_rows(),
                             op.y.shape().columns());
 }
 
 template <>
 void Device::compute(const ops::LogSumExp& op) {
-    launch_log_sum_exp(stream_.get(), op.y, op.x, op.x.shape().rows(),
+    launch_log_sum_exp(stream_.get(), op.y, op.x, op.x.shape().matrix_rows(),
                        op.x.shape().columns());
 }
 
 template <>
 void Device::compute(const ops::NormalizeRows& op) {
-    launch_normalize_rows(stream_.get(), op.y, op.x, op.x.shape().rows(),
+    launch_normalize_rows(stream_.get(), op.y, op.x, op.x.shape().matrix_rows(),
                           op.x.shape().columns());
 }
 
 template <>
 void Device::compute(const ops::NormalizeRowsBackward& op) {
-    launch_normalize_rows_backward(stream_.get(), op.dx, op.x, op.dy, op.x.shape().rows(),
-                                   op.x.shape().columns());
+    launch_normalize_rows_backward(stream_.get(), op.dx, op.x, op.dy,
+                                   op.x.shape().matrix_rows(), op.x.shape().columns());
 }
 
 template <>
 void Device::compute(const ops::CrossEntropy& op) {
     launch_cross_entropy(stream_.get(), op.losses, op.logits,
-                         op.targets.data<const std::int32_t>(), op.logits.shape().rows(),
-                         op.logits.shape().columns());
+                         op.targets.data<const std::int32_t>(),
+                         op.logits.shape().matrix_rows(), op.logits.shape().columns());
 }
 
 template <>
 void Device::compute(const ops::CrossEntropyBackward& op) {
     launch_cross_entropy_backward(
         stream_.get(), op.d_logits, op.logits, op.targets.data<const std::int32_t>(),
-        op.logits.shape().rows(), op.logits.shape().columns(), op.factor);
+        op.logits.shape().matrix_rows(), op.logits.shape().columns(), op.factor);
 }
 
 template <>
@@ -69,7 +69,7 @@ void Device::compute(const ops::SquaredErrorBackward& op) {
 namespace {
 
 ShardLogits operands(const Tensor& logits, const VocabularyShard& shard) {
-    return {logits, logits.shape().rows(), logits.shape().columns(), shard.first,
+    return {logits, logits.shape().matrix_rows(), logits.shape().columns(), shard.first,
             shard.whole};
 }
 

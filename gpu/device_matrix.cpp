@@ -55,7 +55,7 @@ void Device::each_tile(const Tensor& c, const Tensor& a, bool accumulate,
             .slice(first * columns, count * columns)
             .reshaped({count, columns});
     };
-    const std::int64_t rows = a.shape().rows(), last = rows % kTile;
+    const std::int64_t rows = a.shape().matrix_rows(), last = rows % kTile;
     for (std::int64_t row = 0; row + kTile <= rows; row += kTile)
         multiply(rows_of(c, row, kTile), rows_of(a, row, kTile));
     if (last == 0) return;
@@ -100,13 +100,13 @@ void Device::compute(const ops::GroupedMatmul& op) {
 
 template <>
 void Device::compute(const ops::AddBias& op) {
-    launch_add_bias(stream_.get(), op.y, op.bias, op.y.shape().rows(),
+    launch_add_bias(stream_.get(), op.y, op.bias, op.y.shape().matrix_rows(),
                     op.y.shape().columns());
 }
 
 template <>
 void Device::compute(const ops::ScaleRows& op) {
-    launch_scale_rows(stream_.get(), op.x, op.factors, op.x.shape().rows(),
+    launch_scale_rows(stream_.get(), op.x, op.factors, op.x.shape().matrix_rows(),
                       op.x.shape().columns());
 }
 
@@ -117,7 +117,7 @@ void Device::compute(const ops::RowProducts& op) {
 
 template <>
 void Device::compute(const ops::AccumulateRows& op) {
-    const std::int64_t rows = op.x.shape().rows();
+    const std::int64_t rows = op.x.shape().matrix_rows();
     const std::int64_t columns = op.x.shape().columns();
     const Tensor workspace =
         scratch({accumulate_partials(op.x, rows, columns)}, computed_in(op.x.dtype()));
@@ -126,7 +126,7 @@ void Device::compute(const ops::AccumulateRows& op) {
 
 template <>
 void Device::compute(const ops::Orthonormalize& op) {
-    launch_orthonormalize(stream_.get(), op.x, op.x.shape().rows(),
+    launch_orthonormalize(stream_.get(), op.x, op.x.shape().matrix_rows(),
                           op.x.shape().columns());
 }
 

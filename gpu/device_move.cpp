@@ -59,7 +59,7 @@ void Device::compute(const ops::CopyColumns& op) {
                         op.source.shape().columns() * bytes};
     launch_copy_rows(stream_.get(), op.destination.bytes_begin() + op.to * bytes,
                      op.destination.shape().columns() * bytes, origin, {},
-                     op.source.shape().rows(), op.count * bytes, bytes);
+                     op.source.shape().matrix_rows(), op.count * bytes, bytes);
 }
 
 template <>

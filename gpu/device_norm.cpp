@@ -8,11 +8,11 @@ namespace {
 
 /// Without a `mean`, root mean square norm's.
 NormOperands operands(const Tensor& x, const Tensor& rstd, const Numbers& mean = {}) {
-    return {x.shape().rows(), x.shape().columns(), x, mean, rstd};
+    return {x.shape().matrix_rows(), x.shape().columns(), x, mean, rstd};
 }
 
 BatchOperands batch(const Tensor& x, const Numbers& mean = {}, const Numbers& rstd = {}) {
-    return {x.shape().rows(), x.shape().columns(), x, mean, rstd};
+    return {x.shape().matrix_rows(), x.shape().columns(), x, mean, rstd};
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ template <>
 void CpuDevice::compute(const ops::Swiglu& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t width = op.y.shape().columns();
-        each_row(op.y.shape().rows(), width, [&](std::int64_t row) {
+        each_row(op.y.shape().matrix_rows(), width, [&](std::int64_t row) {
             const T* gate = op.x.data<T>() + 2 * row * width;
             map_lanes(
                 width, op.y.data<T>() + row * width,
@@ -109,7 +109,7 @@ template <>
 void CpuDevice::compute(const ops::SwigluBackward& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t width = op.dy.shape().columns();
-        each_row(op.dy.shape().rows(), width, [&](std::int64_t row) {
+        each_row(op.dy.shape().matrix_rows(), width, [&](std::int64_t row) {
             const T* gate = op.x.data<T>() + 2 * row * width;
             const T* gradient = op.dy.data<T>() + row * width;
             T* d_gate = op.dx.data<T>() + 2 * row * width;

@@ -17,7 +17,7 @@ void CpuDevice::compute(const ops::Embedding& op) {
         for (std::int64_t i = 0; i < op.ids.elements(); ++i) {
             const std::int64_t own = id[i] - op.shard.first;
             T* row = op.rows.data<T>() + i * width;
-            if (own >= 0 && own < op.table.shape().rows())
+            if (own >= 0 && own < op.table.shape().matrix_rows())
                 std::copy_n(op.table.data<T>() + own * width, width, row);
             else
                 std::fill_n(row, width, T{0});
@@ -32,7 +32,7 @@ void CpuDevice::compute(const ops::EmbeddingBackward& op) {
     with_real(op.d_table.dtype(), [&]<typename T>(T) {
         for (std::int64_t i = 0; i < op.ids.elements(); ++i) {
             const std::int64_t own = id[i] - op.shard.first;
-            if (own < 0 || own >= op.d_table.shape().rows()) continue;
+            if (own < 0 || own >= op.d_table.shape().matrix_rows()) continue;
             T* row = op.d_table.data<T>() + own * width;
             const T* gradient = op.dy.data<T>() + i * width;
             map_lanes(
@@ -133,7 +133,7 @@ void CpuDevice::compute(const ops::TopK& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         T* value = op.values.data<T>();
         auto* index = op.indices.data<std::int32_t>();
-        for (std::int64_t row = 0; row < op.x.shape().rows(); ++row) {
+        for (std::int64_t row = 0; row < op.x.shape().matrix_rows(); ++row) {
             const T* x = op.x.data<T>() + row * columns;
             Columns order = columns_of_chosen(op.groups, x, columns);
             bring_to_front(order, x, op.k);
@@ -157,7 +157,8 @@ void CpuDevice::compute(const ops::SortIds& op) {
     // The next place of an id comes behind those of lower ids, and its own earlier ones.
     std::vector<std::int32_t> next(op.counts.elements());
     std::exclusive_scan(count, count + op.counts.elements(), next.begin(), 0);
-    const std::int64_t rows = op.ids.shape().rows(), columns = op.ids.shape().columns();
+    const std::int64_t rows = op.ids.shape().matrix_rows(),
+                       columns = op.ids.shape().columns();
     for (std::int64_t i = 0; i < op.ids.elements(); ++i) {
         const std::int64_t place = op.by_columns ? i % rows * columns + i / rows : i;
         const std::int32_t to = next[id[place]]++;

@@ -61,7 +61,7 @@ void causal_softmax(T* out, const T* row, const Shape& shape,
     std::vector<std::int64_t> tokens(static_cast<std::size_t>(plain ? 0 : columns));
     for (std::size_t key = 0; key < tokens.size(); ++key)
         tokens[key] = options.keys[static_cast<std::int64_t>(key)];
-    in_parts(shape.rows(), long_part_of(columns),
+    in_parts(shape.matrix_rows(), long_part_of(columns),
              [&](std::int64_t first, std::int64_t count) {
                  std::vector<T> held(tokens.size());
                  for (std::int64_t i = first; i < first + count; ++i) {
@@ -102,7 +102,7 @@ void CpuDevice::compute(const ops::Softmax& op) {
             return causal_softmax(op.y.data<T>(), op.x.data<const T>(), shape,
                                   op.options);
         const std::int64_t columns = shape.columns();
-        each_row(shape.rows(), columns, [&](std::int64_t i) {
+        each_row(shape.matrix_rows(), columns, [&](std::int64_t i) {
             softmax_of<T>(op.y.data<T>() + i * columns, op.x.data<T>() + i * columns,
                           columns);
         });
@@ -117,7 +117,7 @@ void CpuDevice::compute(const ops::SoftmaxBackward& op) {
         const auto product = [](const Lane<T>& a, const Lane<T>& b) -> Lane<T> {
             return a * b;
         };
-        each_row(op.y.shape().rows(), columns, [&](std::int64_t i) {
+        each_row(op.y.shape().matrix_rows(), columns, [&](std::int64_t i) {
             const T* row = op.y.data<T>() + i * columns;
             const T* gradient = op.dy.data<T>() + i * columns;
             const auto along = static_cast<T>(sum_lanes(columns, product, row, gradient));
@@ -143,7 +143,7 @@ template <>
 void CpuDevice::compute(const ops::NormalizeRows& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.x.shape().columns();
-        each_row(op.x.shape().rows(), columns, [&](std::int64_t i) {
+        each_row(op.x.shape().matrix_rows(), columns, [&](std::int64_t i) {
             const T* row = op.x.data<T>() + i * columns;
             const auto by = static_cast<T>(
                 1 / (sum_lanes(columns, itself<T>, row) + formulas::kLeastSum<double>));

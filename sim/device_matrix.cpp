@@ -29,7 +29,7 @@ void CpuDevice::compute(const ops::AddBias& op) {
     with_real(op.y.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.y.shape().columns();
         const T* added = op.bias.data<T>();
-        each_row(op.y.shape().rows(), columns, [&](std::int64_t row) {
+        each_row(op.y.shape().matrix_rows(), columns, [&](std::int64_t row) {
             T* values = op.y.data<T>() + row * columns;
             map_lanes(
                 columns, values,
@@ -44,7 +44,7 @@ void CpuDevice::compute(const ops::ScaleRows& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.x.shape().columns();
         const T* factors = op.factors.data<T>();
-        for (std::int64_t row = 0; row < op.x.shape().rows(); ++row)
+        for (std::int64_t row = 0; row < op.x.shape().matrix_rows(); ++row)
             compute(ops::Scale{op.x.flat().slice(row * columns, columns), factors[row]});
     });
 }
@@ -59,7 +59,7 @@ void CpuDevice::compute(const ops::AccumulateRows& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.x.shape().columns();
         const T* values = op.x.data<T>();
-        add_column_sums(op.x.shape().rows(), columns, op.destination.data<T>(),
+        add_column_sums(op.x.shape().matrix_rows(), columns, op.destination.data<T>(),
                         [&](std::int64_t row, std::int64_t column, std::int64_t count) {
                             return load(values + row * columns + column, count);
                         });
@@ -99,7 +99,7 @@ void orthonormalize_columns(std::vector<double>& columns, std::int64_t n, double
 template <>
 void CpuDevice::compute(const ops::Orthonormalize& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
-        const std::int64_t rows = op.x.shape().rows();
+        const std::int64_t rows = op.x.shape().matrix_rows();
         const std::int64_t r = op.x.shape().columns();
         T* const values = op.x.data<T>();
         std::vector<double> columns(static_cast<std::size_t>(rows * r));

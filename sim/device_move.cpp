@@ -88,7 +88,7 @@ void CpuDevice::compute(const ops::CopyColumns& op) {
     const std::int64_t origin_pitch = op.source.shape().columns() * bytes;
     std::byte* target = op.destination.bytes_begin() + op.to * bytes;
     const std::byte* origin = op.source.bytes_begin() + op.from * bytes;
-    for (std::int64_t row = 0; row < op.source.shape().rows(); ++row)
+    for (std::int64_t row = 0; row < op.source.shape().matrix_rows(); ++row)
         std::memcpy(target + row * target_pitch, origin + row * origin_pitch,
                     static_cast<std::size_t>(op.count * bytes));
 }

@@ -42,7 +42,7 @@ void CpuDevice::compute(const ops::LayerNorm& op) {
         const std::int64_t columns = op.x.shape().columns();
         const T* gain = op.weight.data<T>();
         const T* shift = op.bias.data<T>();
-        each_row(op.x.shape().rows(), columns, [&](std::int64_t i) {
+        each_row(op.x.shape().matrix_rows(), columns, [&](std::int64_t i) {
             const Row<T> row =
                 measured<T>(op.x.data<T>() + i * columns, columns, op.epsilon);
             op.result.mean.data<T>()[i] = row.mean;
@@ -65,7 +65,7 @@ void CpuDevice::compute(const ops::LayerNormBackwardInput& op) {
         const std::int64_t columns = op.x.shape().columns();
         const auto n = static_cast<double>(columns);
         const T* gain = op.weight.data<T>();
-        each_row(op.x.shape().rows(), columns, [&](std::int64_t i) {
+        each_row(op.x.shape().matrix_rows(), columns, [&](std::int64_t i) {
             const Row<T> row{op.x.data<T>() + i * columns, columns, op.mean.data<T>()[i],
                              op.rstd.data<T>()[i]};
             const T* gradient = op.dy.data<T>() + i * columns;
@@ -94,7 +94,7 @@ void CpuDevice::compute(const ops::LayerNormBackwardInput& op) {
 template <>
 void CpuDevice::compute(const ops::LayerNormBackwardWeight& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
-        const std::int64_t rows = op.x.shape().rows();
+        const std::int64_t rows = op.x.shape().matrix_rows();
         const std::int64_t columns = op.x.shape().columns();
         const T* values = op.x.data<T>();
         const T* gradient = op.dy.data<T>();
@@ -122,7 +122,7 @@ void CpuDevice::compute(const ops::RmsNorm& op) {
         const auto square = [](const Lane<T>& lane) -> Lane<double> {
             return lane.template cast<double>().square();
         };
-        each_row(op.x.shape().rows(), columns, [&](std::int64_t i) {
+        each_row(op.x.shape().matrix_rows(), columns, [&](std::int64_t i) {
             const T* row = op.x.data<T>() + i * columns;
             const double mean =
                 sum_lanes(columns, square, row) / static_cast<double>(columns);
@@ -145,7 +145,7 @@ void CpuDevice::compute(const ops::RmsNormBackwardInput& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.x.shape().columns();
         const T* gain = op.weight.data<T>();
-        each_row(op.x.shape().rows(), columns, [&](std::int64_t i) {
+        each_row(op.x.shape().matrix_rows(), columns, [&](std::int64_t i) {
             const T scale = op.rstd.data<T>()[i];
             const T* row = op.x.data<T>() + i * columns;
             const T* gradient = op.dy.data<T>() + i * columns;
@@ -174,7 +174,7 @@ void CpuDevice::compute(const ops::RmsNormBackwardWeight& op) {
         const T* gradient = op.dy.data<T>();
         const T* scale = op.rstd.data<T>();
         add_column_sums(
-            op.x.shape().rows(), columns, op.d_weight.data<T>(),
+            op.x.shape().matrix_rows(), columns, op.d_weight.data<T>(),
             [&](std::int64_t i, std::int64_t j, std::int64_t count) -> Lane<T> {
                 const std::int64_t at = i * columns + j;
                 return load(gradient + at, count) * (load(values + at, count) * scale[i]);
@@ -185,7 +185,7 @@ void CpuDevice::compute(const ops::RmsNormBackwardWeight& op) {
 template <>
 void CpuDevice::compute(const ops::BatchSums& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
-        const std::int64_t rows = op.x.shape().rows();
+        const std::int64_t rows = op.x.shape().matrix_rows();
         const std::int64_t columns = op.x.shape().columns();
         const T* values = op.x.data<T>();
         T* sums = op.sums.data<T>();
@@ -210,7 +210,7 @@ void CpuDevice::compute(const ops::BatchSquares& op) {
         T* squares = op.squares.data<T>();
         std::fill_n(squares, columns, T{0});
         add_column_sums(
-            op.x.shape().rows(), columns, squares,
+            op.x.shape().matrix_rows(), columns, squares,
             [&](std::int64_t i, std::int64_t j, std::int64_t count) -> Lane<double> {
                 const Lane<T> x = load(values + i * columns + j, count);
                 return (x.template cast<double>() - load(mean.data() + j, count))
@@ -247,7 +247,7 @@ void CpuDevice::compute(const ops::BatchNorm& op) {
         const std::int64_t columns = op.x.shape().columns();
         const T *mean = op.mean.data<T>(), *rstd = op.rstd.data<T>();
         const T *weight = op.weight.data<T>(), *bias = op.bias.data<T>();
-        for (std::int64_t i = 0; i < op.x.shape().rows(); ++i)
+        for (std::int64_t i = 0; i < op.x.shape().matrix_rows(); ++i)
             map_lanes(
                 columns, op.y.data<T>() + i * columns,
                 [](const Lane<T>& x, const Lane<T>& m, const Lane<T>& r, const Lane<T>& w,
@@ -260,7 +260,7 @@ void CpuDevice::compute(const ops::BatchNorm& op) {
 template <>
 void CpuDevice::compute(const ops::BatchNormBackwardSums& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
-        const std::int64_t rows = op.x.shape().rows();
+        const std::int64_t rows = op.x.shape().matrix_rows();
         const std::int64_t columns = op.x.shape().columns();
         const T *values = op.x.data<T>(), *gradient = op.dy.data<T>();
         const T *mean = op.mean.data<T>(), *rstd = op.rstd.data<T>();
@@ -289,7 +289,7 @@ void CpuDevice::compute(const ops::BatchNormBackwardInput& op) {
         const T *mean = op.mean.data<T>(), *rstd = op.rstd.data<T>();
         const T *weight = op.weight.data<T>(), *sums = op.sums.data<T>();
         const T n = *op.count.data<T>();
-        for (std::int64_t i = 0; i < op.x.shape().rows(); ++i)
+        for (std::int64_t i = 0; i < op.x.shape().matrix_rows(); ++i)
             map_lanes(
                 columns, op.dx.data<T>() + i * columns,
                 [n](const Lane<T>& dy, const Lane<T>& x, const Lane<T>& w,

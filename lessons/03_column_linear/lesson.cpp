@@ -69,7 +69,7 @@ HostTensor whole_numbers(Shape shape, DType dtype, std::uint64_t seed,
 }
 
 HostTensor transposed(const HostTensor& matrix) {
-    const std::int64_t rows = matrix.shape().rows();
+    const std::int64_t rows = matrix.shape().matrix_rows();
     const std::int64_t columns = matrix.shape().columns();
     HostTensor turned({columns, rows}, matrix.dtype());
     for (std::int64_t i = 0; i < matrix.elements(); ++i)
@@ -132,14 +132,14 @@ std::vector<std::string> block(const std::string& name, const HostTensor& matrix
     const std::int64_t columns = matrix.shape().columns();
     const std::int64_t shown = columns > kMostColumns ? kColumnsOfWide : columns;
     std::vector<std::string> lines{name, matrix.shape().text()};
-    for (std::int64_t row = 0; row < matrix.shape().rows(); ++row) {
+    for (std::int64_t row = 0; row < matrix.shape().matrix_rows(); ++row) {
         std::string line;
         for (std::int64_t column = 0; column < shown; ++column)
             line += fmt::format("{:>4}", number(matrix.at(row * columns + column)));
         if (shown < columns) line += " ...";
         lines.push_back(line);
         if (row + 1 < kMostRows) continue;
-        if (row + 1 < matrix.shape().rows()) lines.emplace_back("  ...");
+        if (row + 1 < matrix.shape().matrix_rows()) lines.emplace_back("  ...");
         break;
     }
     int width = 0;

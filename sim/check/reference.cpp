@@ -126,7 +126,7 @@ ReferenceWatcher::ReferenceWatcher(const Engine& engine, RankReport expected)
 void ReferenceWatcher::executing(int rank, const DeviceOperation& operation) {
     Work& work = work_[rank];
     if (operation.derivation.kind == Derivation::Kind::loss_gradient) {
-        const std::int64_t rows = operation.reads[0]->shape().rows();
+        const std::int64_t rows = operation.reads[0]->shape().matrix_rows();
         work.uneven = work.uneven || (work.losses > 0 && rows != work.rows_before);
         work.rows_before = rows;
         work.rows += rows;

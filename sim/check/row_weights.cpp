@@ -33,7 +33,7 @@ struct LossRows {
     std::int64_t bytes;     ///< of the gradient
     std::uint64_t content;  ///< of prediction and target: replicas have the same
 
-    std::int64_t rows() const { return shape.rows(); }
+    std::int64_t rows() const { return shape.matrix_rows(); }
     std::int64_t elements() const { return shape.elements(); }
 };
 

@@ -24,7 +24,7 @@ bool lies_within(std::int64_t from, std::int64_t count, std::int64_t all) {
 }  // namespace
 
 std::int64_t matrix_rows(const Shape& shape) {
-    return shape.dimensions() == 1 ? shape[0] : shape.rows();
+    return shape.dimensions() == 1 ? shape[0] : shape.matrix_rows();
 }
 
 std::int64_t matrix_columns(const Shape& shape) {

@@ -43,7 +43,7 @@ class Shape {
     std::int64_t columns() const {
         return dimensions_ == 0 ? 1 : (*this)[dimensions_ - 1];
     }
-    std::int64_t rows() const {
+    std::int64_t matrix_rows() const {
         std::int64_t product = 1;
         for (int d = 0; d + 1 < dimensions_; ++d)
             product *= (*this)[d];

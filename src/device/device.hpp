@@ -20,8 +20,8 @@ namespace lockstep {
 /// that it reads and writes. A backend adds only how it is computed.
 ///
 /// Shapes: a tensor of more than two dimensions is taken as the matrix (rows, columns) of
-/// Shape::rows() and columns(); two that must be alike have the same rows, columns and
-/// dtype. Results have the shape of the first operand, unless it says otherwise.
+/// Shape::matrix_rows() and columns(); two that must be alike have the same rows, columns
+/// and dtype. Results have the shape of the first operand, unless it says otherwise.
 /// Destinations come first. Tensors may be empty: then an operation is charged, and does
 /// what sums of nothing do.
 ///

@@ -41,7 +41,8 @@ struct Heads {
 /// Returns a matrix (rows, columns) as the rows of one head.
 inline Heads one_head(const Tensor& matrix) {
     const Shape& shape = matrix.shape();
-    return {matrix.reshaped({shape.rows(), 1, shape.columns()}), 1, shape.columns()};
+    return {matrix.reshaped({shape.matrix_rows(), 1, shape.columns()}), 1,
+            shape.columns()};
 }
 
 /// The three that attention works on, or their gradients. Where there are fewer heads of

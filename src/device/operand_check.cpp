@@ -44,7 +44,8 @@ void OperandCheck::like(const char* name, const Tensor& tensor, const char* othe
     if (tensor.dtype() != other.dtype())
         refuse(fmt::format("{} is {}, but {} is {}", name, name_of(tensor.dtype()),
                            other_name, name_of(other.dtype())));
-    if (got.rows() != expected.rows() || got.columns() != expected.columns())
+    if (got.matrix_rows() != expected.matrix_rows() ||
+        got.columns() != expected.columns())
         refuse(fmt::format("{} has shape {}, but {} has {}", name, got.text(), other_name,
                            expected.text()));
 }
@@ -52,7 +53,7 @@ void OperandCheck::like(const char* name, const Tensor& tensor, const char* othe
 void OperandCheck::matrix(const char* name, const Tensor& tensor, std::int64_t rows,
                           std::int64_t columns) const {
     own(name, tensor);
-    if (tensor.shape().rows() != rows || tensor.shape().columns() != columns)
+    if (tensor.shape().matrix_rows() != rows || tensor.shape().columns() != columns)
         refuse(fmt::format("{} has shape {}; ({}, {}) is expected", name,
                            tensor.shape().text(), rows, columns));
 }
@@ -60,7 +61,7 @@ void OperandCheck::matrix(const char* name, const Tensor& tensor, std::int64_t r
 void OperandCheck::row(const char* name, const Tensor& tensor, std::int64_t columns,
                        DType expected) const {
     dtype(name, tensor, expected);
-    if (tensor.shape().rows() != 1 || tensor.shape().columns() != columns)
+    if (tensor.shape().matrix_rows() != 1 || tensor.shape().columns() != columns)
         refuse(fmt::format("{} has shape {}; ({}) is expected", name,
                            tensor.shape().text(), columns));
 }

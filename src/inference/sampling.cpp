@@ -102,7 +102,8 @@ struct Gathered {
 /// there are others that have columns, those of all.
 Gathered largest_of_rows(Device& device, Communicator* shards, const Tensor& logits,
                          std::int64_t vocabulary, std::int64_t k, SourceLine at) {
-    const std::int64_t rows = logits.shape().rows(), columns = logits.shape().columns();
+    const std::int64_t rows = logits.shape().matrix_rows(),
+                       columns = logits.shape().columns();
     const int ranks = shards ? shards->size() : 1;
     Gathered all{{}, {}, ranks, rows, std::min(k, columns), columns, vocabulary};
     const std::int64_t own = all.own(shards ? shards->rank() : 0);
@@ -145,7 +146,7 @@ std::vector<std::int32_t> sample_of(Device& device, Communicator* shards,
     const Shape& shape = logits.shape();
     const std::int64_t ranks = shards ? shards->size() : 1;
     require(
-        shape.rows() == static_cast<std::int64_t>(wanted.size()) &&
+        shape.matrix_rows() == static_cast<std::int64_t>(wanted.size()) &&
             shape.columns() * ranks >= vocabulary,
         at,
         "logits of shape {} on each of {} ranks, for {} tokens of a vocabulary of {}; "

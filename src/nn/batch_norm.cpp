@@ -48,7 +48,7 @@ BatchNorm::BatchNorm(const ParameterInit& init, std::int64_t width,
 // lesson: batch-norm
 Tensor BatchNorm::do_forward(const Tensor& x, Saved& saved) {
     const SourceLine at = saved.line();
-    require(!is_alone() || x.shape().rows() > 1, at,
+    require(!is_alone() || x.shape().matrix_rows() > 1, at,
             "{}: a batch of shape {} has no variance; batch norm needs two rows",
             weight_.name(), x.shape());
     const Tensor sums = of_batch(device_.batch_sums(x, at), at);

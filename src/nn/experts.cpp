@@ -87,7 +87,7 @@ void Experts::multiply(const Tensor& destination, const Tensor& a, const Tensor&
 // y_e (m_e, h) = act(x_e (m_e, h) W_e^T (h, inner)) V_e^T (inner, h), for each expert e
 Tensor Experts::do_forward(const Tensor& x, Saved& saved) {
     const auto& rows = saved.value<std::vector<std::int64_t>>("rows");
-    const std::int64_t all = x.shape().rows();
+    const std::int64_t all = x.shape().matrix_rows();
     const std::int64_t own = static_cast<std::int64_t>(rows.size());
     const Tensor wide =
         device_.empty({all, own > 0 ? wide_.shape()[0] / own : 0}, x.dtype());
@@ -115,7 +115,7 @@ Tensor Experts::do_backward_input(const Tensor& dy, Saved& saved) {
     saved.keep("dy", dy);
     saved.keep("d_wide", d_wide);
     if (!input_gradient()) return {};
-    Tensor dx = device_.empty({dy.shape().rows(), sizes_.hidden}, dy.dtype());
+    Tensor dx = device_.empty({dy.shape().matrix_rows(), sizes_.hidden}, dy.dtype());
     multiply(dx, d_wide, wide_.value, rows, {});
     return dx;
 }

@@ -74,7 +74,7 @@ void Gate::pick(Gating& gating, SourceLine at) const {
         device_.copy(by, among, at);
         device_.add_bias(by, bias_, at);
     }
-    const Shape shape{among.shape().rows(), options_.chosen};
+    const Shape shape{among.shape().matrix_rows(), options_.chosen};
     gating.ids = device_.empty(shape, DType::i32, at);
     gating.picked = device_.empty(shape, among.dtype(), at);
     ColumnGroups groups;
@@ -107,14 +107,14 @@ Tensor Gate::with_noise(const Tensor& logits, const RandomPart& part,
 
 double Gate::balance_factor(const Gating& gating, double weight) const {
     return weight * options_.balance * static_cast<double>(experts_) /
-           static_cast<double>(gating.logits.shape().rows());
+           static_cast<double>(gating.logits.shape().matrix_rows());
 }
 
 // lesson: balance
 std::vector<Tensor> Gate::losses(Gating& gating, const std::vector<double>& shares,
                                  double weight, SourceLine at) const {
     std::vector<Tensor> losses;
-    const std::int64_t tokens = gating.logits.shape().rows();  // N
+    const std::int64_t tokens = gating.logits.shape().matrix_rows();  // N
     const DType dtype = gating.logits.dtype();
     if (tokens == 0) return losses;  // the mean over none
     if (options_.balance > 0) {      // alpha E sum_i f_i P_i
@@ -173,7 +173,7 @@ Tensor Gate::backward(const Gating& gating, const Tensor& d_weights, double weig
     if (gating.log_sums) {  // 2 beta / N log(sum exp) softmax
         const Tensor d_z = device_.softmax(gating.logits, {}, at);
         device_.scale_rows(d_z, gating.log_sums, at);
-        const auto tokens = static_cast<double>(gating.logits.shape().rows());
+        const auto tokens = static_cast<double>(gating.logits.shape().matrix_rows());
         device_.add(d_logits, d_z, 2 * weight * options_.z / tokens, at);
     }
     return d_logits;

@@ -50,7 +50,7 @@ LossResult cross_entropy_loss(Device& device, const Tensor& logits, const Tensor
                               double weight, SourceLine at) {
     require_rows("cross_entropy_loss", logits, at);
     require_targets("cross_entropy_loss", logits, targets, at);
-    const double factor = weight / static_cast<double>(logits.shape().rows());
+    const double factor = weight / static_cast<double>(logits.shape().matrix_rows());
     Tensor loss = device.empty({1}, computed_in(logits.dtype()), at);
     device.sum(loss, device.cross_entropy(logits, targets, at), /*accumulate=*/false, at);
     device.scale(loss, factor, at);

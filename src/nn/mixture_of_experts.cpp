@@ -52,7 +52,7 @@ Tensor in_type(Device& device, const Tensor& tensor, DType dtype, SourceLine at)
 }
 
 Tensor as_rows(const Tensor& x) {
-    return x.reshaped({x.shape().rows(), x.shape().columns()});
+    return x.reshaped({x.shape().matrix_rows(), x.shape().columns()});
 }
 
 }  // namespace

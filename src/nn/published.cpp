@@ -62,7 +62,8 @@ Source in_llama(const std::string& name) {
 }
 
 HostTensor transposed(const HostTensor& matrix) {
-    const std::int64_t rows = matrix.shape().rows(), columns = matrix.shape().columns();
+    const std::int64_t rows = matrix.shape().matrix_rows(),
+                       columns = matrix.shape().columns();
     HostTensor turned({columns, rows}, matrix.dtype());
     for (std::int64_t i = 0; i < rows; ++i)
         for (std::int64_t j = 0; j < columns; ++j)

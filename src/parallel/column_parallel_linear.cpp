@@ -141,7 +141,7 @@ void ColumnParallelLinear::do_backward_weight(Saved& saved) {
 
 Tensor gather_columns(TensorParallel& tp, const Tensor& own) {
     const int ranks = tp.size();
-    const std::int64_t rows = own.shape().rows();
+    const std::int64_t rows = own.shape().matrix_rows();
     const std::int64_t columns = own.shape().columns();
     Device& device = tp.device();
 

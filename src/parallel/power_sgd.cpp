@@ -14,7 +14,7 @@ namespace {
 /// Returns whether r (n + m) < n m, for an r of any size.
 bool is_worth_factors(const Shape& shape, std::int64_t r) {
     return shape.elements() > 0 &&
-           r <= (shape.elements() - 1) / (shape.rows() + shape.columns());
+           r <= (shape.elements() - 1) / (shape.matrix_rows() + shape.columns());
 }
 
 std::string name_of_q(const Parameter& parameter) {
@@ -52,7 +52,7 @@ void PowerSgd::make_factors() {
     const DType dtype = computed_in(matrices_.front().parameter->dtype());
     std::int64_t rows = 0, columns = 0;
     for (const Matrix& matrix : matrices_) {
-        rows += matrix.parameter->shape().rows();
+        rows += matrix.parameter->shape().matrix_rows();
         columns += matrix.parameter->shape().columns();
     }
     {
@@ -65,7 +65,8 @@ void PowerSgd::make_factors() {
     std::int64_t row = 0, column = 0;
     for (Matrix& matrix : matrices_) {
         const Parameter& parameter = *matrix.parameter;
-        const std::int64_t n = parameter.shape().rows(), m = parameter.shape().columns();
+        const std::int64_t n = parameter.shape().matrix_rows(),
+                           m = parameter.shape().columns();
         matrix.error = device_.zeros({n, m}, dtype);
         matrix.error.set_label("error/" + parameter.name());
         matrix.p = p_.slice(row * r, n * r).reshaped({n, r});

@@ -73,7 +73,7 @@ LossResult vocabulary_parallel_cross_entropy(TensorParallel& tp, const Tensor& l
     declare_same(tp.group(), targets, "targets", at);
     Device& device = tp.device();
     const VocabularyShard shard = shard_of_columns(tp, logits, vocabulary, at);
-    const double factor = weight / static_cast<double>(logits.shape().rows());
+    const double factor = weight / static_cast<double>(logits.shape().matrix_rows());
 
     const Tensor maximum = device.row_maximum(logits, shard, at);
     tp.group().all_reduce(maximum, Reduction::maximum, at).wait(at);

@@ -250,14 +250,14 @@ std::vector<NamedOperation> softmaxes_and_losses() {
         {"cross_entropy_of_50257",
          [](D& d, O& o) {
              const Tensor logits = o.of_vocabulary(o.a);
-             d.cross_entropy(logits, o.targets.rows(0, logits.shape().rows()));
+             d.cross_entropy(logits, o.targets.rows(0, logits.shape().matrix_rows()));
          },
          kChecksTargets},
         {"cross_entropy_backward_of_50257",
          [](D& d, O& o) {
              const Tensor logits = o.of_vocabulary(o.a);
-             d.cross_entropy_backward(logits, o.targets.rows(0, logits.shape().rows()),
-                                      1);
+             d.cross_entropy_backward(logits,
+                                      o.targets.rows(0, logits.shape().matrix_rows()), 1);
          },
          kLogitsTwice},
         {"row_maximum", [](D& d, O& o) { d.row_maximum(o.a); }},

@@ -8,7 +8,7 @@ TEST_CASE("A shape counts its elements and is a matrix of rows and columns", "[c
     const Shape shape{2, 3, 4};
     REQUIRE(shape.dimensions() == 3);
     REQUIRE(shape.elements() == 24);
-    REQUIRE(shape.rows() == 6);
+    REQUIRE(shape.matrix_rows() == 6);
     REQUIRE(shape.columns() == 4);
     REQUIRE(shape[1] == 3);
     REQUIRE(shape.text() == "(2, 3, 4)");
@@ -18,13 +18,13 @@ TEST_CASE("A shape counts its elements and is a matrix of rows and columns", "[c
 
 TEST_CASE("A scalar has one element, a vector one row, an empty shape none", "[core]") {
     REQUIRE(Shape{}.elements() == 1);
-    REQUIRE(Shape{}.rows() == 1);
+    REQUIRE(Shape{}.matrix_rows() == 1);
     REQUIRE(Shape{}.columns() == 1);
     REQUIRE(Shape{}.text() == "()");
-    REQUIRE(Shape{5}.rows() == 1);
+    REQUIRE(Shape{5}.matrix_rows() == 1);
     REQUIRE(Shape{5}.columns() == 5);
     REQUIRE(Shape{5, 0}.elements() == 0);
-    REQUIRE(Shape{5, 0}.rows() == 5);
+    REQUIRE(Shape{5, 0}.matrix_rows() == 5);
 }
 
 TEST_CASE("Shapes are equal when all extents are", "[core]") {

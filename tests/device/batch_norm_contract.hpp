@@ -10,7 +10,7 @@ struct BatchReference {
     std::vector<double> mean, squares, rstd;
 
     BatchReference(const HostTensor& x, double epsilon)
-        : rows(x.shape().rows()), columns(x.shape().columns()) {
+        : rows(x.shape().matrix_rows()), columns(x.shape().columns()) {
         const auto n = static_cast<double>(rows);
         for (std::int64_t j = 0; j < columns; ++j) {
             double sum = 0, distances = 0;
@@ -39,7 +39,7 @@ TEST_CASE("Batch norm's statistics are their definitions", kTags) {
     CAPTURE(shape.text());
     Bench bench;
     const double epsilon = 1e-3, momentum = 0.25;
-    const std::int64_t rows = shape.rows(), columns = shape.columns();
+    const std::int64_t rows = shape.matrix_rows(), columns = shape.columns();
     const HostTensor x = random_values(shape, dtype, "x", -2, 3);
     const HostTensor before = random_values({columns}, dtype, "before", 0, 2);
     const BatchReference reference(x, epsilon);
@@ -107,7 +107,7 @@ TEST_CASE("Batch norm and its gradients are their definitions", kTags) {
     CAPTURE(shape.text());
     Bench bench;
     const double epsilon = 0.1;
-    const std::int64_t rows = shape.rows(), columns = shape.columns();
+    const std::int64_t rows = shape.matrix_rows(), columns = shape.columns();
     const HostTensor x = random_values(shape, dtype, "x", -2, 3);
     const HostTensor dy = random_values(shape, dtype, "dy");
     const HostTensor weight = random_values({columns}, dtype, "weight");

@@ -14,7 +14,7 @@ inline void check_causal_softmax(Bench& bench, HostTensor x,
     const std::int64_t columns = shape.columns();
     const std::int64_t queries = shape[shape.dimensions() - 2];
     Expected expected(shape, x.dtype());
-    for (std::int64_t row = 0; row < shape.rows(); ++row) {
+    for (std::int64_t row = 0; row < shape.matrix_rows(); ++row) {
         const auto sees = [&](std::int64_t key) {
             return options.keys[key] <= options.queries[row % queries];
         };

@@ -31,7 +31,7 @@ TEST_CASE("Softmax and cross entropy are their definitions, for logits of any si
     const double largest = GENERATE(1.0, 50.0, 1e4);
     CAPTURE(shape.text(), largest);
     Bench bench;
-    const std::int64_t rows = shape.rows(), columns = shape.columns();
+    const std::int64_t rows = shape.matrix_rows(), columns = shape.columns();
     const HostTensor x = random_values(shape, dtype, "x", -largest, largest);
     const HostTensor ids = random_indices({rows}, columns, "ids");
     const Tensor logits = bench->upload(x);
@@ -73,7 +73,7 @@ TEST_CASE("Rows are divided by their sums, and so are gradients", kTags) {
     const HostTensor x = random_values(shape, dtype, "x", 0.1, 1);
     const HostTensor dy = random_values(shape, dtype, "dy");
     Expected y(shape, dtype), dx(shape, dtype);
-    for (std::int64_t i = 0; i < shape.rows(); ++i) {
+    for (std::int64_t i = 0; i < shape.matrix_rows(); ++i) {
         double sum = 0, along = 0;
         for (std::int64_t j = 0; j < columns; ++j) {
             sum += x.at(i * columns + j);
@@ -108,7 +108,7 @@ TEST_CASE("The gradient of softmax is y (dy - y . dy)", kTags) {
     const HostTensor y = random_values(shape, dtype, "y", 0, 1);
     const HostTensor dy = random_values(shape, dtype, "dy");
     Expected expected(shape, dtype);
-    for (std::int64_t i = 0; i < shape.rows(); ++i) {
+    for (std::int64_t i = 0; i < shape.matrix_rows(); ++i) {
         Sum along;
         for (std::int64_t j = 0; j < columns; ++j)
             along.add(y.at(i * columns + j) * dy.at(i * columns + j));

@@ -16,9 +16,12 @@ inline Expected product(const HostTensor& a, const HostTensor& b,
         const std::int64_t columns = x.shape().columns();
         return x.at(transposed ? column * columns + row : row * columns + column);
     };
-    const std::int64_t m = options.transpose_a ? a.shape().columns() : a.shape().rows();
-    const std::int64_t k = options.transpose_a ? a.shape().rows() : a.shape().columns();
-    const std::int64_t n = options.transpose_b ? b.shape().rows() : b.shape().columns();
+    const std::int64_t m =
+        options.transpose_a ? a.shape().columns() : a.shape().matrix_rows();
+    const std::int64_t k =
+        options.transpose_a ? a.shape().matrix_rows() : a.shape().columns();
+    const std::int64_t n =
+        options.transpose_b ? b.shape().matrix_rows() : b.shape().columns();
     Expected expected({m, n}, a.dtype());
     for (std::int64_t i = 0; i < m; ++i) {
         for (std::int64_t j = 0; j < n; ++j) {
@@ -168,7 +171,7 @@ TEST_CASE("Rows are scaled each by its factor, whose gradients are products of r
     const Shape shape = GENERATE(Shape{1, 1}, Shape{5, 3}, Shape{33, 67}, Shape{1000, 16},
                                  Shape{4, 8, 16}, Shape{0, 5}, Shape{5, 0});
     CAPTURE(shape.text());
-    const std::int64_t rows = shape.rows(), columns = shape.columns();
+    const std::int64_t rows = shape.matrix_rows(), columns = shape.columns();
     Bench bench;
     const HostTensor values = random_values(shape, dtype, "x");
     const HostTensor of_y = random_values(shape, dtype, "dy");
@@ -210,7 +213,7 @@ TEST_CASE("A bias is added to every row, and its gradient is the sum of the rows
     for (std::int64_t j = 0; j < shape.columns(); ++j) {
         Sum sum;
         sum.add(bias.at(j));
-        for (std::int64_t i = 0; i < shape.rows(); ++i)
+        for (std::int64_t i = 0; i < shape.matrix_rows(); ++i)
             sum.add(y.at(i * shape.columns() + j));
         sum.expect(sums);
     }
@@ -227,7 +230,7 @@ TEST_CASE("A bias is added to every row, and its gradient is the sum of the rows
 inline double column_product(const HostTensor& a, std::int64_t i, const HostTensor& b,
                              std::int64_t j) {
     double sum = 0;
-    for (std::int64_t row = 0; row < a.shape().rows(); ++row)
+    for (std::int64_t row = 0; row < a.shape().matrix_rows(); ++row)
         sum += a.at(row * a.shape().columns() + i) * b.at(row * b.shape().columns() + j);
     return sum;
 }
@@ -256,7 +259,7 @@ inline void check_span(const HostTensor& x, const HostTensor& before) {
     const std::int64_t columns = x.shape().columns();
     for (std::int64_t j = 0; j < columns; ++j) {
         double rest = 0;
-        for (std::int64_t row = 0; row < x.shape().rows(); ++row) {
+        for (std::int64_t row = 0; row < x.shape().matrix_rows(); ++row) {
             double value = before.at(row * columns + j);
             for (std::int64_t i = 0; i <= j; ++i)
                 value -= x.at(row * columns + i) * column_product(x, i, before, j);

@@ -10,7 +10,7 @@ struct NormReference {
     std::vector<double> mean, rstd, normalized;
 
     NormReference(const HostTensor& x, double epsilon)
-        : rows(x.shape().rows()), columns(x.shape().columns()) {
+        : rows(x.shape().matrix_rows()), columns(x.shape().columns()) {
         const auto n = static_cast<double>(columns);
         for (std::int64_t i = 0; i < rows; ++i) {
             double sum = 0, squares = 0;
@@ -36,7 +36,7 @@ TEST_CASE("Layer norm and its gradients are their definitions", kTags) {
     CAPTURE(shape.text());
     Bench bench;
     const double epsilon = 1e-5;
-    const std::int64_t rows = shape.rows(), columns = shape.columns();
+    const std::int64_t rows = shape.matrix_rows(), columns = shape.columns();
     const HostTensor x = random_values(shape, dtype, "x", -2, 3);
     const HostTensor weight = random_values({columns}, dtype, "weight");
     const HostTensor bias = random_values({columns}, dtype, "bias");
@@ -123,7 +123,7 @@ struct RmsReference {
     std::vector<double> rstd, normalized;
 
     RmsReference(const HostTensor& x, double epsilon) : columns(x.shape().columns()) {
-        for (std::int64_t i = 0; i < x.shape().rows(); ++i) {
+        for (std::int64_t i = 0; i < x.shape().matrix_rows(); ++i) {
             double squares = 0;
             for (std::int64_t j = 0; j < columns; ++j)
                 squares += std::pow(x.at(i * columns + j), 2);
@@ -145,7 +145,7 @@ TEST_CASE("Root mean square norm and its gradients are their definitions", kTags
     const double epsilon = GENERATE(1e-5, 0.5);
     CAPTURE(shape.text(), epsilon);
     Bench bench;
-    const std::int64_t rows = shape.rows(), columns = shape.columns();
+    const std::int64_t rows = shape.matrix_rows(), columns = shape.columns();
     const HostTensor x = random_values(shape, dtype, "x", -2, 3);
     const HostTensor weight = random_values({columns}, dtype, "weight");
     const HostTensor dy = random_values(shape, dtype, "dy");

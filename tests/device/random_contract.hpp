@@ -76,7 +76,7 @@ TEST_CASE("Dropout drops by the numbers of its stream, and divides what stays", 
     const RandomPart place{5, shape.columns() + 3};
     const HostTensor x = random_values(shape, dtype, "x");
     Expected y(shape, dtype);
-    for (std::int64_t i = 0; i < shape.rows(); ++i)
+    for (std::int64_t i = 0; i < shape.matrix_rows(); ++i)
         for (std::int64_t j = 0; j < shape.columns(); ++j) {
             const std::int64_t number = place.offset + i * place.pitch + j;
             const bool stays =

@@ -41,7 +41,7 @@ TEST_CASE("Groups of rows are multiplied row by row, too", kTags) {
     const Tensor b = bench->upload(random_values({2 * n, k}, dtype, "b"));
     const RowByRow scope(*bench.device);
     const auto product = [&](const Tensor& rows, std::vector<std::int64_t> groups) {
-        const Tensor c = bench->zeros({rows.shape().rows(), n}, dtype);
+        const Tensor c = bench->zeros({rows.shape().matrix_rows(), n}, dtype);
         bench->grouped_matmul(c, rows, b, std::move(groups), {.transpose_b = true});
         return bench->download(c);
     };

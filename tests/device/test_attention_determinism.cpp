@@ -83,7 +83,8 @@ TEST_CASE("Online attention has the same bits wherever its operands lie",
     const AttentionOptions options{0.3, GENERATE(false, true)};
     const auto heads = [](const Tensor& a) {
         const std::int64_t columns = a.shape().columns();
-        return Heads{a.reshaped({a.shape().rows(), 1, columns}), 2, columns / 2, 0};
+        return Heads{a.reshaped({a.shape().matrix_rows(), 1, columns}), 2, columns / 2,
+                     0};
     };
     using B = Bench;
     using T = const Tensor;

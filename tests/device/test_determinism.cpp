@@ -56,7 +56,7 @@ TEST_CASE("Other operations have the same bits wherever their operands lie",
     });
     same_anywhere(shape, dtype, [](B& bench, T& a, T&) { return bench->row_maximum(a); });
     same_anywhere(shape, dtype, [](B& bench, T& a, T&) {
-        const Tensor targets = bench->zeros({a.shape().rows()}, DType::i32);
+        const Tensor targets = bench->zeros({a.shape().matrix_rows()}, DType::i32);
         return bench->cross_entropy_parts(a, targets, bench->row_maximum(a));
     });
     same_anywhere(shape, dtype, [](B& bench, T& a, T& b) {
@@ -68,14 +68,14 @@ TEST_CASE("Other operations have the same bits wherever their operands lie",
         return a;
     });
     same_anywhere(shape, dtype, [](B& bench, T& a, T& b) {
-        bench->scale_rows(a, b.flat().rows(0, a.shape().rows()));
-        bench->row_products(b.flat().rows(0, a.shape().rows()), a, a);
+        bench->scale_rows(a, b.flat().rows(0, a.shape().matrix_rows()));
+        bench->row_products(b.flat().rows(0, a.shape().matrix_rows()), a, a);
         return b;
     });
     same_anywhere(shape, dtype, [](B& bench, T& a, T&) {
         const Shape& of = a.shape();
-        const Tensor tall = a.reshaped(
-            {std::max(of.rows(), of.columns()), std::min(of.rows(), of.columns())});
+        const Tensor tall = a.reshaped({std::max(of.matrix_rows(), of.columns()),
+                                        std::min(of.matrix_rows(), of.columns())});
         bench->orthonormalize(tall);
         return a;
     });
@@ -99,13 +99,14 @@ TEST_CASE("Gates and heads have the same bits wherever their operands lie",
     const Shape shape = GENERATE(Shape{2, 6}, Shape{4, 16}, Shape{8, 46}, Shape{2, 1000});
     const auto heads = [](const Tensor& a) {
         const std::int64_t columns = a.shape().columns();
-        return Heads{a.reshaped({a.shape().rows(), 1, columns}), 2, columns / 2, 0};
+        return Heads{a.reshaped({a.shape().matrix_rows(), 1, columns}), 2, columns / 2,
+                     0};
     };
     using B = Bench;
     using T = const Tensor;
     same_anywhere(shape, dtype, [](B& bench, T& a, T&) { return bench->swiglu(a); });
     same_anywhere(shape, dtype, [](B& bench, T& a, T& b) {
-        const std::int64_t rows = a.shape().rows();
+        const std::int64_t rows = a.shape().matrix_rows();
         return bench->swiglu_backward(
             a, b.rows(0, rows / 2).reshaped({rows, a.shape().columns() / 2}));
     });

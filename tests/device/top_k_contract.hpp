@@ -30,7 +30,7 @@ inline void ranks(Bench& bench, const HostTensor& x, std::int64_t k) {
     const Tensor indices = bench->empty(shape, DType::i32);
     bench->top_k(values, indices, bench->upload(x), k);
     HostTensor expected_values(shape, x.dtype()), expected_indices(shape, DType::i32);
-    for (std::int64_t row = 0; row < shape.rows(); ++row) {
+    for (std::int64_t row = 0; row < shape.matrix_rows(); ++row) {
         const std::vector<std::int64_t> order = ranking(x, row);
         for (std::int64_t i = 0; i < k; ++i) {
             const std::int64_t column = order[static_cast<std::size_t>(i)];

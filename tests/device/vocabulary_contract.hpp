@@ -11,7 +11,7 @@ namespace lockstep::test {
 class DealtLogits {
   public:
     DealtLogits(Bench& bench, const HostTensor& logits, std::int64_t extent, int shards)
-        : bench_(bench), rows_(logits.shape().rows()), dtype_(logits.dtype()) {
+        : bench_(bench), rows_(logits.shape().matrix_rows()), dtype_(logits.dtype()) {
         const std::int64_t whole = logits.shape().columns();
         for (int k = 0; k < shards; ++k) {
             HostTensor part({rows_, extent}, dtype_);

@@ -25,11 +25,11 @@ struct NamedOperation {
 /// The first half of the rows of a matrix beside the second, in one twice as wide; and
 /// a matrix of the shape that its gates give.
 inline Tensor gated(const Tensor& a) {
-    const std::int64_t rows = a.shape().rows() / 2;
+    const std::int64_t rows = a.shape().matrix_rows() / 2;
     return a.rows(0, 2 * rows).reshaped({rows, 2 * a.shape().columns()});
 }
 inline Tensor like_gates(const Tensor& b) {
-    return b.rows(0, b.shape().rows() / 2);
+    return b.rows(0, b.shape().matrix_rows() / 2);
 }
 
 /// The first elements of a matrix as one of two columns.
@@ -42,7 +42,7 @@ inline Tensor tall(const Tensor& a) {
 struct PaddedLogits {
     PaddedLogits(Bench& bench, const Tensor& a)
         : shard{3, 3 + a.shape().columns() - 1},
-          targets(bench->empty({a.shape().rows()}, DType::i32)),
+          targets(bench->empty({a.shape().matrix_rows()}, DType::i32)),
           maximum(bench->row_maximum(a, shard)) {
         bench->fill(targets, 4);
         parts = bench->cross_entropy_parts(a, targets, maximum, shard);
@@ -73,13 +73,13 @@ inline std::vector<NamedOperation> repeated_by_row() {
             [](B& x, T& a, T& b, T&) { return x->gelu_backward(a, b, GeluForm::tanh); }),
         named("top_k",
               [](B& x, T& a, T&, T&) {
-                  Tensor values = x->empty({a.shape().rows(), 3}, a.dtype());
+                  Tensor values = x->empty({a.shape().matrix_rows(), 3}, a.dtype());
                   x->top_k(values, x->empty(values.shape(), DType::i32), a, 3);
                   return values;
               }),
         named("sort_ids",
               [](B& x, T& a, T&, T&) {
-                  const Tensor ids = x->empty({a.shape().rows(), 3}, DType::i32);
+                  const Tensor ids = x->empty({a.shape().matrix_rows(), 3}, DType::i32);
                   x->top_k(x->empty(ids.shape(), a.dtype()), ids, a, 3);
                   Tensor order = x->empty({ids.elements()}, DType::i32);
                   x->sort_ids(order, x->empty(order.shape(), DType::i32),
@@ -95,7 +95,7 @@ inline std::vector<NamedOperation> repeated_by_row() {
               [](B& x, T& a, T& b, T&) { return x->normalize_rows_backward(a, b); }),
         named("take_columns",
               [](B& x, T& a, T&, T&) {
-                  Tensor list = x->empty({a.shape().rows(), 3}, a.dtype());
+                  Tensor list = x->empty({a.shape().matrix_rows(), 3}, a.dtype());
                   const Tensor which = x->empty(list.shape(), DType::i32);
                   x->top_k(x->empty(list.shape(), a.dtype()), which, a, 3);
                   x->take_columns(list, a, which);
@@ -119,14 +119,14 @@ inline std::vector<NamedOperation> repeated_in_attention() {
                   const auto all_of = [](std::int64_t tokens) {
                       return TokenRows{TokenOrder::striped, 1, tokens, 0};
                   };
-                  return x->softmax(
-                      a, {true, all_of(a.shape().rows()), all_of(a.shape().columns())});
+                  return x->softmax(a, {true, all_of(a.shape().matrix_rows()),
+                                        all_of(a.shape().columns())});
               }),
         named("rotate",
               [](B& x, T& a, T&, T&) {
                   const Shape& shape = a.shape();
-                  const Heads heads{a.reshaped({shape.rows(), 1, shape.columns()}), 1,
-                                    shape.columns() / 2 * 2};
+                  const Heads heads{a.reshaped({shape.matrix_rows(), 1, shape.columns()}),
+                                    1, shape.columns() / 2 * 2};
                   x->rotate(heads, heads);
                   return a;
               }),
@@ -188,12 +188,12 @@ inline std::vector<NamedOperation> repeated_sums() {
               }),
         named("scale_rows",
               [](B& x, T& a, T& b, T&) {
-                  x->scale_rows(a, b.flat().slice(0, a.shape().rows()));
+                  x->scale_rows(a, b.flat().slice(0, a.shape().matrix_rows()));
                   return a;
               }),
         named("row_products",
               [](B& x, T& a, T& b, T&) {
-                  Tensor products = x->empty({a.shape().rows()}, a.dtype());
+                  Tensor products = x->empty({a.shape().matrix_rows()}, a.dtype());
                   x->row_products(products, a, b);
                   return products;
               }),

@@ -104,11 +104,11 @@ TEST_CASE("Wide rows and tall columns are as exact as narrow ones",
         for (std::int64_t j = 0; j < columns; ++j) {
             Sum sum;
             sum.add(inputs.row.at(j));
-            for (std::int64_t i = 0; i < shape.rows(); ++i)
+            for (std::int64_t i = 0; i < shape.matrix_rows(); ++i)
                 sum.add(inputs.a.at(i * columns + j));
             sum.expect(sums);
         }
-        for (std::int64_t i = 0; i < shape.rows(); ++i) {
+        for (std::int64_t i = 0; i < shape.matrix_rows(); ++i) {
             double whole = 0;
             for (std::int64_t j = 0; j < columns; ++j)
                 whole += std::exp(inputs.a.at(i * columns + j));
@@ -138,7 +138,7 @@ TEST_CASE("A causal softmax of wide rows is that of what each row sees",
     const HostTensor x = random_values(shape, dtype, "x", -3, 3);
     const HostTensor y = bench->download(bench->softmax(bench->upload(x), {true}));
     Expected expected(shape, dtype);
-    for (std::int64_t row = 0; row < shape.rows(); ++row) {
+    for (std::int64_t row = 0; row < shape.matrix_rows(); ++row) {
         const std::int64_t seen = std::min(row % queries + 1, columns);
         double whole = 0;
         for (std::int64_t j = 0; j < seen; ++j)

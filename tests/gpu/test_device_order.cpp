@@ -200,7 +200,7 @@ namespace {
 
 /// The largest error of an element of a product, in parts of the sum of its terms' sizes.
 double worst_error(const HostTensor& product, const HostTensor& a, const HostTensor& b) {
-    const std::int64_t rows = a.shape().rows();
+    const std::int64_t rows = a.shape().matrix_rows();
     const std::int64_t inner = a.shape().columns();
     const std::int64_t columns = b.shape().columns();
     double worst = 0;

@@ -23,7 +23,7 @@ std::vector<NamedOperation> operations_by_row() {
     using B = Bench;
     using T = const Tensor;
     const auto targets = [](B& x, T& a) {
-        Tensor all = x->empty({a.shape().rows()}, DType::i32);
+        Tensor all = x->empty({a.shape().matrix_rows()}, DType::i32);
         x->fill(all, 4);
         return all;
     };
@@ -32,7 +32,7 @@ std::vector<NamedOperation> operations_by_row() {
         const std::int64_t columns = a.shape().columns();
         const TokenRows queries{order, 1, columns, columns * 2 / 3};
         const TokenRows keys{order, 1, columns, 0};
-        return x->softmax(a.reshaped({a.shape().rows(), 1, columns}),
+        return x->softmax(a.reshaped({a.shape().matrix_rows(), 1, columns}),
                           {true, queries, keys});
     };
     std::vector<NamedOperation> operations = operations_to_repeat();

@@ -16,7 +16,7 @@ struct Batch {
         : y(x.shape(), DType::f64),
           running_mean(weight.shape(), DType::f64),
           running_variance(weight.shape(), DType::f64) {
-        const std::int64_t rows = x.shape().rows(), width = x.shape().columns();
+        const std::int64_t rows = x.shape().matrix_rows(), width = x.shape().columns();
         const auto n = static_cast<double>(rows);
         for (std::int64_t j = 0; j < width; ++j) {
             double sum = 0, squares = 0;

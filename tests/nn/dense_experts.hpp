@@ -29,7 +29,7 @@ class DenseExperts {
         : sizes_(sizes), values_(std::move(values)), bias_(bias) {}
 
     Results run(const HostTensor& x, const HostTensor& dy, double weight) {
-        const std::int64_t n = x.shape().rows(), e = sizes_.of.count;
+        const std::int64_t n = x.shape().matrix_rows(), e = sizes_.of.count;
         const ExpertSizes& of = sizes_.of;
         const GateOptions& gate = of.gate;
         Results results{
@@ -73,7 +73,8 @@ class DenseExperts {
     static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
     Matrix logits_of(const HostTensor& x) const {
-        const std::int64_t n = x.shape().rows(), e = sizes_.of.count, h = sizes_.hidden;
+        const std::int64_t n = x.shape().matrix_rows(), e = sizes_.of.count,
+                           h = sizes_.hidden;
         Matrix logits(at(n), Row(at(e)));
         for (std::int64_t t = 0; t < n; ++t)
             for (std::int64_t i = 0; i < e; ++i)
@@ -83,7 +84,8 @@ class DenseExperts {
     }
     void through_gate(const HostTensor& x, const Matrix& d_logits,
                       Results& results) const {
-        const std::int64_t n = x.shape().rows(), e = sizes_.of.count, h = sizes_.hidden;
+        const std::int64_t n = x.shape().matrix_rows(), e = sizes_.of.count,
+                           h = sizes_.hidden;
         for (std::int64_t t = 0; t < n; ++t)
             for (std::int64_t i = 0; i < e; ++i)
                 for (std::int64_t c = 0; c < h; ++c) {

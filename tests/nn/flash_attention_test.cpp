@@ -143,7 +143,7 @@ HostTensor with_heads_repeated(const HostTensor& x, const AttentionSizes& sizes,
                                std::int64_t width) {
     const std::int64_t a = sizes.heads, g = sizes.key_heads();
     HostTensor repeated(x.shape().with_last(3 * a * width), x.dtype());
-    for (std::int64_t row = 0; row < x.shape().rows(); ++row)
+    for (std::int64_t row = 0; row < x.shape().matrix_rows(); ++row)
         for (std::int64_t head = 0; head < 3 * a; ++head) {
             const std::int64_t part = head / a, own = head % a;
             const std::int64_t from =
@@ -162,7 +162,7 @@ HostTensor with_heads_summed(const HostTensor& dx, const AttentionSizes& sizes,
     const std::int64_t a = sizes.heads, g = sizes.key_heads();
     const std::int64_t columns = (a + 2 * g) * width;
     HostTensor summed(dx.shape().with_last(columns), dx.dtype());
-    for (std::int64_t row = 0; row < dx.shape().rows(); ++row)
+    for (std::int64_t row = 0; row < dx.shape().matrix_rows(); ++row)
         for (std::int64_t head = 0; head < 3 * a; ++head) {
             const std::int64_t part = head / a, own = head % a;
             const std::int64_t to = part == 0 ? own : a + (part - 1) * g + own / (a / g);

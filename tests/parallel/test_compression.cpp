@@ -687,7 +687,8 @@ TEST_CASE("A GPT learns by compressed gradients nearly what it learns by whole o
         // Of three ranks each sends 4/3 of all that is reduced, in each step.
         std::int64_t bytes = 0;
         for (const auto& [name, value] : whole.report.ranks[0].kept) {
-            const std::int64_t n = value.shape().rows(), m = value.shape().columns();
+            const std::int64_t n = value.shape().matrix_rows(),
+                               m = value.shape().columns();
             bytes += r * (n + m) < n * m ? r * (n + m) * bytes_of(computed_in(dtype))
                                          : n * m * bytes_of(dtype);
         }

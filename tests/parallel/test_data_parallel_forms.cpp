@@ -291,7 +291,7 @@ TEST_CASE("One process refuses what it cannot deal out", "[parallel][errors]") {
 
       private:
         Tensor do_forward(const Tensor& x, Saved&) override {
-            return x.rows(0, x.shape().rows() - 1);
+            return x.rows(0, x.shape().matrix_rows() - 1);
         }
         Tensor do_backward_input(const Tensor& dy, Saved&) override { return dy; }
     };

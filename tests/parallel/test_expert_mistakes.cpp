@@ -33,13 +33,15 @@ class SwappedBack : public Delivery {
     }
     Tensor there(SourceLine at) override { return right_->there(at); }
     void start_back(const Tensor& made, SourceLine at) override {
-        std::vector<std::int32_t> order(static_cast<std::size_t>(made.shape().rows()));
+        std::vector<std::int32_t> order(
+            static_cast<std::size_t>(made.shape().matrix_rows()));
         std::iota(order.begin(), order.end(), 0);
         if (!order.empty()) std::swap(order.front(), order.back());
         Device& device = *made.device();
         const Tensor swapped = device.empty(made.shape(), made.dtype());
-        device.take_rows(swapped, made,
-                         device.upload(HostTensor::of({made.shape().rows(), 1}, order)));
+        device.take_rows(
+            swapped, made,
+            device.upload(HostTensor::of({made.shape().matrix_rows(), 1}, order)));
         right_->start_back(swapped, at);
     }
     Tensor back(SourceLine at) override { return right_->back(at); }

@@ -143,7 +143,7 @@ struct SwigluBackward {
     void check(const OperandCheck& check) const {
         check_gated(check, x);
         check.dtype("dy", dy, x.dtype());
-        check.matrix("dy", dy, x.shape().rows(), x.shape().columns() / 2);
+        check.matrix("dy", dy, x.shape().matrix_rows(), x.shape().columns() / 2);
     }
     void make(const auto& make) { make(dx, x.shape(), x.dtype()); }
     OperandList operands() const {

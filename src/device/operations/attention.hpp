@@ -368,12 +368,12 @@ struct StorePages {
         check.that(from >= 0 && columns() <= source.shape().columns() - from,
                    "{} columns from {} on of source, which has {}", columns(), from,
                    source.shape().columns());
-        check_paged(check, tokens, source.shape().rows(), pages.shape());
+        check_paged(check, tokens, source.shape().matrix_rows(), pages.shape());
         check_apart(check);
     }
     OperandList operands() const {
         const std::int64_t bytes =
-            source.shape().rows() * columns() * bytes_of(source.dtype());
+            source.shape().matrix_rows() * columns() * bytes_of(source.dtype());
         return {sized(bytes, reads("source", source)),
                 sized(bytes, writes("pages", pages))};
     }
@@ -416,7 +416,7 @@ struct HeadMatmul {
 
     std::int64_t n() const {
         const Shape& shape = matrices.shape();
-        return options.transpose_b ? shape.rows() / x.heads : shape.columns();
+        return options.transpose_b ? shape.matrix_rows() / x.heads : shape.columns();
     }
     /// The result, as the heads that it consists of.
     Heads destination() const { return {y, x.heads, n(), 0}; }
@@ -427,10 +427,11 @@ struct HeadMatmul {
         check.that(!options.transpose_a && !options.accumulate,
                    "a transposed x, or a sum; x as it is and a new result are expected");
         const Shape& shape = matrices.shape();
-        const std::int64_t rows = options.transpose_b ? shape.columns() : shape.rows();
+        const std::int64_t rows =
+            options.transpose_b ? shape.columns() : shape.matrix_rows();
         const std::int64_t expected = options.transpose_b ? x.width : x.heads * x.width;
         check.that(shape.dimensions() == 2 && rows == expected &&
-                       (!options.transpose_b || shape.rows() % x.heads == 0),
+                       (!options.transpose_b || shape.matrix_rows() % x.heads == 0),
                    "matrices have shape {}{}, for {} heads of width {}", shape,
                    options.transpose_b ? ", transposed" : "", x.heads, x.width);
         check.that(n() == 0 || x.heads <= kMostElements / n(),

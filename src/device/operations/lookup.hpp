@@ -107,7 +107,7 @@ struct TakeRows {
     std::int64_t flops() const { return 0; }
     Derivation derivation() const { return Derivation::linear_in(0); }
     const Tensor& indices() const { return index; }
-    std::int64_t bound() const { return source.shape().rows(); }
+    std::int64_t bound() const { return source.shape().matrix_rows(); }
     /// Returns the lookup that it is.
     Embedding lookup() const { return {destination, source, index, {0, bound()}}; }
 };
@@ -130,7 +130,7 @@ struct AddRows {
     std::int64_t flops() const { return source.elements(); }
     Derivation derivation() const { return Derivation::linear_in(2); }
     const Tensor& indices() const { return index; }
-    std::int64_t bound() const { return destination.shape().rows(); }
+    std::int64_t bound() const { return destination.shape().matrix_rows(); }
     /// Returns the backward of a lookup that it is.
     EmbeddingBackward lookup_backward() const {
         return {destination, index, source, {0, bound()}};
@@ -144,11 +144,11 @@ inline void check_columns_by_index(const OperandCheck& check, const char* whole_
                                    const Tensor& list, const Tensor& index) {
     check.real(whole_name, whole);
     check.dtype("indices", index, DType::i32);
-    check.that(index.shape().rows() == whole.shape().rows(),
+    check.that(index.shape().matrix_rows() == whole.shape().matrix_rows(),
                "indices has shape {}, and {} {}; as many rows are expected",
                index.shape(), whole_name, whole.shape());
     check.dtype(list_name, list, whole.dtype());
-    check.matrix(list_name, list, index.shape().rows(), index.shape().columns());
+    check.matrix(list_name, list, index.shape().matrix_rows(), index.shape().columns());
 }
 
 /// destination[i][j] = source[i][index[i][j]].
@@ -205,7 +205,7 @@ struct TopK {
 
     void check(const OperandCheck& check) const {
         check.real("x", x);
-        const std::int64_t rows = x.shape().rows(), columns = x.shape().columns();
+        const std::int64_t rows = x.shape().matrix_rows(), columns = x.shape().columns();
         check.that(k >= 1 && k <= columns,
                    "the {} largest of {} columns; from 1 to all of them are expected", k,
                    columns);
@@ -286,7 +286,8 @@ struct SortIds {
 /// the stream.
 inline void check_part(const OperandCheck& check, const RandomPart& part,
                        const Tensor& destination) {
-    const std::int64_t rows = std::max<std::int64_t>(destination.shape().rows(), 1);
+    const std::int64_t rows =
+        std::max<std::int64_t>(destination.shape().matrix_rows(), 1);
     check.that(part.offset >= 0, "offset is {}; it must not be negative", part.offset);
     check.that(
         part.offset <= kMostElements && part.pitch <= kMostElements / rows,
@@ -310,7 +311,7 @@ template <typename Draw>
 void each_run(const Tensor& destination, const RandomPart& part, Draw&& draw) {
     if (is_contiguous(part, destination)) return draw(destination, part.offset);
     const std::int64_t columns = destination.shape().columns();
-    for (std::int64_t row = 0; row < destination.shape().rows(); ++row)
+    for (std::int64_t row = 0; row < destination.shape().matrix_rows(); ++row)
         draw(destination.slice(row * columns, columns), part.offset + row * part.pitch);
 }
 

@@ -59,7 +59,7 @@ struct LogSumExp {
 
     void check(const OperandCheck& check) const { check.real("x", x); }
     void make(const auto& make) {
-        make(y, Shape{x.shape().rows()}, computed_in(x.dtype()));
+        make(y, Shape{x.shape().matrix_rows()}, computed_in(x.dtype()));
     }
     OperandList operands() const { return {reads("x", x), makes("y", y)}; }
     /// Maximum, subtract, exp, sum.
@@ -112,10 +112,10 @@ struct CrossEntropy {
 
     void check(const OperandCheck& check) const {
         check.real("logits", logits);
-        check.count("targets", targets, logits.shape().rows(), DType::i32);
+        check.count("targets", targets, logits.shape().matrix_rows(), DType::i32);
     }
     void make(const auto& make) {
-        make(losses, Shape{logits.shape().rows()}, computed_in(logits.dtype()));
+        make(losses, Shape{logits.shape().matrix_rows()}, computed_in(logits.dtype()));
     }
     OperandList operands() const {
         return {reads("logits", logits), reads("targets", targets),
@@ -138,7 +138,7 @@ struct CrossEntropyBackward {
 
     void check(const OperandCheck& check) const {
         check.real("logits", logits);
-        check.count("targets", targets, logits.shape().rows(), DType::i32);
+        check.count("targets", targets, logits.shape().matrix_rows(), DType::i32);
     }
     void make(const auto& make) { make(d_logits, logits.shape(), logits.dtype()); }
     OperandList operands() const {
@@ -167,7 +167,7 @@ struct RowMaximum {
         shard = check.shard(shard, logits.shape().columns());
     }
     void make(const auto& make) {
-        make(maximum, Shape{logits.shape().rows()}, computed_in(logits.dtype()));
+        make(maximum, Shape{logits.shape().matrix_rows()}, computed_in(logits.dtype()));
     }
     OperandList operands() const {
         return {reads("logits", logits), makes("maximum", maximum)};
@@ -185,8 +185,9 @@ inline VocabularyShard check_shard_of_logits(const OperandCheck& check,
                                              const Tensor& maximum,
                                              const VocabularyShard& shard) {
     check.real("logits", logits);
-    check.count("targets", targets, logits.shape().rows(), DType::i32);
-    check.count("maximum", maximum, logits.shape().rows(), computed_in(logits.dtype()));
+    check.count("targets", targets, logits.shape().matrix_rows(), DType::i32);
+    check.count("maximum", maximum, logits.shape().matrix_rows(),
+                computed_in(logits.dtype()));
     return check.shard(shard, logits.shape().columns());
 }
 
@@ -204,7 +205,7 @@ struct CrossEntropyParts {
         shard = check_shard_of_logits(check, logits, targets, maximum, shard);
     }
     void make(const auto& make) {
-        make(parts, Shape{2, logits.shape().rows()}, computed_in(logits.dtype()));
+        make(parts, Shape{2, logits.shape().matrix_rows()}, computed_in(logits.dtype()));
     }
     OperandList operands() const {
         return {reads("logits", logits), reads("targets", targets),
@@ -255,7 +256,7 @@ struct CrossEntropyBackwardOfParts {
     void check(const OperandCheck& check) {
         shard = check_shard_of_logits(check, logits, targets, maximum, shard);
         check.dtype("parts", parts, computed_in(logits.dtype()));
-        check.matrix("parts", parts, 2, logits.shape().rows());
+        check.matrix("parts", parts, 2, logits.shape().matrix_rows());
     }
     void make(const auto& make) { make(d_logits, logits.shape(), logits.dtype()); }
     OperandList operands() const {

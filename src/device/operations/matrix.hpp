@@ -25,13 +25,13 @@ struct Matmul {
     bool into = false;  ///< the destination is given
 
     std::int64_t m() const {
-        return options.transpose_a ? a.shape().columns() : a.shape().rows();
+        return options.transpose_a ? a.shape().columns() : a.shape().matrix_rows();
     }
     std::int64_t k() const {
-        return options.transpose_a ? a.shape().rows() : a.shape().columns();
+        return options.transpose_a ? a.shape().matrix_rows() : a.shape().columns();
     }
     std::int64_t n() const {
-        return options.transpose_b ? b.shape().rows() : b.shape().columns();
+        return options.transpose_b ? b.shape().matrix_rows() : b.shape().columns();
     }
 
     void check(const OperandCheck& check) const {
@@ -41,7 +41,7 @@ struct Matmul {
         check.real("a", a);
         check.dtype("b", b, a.dtype());
         const std::int64_t b_rows =
-            options.transpose_b ? b.shape().columns() : b.shape().rows();
+            options.transpose_b ? b.shape().columns() : b.shape().matrix_rows();
         check.that(k() == b_rows, "a {}{} times b {}{}: the inner extents are {} and {}",
                    a.shape(), options.transpose_a ? " transposed" : "", b.shape(),
                    options.transpose_b ? " transposed" : "", k(), b_rows);
@@ -93,7 +93,8 @@ struct GroupedMatmul {
 
     std::int64_t groups() const { return static_cast<std::int64_t>(rows.size()); }
     std::int64_t n() const {
-        return options.transpose_b ? b.shape().rows() / groups() : b.shape().columns();
+        return options.transpose_b ? b.shape().matrix_rows() / groups()
+                                   : b.shape().columns();
     }
 
     void check(const OperandCheck& check) const {
@@ -103,7 +104,7 @@ struct GroupedMatmul {
         check.that(!(options.transpose_a && options.transpose_b),
                    "both a and b are transposed; one of them is expected to have groups");
         check.that(!rows.empty(), "no group of rows; one is expected at least");
-        const std::int64_t all = a.shape().rows(), k = a.shape().columns();
+        const std::int64_t all = a.shape().matrix_rows(), k = a.shape().columns();
         check.that(groups() <= kMostElements / std::max<std::int64_t>(k, 1),
                    "{} groups of a {} are more than there can be", groups(), a.shape());
         std::int64_t left = all;
@@ -118,12 +119,12 @@ struct GroupedMatmul {
                    all - left, a.shape(), all);
         const std::int64_t many = options.transpose_a ? all
                                   : options.transpose_b
-                                      ? b.shape().rows() / groups() * groups()
+                                      ? b.shape().matrix_rows() / groups() * groups()
                                       : groups() * k;
-        check.that(b.shape().rows() == many,
+        check.that(b.shape().matrix_rows() == many,
                    "b has shape {}, that is {} rows, for {} groups of a {}; {} are "
                    "expected",
-                   b.shape(), b.shape().rows(), groups(), a.shape(), many);
+                   b.shape(), b.shape().matrix_rows(), groups(), a.shape(), many);
         check.that(!options.transpose_b || b.shape().columns() == k,
                    "a {} times b {} transposed: the inner extents are {} and {}",
                    a.shape(), b.shape(), k, b.shape().columns());
@@ -159,7 +160,7 @@ struct GroupedMatmul {
             const std::int64_t columns = of.shape().columns();
             return of.slice(from * columns, count * columns).reshaped({count, columns});
         };
-        const std::int64_t in_b = b.shape().rows() / groups();
+        const std::int64_t in_b = b.shape().matrix_rows() / groups();
         const std::int64_t k = a.shape().columns();
         for (std::int64_t group = 0, from = 0; group < groups(); ++group) {
             const std::int64_t count = rows[static_cast<std::size_t>(group)];
@@ -224,7 +225,7 @@ struct ScaleRows {
 
     void check(const OperandCheck& check) const {
         check.real("x", x);
-        check.count("factors", factors, x.shape().rows(), x.dtype());
+        check.count("factors", factors, x.shape().matrix_rows(), x.dtype());
     }
     OperandList operands() const { return {updates("x", x), reads("factors", factors)}; }
     std::int64_t flops() const { return x.elements(); }
@@ -241,7 +242,7 @@ struct RowProducts {
     void check(const OperandCheck& check) const {
         check.real("a", a);
         check.like("b", b, "a", a);
-        check.count("destination", destination, a.shape().rows(), a.dtype());
+        check.count("destination", destination, a.shape().matrix_rows(), a.dtype());
     }
     OperandList operands() const {
         return {reads("a", a), reads("b", b), writes("destination", destination)};
@@ -259,10 +260,10 @@ struct Orthonormalize {
     void check(const OperandCheck& check) const {
         check.real("x", x);
         const Shape& shape = x.shape();
-        check.that(shape.columns() <= shape.rows(),
+        check.that(shape.columns() <= shape.matrix_rows(),
                    "x has shape {}, that is {} columns of {} elements, of which {} at "
                    "most can be orthogonal",
-                   shape, shape.columns(), shape.rows(), shape.rows());
+                   shape, shape.columns(), shape.matrix_rows(), shape.matrix_rows());
     }
     OperandList operands() const { return {updates("x", x)}; }
     /// A column of n numbers is cleared twice of each that comes before it, by a product

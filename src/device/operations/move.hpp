@@ -68,9 +68,9 @@ struct CopyColumns {
         check.dtype("source", source, destination.dtype());
         const Shape& target = destination.shape();
         const Shape& origin = source.shape();
-        check.that(target.rows() == origin.rows(),
-                   "source has {} rows, but destination has {}", origin.rows(),
-                   target.rows());
+        check.that(target.matrix_rows() == origin.matrix_rows(),
+                   "source has {} rows, but destination has {}", origin.matrix_rows(),
+                   target.matrix_rows());
         check.that(count >= 0 && from >= 0 && count <= origin.columns() - from,
                    "{} columns from {} on of source, which has {}", count, from,
                    origin.columns());
@@ -80,7 +80,7 @@ struct CopyColumns {
     }
     OperandList operands() const {
         const std::int64_t bytes =
-            destination.shape().rows() * count * bytes_of(destination.dtype());
+            destination.shape().matrix_rows() * count * bytes_of(destination.dtype());
         return {sized(bytes, reads("source", source)),
                 sized(bytes, writes("destination", destination))};
     }
@@ -231,7 +231,7 @@ struct Cast {
     void check(const OperandCheck& check) const {
         check.real("destination", destination);
         check.real("source", source);
-        check.matrix("source", source, destination.shape().rows(),
+        check.matrix("source", source, destination.shape().matrix_rows(),
                      destination.shape().columns());
     }
     OperandList operands() const {

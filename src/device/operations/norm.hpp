@@ -24,8 +24,8 @@ struct LayerNorm {
     }
     void make(const auto& make) {
         make(result.y, x.shape(), x.dtype());
-        make(result.mean, Shape{x.shape().rows()}, computed_in(x.dtype()));
-        make(result.rstd, Shape{x.shape().rows()}, computed_in(x.dtype()));
+        make(result.mean, Shape{x.shape().matrix_rows()}, computed_in(x.dtype()));
+        make(result.rstd, Shape{x.shape().matrix_rows()}, computed_in(x.dtype()));
     }
     OperandList operands() const {
         return {
@@ -57,8 +57,8 @@ struct LayerNormBackwardInput {
         check.real("x", x);
         check.like("dy", dy, "x", x);
         check.row("weight", weight, x.shape().columns(), x.dtype());
-        check.count("mean", mean, x.shape().rows(), computed_in(x.dtype()));
-        check.count("rstd", rstd, x.shape().rows(), computed_in(x.dtype()));
+        check.count("mean", mean, x.shape().matrix_rows(), computed_in(x.dtype()));
+        check.count("rstd", rstd, x.shape().matrix_rows(), computed_in(x.dtype()));
     }
     void make(const auto& make) { make(dx, x.shape(), x.dtype()); }
     OperandList operands() const {
@@ -85,8 +85,8 @@ struct LayerNormBackwardWeight {
         check.like("dy", dy, "x", x);
         check.row("d_weight", d_weight, x.shape().columns(), x.dtype());
         check.row("d_bias", d_bias, x.shape().columns(), x.dtype());
-        check.count("mean", mean, x.shape().rows(), computed_in(x.dtype()));
-        check.count("rstd", rstd, x.shape().rows(), computed_in(x.dtype()));
+        check.count("mean", mean, x.shape().matrix_rows(), computed_in(x.dtype()));
+        check.count("rstd", rstd, x.shape().matrix_rows(), computed_in(x.dtype()));
     }
     OperandList operands() const {
         return {reads("dy", dy),
@@ -117,7 +117,7 @@ struct RmsNorm {
     }
     void make(const auto& make) {
         make(y, x.shape(), x.dtype());
-        make(rstd, Shape{x.shape().rows()}, computed_in(x.dtype()));
+        make(rstd, Shape{x.shape().matrix_rows()}, computed_in(x.dtype()));
     }
     OperandList operands() const {
         return {reads("x", x), reads("weight", weight), makes("y", y),
@@ -142,7 +142,7 @@ struct RmsNormBackwardInput {
         check.real("x", x);
         check.like("dy", dy, "x", x);
         check.row("weight", weight, x.shape().columns(), x.dtype());
-        check.count("rstd", rstd, x.shape().rows(), computed_in(x.dtype()));
+        check.count("rstd", rstd, x.shape().matrix_rows(), computed_in(x.dtype()));
     }
     void make(const auto& make) { make(dx, x.shape(), x.dtype()); }
     OperandList operands() const {
@@ -166,7 +166,7 @@ struct RmsNormBackwardWeight {
         check.real("x", x);
         check.like("dy", dy, "x", x);
         check.row("d_weight", d_weight, x.shape().columns(), x.dtype());
-        check.count("rstd", rstd, x.shape().rows(), computed_in(x.dtype()));
+        check.count("rstd", rstd, x.shape().matrix_rows(), computed_in(x.dtype()));
     }
     OperandList operands() const {
         return {reads("dy", dy), reads("x", x), reads("rstd", rstd),
@@ -195,7 +195,8 @@ struct BatchSums {
     Derivation derivation() const { return {}; }
     /// Without columns, there is the number of rows alone.
     void when_empty(const auto& fill) const {
-        fill(sums, x.shape().columns() == 0 ? static_cast<double>(x.shape().rows()) : 0);
+        fill(sums,
+             x.shape().columns() == 0 ? static_cast<double>(x.shape().matrix_rows()) : 0);
     }
 };
 

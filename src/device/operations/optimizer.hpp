@@ -34,7 +34,7 @@ inline void check_gradient(const OperandCheck& check, const Tensor& gradient,
                            const Tensor& parameter) {
     check.real("parameter", parameter);
     check.real("gradient", gradient);
-    check.matrix("gradient", gradient, parameter.shape().rows(),
+    check.matrix("gradient", gradient, parameter.shape().matrix_rows(),
                  parameter.shape().columns());
     if (gradient.dtype() != DType::bf16 || parameter.dtype() != DType::f32)
         check.dtype("gradient", gradient, parameter.dtype());

@@ -9,7 +9,7 @@ namespace one_device {
 namespace {
 
 HostTensor transposed(const HostTensor& a) {
-    const std::int64_t rows = a.shape().rows(), columns = a.shape().columns();
+    const std::int64_t rows = a.shape().matrix_rows(), columns = a.shape().columns();
     HostTensor b({columns, rows}, DType::f64);
     for (std::int64_t i = 0; i < rows; ++i)
         for (std::int64_t j = 0; j < columns; ++j)
@@ -18,7 +18,7 @@ HostTensor transposed(const HostTensor& a) {
 }
 
 HostTensor matmul(const HostTensor& a, const HostTensor& b) {
-    const std::int64_t rows = a.shape().rows(), inner = a.shape().columns();
+    const std::int64_t rows = a.shape().matrix_rows(), inner = a.shape().columns();
     const std::int64_t columns = b.shape().columns();
     HostTensor c({rows, columns}, DType::f64);
     const double* const from_a = a.values<double>().data();
@@ -126,7 +126,7 @@ HostTensor forward(const HostTensors& weights, HostTensor x) {
 HostTensor evaluate(const HostTensor& weight, const HostTensor& x,
                     const HostTensor& labels) {
     const HostTensor logits = matmul(x, weight);
-    const std::int64_t rows = x.shape().rows(), classes = weight.shape().columns();
+    const std::int64_t rows = x.shape().matrix_rows(), classes = weight.shape().columns();
     double losses = 0;
     for (std::int64_t row = 0; row < rows; ++row) {
         double sum_of_exp = 0;

@@ -133,7 +133,7 @@ inline lockstep::Tensor logits(lockstep::Device& device, const Gpt& gpt,
 
 /// The token of the largest logit of each row, on the host.
 inline Tokens largest(lockstep::Device& device, const lockstep::Tensor& logits) {
-    const std::int64_t rows = logits.shape().rows();
+    const std::int64_t rows = logits.shape().matrix_rows();
     const lockstep::Tensor values = device.empty({rows, 1}, logits.dtype());
     const lockstep::Tensor ids = device.empty({rows, 1}, lockstep::DType::i32);
     device.top_k(values, ids, logits, 1);

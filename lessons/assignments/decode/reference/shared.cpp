@@ -11,7 +11,7 @@ Gpt share_of(const Gpt& gpt, int rank, int ranks) {
     own.sizes.key_heads /= ranks;
     own.sizes.inner /= ranks;
     const auto cut = [&](Tensor& matrix) {
-        const std::int64_t rows = matrix.shape().rows() / ranks;
+        const std::int64_t rows = matrix.shape().matrix_rows() / ranks;
         matrix = matrix.rows(rank * rows, rows);
     };
     for (Block& block : own.blocks)
