@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include <fmt/format.h>
+
 #include "lessons/runner/command_line.hpp"
 #include "lessons/runner/fault_pages.hpp"
 #include "lessons/runner/reader.hpp"
@@ -17,7 +19,9 @@ void declare_fault(CommandLine& line) {
                  "what is printed, why a cluster hangs or lies, and the cure.");
     auto& request = command.asks_for<FaultRequest>();
     command.positional("FAULT",
-                       "as a diagnosis names it: F01 to F31; README for all of them",
+                       fmt::format("as a diagnosis names it: {} to {}; README for all of "
+                                   "them",
+                                   fault_classes().front().id, fault_classes().back().id),
                        text_into(request.fault));
     std::vector<std::string> names{"README"};
     for (const FaultClass& fault : fault_classes())
@@ -32,8 +36,9 @@ int run(const FaultRequest& request) {
         return static_cast<char>(std::toupper(letter));
     });
     const Document page = fault_page(name, language_of(request.language));
-    require(!page.empty(), "there is no fault '{}'; they are F01 to F31",
-            printable(request.fault));
+    require(!page.empty(), "there is no fault '{}'; they are {} to {}",
+            printable(request.fault), fault_classes().front().id,
+            fault_classes().back().id);
     print_document(page);
     return kSuccess;
 }

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// A class of mistakes of distributed programs, F01 to F31.
+/// A class of mistakes of distributed programs.
 struct FaultClass {
     const char* id;     ///< "F02"
     const char* title;  ///< "counts differ"
