@@ -5,9 +5,9 @@ usage: compile_together.py OUTPUT ROOT SOURCE…
 Most of what a compiler does for a source is reading the same headers and making the same
 templates as for the source beside it. Together, it does so once.
 
-Meson's own unity takes so many neighbours of a list together. By fours, six of the nine units of
-tests/parallel have names that clash, and two of the ten that src makes by twenties do: which
-sources go together has to be said.
+Meson's own unity joins N neighbours of a list. With N = 4, six of the nine units of tests/parallel
+have names that clash; with N = 20, two of the ten units of src. So which sources go together has
+to be said.
 """
 
 import os

@@ -45,6 +45,7 @@ std::string cause_of_order(const Judge& judge, const LeftSchedules& made);
 void ask_made_alike(Judge& judge, const LeftSchedules& made);
 
 /// Asks for a schedule without problems. The others below need one.
+/// `counted` stands before what is wrong.
 void ask_runnable(Judge& judge, const LeftSchedules& made,
                   const std::string& counted = "");
 

@@ -46,8 +46,8 @@ struct BatchRules {
     bool continuous = true;
 };
 
-/// Decides what each pass computes: continuous batching, of which PlainBatcher
-/// (plain_batcher.hpp) is the idea alone. Sequences are served in the
+/// Decides what each pass computes: continuous batching; PlainBatcher
+/// (plain_batcher.hpp) shows only the idea. Sequences are served in the
 /// order of their requests. If one finds no page free, the sequence whose request is
 /// the youngest gives back its pages and waits again, first of all; what it had is
 /// computed once more, from its prompt and what it has generated (PagedAttention,

@@ -8,11 +8,11 @@
 namespace lockstep {
 
 PlainBatcher::PlainBatcher(const CacheSizes& cache, std::int64_t most_sequences)
-    : cache_(cache),
-      most_sequences_(static_cast<std::size_t>(most_sequences)),
-      free_(static_cast<std::size_t>(cache.pages)) {
-    require(most_sequences > 0, "{} sequences at once; one is expected at least",
-            most_sequences);
+    : cache_(cache), most_sequences_(static_cast<std::size_t>(most_sequences)) {
+    require(cache.pages > 0 && cache.page_rows > 0 && most_sequences > 0,
+            "{} pages of {} rows for {} sequences at once; all three must be positive",
+            cache.pages, cache.page_rows, most_sequences);
+    free_.resize(static_cast<std::size_t>(cache.pages));
     std::iota(free_.begin(), free_.end(), 0);
 }
 
@@ -23,8 +23,9 @@ std::int64_t PlainBatcher::pages_for(const Request& request) const {
 }
 
 void PlainBatcher::add(Request request) {
+    const std::int64_t room = cache_.pages * cache_.page_rows;
     require(!request.prompt.empty() && request.output > 0 &&
-                pages_for(request) <= cache_.pages,
+                request.output - 1 <= room - std::ssize(request.prompt),
             "request {} has a prompt of {} tokens and asks for {}; both must be "
             "positive, and fit into {} pages of {}",
             request.id, request.prompt.size(), request.output, cache_.pages,
@@ -43,11 +44,9 @@ Pass PlainBatcher::next() {
         free_.erase(begin, free_.end());
     }
     Pass pass;
-    pass.page_rows = cache_.page_rows;
     for (Sequence& it : running_) {
         const std::int64_t rows = std::ssize(it.ids) - it.computed;
         pass.tokens.sequences.push_back({it.computed, rows, it.pages});
-        pass.requests.push_back(it.request.id);
         pass.ids.insert(pass.ids.end(), it.ids.end() - rows, it.ids.end());
         pass.wanted.push_back(static_cast<std::int32_t>(pass.ids.size()) - 1);
         it.computed += rows;
@@ -63,8 +62,8 @@ std::vector<Wanted> PlainBatcher::wanted() const {
 }
 
 void PlainBatcher::take(const std::vector<std::int32_t>& tokens) {
-    require(tokens.size() == running_.size(),
-            "{} tokens were taken; the pass expects {}", tokens.size(), running_.size());
+    require(tokens.size() == running_.size(), "{} tokens were taken; the pass expects {}",
+            tokens.size(), running_.size());
     std::vector<Sequence> go_on;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
         Sequence& it = running_[i];

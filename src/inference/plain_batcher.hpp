@@ -8,7 +8,7 @@
 namespace lockstep {
 
 /// Continuous batching, as plainly as it can be said (Yu et al. 2022, Orca, OSDI, section
-/// 3). Batcher (batcher.hpp) answers alike, with fewer pages.
+/// 3). Batcher (batcher.hpp) gives the same tokens with fewer pages.
 ///
 /// Each pass has of every sequence the tokens that have not been computed: all of a
 /// prompt at first, then one token a pass. A request begins as soon as there is a place
@@ -16,10 +16,11 @@ namespace lockstep {
 /// pages are free again when it has its last token.
 class PlainBatcher {
   public:
+    /// Throws UsageError unless all sizes are positive.
     PlainBatcher(const CacheSizes& cache, std::int64_t most_sequences);
 
     /// Throws UsageError if the prompt is empty, no token is asked for, or the cache has
-    /// not so many pages.
+    /// too few pages.
     void add(Request request);
     bool idle() const { return running_.empty() && waiting_.empty(); }
     /// Gives what to compute next; take() takes a token for each sequence in it, which is

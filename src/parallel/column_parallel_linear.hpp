@@ -27,7 +27,7 @@ struct ColumnParallelOptions {
 
 /// y = x W^T + b with the columns of y shared out: rank r holds rows r of W
 /// (out, in), PyTorch's layout, and computes columns r of y (Shoeybi et al.
-/// 2019, 1909.08053, section 3); PlainColumnParallelLinear is this alone:
+/// 2019, 1909.08053, section 3); PlainColumnParallelLinear shows only this:
 ///
 ///     [y_1 … y_t],  y_r = x W_r^T + b_r;  dx = the sum of dy_r W_r over r
 ///

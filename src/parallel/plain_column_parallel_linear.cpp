@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "src/core/require.hpp"
 #include "src/nn/linear.hpp"
 #include "src/nn/part.hpp"
 
@@ -10,7 +11,8 @@ namespace lockstep {
 namespace {
 
 /// This rank's rows of a whole, (out, in) or (out).
-Part own_rows(const ParameterInit& init, const TensorParallel& tp, const Shape& whole) {
+Part rows_of_rank(const ParameterInit& init, const TensorParallel& tp,
+                  const Shape& whole) {
     const std::int64_t count = tp.share(init.name, "columns", whole[0]);
     return row_part(whole, tp.rank() * count, count);
 }
@@ -22,8 +24,10 @@ PlainColumnParallelLinear::PlainColumnParallelLinear(const ParameterInit& init,
                                                      std::int64_t out)
     : tp_(tp),
       device_(init.device),
-      weight_(init, "weight", own_rows(init, tp, linear_shape(init, in, out))),
-      bias_(init, "bias", own_rows(init, tp, {out})) {
+      weight_(init, "weight", rows_of_rank(init, tp, linear_shape(init, in, out))),
+      bias_(init, "bias", rows_of_rank(init, tp, {out})) {
+    require(!tp.splits_sequence(), "{}: each rank holds only a part of the sequence",
+            weight_.name());
     for (Parameter* parameter : own_parameters()) {
         tp.shard(*parameter);
         start_uniform(*parameter, init.seed, 1 / std::sqrt(static_cast<double>(in)));

@@ -15,7 +15,8 @@ namespace lockstep {
 /// 2(t-1)/t of dx's bytes. Values start as Linear's of the same name.
 class PlainColumnParallelLinear : public Module {
   public:
-    /// Throws UsageError unless the ranks share out the columns equally.
+    /// Throws UsageError unless the ranks share out the columns equally, and all of them
+    /// hold x whole: not with sequence parallelism.
     PlainColumnParallelLinear(const ParameterInit& init, TensorParallel& tp,
                               std::int64_t in, std::int64_t out);
 

@@ -1,5 +1,6 @@
 #include "src/parallel/plain_zero_1.hpp"
 
+#include "src/core/require.hpp"
 #include "src/parallel/flat_buffer.hpp"
 #include "src/parallel/placement.hpp"
 
@@ -9,6 +10,9 @@ PlainZero1::PlainZero1(Device& device, Communicator& replicas,
                        std::vector<Parameter*> parameters)
     : GradientSync(std::move(parameters)), replicas_(replicas) {
     require_partial("PlainZero1", replicas, this->parameters());
+    require(placed_alike(this->parameters(), replicas).size() <= 1,
+            "PlainZero1: its parameters lie differently along other lines; Zero1 has a "
+            "bucket for those that lie alike");
     const int ranks = replicas.size();
     values_ = make_flat(device, this->parameters(), &Parameter::value, ranks);
     gradients_ = make_flat(device, this->parameters(), &Parameter::gradient, ranks);
@@ -42,7 +46,7 @@ void PlainZero1::finish() {
 // Each rank updates its range, and gives it to all.
 void PlainZero1::update(Optimizer& optimizer) {
     require_shards_of("PlainZero1, where a rank updates shards()", optimizer);
-    optimizer.step();
+    GradientSync::update(optimizer);
     send_values();
 }
 

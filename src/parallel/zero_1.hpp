@@ -29,7 +29,7 @@ struct ZeroOptions {
 
 /// ZeRO stage 1: each of n replicas keeps the optimizer's state of a shard alone, 1/n of
 /// the parameters, and updates that; the others get its new values (Rajbhandari et al.
-/// 2019, 1910.02054, section 5.1). PlainZero1 (plain_zero_1.hpp) is the idea alone.
+/// 2019, 1910.02054, section 5.1). PlainZero1 (plain_zero_1.hpp) shows only the idea.
 ///
 ///     Zero1 sync(device, replicas, model.parameters());
 ///     AdamW optimizer(sync.shards());

@@ -146,7 +146,8 @@ Schedule spectrain_schedule(const PipelineShape& shape);
 Schedule pipemare_schedule(const PipelineShape& shape);
 
 /// Names of all generators ("naive", "1f1b", …), in the order of their table in
-/// generators.cpp. The command line, the man page, the book and tests have them from here.
+/// generators.cpp. The command line, the man page, the book and tests have them from
+/// here.
 const std::vector<std::string>& schedule_names();
 /// One of them by name. Throws UsageError for another name, or for more chunks than the
 /// schedule has; one chunk, which is what is asked for by default, is its own number. One

@@ -1,78 +1,113 @@
 #include "src/pipeline/plain_pipeline.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "src/core/require.hpp"
 
 namespace lockstep {
 
-namespace {
-
 using enum InstructionKind;
 
-/// A micro-batch on this stage, between its forward and its backward.
-struct Flight {
-    Saved saved{};
-    Tensor x{}, y{}, dy{}, dx{};
-};
+namespace {
+
+/// Returns whether each stage s holds only part s, and has R and U only at its end.
+bool is_plain(const Schedule& schedule) {
+    bool plain = schedule.chunks == 1 && schedule.queues == MessageQueues::one;
+    for (int stage = 0; stage < schedule.stages; ++stage)
+        plain = plain && schedule.part(stage, 0) == stage &&
+                std::ranges::is_partitioned(schedule.of(stage), has_micro_batch,
+                                            &Instruction::kind);
+    return plain;
+}
 
 }  // namespace
 
-Tensor run_plainly(Device& device, Communicator& line, const Schedule& schedule,
-                   Module& stage, const PartBoundary& boundary, const Loss& loss,
-                   std::span<const MicroBatch> micro_batches) {
-    require(
-        schedule.chunks == 1 && schedule.stages == line.size() &&
-            schedule.micro_batches == std::ssize(micro_batches),
-        "{} has {} stages of {} chunks and {} micro-batches; one chunk, {} stages and "
-        "{} micro-batches are expected",
-        schedule.name, schedule.stages, schedule.chunks, schedule.micro_batches,
-        line.size(), micro_batches.size());
-    const int here = line.rank();
-    const bool is_first = here == 0, is_last = here == line.size() - 1;
-    std::vector<Flight> flights(micro_batches.size());
-    Tensor total;
-    zero_gradients(stage);
-    stage.set_input_gradient(!is_first);
+PlainPipeline::PlainPipeline(Device& device, Communicator& line, const PipelinePlan& plan,
+                             Module& stage, PartBoundary boundary)
+    : device_(device),
+      line_(line),
+      schedule_(plan.schedule()),
+      stage_(stage),
+      boundary_(std::move(boundary)) {
+    require(is_plain(schedule_) && schedule_.stages == line.size(),
+            "{} has {} stages; {} are expected, with part s on stage s, one queue of "
+            "messages, and R and U only at the end",
+            schedule_.name, schedule_.stages, line.size());
+    stage.set_input_gradient(!is_first());
+}
 
-    const auto post = [&](Group& group, const Instruction& message) {
-        Flight& it = flights[message.micro_batch];
-        const auto arriving = [&] {
-            return device.empty(boundary.shape(micro_batches[message.micro_batch]),
-                                boundary.dtype);
-        };
-        if (message.kind == send_activation) group.send(it.y, here + 1);
-        if (message.kind == recv_activation) group.recv(it.x = arriving(), here - 1);
-        if (message.kind == send_gradient) group.send(it.dx, here - 1);
-        if (message.kind == recv_gradient) group.recv(it.dy = arriving(), here + 1);
-    };
-    const auto compute = [&](const Instruction& work) {
-        Flight& it = flights[work.micro_batch];
-        const MicroBatch& batch = micro_batches[work.micro_batch];
-        if (work.kind == forward) {
-            it.y = stage.forward(is_first ? batch.input : it.x, it.saved);
-            if (!is_last) return;
-            const LossResult result = loss(device, it.y, batch.target, batch.weight);
-            it.dy = result.gradient;
-            if (total) device.add(total, result.loss);
-            if (!total) total = result.loss;
-        }
-        if (work.kind == backward) it.dx = stage.backward(it.dy, it.saved);
-        if (work.kind == backward_input) it.dx = stage.backward_input(it.dy, it.saved);
-        if (work.kind == backward_weight) stage.backward_weight(it.saved);
-        // Of a micro-batch whose backward is done only dx is still to be sent.
-        if (work.kind == backward || work.kind == backward_weight) it = {.dx = it.dx};
-    };
-
-    for (const Place place : schedule.places(here)) {
-        const Instruction& next = schedule.at(place);
-        const Positions together = schedule.together(place);
-        if (is_computation(next.kind)) compute(next);
-        if (!is_message(next.kind) || place.position != together.first) continue;
-        Group messages = line.group();
-        for (int i = together.first; i < together.last; ++i)
-            post(messages, schedule.at({here, i}));
-        messages.start().wait();
+Tensor PlainPipeline::run(const Loss& loss, std::span<const MicroBatch> micro_batches) {
+    require(schedule_.micro_batches == std::ssize(micro_batches),
+            "{} has {} micro-batches; {} were given", schedule_.name,
+            schedule_.micro_batches, micro_batches.size());
+    zero_gradients(stage_, schedule_.micro_batches);
+    flights_ = std::vector<Flight>(micro_batches.size());
+    total_ = {};
+    for (const Place place : schedule_.places(line_.rank())) {
+        const Instruction& next = schedule_.at(place);
+        const Positions together = schedule_.together(place);
+        if (is_computation(next.kind))
+            compute(next, loss, micro_batches[next.micro_batch]);
+        if (is_message(next.kind) && place.position == together.first)
+            exchange(together, micro_batches);
     }
-    return total;
+    return total_;
+}
+
+void PlainPipeline::compute(const Instruction& work, const Loss& loss,
+                            const MicroBatch& batch) {
+    Flight& it = flights_[work.micro_batch];
+    if (work.kind == InstructionKind::forward) return forward(it, loss, batch);
+    if (work.kind == backward) it.dx = stage_.backward(it.dy, it.saved);
+    if (work.kind == backward_input) it.dx = stage_.backward_input(it.dy, it.saved);
+    if (work.kind == backward_weight) stage_.backward_weight(it.saved);
+    // Behind a whole backward only dx is left, to be sent.
+    if (work.kind != backward_input) it = {.dx = it.dx};
+}
+
+void PlainPipeline::forward(Flight& it, const Loss& loss, const MicroBatch& batch) {
+    it.saved.set_loss_weight(batch.weight);
+    it.y = stage_.forward(is_first() ? batch.input : it.x, it.saved);
+    for (const Tensor& term : it.saved.take_losses())
+        add_to_total(term);
+    if (!is_last()) return;
+    const LossResult result = loss(device_, it.y, batch.target, batch.weight);
+    add_to_total(result.loss);
+    it.dy = result.gradient;
+}
+
+void PlainPipeline::add_to_total(const Tensor& loss) {
+    if (total_)
+        device_.add(total_, loss);
+    else
+        total_ = loss;
+}
+
+/// Messages that stand together begin together; what was sent is let go of.
+void PlainPipeline::exchange(Positions together,
+                             std::span<const MicroBatch> micro_batches) {
+    const int before = line_.rank() - 1, behind = line_.rank() + 1;
+    std::vector<Tensor> sent;
+    Group messages = line_.group();
+    for (int position = together.first; position < together.last; ++position) {
+        const Instruction& message = schedule_.at({line_.rank(), position});
+        Flight& it = flights_[message.micro_batch];
+        const auto arriving = [&] {
+            return device_.empty(boundary_.shape(micro_batches[message.micro_batch]),
+                                 boundary_.dtype);
+        };
+        if (is_send(message.kind)) {
+            const bool is_forward = message.kind == send_activation;
+            sent.push_back(std::exchange(is_forward ? it.y : it.dx, {}));
+            messages.send(sent.back(), is_forward ? behind : before);
+        } else if (message.kind == recv_activation) {
+            messages.recv(it.x = arriving(), before);
+        } else {
+            messages.recv(it.dy = arriving(), behind);
+        }
+    }
+    messages.start().wait();
 }
 
 }  // namespace lockstep

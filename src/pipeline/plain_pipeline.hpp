@@ -1,22 +1,53 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "src/pipeline/pipeline.hpp"
 
 namespace lockstep {
 
-/// Executes a schedule as plainly as it can be said, before Pipeline (pipeline.hpp),
-/// which executes any schedule and lets messages run beside what a device computes.
+/// One device's place in a pipeline, as plainly as it can be said: read it before
+/// Pipeline (pipeline.hpp), which executes every schedule and lets messages run beside
+/// what the device computes. Here a stage holds one chunk of the model, follows its
+/// instructions one by one, and waits for each message, or group of messages, until it is
+/// done.
 ///
-/// This device is stage line.rank() and holds one chunk, `stage`. It follows its
-/// instructions one by one; messages in one group begin together, and it waits until they
-/// are done. R and U are the caller's: gradients of the step are left in the stage's
-/// parameters. Gives the sum of weight times loss, (1), on the last stage, elsewhere
-/// none. The schedule has its messages (with_messages); throws UsageError if a
-/// stage has several chunks, or for other numbers of stages and micro-batches.
-Tensor run_plainly(Device& device, Communicator& line, const Schedule& schedule,
-                   Module& stage, const PartBoundary& boundary, const Loss& loss,
-                   std::span<const MicroBatch> micro_batches);
+/// R and U are the caller's: the step's gradients are left in the stage's parameters.
+class PlainPipeline {
+  public:
+    /// This device is stage line.rank() and holds `stage`. Everything given must stay.
+    /// Throws UsageError unless the plan has line.size() stages, part s on stage s, one
+    /// queue of messages, and R and U only at its end.
+    PlainPipeline(Device& device, Communicator& line, const PipelinePlan& plan,
+                  Module& stage, PartBoundary boundary);
+
+    /// Follows the schedule once. Gives the sum of weight times loss, (1), on the last
+    /// stage; elsewhere what layers of this stage have added to the loss, or none. Throws
+    /// UsageError for another number of micro-batches.
+    Tensor run(const Loss& loss, std::span<const MicroBatch> micro_batches);
+
+  private:
+    /// A micro-batch on this stage, between its forward and its backward.
+    struct Flight {
+        Saved saved{};
+        Tensor x{}, y{}, dy{}, dx{};
+    };
+
+    bool is_first() const { return line_.rank() == 0; }
+    bool is_last() const { return line_.rank() == line_.size() - 1; }
+    void compute(const Instruction& work, const Loss& loss, const MicroBatch& batch);
+    void forward(Flight& it, const Loss& loss, const MicroBatch& batch);
+    void exchange(Positions together, std::span<const MicroBatch> micro_batches);
+    void add_to_total(const Tensor& loss);
+
+    Device& device_;
+    Communicator& line_;
+    const Schedule& schedule_;
+    Module& stage_;
+    PartBoundary boundary_;
+    std::vector<Flight> flights_;  ///< by micro-batch
+    Tensor total_;
+};
 
 }  // namespace lockstep

@@ -6,8 +6,8 @@ usage: lint.py ROOT format
 
 format: every C++ and CUDA source that git tracks is formatted as .clang-format says.
 tidy: every C++ source that has changed since the commit that last changed .ci/linted-since, or
-whose header has, has none of the findings that .clang-tidy asks for; of a clone that lacks that
-commit, every source. It fails, too, if it has not reached all of them after nine minutes. It runs
+whose header has, has none of the findings that .clang-tidy asks for; in a clone that
+lacks that commit, every source is linted. It fails, too, if it has not reached all of them after nine minutes. It runs
 in continuous integration, or by hand: CI=1 lint.py … Whoever has linted all that changed may
 change the date in .ci/linted-since, in the commit with these sources.
 

@@ -40,7 +40,7 @@ WALLS = [
     (r"(?!sim/check/|tests/)", r"sim/check/", "checks see the engine, nobody sees the checks"),
     (r"gpu/kernels/", r"gpu/(?!kernels/)", "gpu/kernels sees nothing else of gpu"),
     (r"lessons/grader/", r"gpu/", "grading knows nothing of gpu"),
-    (r"lessons/(\d|page/|grader/)", r"lessons/tools/", "no lesson needs the tools beside it"),
+    (r"lessons/(\d|page/|grader/|assignments/)", r"lessons/tools/", "no lesson needs the tools beside it"),
     (r"lessons/tools/", r"lessons/(?!tools/|page/)", "a tool sees pages, and nothing else of lessons"),
 ]
 

@@ -14,6 +14,7 @@ namespace {
 struct PlainlyServed {
     std::map<std::int64_t, std::vector<std::int32_t>> tokens;  ///< by request
     std::int64_t most_sequences = 0;
+    int passes = 0;
 };
 
 PlainlyServed serve_plainly(const Serving& serving) {
@@ -28,8 +29,9 @@ PlainlyServed serve_plainly(const Serving& serving) {
             batcher.add(request);
         while (!batcher.idle()) {
             const Pass pass = batcher.next();
+            ++served.passes;
             served.most_sequences =
-                std::max<std::int64_t>(served.most_sequences, batcher.wanted().size());
+                std::max(served.most_sequences, std::ssize(batcher.wanted()));
             const Tensor logits = gpt->infer(cache.begin(pass));
             batcher.take(sample_rows(device, logits, batcher.wanted()));
         }
@@ -50,7 +52,14 @@ TEST_CASE("A plain batcher gives the tokens that a batcher gives", "[inference]"
     serving.rules.most_sequences = GENERATE(1, 3, 64);
     serving.cache.pages = GENERATE(8, 64);
     const PlainlyServed plain = serve_plainly(serving);
-    CHECK(plain.most_sequences <= serving.rules.most_sequences);
+    // Without a limit of pages all six are under way at once.
+    if (serving.cache.pages == 64)
+        CHECK(plain.most_sequences ==
+              std::min<std::int64_t>(serving.rules.most_sequences, 6));
+    // The requests take 9, 3, 6, 1, 12 and 8 passes. As soon as one of three ends, the
+    // next begins.
+    if (serving.cache.pages == 64 && serving.rules.most_sequences == 3)
+        CHECK(plain.passes == 16);
     REQUIRE(plain.tokens.size() == serving.requests.size());
     for (const auto& [id, answer] : serve(serving).answers) {
         CAPTURE(id);
@@ -59,6 +68,8 @@ TEST_CASE("A plain batcher gives the tokens that a batcher gives", "[inference]"
 }
 
 TEST_CASE("A plain batcher refuses what can never be answered", "[inference][errors]") {
+    CHECK_THAT(refusal([] { PlainBatcher({.pages = 4, .page_rows = 0}, 2); }),
+               says("4 pages of 0 rows for 2 sequences at once; all three must be"));
     PlainBatcher batcher({.pages = 4, .page_rows = 4}, 2);
     CHECK_THAT(refusal([&] { batcher.add(random_request(7, 10, 8, 29)); }),
                says("request 7 has a prompt of 10 tokens and asks for 8; both must be "

@@ -117,7 +117,9 @@ class Fault(unittest.TestCase):
     def test_the_program_alone_has_all_pages(self):
         with tempfile.TemporaryDirectory() as folder:
             alone = shutil.copy(PROGRAM, folder)
-            for path in glob.glob(os.path.join(LESSONS, "faults/[FR]*[0-9E].md")):
+            pages = glob.glob(os.path.join(LESSONS, "faults/[FR]*[0-9E].md"))
+            self.assertEqual(len(pages), 32)
+            for path in pages:
                 name = os.path.basename(path).removesuffix(".md")
                 with open(os.path.join(LESSONS, "faults", name + ".md"), encoding="utf-8") as page:
                     markdown = page.read()

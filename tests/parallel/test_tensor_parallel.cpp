@@ -150,7 +150,7 @@ std::vector<Twin> twins() {
 std::vector<Twin> twins(Regions kind) {
     std::vector<Twin> all = twins();
     if (kind == Regions::replicated) return all;
-    std::erase_if(all, [](const Twin& twin) {  // it is refused, or has no such way
+    std::erase_if(all, [](const Twin& twin) {  // they are refused
         return twin.name == "column-parallel linear, gathered" ||
                twin.name == "column-parallel linear, plainly";
     });
@@ -238,6 +238,16 @@ std::string refused_linear(Regions kind, std::int64_t out,
 }
 
 }  // namespace
+
+TEST_CASE("A plain column-parallel layer refuses a part of the sequence",
+          "[parallel][errors]") {
+    CHECK_THAT(refused_by_two(Regions::sequence_parallel,
+                              [](Rank& rank, TensorParallel& tp) {
+                                  PlainColumnParallelLinear(
+                                      {rank.device(), DType::f32, 1, "layer"}, tp, 4, 4);
+                              }),
+               says("layer.weight: each rank holds only a part of the sequence"));
+}
 
 TEST_CASE("What cannot be gathered is refused", "[parallel][errors]") {
     ColumnParallelOptions gather;

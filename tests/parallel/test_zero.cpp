@@ -53,12 +53,24 @@ Form sharded(const std::string& name, const FullyShardedOptions& options,
             allocate};
 }
 
+/// All parameters but the last one, whose gradients are all-reduced.
+std::unique_ptr<GradientSync> plain_and_all_reduced(Rank& rank, Communicator& line,
+                                                    Sequential& model) {
+    std::vector<Parameter*> parameters = model.parameters();
+    auto both = std::make_unique<CombinedSync>();
+    both->add(std::make_unique<AllReduceSync>(std::vector{parameters.back()}));
+    parameters.pop_back();
+    both->add(std::make_unique<PlainZero1>(rank.device(), line, parameters));
+    return both;
+}
+
 std::vector<Form> forms() {
     return {
         {"stage 1, plainly",
          [](Rank& rank, Communicator& line, Sequential& model) {
              return std::make_unique<PlainZero1>(rank.device(), line, model.parameters());
          }},
+        {"stage 1, plainly, beside all-reduces", plain_and_all_reduced},
         stage<Zero1>("stage 1", {.sizes = kSmall}),
         stage<Zero1>("stage 1, all reduced", {.sizes = kSmall, .all_reduce = true}),
         stage<Zero1>("stage 1, hidden", {.sizes = kSmall, .hide_gather = true}),

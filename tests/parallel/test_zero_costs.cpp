@@ -9,6 +9,7 @@
 #include "src/nn/sequential.hpp"
 #include "src/parallel/fully_sharded.hpp"
 #include "src/parallel/placement.hpp"
+#include "src/parallel/plain_zero_1.hpp"
 #include "src/parallel/zero_1.hpp"
 #include "src/parallel/zero_2.hpp"
 #include "src/parallel/zero_offload.hpp"
@@ -95,6 +96,12 @@ TEST_CASE("Stages of ZeRO send 2, 2 and 3 times the parameters",
         }
     };
     check(stage<Zero1>({.sizes = kOneLayer}), 0, kShare, kShare);
+    check(
+        [](Rank& rank, Sequential& model) {
+            return std::make_unique<PlainZero1>(rank.device(), rank.world(),
+                                                model.parameters());
+        },
+        0, kShare, kShare);
     check(stage<Zero1>({.sizes = kOneLayer, .all_reduce = true}), 2 * kShare, 0, kShare);
     check(stage<Zero2>({.sizes = kOneLayer}), 0, m * kShare, kShare);
     check(stage<Zero2>({.sizes = kOneLayer, .reduce_in = DType::f32}), 0, 2 * m * kShare,

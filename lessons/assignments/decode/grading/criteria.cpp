@@ -69,8 +69,8 @@ TaskRun given(const Judge& judge, const Way& way, const Case& of) {
     give(numbers, of.prompts);
     const std::int64_t longest = std::ranges::max(of.prompts, {}, &Asked::prompt).prompt;
     const std::int64_t most = std::ranges::max(of.prompts, {}, &Asked::output).output;
-    TaskRun run{fmt::format("{}: {} heads, {} of keys, prompts: {}, of up to {} tokens "
-                            "and followed by up to {}",
+    TaskRun run{fmt::format("{}: {} heads, {} of keys, {} prompts of up to {} tokens, "
+                            "each followed by up to {}",
                             of.name, numbers["heads"], of.key_heads, of.prompts.size(),
                             longest, most),
                 {}};
@@ -221,15 +221,13 @@ constexpr AskedFigure kWorkOfRank{
     {10, 10},
     "a rank has a / t heads, g / t of keys and c / t columns of the MLP, and of each "
     "token logits once it is asked for what follows"};
-/// Pages of a sequence that has ended may be used again: half of them at most.
+/// A page of a sequence that has ended may be used again: one of seven at most.
 constexpr AskedFigure kCacheAlone{kCache,
-                                  {50, 0},
+                                  {15, 0},
                                   "a sequence has the pages that its own tokens take, "
                                   "all but the last, and keys have g heads, not a"};
 constexpr AskedFigure kCacheOfRank{
-    kCache,
-    {50, 0},
-    "a rank stores the keys and values of its own heads, g / t of them"};
+    kCache, {15, 0}, "a rank stores the keys and values of its own heads, g / t of them"};
 constexpr AskedFigure kCallsOfRank{
     kCalls,
     {},

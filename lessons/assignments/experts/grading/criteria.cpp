@@ -251,8 +251,8 @@ void judge_gate(Judge& judge) {
         ask_gate(judge, given(judge, "pass", sizes));
 }
 
-/// Returns whether the gate's gradient is right but for its sum over the ranks.
-bool gate_is_not_summed(Judge& judge, const TaskRun& run) {
+/// Returns whether only the sum of the gate's gradients over the ranks is wrong.
+bool gate_sum_is_wrong(Judge& judge, const TaskRun& run) {
     const std::string name = "gate.weight's gradient";
     OfRanks left;
     for (const RankResult& rank : judge.run(run).ranks)
@@ -260,13 +260,13 @@ bool gate_is_not_summed(Judge& judge, const TaskRun& run) {
     return !suspected_sum(left, judge.right(run).ranks[0].tensors.at(name)).empty();
 }
 
-/// If gate's gradients are not summed without a capacity, a9.3 says so, and they need not
-/// be here.
+/// If the sum of the gate's gradients is wrong without a capacity, a9.3 says so, and it
+/// is not asked for here.
 void judge_capacity(Judge& judge) {
     needs_forward(judge);
     const TaskRun lone =
         right_run(judge, "a9.3-values", "pass", lone_cases(judge).front());
-    const bool asks_gate = !gate_is_not_summed(judge, lone);
+    const bool asks_gate = !gate_sum_is_wrong(judge, lone);
     for (const Sizes& sizes : full_cases(judge)) {
         const TaskRun run = given(judge, "pass", sizes);
         ask_y(judge, run);

@@ -73,7 +73,7 @@ LeftSchedules made_for(Judge& judge, const Case& size) {
 
 void ask_work(Judge& judge, const LeftSchedules& made) {
     ask_made_alike(judge, made);
-    ask_runnable(judge, order_alone(made), "R and U not counted: ");
+    ask_runnable(judge, order_alone(made), "R and U are not counted: ");
 }
 
 /// Returns what stands in the wrong place of a stage's list, or nothing: R and U stand
