@@ -15,8 +15,10 @@ program, slug, folder = sys.argv[1:]
 
 
 def values(*more):
-    return subprocess.run([program, slug, *more], capture_output=True, text=True,
-                          check=True).stdout.splitlines(True)
+    done = subprocess.run([program, slug, *more], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(done.returncode)   # the program has said why
+    return done.stdout.splitlines(True)
 
 
 def differ(expected, found, names):
