@@ -10,8 +10,6 @@ namespace lockstep::lessons {
 
 namespace {
 
-constexpr double kBound = 1e-10;
-
 bool are_close(const OfRanks& left, const OfRanks& expected, double bound) {
     return std::ranges::equal(left, expected,
                               [&](const HostTensor& got, const HostTensor& wanted) {
@@ -60,8 +58,8 @@ std::function<std::string(const std::string& tensor, const OfRanks& left)> suspe
         OfRanks right;
         for (const RankResult& rank : judge.right(run).ranks)
             right.push_back(rank.tensors.at(tensor));
-        // Where each rank should have something else, nothing is summed over the ranks.
-        const bool is_sum = are_close(right, {right.size(), right.front()}, kBound);
+        // If each rank should have something else, nothing is summed over the ranks.
+        const bool is_sum = are_close(right, {right.size(), right.front()}, 0);
         return is_sum ? suspected_sum(left, right.front()) : "";
     };
 }

@@ -203,7 +203,7 @@ Document LessonRun::what_comes_next() const {
     return next;
 }
 
-/// What a lesson shows behind its last step. Its record is left before.
+/// Returns what a lesson shows behind its last step, once it has left its record.
 Step LessonRun::end(Notebook& notebook) {
     return {"", [this, &notebook] {
                 leave_record();
@@ -228,7 +228,7 @@ std::size_t LessonRun::first_step(const Notebook& notebook) const {
     return 0;
 }
 
-/// What stands before the first step that is shown.
+/// Returns what stands before the first step that is shown.
 Document LessonRun::opening(std::size_t first) const {
     const LessonPage page = page_of(lesson, language);
     if (first == 0)

@@ -170,7 +170,7 @@ std::vector<Finding> launcher_findings() {
 
 namespace {
 
-/// What `lockstep doctor` looks at, by title.
+/// Findings of `lockstep doctor` that stand under one title.
 struct Section {
     std::string title;
     std::vector<Finding> findings;

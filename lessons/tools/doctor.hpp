@@ -29,7 +29,7 @@ std::vector<std::string> usable_backends(const gpu::Survey& survey);
 
 /// Says all of it, in lines of at most `width` columns but for commands.
 std::string doctor_text(const gpu::Survey& survey, int width);
-/// The same as one JSON document.
+/// Says all of it as one JSON document.
 std::string doctor_json(const gpu::Survey& survey);
 
 }  // namespace lockstep::lessons

@@ -4,7 +4,6 @@
 
 #include "lessons/assignments/mesh/grading/settings.hpp"
 #include "lessons/assignments/mesh/handout/mesh.hpp"
-#include "sim/cluster.hpp"
 #include "tests/catch.hpp"
 
 using namespace lockstep;
@@ -14,13 +13,7 @@ namespace {
 
 RunReport run_reference(const Setting& setting, const Axes& axes) {
     const Job job = job_of(step_of(setting, axes));
-    sim::ClusterOptions options;
-    options.ranks = setting.devices;
-    options.spec = setting.cluster;
-    options.numbers = false;
-    options.workers = 1;
-    options.check = sim::CheckLevel::cheap;
-    return sim::make_cluster(options)->run([&](Rank& rank) { train(rank, job, axes); });
+    return cost_of(setting, [&](Rank& rank) { train(rank, job, axes); });
 }
 
 std::vector<NamedSetting> all_settings(const Varied& by) {

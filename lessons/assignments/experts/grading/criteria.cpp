@@ -191,9 +191,7 @@ void ask_gradients(Judge& judge, const TaskRun& run) {
 /// Asks for the gate's gradient, whole on every rank.
 void ask_gate(Judge& judge, const TaskRun& run) {
     AskedValues asked{{"gate.weight's gradient"}};
-    asked.cause = [&](const std::string& tensor, const OfRanks& left) {
-        return suspected_sum(left, judge.right(run).ranks[0].tensors.at(tensor));
-    };
+    asked.cause = suspected_sums(judge, run);
     judge.as_right(run, asked);
 }
 
@@ -257,7 +255,7 @@ bool gate_sum_is_wrong(Judge& judge, const TaskRun& run) {
     OfRanks left;
     for (const RankResult& rank : judge.run(run).ranks)
         left.push_back(judge.left(rank, name));
-    return !suspected_sum(left, judge.right(run).ranks[0].tensors.at(name)).empty();
+    return !suspected_sums(judge, run)(name, left).empty();
 }
 
 /// If the sum of the gate's gradients is wrong without a capacity, a9.3 says so, and it

@@ -86,8 +86,8 @@ std::int64_t moved_for_updates(const RunReport& report) {
     return bytes;
 }
 
-/// The same on devices with more memory: the reference may need more than a program that
-/// fits.
+/// Returns the run on devices with more memory: the reference may need more than a
+/// program that fits.
 TaskRun with_room(TaskRun run) {
     run.name += ", with more memory";
     run.spec.memory_bytes *= 8;

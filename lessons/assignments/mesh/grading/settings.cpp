@@ -101,6 +101,16 @@ std::vector<Axes> possible_meshes(const Setting& setting) {
     return all;
 }
 
+RunReport cost_of(const Setting& setting, const Program& program) {
+    sim::ClusterOptions options;
+    options.ranks = setting.devices;
+    options.spec = setting.cluster;
+    options.numbers = false;
+    options.workers = 1;
+    options.check = sim::CheckLevel::cheap;
+    return sim::make_cluster(options)->run(program);
+}
+
 namespace {
 
 /// One step of the library's own program.
@@ -122,13 +132,7 @@ RunReport run_library(const Setting& setting, const Axes& axes) {
         }
         gpt.step(own, *optimizer);
     };
-    sim::ClusterOptions options;
-    options.ranks = setting.devices;
-    options.spec = setting.cluster;
-    options.numbers = false;
-    options.workers = 1;
-    options.check = sim::CheckLevel::cheap;
-    return sim::make_cluster(options)->run(program);
+    return cost_of(setting, program);
 }
 
 }  // namespace

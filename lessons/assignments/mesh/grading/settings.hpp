@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lessons/assignments/mesh/grading/given.hpp"
+#include "src/comm/rank.hpp"
 #include "src/run/run_report.hpp"
 
 // a11.2: what a mesh is chosen for, and how good a choice is.
@@ -34,6 +35,9 @@ GivenJob step_of(const Setting& setting, const Axes& axes);
 
 /// All meshes that deal everything out equally, in all orders of their axes.
 std::vector<Axes> possible_meshes(const Setting& setting);
+
+/// Runs a program on the setting's devices, by shapes only: time, bytes and memory.
+RunReport cost_of(const Setting& setting, const Program& program);
 
 /// A mesh, and a step of the library's own program on it.
 struct Tried {
