@@ -59,6 +59,13 @@ std::string problem_text(const std::string& complaint) {
         library);
 }
 
+/// ./lockstep builds the module only where this is true.
+bool has_driver() {
+    void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (driver != nullptr) ::dlclose(driver);
+    return driver != nullptr;
+}
+
 Loaded load() {
     const std::string path = module_path();
     if (path.empty() && !kMissing.empty())
@@ -66,6 +73,11 @@ Loaded load() {
                 fmt::format("the GPU twin is not built, because {}; it takes the CUDA "
                             "toolkit (nvcc, cuBLAS) and NCCL where Lockstep is built",
                             kMissing)};
+    if (path.empty() && !has_driver())
+        return {
+            nullptr,
+            "this machine has no NVIDIA driver: install one, or run on a machine that "
+            "has a GPU; the GPU twin is built there"};
     if (path.empty())
         return {nullptr,
                 "liblockstep_gpu.so is not where it was built or installed, beside the "

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "lessons/01_gradient_accumulation/language_lesson.hpp"
-#include "lessons/runner/gpt_task.hpp"
+#include "lessons/runner/curves.hpp"
 #include "lessons/runner/input_files.hpp"
 #include "lessons/runner/rounding.hpp"
 #include "src/comm/chunks.hpp"

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "lessons/05_pipeline_1f1b/stack.hpp"
+#include "lessons/runner/curves.hpp"
 #include "lessons/runner/gpt_task.hpp"
 #include "lessons/runner/rounding.hpp"
 #include "src/comm/mesh.hpp"

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "lessons/07_ring_self_attention/attention_problem.hpp"
+#include "lessons/runner/curves.hpp"
 #include "lessons/runner/gpt_task.hpp"
 #include "lessons/runner/rounding.hpp"
 #include "src/comm/mesh.hpp"

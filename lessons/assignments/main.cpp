@@ -177,7 +177,8 @@ int run(const GradeRequest& request) {
 int main(int count, char** words) {
     using namespace lockstep;
     using namespace lockstep::lessons;
-    return run_main(count, words, [](const Request& request, const auto&) {
+    return run_main(count, words, [](const auto& arguments) {
+        const Request request = read_request(arguments);
         const auto* const asked = std::get_if<GraderRequest>(&request);
         require(
             asked != nullptr,

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
-#include "src/inference/service_picture.hpp"
 #include "src/report/timeline.hpp"
 
 namespace lockstep::lessons {
@@ -111,20 +110,6 @@ void Findings::memory(const std::string& name, const RunReport& report, SourceLi
         at);
 }
 
-void Findings::picture(const std::string& name, const Schedule& schedule,
-                       const Timing& timing, SourceLine at) {
-    const auto kept =
-        std::make_shared<const std::pair<Schedule, Timing>>(schedule, timing);
-    draw(
-        name,
-        [kept](const std::string& title) {
-            SchedulePicture picture;
-            picture.title = title;
-            return schedule_chart(kept->first, kept->second, picture);
-        },
-        at);
-}
-
 void Findings::mesh(const std::string& name, MeshPicture mesh, SourceLine at) {
     draw(
         name,
@@ -132,17 +117,6 @@ void Findings::mesh(const std::string& name, MeshPicture mesh, SourceLine at) {
             MeshPicture titled = kept;
             titled.title = title;
             return titled;
-        },
-        at);
-}
-
-void Findings::service(const std::string& name, ServiceTrace trace, SourceLine at) {
-    draw(
-        name,
-        [kept = std::move(trace)](const std::string& title) {
-            ServiceTrace titled = kept;
-            titled.title = title;
-            return service_chart(std::move(titled));
         },
         at);
 }

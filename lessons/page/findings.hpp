@@ -14,12 +14,13 @@
 #include "lessons/page/figure.hpp"
 #include "lessons/page/language.hpp"
 #include "src/core/source_line.hpp"
-#include "src/pipeline/picture.hpp"
 #include "src/report/record.hpp"
 
 namespace lockstep {
+struct Schedule;
 struct ServiceTrace;
-}
+struct Timing;
+}  // namespace lockstep
 
 namespace lockstep::lessons {
 

@@ -188,9 +188,9 @@ int run(const DoctorRequest& request);
 /// Runs the grader in the place of this program, with the same words.
 [[noreturn]] void become_grader(const std::vector<std::string>& words);
 
-/// A program's main(): reads the request, carries it out, and says what went wrong.
+/// A program's main(): carries out the words behind the program's name, and says what
+/// went wrong.
 int run_main(int count, char** words,
-             const std::function<int(const Request& request,
-                                     const std::vector<std::string>& words)>& carry_out);
+             const std::function<int(const std::vector<std::string>& words)>& carry_out);
 
 }  // namespace lockstep::lessons

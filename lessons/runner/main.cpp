@@ -2,7 +2,7 @@
 
 int main(int count, char** words) {
     using namespace lockstep::lessons;
-    return run_main(count, words, [](const Request& request, const auto& arguments) {
+    return run_main(count, words, [](const auto& arguments) {
         return std::visit(
             [&](const auto& asked) -> int {
                 if constexpr (std::is_same_v<decltype(asked), const GraderRequest&>)
@@ -10,6 +10,6 @@ int main(int count, char** words) {
                 else
                     return run(asked);
             },
-            request);
+            read_request(arguments));
     });
 }

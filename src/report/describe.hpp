@@ -2,10 +2,11 @@
 
 #include "src/device/options.hpp"
 #include "src/nn/char_model.hpp"
-#include "src/nn/gpt_kit.hpp"
 #include "src/text/json.hpp"
 
 namespace lockstep {
+
+struct GptSizes;
 
 // How a model is built and trained, as a record's run.json says it (Record::models):
 // another program builds the same from this, without a look at a lesson's source.

@@ -4,6 +4,7 @@
 Arguments: the program, a module over the emulation, the compiler…
 """
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ LESSON = ["lesson", "gradient-accumulation", "--step", "2", "--set", "epochs=5"]
 
 
 def run(arguments, module=MODULE, **environment):
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=120,
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True,
                           stdin=subprocess.DEVNULL, check=False,
                           env={**os.environ, "LOCKSTEP_GPU_MODULE": module, **environment})
 
@@ -46,6 +47,21 @@ class Modules(unittest.TestCase):
     def test_a_module_that_is_not_there(self):
         self.assert_refused(run([*LESSON, "--backend", "cuda"], module="/nowhere/twin.so"), 3,
                             "/nowhere/twin.so was not found")
+
+    def test_a_program_without_its_module_says_first_whether_there_is_a_driver(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        program = shutil.copy(PROGRAM, folder)
+        done = subprocess.run([program, *LESSON, "--backend", "cuda"], capture_output=True,
+                              text=True, check=False)
+        if "the GPU twin is not built, because" in done.stderr:
+            self.skipTest("this build found no CUDA toolkit")
+        try:
+            ctypes.CDLL("libcuda.so.1")
+            expected = "liblockstep_gpu.so is not where it was built"
+        except OSError:
+            expected = "this machine has no NVIDIA driver: "
+        self.assert_refused(done, 3, expected)
 
     def test_a_library_that_is_not_there(self):
         folder = tempfile.mkdtemp()
