@@ -13,7 +13,6 @@ PROGRAM = os.path.abspath(sys.argv[1])
 LESSON = ["lesson", "gradient-accumulation", "--set", "epochs=2", "--set", "steps=2", "--set",
           "rows=8", "--set", "hidden=8", "--set", "timeout=20"]
 LACKING = 3
-LIMIT = 60
 
 
 def run(launch, gpu, *options):
@@ -21,7 +20,7 @@ def run(launch, gpu, *options):
     environment = {**os.environ, "EMULATED_FAULT_AT_LAUNCH": str(launch),
                    "EMULATED_FAULT_GPU": str(gpu), "EMULATED_GPU_SEED": str(launch)}
     return subprocess.run([PROGRAM, *LESSON, *options], capture_output=True, text=True,
-                          timeout=LIMIT, stdin=subprocess.DEVNULL, env=environment, check=False)
+                          stdin=subprocess.DEVNULL, env=environment, check=False)
 
 
 class Faults(unittest.TestCase):

@@ -23,7 +23,7 @@ struct ProcessEnd {
 /// exception's text and 99. Throws what a sanitizer found in one.
 std::vector<ProcessEnd> run_processes(int count,
                                       const std::function<std::string(int)>& program,
-                                      int seconds = 20);
+                                      int seconds = 200);
 
 /// An address that no other test uses, on this machine.
 std::string fresh_address();

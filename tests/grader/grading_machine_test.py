@@ -33,8 +33,7 @@ class Machine(unittest.TestCase):
     def run_grader(self, *before, options=(), **variables):
         path = os.path.join(self.folder, "report.json")
         done = subprocess.run([*before, PROGRAM, "grade", SLUG, self.work, "--format", "json",
-                               "--out", path, *options], capture_output=True, text=True, check=False,
-                              timeout=200, env=dict(os.environ, TMPDIR=self.spare, **variables))
+                               "--out", path, *options], capture_output=True, text=True, check=False, env=dict(os.environ, TMPDIR=self.spare, **variables))
         with open(path, encoding="utf-8") as file:
             return done, json.load(file)
 

@@ -86,7 +86,7 @@ using Script = std::vector<std::string>;
 /// These, and then the last.
 Script script_of(const std::vector<Message>& messages);
 Ended run_of(const std::vector<Script>& scripts,
-             std::chrono::seconds longest = std::chrono::seconds{20});
+             std::chrono::seconds longest = std::chrono::seconds{1000});
 
 /// Runs, and how many came to their end. One that ends without a word, and memory beyond
 /// what runs of so little take, fail the test.

@@ -51,8 +51,14 @@ const HostileProgram& hostile_program() {
     return program;
 }
 
+lessons::Confinement patient() {
+    return {.cpu_seconds = 100, .wall_seconds = 1000, .memory_bytes = 256 << 20};
+}
+
 lessons::Confinement tight() {
-    return {.cpu_seconds = 1, .wall_seconds = 20, .memory_bytes = 256 << 20};
+    lessons::Confinement confinement = patient();
+    confinement.cpu_seconds = 1;
+    return confinement;
 }
 
 }  // namespace lockstep::test

@@ -35,8 +35,9 @@ class HostileProgram {
 
 const HostileProgram& hostile_program();
 
-/// Limits for tests: a second of processor time, which may take long on a machine that is
-/// busy, and 256 MiB.
+/// Limits for tests: 256 MiB, and more time than a slow and busy machine takes.
+lessons::Confinement patient();
+/// For programs that compute for ever: a second of processor time.
 lessons::Confinement tight();
 
 }  // namespace lockstep::test

@@ -59,7 +59,7 @@ class Interrupted(unittest.TestCase):
                 os.killpg(process.pid, number)
             else:
                 process.send_signal(number)
-            output = process.communicate(timeout=30)
+            output = process.communicate()
         self.assertEqual((process.returncode, output), (-number, (b"", b"")))
         self.assertEqual(children_left(), [])
         self.assertEqual(os.listdir(self.temporary), [])

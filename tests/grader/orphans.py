@@ -13,7 +13,7 @@ def adopt_orphans():
         raise OSError("this system lets no process adopt others")
 
 
-def children_left(patience_seconds=5):
+def children_left(patience_seconds=100):
     """Takes children that end; returns the words of those that do not."""
     deadline = time.monotonic() + patience_seconds
     while time.monotonic() < deadline:

@@ -5,11 +5,11 @@ usage: lint.py ROOT format
        lint.py ROOT tidy BUILD
 
 format: every C++ and CUDA source that git tracks is formatted as .clang-format says.
-tidy: every C++ source that has changed since the commit that last changed .ci/linted-since, or
-whose header has, has none of the findings that .clang-tidy asks for; in a clone that
-lacks that commit, every source is linted. It fails, too, if it has not reached all of them after nine minutes. It runs
-in continuous integration, or by hand: CI=1 lint.py … Whoever has linted all that changed may
-change the date in .ci/linted-since, in the commit with these sources.
+tidy: every C++ source whose code, or whose header's, has changed since the commit that last
+changed .ci/linted-since has none of the findings that .clang-tidy asks for. In a clone that lacks that
+commit, every source is linted. It also fails if it has not reached all of them after nine
+minutes. It runs in continuous integration, or by hand: CI=1 lint.py … If you have linted all that
+changed, you may change the date in .ci/linted-since, in the commit with these sources.
 
 If the tools or git are not there, the exit status is 77, which Meson calls skipped.
 """
@@ -25,6 +25,7 @@ import tempfile
 import time
 
 SKIPPED = 77
+LINTED = ".ci/linted-since"
 VERSION = "14"  # others format the same settings differently
 SOURCES = (".cpp", ".hpp", ".cu", ".cuh", ".h")
 LONGEST_SECONDS = 540
@@ -79,14 +80,42 @@ def check_format(root):
     return done.returncode
 
 
-def changed(root):
-    """Files that differ from the commit that last changed .ci/linted-since; all of them if this
-    clone lacks it: a shallow clone's last commit seems to have made every file."""
-    last = " ".join(git(root, "log", "-1", "--format=%H %P", "--", ".ci/linted-since") or []).split()
+def changed(root, record):
+    """Files that differ from the commit that last changed the record, a file in .ci; None if this
+    clone lacks it: the last commit of a shallow clone seems to have made every file."""
+    last = " ".join(git(root, "log", "-1", "--format=%H %P", "--", record) or []).split()
     is_shallow = git(root, "rev-parse", "--is-shallow-repository") == ["true"]
     if not last or (is_shallow and len(last) == 1):
-        return set(tracked(root))
+        return None
     return set(git(root, "diff", "--name-only", last[0]))
+
+
+# A raw string, a string, a character, or a comment.
+TOKEN = re.compile(r'R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/', re.S)
+
+
+def code_of(text):
+    """The text without spaces, comments and what strings say, in which clang-tidy finds nothing;
+    but with comments that tell it what to leave out."""
+    def kept(token):
+        if token[0].startswith(("//", "/*")):
+            return token[0] if "NOLINT" in token[0] else ""
+        return token[0] if token[0].startswith("'") else '""'
+    return re.sub(r'(?:"")+', '""', "".join(TOKEN.sub(kept, text).split()))
+
+
+def code_changed(root, files, record):
+    """Those of the files whose code differs from the commit that last changed the record."""
+    commit = git(root, "log", "-1", "--format=%H", "--", record)[0]
+
+    def differs(file):
+        path = os.path.join(root, file)
+        if not file.endswith(SOURCES) or not os.path.exists(path):
+            return True
+        before = git(root, "show", f"{commit}:{file}")
+        with open(path, encoding="utf-8") as source:
+            return before is None or code_of("\n".join(before)) != code_of(source.read())
+    return {file for file in files if differs(file)}
 
 
 def compiled(root, build):
@@ -119,7 +148,9 @@ def tidy(root, build):
         skip("only continuous integration waits for clang-tidy")
     program = tool("clang-tidy")
     commands = compiled(root, build)
-    files = sorted(units(changed(root), set(commands)))
+    files = changed(root, LINTED)
+    files = set(tracked(root)) if files is None else code_changed(root, files, LINTED)
+    files = sorted(units(files, set(commands)))
     started, failed, missed = time.monotonic(), 0, []
 
     def run(file):

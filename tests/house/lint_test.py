@@ -74,6 +74,17 @@ class Lint(unittest.TestCase):
         self.assertIn("new.cpp:2", said)
         self.assertNotIn("old.cpp", said)
 
+    def test_a_comment_or_a_sentence_that_has_changed_is_not_linted_again(self):
+        bad = 'int f(int a) {\n  // A.\n  if (a) return sizeof("a" "//");\n  return \'"\';\n}\n'
+        tree = {".clang-tidy": TIDY, "a.cpp": bad, "compile_commands.json": commands("a.cpp")}
+        for changed, count in ((bad.replace("A.", "B, which is longer."), 0),
+                               (bad.replace('"a" "//"', '"b"\n"/*"'), 0),
+                               (bad.replace("// A.", "// NOLINT"), 1),
+                               (bad.replace("\'\"\'", "\'a\'"), 1),
+                               (bad.replace("// A.", "++a;"), 1)):
+            said, _ = run(tree, "tidy", changed={"a.cpp": changed}, environment={"CI": "1"})
+            self.assertIn(f"{count} sources changed", said, changed)
+
     def test_a_clone_that_lacks_the_commit_lints_everything(self):
         bad = "int f(int a) {\n  if (a) return 1;\n  return 2;\n}\n"
         tree = {".clang-tidy": TIDY, "old.cpp": bad, "compile_commands.json": commands("old.cpp")}
@@ -86,7 +97,7 @@ class Lint(unittest.TestCase):
         tree = {".clang-tidy": TIDY, "src/a.cpp": bad, "src/b.cpp": bad,
                 "build/all_unit.cpp": '#include "src/a.cpp"\n#include "src/b.cpp"\n',
                 "compile_commands.json": commands("build/all_unit.cpp")}
-        said, status = run(tree, "tidy", changed={"src/a.cpp": bad + "\n"},
+        said, status = run(tree, "tidy", changed={"src/a.cpp": bad + "int g();\n"},
                            environment={"CI": "1"})
         self.assertEqual(status, 1)
         self.assertIn("a.cpp:2", said)

@@ -26,7 +26,13 @@ case $1 in
     setup) build=${*: -2:1}
            [[ -e $build/meson-private/coredata.dat && $* != *--reconfigure* ]] && exit 0
            [[ $* == *--reconfigure* && $(<"$build/meson-private/coredata.dat") == broken ]] && exit 1
-           mkdir -p "$build/meson-private"
+           mkdir -p "$build"/meson-{private,info}
+           echo '[{"suite": ["l:unit"], "depends": ["1"]},
+                  {"suite": ["l:house", "l:rare", "l:bundle"], "depends": ["2"]}]' \\
+               >"$build/meson-info/intro-tests.json"
+           echo '[{"id": "1", "filename": ["'"$build"'/usual"]},
+                  {"id": "2", "filename": ["'"$build"'/rare"]}]' \\
+               >"$build/meson-info/intro-targets.json"
            echo whole | tee "$build/meson-private/coredata.dat" >"$build/build.ninja" ;;
     test) mkdir -p "$3/meson-logs"
           cp "$WORLD/testlog.json" "$3/meson-logs/testlog-$6.json" ;;   # --setup's
@@ -66,8 +72,9 @@ class World:
         self.folder = tempfile.mkdtemp(prefix="lockstep-")
         self.missing = " ".join(missing)
         self.script = self.copy(SCRIPT, "lockstep")
-        self.copy(os.path.join(os.path.dirname(SCRIPT), "tests/house/summary.py"),
-                  "tests/house/summary.py")
+        for name in ("choose", "lint", "summary"):
+            name = f"tests/house/{name}.py"
+            self.copy(os.path.join(os.path.dirname(SCRIPT), name), name)
         for room in ROOMS:
             os.makedirs(self.path("tree", room))
         for name in ("meson.build", "meson_options.txt"):
@@ -506,15 +513,19 @@ class Testing(Script):
         world.write("testlog.json", '{"result": "FAIL"}\n')
         self.check(world.run("test"), 1, "0 passed, 1 failed, 0 skipped\n")
 
-    def test_what_is_long_runs_when_it_is_asked_for(self):
+    def test_what_is_rare_runs_when_it_is_asked_for(self):
         world = self.world()
         world.write("testlog.json", '{"result": "OK"}\n')
         run = world.run("test")
         self.check(run, 0, "1 passed, 0 failed, 0 skipped\n")
-        self.assertIn("./lockstep test --all adds", run.stderr)
-        self.assertRegex(world.calls("meson")[-1], "--setup everyone --print-errorlogs$")
-        self.check(world.run("test", "--all"), 0, "1 passed, 0 failed, 0 skipped\n", "")
-        self.assertRegex(world.calls("meson")[-1], "--setup all --print-errorlogs$")
+        self.assertIn("left out, unless you say ./lockstep test --all: each header alone;", run.stderr)
+        self.assertIn(" --no-suite bundle ", world.calls("meson")[-1])
+        self.assertRegex(world.calls("ninja")[-1], " usual$")
+        # Without git nobody knows what has changed.
+        for mode in ("--all", "--changed"):
+            self.check(world.run("test", mode), 0, "1 passed, 0 failed, 0 skipped\n", "")
+            self.assertRegex(world.calls("meson")[-1], "--setup all --print-errorlogs$")
+        self.assertRegex(world.calls("ninja")[-1], " rare usual$")
 
     def test_a_build_that_fails_is_a_failure(self):
         world = self.world()

@@ -112,7 +112,7 @@ class OwnPrograms(unittest.TestCase):
         """Two ranks: virtual ones, or with GPUs that are emulated."""
         twin = {} if backend == "sim" else {"LOCKSTEP_GPU_MODULE": TWIN, "EMULATED_GPUS": "2"}
         return subprocess.run([program, "--backend", backend, *words], capture_output=True,
-                              text=True, check=False, timeout=120, cwd=self.folder,
+                              text=True, check=False, cwd=self.folder,
                               stdin=subprocess.DEVNULL, env={**os.environ, **twin, **environment})
 
     def assert_same_everywhere(self, program, names, shown):

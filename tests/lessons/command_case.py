@@ -46,7 +46,7 @@ class CommandCase(unittest.TestCase):
             file.write(content)
 
     def run_program(self, *arguments, **options):
-        return subprocess.run([PROGRAM, self.COMMAND, *arguments], cwd=self.folder, timeout=300,
+        return subprocess.run([PROGRAM, self.COMMAND, *arguments], cwd=self.folder,
                               stdin=subprocess.DEVNULL, capture_output=True, **options)
 
     def text(self, *arguments):

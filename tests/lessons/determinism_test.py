@@ -27,7 +27,7 @@ class Determinism(unittest.TestCase):
             command = [PROGRAM, "lesson", self.lesson, "--out", folder + "/out", *options]
             for setting in settings:
                 command += ["--set", setting]
-            subprocess.run(command, check=True, capture_output=True, timeout=120)
+            subprocess.run(command, check=True, capture_output=True)
             return {name: self.bytes_of(f"{folder}/out/{name}") for name in FILES}
 
     @staticmethod

@@ -55,10 +55,10 @@ class PyTorch(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             record = os.path.join(folder, "record")
             subprocess.run([PROGRAM, "lesson", lesson, "--out", record, *SMALL, *options],
-                           check=True, capture_output=True, timeout=120)
+                           check=True, capture_output=True)
             program = program_of(page).replace("DIR/", record + "/")
             done = subprocess.run([PYTHON, "-c", program], capture_output=True, text=True,
-                                  check=False, timeout=120)
+                                  check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         ratios = dict(line.split() for line in done.stdout.splitlines())
         for name, ratio in ratios.items():
@@ -89,10 +89,10 @@ class PyTorch(unittest.TestCase):
         program = program_of(GPT)
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([CHECKPOINT_TESTS, "[.whole]"], check=True, capture_output=True,
-                           env=os.environ | {"LOCKSTEP_WHOLE": folder}, timeout=120)
+                           env=os.environ | {"LOCKSTEP_WHOLE": folder})
             done = subprocess.run(
                 [PYTHON, "-c", program[:program.index("model = json.load")] + LOAD, folder],
-                capture_output=True, text=True, check=False, timeout=120)
+                capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         loaded, ratio = done.stdout.splitlines()
         self.assertEqual(loaded, "<All keys matched successfully>")

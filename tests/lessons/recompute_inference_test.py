@@ -30,7 +30,7 @@ def record(ranks, heads, kv_heads):
             file.write(TEXT)
         subprocess.run([PROGRAM, "lesson", "inference", "--step", "1", "--ranks", str(ranks),
                         "--dtype", "f64", "--text", "text", "--out", "out", *small],
-                       check=True, capture_output=True, cwd=folder, timeout=120)
+                       check=True, capture_output=True, cwd=folder)
         with open(f"{folder}/out/metrics.json", encoding="utf-8") as file:
             metrics = json.load(file)
         return [metrics, *(read_tensors(f"{folder}/out/{name}.safetensors")

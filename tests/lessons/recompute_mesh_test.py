@@ -47,7 +47,7 @@ def record(*axes):
             file.write(TEXT)
         subprocess.run([PROGRAM, "lesson", "mesh", "--step", "4", "--ranks", str(math.prod(axes)),
                         "--dtype", "f64", "--text", "text", "--out", "out", *sizes, *small],
-                       check=True, capture_output=True, cwd=folder, timeout=120)
+                       check=True, capture_output=True, cwd=folder)
         described = []
         for name in ("run", "metrics"):
             with open(f"{folder}/out/{name}.json", encoding="utf-8") as file:

@@ -34,7 +34,7 @@ def run_lesson(program, slug, *options, files=None, dtype="f64"):
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                 file.write(text)
         subprocess.run([program, "lesson", slug, "--dtype", dtype, "--out", "out", *options],
-                       check=True, capture_output=True, cwd=folder, timeout=120)
+                       check=True, capture_output=True, cwd=folder)
         out = os.path.join(folder, "out")
         with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
             run = json.load(file)

@@ -20,7 +20,7 @@ PROMPT = re.compile(r"\[Enter\] (more|next step|end)(  \[[q?bn]\] [a-z ]+?)*(?=\
 PREDICTION = re.compile(r"\(Enter passes\): ")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-PATIENCE = 120  # seconds; a slow machine under load
+PATIENCE = 600  # seconds; a slow machine under load
 
 
 class Terminal:

@@ -354,8 +354,7 @@ Spread on_mesh(const std::array<int, 4>& sizes, std::size_t index) {
 
 }  // namespace
 
-TEST_CASE("A GPT on any mesh of up to 16 devices trains as on one",
-          "[pipeline][mesh][full]") {
+TEST_CASE("A GPT on any mesh of up to 16 devices trains as on one", "[pipeline][mesh]") {
     const std::vector<std::array<int, 4>> meshes = all_meshes();
     CHECK(meshes.size() == 49);
     const std::size_t round = GENERATE(0, 1);
@@ -364,14 +363,14 @@ TEST_CASE("A GPT on any mesh of up to 16 devices trains as on one",
 }
 
 TEST_CASE("A GPT in bf16 with masters in f32 trains on meshes as on one device",
-          "[pipeline][mesh][full]") {
+          "[pipeline][mesh]") {
     const std::vector<std::array<int, 4>> meshes = all_meshes();
     for (std::size_t i = 0; i < meshes.size(); ++i)
         check_as_alone_in_bf16(on_mesh(meshes[i], i));
 }
 
 TEST_CASE("Kits of contexts and tensors nest in either order: the same bits",
-          "[pipeline][mesh][full]") {
+          "[pipeline][mesh]") {
     const Spread spread{1, 1, 2, 2, true, "gpipe", true, 4};
     const auto trained = [&](bool context_first) {
         sim::ClusterOptions options;
@@ -405,7 +404,7 @@ TEST_CASE("Kits of contexts and tensors nest in either order: the same bits",
 }
 
 TEST_CASE("Rotary positions and recomputation under every sharding of heads and tokens",
-          "[pipeline][mesh][full]") {
+          "[pipeline][mesh]") {
     Spread spread;
     spread.llama = true;
     spread.kv_heads = 4;
@@ -424,7 +423,7 @@ TEST_CASE("Rotary positions and recomputation under every sharding of heads and 
 }
 
 TEST_CASE("ZeRO's stages train a GPT spread along four axes as one device",
-          "[pipeline][mesh][full][zero]") {
+          "[pipeline][mesh][zero]") {
     Spread spread = GENERATE(
         Spread{2, 4, 1, 2, true, "1f1b", true, 4},
         Spread{2, 2, 2, 2, true, "zb-h1", true, 4},
@@ -436,7 +435,7 @@ TEST_CASE("ZeRO's stages train a GPT spread along four axes as one device",
 }
 
 TEST_CASE("What stages keep can be made again, or wait on the host: the same bits",
-          "[pipeline][mesh][full][activations]") {
+          "[pipeline][mesh][activations]") {
     Spread spread = GENERATE(Spread{2, 1, 1, 1, false, "1f1b", true},
                              Spread{2, 1, 1, 1, false, "zb-h2"},
                              Spread{4, 1, 1, 2, true, "1f1b", false, 4},
@@ -459,7 +458,7 @@ TEST_CASE("What stages keep can be made again, or wait on the host: the same bit
 }
 
 TEST_CASE("Gradients as factors train a pipeline's stages as one device",
-          "[pipeline][mesh][full]") {
+          "[pipeline][mesh]") {
     // Not with tensor parallelism, or a tied table: their parts have factors of their
     // own.
     Spread spread;
@@ -471,7 +470,7 @@ TEST_CASE("Gradients as factors train a pipeline's stages as one device",
     check_as_alone(spread);
 }
 
-TEST_CASE("FlashAttention works on the heads that a rank has", "[pipeline][mesh][full]") {
+TEST_CASE("FlashAttention works on the heads that a rank has", "[pipeline][mesh]") {
     Spread spread;
     spread.flash = true;
     spread.tp = GENERATE(2, 4);
@@ -496,7 +495,7 @@ Spread of_experts(int pp, int dp, int ep, int tp, bool sequence,
 }  // namespace
 
 TEST_CASE("A GPT of experts spread over a mesh trains as on one device",
-          "[pipeline][mesh][full][experts]") {
+          "[pipeline][mesh][experts]") {
     Spread spread = GENERATE(of_experts(1, 1, 2, 1, false), of_experts(1, 2, 2, 1, false),
                              of_experts(2, 2, 2, 1, false, "zb-h1"),
                              of_experts(1, 1, 4, 2, false), of_experts(1, 1, 2, 2, true),
@@ -518,7 +517,7 @@ TEST_CASE("A GPT of experts spread over a mesh trains as on one device",
 }
 
 TEST_CASE("Experts on a mesh end where one device does",
-          "[pipeline][mesh][full][experts][slow]") {
+          "[pipeline][mesh][experts][slow]") {
     Spread spread =
         GENERATE(of_experts(1, 1, 2, 2, false), of_experts(2, 1, 2, 2, true, "1f1b"),
                  of_experts(2, 2, 2, 1, false, "zb-h1"));
@@ -530,7 +529,7 @@ TEST_CASE("Experts on a mesh end where one device does",
 }
 
 TEST_CASE("Experts, tokens of other ranks and ZeRO train as one device",
-          "[pipeline][mesh][full][experts]") {
+          "[pipeline][mesh][experts]") {
     Spread spread = GENERATE(of_experts(1, 2, 2, 1, false), of_experts(1, 2, 2, 2, true),
                              of_experts(2, 2, 2, 1, false, "1f1b"));
     spread.cp = 2;

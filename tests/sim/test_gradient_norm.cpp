@@ -112,15 +112,14 @@ bool says(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("The norm over a mesh passes, by one function and by hand", "[sim][full]") {
+TEST_CASE("The norm over a mesh passes, by one function and by hand", "[sim]") {
     CHECK(clipped_by([](Device& device, Mesh& mesh, const auto& parameters) {
               return squared_gradient_norm(device, mesh.world(), parameters);
           }) == "nothing was found");
     CHECK(clipped_by(summed(once, {"pp", "dp", "tp"})) == "nothing was found");
 }
 
-TEST_CASE("A replicated parameter that counts t times in a norm is found",
-          "[sim][full]") {
+TEST_CASE("A replicated parameter that counts t times in a norm is found", "[sim]") {
     const std::string over_tp = clipped_by(summed(every("tp"), {"pp", "dp", "tp"}));
     says(over_tp, "F22: a gradient counts more than once in a norm");
     says(over_tp, "counts 2 times");
@@ -132,7 +131,7 @@ TEST_CASE("A replicated parameter that counts t times in a norm is found",
     says(tied, "alike along tied");
 }
 
-TEST_CASE("A stage, and a shard, that a norm leaves out are found", "[sim][full]") {
+TEST_CASE("A stage, and a shard, that a norm leaves out are found", "[sim]") {
     const std::string stage = clipped_by(summed(once, {"dp", "tp"}), /*has_tie=*/false);
     says(stage, "F23: a gradient is missing in a norm");
     says(stage, "which the same clip scales there");
@@ -159,7 +158,7 @@ TEST_CASE("A stage, and a shard, that a norm leaves out are found", "[sim][full]
     says(forgotten, "gradient of transformer.wpe.weight");
 }
 
-TEST_CASE("Layers may be clipped one by one, each by its own norm", "[sim][full]") {
+TEST_CASE("Layers may be clipped one by one, each by its own norm", "[sim]") {
     CHECK(found(2, sim::CheckLevel::full, [](Rank& rank) {
               Device& device = rank.device();
               const auto line = rank.world().split(0, rank.index(), "pp");
@@ -229,7 +228,7 @@ std::string shards_clipped_by(const ShardNorm& norm, bool before_finish = false)
 }  // namespace
 
 TEST_CASE("A norm of ZeRO-1's shards passes, and each way of getting it wrong is found",
-          "[sim][full]") {
+          "[sim]") {
     CHECK(shards_clipped_by(whole_squares) == "nothing was found");
     CHECK(shards_clipped_by([](Rank& rank, Zero1& sync) {
               Tensor squares = own_squares(rank, sync);
@@ -253,7 +252,7 @@ TEST_CASE("A norm of ZeRO-1's shards passes, and each way of getting it wrong is
     }
 }
 
-TEST_CASE("A shard may end within what a tensor group holds alike", "[sim][full]") {
+TEST_CASE("A shard may end within what a tensor group holds alike", "[sim]") {
     // Sizes for which each rank of dp updates half of a layer norm's weight.
     GptSizes sizes{52, 16, 5, {32, 16}};
     sizes.block.kv_heads = 8;
@@ -287,7 +286,7 @@ TEST_CASE("A shard may end within what a tensor group holds alike", "[sim][full]
 }
 
 TEST_CASE("A norm counts elements, in whatever ranges they are added and scaled",
-          "[sim][full]") {
+          "[sim]") {
     const auto clipped = [](bool pieces_are_counted, bool pieces_are_scaled) {
         return found(1, sim::CheckLevel::full, [&](Rank& rank) {
             Device& device = rank.device();
@@ -330,7 +329,7 @@ TEST_CASE("A sum of different parameters is found at once, by their names", "[si
           }) == "nothing was found");
 }
 
-TEST_CASE("A norm that cannot be followed is not judged", "[sim][full]") {
+TEST_CASE("A norm that cannot be followed is not judged", "[sim]") {
     // Each rank's share of what is replicated, scaled: right, and nobody follows it.
     CHECK(clipped_by(
               [](Device& device, Mesh& mesh, const std::vector<Parameter*>& parameters) {
@@ -350,7 +349,7 @@ TEST_CASE("A norm that cannot be followed is not judged", "[sim][full]") {
               }) == "nothing was found");
 }
 
-TEST_CASE("Ranks with models of their own clip by norms of their own", "[sim][full]") {
+TEST_CASE("Ranks with models of their own clip by norms of their own", "[sim]") {
     CHECK(found(4, sim::CheckLevel::full, [](Rank& rank) {
               Device& device = rank.device();
               const auto pair =

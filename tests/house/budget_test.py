@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""The tree stays within budget.txt, beside this file.
+
+Arguments: the root of the source tree, the build folder. Skipped (exit status 77) where the root
+is no checkout of git.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+BUDGET = os.path.join(os.path.dirname(os.path.abspath(__file__)), "budget.txt")
+GENERATED = ("values.txt", "transcript.txt")
+
+
+def budget():
+    with open(BUDGET, encoding="utf-8") as file:
+        rows = [line.split() for line in file if not line.startswith("#")]
+    return {name: int(most) for name, most, *_ in rows}
+
+
+def lines_of(path):
+    with open(path, "rb") as file:
+        return file.read().count(b"\n")
+
+
+def first_lesson_sources(build):
+    """How many sources are compiled for it, each counted where it is compiled with others."""
+    inputs = subprocess.run(["ninja", "-C", build, "-t", "inputs", "lessons/first-lesson"],
+                            capture_output=True, text=True, check=True).stdout.split()
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
+        compiled = {command["output"]: os.path.join(command["directory"], command["file"])
+                    for command in json.load(file)}
+    count = 0
+    for unit in (compiled[name] for name in inputs if name in compiled):
+        with open(unit, encoding="utf-8") as file:
+            count += sum(line.endswith('.cpp"\n') for line in file) if unit.endswith("_unit.cpp") else 1
+    return count
+
+
+def main():
+    root, build = (os.path.realpath(path) for path in sys.argv[1:])
+    listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True,
+                            check=False)
+    if listed.returncode != 0:
+        print("no checkout: its files cannot be told from others")
+        return 77
+    paths = [path for path in (os.path.join(root, name) for name in listed.stdout.split("\0")[:-1])
+             if os.path.isfile(path)]
+    used = {"lines": sum(map(lines_of, paths)),
+            "generated_lines": sum(lines_of(path) for path in paths
+                                   if os.path.basename(path) in GENERATED),
+            "first_lesson": first_lesson_sources(build)}
+    limits = budget()
+    for name, count in used.items():
+        print(f"{name}: {count} of {limits[name]}")
+    over = [name for name, count in used.items() if count > limits[name]]
+    if over:
+        print("over the budget:", *over, f"- make it smaller, or raise it in {BUDGET} and say why")
+    return 1 if over or not used["first_lesson"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

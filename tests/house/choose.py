@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Says which tests ./lockstep test runs, and what has to be built for them.
+
+usage: choose.py ROOT BUILD everyone|changed|all
+
+Tests of the suite `rare` take long and seldom find what the others do not. Each of them has a
+second suite of RARE, which says what such a test depends on.
+
+everyone: no rare test; and what only a GPU's driver can run, only where there is one.
+changed: also those whose sources differ from the commit that last changed .ci/tested-since, as
+continuous integration does. In a clone that lacks that commit, everything is run.
+all: everything. Whoever has seen all of it pass may change the date in .ci/tested-since, in the
+commit that passed.
+
+Prints lines: "build TARGET", "leave SUITE", "say SENTENCE".
+"""
+
+import ctypes
+import json
+import os
+import re
+import shutil
+import sys
+
+import lint
+
+BUILD_FILES = r"(^|/)meson(\.build|_options\.txt)$"
+# What a test of the suite is about, and the sources that it depends on.
+RARE = {
+    "headers": ("each header alone", r"\.(hpp|cuh)$"),
+    "hostile": ("hostile submissions", r"^(lessons/grader|src/os|tests/grader)/"),
+    "confined": ("mistakes as students' programs", r"^lessons/(grader|assignments)/"),
+    "package": ("the Debian package",
+                rf"^lockstep$|^lessons/runner/(make_package\.py|man/)|^program/.*\.in$|"
+                rf"^tests/house/(package|installed)|{BUILD_FILES}"),
+    "bundle": ("bundles for machines without apt",
+               rf"^lockstep$|^gpu/.*\.py$|^tests/house/bundle|{BUILD_FILES}"),
+    "gpu": ("the twin as nvcc compiles it", r"^(gpu|src/device|src/comm|tests/gpu)/"),
+}
+RECORD = ".ci/tested-since"
+
+
+def has_driver():
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def left_out(root, mode):
+    """The suites of RARE that are not run."""
+    if mode == "all":
+        return []
+    if mode == "everyone":
+        return [suite for suite in RARE if suite != "gpu" or not has_driver()]
+    files = lint.changed(root, RECORD) if shutil.which("git") else None
+    if files is None:
+        return []
+    return [suite for suite, (_, sources) in RARE.items()
+            if not any(re.search(sources, file) for file in files)]
+
+
+def targets(build, leaves):
+    """What ninja has to make for the tests that are left."""
+    def read(name):
+        with open(os.path.join(build, "meson-info", name), encoding="utf-8") as file:
+            return json.load(file)
+    made = {target["id"]: target["filename"] for target in read("intro-targets.json")}
+    wanted = {ident for test in read("intro-tests.json")
+              if not any(suite.split(":")[-1] in leaves for suite in test["suite"])
+              for ident in test["depends"]}
+    return sorted({os.path.relpath(name, build) for ident in wanted for name in made[ident]})
+
+
+def main():
+    root, build, mode = sys.argv[1:]
+    leaves = left_out(root, mode)
+    for suite in leaves:
+        print("leave", suite)
+    if mode == "all":
+        print("build all\nbuild meson-test-prereq")
+    else:
+        for target in targets(os.path.realpath(build), leaves):
+            print("build", target)
+    if leaves:
+        why = ("since nothing that they depend on has changed" if mode == "changed" else
+               "unless you say ./lockstep test --all")
+        print(f"say left out, {why}: {'; '.join(RARE[suite][0] for suite in leaves)}")
+
+
+if __name__ == "__main__":
+    main()
