@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Tries the GPU twin on a machine with CUDA, the most telling steps first.
+"""Tests the GPU twin on a machine with CUDA. The most informative steps come first.
 
 usage: gpu/verify.sh [--out FOLDER] [PART…]
 
 {parts}
-Without a PART all of them are tried, in this order. Run it from a checkout, where it builds what
-the steps need, or from what `./lockstep bundle --built` packed, where it builds nothing.
+Without a PART, all parts run, in this order. In a checkout the script builds what the steps need.
+In the archive that `./lockstep bundle --built` packs, it builds nothing.
 
-FOLDER (verified/ in the build folder) takes results.json, written anew after every step, and
-logs.tar.gz with what the steps printed. A step that fails does not stop the others; one that
-takes too long is cut. A step that may fail takes {optional} s at most. The table for
-gpu/VERIFIED.md is printed last; `gpu/verified.py FOLDER/results.json` puts it there.
+FOLDER (the default is verified/ in the build folder) gets results.json, which is written again
+after every step, and logs.tar.gz with the output of the steps. If a step fails, the others still
+run. A step that takes too long is cut off; a step that may fail is cut off after {optional} s. The
+table for gpu/VERIFIED.md is printed last; `gpu/verified.py FOLDER/results.json` writes it there.
 
-LOCKSTEP_BUILD names another build folder, VERIFY_SECONDS another limit for all of it (580),
-VERIFY_STEP_SECONDS the most that any step takes.
-Exit status: 0 if all that must pass did, 1 if something did not, 2 if the arguments are wrong,
-3 if this machine lacks a GPU or something else that is needed.
+LOCKSTEP_BUILD names another build folder. VERIFY_SECONDS limits the whole run (default: 580).
+VERIFY_STEP_SECONDS limits each step.
+Exit status: 0 if all steps that must pass did, 1 if one did not, 2 if the arguments are wrong,
+3 if this machine has no GPU or lacks something else that is needed.
 """
 
 import json
@@ -46,7 +46,7 @@ print('.'.join(parts))
 
 
 class Refusal(Exception):
-    """What is wrong with the arguments."""
+    """The arguments are wrong; the text says why."""
 
 
 def usage():
@@ -59,7 +59,7 @@ def usage():
 
 
 def read_arguments(words):
-    """Returns the folder, or nothing, and the parts."""
+    """Returns the folder (None if it is not given) and the parts."""
     folder, parts = None, []
     words = list(words)
     while words:
@@ -76,7 +76,7 @@ def read_arguments(words):
 
 
 def said_by(*command, seconds=20, environment=None):
-    """What the command prints; nothing if it fails or takes too long."""
+    """Returns what the command prints, or "" if it fails or takes too long."""
     try:
         run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT,
                              timeout=seconds, env=environment, stdin=subprocess.DEVNULL)
@@ -94,7 +94,7 @@ def commit():
 
 
 class Verification:
-    """One call: finds what is here, makes the plan and runs it."""
+    """One run of the script: finds what the machine has, makes the plan and runs it."""
 
     def __init__(self, folder, parts):
         given = os.environ.get("LOCKSTEP_BUILD")
@@ -127,7 +127,7 @@ class Verification:
     def all(self):
         """Runs everything; returns the exit status."""
         self.run.write()
-        lacking = [self.find_gpu(), self.find_tools()]   # both, so that it knows all versions
+        lacking = [self.find_gpu(), self.find_tools()]   # both, to know all versions
         if not any(lacking):
             lacking = [self.build_targets() or self.ask_doctor()]
         if any(lacking):
@@ -145,7 +145,7 @@ class Verification:
         return ""
 
     def find_tools(self):
-        """Finds CUDA: what the build takes, or what binaries built elsewhere load."""
+        """Finds CUDA: the files for the build, or the libraries that packed binaries load."""
         if self.elsewhere:
             with open(BUILT_BY, encoding="utf-8") as file:
                 made_by = json.load(file)
@@ -162,7 +162,7 @@ class Verification:
         return ""
 
     def find_libraries(self):
-        """Names the folders of CUDA's libraries to what was built elsewhere; asks cuBLAS."""
+        """Tells packed binaries where CUDA's libraries are; asks cuBLAS for its version."""
         folders = dict.fromkeys(os.path.dirname(self.cuda[name])
                                 for name in ("cudart", "cublas", "nccl") if name in self.cuda)
         if self.elsewhere:
@@ -174,7 +174,7 @@ class Verification:
                                               environment=self.environment).strip()
 
     def build_targets(self):
-        """Builds what the steps run; afterwards not_built says what is not to be run."""
+        """Builds what the steps run. Then not_built says which targets cannot run, and why."""
         targets = self.targets()
         if self.elsewhere:
             self.run.not_built = {target: "it was not packed" for target in targets
@@ -188,7 +188,7 @@ class Verification:
         there = [target for target in targets if target in known]
         self.run.not_built = {target: "the build has no such target" for target in targets
                               if target not in known}
-        if not there:   # then Ninja would build everything
+        if not there:   # without targets Ninja would build everything
             return ""
         built = self.run.run_one(verify_plan.build_step(self.build, there))
         if built["status"] != "passed":
@@ -200,7 +200,7 @@ class Verification:
         return os.path.join(self.build, verify_plan.TARGETS[target])
 
     def is_built(self, target):
-        """Whether the binary is there and as new as what it is made of."""
+        """Returns whether the binary exists and is up to date."""
         return os.path.exists(self.file(target)) and \
             "no work to do" in said_by("ninja", "-C", self.build, "-n", target)
 
