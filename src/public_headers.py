@@ -1,12 +1,12 @@
-"""Puts headers where programs outside of this tree find them, as <lockstep/…>.
+"""Copies headers to a folder where programs outside of this tree find them, as <lockstep/…>.
 
 usage: public_headers.py ROOT THERE HEADER…
 
-In the tree a header is called by its path, "src/core/shape.hpp". A program of one's own may
-have a folder src, too, so outside it is <lockstep/core/shape.hpp>, and so is every include of
-it; "sim/cluster.hpp" is <lockstep/sim/cluster.hpp>. The headers go below THERE, and what lay in
-THERE/lockstep before is removed. A header that includes one that is not in the list could not
-be used: that is an error.
+In the tree a header is included by its path, "src/core/shape.hpp". Another program may have a
+folder src, too. So outside of the tree the header, and every include of it, is
+<lockstep/core/shape.hpp>; "sim/cluster.hpp" is <lockstep/sim/cluster.hpp>. The headers are written
+to THERE/lockstep, whose old contents are removed. If a header includes one that is not in the
+list, it could not be used: that is an error.
 """
 
 import os
@@ -15,27 +15,27 @@ import shutil
 import sys
 
 INCLUDE = re.compile(r'^(\s*#\s*include\s*)"((?:src|sim|gpu|program)/[^"]+)"', re.M)
-# The one header for programs is named after the library.
+# The header for programs has the name of the library.
 NAMED = {"program/lockstep.hpp": "lockstep/lockstep.hpp"}
 
 
 def public_name(path):
-    """What a header of the tree is called outside: "lockstep/core/shape.hpp"."""
+    """Returns the name of a header outside of the tree: "lockstep/core/shape.hpp"."""
     return NAMED.get(path) or "lockstep/" + path.removeprefix("src/")
 
 
 def rewritten(text):
-    """A source or header of the tree with the includes that it has outside."""
+    """Returns the text of a source or header with the includes that it has outside of the tree."""
     return INCLUDE.sub(lambda match: f"{match[1]}<{public_name(match[2])}>", text)
 
 
 def included(text):
-    """The headers of the tree that a text includes, by their paths in it."""
+    """Returns the paths of the tree's headers that a text includes."""
     return [match[2] for match in INCLUDE.finditer(text)]
 
 
 def put(root, there, headers, known=frozenset()):
-    """They may include each other, and those that are known."""
+    """Writes the headers. They may include each other, and headers in `known`."""
     for path in headers:
         with open(os.path.join(root, path), encoding="utf-8") as file:
             text = file.read()
@@ -50,7 +50,7 @@ def put(root, there, headers, known=frozenset()):
 
 def main():
     root, there, *headers = sys.argv[1:]
-    # Meson says where an installation goes to.
+    # Meson says where to install.
     there = os.path.join(os.environ.get("MESON_INSTALL_DESTDIR_PREFIX", ""), there)
     shutil.rmtree(os.path.join(there, "lockstep"), ignore_errors=True)
     put(root, there, {os.path.relpath(path, root) for path in headers})

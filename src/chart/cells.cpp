@@ -7,12 +7,13 @@ namespace lockstep {
 
 namespace {
 
-/// Times are cut to 2^50 so that a product with a column count cannot overflow.
+/// Returns the divisor that cuts times to 2^50, so that a product with a number of
+/// columns cannot overflow.
 std::int64_t cut_to_fit(Picoseconds end) {
     return (end >> 50) + 1;
 }
 
-/// For each column the box that fills most of it; -1 if more than half of it is idle.
+/// Returns for each column the box that fills most of it; -1 if more than half is idle.
 std::vector<int> largest_boxes(const std::vector<const Box*>& boxes,
                                const CellGrid& grid) {
     const std::int64_t cut = cut_to_fit(grid.end);
@@ -21,7 +22,7 @@ std::vector<int> largest_boxes(const std::vector<const Box*>& boxes,
     std::vector<int> shown(count, -1);
     std::vector<std::int64_t> most(count, 0);
     std::vector<std::int64_t> busy(count, 0);
-    // Times are in units in which a cell is `cell` long.
+    // Here, times are in a unit in which a cell is `cell` long.
     for (std::size_t i = 0; i < boxes.size(); ++i) {
         const std::int64_t start = boxes[i]->start / cut * grid.columns;
         const std::int64_t end = boxes[i]->end / cut * grid.columns;
@@ -39,7 +40,7 @@ std::vector<int> largest_boxes(const std::vector<const Box*>& boxes,
     return shown;
 }
 
-/// Gives each box without a column one, if it can be had.
+/// Gives each box without a column one, if possible.
 void show_hidden(const std::vector<const Box*>& boxes, const CellGrid& grid,
                  std::vector<int>& shown) {
     struct Columns {

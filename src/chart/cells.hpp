@@ -11,19 +11,21 @@ struct CellGrid {
     Picoseconds end = 1;
     int columns = 1;
 
-    /// A grid of at most `most` columns. If all boxes begin and end at few enough
-    /// multiples of one time, each such time has as many columns as any other.
+    /// Returns a grid of at most `most` columns. If all boxes begin and end at multiples
+    /// of one unit of time, and the units are few enough, all units have the same number
+    /// of columns.
     static CellGrid of(const std::vector<const Row*>& rows, Picoseconds end, int most);
 
     int column_of(Picoseconds time) const;
 };
 
-/// The row's boxes that are in no other and take time.
+/// Returns the row's boxes that are in no other box and take time.
 std::vector<const Box*> outer_boxes(const Row& row);
 
-/// Returns for each column the place in `boxes` of what is drawn there: the box that
-/// fills most of it, or -1 if more than half of it is idle. A box that would vanish takes
-/// an idle column, or one from the box that is drawn in its place if that has several.
+/// Returns for each column the index in `boxes` of the box that is drawn there: the one
+/// that fills most of the column, or -1 if more than half of it is idle. A box that would
+/// vanish gets an idle column, or a column of the box that is drawn in its place, if that
+/// has several.
 std::vector<int> fill_cells(const std::vector<const Box*>& boxes, const CellGrid& grid);
 
 }  // namespace lockstep

@@ -18,11 +18,11 @@ std::string label_of(double units) {
     return fmt::format("{:.12g}", units);
 }
 
-/// The smallest of 1, 2, 5, 10, … and 0.5, 0.2, … that is `least` or more.
+/// Returns the smallest of …, 0.2, 0.5, 1, 2, 5, 10, … that is at least `least`.
 double round_step(double least) {
     const double power = std::pow(10, std::floor(std::log10(least)));
     for (const double round : {1., 2., 5.})
-        // Powers of ten below 1 are rounded.
+        // The tolerance is needed because powers of ten below 1 are rounded.
         if (round * power >= least * (1 - 1e-12)) return round * power;
     return 10 * power;
 }
@@ -52,7 +52,7 @@ std::vector<AxisTick> Axis::ticks(int most) const {
 }
 
 int Axis::label_size() const {
-    // Ticks are round: three digits are enough to say where one stands.
+    // Ticks are round numbers, so three digits are enough for a label.
     const double units = std::max(static_cast<double>(end), 1.) / per_unit;
     const double round = std::pow(10, std::floor(std::log10(units)) - 2);
     return static_cast<int>(label_of(std::round(units / round) * round).size());

@@ -12,10 +12,10 @@
 
 namespace lockstep {
 
-// A chart is data: what happens when, in rows. Adapters make charts: timeline_chart()
-// from a run (src/report/timeline.hpp), schedule_chart() from a pipeline schedule
-// (src/pipeline/picture.hpp). Painters draw them: chart_text() and chart_svg(). Neither
-// knows the other.
+// A chart is data: rows that say what happens when. Adapters make charts:
+// timeline_chart() from a run (src/report/timeline.hpp), schedule_chart() from a pipeline
+// schedule (src/pipeline/picture.hpp). Painters draw them: chart_text() and chart_svg().
+// Adapters and painters do not depend on each other.
 
 /// A time on an axis.
 struct AxisTick {
@@ -33,9 +33,9 @@ struct Axis {
     /// A scale in the largest of s, ms, us, ns and ps that `end` reaches.
     static Axis of_seconds(Picoseconds end);
 
-    /// Round times, at most `most` of them behind the first, which is 0.
+    /// Returns round times: 0, and at most `most` after it.
     std::vector<AxisTick> ticks(int most) const;
-    /// About how many characters the longest label has.
+    /// Returns the approximate number of characters of the longest label.
     int label_size() const;
 };
 
@@ -43,34 +43,34 @@ struct Axis {
 struct Box {
     Picoseconds start = 0;
     Picoseconds end = 0;
-    int look = 0;            ///< its place in Chart::looks
+    int look = 0;            ///< its index in Chart::looks
     int number = -1;         ///< of the micro-batch; -1 if it has none
-    int depth = 0;           ///< in how many other boxes of its row it lies
-    std::size_t source = 0;  ///< from what the adapter made it
+    int depth = 0;           ///< the number of boxes of its row around it
+    std::size_t source = 0;  ///< the item that the adapter made it from
 };
 
 /// The words on a box and beside it.
 struct BoxWords {
-    std::vector<std::string> labels;  ///< from the longest to the shortest: one is shown
+    std::vector<std::string> labels;  ///< longest first; the first that fits is shown
     std::string tooltip;
     std::string id = {};  ///< names the box in its panel's picture; empty if it has none
-    std::string waits_for = {};  ///< ids of the boxes that it waits for, spaces between
+    std::string waits_for = {};  ///< ids of boxes that it waits for, separated by spaces
 };
 
 /// The height of a row.
 enum class RowSize { large, medium, small };
 
-/// Boxes beside one another. Two boxes of one depth do not overlap; each inner box lies
-/// in one of the depth above, and stands behind it in the list.
+/// Boxes next to each other. Boxes of one depth do not overlap. Each inner box is inside
+/// a box of the next lower depth, and comes after it in the list.
 struct Row {
     std::string label;
     RowSize size = RowSize::large;
-    bool shows_idle = false;  ///< time without a box is lost, and stands out
-    double busy = -1;         ///< part of the time, to be shown; negative if it is not
+    bool shows_idle = false;  ///< time without a box is lost, and is marked
+    double busy = -1;         ///< fraction of the time, to be shown; negative: not shown
     std::vector<Box> boxes;
 };
 
-/// Amounts from a time on, one a layer, until the next level.
+/// Amounts, one for each layer, from a time on until the next level.
 struct Level {
     static constexpr int kMostLayers = 7;
 
@@ -88,7 +88,7 @@ struct Strip {
     Picoseconds peak_at = 0;
 };
 
-/// All that belongs to a device or a stage, or to several that do exactly the same.
+/// The rows and strips of a device or a stage, or of several that do exactly the same.
 struct RowGroup {
     std::vector<int> members;  ///< ascending
     std::vector<Row> rows;
@@ -111,24 +111,24 @@ struct Arrow {
     std::string tooltip;
 };
 
-/// Groups below one another on one axis.
+/// Groups, one below the other, on one axis.
 struct Panel {
     std::string title;
-    std::string note;     ///< beside the title: "4 devices, 20 us"
-    Picoseconds end = 0;  ///< when all is over; the axis may go on
+    std::string note;     ///< next to the title: "4 devices, 20 us"
+    Picoseconds end = 0;  ///< when everything has ended; the axis may be longer
     Axis axis;
     std::vector<RowGroup> groups;
-    std::vector<int> layers;  ///< looks of the strips' layers, from below
+    std::vector<int> layers;  ///< looks of the strips' layers, lowest first
     std::vector<Arrow> arrows;
-    /// Returns what is written on a box; asked only for boxes that are drawn.
+    /// Returns the words of a box; called only for boxes that are drawn.
     std::function<BoxWords(const RowGroup&, const Box&)> words_of;
-    /// An amount of a strip, in words.
+    /// Returns an amount of a strip in words.
     std::string (*amount_text)(double) = nullptr;
 };
 
 /// Several looks side by side, and what they mean together.
 struct LegendEntry {
-    std::string heading;  ///< begins a line of its own; empty for most
+    std::string heading;  ///< begins a new line; usually empty
     std::vector<int> looks;
     std::string words;
 };
@@ -138,10 +138,9 @@ struct Chart {
     std::vector<Look> looks;
     std::vector<LegendEntry> legend;
     std::vector<Panel> panels;
-    /// True if the picture is to be as wide as its numbers need to be read, within
-    /// reason.
+    /// True if the picture becomes as wide as needed, within limits, to read its numbers.
     bool grows = false;
-    /// Says a word of the picture, "idle", in its reader's language; null for English.
+    /// Translates words of the picture, such as "idle", for its reader; null for English.
     std::string (*translate)(std::string_view english) = nullptr;
 
     std::string said(std::string_view english) const {
@@ -152,12 +151,12 @@ struct Chart {
         return said(count > 1 ? member + "s" : member);
     }
 
-    /// The place of the look in `looks`, to which it is added if it is new.
+    /// Returns the index of the look in `looks`; adds the look if it is new.
     int look(const Look& look);
 };
 
-/// "0–3 × 4", "2"; of members that do not follow one another as many as fit into about
-/// `most` columns: "0, 2, … × 7".
+/// "0–3 × 4", or "2". If members are not consecutive, lists only those that fit into
+/// about `most` columns: "0, 2, … × 7".
 std::string members_text(const std::vector<int>& members, int most);
 
 }  // namespace lockstep

@@ -11,8 +11,8 @@ namespace lockstep {
 namespace {
 
 /// In the order of the enum. Boxes have the colours of Okabe and Ito, "Color universal
-/// design", 2008; memory has muted ones of Tol, "Colour schemes", 2021. Both sets are
-/// made to be told apart by the colour-blind.
+/// design", 2008; memory has muted colours of Tol, "Colour schemes", 2021. Colour-blind
+/// readers can tell the colours of each set apart.
 constexpr std::array<Colour, 19> kColours{{
     {0x56, 0xB4, 0xE9},  // forward: sky blue
     {0xE6, 0x9F, 0x00},  // backward: orange
@@ -35,7 +35,8 @@ constexpr std::array<Colour, 19> kColours{{
     {0x8A, 0x8A, 0x8A},  // waiting for none: middle grey
 }};
 
-/// Tol's light ones, "Colour schemes", 2021, in his order: for cells with text on them.
+/// Tol's light colours, "Colour schemes", 2021, in his order, for cells with text on
+/// them.
 constexpr std::array<Colour, 8> kPlaces{{
     {0x77, 0xAA, 0xDD},  // light blue
     {0xEE, 0x88, 0x66},  // orange
@@ -47,7 +48,7 @@ constexpr std::array<Colour, 8> kPlaces{{
     {0xAA, 0xAA, 0x00},  // olive
 }};
 
-/// The place of a byte among the six steps of the terminals' colour cube.
+/// Returns which of the six steps of the terminals' colour cube is nearest to a byte.
 int cube_step(int value) {
     constexpr std::array<int, 6> kSteps{0, 95, 135, 175, 215, 255};
     int nearest = 0;
@@ -88,7 +89,7 @@ Colour colour_of(const Look& look) {
 }
 
 Colour colour_of_place(int place) {
-    constexpr double kLighter = 0.33;  // at each time round
+    constexpr double kLighter = 0.33;  // for each repetition
     const int round = place % kPlaceColours / static_cast<int>(kPlaces.size());
     return kPlaces[static_cast<std::size_t>(place) % kPlaces.size()].lighter(kLighter *
                                                                              round);

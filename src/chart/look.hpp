@@ -26,7 +26,7 @@ enum class Meaning : std::uint8_t {
     cache,
     circle,   ///< ranks that wait for each other in a circle
     waiting,  ///< ranks that wait
-    resting,  ///< ranks that wait for none
+    resting,  ///< ranks that wait for no other
 };
 
 /// The look of one kind of box, and what a legend calls it.
@@ -54,12 +54,12 @@ struct Colour {
 Colour colour_of(Meaning meaning);
 Colour colour_of(const Look& look);
 
-/// Returns the colour of the one at this place among several of a kind, from 0: of a
-/// mesh's places along an axis, say. Neighbours differ; after 24 they begin anew.
+/// Returns the colour of number `place` of a series, from 0, such as a mesh's places
+/// along an axis. Neighbours differ; after 24 the colours repeat.
 Colour colour_of_place(int place);
 inline constexpr int kPlaceColours = 24;
 
-/// Returns the text on this colour, as terminals of 256 colours show it.
+/// Returns the text with this background colour, for terminals of 256 colours.
 std::string on_colour(const std::string& text, const Colour& colour);
 
 }  // namespace lockstep

@@ -36,7 +36,7 @@ constexpr std::size_t kMostGroups = 64;
 constexpr std::size_t kMostBoxes = 20'000;
 
 // Pixels.
-constexpr double kWidth = 1'000;      ///< of the time, unless the picture grows
+constexpr double kWidth = 1'000;      ///< of the time axis, unless the picture grows
 constexpr double kLeastWidth = 560;   ///< if it grows
 constexpr double kMostWidth = 5'900;  ///< if it grows
 constexpr double kLeastNumbered = 14;
@@ -54,7 +54,7 @@ constexpr double kLeastBox = 0.5;
 constexpr double kMostMerged = 5;
 constexpr double kLeastEdged = 4;  ///< wider boxes have a white edge
 
-/// A box inside another is filled so.
+/// The fill of a box inside another.
 constexpr const char* kInnerDress = "class=\"i\"";
 
 double height_of(RowSize size) {
@@ -65,7 +65,7 @@ double width_on_box(const std::string& text) {
     return kSvgDigit * columns_of(text) + 1;
 }
 
-/// What a script needs to go from a box to what it waits for.
+/// Returns the data with which a script finds the boxes that a box waits for.
 std::string data_of(const BoxWords& words) {
     std::string data;
     for (const auto& [name, value] :
@@ -75,7 +75,7 @@ std::string data_of(const BoxWords& words) {
     return data;
 }
 
-/// Says where times lie, in pixels.
+/// Converts times to pixels.
 struct Scale {
     Picoseconds end = 1;
     double left = 0;
@@ -87,16 +87,17 @@ struct Scale {
     double right() const { return left + width; }
 };
 
-/// A box as it is drawn, or several neighbours that are too narrow for one each.
+/// A box as it is drawn, or several neighbours that are too narrow to be drawn one by
+/// one.
 struct DrawnBox {
-    const Box* box;  ///< of several, the longest
+    const Box* box;  ///< the longest, if there are several
     Picoseconds start;
     Picoseconds end;
     int count;
 };
 
-/// The row's boxes; neighbours of one depth that are shorter than `least`, with gaps
-/// shorter than it between them, are merged.
+/// Returns the row's boxes. Neighbours of one depth are merged if they are shorter than
+/// `least`, and so are the gaps between them.
 std::vector<DrawnBox> merged(const Row& row, Picoseconds least) {
     std::vector<DrawnBox> drawn;
     const auto is_short = [&](Picoseconds length) { return length < least; };
@@ -120,7 +121,7 @@ std::vector<DrawnBox> merged(const Row& row, Picoseconds least) {
     return drawn;
 }
 
-/// At most two levels for each pixel: the highest in it, and the last.
+/// Returns at most two levels for each pixel: the highest in it, and the last.
 std::vector<Level> levels_by_pixel(const std::vector<Level>& all, const Scale& scale) {
     const auto pixel = [&](const Level& level) {
         return std::floor(scale.x(level.time));
@@ -177,8 +178,8 @@ class SvgPicture {
                     visit(panel, panel.groups[g], row);
     }
 
-    /// Labels of groups stand on the left, labels of their rows and strips beside them; a
-    /// strip without a row above it has its label below the group's.
+    /// Labels of groups are on the left, and labels of their rows and strips are next to
+    /// them. If a group has no rows, its strips' labels are below the group's.
     void measure_labels() {
         int groups = 0;
         int rows = 0;
@@ -197,7 +198,8 @@ class SvgPicture {
         left_ = std::ceil(kMargin + kSvgLetter * (groups + rows) + (rows > 0 ? 20 : 10));
     }
 
-    /// Measures the picture, and whether it has too many boxes for one element each.
+    /// Measures the picture's width, and decides whether it has too many boxes for one
+    /// element each.
     void measure_boxes() {
         double wanted = kLeastWidth;
         int digits = 1;
@@ -214,7 +216,8 @@ class SvgPicture {
                                              static_cast<double>(box.end - box.start));
         });
         width_ = chart_.grows ? std::ceil(std::min(wanted, kMostWidth)) : kWidth;
-        // Boxes narrower than half a pixel are merged; if there are too many, wider ones.
+        // Boxes narrower than half a pixel are merged; if there are still too many, wider
+        // ones are, too.
         for (by_pixel_ = true; by_pixel_ && least_pixels_ < kMostMerged;) {
             std::size_t count = 0;
             for_each_row([&](const Panel& panel, const RowGroup&, const Row& row) {
@@ -225,7 +228,7 @@ class SvgPicture {
         }
     }
 
-    /// Shorter boxes are merged.
+    /// Returns the shortest time of a box that is not merged.
     Picoseconds least_time(const Panel& panel) const {
         return static_cast<Picoseconds>(static_cast<double>(panel.axis.end) / width_ *
                                         least_pixels_) +
@@ -285,7 +288,7 @@ class SvgPicture {
         y_ += height + (row.size == RowSize::small ? 1 : kGap);
     }
 
-    /// Inner boxes are thin and lie along the lower edge.
+    /// Inner boxes are thin, along the lower edge.
     void draw_box(const BoxWords& words, const Row& row, const DrawnBox& drawn,
                   const Scale& scale, double height) {
         const bool inner = drawn.box->depth > 0;
@@ -322,8 +325,8 @@ class SvgPicture {
                                    [](const Box& box) { return box.depth > 0; });
     }
 
-    /// For very many boxes: in each pixel the colour of the box that fills most of it, as
-    /// strokes as high as the row, one a run of pixels.
+    /// Draws very many boxes: each pixel has the colour of the box that fills most of it.
+    /// Each run of pixels is one stroke, as high as the row.
     void draw_pixels(const Row& row, const Scale& scale, double height) {
         const std::vector<const Box*> boxes = outer_boxes(row);
         const std::vector<int> shown =
@@ -354,8 +357,8 @@ class SvgPicture {
                 colour_of(chart_.looks[look]).hex(), svg_number(height));
     }
 
-    /// The whole stack first, then without its upper layer, and so on: each covers the
-    /// one before.
+    /// Draws the whole stack first, then the stack without its top layer, and so on. Each
+    /// covers part of the one before.
     void draw_strip(const Panel& panel, const Strip& strip, const Scale& scale,
                     double most) {
         tracks_ += svg_rectangle(scale.left, y_, scale.width, kStrip, "class=\"r\"/>\n");
@@ -382,7 +385,7 @@ class SvgPicture {
         y_ += kStrip + kGap;
     }
 
-    /// Returns what lies below the sum of the first `layers`.
+    /// Returns the area below the sum of the first `layers` layers.
     std::string area(const std::vector<Level>& levels, std::size_t layers,
                      const Scale& scale, double most, double right) const {
         const double bottom = y_ + kStrip;
@@ -401,7 +404,7 @@ class SvgPicture {
         return fmt::format("{}H{}V{}Z", path, svg_number(right), svg_number(bottom));
     }
 
-    /// Ticks below, and faint lines through all rows since `from`.
+    /// Draws ticks below, and faint lines through all rows from `from` on.
     void draw_axis(const Axis& axis, const Scale& scale, double from) {
         constexpr double kTickDigit = 7;
         const int most = static_cast<int>(
@@ -483,7 +486,7 @@ class SvgPicture {
     bool has_idle_ = false;
     bool has_inner_ = false;
     bool has_numbers_ = false;
-    // One over another:
+    // These are layers of the picture, the lowest first:
     std::string tracks_;
     std::string lines_;
     std::string body_;

@@ -8,50 +8,51 @@
 
 namespace lockstep {
 
-/// Draws the chart as a standalone SVG: a row a line, a box a span with its label if it
-/// fits, tooltips, arrows for messages, strips of amounts below their group's rows. Idle
-/// time that is lost is hatched. Its size is bounded: boxes too narrow to be seen are
-/// merged, more than 20,000 are drawn by the pixel and without tooltips, and groups
-/// beyond the first 64 are counted.
+/// Draws the chart as a standalone SVG: each row is a line, and each box a span with a
+/// tooltip, and a label if it fits. Messages are arrows. Strips of amounts are below
+/// their group's rows. Lost idle time is hatched. The picture's size is bounded: boxes
+/// too narrow to be seen are merged, more than 20,000 boxes are drawn pixel by pixel
+/// without tooltips, and groups after the first 64 are only counted.
 std::string chart_svg(const Chart& chart);
 
-/// A picture without the tags around it.
+/// A picture without the document's tags around it.
 struct SvgPart {
     double width = 0;
     double height = 0;
     std::string svg;
 };
 
-/// Draws it as a part of a larger picture.
+/// Draws the chart as a part of a larger picture.
 SvgPart chart_part(const Chart& chart);
 
-/// What pictures refer to: the pattern of idle time, and the heads of arrows. A document
-/// needs it once.
+/// Returns definitions that pictures refer to: the pattern of idle time, and the heads of
+/// arrows. A document needs them once.
 const char* svg_definitions();
 
-/// A whole document, with the style sheet of all pictures. `definitions` stand before it.
+/// Returns a whole document, with the style sheet of all pictures. `definitions` come
+/// before the picture.
 std::string svg_document(const SvgPart& picture, const std::string& definitions = "");
 
-/// Returns text that may stand between tags and in attributes; control characters become
-/// spaces, bytes that are no UTF-8 question marks.
+/// Returns text that is safe between tags and in attributes. Control characters become
+/// spaces; bytes that are not UTF-8 become question marks.
 std::string xml_escaped(std::string_view text);
 
 /// Returns at most `most` columns of the text, which ends with "…" if some are left out.
 std::string clipped(const std::string& text, int most);
 
-/// The width of a column of text, in pixels: beside boxes, and on them.
+/// The width of a column of text in pixels: beside boxes, and on boxes.
 inline constexpr double kSvgLetter = 6.9;
 inline constexpr double kSvgDigit = 6.4;
 
-/// Returns at most two decimals, without zeros at the end.
+/// Returns the number with at most two decimals, without trailing zeros.
 std::string svg_number(double value);
 
 /// Returns a text element. Classes of the style sheet: "h" is a heading, "e" ends at x,
-/// "m" has its middle there; "b" stands on a box and has, too, and "b k" is bold.
+/// "m" is centred at x, "b" is centred text on a box, and "b k" is the same in bold.
 std::string svg_text(double x, double y, std::string_view text,
                      std::string_view classes = "");
 
-/// Returns a rectangle. `dress` has its other attributes and ends its tag.
+/// Returns a rectangle. `dress` is its other attributes and the end of its tag.
 std::string svg_rectangle(double x, double y, double width, double height,
                           const std::string& dress);
 
@@ -62,7 +63,7 @@ class SvgLegend {
         : left_(left), right_(right), x_(left), y_(top) {}
 
     void heading(const std::string& words);
-    /// `dresses` say how to fill a swatch each.
+    /// Each of `dresses` says how to fill a swatch.
     void add(const std::vector<std::string>& dresses, const std::string& words);
 
     const std::string& svg() const { return svg_; }

@@ -45,8 +45,9 @@ class EntryLines {
     std::string text_;
 };
 
-/// Amounts as text, a digit each: "." for nothing, then 1 to 9 and "a" to "z" if all are
-/// whole numbers of at most 35; otherwise ninths of the largest, rounded up.
+/// Amounts as text, with one character each; "." is 0. If all are whole numbers of at
+/// most 35, the others are "1" to "9" and "a" to "z". Otherwise they are ninths of the
+/// largest amount, rounded up.
 class AmountDigits {
   public:
     AmountDigits(const Chart& chart, const Panel& panel)
@@ -62,7 +63,7 @@ class AmountDigits {
         if (most_ >= static_cast<double>(kDigits.size())) exact_ = false;
     }
 
-    /// "; f is 15"; empty if digits mean themselves.
+    /// "; f is 15"; empty if each digit stands for its own value.
     std::string words() const {
         const auto say = [&](const auto& digit, const auto& amount) {
             return fmt::format(fmt::runtime(chart_.said("; {} is {}")), digit, amount);
@@ -71,8 +72,8 @@ class AmountDigits {
         return most_ > 9 ? say(digit(most_), most_) : "";
     }
 
-    /// In each column the highest level that begins in it, or the one that goes on; the
-    /// last ends at `end`.
+    /// Returns the highest level in each column: one that begins in it, or continues
+    /// through it. The last level ends at `end`.
     std::string columns(const Strip& strip, const CellGrid& grid, Picoseconds end) const {
         std::vector<double> highest(static_cast<std::size_t>(grid.columns));
         for (std::size_t i = 0; i < strip.levels.size(); ++i) {
@@ -141,14 +142,15 @@ class TextPicture {
                     if (is_drawn(row)) visit(panel.groups[g], row);
     }
 
-    /// There is no room for small rows, and an empty one says nothing unless it is idle.
+    /// There is no room for small rows. An empty row shows nothing, unless it shows idle
+    /// time.
     static bool is_drawn(const Row& row) {
         return row.size != RowSize::small &&
                (row.shows_idle || !outer_boxes(row).empty());
     }
 
-    /// The word "device" goes if labels take more than a quarter of the width; labels of
-    /// rows go if all are the same.
+    /// Leaves out the word "device" if labels take more than a quarter of the width, and
+    /// labels of rows if all are the same.
     void measure_labels() {
         std::set<std::string> labels;
         for_each_row(
@@ -282,7 +284,7 @@ class TextPicture {
         return style_.colour ? on_colour(text, colour_of(look)) : text;
     }
 
-    /// A ruler, and times below it, each where its column begins.
+    /// Returns a ruler, and times below it; each time begins at its column.
     std::string axis_text(Axis axis) const {
         axis.end = end_;
         const int most = std::max(grid_.columns / (axis.label_size() + 5), 1);
@@ -313,7 +315,8 @@ class TextPicture {
                                           chart_.member_word(2));
     }
 
-    /// If a column is longer than the shortest box, some boxes are not to be seen.
+    /// Says so if a column is longer than the shortest box: some boxes are then not
+    /// visible.
     std::string column_text() const {
         Picoseconds shortest = end_;
         for_each_row([&](const RowGroup&, const Row& row) {

@@ -9,14 +9,14 @@ namespace lockstep {
 struct TextStyle {
     int width = 80;        ///< columns; at least 40 are used
     bool colour = false;   ///< ANSI colours, of 256
-    std::string drawn_by;  ///< what draws all if text is too narrow; empty to say nothing
+    std::string drawn_by;  ///< names what draws all if text is too narrow; may be empty
 };
 
-/// Draws the chart as text: a line for each row, time to the right, a scale below, and
-/// what the letters mean. A box is a letter, its number if it fits, and a fill;
-/// characters differ as colours do. Idle time that is lost is hatched. All panels have
-/// one scale of time. A panel's strips are drawn, a digit a column, if it has no rows.
-/// Small rows are left out; groups beyond the first 16 are counted, not drawn.
+/// Draws the chart as text: a line for each row with time to the right, a scale below,
+/// and a legend of the letters. A box is a letter, its number if it fits, and a fill, so
+/// kinds of boxes differ even without colour. Lost idle time is hatched. All panels share
+/// one scale of time. If a panel has no rows, its strips are drawn, with a digit in each
+/// column. Small rows are left out. Groups after the first 16 are counted, not drawn.
 std::string chart_text(const Chart& chart, const TextStyle& style);
 
 }  // namespace lockstep

@@ -23,7 +23,7 @@ BufferUse buffers_of(const CommOperation& operation, int rank) {
 
 std::string buffer_text(const Tensor& tensor, std::int64_t begin, std::int64_t end) {
     const std::int64_t size = bytes_of(tensor.dtype());
-    // In a flat buffer of many tensors the numbers of elements say little.
+    // In a flat buffer of many tensors, element numbers say little, so add the names.
     const Storage& storage = *tensor.storage();
     const std::string names =
         storage.labels.size() > 1 ? " (" + storage.names(begin, end) + ")" : "";
@@ -55,7 +55,7 @@ Diagnosis overlap_of(const Tensor& any, const std::string& name) {
     return diagnosis;
 }
 
-/// A stretch of memory that operations of a group, one behind the other, read or write.
+/// A stretch of memory that consecutive operations of a group read or write.
 struct Stretch {
     const Storage* storage;
     std::int64_t begin;
@@ -63,22 +63,22 @@ struct Stretch {
     bool written;
 };
 
-/// Collects what the operations of a group do to memory: add each, in order, then ask. It
-/// holds as few stretches as can be seen while one looks at them in order.
+/// Collects the memory that a group's operations read and write. Add each operation, in
+/// order, then call conflict(). Adjacent stretches are joined as they are added.
 class Stretches {
   public:
     void add(const CommOperation& operation, int rank);
 
-    /// Returns whether something is written that another one reads or writes.
+    /// Returns whether one operation writes memory that another reads or writes.
     bool conflict();
 
   private:
-    /// One that begins where its kind's last one ends, or the other way round, makes that
-    /// longer: blocks dealt out in the order of ranks are one stretch.
+    /// If the stretch touches the last one of its kind, that one gets longer. So blocks
+    /// in the order of ranks are one stretch.
     void add(const Stretch& next);
 
     std::vector<Stretch> all_;
-    /// The last stretch of what is only read, and that of what is written.
+    /// The index of the last stretch that is only read, and of the last that is written.
     std::size_t last_[2] = {static_cast<std::size_t>(-1), static_cast<std::size_t>(-1)};
 };
 
@@ -93,7 +93,7 @@ void Stretches::add(const CommOperation& operation, int rank) {
     if (read == nullptr) return;
     Stretch rest = stretch_of(*read, false);
     if (written == nullptr || !read->overlaps(*written)) return add(rest);
-    // In place: what it reads beside what it writes.
+    // In place: add what it reads on both sides of what it writes.
     const Stretch own = stretch_of(*written, true);
     add({rest.storage, rest.begin, own.begin, false});
     rest.begin = own.end;
@@ -135,8 +135,8 @@ void Stretches::add(const Stretch& next) {
     all_.push_back(next);
 }
 
-/// Returns the buffers that two operations of a group share and may not; null if there
-/// are none.
+/// Returns the buffers that two operations of a group must not share, but do; null if
+/// there are none.
 BufferUse clash(const CommOperation& a, const CommOperation& b, int rank) {
     const BufferUse one = buffers_of(a, rank);
     const BufferUse two = buffers_of(b, rank);
@@ -149,8 +149,8 @@ BufferUse clash(const CommOperation& a, const CommOperation& b, int rank) {
     return {};
 }
 
-/// Returns whether one of the two has an output in memory that the other uses: nearly all
-/// pairs can be told by that.
+/// Returns whether one of the two has its output in a storage that the other uses. For
+/// nearly all pairs this check is enough.
 bool may_write_into(const CommOperation& a, const CommOperation& b) {
     const auto one_way = [](const CommOperation& writer, const CommOperation& other) {
         const Storage* const written = writer.output.storage();
@@ -160,7 +160,8 @@ bool may_write_into(const CommOperation& a, const CommOperation& b) {
     return one_way(a, b) || one_way(b, a);
 }
 
-/// The first two operations of a group that may not share what they share.
+/// Throws the diagnosis of the first two operations of a group that must not share
+/// memory, but do.
 [[noreturn]] void explain(std::span<const CommOperation> operations, int rank,
                           const std::string& name) {
     for (std::size_t j = 1; j < operations.size(); ++j) {
@@ -226,7 +227,7 @@ void require_apart(std::span<const CommOperation> operations, int rank,
                    const std::string& name) {
     for (const CommOperation& operation : operations)
         require_apart(operation, rank, name);
-    // An exchange with two neighbours is the usual group.
+    // The usual group has two operations: an exchange with neighbours.
     constexpr std::size_t kFew = 2;
     if (operations.size() < kFew) return;
     if (operations.size() == kFew) {

@@ -10,9 +10,9 @@ struct Chunk {
     std::int64_t count = 0;
 };
 
-/// Part `index` of `count` elements dealt out to `parts` in order, as evenly as it goes:
-/// sizes differ by one at most. The one rule by which rings cut buffers and batches are
-/// sharded.
+/// Cuts `count` elements, in order, into `parts` chunks whose sizes differ by at most
+/// one, and returns chunk `index`. Rings cut buffers by this rule, and batches are
+/// sharded by it.
 constexpr Chunk chunk(std::int64_t count, int parts, int index) {
     const std::int64_t begin = count * index / parts;
     return {begin, count * (index + 1) / parts - begin};

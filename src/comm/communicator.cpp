@@ -16,7 +16,7 @@ namespace lockstep {
 
 namespace {
 
-/// `whole` must hold `parts` times what `part` holds, of the same type.
+/// `whole` must have `parts` times as many elements as `part`, of the same type.
 void require_parts(const char* verb, const char* whole_name, const Tensor& whole,
                    const char* part_name, const Tensor& part, std::int64_t parts,
                    SourceLine at) {
@@ -118,7 +118,7 @@ void Communicator::fit_two_buffers(CommOperation& operation) const {
     const SourceLine at = operation.at;
     require(block || !facts.has_root(), at, "{}: rank {} passed no {}", facts.name, rank_,
             facts.scatters() ? "output" : "input");
-    // A rank that is not the root of a gather or scatter passes its own block alone.
+    // A rank that is not the root of a gather or scatter passes only its own block.
     const bool has_both = !facts.has_root() || operation.peer == rank_;
     if (has_both && facts.scatters())
         require_parts(facts.name, "input", input, "output", output, size_, at);
@@ -140,7 +140,7 @@ Work Communicator::start(CommOperation operation) {
 }
 
 Work Communicator::launch(CommOperation& operation) {
-    if (group_open_) [[unlikely]]  // the name costs more than the question
+    if (group_open_) [[unlikely]]  // the name costs more than this check
         refuse_inside_group(name_of(operation.verb), operation.at);
     require_apart(operation, rank_, name_);
     return do_launch({&operation, 1}, operation.at);
@@ -201,17 +201,18 @@ Work Communicator::recv(const Tensor& output, int peer, SourceLine at) {
 }
 
 Work Communicator::barrier(SourceLine at) {
-    CommOperation barrier{{.verb = Verb::barrier, .at = at}};  // there is no more to it
+    CommOperation barrier{{.verb = Verb::barrier, .at = at}};  // nothing to complete
     return launch(barrier);
 }
 
-// NCCL has no all-to-all of unequal parts: it is a group of sends and recvs, as in
-// PyTorch's all_to_all_single with split sizes. Empty parts are posted too, so that a
+// NCCL has no all-to-all of unequal blocks, so it is a group of sends and recvs, as in
+// PyTorch's all_to_all_single with split sizes. Empty blocks are posted too, so that a
 // rank that expects something there is found.
 
 namespace {
 
-/// One count a rank, none negative, and together all rows of the tensor.
+/// Requires one count for each rank, none of them negative, and all rows of the tensor in
+/// total.
 void require_counts(const char* name, const std::vector<std::int64_t>& counts,
                     const char* tensor_name, const Tensor& tensor, int size,
                     SourceLine at) {
@@ -324,7 +325,8 @@ FaultError Communicator::used_after_run(SourceLine made_at, SourceLine at) const
 
 namespace {
 
-/// A misuse of a group of rank `rank`; `calls` are its calls that show it, in order.
+/// Describes a misuse of a group of rank `rank`; `calls` are the rank's calls that show
+/// it, in order.
 FaultError misuse(int rank, const std::string& communicator, std::string sentence,
                   const std::vector<std::pair<std::string, SourceLine>>& calls) {
     Diagnosis diagnosis = diagnosis_of("F15");
@@ -397,7 +399,7 @@ Group& Group::add(CommOperation operation) {
     return *this;
 }
 
-// A message is filled in where it stays: a simulator of many devices makes millions.
+// Fills in a message in its final place: a simulator of many devices makes millions.
 Group& Group::add_message(Verb verb, const Tensor& buffer, int peer, SourceLine at) {
     if (started_) [[unlikely]]
         refuse_late(verb, at);

@@ -113,12 +113,12 @@ void declare_same(Communicator& group, const HostTensor& values, const std::stri
 
 namespace {
 
-/// A rank tells the others this: a hash of its values, their dtype and shape (or what it
-/// found to differ), and last its number in the run.
+/// A rank sends this to the others: a hash of its values with their dtype and shape, or
+/// the difference that it found, and last its number in the run.
 constexpr std::int64_t kWords = 8;
 using Words = std::array<std::int64_t, kWords>;
 
-/// Every rank's words, by way of an all-gather: 64 bits are two i32.
+/// Returns every rank's words, by an all-gather: 64 bits are two i32.
 std::vector<Words> words_of_all(Communicator& group, Device& device, const Words& mine,
                                 SourceLine at) {
     HostTensor packed(Shape{2 * kWords}, DType::i32);
@@ -134,8 +134,8 @@ std::vector<Words> words_of_all(Communicator& group, Device& device, const Words
     return all;
 }
 
-/// Members that tell the same of their values: the largest set first, of equal ones that
-/// of the lowest.
+/// Returns the sets of members that sent the same words, the largest set first. Of
+/// equally large sets, the one with the lowest member is first.
 std::vector<std::vector<int>> equal_members(const std::vector<Words>& words) {
     std::map<Words, std::vector<int>> sets;
     for (std::size_t member = 0; member < words.size(); ++member) {
@@ -177,7 +177,7 @@ int rank_in(const Words& words) {
     return static_cast<int>(words.back());
 }
 
-/// With ranks of the run for members.
+/// Returns the sides of the sets, with members given as ranks of the run.
 std::vector<ReplicaSide> sides_of(const std::vector<Words>& words,
                                   const std::vector<std::vector<int>>& sets,
                                   SourceLine at) {
@@ -191,8 +191,8 @@ std::vector<ReplicaSide> sides_of(const std::vector<Words>& words,
     return sides;
 }
 
-/// Returns what a rank finds against the usual values: the first element that differs,
-/// how many do, and what the first is here.
+/// Returns how a rank's values differ from the usual ones: the first element that
+/// differs, the number of elements that differ, and this rank's value of the first one.
 Words difference_of(const HostTensor& mine, const HostTensor& usual) {
     Words found{};
     if (mine == usual) return found;
@@ -203,7 +203,7 @@ Words difference_of(const HostTensor& mine, const HostTensor& usual) {
     return found;
 }
 
-/// That first value, as one element.
+/// Returns the value in difference_of's result, as a tensor of one element.
 HostTensor value_in(const Words& found, DType dtype) {
     double value = 0;
     std::memcpy(&value, &found[2], sizeof value);
@@ -214,8 +214,9 @@ HostTensor value_in(const Words& found, DType dtype) {
 
 }  // namespace
 
-/// Uses nothing but the communicator's own verbs: hashes go round, and if they differ,
-/// the usual values, and what each rank finds against them. Every rank throws the same.
+/// Uses only the communicator's own verbs. The ranks exchange hashes. If these differ,
+/// the usual values are broadcast, and the ranks exchange their differences from them.
+/// Every rank throws the same error.
 void Communicator::do_expect_replicated(const Tensor& tensor, const std::string& name,
                                         SourceLine at) {
     if (!device_.has_numbers()) return;
@@ -236,7 +237,7 @@ void Communicator::do_expect_replicated(const Tensor& tensor, const std::string&
     if (!same_kind(first_of(sets[1]), usual))
         throw FaultError(replicas_differ(name_, all, name, sides, "", ""));
 
-    // Ranks of another shape take part with a buffer that fits.
+    // A rank whose shape or dtype differs takes part with a buffer that fits.
     HostTensor usual_values(Shape(&usual[3], static_cast<int>(usual[2])),
                             static_cast<DType>(usual[1]));
     const bool alike = same_kind(signature, usual);
@@ -254,7 +255,8 @@ void Communicator::do_expect_replicated(const Tensor& tensor, const std::string&
 
 namespace {
 
-/// The diagnosis of two sides of what `call` is about, but for its cause.
+/// Returns the diagnosis of two sides of the tensor that `call` compares, without
+/// sentence and cause.
 Diagnosis sides_differ(const std::string& group, const std::vector<int>& members,
                        const std::string& call, const std::vector<ReplicaSide>& sides,
                        const std::string& element) {
@@ -273,7 +275,7 @@ Diagnosis sides_differ(const std::string& group, const std::vector<int>& members
     return diagnosis;
 }
 
-/// "ranks 0, 2 hold 3 in element [0]"; `does` it, if that is one rank.
+/// "ranks 0, 2 hold 3 in element [0]". The verb is `does` for one rank, else `do_it`.
 std::string value_text(const ReplicaSide& side, const char* does, const char* do_it,
                        const std::string& element) {
     return fmt::format("{} {} {}{}", ranks_text(side.ranks),

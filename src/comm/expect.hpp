@@ -7,35 +7,37 @@
 
 namespace lockstep {
 
-// A strategy's own code asserts this about itself. Always looked at, on every backend.
+// A strategy's own code makes these assertions about itself. They are always checked, on
+// every backend.
 
-/// Every rank of the group holds the same bits in `tensor`; every rank calls this, in the
-/// same order among its calls for this group. FaultError (F24) names the ranks that
-/// differ, the first element that does, and its values on both sides. A NaN equals the
-/// same NaN; a run that computes shapes only compares shapes.
+/// Asserts that every rank of the group holds the same bits in `tensor`. Every rank calls
+/// it, in the same order among its calls for this group. FaultError (F24) names the ranks
+/// that differ, the first element that differs, and its values on both sides. A NaN
+/// equals the same NaN. A run that computes shapes only compares shapes.
 ///
 ///     expect_replicated(replicas, weight, "hidden.weight");
 ///
-/// On virtual devices this costs no time and no bytes, and a difference ends the run when
-/// all ranks have called. Elsewhere it is an all-gather of a few bytes, more only where
-/// something differs, and it waits for the other ranks.
+/// On virtual devices it costs no time and no bytes, and a difference ends the run when
+/// all ranks have called. On other backends it is an all-gather of a few bytes, with more
+/// only if something differs, and it waits for the other ranks.
 void expect_replicated(Communicator& group, const Tensor& tensor,
                        const std::string& name = "", SourceLine at = SourceLine::here());
 
-/// Says of a parameter that every rank of the group holds a replica of it, which must
-/// step alike; each rank says so of its own, once. Costs nothing and compares nothing by
-/// itself: under --check full, virtual devices then find F23 where ranks step with
-/// gradients of their own.
+/// Declares that every rank of the group holds a replica of a parameter, and that all
+/// replicas must be updated equally. Each rank declares its own replica, once. The call
+/// costs nothing and compares nothing. But under --check full, virtual devices then find
+/// F23: ranks that update with different gradients.
 void declare_replicas(Communicator& group, const Tensor& tensor, const std::string& name,
                       SourceLine at = SourceLine::here());
 
-/// Says of what ranks read, a batch say, that it is the same on all; every rank of the
-/// group says so, in the same order. Costs nothing: under --check full, virtual devices
-/// compare it as expect_replicated does, elsewhere nobody looks.
+/// Declares that data which the ranks read, such as a batch, is the same on all of them.
+/// Every rank of the group calls it, in the same order. It costs nothing. Under --check
+/// full, virtual devices compare the data as expect_replicated does; other backends do
+/// not check.
 void declare_same(Communicator& group, const Tensor& tensor, const std::string& name,
                   SourceLine at = SourceLine::here());
-/// Says so of values that are not on a device yet: of whole sequences, of which each rank
-/// takes its stretch.
+/// The same for values that are not on a device yet, such as whole sequences from which
+/// each rank takes its stretch.
 void declare_same(Communicator& group, const HostTensor& values, const std::string& name,
                   SourceLine at = SourceLine::here());
 
@@ -45,20 +47,20 @@ void declare_same(Communicator& group, const HostTensor& values, const std::stri
 ///     replicas.all_reduce(gradient).wait();
 ///     expect_bytes(sent, 2 * (n - 1) * gradient.bytes() / n);
 ///
-/// Counts what is done: on both of its ends nothing may be in flight over the
-/// communicator, that is, all its Work so far has been waited for; else UsageError.
-/// Communicators split off it count apart.
+/// Counts completed operations: when a count begins and when it is read, nothing may be
+/// in flight over the communicator. That is, all its Work so far must have been waited
+/// for; if not, UsageError. Communicators that are split off have their own counts.
 class ByteCount {
   public:
     explicit ByteCount(const Communicator& communicator,
                        SourceLine at = SourceLine::here());
 
     const Communicator& communicator() const { return communicator_; }
-    /// The run whose bytes are counted.
+    /// Returns the rank in the run whose bytes are counted.
     int rank() const;
-    /// Since it was made, by verb.
+    /// Returns the bytes since the count was made, by verb.
     BytesByVerb by_verb(SourceLine at = SourceLine::here()) const;
-    /// Counts all verbs together.
+    /// Returns the bytes of all verbs together.
     std::int64_t bytes(SourceLine at = SourceLine::here()) const;
     SourceLine begun_at() const { return at_; }
 
@@ -68,26 +70,26 @@ class ByteCount {
     BytesByVerb before_;
 };
 
-/// This rank has sent `bytes` since the count was begun; FaultError (F27) says how many
-/// it has, and by which operations.
+/// Asserts that this rank has sent `bytes` since the count began. FaultError (F27) says
+/// how many it has sent, and by which operations.
 void expect_bytes(const ByteCount& sent, std::int64_t bytes,
                   SourceLine at = SourceLine::here());
 
 /// One side of a tensor that should be the same on all ranks, for messages.
 struct ReplicaSide {
     std::vector<int> ranks;
-    std::string value;  ///< of the first element that differs, or the shape and dtype
+    std::string value;  ///< the first element that differs, or the shape and dtype
     SourceLine at;
     SourceLine made_at{};  ///< the line that made the tensor, if it is known
 };
 
-/// Returns what expect_replicated says of two sides; the first is the usual one.
-/// `element` is where the values stand ("element [0, 3]") and `differing` how much else
-/// differs ("5 of 64 elements differ"), both empty where the shapes differ.
+/// Returns expect_replicated's diagnosis of two sides; the first is the usual one.
+/// `element` is the place of the values ("element [0, 3]"), and `differing` says how much
+/// differs ("5 of 64 elements differ"). Both are empty if the shapes differ.
 Diagnosis replicas_differ(const std::string& group, const std::vector<int>& members,
                           const std::string& name, const std::vector<ReplicaSide>& sides,
                           const std::string& element, const std::string& differing);
-/// Returns what declare_same says of them.
+/// Returns declare_same's diagnosis of two sides.
 Diagnosis reads_differ(const std::string& group, const std::vector<int>& members,
                        const std::string& name, const std::vector<ReplicaSide>& sides,
                        const std::string& element, const std::string& differing);

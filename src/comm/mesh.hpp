@@ -16,8 +16,8 @@ namespace lockstep {
 ///     Mesh mesh(rank.world(), {{"pp", 2}, {"dp", 2}, {"tp", 4}});
 ///     mesh["tp"].all_reduce(partial).wait();
 ///
-/// The last axis is the fastest, so its lines are neighbours, which share a node; the
-/// first one's lie farthest apart. Of 16 ranks:
+/// The last axis is the fastest, so the ranks of its lines are neighbours, which share a
+/// node. The ranks of the first axis' lines are farthest apart. With 16 ranks:
 ///
 ///              pp 0                       pp 1
 ///            tp 0  1  2  3              tp 0  1  2  3
@@ -25,22 +25,23 @@ namespace lockstep {
 ///     dp 1      4  5  6  7       dp 1     12 13 14 15
 ///
 /// Rank 6 has tp line 4 5 6 7, dp line 2 6, pp line 6 14, and the coordinates pp 0, dp 1,
-/// tp 2. Every rank of `world` makes the same mesh; FaultError (F06) where they do not.
+/// tp 2. Every rank of `world` must make the same mesh; if not, FaultError (F06).
 class Mesh {
   public:
     using Axis = MeshShape::Axis;
 
-    /// Splits `world` once an axis, in their order; `world` must stay. UsageError where
-    /// the sizes do not multiply to the world's, or a name is empty or there twice.
+    /// Splits `world` once for each axis, in order; `world` must outlive the mesh.
+    /// UsageError if the product of the sizes is not the world's, or if a name is empty
+    /// or occurs twice.
     Mesh(Communicator& world, std::vector<Axis> axes, SourceLine at = SourceLine::here());
 
-    /// This rank's line along the axis: the ranks that differ from it in that coordinate
-    /// alone, numbered by it. UsageError for a name that is no axis.
+    /// Returns this rank's line along the axis: the ranks that differ from it only in
+    /// that coordinate, numbered by it. UsageError for a name that is no axis.
     Communicator& operator[](const std::string& axis) const;
-    /// This rank's plane: the ranks that differ from it in those coordinates alone, in
-    /// the order of the world. All ranks ask for it, once or more often, in one order
-    /// with other planes: the first time splits the world. UsageError for a name that is
-    /// no axis, or there twice.
+    /// Returns this rank's plane: the ranks that differ from it only in those
+    /// coordinates, in the order of the world. The first call for a plane splits the
+    /// world, so all ranks must ask for planes in the same order. UsageError for a name
+    /// that is no axis, or occurs twice.
     Communicator& plane(const std::vector<std::string>& axes,
                         SourceLine at = SourceLine::here());
     /// Returns whether `ranks` is a line of that axis, or a plane along it, of this mesh.

@@ -24,7 +24,7 @@ std::string text_of(const std::vector<MeshShape::Axis>& axes) {
     return text;
 }
 
-/// Says why no mesh has such axes; empty if one can have them.
+/// Returns why a mesh cannot have these axes; empty if it can.
 std::string problem_of(const std::vector<MeshShape::Axis>& axes) {
     std::int64_t product = 1;
     for (std::size_t i = 0; i < axes.size(); ++i) {
@@ -93,8 +93,8 @@ std::vector<int> MeshShape::plane(int rank, const std::vector<std::string>& axes
         require(!free[place], at, "mesh: a plane of {} twice", axis);
         free[place] = true;
     }
-    // The first rank of the plane; then all places along each free axis, the slowest one
-    // first, so that ranks ascend.
+    // Start with the first rank of the plane. Then add all places along each free axis,
+    // the slowest axis first, so that ranks ascend.
     for (std::size_t i = 0; i < axes_.size(); ++i)
         if (free[i]) rank -= rank / strides_[i] % axes_[i].size * strides_[i];
     std::vector<int> members{rank};

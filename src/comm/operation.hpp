@@ -29,8 +29,7 @@ enum class Verb : std::uint8_t {
 };
 inline constexpr std::size_t kVerbs = 13;
 
-/// Says who gives what to whom in a verb. This is the one place that says so; backends
-/// and checkers ask here.
+/// Says who gives what to whom in a verb. Backends and checkers all use these facts.
 struct VerbFacts {
     /// Members of the communicator.
     enum class Who : std::uint8_t { none, root, others, all };
@@ -39,10 +38,10 @@ struct VerbFacts {
     enum class Holds : std::uint8_t { whole, blocks };
 
     const char* name = nullptr;
-    Who from;      ///< whose inputs are read; of a send, the sender's
+    Who from;      ///< whose inputs are read; in a send, the sender's
     Who to;        ///< whose outputs are written; `others` are all but the root
-    Holds input;   ///< of blocks, block i is meant for member i
-    Holds output;  ///< of blocks, block i came from member i
+    Holds input;   ///< if blocks, block i is for member i
+    Holds output;  ///< if blocks, block i came from member i
     bool reduces;  ///< combines the inputs; else it only moves them
     bool is_message = false;  ///< between two members; else a collective
 
@@ -58,17 +57,18 @@ struct VerbFacts {
     constexpr bool has_root() const {
         return !is_message && (from == Who::root || to == Who::root);
     }
-    /// One buffer is input, output or both; else there are two.
+    /// Returns whether one buffer is input, output or both; otherwise there are two
+    /// buffers.
     constexpr bool has_one_buffer() const { return has_root() && input == output; }
-    /// Puts the members' inputs side by side.
+    /// Returns whether the verb puts the members' inputs side by side.
     constexpr bool gathers() const {
         return input == Holds::whole && output == Holds::blocks;
     }
-    /// Gives each member a block of its own of what it makes.
+    /// Returns whether the verb gives each member its own block of the result.
     constexpr bool scatters() const {
         return input == Holds::blocks && output == Holds::whole;
     }
-    /// Leaves all members with the same values.
+    /// Returns whether all members end with the same values.
     constexpr bool is_alike() const {
         return !is_message && to != Who::none && to != Who::root && input == Holds::whole;
     }
@@ -135,13 +135,13 @@ constexpr bool has_reduction(Verb verb) {
     return facts_of(verb).reduces;
 }
 
-/// One rank asks this of a communicator. It has no buffers, so that it can be kept when
-/// those have gone.
+/// A rank's request to a communicator. It has no buffers, so it can be kept after they
+/// are destroyed.
 struct CommRequest {
     Verb verb = Verb::barrier;
     Reduction reduction = Reduction::sum;
     DType dtype = DType::f32;
-    /// A send or recv that is a part of an all_to_all_v.
+    /// True for a send or recv that belongs to an all_to_all_v.
     bool all_to_all_v = false;
     /// The root of a rooted collective, the other rank of a send or recv; else -1.
     int peer = -1;
@@ -150,8 +150,8 @@ struct CommRequest {
     std::int64_t count = 0;
     SourceLine at{};
 
-    /// Returns whether a member has what the operation makes: it is written there, or was
-    /// there before, as at the root of a broadcast.
+    /// Returns whether a member has the operation's result afterwards: the result is
+    /// written there, or was there before, as at the root of a broadcast.
     bool leaves_result(int member) const {
         const VerbFacts::Who to = facts_of(verb).to;
         return to != VerbFacts::Who::none &&
@@ -162,9 +162,8 @@ struct CommRequest {
         return facts_of(verb).reduces &&
                (reduction == Reduction::sum || reduction == Reduction::mean);
     }
-    /// Returns whether it is a part of an all_to_all_v that the ranks of a communicator
-    /// do not exchange: rank `rank`'s with itself, or one of nothing. It takes no time
-    /// and is not counted.
+    /// Returns whether it belongs to an all_to_all_v but is no message: it is rank
+    /// `rank`'s block for itself, or an empty block. It takes no time and is not counted.
     bool is_no_message(int rank) const {
         return all_to_all_v && (count == 0 || peer == rank);
     }
@@ -179,25 +178,26 @@ struct CommOperation : CommRequest {
     std::int64_t bytes() const;
 };
 
-/// A rank's request of a split.
+/// A rank's request for a split.
 struct SplitRequest {
     int color = 0;
     int key = 0;
     std::string name;
-    /// The ranks that the new communicator is expected to have, of the one that is split,
-    /// in order; empty if nothing is expected.
+    /// The expected members of the new communicator, in order, as ranks of the
+    /// communicator that is split; empty if nothing is expected.
     std::vector<int> members;
-    /// Every rank that takes part passes these members, not only they themselves.
+    /// True if all ranks pass these members, not only the members themselves.
     bool same_on_all = false;
-    /// The axes of the mesh whose lines or planes are made, "dp 2" each, the slowest one
-    /// first; empty if there is none. All ranks that name a mesh must name the same.
+    /// The axes, such as "dp 2", of the mesh whose lines or planes are made, the slowest
+    /// one first; empty without a mesh. All ranks that name a mesh must name the same
+    /// one.
     std::vector<std::string> mesh{};
 };
 
 /// "subgroup(tp, of ranks 0–3)", "split(tp, colour 1)".
 std::string text_of(const SplitRequest& request);
 
-/// "ranks 0–3", "ranks 3, 1" in another order than that of their numbers.
+/// "ranks 0–3", or "ranks 3, 1" if they are not in the order of their numbers.
 std::string member_text(const std::vector<int>& members);
 
 /// Returns whether two ranks' operations can be the same collective: verb, count, dtype,
@@ -207,8 +207,8 @@ bool same_signature(const CommRequest& a, const CommRequest& b);
 /// "all_reduce(sum, 1000 x f32)", "send(250 x f64, to rank 3)".
 std::string text_of(const CommRequest& request);
 
-/// Adds the operation to the name of those that were launched together, "all_reduce" or
-/// "send + recv", unless it is there already.
+/// Adds the operation's verb to the name of operations that were launched together, such
+/// as "send + recv", unless the name has it already.
 void add_verb(std::string& name, const CommRequest& request);
 
 }  // namespace lockstep

@@ -12,16 +12,16 @@
 
 namespace lockstep {
 
-/// A call that a rank made of a communicator; a request if it is a launch.
+/// A rank's call of a communicator; if it is a launch, the request.
 struct LoggedCall : CommRequest {
     enum class Kind : std::uint8_t { launch, wait, split };
 
     Kind kind = Kind::launch;
-    /// 0 is world; those that this rank's splits made are counted from 1, in the order of
+    /// 0 is world. Communicators made by this rank's splits count from 1, in the order of
     /// the splits.
     int communicator = 0;
-    /// The number of the launch, or of the one waited for. Operations launched together
-    /// have one number.
+    /// The number of the launch, or of the launch waited for. Operations launched
+    /// together share one number.
     std::int64_t work = 0;
 
     SplitRequest split;  ///< of a split
@@ -31,13 +31,13 @@ struct LoggedCall : CommRequest {
 struct RankLog {
     int ranks = 1;  ///< of the cluster that the program ran on
     std::vector<LoggedCall> calls;
-    bool ended = false;     ///< its program came to its end
-    bool complete = false;  ///< no call was forgotten
+    bool ended = false;     ///< its program has ended
+    bool complete = false;  ///< no call was dropped
 };
 
-/// Writes down what a rank asks of its communicators, so that a run that hangs can be
-/// explained by repeating it on virtual devices. The rank writes, any thread reads. Only
-/// the last kMostCalls are kept.
+/// Records a rank's calls of its communicators, so that a run that hangs can be repeated
+/// on virtual devices, which explain it. The rank writes, any thread reads. Only the last
+/// kMostCalls are kept.
 class OperationLog {
   public:
     static constexpr std::size_t kMostCalls = std::size_t{1} << 16;
@@ -45,8 +45,8 @@ class OperationLog {
     /// Logs a rank of a cluster of `ranks`.
     explicit OperationLog(int ranks) : ranks_(ranks) {}
 
-    /// Returns the launch's number. Until launch_returned() the rank is inside it: if the
-    /// backend waits for other ranks there, the rank does.
+    /// Returns the launch's number. Until launch_returned() the rank is inside the
+    /// launch: if the backend waits for other ranks in it, so does the rank.
     std::int64_t launched(int communicator, std::span<const CommOperation> operations);
     void launch_returned();
     void waited(std::int64_t work, SourceLine at);
@@ -54,7 +54,7 @@ class OperationLog {
     int split(int communicator, const SplitRequest& request, SourceLine at);
     void ended();
 
-    /// For another process; read_log reads it.
+    /// Returns the log for another process, which reads it with read_log.
     std::string bytes() const;
 
   private:
@@ -70,7 +70,7 @@ class OperationLog {
     bool complete_ = true;
 };
 
-/// Throws UsageError if `bytes` are none of a log's.
+/// Throws UsageError if `bytes` are not those of a log.
 RankLog read_log(const std::string& bytes);
 
 /// "all_reduce(sum, 1000 x f32)", "wait", "split".

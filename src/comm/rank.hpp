@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// One device's place in a run: what a program is written against.
+/// One device's place in a run; a program uses this interface.
 class Rank {
   public:
     Rank(Device& device, Communicator& world, RankReport& report)
@@ -19,12 +19,12 @@ class Rank {
     int index() const { return world_.rank(); }
     int size() const { return world_.size(); }
     Device& device() { return device_; }
-    /// The processor and the memory beside the device: see Device::host.
+    /// The device's host, a processor and its memory: see Device::host.
     Device& host(SourceLine at = SourceLine::here()) { return device_.host(at); }
     Communicator& world() { return world_; }
 
-    /// Leaves a tensor, of the device or its host, in the run's report; costs no virtual
-    /// time. A name kept twice holds the later value.
+    /// Keeps a tensor of the device or its host in the run's report; costs no virtual
+    /// time. If a name is kept twice, the later value counts.
     void keep(const std::string& name, const Tensor& tensor,
               SourceLine at = SourceLine::here()) {
         Device* const place = tensor.device();
@@ -34,9 +34,9 @@ class Rank {
         report_.kept_at.insert_or_assign(name, at);
         report_.kept_parts.erase(name);
     }
-    /// Leaves a shard, that part of a whole that ranks share out: RunReport::whole puts
-    /// it together. Throws UsageError if the tensor has another shape than the part, or
-    /// the part lies outside of its whole.
+    /// Keeps a shard, which is that part of a whole: RunReport::whole puts the shards
+    /// together. Throws UsageError if the shapes of tensor and part differ, or if the
+    /// part is outside of its whole.
     void keep(const std::string& name, const Tensor& tensor, const Part& part,
               SourceLine at = SourceLine::here()) {
         require(tensor.shape() == part.shape, at, "keep('{}'): {} is not its part's {}",
@@ -67,9 +67,9 @@ class Cluster {
     virtual ~Cluster() = default;
     virtual int size() const = 0;
 
-    /// Runs the program on every device to its end. When one rank fails, all stop and the
-    /// first cause is thrown: what the program threw, with the rank before its sentence
-    /// (see rethrow_naming_rank), or a FaultError that explains the mistake.
+    /// Runs the program on every device to its end. When one rank fails, all stop, and
+    /// the first cause is thrown. This is the program's exception, with the rank before
+    /// its sentence (see rethrow_naming_rank), or a FaultError that explains the mistake.
     virtual RunReport run(const Program& program) = 0;
 };
 

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-// Enumerations and structs of devices and communicators on a line to another process:
-// their last values, and their fields (see wire.hpp).
+// How enumerations and structs of devices and communicators are sent to another process:
+// the last values of enumerations, and the fields of structs (see wire.hpp).
 
 template <>
 inline constexpr std::int64_t kLast<Reduction> =
@@ -30,8 +30,8 @@ template <>
 inline constexpr std::int64_t kLast<OperationKind> =
     static_cast<std::int64_t>(kOperations) - 1;
 
-// A struct that is plain data goes over the line member by member. These are not, or not
-// all of them goes.
+// A plain struct is sent member by member. The following structs are not plain, or not
+// all of their members are sent.
 
 template <typename Line>
 void fields(Line& line, RandomPart& part) {
@@ -41,7 +41,7 @@ template <typename Line>
 void fields(Line& line, RandomStream& stream) {
     line(stream.seed, stream.purpose);
 }
-/// The reader makes another one with the same tokens.
+/// The reader makes a new object with the same tokens.
 template <typename Line>
 void fields(Line& line, PagedTokensRef& tokens) {
     PagedTokens all = tokens ? *tokens : PagedTokens{};

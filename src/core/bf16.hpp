@@ -5,19 +5,19 @@
 
 namespace lockstep {
 
-/// The upper half of an f32: its range, and 8 bits of its 24 of precision. Numbers are
-/// stored so; arithmetic is that of the f32 which a Bf16 is, exactly, and whose result is
-/// rounded to nearest, to even where two are as near. NaN stays NaN. constexpr makes nvcc
-/// compile it for the device, too.
+/// The upper half of an f32: the same range, and 8 of its 24 bits of precision. Only
+/// storage is bf16. A Bf16 converts exactly to f32; arithmetic is in f32, and its result
+/// is rounded to nearest, ties to even. NaN stays NaN. constexpr makes nvcc compile it
+/// for the device, too.
 struct Bf16 {
-    /// From a number to the next larger one, as a part of it: 2^-7.
+    /// The distance from 1 to the next larger number: 2^-7.
     static constexpr double kEpsilon = 0.0078125;
 
     std::uint16_t bits = 0;
 
     constexpr Bf16() = default;
     constexpr explicit Bf16(float value) : bits(rounded(value)) {}
-    /// Rounds once, not by way of an f32.
+    /// Rounds only once: see to_odd().
     constexpr explicit Bf16(double value) : bits(rounded(to_odd(value))) {}
     constexpr operator float() const {
         return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
@@ -32,8 +32,9 @@ struct Bf16 {
         return static_cast<std::uint16_t>((whole + 0x7fff + even) >> 16);
     }
 
-    /// Of the two f32 that a number lies between, that with an odd last bit: in what is
-    /// rounded off, a half that is not exact shows.
+    /// Returns `value` if it is an f32. Otherwise returns the neighbouring f32 with an
+    /// odd last bit (round to odd), so that rounding once more, to bf16, gives the right
+    /// result.
     static constexpr float to_odd(double value) {
         const auto near = static_cast<float>(value);
         const auto whole = std::bit_cast<std::uint32_t>(near);

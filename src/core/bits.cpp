@@ -12,7 +12,7 @@ namespace lockstep {
 
 namespace {
 
-/// Both halves of the product of two 64-bit words, one over the other.
+/// Returns the xor of the two halves of the product of two 64-bit words.
 std::uint64_t fold(std::uint64_t a, std::uint64_t b) {
     __extension__ using Wide = unsigned __int128;
     const Wide product = static_cast<Wide>(a) * b;

@@ -10,21 +10,22 @@ namespace lockstep {
 
 // Tensors compared by their bits: a NaN equals the same NaN, and 0 differs from -0.
 
-/// A number for `bytes` bytes, equal where these are, and hardly ever where not; some
-/// bytes a nanosecond.
+/// Returns a hash of the bytes. Different bytes almost never have equal hashes. It hashes
+/// several bytes per nanosecond.
 std::uint64_t hash_of_bits(const std::byte* data, std::int64_t bytes);
 
 /// Says how two tensors of one shape and dtype differ.
 struct BitDifference {
-    std::int64_t first = -1;    ///< the first element (row-major) that does; -1: none
-    std::int64_t elements = 0;  ///< how many do
+    std::int64_t first = -1;    ///< the first element (row-major) that differs; -1: none
+    std::int64_t elements = 0;  ///< how many differ
 };
 BitDifference difference_in_bits(const HostTensor& a, const HostTensor& b);
 
 /// "[3, 5]": where element `index` is in a tensor of the shape.
 std::string element_text(const Shape& shape, std::int64_t index);
 
-/// An element with all of its digits, so that two that differ read differently.
+/// Returns an element with all of its digits, so that different values have different
+/// texts.
 std::string value_text(const HostTensor& values, std::int64_t index);
 
 }  // namespace lockstep

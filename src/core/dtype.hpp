@@ -46,8 +46,8 @@ constexpr bool is_floating(DType dtype) {
     return dtype != DType::i32;
 }
 
-/// Returns the type in which operations on it are computed, and in which statistics of
-/// its rows are kept: means, sums of exponentials, losses.
+/// Returns the type in which operations on `dtype` are computed, and in which statistics
+/// of rows are kept: means, sums of exponentials, losses.
 constexpr DType computed_in(DType dtype) {
     return dtype == DType::bf16 ? DType::f32 : dtype;
 }
@@ -73,8 +73,8 @@ constexpr DType dtype_of<Bf16>() {
 
 }  // namespace lockstep
 
-/// Prints a dtype as its name. By fmt::format_to, every source that prints one would
-/// compile all of fmt.
+/// Prints a dtype as its name. Does not use fmt::format_to: every source that prints a
+/// dtype would then compile all of fmt.
 template <>
 struct fmt::formatter<lockstep::DType> {
     constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }

@@ -10,16 +10,16 @@
 
 namespace lockstep {
 
-/// A tensor on the host: what is uploaded to a device, downloaded from it, kept in
-/// records and written to files. Contiguous, row-major.
+/// A tensor on the host, contiguous and row-major. It is uploaded to a device, downloaded
+/// from it, kept in records and written to files.
 class HostTensor {
   public:
     HostTensor() : HostTensor(Shape{0}, DType::f32) {}
     /// All zeros.
     HostTensor(Shape shape, DType dtype);
 
-    /// Copies `values` in; T is float, double or int32_t. Throws UsageError if the number
-    /// of values is not the shape's.
+    /// Copies `values` into a new tensor; T is float, double or int32_t. Throws
+    /// UsageError if the number of values does not match the shape.
     template <typename T>
     static HostTensor of(Shape shape, std::span<const T> values);
     template <typename T>
@@ -41,7 +41,7 @@ class HostTensor {
     std::byte* data() { return data_.data(); }
     const std::byte* data() const { return data_.data(); }
 
-    /// Element `index` (row-major) as a double, whatever the dtype. UsageError says if
+    /// Element `index` (row-major) as a double, whatever the dtype. Throws UsageError if
     /// there is no such element.
     double at(std::int64_t index) const;
     void set(std::int64_t index, double value);
@@ -49,7 +49,7 @@ class HostTensor {
     /// Returns the values in another dtype, rounded if they must be.
     HostTensor as(DType dtype) const;
 
-    /// Returns the values, which this tensor gives up, in another shape of as many.
+    /// Moves the values into a tensor of another shape with the same number of elements.
     HostTensor reshaped(Shape shape) &&;
     /// Rows [begin, begin + count) of the first dimension, copied.
     HostTensor rows(std::int64_t begin, std::int64_t count) const;

@@ -5,10 +5,10 @@
 
 namespace lockstep {
 
-// The members of a struct that is plain data, without a list of them: what follows cannot
-// forget one.
+// Visits the members of a plain struct without a list of them, so no member can be
+// forgotten.
 
-/// Converts to whatever a member is.
+/// Converts to the type of any member.
 struct AnyMember {
     template <typename T>
     operator T() const;  // NOLINT: an implicit conversion is what it is for

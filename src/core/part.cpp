@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-/// Returns how many of the `count` rows from `from` on there are.
+/// Returns how many of the `count` rows from `from` on exist.
 std::int64_t rows_there(std::int64_t all, std::int64_t from, std::int64_t count) {
     return std::clamp<std::int64_t>(all - from, 0, count);
 }
@@ -37,7 +37,7 @@ Part whole_part(const Shape& whole) {
 
 namespace {
 
-/// Parts are of rows and columns.
+/// Parts consist of rows and columns.
 void require_matrix(const Shape& whole) {
     require(whole.dimensions() <= 2,
             "a part of a tensor of shape {}; vectors and matrices have parts", whole);
@@ -86,7 +86,7 @@ Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, i
 
 namespace {
 
-/// Returns the part whose rows are the elements that lie in both.
+/// Returns the part whose rows are the elements that both parts have.
 Part flat_part_of_part(const Part& outer, const Part& inner) {
     Part part{outer.whole, inner.shape, {}, 0, true};
     each_run(inner, [&](std::int64_t at, std::int64_t from, std::int64_t count) {
@@ -161,7 +161,7 @@ struct Stretch {
     std::int64_t count = 0;
 };
 
-/// Puts together those that touch each other.
+/// Joins stretches that touch each other.
 std::vector<Stretch> joined(const std::vector<Stretch>& stretches) {
     std::vector<Stretch> whole;
     for (const Stretch& next : stretches) {
@@ -195,7 +195,7 @@ std::string stretches_text(const char* what, const std::vector<Stretch>& stretch
     return text;
 }
 
-/// Stretches of elements that are the same columns of rows that follow one another.
+/// Returns whether the stretches of elements are the same columns of consecutive rows.
 bool are_columns(const std::vector<Stretch>& elements, std::int64_t pitch) {
     for (std::size_t i = 0; i < elements.size(); ++i) {
         const Stretch& first = elements.front();
@@ -215,7 +215,7 @@ std::string columns_text(const Shape& whole, std::int64_t column, std::int64_t w
     return all ? columns : columns + " of " + stretches_text("row", rows);
 }
 
-/// Of elements of a whole that is laid out flat.
+/// Describes elements of a whole that is laid out flat.
 std::string flat_text(const Shape& whole, const std::vector<Stretch>& elements) {
     const std::int64_t pitch = matrix_columns(whole);
     const auto is_of_rows = [&](const Stretch& each) {
@@ -337,7 +337,8 @@ bool cover_once(const Shape& whole, const std::vector<Part>& parts) {
 
 namespace {
 
-/// Returns whether the two have the same rows, whatever their other axes.
+/// Returns whether both have the same rows and columns as matrices; other axes may
+/// differ.
 bool are_same_matrix(const Shape& a, const Shape& b) {
     return a.elements() == b.elements() && matrix_columns(a) == matrix_columns(b);
 }

@@ -7,9 +7,9 @@
 namespace lockstep {
 
 // Philox 4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11,
-// sections 2 and 4. Counter based: value i of a stream is a function of (seed, stream, i)
-// alone, so a shard holds the slice of the whole's values, whoever fills it and in
-// whatever order. Everything here is constexpr, so that nvcc compiles it for the device
+// sections 2 and 4. Counter based: value i of a stream depends only on (seed, stream, i).
+// So a shard has its slice of the whole's values, on any device and in any order of
+// computation. Everything here is constexpr, so that nvcc compiles it for the device
 // unchanged.
 
 /// Four random words.
@@ -29,12 +29,12 @@ constexpr PhiloxWords philox(PhiloxWords counter, std::uint32_t key0,
         x = {{high1 ^ x.word[1] ^ key0, static_cast<std::uint32_t>(product1),
               high0 ^ x.word[3] ^ key1, static_cast<std::uint32_t>(product0)}};
         key0 += 0x9E3779B9;  // the golden ratio, the Weyl step of the first key
-        key1 += 0xBB67AE85;  // sqrt(3) - 1, that of the second
+        key1 += 0xBB67AE85;  // sqrt(3) - 1, the Weyl step of the second
     }
     return x;
 }
 
-/// One sequence of random numbers: a seed, and a number for what it is drawn for.
+/// One sequence of random numbers: a seed, and a number for the purpose of the numbers.
 struct RandomStream {
     std::uint64_t seed = 0;
     std::uint64_t purpose = 0;
@@ -50,7 +50,7 @@ struct RandomStream {
             purpose = (purpose ^ static_cast<unsigned char>(c)) * 0x100000001b3;
     }
 
-    /// Random 64 bits, number `index` of the stream.
+    /// Returns 64 random bits, number `index` of the stream.
     constexpr std::uint64_t bits(std::uint64_t index) const {
         const PhiloxWords words = philox(
             {{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),

@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// The caller's mistake: a shape, rank, size or option that cannot be. The sentence says
-/// what was wrong and what was expected; `at` is the caller's line where one is known.
+/// The caller's mistake: an impossible shape, rank, size or option. The sentence says
+/// what was wrong and what was expected; `at` is the caller's line if it is known.
 class UsageError : public std::runtime_error {
   public:
     explicit UsageError(const std::string& sentence) : std::runtime_error(sentence) {}
@@ -25,13 +25,14 @@ class MissingError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// Throws UsageError unless `condition` holds; in every build. The sentence is formatted
+/// Throws UsageError if `condition` is false, in every build. The sentence is formatted
 /// only if it is needed:
 ///
 ///     require(k == n, at, "matmul: a has {} columns, but b has {} rows", k, n);
 ///
-/// The arguments are evaluated in any case, so they are values at hand. A sentence that
-/// takes work, or that only makes sense once the condition has failed, is a function.
+/// The arguments are always evaluated, so they should be values at hand. If a sentence
+/// takes work, or makes sense only when the condition has failed, pass a function that
+/// returns it.
 template <typename... Arguments>
 void require(bool condition, SourceLine at, fmt::format_string<Arguments...> sentence,
              Arguments&&... arguments) {

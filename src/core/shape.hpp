@@ -66,8 +66,8 @@ class Shape {
 
 }  // namespace lockstep
 
-/// Prints a shape as its text(). By fmt::format_to, every source that prints one would
-/// compile all of fmt.
+/// Prints a shape as its text(). Does not use fmt::format_to: every source that prints a
+/// shape would then compile all of fmt.
 template <>
 struct fmt::formatter<lockstep::Shape> {
     constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }

@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-/// A place in the source: who called. Public operations take one as their last, defaulted
-/// argument, so that every message can name the caller's line:
+/// A place in the source: the caller's line. Public operations take one as their last,
+/// defaulted argument, so that every message can name the caller's line:
 ///
 ///     Work all_reduce(const Tensor& buffer, SourceLine at = SourceLine::here());
 ///
@@ -19,13 +19,14 @@ struct SourceLine {
         return {file, line};
     }
 
-    /// A line that another process named; the file's name is kept from then on.
+    /// Returns a line that another process named. The file's name is kept until the
+    /// program ends.
     static SourceLine of(const std::string& file, int line);
 
     bool operator==(const SourceLine& other) const;
 
     /// "src/parallel/data_parallel.cpp:31", relative to the project's root; without the
-    /// line where that is 0.
+    /// line number if that is 0.
     std::string text() const;
 };
 

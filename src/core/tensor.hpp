@@ -13,10 +13,11 @@
 
 namespace lockstep {
 
-/// When in a training program something was done, as far as the program says so.
+/// The moment of a training program at which something was done, as far as the program
+/// tells.
 struct Moment {
     const char* phase = "";  ///< "forward"; empty outside of phases
-    int micro_batch = -1;    ///< of the phase; negative where it has none
+    int micro_batch = -1;    ///< of the phase; negative if it has none
     int step = 0;            ///< updates before it
     Picoseconds time = 0;    ///< virtual
 };
@@ -42,34 +43,35 @@ constexpr const char* name_of(MemoryCategory category) {
     return kNames[static_cast<int>(category)];
 }
 
-/// Device memory behind one or more tensors. Made by a device, given back to it when the
-/// last tensor goes; if the device goes first, the memory goes with it. The count is not
-/// atomic: a device and its tensors belong to one thread of control at a time.
+/// Device memory behind one or more tensors. A device makes it, and gets it back when the
+/// last tensor is destroyed. If the device is destroyed first, it frees the memory. The
+/// reference count is not atomic: a device and its tensors belong to one thread of
+/// control at a time.
 class Storage {
   public:
-    Device* device = nullptr;   ///< null once the device is gone
+    Device* device = nullptr;   ///< null after the device is destroyed
     std::byte* data = nullptr;  ///< null if the run computes shapes only
     std::int64_t bytes = 0;
     MemoryCategory category = MemoryCategory::activations;
     bool counted =
         true;  ///< false for a communicator's scratch, which the ledger leaves out
-    bool pinned = false;  ///< host memory that a device copies from and to by itself
+    bool pinned = false;  ///< host memory that a device can copy from and to directly
     SourceLine allocated_at;
     Moment allocated_in;
-    /// Names of what it holds: "hidden.weight", all of it or a range of bytes.
+    /// The name of what it holds, such as "hidden.weight": all of it or a range of bytes.
     struct Label {
         std::int64_t begin = 0;
         std::int64_t bytes = 0;
         std::string name;
-        std::string part{};  ///< of what has that name: "rows 4–7"; empty if it is all
+        std::string part{};  ///< which part of `name` it is: "rows 4–7"; empty if all
     };
     std::vector<Label> labels;
-    /// Returns the names of what lies within these bytes, "a, b, c and 4 more".
+    /// Returns the names of what overlaps these bytes: "a, b, c and 4 more".
     std::string names(std::int64_t begin, std::int64_t end) const;
     Storage* previous = nullptr;  ///< the device's list of live storage
     Storage* next = nullptr;
 
-    /// Tensors that share it.
+    /// Returns the number of tensors that share it.
     int references() const { return references_; }
 
   private:
@@ -106,8 +108,8 @@ class Tensor {
     Tensor slice(std::int64_t begin, std::int64_t count,
                  SourceLine at = SourceLine::here()) const;
 
-    /// Returns so many elements as one row, from this tensor's first on: more than it
-    /// has, as far as its storage goes.
+    /// Returns `count` elements as one row, from this tensor's first element on. They may
+    /// be more than the tensor has, up to the end of its storage.
     Tensor extended(std::int64_t count) const;
 
     /// The address of the first element on the device; it is null if the run computes
@@ -122,15 +124,15 @@ class Tensor {
 
     const Storage* storage() const { return storage_.get(); }
     Device* device() const { return storage_ ? storage_->device : nullptr; }
-    /// Names what it holds, for messages: all of its storage or, for a view, a range; and
-    /// which part of what has that name it is, if devices share it out.
+    /// Names the tensor's memory, for messages: all of its storage or, for a view, a
+    /// range. If the named tensor is sharded, `part` says which part this is.
     void set_label(const std::string& label, const std::string& part = "") const;
-    /// Returns the name of what it lies in: of the smallest range that was named. Empty
-    /// if there is none.
+    /// Returns the name of the smallest named range that contains this tensor; empty if
+    /// there is none.
     const std::string& label() const;
-    /// That range, null if there is none.
+    /// Returns that range; null if there is none.
     const Storage::Label* labelled() const;
-    /// This tensor begins at this byte of its storage.
+    /// Returns the byte of the storage at which this tensor begins.
     std::int64_t offset_bytes() const { return offset_; }
 
     /// Returns whether the two share at least one byte.

@@ -18,7 +18,8 @@ struct Unit {
 template <std::size_t N>
 std::string scaled_text(double value, const std::array<Unit, N>& units) {
     for (const Unit& unit : units) {
-        // 999.6 of a unit would round to 1000: it is one of the next.
+        // 999.6 of a unit would round to 1000, so it is written as 1 of the next larger
+        // unit.
         if (std::abs(value) < 0.9995 * unit.size) continue;
         const double scaled = value / unit.size;
         const int decimals = std::abs(scaled) >= 99.95   ? 0

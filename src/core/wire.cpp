@@ -53,7 +53,7 @@ std::string WireReader::take_text() {
 HostTensor WireReader::take_host() {
     const Shape shape = take_shape();
     const auto dtype = get<DType>();
-    // Before so much is made room for.
+    // Check this before memory for the tensor is allocated.
     if (static_cast<std::size_t>(shape.elements() * bytes_of(dtype)) > bytes_.size())
         throw WireError("a message is too short");
     HostTensor values(shape, dtype);

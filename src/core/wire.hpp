@@ -21,9 +21,9 @@
 
 namespace lockstep {
 
-// Values go to another process as follows: numbers as 8 bytes, the rest made of those. A
-// struct that is plain data goes member by member; fields(line, value) names what goes of
-// any other.
+// How values are sent to another process: a number is 8 bytes, and larger values are made
+// of numbers and bytes. A plain struct is sent member by member. For any other struct,
+// fields(line, value) names the values to send.
 
 /// The bytes that were read are not what the other side may send.
 class WireError : public std::runtime_error {
@@ -33,21 +33,22 @@ class WireError : public std::runtime_error {
 /// A tensor on a device, as the other process knows it.
 struct TensorOnWire {
     std::int64_t handle = 0;  ///< of its storage, from 1; 0 is no tensor
-    /// In bytes; of a flat buffer of a large model more than other numbers may be.
+    /// In bytes. In a flat buffer of a large model it may exceed the limit of other
+    /// numbers.
     std::uint64_t offset = 0;
     Shape shape;
     DType dtype = DType::f32;
     std::string label;
-    std::string part{};  ///< of what has that name
+    std::string part{};  ///< which part of `label` it is
 };
 
-/// Gives each side's own tensor for what the line names, and the other way round.
+/// Translates a side's own tensors to their names on the wire, and back.
 class TensorNames {
   public:
     virtual ~TensorNames() = default;
     virtual TensorOnWire named(const Tensor& tensor) = 0;
     virtual Tensor found(const TensorOnWire& tensor) = 0;
-    /// A line of the other side's source.
+    /// Returns a line of the other side's source.
     virtual SourceLine source_line(const std::string& file, int line) {
         return SourceLine::of(file, line);
     }
@@ -93,7 +94,7 @@ class WireWriter {
     void put_text(std::string_view text);
     void put_host(const HostTensor& values);
 
-    /// One line a kind of type.
+    /// One branch for each kind of type.
     template <typename T>  // NOLINTNEXTLINE(readability-function-cognitive-complexity)
     void put(const T& value) {
         if constexpr (std::is_same_v<T, double>) {
@@ -140,13 +141,13 @@ class WireWriter {
 };
 
 /// Takes values out of a message, in the order in which they were put in. Throws
-/// WireError for what cannot be.
+/// WireError for impossible values.
 class WireReader {
   public:
-    /// Reads values without tensors on a device. Their sizes are bounded by the bytes
-    /// that are there, and tensors by kMostElementsSent.
+    /// Reads values without tensors on a device. Their sizes are bounded by the bytes of
+    /// the message, and tensors by kMostElementsSent.
     explicit WireReader(std::string_view bytes) : bytes_(bytes) {}
-    /// Trusts no byte: sizes that no program of a student's needs are refused.
+    /// Trusts no byte: sizes that no student's program needs are refused.
     WireReader(TensorNames& names, std::string_view bytes)
         : names_(&names), bytes_(bytes) {}
 
@@ -160,13 +161,14 @@ class WireReader {
         take(value);
         return value;
     }
-    /// A number in [low, high].
+    /// Takes a number in [low, high].
     std::int64_t number(std::int64_t low, std::int64_t high);
-    /// Nothing may be left.
+    /// Throws WireError if bytes are left.
     void end() const;
 
   private:
-    // A student's program may mean this. Larger sizes are mistakes, or meant to do harm.
+    // The largest values that a student's program may need. Larger ones are mistakes or
+    // attacks.
     static constexpr std::int64_t kMostNumber = std::int64_t{1} << 31;  ///< squares fit
     static constexpr std::int64_t kMostText = 1 << 20;
     static constexpr std::int64_t kMostItems = 1 << 16;
@@ -177,7 +179,7 @@ class WireReader {
     HostTensor take_host();
     SourceLine take_line();
     Shape take_shape();
-    /// `most` holds if no byte is trusted.
+    /// `most` is the limit if no byte is trusted.
     std::int64_t take_size(std::int64_t most);
 
     template <typename T>  // NOLINTNEXTLINE(readability-function-cognitive-complexity)

@@ -90,7 +90,7 @@ Picoseconds staging_time(const HostSpec& spec, std::int64_t bytes) {
 
 namespace {
 
-/// Reads a cluster's JSON member by member; each complaint names file and key.
+/// Reads a cluster's JSON member by member; each error names file and key.
 class Reader {
   public:
     Reader(std::string file, ClusterSpec& spec) : file_(std::move(file)), spec_(spec) {}
@@ -236,7 +236,7 @@ class Reader {
         return factor;
     }
 
-    // Many of these together may still take too long: the clock refuses that.
+    // A sum of many such times may still be too long; the clock refuses that.
 
     double seconds(const Json& value, const std::string& key) {
         const double seconds = number(value, key);
@@ -271,8 +271,8 @@ class Reader {
         return value.get<std::string>();
     }
 
-    /// An object's members by name: the first complaint is the same in whatever order
-    /// they stand.
+    /// Returns an object's members sorted by name, so that the first error does not
+    /// depend on their order in the file.
     std::map<std::string, Json> sorted(const Json& value, const std::string& key) {
         if (!value.is_object()) fail(key, "is not a JSON object");
         return {value.members().begin(), value.members().end()};

@@ -13,7 +13,7 @@ namespace lockstep {
 /// A kind of link: a message of b bytes takes alpha + b / beta.
 struct LinkSpec {
     double alpha_seconds = 0;
-    double bytes_per_second = 0;  ///< 0 means free of cost per byte
+    double bytes_per_second = 0;  ///< 0: bytes take no time
 };
 
 /// A device's share of its node's processors and their memory. bf16 is computed in f32.
@@ -21,7 +21,7 @@ struct HostSpec {
     double flops_f32 = 0;
     double flops_f64 = 0;
     double memory_bytes_per_second = 0;
-    std::int64_t memory_bytes = 0;  ///< capacity; 0 is unlimited
+    std::int64_t memory_bytes = 0;  ///< capacity; 0: unlimited
 };
 
 /// The abilities of a device and its links. Times are in seconds, rates per second, sizes
@@ -34,22 +34,22 @@ struct ClusterSpec {
     double flops_f64 = 0;
     double flops_bf16 = 0;
     double memory_bytes_per_second = 0;
-    std::int64_t memory_bytes = 0;  ///< capacity of a device; 0 is unlimited
+    std::int64_t memory_bytes = 0;  ///< capacity of a device; 0: unlimited
     double launch_seconds = 0;      ///< added to each device operation
     LinkSpec host_copy;             ///< between host and device, in either direction
-    /// A node's links to its host memory, which its devices use in turn; 0 is one a
-    /// device. Only copies that are started (Device::start_copy) wait for each other
-    /// there: upload() and download() go as if the link were the device's own.
+    /// A node's links to its host memory, which its devices share; 0 means one for each
+    /// device. Only started copies (Device::start_copy) wait for each other on a link.
+    /// upload() and download() always have the full rate of the link.
     int host_links = 0;
     HostSpec host;
 
     int devices_per_node = 8;
-    LinkSpec inside;        ///< between devices of a node, each with ports of its own
+    LinkSpec inside;        ///< between devices of a node, each with its own ports
     LinkSpec between;       ///< between nodes
-    int network_ports = 0;  ///< a node's ports to other nodes; 0 is one a device
+    int network_ports = 0;  ///< a node's ports to other nodes; 0: one per device
 
-    /// Durations of the phases of a training step, where operations themselves are free
-    /// (`unit`).
+    /// Durations of the phases of a training step, for a cluster whose operations are
+    /// free (`unit`).
     struct PhaseTimes {
         double forward = 0;
         double backward_input = 0;
@@ -57,16 +57,16 @@ struct ClusterSpec {
     };
     std::optional<PhaseTimes> phases;
 
-    /// A device that is slower than the others: everything that it computes takes
-    /// `compute` times as long, and every message to or from another device `links`
-    /// times. Copies between it and its host, and what its host computes, take their
+    /// A device that is slower than the others. Everything that it computes takes
+    /// `compute` times as long, and every message to or from another device takes `links`
+    /// times as long. Copies to and from its host, and its host's operations, take their
     /// usual time.
     struct Straggler {
         int rank = 0;
         double compute = 1;
         double links = 1;
     };
-    std::vector<Straggler> stragglers;  ///< ranks that a run does not have do nothing
+    std::vector<Straggler> stragglers;  ///< ranks that a run does not have are ignored
 
     double compute_factor(int rank) const;
     double link_factor(int rank) const;
@@ -92,19 +92,19 @@ Picoseconds operation_time(const ClusterSpec& spec, std::int64_t flops,
 Picoseconds operation_time(const HostSpec& spec, std::int64_t flops, std::int64_t bytes,
                            DType dtype);
 
-/// Time that the host takes to copy what is not pinned into, or out of, a buffer that is:
-/// each byte is read and written.
+/// Time that the host takes to copy unpinned memory into or out of a pinned buffer: each
+/// byte is read and written.
 Picoseconds staging_time(const HostSpec& spec, std::int64_t bytes);
 
 /// "unit", "classroom", "v100", "a100", "h100", "h200".
 std::vector<std::string> cluster_preset_names();
 
-/// A preset's name, or the path of a JSON file of at most 1 MiB whose keys are this
-/// struct's members ("base" may name a preset whose values hold if the file is silent).
-/// Throws UsageError with the file, the key, and what was expected.
+/// Returns the preset of that name, or reads a JSON file of at most 1 MiB. The file's
+/// keys are this struct's members. "base" may name a preset, whose values replace missing
+/// keys. Throws UsageError with the file, the key, and what was expected.
 ClusterSpec load_cluster(const std::string& name_or_path);
 
-/// The clusters that are known by name, each with the source of its figures.
+/// All presets, each with the source of its figures.
 const std::vector<ClusterSpec>& cluster_presets();
 
 }  // namespace lockstep

@@ -18,30 +18,32 @@ int floor_log2(int n) {
     return static_cast<int>(std::bit_width(static_cast<unsigned>(n))) - 1;
 }
 
-/// All of `count` elements but chunk `skipped`, counted round the ring.
+/// Returns the number of elements without chunk `skipped`, which is counted around the
+/// ring.
 std::int64_t all_but(std::int64_t count, int n, int skipped) {
     return count - chunk(count, n, (skipped % n + n) % n).count;
 }
 
-/// A rank's transfers in a collective, each of which it tells.
+/// Tells each transfer of a rank in a collective.
 class RankTransfers {
   public:
     RankTransfers(const CollectiveCall& call, int rank,
                   FunctionRef<void(const Transfer&)> tell)
         : call_(call), n_(call.ranks), rank_(rank), tell_(tell) {}
 
-    /// In the ring's reduce-scatter a rank sends every chunk but its own and receives
-    /// every one but its left neighbour's.
+    /// In the ring's reduce-scatter a rank sends every chunk except its own, and receives
+    /// every chunk except its left neighbour's.
     void reduce_scatter(std::int64_t count) const {
         sent(rank_ + 1, n_ - 1, bytes(all_but(count, n_, rank_)));
         received(rank_ - 1, n_ - 1, bytes(all_but(count, n_, rank_ - 1)));
     }
-    /// In its all-gather a rank begins with its own chunk.
+    /// In the ring's all-gather a rank begins with its own chunk.
     void all_gather(std::int64_t count) const {
         sent(rank_ + 1, n_ - 1, bytes(all_but(count, n_, rank_ + 1)));
         received(rank_ - 1, n_ - 1, bytes(all_but(count, n_, rank_)));
     }
-    /// A chain round the ring that begins at `first`; each passes the whole on.
+    /// A chain around the ring that begins at `first`; each rank passes the whole buffer
+    /// on.
     void chain(int first) const {
         const int place = (rank_ - first + n_) % n_;
         if (place < n_ - 1) sent(rank_ + 1, 1, bytes(call_.count));
@@ -107,7 +109,8 @@ void for_each_transfer(const CollectiveCall& call, int rank,
             return transfers.reduce_scatter(call.count * call.ranks);
         case Verb::broadcast:
             return transfers.chain(call.root);
-        // The chain of a reduce ends at the root: the next one begins.
+        // The chain of a reduce ends at the root, so it begins at the rank after the
+        // root.
         case Verb::reduce:
             return transfers.chain((call.root + 1) % call.ranks);
         case Verb::gather:
@@ -151,8 +154,8 @@ Picoseconds time_over(const CollectiveCall& call, const LinkSpec& link) {
         case Verb::scatter:
         case Verb::all_to_all:
             return time_product(n - 1, message_time(link, bytes));
-        // Cut fine enough, a pipelined chain pays the latency of every hop and the bytes
-        // once.
+        // If its pieces are small enough, a pipelined chain takes the latency of every
+        // hop, and the bytes once.
         case Verb::broadcast:
         case Verb::reduce:
             return time_sum(time_product(n - 2, message_time(link, 0)),
@@ -168,8 +171,8 @@ Picoseconds time_over(const CollectiveCall& call, const LinkSpec& link) {
     return 0;
 }
 
-/// The members of a collective some of which are slow: a message goes at the pace of the
-/// slower of its two ends.
+/// The members of a collective, some of which are slow. The slower end of a message sets
+/// its pace.
 class Stragglers {
   public:
     Stragglers(const ClusterSpec& spec, const std::vector<int>& members) {
@@ -182,7 +185,8 @@ class Stragglers {
             return time_at_root(call, link);
         if (call.verb == Verb::broadcast) return time_of_chain(call, call.root, link);
         if (call.verb == Verb::reduce) return time_of_chain(call, call.root + 1, link);
-        // In each step every member waits, by way of others, for the slowest message.
+        // In each step every member waits, directly or through others, for the slowest
+        // message.
         return slowed(lockstep::time_over(call, link), std::ranges::max(factors_));
     }
 
@@ -287,7 +291,7 @@ TrafficByLink collective_share(const CollectiveCall& call, int member,
 
 namespace {
 
-/// Every member sends a block to each other one, and gets one from it.
+/// Every member sends a block to each other member, and gets one from it.
 std::vector<TrafficByLink> all_to_all_shares(const CollectiveCall& call,
                                              const std::vector<int>& ranks,
                                              const ClusterSpec& spec) {

@@ -21,7 +21,8 @@ struct CollectiveTraffic {
     bool operator==(const CollectiveTraffic&) const = default;
 };
 
-/// A collective as its cost sees it. `count` is NCCL's: see CommOperation::count.
+/// A collective, with all that its cost depends on. `count` is NCCL's: see
+/// CommOperation::count.
 struct CollectiveCall {
     Verb verb;
     std::int64_t count;
@@ -36,36 +37,37 @@ struct Transfer {
     int peer;
     std::int64_t messages;
     std::int64_t bytes;
-    bool sent;  ///< or received
+    bool sent;  ///< false: received
 };
 
-/// Tells exactly what `rank` exchanges with whom, also if chunks are uneven. Rings for
-/// all_reduce, all_gather, reduce_scatter; a pipelined chain from the root on (broadcast)
-/// or to it (reduce); messages straight to and from the root (gather, scatter) and
-/// between pairs (all_to_all); dissemination (barrier). A split moves nothing. Thakur,
-/// Rabenseifner & Gropp, "Optimization of collective communication operations in MPICH",
-/// 2005.
+/// Tells exactly what `rank` exchanges with each other rank, even if chunks are uneven.
+/// all_reduce, all_gather and reduce_scatter are rings. broadcast is a pipelined chain
+/// from the root, reduce one to the root. gather and scatter send messages directly to or
+/// from the root, all_to_all between pairs. barrier is a dissemination. A split moves
+/// nothing. Thakur, Rabenseifner & Gropp, "Optimization of collective communication
+/// operations in MPICH", 2005.
 void for_each_transfer(const CollectiveCall& call, int rank,
                        FunctionRef<void(const Transfer&)> tell);
 
-/// Returns what `rank` exchanges with all others together.
+/// Returns the total that `rank` exchanges with all others.
 CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank);
 
-/// Returns how long it takes by the alpha-beta model, over the group's slowest link from
-/// a member to the next. A straggler slows the messages that it sends or receives: a
-/// ring, an all_to_all and a barrier go at its pace; gather and scatter are one message
-/// after another at the root, each at its own; a chain (broadcast, reduce) pays each
-/// hop's latency and, once, the bytes over the slowest. `members` are the global ranks.
+/// Returns a collective's time by the alpha-beta model, over the slowest link from a
+/// member to the next. A straggler slows the messages that it sends or receives. It sets
+/// the pace of a ring, an all_to_all and a barrier. gather and scatter are one message
+/// after another at the root, each at its own pace. A chain (broadcast, reduce) takes the
+/// latency of each hop, and the bytes once, over the slowest hop. `members` are the ranks
+/// in the run.
 Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
                             const std::vector<int>& members);
-/// Returns how much of that time it would take for no bytes at all.
+/// Returns the time of the same collective without bytes.
 Picoseconds collective_latency(CollectiveCall call, const ClusterSpec& spec,
                                const std::vector<int>& members);
 
-/// All-reduce of `bytes` over n ranks in seconds, by algorithm: for choosing one. ring
-/// 2(n-1)(alpha + S/n beta); recursive doubling lg n (alpha + S/beta); Rabenseifner's
-/// halving and doubling 2 lg n alpha + 2(n-1)/n S/beta. If n is no power of two, the
-/// latter two take two steps more of the whole buffer.
+/// The seconds of an all-reduce of S bytes over n ranks, by algorithm, to choose one:
+/// ring 2(n-1)(alpha + S/(n beta)); recursive doubling lg n (alpha + S/beta);
+/// Rabenseifner's halving and doubling 2 lg n alpha + 2(n-1)/n S/beta. If n is no power
+/// of two, the latter two take two more steps of the whole buffer.
 double ring_all_reduce_seconds(const LinkSpec& link, std::int64_t bytes, int ranks);
 double recursive_doubling_seconds(const LinkSpec& link, std::int64_t bytes, int ranks);
 double halving_doubling_seconds(const LinkSpec& link, std::int64_t bytes, int ranks);
@@ -79,7 +81,7 @@ struct TrafficCount {
     std::int64_t bytes_received = 0;
     bool operator==(const TrafficCount&) const = default;
 
-    /// Adds `other` so many times.
+    /// Adds `times` times `other`.
     void add(const TrafficCount& other, std::int64_t times = 1) {
         calls += times * other.calls;
         messages_sent += times * other.messages_sent;
@@ -89,7 +91,7 @@ struct TrafficCount {
     }
 };
 
-/// Inside and between nodes.
+/// Counts inside a node, then between nodes.
 using TrafficByLink = std::array<TrafficCount, 2>;
 
 /// A rank's traffic over one communicator, by verb.
@@ -99,17 +101,17 @@ using TrafficByVerb = std::array<TrafficByLink, kVerbs>;
 using SameNode = FunctionRef<bool(int, int)>;
 
 /// Returns what a member of a communicator exchanges in a collective; `ranks` are the
-/// members' ranks in the run. The call itself counts once, among those inside a node.
+/// members' ranks in the run. The call itself counts once, inside a node.
 TrafficByLink collective_share(const CollectiveCall& call, int member,
                                const std::vector<int>& ranks, SameNode same_node);
 
-/// Returns the share of every member. An all-to-all's are counted node by node: one
-/// message after another would be as many as pairs of members.
+/// Returns collective_share for every member. An all-to-all is counted node by node,
+/// since counting its messages would take a step for each pair of members.
 std::vector<TrafficByLink> collective_shares(const CollectiveCall& call,
                                              const std::vector<int>& ranks,
                                              const ClusterSpec& spec);
 
-/// Returns what a send, or a recv, of `bytes` counts.
+/// Returns the counts of one send, or one recv, of `bytes`.
 constexpr TrafficCount message_share(Verb verb, std::int64_t bytes) {
     return verb == Verb::send ? TrafficCount{1, 1, bytes, 0, 0}
                               : TrafficCount{1, 0, 0, 1, bytes};

@@ -6,19 +6,19 @@ namespace {
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
-// A message over NVLink or the network takes what NCCL's tuner reckons for one ring step
-// of its Simple protocol (NCCL 2.28, src/graph/tuning.cc): 3.4 us and 14 us. Its
-// bandwidth of an NVLink is 20.0 GB/s up to Ampere, 20.6 GB/s on Hopper, of 6, 12 and 18
-// links a device (src/graph/topo.h).
+// The latency of a message over NVLink or the network is what NCCL's tuner assumes for
+// one ring step of its Simple protocol (NCCL 2.28, src/graph/tuning.cc): 3.4 us and 14
+// us. NCCL assumes 20.0 GB/s for an NVLink up to Ampere and 20.6 GB/s on Hopper
+// (src/graph/topo.h). A V100, A100 and H100 have 6, 12 and 18 links.
 constexpr double kNvlinkAlpha = 3.4e-6;
 constexpr double kNetworkAlpha = 14e-6;
 
-/// Round figures of ours for what data sheets do not give: a kernel's launch, and a host
-/// copy's latency.
+/// Our own round figures for two times that data sheets do not give: a kernel's launch,
+/// and a host copy's latency.
 constexpr double kLaunch = 3e-6;
 constexpr double kHostAlpha = 10e-6;
 
-/// A node's processors: data sheets of theirs and of the DGX.
+/// A node's processors, from their data sheets and the DGX's.
 struct Processors {
     int cores;
     double hertz;
@@ -27,7 +27,7 @@ struct Processors {
     std::int64_t memory_bytes;
 };
 
-/// An eighth of it: what each of a node's eight devices has.
+/// Returns the share of each of a node's eight devices.
 HostSpec host_of(const Processors& node) {
     constexpr int kDevices = 8;
     const double flops = node.cores * node.hertz * node.flops_f32_a_cycle / kDevices;

@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-/// A classroom of one node in which products and messages take time and nothing else
-/// does: so a formula of flops and bytes gives a time exactly.
+/// A `classroom` cluster of one node in which only products and messages take time. So a
+/// formula of flops and bytes gives the exact time.
 inline ClusterSpec products_and_messages() {
     ClusterSpec spec = load_cluster("classroom");
     spec.launch_seconds = spec.memory_bytes_per_second = 0;

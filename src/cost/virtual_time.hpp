@@ -7,15 +7,15 @@
 
 namespace lockstep {
 
-// Virtual time is counted up to 2^63 picoseconds, 106 days. What would be later is
-// kUncountable, and stays so in sums and products: a clock that is to come there refuses.
+// Virtual time is counted up to 2^63 picoseconds, 106 days. Any later time is
+// kUncountable, and sums and products with it are, too. A clock refuses to go there.
 
 inline constexpr Picoseconds kUncountable = std::numeric_limits<Picoseconds>::max();
 
 /// Rounds a time in seconds, which is not negative, to picoseconds.
 inline Picoseconds countable_picoseconds(double seconds) {
     constexpr double kMostSeconds = 0x1p63 / static_cast<double>(kSecond);
-    // The comparison is false for infinity and for what is no number.
+    // The comparison is false for infinity and NaN.
     return seconds < kMostSeconds ? picoseconds(seconds) : kUncountable;
 }
 

@@ -10,27 +10,27 @@
 
 namespace lockstep {
 
-/// A student's answer about a program's mistake, in three parts, each read by itself. A
-/// part that is null is open: nothing. UsageError says what is expected where, for any
-/// text at all.
+/// A student's answer about a program's mistake, in three parts; each is read separately.
+/// A part that is null is not answered yet, and gives none. Any other wrong text throws
+/// UsageError, which says what is expected and where.
 class FoundMistake {
   public:
-    /// Reads a JSON document, an object with one entry a program; `name` is the
+    /// Reads a JSON document, an object with one entry for each program. `name` is the
     /// document's:
     ///
     ///     {"ring": {"ranks": [0, 2], "line": 17, "cause": "wrong_peer"}}
     FoundMistake(const std::string& text, const std::string& name,
                  const std::string& program);
 
-    /// On which of `count` ranks it goes wrong; "all" stands for all of them.
+    /// The ranks, of `count`, on which it goes wrong; "all" stands for all of them.
     std::optional<std::set<int>> ranks(int count) const;
     /// The number of the line that is wrong.
     std::optional<std::int64_t> line() const;
-    /// One of these words.
+    /// One of `causes`.
     std::optional<std::string> cause(const std::vector<std::string>& causes) const;
 
   private:
-    /// False if the part is still open.
+    /// Returns false if the part is null.
     bool has(const char* part) const;
     void expect(bool holds, const std::string& expected) const;
 

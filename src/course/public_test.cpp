@@ -19,14 +19,14 @@ namespace lockstep {
 
 namespace {
 
-/// A difference may be this times the largest value that is expected.
+/// The largest difference, relative to the largest expected value (1 at least).
 constexpr double kNear = 1e-10;
 
-/// The program's tests have come to their end; exit() may end them before. There is one
-/// PublicTest.
+/// Whether the program's tests have ended; exit() may end the program before. There is
+/// only one PublicTest.
 bool finished = false;
 
-/// Ends the program where a check takes longer than any has to.
+/// Ends the program if a check takes too long.
 class Alarm {
   public:
     Alarm() {
@@ -72,7 +72,7 @@ PublicTest::PublicTest() {
 
 void PublicTest::check(const std::string& name, const std::function<void()>& body) {
     fmt::print("{}: ", name);
-    std::fflush(stdout);  // should it never end
+    std::fflush(stdout);  // in case the check never ends
     try {
         const Alarm alarm;
         body();

@@ -15,22 +15,23 @@ class CheckFailed : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// Checks that belong to an assignment's folder, one line of output each:
+/// The checks in an assignment's folder, one line of output each:
 ///
 ///     PublicTest test;
 ///     test.check("a1.1 reduce_scatter, 4 ranks", [] { expect_close(got, expected); });
 ///     return test.finish();
 ///
-/// A check passes where its body returns. What is not written yet is counted apart; a
-/// mistake that the simulator found is shown as it explains it. One that computes for 20
-/// seconds ends the program. Clusters that are made
-/// meanwhile look for every mistake, unless LOCKSTEP_CHECK says otherwise.
+/// A check passes if its body returns. Functions that are not written yet are counted
+/// separately. A mistake that the simulator finds is shown with its explanation. A check
+/// that computes for 20 seconds ends the program. Clusters that are made in checks look
+/// for every mistake, unless LOCKSTEP_CHECK says otherwise.
 class PublicTest {
   public:
     PublicTest();
 
     void check(const std::string& name, const std::function<void()>& body);
-    /// The sums, and what to do first; the program's exit status: 0 if all passed.
+    /// Prints the sums and the first check that did not pass. Returns the program's exit
+    /// status: 0 if all passed.
     int finish() const;
 
   private:
@@ -40,13 +41,13 @@ class PublicTest {
     int passed_ = 0;
     int failed_ = 0;
     int not_written_ = 0;
-    std::string first_;  ///< of what did not pass
+    std::string first_;  ///< the first check that did not pass
 };
 
 // Each throws CheckFailed.
 
-/// Expects the same shape, and elements that are as near as f64 gets with sums in another
-/// order; NaN is near nothing.
+/// Expects the same shape, and elements that differ no more than f64 sums in another
+/// order do. NaN is never close.
 void expect_close(const HostTensor& got, const HostTensor& expected,
                   const std::string& what, SourceLine at = SourceLine::here());
 void expect_equal(std::int64_t got, std::int64_t expected, const std::string& what,

@@ -6,42 +6,43 @@
 
 namespace lockstep {
 
-/// What the results of a device operation are made of, for who follows values through a
-/// program: a checker. Operands are numbered as DeviceOperation::reads has them.
+/// Says what the results of a device operation are made of, for a checker that follows
+/// values through a program. Operands are numbered as in DeviceOperation::reads.
 struct Derivation {
     enum class Kind : std::uint8_t {
-        function,       ///< of all that is read, and of nothing else
+        function,       ///< a function of all that is read, and of nothing else
         fill,           ///< `factor` everywhere
-        random,         ///< numbers `offset` and up of `stream`, rows `pitch` apart
-        copy,           ///< what operand 0 holds
-        part,           ///< some columns are operand 0's; the others stay
+        random,         ///< numbers of `stream` from `offset` on, rows `pitch` apart
+        copy,           ///< the values of operand 0
+        part,           ///< some columns are operand 0's; the others do not change
         scale,          ///< `factor` times what was there
         loss_gradient,  ///< `factor` times the derivative of a loss of operand 0
         update          ///< operand 0 stepped along its gradient, operand 1
     };
 
     Kind kind = Kind::function;
-    /// Operands in which the results are linear while the others are held: bit i for
-    /// operand i. What is added to is not among them.
+    /// The operands in which the results are linear if all others are constant: bit i for
+    /// operand i. Operands that are added to are left out.
     std::uint8_t linear = 0;
-    /// The results are added to what was there (which is among the operands, too).
+    /// The results are added to the old values, which are also an operand.
     bool adds = false;
-    /// The factor of fill, scale and loss_gradient; if `adds`, that of the sum; of an
-    /// update, its learning rate.
+    /// The factor of fill, scale and loss_gradient; if `adds`, the factor of what is
+    /// added; for an update, the learning rate.
     double factor = 1;
-    std::int64_t step = 0;  ///< of an update that counts them, from 1
+    std::int64_t step = 0;  ///< from 1, for an update that counts steps
     RandomStream stream{};
     std::int64_t offset = 0;
-    std::int64_t pitch = 0;  ///< 0: one row's numbers follow the other's
+    std::int64_t pitch = 0;  ///< 0: the rows' numbers follow each other
 
-    /// Linear in the operand, or in each of two.
+    /// Returns the derivation of results that are linear in an operand, or in each of
+    /// two.
     static constexpr Derivation linear_in(int operand, int other = -1) {
         Derivation derivation;
         derivation.linear = bit(operand);
         if (other >= 0) derivation.linear |= bit(other);
         return derivation;
     }
-    /// Returns that of values which are added to what was there.
+    /// Returns the derivation of results that are added to the old values.
     static constexpr Derivation adding(Derivation what, double factor = 1) {
         what.adds = true;
         what.factor = factor;

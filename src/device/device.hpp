@@ -15,27 +15,27 @@ namespace lockstep {
 
 /// One device: memory, and operations the size of a GPU kernel.
 ///
-/// Each operation is a description (src/device/operations/), from which follow its checks
-/// (UsageError names operation, got and expected), its cost, and what the monitor is told
-/// that it reads and writes. A backend adds only how it is computed.
+/// Each operation is a description (src/device/operations/). The description gives the
+/// operation's checks (UsageError names operation, got and expected), its cost, and the
+/// reads and writes that the monitor is told of. A backend adds only how it is computed.
 ///
-/// Shapes: a tensor of more than two dimensions is taken as the matrix (rows, columns) of
-/// Shape::matrix_rows() and columns(); two that must be alike have the same rows, columns
-/// and dtype. Results have the shape of the first operand, unless it says otherwise.
-/// Destinations come first. Tensors may be empty: then an operation is charged, and does
-/// what sums of nothing do.
+/// Shapes: a tensor of more than two dimensions is treated as a matrix with
+/// Shape::matrix_rows() rows and columns() columns. If two tensors must match, they have
+/// the same rows, columns and dtype. A result has the shape of the first operand unless
+/// the operation's comment says otherwise. Destinations are the first arguments. An
+/// operation on empty tensors is still charged; a sum of nothing is 0.
 ///
-/// Types: f32 and f64 everywhere; i32 for indices, and to move, add, multiply and
-/// combine. bf16 everywhere: computed in f32 and rounded once, to even where two are as
-/// near; a backend may also round attention's weights, and what follows for scores
-/// backward, before it multiplies with them. Statistics of rows, sums, losses and the
-/// state of attention are then f32, and optimizers take bf16 gradients for f32
-/// parameters.
+/// Types: every operation takes f32 and f64. i32 is for indices, and can be moved, added,
+/// multiplied and combined. Every operation also takes bf16: it computes in f32 and
+/// rounds once, to nearest, ties to even. A backend may also round attention's weights,
+/// and in backward the gradients of its scores, before it multiplies with them. For bf16
+/// operands, statistics of rows, sums, losses and the state of attention are f32, and
+/// optimizers take bf16 gradients for f32 parameters.
 ///
-/// Tensors of another device are refused: ranks share nothing but messages. So is memory
-/// shared by a destination and a source, except that of element-by-element operations the
-/// two may be the same. Costs: each operand's bytes once for reading and once for
-/// writing, and the flops that the operation's description counts.
+/// Tensors of another device are refused: ranks share nothing but messages. A destination
+/// that shares memory with a source is refused, too, but in element-by-element operations
+/// the two may be the same memory. Costs: each operand's bytes, once if it is read and
+/// once if it is written, and the flops that the operation's description counts.
 class Device {
   public:
     virtual ~Device() = default;
@@ -46,54 +46,56 @@ class Device {
     bool has_numbers() const { return monitor_.has_numbers(); }
     DeviceMonitor& monitor() { return monitor_; }
 
-    /// The processor and the memory beside the device, which are a device too: it has a
-    /// clock, a ledger and figures of its own, and what lies there is computed there. The
-    /// program itself runs on it: what the device is asked for after something that the
-    /// host computes begins no earlier than when that is done; what it was asked for
-    /// before goes on meanwhile. A host is its own. Throws UsageError if there is none.
+    /// Returns the device's host: a processor and its memory, which are a device too,
+    /// with a clock, a ledger and figures of their own. The program runs on the host. An
+    /// operation of the device that is issued after a host operation begins only after
+    /// the host operation has ended. Operations issued earlier continue meanwhile. The
+    /// host of a host is itself. Throws UsageError if the device has no host.
     Device& host(SourceLine at = SourceLine::here());
-    /// For who makes both.
+    /// Called by the code that makes both.
     void set_host(Device& host) { host_ = &host; }
-    /// For who makes none: what host() says then.
+    /// Called by code that makes a device without a host: host() then throws with `why`.
     void set_no_host(const char* why) { no_host_ = why; }
-    /// Starts a copy between a tensor of this device and one of its host, of the same
-    /// dtype and as many elements. It begins when what both were asked for before is
-    /// done, and the copies of its direction that were started before; it runs beside
-    /// what the device does next. Waiting for it keeps the program, and so the host,
-    /// until it has ended. Host memory that is not pinned (PinnedMemory) goes by way of a
-    /// buffer that is, into which the host copies before, or out of which after, and the
-    /// call returns when all of it is done. A copy of a replica is not known to be one:
-    /// who updates parameters on the host declares them there, too (declare_replicas).
+    /// Starts a copy between a tensor of this device and one of its host; both have the
+    /// same dtype and number of elements. The copy begins when all earlier operations of
+    /// both, and all earlier copies in its direction, are done. It overlaps with what the
+    /// device does next. Waiting for the copy stops the program, and so the host, until
+    /// the copy has ended. Host memory that is not pinned (PinnedMemory) is copied
+    /// through a pinned buffer: the host copies into it before, or out of it afterwards,
+    /// and the call returns when all of this is done. The copy of a replica does not
+    /// count as a replica: a program that updates parameters on the host must declare
+    /// them there, too (declare_replicas).
     Work start_copy(const Tensor& destination, const Tensor& source,
                     SourceLine at = SourceLine::here());
 
-    /// Returns the time of the program, virtual or real: when what it has waited for was
-    /// done. What follows from it differs from rank to rank.
+    /// Returns the program's time, virtual or real: the time when everything that it has
+    /// waited for was done. Decisions that depend on it differ from rank to rank.
     Picoseconds now() const { return monitor_.now(); }
-    /// The program waits until then: what the device is asked for next begins no earlier.
-    /// Nothing happens if it is later already.
+    /// The program waits until `time`: the device's next operation begins no earlier.
+    /// Does nothing if `time` has passed.
     void sleep_until(Picoseconds time, SourceLine at = SourceLine::here()) {
         monitor_.sleep_until(time, at);
     }
 
     // Memory. Allocation counts for the category of the innermost MemoryScope.
 
-    /// Unspecified values. Throws what the monitor throws when memory runs out.
+    /// Makes a tensor of unspecified values. Throws what the monitor throws when memory
+    /// runs out.
     virtual Tensor empty(Shape shape, DType dtype,
                          SourceLine at = SourceLine::here()) = 0;
     Tensor zeros(Shape shape, DType dtype, SourceLine at = SourceLine::here());
-    /// The program waits, as for download. On virtual devices each goes as if the link
-    /// were the device's own, even if devices share links to the host, or copies that
-    /// were started (start_copy) are under way.
+    /// The program waits, as for download. On virtual devices each upload has the full
+    /// rate of the link, even if devices share links to the host, or started copies
+    /// (start_copy) are in progress.
     Tensor upload(const HostTensor& values, SourceLine at = SourceLine::here());
-    /// Into an existing tensor of the same shape and dtype.
+    /// Uploads into an existing tensor of the same shape and dtype.
     virtual void upload_into(const Tensor& destination, const HostTensor& values,
                              SourceLine at = SourceLine::here()) = 0;
-    /// Waits for the device. NaN, or kNoCount of i32, if the run computes shapes only;
-    /// shapes and counts refuse kNoCount.
+    /// Waits for the device. If the run computes shapes only, the values are NaN, or
+    /// kNoCount for i32; shapes and counts refuse kNoCount.
     virtual HostTensor download(const Tensor& source,
                                 SourceLine at = SourceLine::here()) = 0;
-    /// As download, but costs no virtual time: for records, not for programs.
+    /// Like download, but costs no virtual time: for records, not for programs.
     virtual HostTensor peek(const Tensor& source, SourceLine at = SourceLine::here()) = 0;
 
     // Moving and combining.
@@ -106,8 +108,8 @@ class Device {
               SourceLine at = SourceLine::here()) {
         run(ops::Copy{destination, source}, at);
     }
-    /// Columns [from, from + count) of source into [to, to + count) of destination; same
-    /// rows.
+    /// Copies columns [from, from + count) of source into columns [to, to + count) of
+    /// destination; both have the same rows.
     void copy_columns(const Tensor& destination, std::int64_t to, const Tensor& source,
                       std::int64_t from, std::int64_t count,
                       SourceLine at = SourceLine::here()) {
@@ -122,7 +124,7 @@ class Device {
                SourceLine at = SourceLine::here()) {
         run(ops::Scale{destination, factor}, at);
     }
-    /// destination *= factor[0]: by a number (1) that only the device knows yet.
+    /// destination *= factor[0]: a number (1) that so far only the device knows.
     void scale(const Tensor& destination, const Tensor& factor,
                SourceLine at = SourceLine::here()) {
         run(ops::ScaleByTensor{destination, factor}, at);
@@ -138,8 +140,8 @@ class Device {
                  SourceLine at = SourceLine::here()) {
         run(ops::Combine{destination, source, reduction}, at);
     }
-    /// Each element of source, rounded to the destination's type, among f32, f64 and
-    /// bf16; same rows and columns.
+    /// Rounds each element of source to the destination's type. Both are f32, f64 or bf16
+    /// and have the same rows and columns.
     void cast(const Tensor& destination, const Tensor& source,
               SourceLine at = SourceLine::here()) {
         run(ops::Cast{destination, source}, at);
@@ -150,8 +152,8 @@ class Device {
         run(ops::Sum{destination, source, accumulate}, at);
     }
 
-    /// destination (1) += the sum of x^2 over all elements: the square of a norm, of one
-    /// tensor after another.
+    /// destination (1) += the sum of x^2 over all elements. Calls on several tensors add
+    /// up to the square of their common norm.
     void sum_of_squares(const Tensor& destination, const Tensor& x,
                         SourceLine at = SourceLine::here()) {
         run(ops::SumOfSquares{destination, x}, at);
@@ -159,8 +161,8 @@ class Device {
 
     // Linear algebra.
 
-    /// op(a) (m, k) times op(b) (k, n): (m, n), or a's shape with n columns where a is
-    /// not transposed. 2mkn flops.
+    /// op(a) (m, k) times op(b) (k, n). The result is (m, n), or a's shape with n columns
+    /// if a is not transposed. 2mkn flops.
     Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options = {},
                   SourceLine at = SourceLine::here()) {
         return run(ops::Matmul{{}, a, b, own(options)}, at).destination;
@@ -169,12 +171,12 @@ class Device {
                      MatmulOptions options = {}, SourceLine at = SourceLine::here()) {
         run(ops::Matmul{destination, a, b, own(options), true}, at);
     }
-    /// A product for each group of a's rows, rows[g] of them group g, with a matrix of
-    /// its own: what layers of experts compute at once (Gale et al. 2022, MegaBlocks,
-    /// 2211.15841, section 5, make one product of sparse blocks of it). See
-    /// ops::GroupedMatmul for what lies where. One launch on virtual devices; on a GPU
-    /// still one of cuBLAS's products a group. 2 M k n flops, if a is (M, k); a matrix
-    /// whose group has no rows is not read.
+    /// One product for each group of a's rows. Group g has rows[g] rows and a matrix of
+    /// its own. Layers of experts compute these together (Gale et al. 2022, MegaBlocks,
+    /// 2211.15841, section 5, make them one product of sparse blocks). ops::GroupedMatmul
+    /// describes the layout. One launch on virtual devices; on a GPU, one cuBLAS product
+    /// for each group. 2 M k n flops, if a is (M, k). The matrix of a group without rows
+    /// is not read.
     void grouped_matmul(const Tensor& destination, const Tensor& a, const Tensor& b,
                         std::vector<std::int64_t> rows, MatmulOptions options = {},
                         SourceLine at = SourceLine::here()) {
@@ -191,26 +193,28 @@ class Device {
         run(ops::AccumulateRows{destination, x}, at);
     }
 
-    /// x[i] *= factors[i], row by row: as many factors as x has rows, in any shape.
+    /// x[i] *= factors[i] for each row i. `factors` has one element for each row, in any
+    /// shape.
     void scale_rows(const Tensor& x, const Tensor& factors,
                     SourceLine at = SourceLine::here()) {
         run(ops::ScaleRows{x, factors}, at);
     }
-    /// destination[i] = the sum over j of a[i][j] b[i][j], into as many elements as there
-    /// are rows: the gradient of the factors of scale_rows.
+    /// destination[i] = the sum over j of a[i][j] b[i][j]: one element for each row. It
+    /// is the gradient of scale_rows' factors.
     void row_products(const Tensor& destination, const Tensor& a, const Tensor& b,
                       SourceLine at = SourceLine::here()) {
         run(ops::RowProducts{destination, a, b}, at);
     }
 
-    /// Makes the columns of x (n, r) orthonormal, in order: column j is cleared of what
-    /// it has along those before it, and gets length 1, so that the first j + 1 span what
-    /// they did. By modified Gram-Schmidt, each column twice: after that they are as
-    /// orthogonal as rounding lets them be (Parlett 1998, The Symmetric Eigenvalue
-    /// Problem, section 6.9). A column of which nothing is left but rounding, 64 epsilon
-    /// of its length, becomes zeros: those before it span it. A NaN makes its column NaN,
-    /// and those behind. More columns than rows are refused. n r (4 r + 1) flops; for few
-    /// columns, since one block of a GPU does it.
+    /// Makes the columns of x (n, r) orthonormal, in order. The directions of all earlier
+    /// columns are removed from column j, which then gets length 1. So the first j + 1
+    /// columns span the same space as before. Each column is treated twice by modified
+    /// Gram-Schmidt. After that the columns are as orthogonal as rounding allows (Parlett
+    /// 1998, The Symmetric Eigenvalue Problem, section 6.9). If at most 64 epsilon of a
+    /// column's length is left, which is rounding, the column becomes zeros: the earlier
+    /// columns span it. A NaN makes its column and all later ones NaN. More columns than
+    /// rows are refused. n r (4 r + 1) flops; meant for few columns, since one block of a
+    /// GPU computes it.
     void orthonormalize(const Tensor& x, SourceLine at = SourceLine::here()) {
         run(ops::Orthonormalize{x}, at);
     }
@@ -245,8 +249,9 @@ class Device {
                          SourceLine at = SourceLine::here()) {
         return run(ops::GeluBackward{{}, x, dy, form}, at).dx;
     }
-    /// Of x (rows, 2 width), a gate beside what it gates: y (rows, width) = silu(gate) *
-    /// rest, with silu(g) = g / (1 + exp(-g)) (Shazeer, 2002.05202).
+    /// x (rows, 2 width) is a gate, and next to it the rest, which is gated: y (rows,
+    /// width) = silu(gate) * rest, with silu(g) = g / (1 + exp(-g)) (Shazeer,
+    /// 2002.05202).
     Tensor swiglu(const Tensor& x, SourceLine at = SourceLine::here()) {
         return run(ops::Swiglu{{}, x}, at).y;
     }
@@ -299,25 +304,26 @@ class Device {
         run(ops::RmsNormBackwardWeight{d_weight, dy, x, rstd}, at);
     }
 
-    // Batch norm over the rows (Ioffe & Szegedy 2015, 1502.03167, algorithms 1 and 2),
-    // in steps between which the sums of several devices can be added up. Two passes: a
-    // mean, then the squares of what is left, so that no digits cancel.
+    // Batch norm over the rows (Ioffe & Szegedy 2015, 1502.03167, algorithms 1 and 2), in
+    // steps, so that the sums of several devices can be added up in between. Two passes,
+    // first the mean, then the squared distances from it, so that no digits cancel.
 
     /// The sum of each column of x (rows, columns), then the number of rows: (columns +
-    /// 1). Of no rows, zeros.
+    /// 1). Zeros if x has no rows.
     Tensor batch_sums(const Tensor& x, SourceLine at = SourceLine::here()) {
         return run(ops::BatchSums{{}, x}, at).sums;
     }
-    /// From the sums of all rows, here or elsewhere: the sum over the rows of x of (x -
-    /// mean)^2, (columns).
+    /// From the sums of all devices' rows: the sum of (x - mean)^2 over the rows of x,
+    /// (columns).
     Tensor batch_squares(const Tensor& x, const Tensor& sums,
                          SourceLine at = SourceLine::here()) {
         return run(ops::BatchSquares{{}, x, sums}, at).squares;
     }
     /// From the sums and squares of all n rows: mean and rstd = 1 / sqrt(squares / n +
-    /// epsilon), (columns) each; `y` is none. Running statistics, if they are given, go
-    /// `momentum` of the way to the batch's mean and to squares / (n - 1), as PyTorch's
-    /// do; of one row, to 0. Of no rows at all the mean is 0, and they stay as they are.
+    /// epsilon), (columns) each; `y` is none. If running statistics are given, they move
+    /// by the fraction `momentum` towards the batch's mean and squares / (n - 1), as in
+    /// PyTorch; for one row, the latter is 0. If there are no rows, the mean is 0, and
+    /// running statistics do not change.
     Normalized batch_moments(const Tensor& sums, const Tensor& squares,
                              const RunningMoments& running = {}, double epsilon = 1e-5,
                              SourceLine at = SourceLine::here()) {
@@ -330,17 +336,17 @@ class Device {
                       const Tensor& bias, SourceLine at = SourceLine::here()) {
         return run(ops::BatchNorm{{}, x, moments.mean, moments.rstd, weight, bias}, at).y;
     }
-    /// The sums over the rows of dy, and of dy * (x - mean) * rstd: (2, columns). They
-    /// are the gradients of bias and weight, too.
+    /// The sums of dy, and of dy * (x - mean) * rstd, over the rows: (2, columns). They
+    /// are also the gradients of bias and weight.
     Tensor batch_norm_backward_sums(const Tensor& dy, const Tensor& x,
                                     const Normalized& moments,
                                     SourceLine at = SourceLine::here()) {
         return run(ops::BatchNormBackwardSums{{}, dy, x, moments.mean, moments.rstd}, at)
             .sums;
     }
-    /// From the sums (2, columns) of all rows and their number, `count` (1), which
-    /// batch_sums has last: dx = rstd * weight * (dy - sums[0] / count - (x - mean) *
-    /// rstd * sums[1] / count).
+    /// From the sums (2, columns) of all rows and the number of rows, `count` (1), the
+    /// last element of batch_sums: dx = rstd * weight * (dy - sums[0] / count - (x -
+    /// mean) * rstd * sums[1] / count).
     Tensor batch_norm_backward_input(const Tensor& dy, const Tensor& x,
                                      const Tensor& weight, const Normalized& moments,
                                      const Tensor& sums, const Tensor& count,
@@ -352,54 +358,55 @@ class Device {
             .dx;
     }
 
-    // Attention, head by head. The weights that each of m queries gives to each of n keys
-    // are (batches, heads, m, n). Of two operands one may have fewer heads, g where the
-    // other has a: see AttentionHeads.
+    // Attention, head by head. The weights of m queries for n keys are (batches, heads,
+    // m, n). One of two operands may have fewer heads than the other, g instead of a: see
+    // AttentionHeads.
 
-    /// factor * x y^T of each head: x's (m, width) and y's (n, width) give (batches,
-    /// heads, m, n), as many heads as x has. 2 m n width flops a head.
+    /// factor * x y^T for each head: x's (m, width) and y's (n, width) give (batches,
+    /// heads, m, n), with the heads of x. 2 m n width flops for each head.
     Tensor head_products(const Heads& x, const Heads& y, double factor = 1,
                          SourceLine at = SourceLine::here()) {
         return run(ops::HeadProducts{{}, x, y, factor}, at).products;
     }
-    /// weights (m, n) times y (n, width) of each head: (m, batches, heads width), as many
-    /// heads as weights has.
+    /// weights (m, n) times y (n, width) for each head: (m, batches, heads width), with
+    /// the heads of weights.
     Tensor head_sums(const Tensor& weights, const Heads& y,
                      SourceLine at = SourceLine::here()) {
         return run(ops::HeadSums{{}, weights, y}, at).sums;
     }
-    /// destination += factor * op(weights) y of each head, into the destination's
-    /// columns. Where the destination has fewer heads than y, each gets the sum of its
-    /// group's.
+    /// destination += factor * op(weights) y for each head, into the destination's
+    /// columns. If the destination has fewer heads than y, each of its heads gets the sum
+    /// of a group of y's heads.
     void add_head_sums(const Heads& destination, const Tensor& weights, const Heads& y,
                        HeadSumOptions options = {}, SourceLine at = SourceLine::here()) {
         run(ops::AddHeadSums{destination, weights, y, options}, at);
     }
 
-    // The same without weights in memory, some keys at a time: begin, attend to each
+    // Attention without weights in memory, some keys at a time: begin, attend to each
     // block of keys once, in any order, and finish (Dao et al. 2022, FlashAttention,
-    // 2205.14135, section 3.1). Charged for the pairs of a query and a key that it sees,
-    // each 4 width flops forward and 10 width backward beside the softmax; where there
-    // are none, nothing is run. Heads are up to kMostHeadWidth wide.
+    // 2205.14135, section 3.1). For each pair of a query and a key that it sees, 4 width
+    // flops are charged forward and 10 width backward, plus the softmax. If there is no
+    // pair, nothing runs. Heads are at most kMostHeadWidth wide.
 
     static constexpr std::int64_t kMostHeadWidth = ops::kMostHeadWidth;
 
-    /// Attention that has seen no key.
+    /// Returns the state of attention that has seen no key.
     OnlineAttention begin_attention(const Heads& queries,
                                     SourceLine at = SourceLine::here());
-    /// Takes the keys and their values in.
+    /// Adds the keys and their values to the state.
     void attend(const OnlineAttention& state, const AttentionHeads& heads,
                 const AttentionOptions& options = {},
                 SourceLine at = SourceLine::here()) {
         run(ops::Attend{state, heads, options}, at);
     }
-    /// Makes `y` the values' mean, weighted by the softmax of the scores; 0 where a query
-    /// saw no key. Gives maximum + log(sum): (b, a, m), in the place of `maximum`.
+    /// Turns `y` into the mean of the values, weighted by the softmax of the scores; 0 if
+    /// a query saw no key. Overwrites `maximum` with maximum + log(sum), (b, a, m), and
+    /// returns it.
     Tensor finish_attention(const OnlineAttention& state,
                             SourceLine at = SourceLine::here()) {
         return run(ops::FinishAttention{state}, at).state.maximum;
     }
-    /// The sum over the width of x y, row by row of each head: (batches, heads, m).
+    /// The sum of x y over the width, for each row of each head: (batches, heads, m).
     Tensor head_row_products(const Heads& x, const Heads& y,
                              SourceLine at = SourceLine::here()) {
         return run(ops::HeadRowProducts{{}, x, y}, at).products;
@@ -415,18 +422,18 @@ class Device {
     }
 
     /// Rotary positions (Su et al. 2021, RoFormer, 2104.09864, section 3.2.2), in the
-    /// layout of Llama's published weights: of each head's columns, j and j + width / 2
-    /// are a point that turns by the angle position * base^(-2 j / width). Row i of the
-    /// heads is the token positions[i]. The destination's other columns stay. It may be
-    /// the source. An odd width is refused. Its backward is the same with
-    /// options.inverse.
+    /// layout of Llama's published weights: columns j and j + width / 2 of each head are
+    /// a point, which turns by the angle position * base^(-2 j / width). Row i of the
+    /// heads is token positions[i]. The destination's other columns do not change. The
+    /// destination may be the source. An odd width is refused. The backward is the same
+    /// operation with options.inverse.
     void rotate(const Heads& destination, const Heads& source,
                 const TokenRows& positions = {}, const RotaryOptions& options = {},
                 SourceLine at = SourceLine::here()) {
         run(ops::Rotate{destination, source, positions, options, {}}, at);
     }
-    /// Turns to positions that the device knows: those of row i of batch b are number
-    /// i batches + b of `positions`, i32.
+    /// Turns by positions in the device's memory: the position of row i of batch b is
+    /// element i batches + b of `positions`, i32.
     void rotate_at(const Heads& destination, const Heads& source, const Tensor& positions,
                    const RotaryOptions& options = {},
                    SourceLine at = SourceLine::here()) {
@@ -434,36 +441,38 @@ class Device {
     }
 
     // Attention over keys and values that stay on pages, (pages, rows of a page,
-    // columns), as generation has it: rows of many sequences go through a model together,
-    // each sees its own sequence. What is read and computed follows from `tokens`, so it
-    // is charged exactly, and what does not fit is refused without numbers, too.
+    // columns), as in generation: rows of many sequences go through a model together, and
+    // each row sees only its own sequence. What is read and computed follows from
+    // `tokens`, so the charge is exact. Tokens that do not fit are refused even if the
+    // run computes shapes only.
 
-    /// Columns [from, from + columns of the pages) of each row of source, to the place of
-    /// its token. Two rows with the same place are refused.
+    /// Copies columns [from, from + columns of the pages) of each row of source to the
+    /// place of the row's token. Two rows with the same place are refused.
     void store_pages(const Tensor& pages, const Tensor& source, std::int64_t from,
                      PagedTokensRef tokens, SourceLine at = SourceLine::here()) {
         run(ops::StorePages{pages, source, from, std::move(tokens)}, at);
     }
-    /// Each head's columns of x (m, b, a k) times a matrix of its own: y (m, b, a n), of
-    /// matrices (a k, n) that lie one below the other; or transposed, (a n, k). 2 m b a k
-    /// n flops.
+    /// The columns of each head of x (m, b, a k) times the head's own matrix: y (m, b, a
+    /// n). The matrices are one below the other in (a k, n), or transposed in (a n, k). 2
+    /// m b a k n flops.
     Tensor head_matmul(const Heads& x, const Tensor& matrices, MatmulOptions options = {},
                        SourceLine at = SourceLine::here()) {
         return run(ops::HeadMatmul{{}, x, matrices, own(options)}, at).y;
     }
-    /// softmax(factor q K^T) V of each head and row of queries (rows, batches, …), K and
-    /// V those of its sequence up to its own token: (rows, batches, heads times the width
-    /// of values). Keys and values are heads of pages, seen as (pages, rows of a page,
-    /// columns). A row's bits depend on its own sequence alone. Charged for the pairs of
-    /// a row and a key that it sees, 2 (width + width of values) flops each beside the
-    /// softmax, and for each sequence's keys and values once. Heads are up to 1,024 wide.
+    /// softmax(factor q K^T) V for each head and row of queries (rows, batches, …):
+    /// (rows, batches, heads times the width of values). K and V are those of the row's
+    /// sequence, up to its own token. Keys and values are heads of pages, seen as (pages,
+    /// rows of a page, columns). A row's bits depend only on its own sequence. For each
+    /// pair of a row and a key that it sees, 2 (width + width of values) flops are
+    /// charged, plus the softmax. The bytes of each sequence's keys and values are
+    /// charged once. Heads are at most 1,024 wide.
     Tensor attend_pages(const AttentionHeads& heads, PagedTokensRef tokens,
                         double factor = 1, SourceLine at = SourceLine::here()) {
         return attend_pages(heads, {}, std::move(tokens), factor, at);
     }
-    /// Adds a second term to the scores, of queries and keys that turn with
-    /// positions (DeepSeek-AI 2024, 2405.04434, section 2.1.3): factor (q K^T + q' K'^T).
-    /// K' may be columns of the same pages; turned heads are up to 128 wide.
+    /// Adds a second term to the scores: factor (q K^T + q' K'^T), where q' and K' turn
+    /// with positions (DeepSeek-AI 2024, 2405.04434, section 2.1.3). K' may be columns of
+    /// the same pages. Turned heads are at most 128 wide.
     Tensor attend_pages(const AttentionHeads& heads, const TurnedHeads& turned,
                         PagedTokensRef tokens, double factor = 1,
                         SourceLine at = SourceLine::here()) {
@@ -494,17 +503,19 @@ class Device {
     Tensor log_sum_exp(const Tensor& x, SourceLine at = SourceLine::here()) {
         return run(ops::LogSumExp{{}, x}, at).y;
     }
-    /// x divided by the sum of its row, and by 1e-20 more: a row of zeros stays one.
+    /// x / (the sum of its row + 1e-20): a row of zeros stays a row of zeros.
     Tensor normalize_rows(const Tensor& x, SourceLine at = SourceLine::here()) {
         return run(ops::NormalizeRows{{}, x}, at).y;
     }
-    /// dx = (dy - the row's sum of y dy) / its sum of x, and 1e-20 more; y of x.
+    /// dx = (dy - sum(y * dy)) / (sum(x) + 1e-20) in each row, with y =
+    /// normalize_rows(x).
     Tensor normalize_rows_backward(const Tensor& x, const Tensor& dy,
                                    SourceLine at = SourceLine::here()) {
         return run(ops::NormalizeRowsBackward{{}, x, dy}, at).dx;
     }
-    /// Row losses -log softmax(logits)[target]: (rows). Targets, rows of them, i32; a
-    /// target outside [0, columns) throws UsageError where there are numbers.
+    /// The loss -log softmax(logits)[target] of each row: (rows). Targets are i32, one
+    /// for each row. A target outside [0, columns) throws UsageError if the run computes
+    /// numbers.
     Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
                          SourceLine at = SourceLine::here()) {
         return run(ops::CrossEntropy{{}, logits, targets}, at).losses;
@@ -515,23 +526,23 @@ class Device {
         return run(ops::CrossEntropyBackward{{}, logits, targets, factor}, at).d_logits;
     }
 
-    // The same of logits (rows, columns) that are a shard of all classes, by way of what
-    // shards have to tell each other: the largest of all maxima, and sums of all parts.
+    // Cross entropy of logits (rows, columns) that are a shard of all classes. The shards
+    // exchange the largest of all maxima, and the sums of all parts.
 
-    /// The maximum of each row: (rows). -infinity where the shard is all padding.
+    /// The maximum of each row: (rows). -infinity if the shard is all padding.
     Tensor row_maximum(const Tensor& logits, VocabularyShard shard = {},
                        SourceLine at = SourceLine::here()) {
         return run(ops::RowMaximum{{}, logits, shard}, at).maximum;
     }
-    /// Parts (2, rows): sum over the shard of exp(logit - maximum), and the target's
-    /// logit where it lies in the shard, else 0. A target is a place in the whole
-    /// vocabulary.
+    /// Parts (2, rows): the sum of exp(logit - maximum) over the shard, and the target's
+    /// logit if the shard has it, else 0. A target is an index into the whole vocabulary.
     Tensor cross_entropy_parts(const Tensor& logits, const Tensor& targets,
                                const Tensor& maximum, VocabularyShard shard = {},
                                SourceLine at = SourceLine::here()) {
         return run(ops::CrossEntropyParts{{}, logits, targets, maximum, shard}, at).parts;
     }
-    /// From the whole's maximum (rows) and summed parts (2, rows): row losses (rows).
+    /// The losses (rows), from the maximum (rows) and the summed parts (2, rows) of all
+    /// shards.
     Tensor cross_entropy_of_parts(const Tensor& maximum, const Tensor& parts,
                                   SourceLine at = SourceLine::here()) {
         return run(ops::CrossEntropyOfParts{{}, maximum, parts}, at).losses;
@@ -563,8 +574,8 @@ class Device {
 
     // Embedding.
 
-    /// Row ids[i] of table (vocabulary, width) for each i: ids.shape + (width). Zeros
-    /// where the table is a shard and the row is another's; charged as if all were here.
+    /// Row ids[i] of table (vocabulary, width) for each i: ids.shape + (width). If the
+    /// table is a shard, other shards' rows are zeros; all rows are charged.
     Tensor embedding(const Tensor& table, const Tensor& ids, VocabularyShard shard = {},
                      SourceLine at = SourceLine::here()) {
         return run(ops::Embedding{{}, table, ids, shard}, at).rows;
@@ -576,9 +587,9 @@ class Device {
         run(ops::EmbeddingBackward{d_table, ids, dy, shard}, at);
     }
 
-    // Rows by index: n indices, i32, in any shape, of rows of a matrix (rows, columns);
-    // and a list (n, columns). An index outside [0, rows) throws UsageError where there
-    // are numbers. Charged for the rows that are named, not for the matrix.
+    // Rows by index: n indices (i32, any shape) name rows of a matrix (rows, columns); a
+    // list (n, columns) has one row for each index. An index outside [0, rows) throws
+    // UsageError if the run computes numbers. The named rows are charged, not the matrix.
 
     /// destination[i] = source[indices[i]]; destination is the list. Of any type.
     void take_rows(const Tensor& destination, const Tensor& source, const Tensor& indices,
@@ -591,8 +602,9 @@ class Device {
         run(ops::AddRows{destination, source, indices}, at);
     }
 
-    // Columns by index, others in each row: indices (rows, k), i32. One that is outside
-    // [0, columns) is refused where there are numbers. The elements named are charged.
+    // Columns by index, different ones in each row: indices (rows, k), i32. An index
+    // outside [0, columns) is refused if the run computes numbers. The named elements are
+    // charged.
 
     /// destination[i][j] = source[i][indices[i][j]]: (rows, k).
     void take_columns(const Tensor& destination, const Tensor& source,
@@ -605,26 +617,26 @@ class Device {
         run(ops::AddColumns{destination, source, indices}, at);
     }
 
-    /// The k largest of each row of x (rows, columns), the largest first: into values
-    /// (rows, k), and their columns into indices (rows, k), i32. Of equal ones the lower
-    /// column comes first; a NaN is larger than all numbers. With k = 1, indices are what
-    /// other libraries call argmax. Of columns in groups, only those of some groups are
-    /// looked at. A k outside [1, columns] is refused, and one of more columns than are
-    /// looked at.
+    /// Writes the k largest of each row of x (rows, columns), the largest first, into
+    /// values (rows, k), and their columns into indices (rows, k), i32. If values are
+    /// equal, the lower column comes first; a NaN is larger than all numbers. With k = 1,
+    /// indices are what other libraries call argmax. If columns have groups, only the
+    /// chosen groups are searched. A k outside [1, columns], or larger than the number of
+    /// searched columns, is refused.
     void top_k(const Tensor& values, const Tensor& indices, const Tensor& x,
                std::int64_t k, const ColumnGroups& groups = {},
                SourceLine at = SourceLine::here()) {
         run(ops::TopK{values, indices, x, k, groups}, at);
     }
 
-    /// Sorts ids (n, k), i32, each from 0 to the number of counts: a stable counting
-    /// sort, which brings what goes to one expert, say, side by side (Gale et al. 2022,
-    /// 2211.15841, section 5). Of the places 0, 1, … of ids laid out flat, order (n k)
-    /// has those of id 0 first, then those of id 1, and so on, each in ascending order;
-    /// or by columns: those of column 0 first, each column's in ascending order. rows
-    /// (n k) has the row of each such place: order[i] / k. counts[i] says how many places
-    /// have the id i. All are i32, and may have any shape with that many elements. An id
-    /// outside [0, counts) throws UsageError if there are numbers.
+    /// Sorts ids (n, k), i32, by a stable counting sort. It brings, for example, all
+    /// copies for one expert side by side (Gale et al. 2022, 2211.15841, section 5). The
+    /// places of ids are numbered 0, 1, … row by row. order (n k) gets the places with id
+    /// 0 first, then those with id 1, and so on. Places of one id are in ascending order;
+    /// if by_columns, those in column 0 come first, then those in column 1, and so on.
+    /// rows (n k) gets the row of each place: order[i] / k. counts[i] gets the number of
+    /// places with id i. All are i32, and of any shape with this number of elements. An
+    /// id outside [0, number of counts) throws UsageError if the run computes numbers.
     void sort_ids(const Tensor& order, const Tensor& rows, const Tensor& counts,
                   const Tensor& ids, bool by_columns = false,
                   SourceLine at = SourceLine::here()) {
@@ -633,16 +645,16 @@ class Device {
 
     // Optimizers; state and parameter are updated in place.
 
-    /// destination (1) = min(1, most / (norm + 1e-6)), as PyTorch's clip_grad_norm_ has
-    /// it, with the norm's square in squares (1): scaled by that, gradients have a norm
-    /// of at most `most` (Pascanu et al. 2013, 1211.5063, section 3.2). The two may be
-    /// the same memory. A negative `most` is refused.
+    /// destination (1) = min(1, most / (norm + 1e-6)), as in PyTorch's clip_grad_norm_;
+    /// squares (1) is the square of the norm. Gradients scaled by this factor have a norm
+    /// of at most `most` (Pascanu et al. 2013, 1211.5063, section 3.2). destination and
+    /// squares may be the same memory. A negative `most` is refused.
     void clip_factor(const Tensor& destination, const Tensor& squares, double most,
                      SourceLine at = SourceLine::here()) {
         run(ops::ClipFactor{destination, squares, most}, at);
     }
 
-    /// `velocity` may be none when momentum is 0.
+    /// `velocity` may be none if momentum is 0.
     void sgd(const Tensor& parameter, const Tensor& gradient, const Tensor& velocity,
              const SgdOptions& options, SourceLine at = SourceLine::here()) {
         run(ops::Sgd{parameter, gradient, velocity, options}, at);
@@ -671,17 +683,18 @@ class Device {
 
     /// Dropout (Srivastava et al. 2014, JMLR 15, section 4): y = x / (1 - probability),
     /// or 0 for an element whose number, uniform in [0, 1), is below the probability.
-    /// Which number that is, `part` says. Its backward is the same of dy.
+    /// `part` says which number this is. The backward is the same operation on dy.
     Tensor dropout(const Tensor& x, double probability, RandomStream stream,
                    RandomPart part = {}, SourceLine at = SourceLine::here()) {
         return run(ops::Dropout{{}, x, probability, stream, part}, at).y;
     }
 
-    /// Checks the operation, charges it, makes its results and computes them: what all
-    /// functions above do.
+    /// Checks the operation, charges it, makes its results and computes them. All
+    /// operations above call this function.
     virtual void perform(OperationRef operation, SourceLine at) = 0;
 
-    // Phases, categories, ways to compute: use PhaseScope, MemoryScope, RowByRow.
+    // Phases, categories, ways to compute. Programs use PhaseScope, MemoryScope,
+    // PinnedMemory and RowByRow instead.
 
     MemoryCategory category() const { return category_; }
     void set_category(MemoryCategory category) { category_ = category; }
@@ -712,13 +725,13 @@ class Device {
         compute_unless_empty(ops::Fill{destination, value}, at);
     }
 
-    /// Live storage, newest first; none of a device in another process.
+    /// Returns the live storage, newest first; null for a device in another process.
     const Storage* live() const { return live_; }
 
   protected:
     Device(int index, DeviceMonitor& monitor) : index_(index), monitor_(monitor) {}
 
-    /// The arithmetic alone: operands are checked and have elements.
+    /// Does only the arithmetic: operands are checked and have elements.
     virtual void do_compute(OperationRef operation, SourceLine at) = 0;
 
     Storage* live_ = nullptr;
@@ -729,7 +742,8 @@ class Device {
         if (operation.destination.elements() > 0) do_compute(OperationRef(operation), at);
     }
     friend void intrusive_ptr_release(Storage* storage);
-    /// The last tensor of a storage has gone; so does the storage, after this.
+    /// Called when the last tensor of a storage is destroyed. The storage is deleted
+    /// afterwards.
     virtual void release(Storage& storage) noexcept = 0;
 
     MatmulOptions own(MatmulOptions options) const {
@@ -752,7 +766,7 @@ class Device {
     const char* no_host_ = "this device was made without a host";
 };
 
-/// While it lives, what the device allocates counts for `category`.
+/// While it lives, memory that the device allocates counts for `category`.
 class MemoryScope {
   public:
     MemoryScope(Device& device, MemoryCategory category)
@@ -768,9 +782,9 @@ class MemoryScope {
     MemoryCategory before_;
 };
 
-/// While it lives, what the host allocates is pinned: it stays where it is, so that a
-/// device copies from and to it by itself, beside computation and at the full rate of the
-/// link. There is only so much of it on a real host.
+/// While it lives, memory that the host allocates is pinned: the system does not move it.
+/// So a device can copy from and to it while it computes, and at the full rate of the
+/// link. A real host has only a limited amount of it.
 class PinnedMemory {
   public:
     explicit PinnedMemory(Device& host) : host_(host), before_(host.pins()) {
@@ -785,10 +799,10 @@ class PinnedMemory {
     bool before_;
 };
 
-/// While it lives, no row of a product of matrices depends on how many other rows there
-/// are (MatmulOptions::row_by_row), if a is not transposed. So what a model gives for one
-/// sequence does not depend on those that are computed with it. It takes longer: a GPU
-/// computes tiles of one size, the last of which is filled up.
+/// While it lives, no row of a product of matrices depends on the number of other rows
+/// (MatmulOptions::row_by_row), if a is not transposed. So a model's result for one
+/// sequence does not depend on the sequences that are computed with it. It takes longer:
+/// a GPU computes tiles of one size and pads the last one.
 class RowByRow {
   public:
     explicit RowByRow(Device& device) : device_(device), before_(device.row_by_row()) {
@@ -803,9 +817,9 @@ class RowByRow {
     bool before_;
 };
 
-/// While it lives, the device is in a phase of the training step: forward of micro-batch
-/// 3, say. Timelines and diagnoses name it. In the `unit` cluster, where operations are
-/// free, the phase itself costs its unit of time.
+/// While it lives, the device is in a phase of the training step: for example, in the
+/// forward of micro-batch 3. Timelines and diagnoses name it. In the `unit` cluster,
+/// where operations are free, the phase itself costs its unit of time.
 class PhaseScope {
   public:
     PhaseScope(Device& device, Phase phase, int micro_batch = -1,

@@ -22,14 +22,14 @@ void with_real(DType dtype, F&& f) {
     }
 }
 
-/// Does so for bf16, too.
+/// Like with_real, and also for bf16.
 template <typename F>
 void with_floating(DType dtype, F&& f) {
     if (dtype == DType::bf16) return f(Bf16{});
     with_real(dtype, std::forward<F>(f));
 }
 
-/// As with_real, and for i32, too.
+/// Like with_real, and also for i32.
 template <typename F>
 void with_number(DType dtype, F&& f) {
     if (dtype == DType::i32) return f(std::int32_t{});

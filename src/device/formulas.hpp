@@ -8,12 +8,12 @@
 
 namespace lockstep::formulas {
 
-// One element of an operation computes this, on every backend: `Real` is float, double
-// or, in the simulator, a fixed-size Eigen array of either, whose functions are found by
-// its namespace, but for exp_of and erf_of. constexpr makes nvcc
+// Each function computes one element of an operation, on every backend. `Real` is float
+// or double, or, in the simulator, a fixed-size Eigen array of either. An array's
+// functions are found by its namespace, except exp_of and erf_of. constexpr makes nvcc
 // (--expt-relaxed-constexpr) compile them for the device unchanged.
 
-/// The number type of `Real`: itself, or that of an array's elements.
+/// The number type of `Real`: `Real` itself, or the type of an array's elements.
 template <typename Real>
 struct NumberOf {
     using type = Real;
@@ -28,7 +28,7 @@ struct NumberOf<Real> {
 template <typename Real>
 using Number = typename NumberOf<Real>::type;
 
-/// exp(x) and erf(x), which a backend may specialize for a Real of its own.
+/// exp(x) and erf(x), which a backend may specialize for its own Real.
 template <typename Real>
 constexpr Real exp_of(const Real& x) {
     using std::exp;
@@ -45,14 +45,14 @@ inline constexpr N kInverseSqrt2 = static_cast<N>(0.70710678118654752440);
 template <typename N>
 inline constexpr N kInverseSqrt2Pi = static_cast<N>(0.39894228040143267794);
 
-/// If a column depends on those before it, rounding leaves no more than this part of its
-/// length when they are taken out.
+/// If earlier columns span a column, removing their directions leaves at most this
+/// fraction of its length, which is rounding.
 template <typename N>
 inline constexpr double kRounding = 64.0 * std::numeric_limits<N>::epsilon();
 
-/// A column is multiplied by this to get length 1, or to become zeros, if those before it
-/// leave no more than `least` of it; from the squares of its length before they were
-/// taken out and after. NaN stays NaN.
+/// Returns the factor that gives a column length 1, or 0 if at most the fraction `least`
+/// of its length is left. `before` and `after` are the squares of its length before and
+/// after the earlier columns' directions were removed. NaN stays NaN.
 constexpr double unit_factor(double before, double after, double least) {
     using std::sqrt;
     return after <= least * least * before ? 0 : 1 / sqrt(after);
@@ -81,8 +81,8 @@ constexpr Real gelu_backward(const Real& x, const Real& dy) {
     return dy * (distribution + x * density);
 }
 
-/// Is added to the sums that rows are divided by, so that a row of zeros stays one; as
-/// DeepSeek-V3's gate has it. It is nothing beside any sum that counts.
+/// Is added to the sums that rows are divided by, as in DeepSeek-V3's gate, so that a row
+/// of zeros stays a row of zeros. It is negligible in every sum that matters.
 template <typename N>
 inline constexpr N kLeastSum = static_cast<N>(1e-20);
 
@@ -122,8 +122,8 @@ constexpr Real gelu_by_tanh_backward(const Real& x, const Real& dy) {
     return dy * (sigma + x * sigma * (1 - sigma) * slope);
 }
 
-/// silu(gate) * rest, silu(g) = g sigmoid(g) (Shazeer, arXiv 2002.05202, section 2). What
-/// `rest` is multiplied by is its derivative, too.
+/// silu(gate) * rest, silu(g) = g sigmoid(g) (Shazeer, arXiv 2002.05202, section 2). The
+/// factor of `rest` is also its derivative.
 template <typename Real>
 constexpr Real swiglu(const Real& gate, const Real& rest) {
     return gate * sigmoid<Real>(gate) * rest;
@@ -136,34 +136,33 @@ constexpr Real swiglu_backward_gate(const Real& gate, const Real& rest, const Re
     return dy * rest * sigma * (1 + gate * (1 - sigma));
 }
 
-/// The angle by which a token turns pair `pair` of a head's columns, for each position
-/// from the first token on (Su et al., arXiv 2104.09864, equation 15). In f64 for all
-/// types: the angles of late tokens have too many digits for f32.
+/// The angle by which pair `pair` of a head's columns turns for each position from the
+/// first token on (Su et al., arXiv 2104.09864, equation 15). In f64 for all types: the
+/// angles of late tokens have too many digits for f32.
 constexpr double rotary_frequency(std::int64_t pair, std::int64_t width, double base) {
     using std::pow;
     return pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(width));
 }
 
-/// What sums that were taken relative to the maximum `old` are multiplied by, to be
-/// relative to `larger` (Milakov & Gimelshein, arXiv 1805.02867, algorithm 3). Where
-/// nothing was larger than -infinity yet, the sums are 0 or NaN, and stay so.
+/// Returns the factor that turns sums relative to the maximum `old` into sums relative to
+/// `larger` (Milakov & Gimelshein, arXiv 1805.02867, algorithm 3). If `old` is -infinity,
+/// the sums are 0 or NaN, and stay so.
 template <typename N>
 constexpr N rescaling(N old, N larger) {
     using std::exp;
     return old == larger ? N{1} : exp(old - larger);
 }
 
-/// Returns what is taken off a row's scores before their exponentials are taken, given
-/// their maximum or the logarithm of the exponentials' sum: that, so that none overflows.
-/// -infinity is no number to take off: all scores are -infinity then, stay so, and add
-/// nothing.
+/// Returns what is subtracted from a row's scores before exp, so that none overflows:
+/// their maximum, or the logarithm of the sum of their exponentials. If it is -infinity,
+/// all scores are -infinity: returns 0, and the scores add nothing.
 template <typename N>
 constexpr N taken_off(N maximum) {
     return maximum == -std::numeric_limits<N>::infinity() ? N{0} : maximum;
 }
 
-/// Returns the factor by which gradients are scaled, so that their norm is at most
-/// `most`, from the sum of their squares. NaN comes through.
+/// Returns the factor that scales gradients to a norm of at most `most`, from the sum of
+/// their squares. NaN stays NaN.
 template <typename N>
 constexpr N clip_factor(N squares, N most) {
     using std::sqrt;
@@ -171,15 +170,15 @@ constexpr N clip_factor(N squares, N most) {
     return factor > 1 ? N{1} : factor;
 }
 
-/// An element of dropout, with a number that was drawn from [0, 1).
+/// One element of dropout; `number` was drawn from [0, 1).
 template <typename N>
 constexpr N dropout(N x, double number, double probability) {
     return number < probability ? N{0} : x * static_cast<N>(1 / (1 - probability));
 }
 
-/// Returns the mean of n numbers, 1 / sqrt(variance + epsilon), and the variance without
-/// bias, from their sum and that of their squared distances from the mean. One number
-/// alone has no variance; the mean of none is 0 here.
+/// The mean of n numbers, 1 / sqrt(variance + epsilon) and the unbiased variance, from
+/// the numbers' sum and the sum of their squared distances from the mean. The mean of no
+/// numbers and the unbiased variance of one are 0 here.
 template <typename N>
 struct Moments {
     N mean, rstd, unbiased;
@@ -190,16 +189,16 @@ struct Moments {
           unbiased(n > 1 ? squares / (n - 1) : N{0}) {}
 };
 
-/// Returns where a running statistic goes from a batch of n rows that has `now`: none
-/// leave it as it is.
+/// Returns a running statistic after a batch of n rows whose own statistic is `now`. A
+/// batch without rows does not change it.
 template <typename N>
 constexpr N running_statistic(N before, N now, N momentum, N n) {
     return n > 0 ? before + momentum * (now - before) : before;
 }
 
 /// Returns whether value a of column i comes before value b of column j, if the largest
-/// come first. Of equal ones that of the lower column does. A NaN is larger than all
-/// numbers, as in PyTorch.
+/// values come first. If a and b are equal, the lower column comes first. A NaN is larger
+/// than all numbers, as in PyTorch.
 template <typename N>
 constexpr bool comes_first(N a, std::int64_t i, N b, std::int64_t j) {
     const bool larger = a > b || (a != a && b == b);
@@ -207,8 +206,7 @@ constexpr bool comes_first(N a, std::int64_t i, N b, std::int64_t j) {
     return larger || (!smaller && i < j);
 }
 
-/// One step of SGD with momentum and weight decay, as PyTorch has them; velocity is
-/// updated.
+/// One step of SGD with momentum and weight decay, as in PyTorch; velocity is updated.
 template <typename Real, typename N = Number<Real>>
 constexpr Real sgd_with_momentum(const Real& parameter, const Real& gradient,
                                  Real& velocity, N learning_rate, N momentum,
@@ -223,7 +221,7 @@ constexpr Real sgd(const Real& parameter, const Real& gradient, N learning_rate,
     return parameter - learning_rate * (gradient + weight_decay * parameter);
 }
 
-/// The factors of one step of AdamW; worked out once, in double.
+/// The factors of one step of AdamW, computed once, in double.
 template <typename N>
 struct AdamWStep {
     N beta1, rest1;  ///< rest = 1 - beta

@@ -17,21 +17,22 @@ struct Heads {
     std::int64_t rows() const { return tensor.shape()[0]; }
     std::int64_t batches() const { return tensor.shape()[1]; }
     std::int64_t columns() const { return tensor.shape()[2]; }
-    /// Returns where element (0, 0) of head `head` of batch `batch` lies, in elements.
+    /// Returns the offset of element (0, 0) of head `head` of batch `batch`, in elements.
     std::int64_t offset(std::int64_t batch, std::int64_t head) const {
         return batch * columns() + first + head * width;
     }
-    /// From a row of a head to its next, in elements.
+    /// Returns the distance from a row of a head to the next, in elements.
     std::int64_t pitch() const { return batches() * columns(); }
-    /// Returns whether both may have elements in common. They have none in different
-    /// memory, nor if their rows are equally long and their columns differ.
+    /// Returns whether both may have elements in common. They have none if they are in
+    /// different memory, or if their rows are equally long and their columns differ.
     bool meets(const Heads& other) const {
         if (!tensor.overlaps(other.tensor)) return false;
         if (columns() != other.columns()) return true;
         const auto begin = [](const Heads& of) {
             return of.tensor.offset_bytes() / bytes_of(of.tensor.dtype()) + of.first;
         };
-        // A tensor may begin anywhere, so columns may go on at the next row's begin.
+        // A tensor may begin in the middle of a row, so columns may continue in the next
+        // row.
         const std::int64_t off = (begin(other) - begin(*this)) % columns();
         const std::int64_t behind = off < 0 ? off + columns() : off;
         return behind < heads * width || columns() - behind < other.heads * other.width;
@@ -45,9 +46,9 @@ inline Heads one_head(const Tensor& matrix) {
             shape.columns()};
 }
 
-/// The three that attention works on, or their gradients. Where there are fewer heads of
-/// keys and values, g, than of queries, a, each serves a/g of these, side by side
-/// (grouped-query attention: Ainslie et al. 2023, 2305.13245).
+/// The queries, keys and values of attention, or their gradients. If keys and values have
+/// fewer heads, g, than queries, a, each of their heads serves a/g adjacent heads of
+/// queries (grouped-query attention: Ainslie et al. 2023, 2305.13245).
 struct AttentionHeads {
     Heads queries;  ///< m rows, a heads
     Heads keys;     ///< n rows, g heads
@@ -56,27 +57,27 @@ struct AttentionHeads {
     std::int64_t group() const { return queries.heads / keys.heads; }
 };
 
-/// Columns of queries and keys that turn with positions, beside those that do not.
+/// The columns of queries and keys that turn with positions; the others do not turn.
 struct TurnedHeads {
     Heads queries;
     Heads keys;
 };
 
-/// A norm gives this.
+/// The result of a norm.
 struct Normalized {
     Tensor y;     ///< (rows, columns)
     Tensor mean;  ///< (rows)
     Tensor rstd;  ///< (rows), 1 / sqrt(variance + epsilon)
 };
 
-/// What batch norm has seen of all batches so far; see Device::batch_moments.
+/// Statistics of all batches that batch norm has seen so far; see Device::batch_moments.
 struct RunningMoments {
     Tensor mean;      ///< (columns)
     Tensor variance;  ///< (columns), unbiased
     double momentum = 0.1;
 };
 
-/// What attention has come to after the keys it has seen so far, by an online softmax
+/// The state of attention after the keys that it has seen so far: an online softmax
 /// (Milakov & Gimelshein 2018, 1805.02867, section 3).
 struct OnlineAttention {
     Tensor y;        ///< (m, b, a width): the sum of values times exp(score - maximum)
@@ -84,7 +85,7 @@ struct OnlineAttention {
     Tensor sum;      ///< (b, a, m): of exp(score - maximum)
 };
 
-/// Attention's backward starts from this and the heads themselves.
+/// The inputs of attention's backward, in addition to the heads.
 struct AttentionBackward {
     Tensor dy;           ///< (m, b, a width)
     Tensor log_sum_exp;  ///< (b, a, m), from finish_attention

@@ -11,7 +11,7 @@ namespace lockstep {
 /// A device's memory by category: now, at the peak, and against its capacity.
 class Ledger {
   public:
-    /// A capacity of 0 is unlimited.
+    /// A capacity of 0 means no limit.
     explicit Ledger(std::int64_t capacity) : capacity_(capacity) {}
 
     bool fits(std::int64_t bytes) const {
@@ -30,9 +30,9 @@ class Ledger {
     MemoryReport report_;
 };
 
-/// A device that is full (F30). The sentence says what was asked for where, what there
-/// is, and which line holds most; the details, what every line holds since when, and how
-/// what is held has grown.
+/// A device is full (F30). The sentence says what was asked for and where, how much
+/// memory there is, and which line's tensors hold most. The details say what each line's
+/// tensors hold, since when, and how the memory in use has grown.
 class OutOfMemoryError : public FaultError {
   public:
     using FaultError::FaultError;
@@ -43,9 +43,9 @@ class OutOfMemoryError : public FaultError {
 OutOfMemoryError out_of_memory(const Ledger& ledger, const Storage& wanted,
                                const std::string& whose);
 
-/// The same where a GPU is full that says itself what it has free; others may hold the
-/// rest. The newest of the device's live storage is what was wanted where it has no
-/// memory yet, else it is a communicator's or an operation's own.
+/// The same for a GPU, which reports its free memory itself; other programs may hold part
+/// of the rest. If the newest live storage has these bytes and no memory yet, it is what
+/// was wanted. Otherwise a communicator or an operation wanted memory for its own use.
 OutOfMemoryError out_of_memory(const Device& device, std::int64_t wanted_bytes,
                                std::int64_t free_bytes, std::int64_t total_bytes);
 

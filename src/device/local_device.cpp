@@ -28,7 +28,7 @@ Tensor LocalDevice::empty(Shape shape, DType dtype, SourceLine at) {
     storage->allocated_at = at;
     storage->allocated_in = monitor().moment();
     link(*storage);
-    // The ledger's "no" comes before the host's.
+    // Ask the ledger before the backend, so that the ledger's error comes first.
     try {
         monitor().allocated(*storage);
     } catch (...) {
@@ -147,7 +147,7 @@ HostTensor LocalDevice::values_of(const Tensor& source, const char* operation,
 
 namespace {
 
-/// The two lists of an operation's tensors that a monitor is told.
+/// The tensors that an operation reads and writes, as a monitor is told of them.
 struct Told {
     std::array<const Tensor*, OperandList::kMost> reads, writes;
     std::size_t read = 0, written = 0;
@@ -160,8 +160,8 @@ struct Told {
     }
 };
 
-/// Returns whether an operand that is written and another have to be looked at, the two
-/// of them once. What the operation makes itself shares no memory.
+/// Returns whether a written operand must be checked against another; each pair is
+/// checked once. Results made by the operation share no memory with other operands.
 bool may_clash(const Operand& written, const Operand& other, bool sums_may_overlap) {
     using Use = Operand::Use;
     if (!written.is_written() || written.use == Use::result || &written == &other)
@@ -170,10 +170,10 @@ bool may_clash(const Operand& written, const Operand& other, bool sums_may_overl
     return !(sums_may_overlap && written.use == other.use);
 }
 
-/// An operation may allow its operands to share memory.
+/// How far an operation allows its operands to share memory.
 struct Sharing {
     bool in_place;          ///< what is written may be what is read
-    bool sums_may_overlap;  ///< what is added to may share memory
+    bool sums_may_overlap;  ///< tensors that are added to may share memory
 };
 
 template <typename Op>
@@ -187,15 +187,15 @@ Sharing sharing_of() {
     return {kInPlace, kSumsMayOverlap};
 }
 
-/// An operand that is written shares no memory with any other, except if the operation
-/// allows it.
+/// Refuses a written operand that shares memory with another, unless the operation allows
+/// it.
 void check_memory(const OperandCheck& check, const OperandList& operands,
                   Derivation::Kind kind, const Sharing& allowed) {
     for (const Operand& written : operands)
         for (const Operand& other : operands) {
             if (!may_clash(written, other, allowed.sums_may_overlap)) continue;
-            // A copy names its source first. An update names the later first: its state,
-            // its gradient, its parameter.
+            // In the message, a copy names its source first. An update names the later
+            // operand first: state, gradient, parameter.
             const bool backwards =
                 allowed.in_place || kind == Derivation::Kind::part ||
                 (kind == Derivation::Kind::update && &written < &other);
@@ -209,8 +209,8 @@ void check_memory(const OperandCheck& check, const OperandList& operands,
         }
 }
 
-/// The dtype at whose rate the operation's flops are charged: that of its result, unless
-/// it says otherwise.
+/// Returns the dtype whose rate is charged for the operation's flops: the dtype of its
+/// result, unless the operation says otherwise.
 template <typename Op>
 DType multiplied_in(const Op& operation, const Told& told) {
     if constexpr (requires { operation.multiplied_in(); })
@@ -224,7 +224,7 @@ constexpr bool kHasIndices = requires(const Op operation) {
     operation.indices();
 };
 
-/// Memory in bf16 that one or several operands of an operation lie in.
+/// A range of bf16 memory with one or more operands of an operation.
 struct Narrow {
     Tensor flat;
     bool is_read = false;
@@ -238,7 +238,7 @@ bool has_bf16(const OperandList& operands) {
     });
 }
 
-/// Returns the least range that both lie in; they overlap.
+/// Returns the smallest range that contains both; they overlap.
 Tensor joined(const Tensor& a, const Tensor& b) {
     const Tensor& first = a.offset_bytes() <= b.offset_bytes() ? a : b;
     const std::int64_t end =
@@ -246,12 +246,13 @@ Tensor joined(const Tensor& a, const Tensor& b) {
     return first.extended((end - first.offset_bytes()) / bytes_of(first.dtype()));
 }
 
-/// Ranges that do not overlap each other, in which all operands in bf16 lie.
+/// Returns ranges that do not overlap each other and contain all bf16 operands.
 std::vector<Narrow> narrow_ranges(const OperandList& operands) {
     std::vector<Narrow> ranges;
     for (const Operand& operand : operands) {
         if (operand.tensor->dtype() != DType::bf16) continue;
-        // Heads are only some of their tensor's columns: the others stay.
+        // Heads are only some of their tensor's columns. The others must not change, so a
+        // tensor that is only written is read, too.
         Narrow range{operand.tensor->flat(), operand.use != Operand::Use::result,
                      operand.is_written()};
         std::erase_if(ranges, [&](const Narrow& known) {
@@ -281,7 +282,7 @@ void LocalDevice::do_compute(OperationRef operation, SourceLine at) {
     });
 }
 
-/// Computes on bf16 as it is if the backend does, and else on f32 copies.
+/// Computes directly on bf16 if the backend does, else on f32 copies.
 void LocalDevice::compute_in_own_types(OperationRef operation) {
     operation.visit([&](const auto& op) {
         if (takes_bf16(operation) || !has_bf16(op.operands()))
@@ -291,8 +292,9 @@ void LocalDevice::compute_in_own_types(OperationRef operation) {
     });
 }
 
-/// Computes the operation on f32 copies of its operands in bf16, and rounds what it has
-/// written. Its tensors, which `operands` names, are replaced by these copies.
+/// Computes the operation on f32 copies of its bf16 operands, and rounds what it has
+/// written. Replaces the operation's tensors, to which `operands` points, by these
+/// copies.
 void LocalDevice::compute_in_f32(OperationRef operation, const OperandList& operands) {
     const auto cast = [this](const Tensor& destination, const Tensor& source) {
         const ops::Cast conversion{destination, source};
@@ -354,7 +356,7 @@ void LocalDevice::perform(Op& operation, SourceLine at) {
     const auto numbers = [&] {
         if constexpr (kHasIndices<Op>) require_indices(operation, is_empty, at);
         if (!is_empty) return compute_in_own_types(OperationRef(operation));
-        // Results of nothing are what sums of nothing are.
+        // Results computed from nothing are sums of nothing.
         if constexpr (requires { operation.when_empty([](const Tensor&, double) {}); })
             operation.when_empty([this](const Tensor& tensor, double value) {
                 transfer_fill(tensor, value);
@@ -363,8 +365,8 @@ void LocalDevice::perform(Op& operation, SourceLine at) {
     monitor().execute(charged, [&] { attempt(Op::kName, at, numbers); });
 }
 
-/// All indices lie in the operation's bound; if not, the first that does not is named. If
-/// the bound is 0, that is the first of all.
+/// Throws UsageError that names the first index outside the operation's bound. If the
+/// bound is 0, this is the first index of all.
 template <typename Op>
 void LocalDevice::require_indices(const Op& operation, bool is_empty, SourceLine at) {
     const Tensor& indices = operation.indices();

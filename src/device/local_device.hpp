@@ -10,15 +10,14 @@
 
 namespace lockstep {
 
-/// The first of an operation's indices that lies outside; it becomes a UsageError with
+/// The first index of an operation that is out of bounds; it becomes a UsageError with
 /// the caller's line.
 struct IndexOutside {
     std::int64_t position;
     std::int64_t index;
 };
 
-/// A place where the host of a real device gets memory that stays where it is, for
-/// PinnedMemory.
+/// Allocates pinned memory (PinnedMemory) for the host of a real device.
 class PinnedPages {
   public:
     virtual ~PinnedPages() = default;
@@ -26,14 +25,14 @@ class PinnedPages {
     virtual void free(std::byte* data) noexcept = 0;
 };
 
-/// Makes the host of a real device, which computes on this machine's processor. The pages
-/// outlive it.
+/// Makes the host of a real device. The host computes on this machine's processor. The
+/// pages must outlive the host.
 using HostFactory = std::function<std::unique_ptr<Device>(
     int index, DeviceMonitor& monitor, PinnedPages& pages)>;
 
-/// A device of this process. It keeps the list of its live storage, and does for every
-/// operation what its description says: checks, results, the charge. A backend adds
-/// memory and arithmetic.
+/// A device of this process. It keeps the list of its live storage, and follows every
+/// operation's description: it checks operands, makes results, and charges. A backend
+/// adds memory and arithmetic.
 class LocalDevice : public Device {
   public:
     ~LocalDevice() override;
@@ -53,13 +52,14 @@ class LocalDevice : public Device {
   protected:
     using Device::Device;
 
-    /// In the operands' types; of those on bf16, only what takes_bf16.
+    /// Computes in the operands' types. Operands are bf16 only if takes_bf16() is true.
     virtual void compute_native(OperationRef operation) = 0;
-    /// Returns whether the backend computes the operation on bf16 as it is: moves of bits
-    /// and casts, which every backend does, and what it can do better than on f32 copies.
+    /// Returns whether the backend computes the operation directly on bf16. Every backend
+    /// does so for moves of bits and casts. It may also do so for operations that are
+    /// better without f32 copies.
     virtual bool takes_bf16(OperationRef operation) const;
 
-    /// Memory for the storage, which has none yet; there are bytes to it.
+    /// Allocates memory for the storage, whose size is not 0 and which has no memory yet.
     virtual std::byte* do_allocate(const Storage& storage) = 0;
     virtual void do_free(const Storage& storage) noexcept = 0;
     virtual void do_upload(const Tensor& destination, const HostTensor& values) = 0;
@@ -67,16 +67,17 @@ class LocalDevice : public Device {
     /// Throws IndexOutside for the first index outside [0, bound).
     virtual void check_indices(const Tensor& indices, std::int64_t bound) = 0;
 
-    /// Runs what an operation asks of the backend. One whose errors do not say where they
-    /// come from adds the operation's name, and the caller's line if there is one.
+    /// Runs `use`, the backend's part of an operation. A backend whose errors do not say
+    /// where they come from adds the operation's name, and the caller's line if there is
+    /// one.
     virtual void attempt(const char* /*operation*/, SourceLine /*at*/,
                          FunctionRef<void()> use) {
         use();
     }
 
-    /// A backend's destructor calls this while its memory functions still exist: frees
-    /// the data of what is still alive and disowns it, so that tensors may outlive their
-    /// device. The monitor is not told.
+    /// Frees the data of all live storage and disowns the storage, so that tensors may
+    /// outlive their device. A backend's destructor calls this while its memory functions
+    /// still exist. The monitor is not told.
     void free_all() noexcept;
 
   private:

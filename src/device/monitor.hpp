@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// A device is in this part of a training step; see PhaseScope.
+/// A part of a training step; see PhaseScope.
 enum class Phase : std::uint8_t {
     none,
     forward,
@@ -48,22 +48,23 @@ struct DeviceOperation {
     }
 };
 
-/// A host copy goes there.
+/// The direction of a copy between device and host.
 enum class CopyDirection : std::uint8_t { to_device, to_host };
 
-/// A device reports to it, and it decides when arithmetic runs. The simulator keeps a
-/// virtual clock, a ledger and a checker behind it; the GPU twin, events.
+/// A device reports to its monitor, which decides when arithmetic runs. The simulator's
+/// monitor has a virtual clock, a ledger and a checker. The GPU backend's has a ledger
+/// and events.
 class DeviceMonitor {
   public:
     virtual ~DeviceMonitor() = default;
 
-    /// Charges the operation and runs `numbers`, its arithmetic, once its inputs are
-    /// there; where the run computes shapes only, it does not.
+    /// Charges the operation, and runs `numbers`, its arithmetic, when its inputs are
+    /// there. If the run computes shapes only, `numbers` does not run.
     virtual void execute(const DeviceOperation& operation,
                          FunctionRef<void()> numbers) = 0;
 
-    /// Charges a copy between host and device, which waits for everything issued before
-    /// it, and runs `move`, which makes it.
+    /// Charges a copy between host and device, and runs `move`, which makes the copy. The
+    /// copy waits for everything issued before it.
     virtual void copy(CopyDirection direction, const Tensor& tensor, SourceLine at,
                       FunctionRef<void()> move) = 0;
 
@@ -76,18 +77,18 @@ class DeviceMonitor {
     /// A tensor is read for a record, which costs nothing.
     virtual void peeked(const Tensor& /*tensor*/, SourceLine /*at*/) {}
 
-    /// Storage was made, and is first in Device::live(), or is about to go. `allocated`
-    /// may refuse by throwing; then the storage goes without freed().
+    /// Storage was made and is first in Device::live(), or is about to be freed.
+    /// `allocated` may refuse by throwing; then freed() is not called for the storage.
     virtual void allocated(const Storage& storage) = 0;
     virtual void freed(const Storage& storage) noexcept = 0;
 
-    /// Returns where in training the device is.
+    /// Returns the moment of training that the device is in.
     virtual Moment moment() const { return {}; }
 
-    /// Returns the time of the program: virtual, or since a real device was made. All
-    /// that it has waited for is done by then.
+    /// Returns the time of the program: virtual time, or the time since a real device was
+    /// made. Everything that the program has waited for is done by then.
     virtual Picoseconds now() const { return moment().time; }
-    /// The program waits until then, if it is later than now.
+    /// The program waits until that time, unless it has passed.
     virtual void sleep_until(Picoseconds /*time*/, SourceLine at) {
         throw UsageError("sleep_until: this backend keeps no time", at);
     }
@@ -96,7 +97,7 @@ class DeviceMonitor {
     virtual void phase_began(Phase phase, int micro_batch, SourceLine at) = 0;
     virtual void phase_ended() noexcept = 0;
 
-    /// False where the run computes shapes only.
+    /// False if the run computes shapes only.
     virtual bool has_numbers() const = 0;
 };
 

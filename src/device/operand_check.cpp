@@ -123,7 +123,7 @@ void OperandCheck::alike(const char* name, const Heads& heads, const char* other
 
 void OperandCheck::tokens(const char* name, const TokenRows& tokens,
                           std::int64_t rows) const {
-    // A sequence has so many tokens at most; what follows from them fits 62 bits.
+    // The most tokens of a sequence. Numbers computed from them fit into 62 bits.
     constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
     const bool dealt = tokens.order != TokenOrder::contiguous;
     that(tokens.first >= 0 &&

@@ -12,16 +12,16 @@
 
 namespace lockstep {
 
-/// Checks the operands of one operation of a device. What fails throws UsageError, in a
-/// sentence that begins with the operation's name. Every operand is checked to be the
-/// device's own. Checks are a boundary of trust, since a grader's devices do what other
-/// programs ask for: they hold for any integers, and none overflows.
+/// Checks the operands of one device operation. A check that fails throws UsageError with
+/// a sentence that begins with the operation's name. Every operand must belong to the
+/// device. Checks are a boundary of trust, since a grader's devices do what other
+/// programs ask for: they are right for any integers, and none overflows.
 class OperandCheck {
   public:
     OperandCheck(const Device& device, const char* operation, SourceLine at)
         : device_(device), operation_(operation), at_(at) {}
 
-    /// A tensor of this device; of any type.
+    /// A tensor of this device, of any type.
     void own(const char* name, const Tensor& tensor) const {
         if (tensor.device() != &device_) [[unlikely]]
             refuse_owner(name, tensor);
@@ -45,21 +45,22 @@ class OperandCheck {
     void shape(const char* name, const Tensor& tensor, const Shape& expected,
                DType dtype) const;
 
-    /// Attention's heads: (sequence, batches, columns), with the columns that they take.
+    /// Attention's heads: (sequence, batches, columns), with enough columns for all
+    /// heads.
     void heads(const char* name, const Heads& heads) const;
-    /// A number of heads that divides `whole`.
+    /// `heads` divides `whole`, another number of heads.
     void group(const char* name, std::int64_t heads, const char* whole_name,
                std::int64_t whole) const;
-    /// Checks that, and that both have as many batches and columns a head, of one type.
+    /// Checks group(), and that both have the same type, batches and columns of each
+    /// head.
     void grouped(const char* name, const Heads& heads, const char* whole_name,
                  const Heads& whole) const;
-    /// As many rows, batches, heads and columns a head, of one type.
+    /// The same type, rows, batches, heads and columns of each head.
     void alike(const char* name, const Heads& heads, const char* other_name,
                const Heads& other) const;
-    /// Rows that a dealt sequence has.
+    /// The sequence, sharded as `tokens` says, has these rows.
     void tokens(const char* name, const TokenRows& tokens, std::int64_t rows) const;
-    /// Returns the shard with its `whole` filled in, if a shard of `extent` entries can
-    /// be one.
+    /// Checks a shard of `extent` entries and returns it with its `whole` filled in.
     VocabularyShard shard(const VocabularyShard& shard, std::int64_t extent) const;
 
     /// The two share no memory.
@@ -69,7 +70,7 @@ class OperandCheck {
     void same_or_apart(const char* name, const Tensor& tensor, const char* other_name,
                        const Tensor& other) const;
 
-    /// Anything else: refuses with the sentence unless `condition` holds.
+    /// Anything else: refuses with the sentence if `condition` is false.
     template <typename... Arguments>
     void that(bool condition, fmt::format_string<Arguments...> sentence,
               Arguments&&... arguments) const {

@@ -14,9 +14,9 @@
 
 namespace lockstep {
 
-// An operation of a device is data: a struct with its operands and its options, which
-// says of itself all that is to be known about it. src/device/operations/ holds them, a
-// file a family. Each has
+// An operation of a device is data: a struct with its operands, its options and
+// everything else that must be known about it. src/device/operations/ has one file for
+// each family of operations. Each operation has
 //
 //     static constexpr const char* kName          its name in traces and messages
 //     members                                     tensors, Heads, options; plain data
@@ -29,9 +29,9 @@ namespace lockstep {
 // and, if it applies,
 //
 //     void make(f)                 calls f(tensor, shape, dtype) for each result that the
-//                                  operation makes; all other results are given to it
-//     void when_empty(fill) const  an operand is empty: calls fill(tensor, value) for
-//                                  what is to be written all the same
+//                                  operation makes; the caller gives all other results
+//     void when_empty(fill) const  if an operand is empty: calls fill(tensor, value) for
+//                                  each tensor that must still be written
 //     static constexpr bool kIdleWithoutFlops = true
 //                                  if flops() is 0, nothing is run, and nothing charged
 //     const Tensor& indices() const, std::int64_t bound() const
@@ -43,21 +43,21 @@ namespace lockstep {
 //                                  tensors that are added to may share memory with each
 //                                  other
 //
-// From that follow, written once: the checks and charges of Device's functions, what a
-// monitor is told (DeviceOperation), the call of a backend, the message to a device in
-// another process, and the tests that go over all operations. A backend adds how each is
-// computed: a specialization of its compute<Op>() for operands that are checked and have
-// elements.
+// The following is written once and uses only these members: the checks and charges of
+// Device's functions, what a monitor is told (DeviceOperation), the call of a backend,
+// the message to a device in another process, and the tests that cover all operations. A
+// backend adds how each operation is computed: a specialization of its compute<Op>() for
+// operands that are checked and have elements.
 
-/// The floating point operations of one exp, tanh, erf or log. Of the others, an
-/// operation counts one for each +, -, *, /, maximum and square root of its textbook
-/// formula; a product of matrices counts 2mkn. What does none, or is bound by memory,
-/// counts 0: copies, fills, embeddings and random numbers. Only products weigh in a run's
-/// time; the rest is bound by memory, whose bytes are counted exactly.
+/// The floating point operations of one exp, tanh, erf or log. Each +, -, *, /, maximum
+/// and square root in an operation's textbook formula counts 1; a product of matrices
+/// counts 2mkn. Operations without arithmetic, or bound by memory, count 0: copies,
+/// fills, embeddings and random numbers. Only products matter for a run's time. The rest
+/// is bound by memory, and its bytes are counted exactly.
 inline constexpr std::int64_t kTranscendental = 8;
 
-/// No result has more elements. A check refuses extents whose product would have: if an
-/// operand has no elements, its other extents may be vast.
+/// The most elements of a result. A check refuses extents whose product is larger: if one
+/// extent of an operand is 0, its other extents may be huge.
 inline constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
 
 /// One tensor of an operation, and how it is used.
@@ -73,7 +73,7 @@ struct Operand {
     const char* name;
     const Tensor* tensor;  ///< null if the operation does without it
     Use use;
-    std::int64_t bytes;  ///< moved in each direction in which it is used
+    std::int64_t bytes;  ///< that each use moves: a read, a write, or both
 
     bool is_read() const {
         return use == Use::read || use == Use::updated || use == Use::added_to;
@@ -111,19 +111,19 @@ inline Operand adds_to(const char* name, const Tensor& tensor) {
 inline Operand adds_to(const char* name, const Heads& heads) {
     return {name, &heads.tensor, Operand::Use::added_to, bytes_of_view(heads)};
 }
-/// The operand, of which only `bytes` are moved.
+/// Returns the operand with `bytes` as the bytes that it moves.
 inline Operand sized(std::int64_t bytes, Operand operand) {
     operand.bytes = bytes;
     return operand;
 }
-/// The operand, if `condition` holds.
+/// Returns the operand if `condition` is true, else no operand.
 inline Operand only_if(bool condition, Operand operand) {
     if (!condition) operand.tensor = nullptr;
     return operand;
 }
 
-/// The operands of one operation. Their order is that in which a monitor is told of them,
-/// and in which a Derivation counts those that are read.
+/// The operands of one operation. A monitor is told of them in this order. A Derivation
+/// numbers those that are read, in this order.
 class OperandList {
   public:
     static constexpr std::size_t kMost = 9;
@@ -157,7 +157,7 @@ class OperandList {
     bool adds_ = false;
 };
 
-/// A list of types, of which none is looked at. Lists are added with +.
+/// A list of types, which may be incomplete. `+` joins two lists.
 template <typename... Op>
 struct OperationList {
     static constexpr std::size_t kCount = sizeof...(Op);

@@ -17,20 +17,20 @@
 
 namespace lockstep {
 
-/// All operations of a device, each family in a file of its own.
+/// All operations of a device; each family has its own file.
 using Operations = decltype(ops::MoveOperations() + ops::MatrixOperations() +
                             ops::ActivationOperations() + ops::NormOperations() +
                             ops::AttentionOperations() + ops::LossOperations() +
                             ops::LookupOperations() + ops::OptimizerOperations());
 
-/// An operation, by its place among all.
+/// An operation's place in the list of all operations.
 enum class OperationKind : std::uint8_t {};
 
 template <std::size_t kPlace, typename Op>
 struct PlacedOperation {};
-/// Has a base for each operation, with its place. The compiler deduces an operation's
-/// place from its base: that is one function for each operation that is asked for, and
-/// not a comparison of each with all others, in every source.
+/// Has one base for each operation, with its place. The compiler deduces an operation's
+/// place from its base. So every source instantiates one function for each operation that
+/// it asks for, and does not compare it with all others.
 template <typename Places, typename All>
 struct PlacedOperations;
 template <std::size_t... kPlaces, typename... All>
@@ -40,20 +40,21 @@ template <typename Op, std::size_t kPlace>
 constexpr OperationKind kind_among(const PlacedOperation<kPlace, Op>& /*operations*/) {
     return OperationKind{kPlace};
 }
-/// The place of an operation. It does not compile if that is in no family's list.
+/// The place of an operation. Does not compile if the operation is in no family's list.
 template <typename Op>
 inline constexpr OperationKind kKindOf = kind_among<Op>(
     PlacedOperations<std::make_index_sequence<Operations::kCount>, Operations>());
 
 inline constexpr std::size_t kOperations = Operations::kCount;
 
-/// True if the operation makes tensors; otherwise all that it writes are given to it.
+/// True if the operation makes tensors; otherwise the caller gives all tensors that it
+/// writes.
 template <typename Op>
 inline constexpr bool kMakesResults = requires(Op operation) {
     operation.make([](Tensor&, const Shape&, DType) {});
 };
 
-/// An operation of any kind, which somebody else owns.
+/// A reference to an operation of any kind.
 class OperationRef {
   public:
     template <typename Op>
@@ -63,7 +64,7 @@ class OperationRef {
 
     OperationKind kind() const { return kind_; }
 
-    /// Calls `f` with the operation as what it is.
+    /// Calls `f` with the operation, in its own type.
     template <typename F>
     void visit(F&& f) const {
         using Call = void (*)(void*, F&);
@@ -81,7 +82,7 @@ class OperationRef {
     void* operation_;
 };
 
-/// Calls `f` with an operation of the kind, of which nothing is filled in yet.
+/// Calls `f` with a default-constructed operation of the kind.
 template <typename F>
 void with_operation(OperationKind kind, F&& f) {
     using Call = void (*)(F&);

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// A way in which values are combined across tensors or ranks.
+/// A way to combine the values of tensors or ranks.
 enum class Reduction : std::uint8_t { sum, product, minimum, maximum, mean };
 
 constexpr const char* name_of(Reduction reduction) {
@@ -14,32 +14,32 @@ constexpr const char* name_of(Reduction reduction) {
     return kNames[static_cast<int>(reduction)];
 }
 
-/// x Phi(x) itself, or its approximation by tanh, which GPT-2 has (Hendrycks & Gimpel
+/// x Phi(x) itself, or its approximation by tanh, which GPT-2 uses (Hendrycks & Gimpel
 /// 2016, 1606.08415, section 2).
 enum class GeluForm : std::uint8_t { exact, tanh };
 
 struct MatmulOptions {
     bool transpose_a = false;
     bool transpose_b = false;
-    /// Adds to what the destination holds.
+    /// Adds to the destination's old values.
     bool accumulate = false;
-    /// The bits of a row do not depend on how many rows there are. Otherwise a backend
-    /// may add up in another order if there are more. Not if a is transposed.
+    /// The bits of a row do not depend on the number of rows. Otherwise a backend may add
+    /// up in another order if there are more rows. Refused if a is transposed.
     bool row_by_row = false;
 };
 
 struct SoftmaxOptions {
-    /// Of x (…, m, n), m queries and n keys: a query sees the keys of tokens up to its
-    /// own; the others' results are 0.
+    /// x (…, m, n) has m queries and n keys. A query sees only keys of tokens up to its
+    /// own; results for the other keys are 0.
     bool causal = false;
-    TokenRows queries{};  ///< which tokens those are, where it is causal
+    TokenRows queries{};  ///< the queries' tokens, if causal
     TokenRows keys{};
 };
 
 struct AttentionOptions {
     double factor = 1;    ///< of the scores
     bool causal = false;  ///< a query sees the keys of tokens up to its own
-    TokenRows queries{};  ///< which tokens those are, where it is causal
+    TokenRows queries{};  ///< the queries' tokens, if causal
     TokenRows keys{};
 };
 
@@ -54,16 +54,16 @@ struct HeadSumOptions {
     double factor = 1;
 };
 
-/// The part of a vocabulary that a table's rows, or logits' columns, are: entries [first,
-/// first + extent). Those from `whole` on are padding, which no index names.
+/// A shard of a vocabulary: a table's rows, or logits' columns, are entries [first, first
+/// + extent). Entries from `whole` on are padding, which no index names.
 struct VocabularyShard {
     std::int64_t first = 0;
-    std::int64_t whole = 0;  ///< entries of the vocabulary; 0: the extent, all of it
+    std::int64_t whole = 0;  ///< entries of the vocabulary; 0: the shard is all of it
 };
 
-/// Which numbers of a random stream a tensor's elements are: the part of a whole matrix
-/// that begins at element `offset` and whose rows are `pitch` apart; 0: the columns, so
-/// that the part is contiguous. An offset alone will do.
+/// Says which numbers of a random stream a tensor's elements are: a part of a whole
+/// matrix, which begins at element `offset` and has rows `pitch` apart. Pitch 0 means the
+/// number of columns, so the part is contiguous. An offset converts to a part.
 struct RandomPart {
     constexpr RandomPart(std::int64_t first = 0, std::int64_t apart = 0)
         : offset(first), pitch(apart) {}
@@ -72,10 +72,11 @@ struct RandomPart {
     std::int64_t pitch;
 };
 
-/// Columns fall into `count` groups of as many each, side by side, of which only some are
-/// looked at: the `chosen` groups the sums of whose `best` largest values are largest (of
-/// equal ones, the first). So a token's experts lie on few nodes (DeepSeek-AI 2024,
-/// DeepSeek-V3, 2412.19437, section 2.1.2). By itself: one group, all columns.
+/// Columns are split into `count` groups of equal size, side by side, and only `chosen`
+/// groups are searched. A group's score is the sum of its `best` largest values. The
+/// groups with the highest scores are chosen; if scores are equal, the first ones. So a
+/// token's experts are on few nodes (DeepSeek-AI 2024, DeepSeek-V3, 2412.19437, section
+/// 2.1.2). Default: one group, all columns.
 struct ColumnGroups {
     static constexpr std::int64_t kMost = 32;
     std::int64_t count = 1;

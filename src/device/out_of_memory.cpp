@@ -1,5 +1,5 @@
-// Explains a device that is full: what fills it, which lines hold most, and how that has
-// grown.
+// Explains a device that is full: what fills it, which lines hold most, and how the
+// memory in use has grown.
 
 #include <algorithm>
 #include <map>
@@ -18,7 +18,7 @@ namespace lockstep {
 
 namespace {
 
-/// The tensors of one line, category and name that are alive; or of all names.
+/// The live tensors of one line, category and name, or of all names.
 struct Holding {
     std::string what;  ///< "activations made at src/nn/linear.cpp:31"
     SourceLine at;
@@ -26,7 +26,7 @@ struct Holding {
     std::vector<const Storage*> tensors;  ///< oldest first
 };
 
-/// Oldest first; `wanted`, which is not there yet, aside.
+/// Returns the live storage, oldest first, without `wanted`, which has no memory yet.
 std::vector<const Storage*> live_storage(const Device& device, const Storage* wanted) {
     std::vector<const Storage*> live;
     for (const Storage* storage = device.live(); storage; storage = storage->next)
@@ -40,7 +40,8 @@ std::string names_of(const Storage& storage) {
     return names.empty() ? "" : fmt::format(" ({})", names);
 }
 
-/// Returns the holdings by line and category, and by name if that is told; largest first.
+/// Returns the holdings by line and category, and by name if `by_name`, the largest
+/// first.
 std::vector<Holding> holdings_of(const std::vector<const Storage*>& live, bool by_name) {
     std::map<std::string, Holding> by_line;
     for (const Storage* storage : live) {
@@ -86,7 +87,7 @@ std::string names_text(const Holding& holding) {
                        untold > 0 ? fmt::format(" and {} more", untold) : "");
 }
 
-/// "micro-batch 3", "micro-batches 0–7"; how many there are of them.
+/// "micro-batch 3" or "micro-batches 0–7".
 std::string range_text(const char* one, const char* many, const std::set<int>& numbers) {
     if (numbers.size() == 1) return fmt::format("{} {}", one, *numbers.begin());
     return fmt::format("{} {}–{}", many, *numbers.begin(), *numbers.rbegin());
@@ -165,7 +166,8 @@ void add_holdings(std::vector<std::string>& details,
         details.push_back(fmt::format("  and {} lines more", holdings.size() - kListed));
 }
 
-/// A stretch of the program after which so much of what is held now was there.
+/// A stretch of the program, and how much of the memory in use now was allocated by its
+/// end.
 struct Growth {
     std::string after;
     std::int64_t bytes = 0;
@@ -179,7 +181,7 @@ std::string text_of(const Moment& moment, bool steps) {
     return text;
 }
 
-/// By phases where the program has any, else by time.
+/// Returns the growth by phases if the program has any, else by time.
 std::vector<Growth> growth_of(const std::vector<const Storage*>& live) {
     constexpr std::size_t kStretches = 6;
     const bool phases = std::any_of(live.begin(), live.end(), [](const Storage* storage) {
@@ -205,7 +207,8 @@ std::vector<Growth> growth_of(const std::vector<const Storage*>& live) {
     return growth;
 }
 
-/// Tells how what is held now has grown; what has been given up since is not in it.
+/// Tells how the memory in use now has grown. Memory that has been freed since then is
+/// not in it.
 void add_growth(std::vector<std::string>& details,
                 const std::vector<const Storage*>& live) {
     constexpr std::size_t kEnds = 4;
@@ -226,7 +229,7 @@ std::string purpose_text(const Storage& wanted) {
     return fmt::format("{} at {}", name_of(wanted.category), wanted.allocated_at.text());
 }
 
-/// `wanted` may be null; `asked` says what for and what there is.
+/// `wanted` may be null; `asked` says what the memory was for and how much there is.
 OutOfMemoryError full(const Device& device, const Storage* wanted, std::int64_t bytes,
                       const std::string& asked) {
     const std::vector<const Storage*> live = live_storage(device, wanted);

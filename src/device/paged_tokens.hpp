@@ -7,20 +7,21 @@
 namespace lockstep {
 
 /// Tokens of one sequence that are computed together. The keys and values of the whole
-/// sequence lie on pages of t rows each: those of token i in row i % t of page
-/// pages[i / t], wherever among all pages that is (Kwon et al. 2023, PagedAttention,
-/// 2309.06180, section 4.1).
+/// sequence are on pages of t rows each. Those of token i are in row i % t of page
+/// pages[i / t], which may be any page (Kwon et al. 2023, PagedAttention, 2309.06180,
+/// section 4.1).
 struct PagedSequence {
-    std::int64_t first = 0;  ///< the token that the first of its rows is
-    std::int64_t count = 0;  ///< its rows: tokens first, first + 1, …
+    std::int64_t first = 0;  ///< the token of the first row
+    std::int64_t count = 0;  ///< the number of rows: tokens first, first + 1, …
     std::vector<std::int32_t> pages;
 
-    /// Tokens up to the last of its rows: what that one sees.
+    /// Returns the number of tokens up to and including the last row's. The last row sees
+    /// all of them.
     std::int64_t tokens() const { return first + count; }
     bool operator==(const PagedSequence&) const = default;
 };
 
-/// The rows of a pass: those of several sequences, one's behind the other's.
+/// The rows of a pass: those of several sequences, one sequence after another.
 struct PagedTokens {
     std::vector<PagedSequence> sequences;
 
@@ -31,15 +32,15 @@ struct PagedTokens {
             rows += sequence.count;
         return rows;
     }
-    /// Returns the keys that are read if each sequence reads its own once.
+    /// Returns the number of keys that are read if each sequence reads its keys once.
     std::int64_t keys() const {
         std::int64_t keys = 0;
         for (const PagedSequence& sequence : sequences)
             if (sequence.count > 0) keys += sequence.tokens();
         return keys;
     }
-    /// Returns the pairs of a row and a key that it sees: those of its sequence, up to
-    /// its own.
+    /// Returns the number of pairs of a row and a key that it sees. A row sees the keys
+    /// of its sequence up to its own.
     std::int64_t pairs() const {
         std::int64_t pairs = 0;
         for (const PagedSequence& of : sequences)
@@ -48,7 +49,7 @@ struct PagedTokens {
     }
 };
 
-/// One pass's, which all of its layers share.
+/// The tokens of one pass, which all of its layers share.
 using PagedTokensRef = std::shared_ptr<const PagedTokens>;
 
 }  // namespace lockstep

@@ -4,11 +4,11 @@
 
 namespace lockstep {
 
-/// In which order a sequence's tokens are dealt to N ranks, which get as many each.
+/// The order in which a sequence's tokens are sharded over N ranks, in equal shares.
 enum class TokenOrder : std::uint8_t {
-    contiguous,  ///< rank r: stretch r, from 0
-    striped,     ///< rank r: tokens r, r + N, r + 2 N, … (Brandon et al., 2311.09431)
-    /// Of 2 N stretches, rank r: number r and number 2 N - 1 - r, an early and a late one
+    contiguous,  ///< rank r has stretch r, counted from 0
+    striped,     ///< rank r has tokens r, r + N, … (Brandon et al., 2311.09431)
+    /// Rank r has stretches r and 2 N - 1 - r of 2 N, an early and a late one
     /// (Grattafiori et al. 2024, Llama 3, 2407.21783, section 3.3.2).
     zigzag
 };
@@ -18,20 +18,21 @@ constexpr const char* name_of(TokenOrder order) {
     return kNames[static_cast<int>(order)];
 }
 
-/// Which tokens of a sequence a tensor's rows are: rows `first` and up of all ranks'
-/// tokens, one rank's behind the other's. By itself: row i is token i.
+/// Says which tokens of a sequence a tensor's rows are. The ranks' tokens are listed one
+/// rank after another; the rows are this list from row `first` on. Default: row i is
+/// token i.
 struct TokenRows {
     TokenOrder order = TokenOrder::contiguous;
     std::int64_t ranks = 1;
-    std::int64_t share = 0;  ///< tokens a rank; even where the order is zigzag
+    std::int64_t share = 0;  ///< tokens of each rank; even if the order is zigzag
     std::int64_t first = 0;
 
-    /// Those of rank `rank` alone.
+    /// Returns the rows of rank `rank`.
     constexpr TokenRows of_rank(std::int64_t rank) const {
         return {order, ranks, share, rank * share};
     }
 
-    /// The token in row `row`. Within a rank's rows, tokens rise.
+    /// Returns the token in row `row`. Tokens ascend within a rank's rows.
     // lesson: token-rows
     constexpr std::int64_t operator[](std::int64_t row) const {
         const std::int64_t place = first + row;
@@ -48,8 +49,8 @@ struct TokenRows {
     bool operator==(const TokenRows&) const = default;
 };
 
-/// The queries in `query_rows` rows and the keys in `key_rows` rows that causal attention
-/// brings together: pairs whose key's token is not after the query's.
+/// Returns the number of pairs of a query and a key in causal attention over `query_rows`
+/// queries and `key_rows` keys. In a pair, the key's token is not after the query's.
 std::int64_t causal_pairs(const TokenRows& queries, std::int64_t query_rows,
                           const TokenRows& keys, std::int64_t key_rows);
 

@@ -13,15 +13,16 @@ class PendingWork {
   public:
     virtual ~PendingWork() = default;
     virtual void wait(SourceLine at) = 0;
-    /// Waits for one of them, whichever ends first, and returns its place. One backend
-    /// has made all of them; it is called of any.
+    /// Waits for the first of the works to end, and returns its place. All of them come
+    /// from one backend, and the function may be called on any of them.
     virtual std::size_t wait_any(std::span<PendingWork* const> works, SourceLine at) = 0;
 
   protected:
     int references() const { return references_; }
 
   private:
-    /// The last Work has gone; a backend may keep the object for another operation.
+    /// Called when the last Work is destroyed. A backend may keep the object for another
+    /// operation.
     virtual void release() noexcept = 0;
 
     int references_ = 0;
@@ -31,17 +32,17 @@ class PendingWork {
     }
 };
 
-/// A communication, or a copy between a device and its host, that was started. It runs
-/// beside what the device does next; after wait(), what the device does next comes after
-/// it (after a copy's, what the host does, too). Received values are there, and sent
-/// buffers may be overwritten or let go of, only then: until wait() has returned, keep
-/// the tensors of the call, and leave them alone (read what is sent, if you like). Wait
-/// for each, or for a later one of the same queue, that is, of the same communicator, or
-/// of copies in the same direction: what is in a queue ends in order.
+/// A communication, or a copy between a device and its host, that was started. It
+/// overlaps with what the device does next. After wait(), the device's next operations
+/// run after it (after a copy, also the host's). Only then are received values there, and
+/// only then may sent buffers be overwritten or released. Until wait() has returned, keep
+/// the tensors of the call and do not touch them; buffers that are sent may be read. Wait
+/// for each Work, or for a later one of its queue: Works in a queue end in order. A queue
+/// is a communicator, or all copies in one direction.
 class [[nodiscard]] Work {
   public:
     explicit Work(PendingWork* state) : state_(state) {}
-    /// Throws UsageError where the Work was moved from.
+    /// Throws UsageError if the Work was moved from.
     void wait(SourceLine at = SourceLine::here());
 
   private:
@@ -50,14 +51,15 @@ class [[nodiscard]] Work {
     boost::intrusive_ptr<PendingWork> state_;
 };
 
-/// Waits for one of several, whichever ends first, and returns its place; that Work is
-/// used up as if it had been moved from, and those that are so already do not count.
-/// Receives from several ranks, each over a communicator of its own, become "from whoever
-/// comes first" so. Throws UsageError if none is left.
+/// Waits for the first of several Works to end, and returns its place. That Work is then
+/// used up, as if it had been moved from; used-up Works do not count. With receives from
+/// several ranks, each over its own communicator, a program can take the message that
+/// comes first. Throws UsageError if no Work is left.
 ///
-/// On virtual devices virtual time decides (of equals, the lowest place), so that equal
-/// programs choose alike; on GPUs the events do, and the host waits for one of them. A
-/// program that uses it may do other things, and hang, if others come first.
+/// On virtual devices virtual time decides (if times are equal, the lowest place), so
+/// equal programs make equal choices. On GPUs events decide, and the host waits for one
+/// of them. A program that calls wait_any may behave differently, or hang, if another
+/// Work ends first.
 std::size_t wait_any(std::span<Work> works, SourceLine at = SourceLine::here());
 
 }  // namespace lockstep

@@ -76,8 +76,8 @@ Pass Batcher::next() {
     return pass;
 }
 
-/// A row for each sequence that has its next token. The oldest goes first, and if no page
-/// is left, the youngest goes.
+/// Plans a row for each sequence that decodes, the oldest first. If no page is left, the
+/// youngest sequence is preempted.
 void Batcher::plan_decodes() {
     for (std::size_t i = 0; i < running_.size() && rows_left() > 0;) {
         if (!running_[i].decodes() || plan(running_[i], 1))
@@ -87,7 +87,7 @@ void Batcher::plan_decodes() {
     }
 }
 
-/// Prompts that are under way go on, likewise.
+/// Plans rows of the prompts that are under way, in the same way.
 void Batcher::plan_prompts() {
     for (std::size_t i = 0; i < running_.size();) {
         Sequence& it = running_[i];
@@ -99,7 +99,7 @@ void Batcher::plan_prompts() {
     }
 }
 
-/// Requests that wait begin while there is room for all of their tokens.
+/// Begins waiting requests as long as there is room for all of their tokens.
 void Batcher::admit() {
     if (running_.empty()) may_join_ = std::min(waiting(), rules_.most_sequences);
     while ((rules_.continuous || may_join_ > 0) && !waiting_.empty() &&
@@ -120,7 +120,8 @@ void Batcher::admit() {
     }
 }
 
-/// The sequence's next rows belong to the pass, if there are pages for them.
+/// Adds the sequence's next rows to the pass. Returns false if there are no pages for
+/// them.
 bool Batcher::plan(Sequence& sequence, std::int64_t rows) {
     const bool decodes = sequence.decodes();
     if (!pool_.grow(sequence.pages, sequence.pages.tokens + rows)) return false;
@@ -130,14 +131,15 @@ bool Batcher::plan(Sequence& sequence, std::int64_t rows) {
     return true;
 }
 
-/// As many as fit; or all of them, if they fit or no other prompt is in the pass.
+/// Returns the rows that fit. If prompts are not cut, returns all rows if they fit or if
+/// no other prompt is in the pass, and 0 otherwise.
 std::int64_t Batcher::rows_of_prompt(const Sequence& sequence) const {
     const std::int64_t missing = sequence.missing();
     if (rules_.pieces) return std::clamp<std::int64_t>(rows_left(), 0, missing);
     return missing <= rows_left() || !has_prompt_ ? missing : 0;
 }
 
-/// If the youngest was in this pass already, it is taken out again.
+/// If the youngest is already in this pass, takes it out again.
 void Batcher::preempt_youngest() {
     Sequence youngest = std::move(running_.back());
     running_.pop_back();
@@ -171,7 +173,7 @@ void Batcher::take(const std::vector<std::int32_t>& tokens) {
     answer_complete();
 }
 
-/// Sequences that have all of their tokens end.
+/// Ends the sequences that have all of their tokens.
 void Batcher::answer_complete() {
     for (auto it = running_.begin(); it != running_.end();) {
         if (it->tokens() < it->prompt() + it->request.output) {
@@ -183,7 +185,7 @@ void Batcher::answer_complete() {
     }
 }
 
-/// All pages go back, and the tokens out.
+/// Releases the sequence's pages, and makes its tokens an answer.
 void Batcher::answer(Sequence& sequence) {
     pool_.release(sequence.pages);
     ids_.erase(sequence.request.id);

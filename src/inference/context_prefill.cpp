@@ -10,7 +10,8 @@ namespace lockstep {
 
 namespace {
 
-/// Attention that leaves keys and values of its rows, (s, 1, (a + 2 g) w), on pages.
+/// Attention that also stores the keys and values of its rows, (s, 1, (a + 2 g) w), on
+/// pages.
 class FillingAttention : public Wrapper {
   public:
     FillingAttention(KeyValueCache& cache, std::unique_ptr<Module> attention,

@@ -8,11 +8,11 @@
 
 namespace lockstep {
 
-/// A kit whose attention stays what it is, and leaves the keys and values of its rows in
-/// a cache; whose positions are those of the pass, and whose head computes the wanted
-/// rows alone. So ranks that share out the tokens of a long prompt compute it together,
-/// by any of the ways of context_parallel, and each has the keys and values of its own
-/// tokens at the end:
+/// Returns a kit with the same attention, which also leaves the keys and values of its
+/// rows in a cache. Positions are those of the pass, and the head computes only the
+/// wanted rows. So ranks that shard the tokens of a long prompt compute it together, by
+/// any method of context_parallel. At the end each rank has the keys and values of its
+/// own tokens:
 ///
 ///     const GptKit kit = context_parallel({}, mesh["cp"], ContextMethod::ring_attention,
 ///                                         TokenOrder::zigzag);
@@ -21,21 +21,20 @@ namespace lockstep {
 ///     const Tensor logits = gpt->infer(cache.begin(pass));
 ///
 /// Attention is that of whole sequences, so a pass has one prompt, from its first token
-/// on. Its models only infer. (Yang et al. 2024, Context Parallelism for Scalable
-/// Million-Token Inference, 2411.01783, section 3.)
+/// on. Models of the kit only infer (Yang et al. 2024, Context Parallelism for Scalable
+/// Million-Token Inference, 2411.01783, section 3).
 GptKit filling_cache(GptKit kit, KeyValueCache& cache);
 
-/// Returns the rows of a prompt that this rank of the deal computes. Ranks have equally
-/// many, so the prompt is filled up at its end; what is computed there is written over by
-/// the tokens that follow. The logits of the prompt's last token are wanted from the rank
-/// that has it, of others none. `pages` are those of the sequence, grown for
-/// filled_up(deal, prompt) tokens.
+/// Returns the rows of a prompt that this rank computes. All ranks have equally many, so
+/// there is padding at the prompt's end; the tokens that follow overwrite it. Only the
+/// rank that has the prompt's last token computes that token's logits. `pages` are those
+/// of the sequence, grown for filled_up(deal, prompt) tokens.
 Pass prompt_share(const TokenDeal& deal, const SequencePages& pages,
                   std::span<const std::int32_t> prompt, std::int64_t page_rows);
-/// Returns the tokens that ranks can share out equally: at least so many.
+/// Returns the smallest number of tokens, at least `tokens`, that ranks can shard
+/// equally.
 std::int64_t filled_up(const TokenDeal& deal, std::int64_t tokens);
-/// Leaves out the rows that are not tokens before that one: those that filled up a
-/// prompt.
+/// Returns only the rows of tokens before `token`, without a prompt's padding.
 PagedTokens before(PagedTokens rows, std::int64_t token);
 
 }  // namespace lockstep

@@ -55,8 +55,8 @@ void DecodingRing::run(std::span<Batcher* const> groups, SourceLine at) {
 }
 // lesson: end
 
-/// The tokens of the group's pass before come in, and go on to the next stage, unless
-/// that is the last, which chose them.
+/// Receives the tokens of the group's last pass, and sends them on to the next stage,
+/// unless that is the last one, which chose them.
 std::vector<std::int32_t> DecodingRing::tokens_of(Turn& turn, SourceLine at) {
     if (is_last()) return std::exchange(turn.chosen, {});
     if (turn.wanted.empty()) return {};
@@ -72,7 +72,8 @@ std::vector<std::int32_t> DecodingRing::tokens_of(Turn& turn, SourceLine at) {
     return tokens;
 }
 
-/// One pass of the group, through this stage. Gives false if other groups have all pages.
+/// Computes a pass of the group on this stage. Returns false if other groups have all
+/// pages.
 bool DecodingRing::compute(Batcher& group, Turn& turn, SourceLine at) {
     const Pass pass = group.next();
     if (pass.ids.empty()) {
@@ -107,7 +108,7 @@ bool DecodingRing::compute(Batcher& group, Turn& turn, SourceLine at) {
     return true;
 }
 
-/// Starts to send it, and goes on.
+/// Starts to send the tensor, and does not wait.
 void DecodingRing::send_on(const Tensor& tensor, SourceLine at) {
     sent_.emplace_back(tensor, after_->send(tensor, kTo, at));
 }

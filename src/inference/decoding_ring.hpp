@@ -14,22 +14,22 @@
 
 namespace lockstep {
 
-/// Pipeline-parallel decoding. A sequence's next token goes through the stages after the
-/// one before it has, so one group of sequences keeps one of p stages busy. With p groups
-/// or more each stage has one at any time, and their tokens go round: from the last
-/// stage, which chooses them, to the first (Pope et al. 2022, 2211.05102, section 3;
-/// Huang et al. 2019's micro-batches, without their end).
+/// Pipeline-parallel decoding. A sequence's next token enters the stages only after the
+/// one before it has left them, so one group of sequences keeps only one of p stages
+/// busy. With p groups or more, each stage has one at any time. Their tokens form a ring:
+/// the last stage chooses them and sends them to the first (Pope et al. 2022, 2211.05102,
+/// section 3; like Huang et al. 2019's micro-batches, but without an end).
 ///
 ///     x        (rows, 1, h), from a stage to the next: 2 h bytes a row in bf16
 ///     tokens   4 bytes each, from the last stage to the first, and then on to the
-///              others, each time before the x that they have become
+///              others, each time before the x that is computed from them
 ///
 /// Each stage has the cache of its own layers. Every stage's batchers know all tokens, so
-/// they decide the same. A round of m groups takes m t if t is the time of a stage, and
-/// not less than p t and the tokens' way back. For that, a stage goes on while what it
-/// has sent waits for the next one, which is at work: each two neighbours have a
-/// communicator of their own. If it waited, its neighbour would rest while it works, and
-/// the other way round: only half of them would be busy.
+/// they decide the same. If a stage takes t, a round of m groups takes m t, but at least
+/// p t and the time of the tokens' way back. For that, a stage must continue while its
+/// message waits for the next stage, which is busy. So each pair of neighbours has its
+/// own communicator. If a stage waited instead, two neighbours could only work in turn,
+/// and half of the stages would be idle.
 class DecodingRing {
   public:
     struct Stage {
@@ -37,7 +37,7 @@ class DecodingRing {
         Module& layers;
         std::int64_t hidden = 0;  ///< columns of x
         DType dtype = DType::f32;
-        /// Gives the tokens of logits, on the last stage: sample_rows.
+        /// Chooses tokens from logits, on the last stage: sample_rows.
         std::function<std::vector<std::int32_t>(const Tensor&, std::span<const Wanted>)>
             choose;
     };
@@ -46,9 +46,10 @@ class DecodingRing {
     /// refers to must stay.
     DecodingRing(Communicator& line, Stage stage, SourceLine at = SourceLine::here());
 
-    /// Lets all groups generate until they are idle. Each has a batcher of its own; they
-    /// may share a pool. Every rank calls it, with batchers that have the same requests.
-    /// Throws UsageError if none goes on, since somebody else has the pool's pages.
+    /// Lets all groups generate until they are idle. Each group has its own batcher;
+    /// batchers may share a pool. Every rank calls it, with batchers that have the same
+    /// requests. Throws UsageError if no group can continue because others have the
+    /// pool's pages.
     void run(std::span<Batcher* const> groups, SourceLine at = SourceLine::here());
 
   private:
@@ -71,8 +72,8 @@ class DecodingRing {
     Device& device_;
     int rank_;
     int stages_;
-    std::unique_ptr<Communicator> before_;  ///< with the stage before; none of the first
-    std::unique_ptr<Communicator> after_;   ///< with the next one; none of the last
+    std::unique_ptr<Communicator> before_;  ///< with the stage before; null on the first
+    std::unique_ptr<Communicator> after_;   ///< with the next one; null on the last
     std::unique_ptr<Communicator> back_;    ///< between the last and the first
     std::vector<std::pair<Tensor, Work>> sent_;
 };

@@ -10,8 +10,8 @@ namespace lockstep {
 
 namespace {
 
-/// Returns the rows of all pages, one's behind the other's, in which these tokens lie:
-/// (tokens, 1).
+/// Returns the rows of these tokens, (tokens, 1), if all pages are one matrix, page after
+/// page.
 HostTensor rows_on_pages(const PagedTokens& tokens, std::int64_t page_rows) {
     std::vector<std::int32_t> rows;
     for (const PagedSequence& of : tokens.sequences)
@@ -93,7 +93,7 @@ void PrefillSender::send(const Pass& pass, const std::vector<std::int32_t>& toke
     std::size_t taken = 0;
     for (const PagedSequence& of : pass.tokens.sequences) {
         end += of.count;
-        // A prompt is complete if the logits of the last of its rows are wanted.
+        // A prompt is complete if the logits of its last row are wanted.
         if (taken == pass.wanted.size() || pass.wanted[taken] != end - 1) continue;
         if (sent_.size() == most_) {
             sent_.front().work.wait(at);
@@ -130,7 +130,7 @@ PrefilledArrivals::PrefilledArrivals(const KeyValueCache& cache, Communicator& p
 }
 
 // lesson: prefilled-arrivals
-/// Receives what the next request brings, beside what the device computes.
+/// Starts to receive what belongs to the next request, while the device computes.
 void PrefilledArrivals::expect_next() {
     if (left_.empty()) return;
     const MemoryScope scope(device_, MemoryCategory::communication);
@@ -163,7 +163,7 @@ std::vector<Arrived> PrefilledArrivals::take_in(Batcher& batcher) {
 }
 // lesson: end
 
-/// Says whether the next request is here, as rank 0 sees it.
+/// Returns whether the next request has come, as rank 0 sees it.
 bool PrefilledArrivals::has_come() {
     const bool asks = alike_ == nullptr || alike_->rank() == 0;
     if (arrival_ && asks) {

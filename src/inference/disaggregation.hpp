@@ -10,28 +10,30 @@
 
 namespace lockstep {
 
-// Prompts are computed on some devices, and tokens generated on others. A prompt's pass
-// is long, since it computes; a decode is short, since it reads. Together, each makes the
-// other wait; apart, each has the batches, and the sharing out, that suit it. What it
-// costs is that keys and values go from one to the other (Zhong et al. 2024, DistServe,
-// 2401.09670, section 3; Patel et al. 2024, Splitwise, 2311.18677).
+// Prompts are computed on some devices, and tokens are generated on others. A prompt's
+// pass is long, because it computes; a decode is short, because it reads. On the same
+// devices, each makes the other wait. On devices of its own, each has the batches and the
+// sharding that suit it. The price is that keys and values are sent from one to the other
+// (Zhong et al. 2024, DistServe, 2401.09670, section 3; Patel et al. 2024, Splitwise,
+// 2311.18677).
 
 /// Returns keys and values of these tokens, from the pages of all layers: (layers tokens,
 /// columns).
 Tensor packed_tokens(const KeyValueCache& cache, const PagedTokens& tokens,
                      SourceLine at = SourceLine::here());
-/// Puts them on the pages of another cache, of the same layers and columns. It may have
-/// pages of another size.
+/// Puts packed tokens on the pages of another cache, with the same layers and columns.
+/// Its pages may have another size.
 void unpack_tokens(const KeyValueCache& cache, const PagedTokens& tokens,
                    const Tensor& packed, SourceLine at = SourceLine::here());
 
-/// Returns the same requests, of which the first token alone is asked for: what devices
-/// that compute prompts are given.
+/// Returns the same requests, but each asks only for its first token. Devices that
+/// compute prompts are given these.
 std::vector<Request> first_tokens_of(std::vector<Request> requests);
 
-/// Sends what a rank that computes prompts has made of them to the rank that goes on: of
-/// each, in the order of requests, its keys and values, tokens · cache_bytes_of_token
-/// over the ranks that share out heads, and its first token, 4 bytes.
+/// Sends the results of prompts from the rank that computes them to the rank that
+/// generates the other tokens. For each prompt, in the order of requests, it sends the
+/// first token (4 bytes), and the keys and values (tokens · cache_bytes_of_token, divided
+/// by the number of ranks that shard the heads).
 ///
 ///     serve(device, ranks, batcher, first_tokens_of(requests),
 ///           [&](const Pass& pass, const auto& wanted) {
@@ -41,15 +43,16 @@ std::vector<Request> first_tokens_of(std::vector<Request> requests);
 ///           });
 ///     sender.finish();
 ///
-/// Values are copied out of the cache, so their pages may go back at once; a copy waits
-/// until the other rank takes it.
+/// Values are copied out of the cache, so their pages can be released at once. A copy
+/// stays until the other rank has taken it.
 class PrefillSender {
   public:
-    /// Up to `most` prompts wait to be taken; then the program does. `to` is a rank of
-    /// `pair`. Both must stay.
+    /// Up to `most` prompts wait to be taken; with more, the program waits. `to` is a
+    /// rank of `pair`. Cache and pair must stay.
     PrefillSender(const KeyValueCache& cache, Communicator& pair, int to, int most = 8);
 
-    /// The pass has been issued, and these are the tokens of the rows that it wants.
+    /// Sends the prompts that the pass completes. It has been issued; `tokens` are those
+    /// of its wanted rows.
     void send(const Pass& pass, const std::vector<std::int32_t>& tokens,
               SourceLine at = SourceLine::here());
     /// Waits until all have been taken.
@@ -67,15 +70,15 @@ class PrefillSender {
     std::deque<Sent> sent_;
 };
 
-/// Requests that come from a rank that computes their prompts, one before each pass at
-/// most. A batcher takes one in that has come if it has room for it; else it waits, and
-/// so do those behind it. Whether one has come, rank 0 of the ranks that work alike says
-/// (decided_by_first); it finds out by a copy of 4 bytes to the host, which ends after
-/// what has come already.
+/// Requests that come from a rank that computes their prompts, at most one before each
+/// pass. If the batcher has no room for a request, the request waits, and so do those
+/// behind it. Rank 0 of the ranks that work on the same passes decides whether one has
+/// come (decided_by_first). To find out, it copies 4 bytes to the host; this copy ends
+/// after anything that has come already.
 class PrefilledArrivals : public Arrivals {
   public:
-    /// All `requests` come from rank `from` of `pair`, in their order. All must stay;
-    /// `alike` may be null.
+    /// All `requests` come from rank `from` of `pair`, in their order. All arguments must
+    /// stay. `alike` has the ranks that work on the same passes; it may be null.
     PrefilledArrivals(const KeyValueCache& cache, Communicator& pair, int from,
                       Communicator* alike, std::span<const Request> requests,
                       SourceLine at = SourceLine::here());

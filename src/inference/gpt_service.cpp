@@ -53,13 +53,13 @@ GptKit kit_on(Mesh& mesh, TensorParallel& tensor, KeyValueCache& cache,
               const GptSizes& sizes) {
     GptKit kit;
     if (mesh.size("tp") > 1) kit = copy_key_heads(tensor_parallel(kit, tensor), tensor);
-    // A pass has any number of rows, which ranks along tp could not share out.
+    // A pass may have any number of rows, so ranks along tp cannot shard them.
     if (sizes.block.experts.count > 0)
         kit = expert_parallel(kit, mesh, {"ep"}, {.tp = &tensor, .drop_copies = false});
     return with_cache(kit, cache);
 }
 
-/// Every so many requests, from that one on.
+/// Returns every `replicas`-th request, from number `replica` on.
 std::vector<Request> dealt(const std::vector<Request>& all, int replica, int replicas) {
     std::vector<Request> own;
     for (auto i = static_cast<std::size_t>(replica); i < all.size();

@@ -12,39 +12,40 @@
 
 namespace lockstep {
 
-/// Says how a GPT that answers requests is spread over a mesh. Axes have these names, and
-/// each shares something out; they stand in any order, the slowest first, and one that is
-/// not there has one rank:
+/// Says how a GPT that answers requests is distributed over a mesh. The axes have these
+/// names, and each shards something. They may be in any order, the slowest first; a
+/// missing axis has one rank:
 ///
 ///     dp   requests              tp   heads and columns
 ///     ep   requests, and experts
 struct ServiceOptions {
     std::vector<MeshShape::Axis> axes;
-    /// Prompts are computed by as many devices besides, shared out alike: each two belong
-    /// together, and one sends the other its keys and values (PrefillSender).
+    /// Equally many additional devices compute the prompts, with the same layout. Each of
+    /// them sends its keys and values to its partner (PrefillSender).
     bool apart = false;
 
     CacheSizes cache{};
     BatchRules rules{};
-    bool reuse = true;  ///< pages are found again
+    bool reuse = true;  ///< prefix caching
     /// A row's bits do not depend on what is computed beside it (RowByRow).
     bool row_by_row = false;
     DType dtype = DType::bf16;
     std::uint64_t seed = 0;
 };
 
-/// Throws UsageError for an axis of another name, and for experts that nobody has.
+/// How a GPT that answers requests is distributed over a mesh. Throws UsageError for an
+/// unknown axis, and if the options do not fit the GPT or each other.
 class ServicePlan {
   public:
     ServicePlan(const GptSizes& sizes, const ServiceOptions& options);
 
     const GptSizes& sizes() const { return sizes_; }
     const ServiceOptions& options() const { return options_; }
-    /// Axes "side" (0 computes prompts), "dp", "ep" and "tp": those that were given,
-    /// behind those that were not.
+    /// Axes "side" (0 computes prompts), "dp", "ep" and "tp": first those that were not
+    /// given, then those that were.
     const MeshShape& shape() const { return shape_; }
     int size(const std::string& axis) const { return shape_.size(axis); }
-    /// Requests are dealt to so many, one after the other.
+    /// The number of replicas; requests are dealt to them in turn.
     int replicas() const { return size("dp") * size("ep"); }
 
   private:
@@ -60,14 +61,14 @@ struct ServedPass {
 
     struct Piece {
         std::int64_t request = 0;
-        std::int64_t first = 0;  ///< the token that the first of its rows is
+        std::int64_t first = 0;  ///< the token of its first row
         std::int64_t rows = 0;
         bool wanted = false;  ///< a token follows its last row
     };
     std::vector<Piece> pieces;
 };
 
-/// What one device of a mesh has of a GPT, and how it answers requests. No strategy is
+/// One device's part of a GPT on a mesh, and how it answers requests. No strategy is
 /// written here: kits are put into one another, and serve() does the rest.
 ///
 ///     const ServicePlan plan(sizes, {.axes = {{"dp", 2}, {"tp", 4}}, .cache = pages});
@@ -77,23 +78,23 @@ struct ServedPass {
 class GptService {
   public:
     /// Every rank of the world calls it, with the same plan, which must stay. Throws
-    /// UsageError if the world has another size, and for what a kit refuses.
+    /// UsageError if the world does not have the mesh's size, and for what a kit refuses.
     GptService(Rank& rank, const ServicePlan& plan, SourceLine at = SourceLine::here());
 
-    /// Answers those requests that are dealt to this rank's replica. All ranks give the
-    /// same ones, in the order of their arrivals; throws UsageError as serve() does. On
-    /// devices that compute prompts, those are answered by their first tokens.
+    /// Answers the requests that are dealt to this rank's replica. All ranks pass the
+    /// same requests, in the order of their arrivals. Throws UsageError as serve() does.
+    /// On devices that compute prompts, an answer is the first token.
     std::vector<Served> serve(const std::vector<Request>& requests);
 
-    /// Which replica's requests this rank answers.
+    /// The replica whose requests this rank answers.
     int replica() const {
         return mesh_.coordinate("dp") * mesh_.size("ep") + mesh_.coordinate("ep");
     }
-    /// True on one rank of each replica: the first of those that generate tokens.
+    /// True on one rank of each replica: the first one that generates tokens.
     bool speaks() const { return generates() && mesh_.coordinate("tp") == 0; }
     bool generates() const { return mesh_.coordinate("side") == mesh_.size("side") - 1; }
 
-    /// This rank's parameters, for who has weights for them.
+    /// This rank's part of the model, so that weights can be loaded.
     Module& model() { return *gpt_; }
 
     /// The passes that this rank has computed.

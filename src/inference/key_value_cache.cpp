@@ -67,7 +67,7 @@ Tensor KeyValueCache::begin(const Pass& pass, SourceLine at) {
     return uploaded(pass.ids, at);
 }
 
-/// Gives numbers as a tensor (count, 1).
+/// Uploads numbers as a tensor (count, 1).
 Tensor KeyValueCache::uploaded(const std::vector<std::int32_t>& numbers,
                                SourceLine at) const {
     const auto count = static_cast<std::int64_t>(numbers.size());
@@ -111,8 +111,8 @@ namespace {
 }
 
 /// softmax(Q K^T / sqrt(w)) V of each row, over the keys and values that its sequence has
-/// on pages: x (rows, 1, (a + 2 g) w) gives (rows, 1, a w). Those of its own rows are
-/// stored there first.
+/// on pages: x (rows, 1, (a + 2 g) w) gives (rows, 1, a w). The keys and values of the
+/// pass's own rows are stored there first.
 class CachedAttention : public Module {
   public:
     CachedAttention(KeyValueCache& cache, const AttentionSizes& sizes)
@@ -151,10 +151,10 @@ class CachedAttention : public Module {
     Tensor pages_;
 };
 
-/// Latent attention with a cache of what keys and values are made of, key_rank + rotary
-/// numbers a token for all heads. Keys are never made: a query's product with the matrix
-/// that would make them is taken instead, and what it finds is made values after
-/// (DeepSeek-AI 2024, 2405.04434, section 2.1.2).
+/// Latent attention that caches the numbers from which keys and values are made: key_rank
+/// + rotary numbers a token for all heads. Keys are never made. Instead, the query is
+/// multiplied by the matrix that would make them, and the weighted sum is made into
+/// values at the end (DeepSeek-AI 2024, 2405.04434, section 2.1.2).
 ///
 ///     q k = q (W_k c) = (q W_k) c,    sum of p v = W_v (sum of p c)
 class CachedLatentAttention : public LatentAttention {
@@ -202,7 +202,7 @@ class CachedLatentAttention : public LatentAttention {
     Tensor pages_;
 };
 
-/// The head, of the rows that a pass wants alone.
+/// A head that computes only the rows that a pass wants.
 class HeadOfWanted : public Wrapper {
   public:
     HeadOfWanted(KeyValueCache& cache, std::unique_ptr<Module> head)

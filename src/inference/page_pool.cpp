@@ -81,8 +81,8 @@ void PagePool::computed(const SequencePages& of, std::span<const std::int32_t> i
             const auto tokens = ids.subspan(i * rows, rows);
             const auto [entry, is_new] =
                 known_.try_emplace({before, Tokens(tokens.begin(), tokens.end())}, page);
-            // Another sequence has computed the same meanwhile: this copy stays unknown,
-            // and so do those behind it.
+            // Another sequence has computed the same meanwhile: this page cannot be
+            // found, and neither can those behind it.
             if (!is_new) return;
             state(page).key = &entry->first;
             if (before >= 0) ++state(before).followers;
@@ -98,7 +98,7 @@ void PagePool::release(SequencePages& of) {
     of = {};
 }
 
-/// One sequence more has the page.
+/// Adds an owner to the page.
 void PagePool::own(std::int32_t page) {
     State& it = state(page);
     if (it.owners++ > 0) return;
@@ -108,7 +108,7 @@ void PagePool::own(std::int32_t page) {
         leaves_.erase({it.given_back, page});
 }
 
-/// One sequence less has it.
+/// Removes an owner from the page.
 void PagePool::give_back(std::int32_t page) {
     State& it = state(page);
     require(it.owners > 0, "page {} is given back, but nobody has it", page);
@@ -122,8 +122,8 @@ void PagePool::give_back(std::int32_t page) {
         leaves_.insert({it.given_back, page});
 }
 
-/// A page that nobody has: one that holds nothing, or the oldest of those that nothing
-/// follows. Some page has no followers if any is free.
+/// Returns a page that no sequence has: one without contents, or the oldest one without
+/// followers. If any page is free, one of these exists.
 std::int32_t PagePool::take() {
     if (blank_.empty()) forget(leaves_.begin()->second);
     const std::int32_t page = blank_.back();
@@ -132,14 +132,14 @@ std::int32_t PagePool::take() {
     return page;
 }
 
-/// A page that nobody has, and nothing follows, becomes blank.
+/// Makes a page blank that no sequence has and that no page follows.
 void PagePool::forget(std::int32_t page) {
     leaves_.erase({state(page).given_back, page});
     unlearn(page);
     blank_.push_back(page);
 }
 
-/// From now on nobody finds what the page holds.
+/// From now on the page cannot be found.
 void PagePool::unlearn(std::int32_t page) {
     State& it = state(page);
     const std::int32_t before = it.key->first;

@@ -17,63 +17,64 @@ struct SequencePages {
 
 /// Says which sequence has which pages of a cache (Kwon et al. 2023, PagedAttention,
 /// 2309.06180, sections 4.2 to 4.4). No two sequences write to one page, and memory is
-/// lost only at the end of each sequence's last page.
+/// wasted only at the end of each sequence's last page.
 ///
-/// Full pages may be read by several sequences that begin with the same tokens. Pages
-/// that nobody has keep what they hold until their place is needed: the one that was
-/// given back longest ago goes first, and never before those that follow it in a
-/// sequence, which could not be found without it. A tree of pages says what they hold,
-/// each known by the page before it and its own tokens (Zheng et al. 2023,
-/// RadixAttention, 2312.07104, section 3), so nothing is found by mistake.
+/// Several sequences that begin with the same tokens may read the same full pages. A page
+/// that no sequence has keeps its contents until its memory is needed. The page that was
+/// released longest ago is taken first, but never before the pages that follow it in a
+/// sequence, because those could not be found without it. Pages form a tree: each is
+/// known by the page before it and its own tokens (Zheng et al. 2023, RadixAttention,
+/// 2312.07104, section 3), so no wrong page is found.
 ///
-/// All of it is on the host, and the same on every rank that is asked the same.
+/// The pool is on the host. It gives the same answers on every rank that asks the same.
 class PagePool {
   public:
-    /// With `reuse`, pages are found again, what other systems call prefix caching.
-    /// Throws UsageError unless both are positive and at most 2^31 - 1.
+    /// With `reuse`, pages can be found again (prefix caching). Throws UsageError unless
+    /// both numbers are positive and at most 2^31 - 1.
     PagePool(std::int64_t pages, std::int64_t page_rows, bool reuse = true);
     PagePool(const PagePool&) = delete;
     PagePool& operator=(const PagePool&) = delete;
 
     std::int64_t page_rows() const { return page_rows_; }
     std::int64_t pages() const { return static_cast<std::int64_t>(states_.size()); }
-    /// Pages that nobody has, whatever they hold.
+    /// Returns how many pages no sequence has, with or without contents.
     std::int64_t free() const;
-    /// Pages that hold so many tokens.
+    /// Returns how many pages `tokens` tokens need.
     std::int64_t pages_for(std::int64_t tokens) const {
         return (tokens + page_rows_ - 1) / page_rows_;
     }
 
-    /// Gives a sequence that has none yet the full pages that hold what it begins with,
-    /// but never all of its tokens: of the last one there must be a row that gives
-    /// logits. Returns how many tokens that is.
+    /// Gives a sequence without pages the full pages that hold its first tokens. These
+    /// are never all of its tokens, because the last one must be computed for its logits.
+    /// Returns how many tokens were found.
     std::int64_t find(SequencePages& of, std::span<const std::int32_t> ids);
 
-    /// Gives the sequence pages for tokens [0, tokens), if there are enough: all or
-    /// none. Throws UsageError for fewer tokens than it has.
+    /// Gives the sequence pages for tokens [0, tokens). If there are not enough, gives
+    /// none and returns false. Throws UsageError for fewer tokens than it has.
     bool grow(SequencePages& of, std::int64_t tokens);
 
-    /// The sequence's tokens from `tokens` on are to be others. Pages that hold nothing
-    /// before these go back, and the page that they begin in is found no more. Throws
-    /// UsageError for more tokens than it has, and if others have that page, too.
+    /// Drops the sequence's tokens from `tokens` on. Pages without earlier tokens are
+    /// released, and the page in which the dropped tokens begin can no longer be found.
+    /// Throws UsageError for more tokens than the sequence has, and if other sequences
+    /// have that page.
     void shrink(SequencePages& of, std::int64_t tokens);
 
-    /// The pass has been issued that computes the sequence's tokens: those of its pages
-    /// that are full can be found from now on. `ids` are its tokens, at least as many.
+    /// Call it when the pass that computes the sequence's tokens has been issued. From
+    /// then on its full pages can be found. `ids` has at least all of its tokens.
     void computed(const SequencePages& of, std::span<const std::int32_t> ids);
 
-    /// Takes all pages back.
+    /// Releases all pages of the sequence.
     void release(SequencePages& of);
 
   private:
     using Tokens = std::vector<std::int32_t>;
-    /// A page by the one before it, -1 for the first, and its tokens.
+    /// A page's key: the page before it, -1 for the first, and its tokens.
     using Key = std::pair<std::int32_t, Tokens>;
     struct State {
         int owners = 0;
-        int followers = 0;  ///< pages that are known by this one
+        int followers = 0;  ///< pages that have this page in their key
         std::int64_t given_back = 0;
-        const Key* key = nullptr;  ///< by which it can be found; none if it cannot
+        const Key* key = nullptr;  ///< null if it cannot be found
     };
     State& state(std::int32_t page) { return states_[static_cast<std::size_t>(page)]; }
     void own(std::int32_t page);
@@ -86,10 +87,10 @@ class PagePool {
     bool reuse_;
     std::int64_t times_ = 0;
     std::vector<State> states_;
-    std::vector<std::int32_t> blank_;  ///< that nobody has, and which hold nothing
-    /// That nobody has, hold something, and have no followers: the next to go first.
+    std::vector<std::int32_t> blank_;  ///< without contents; no sequence has them
+    /// With contents but no followers; no sequence has them. The first is taken next.
     std::set<std::pair<std::int64_t, std::int32_t>> leaves_;
-    std::int64_t inner_ = 0;  ///< that nobody has, but which have followers
+    std::int64_t inner_ = 0;  ///< with followers; no sequence has them
     std::map<Key, std::int32_t> known_;
 };
 

@@ -7,13 +7,13 @@
 
 namespace lockstep {
 
-/// Continuous batching, as plainly as it can be said (Yu et al. 2022, Orca, OSDI, section
-/// 3). Batcher (batcher.hpp) gives the same tokens with fewer pages.
+/// Continuous batching in its simplest form (Yu et al. 2022, Orca, OSDI, section 3).
+/// Batcher (batcher.hpp) gives the same tokens with fewer pages.
 ///
-/// Each pass has of every sequence the tokens that have not been computed: all of a
-/// prompt at first, then one token a pass. A request begins as soon as there is a place
-/// and there are pages for all that it will ever have, so that none is sent back; its
-/// pages are free again when it has its last token.
+/// Each pass computes the missing tokens of every sequence: all of its prompt at first,
+/// then one token a pass. A request begins as soon as there is a place for it, and pages
+/// for all the tokens that it will ever have. So no request is preempted. Its pages are
+/// released when it has its last token.
 class PlainBatcher {
   public:
     /// Throws UsageError unless all sizes are positive.
@@ -23,18 +23,18 @@ class PlainBatcher {
     /// too few pages.
     void add(Request request);
     bool idle() const { return running_.empty() && waiting_.empty(); }
-    /// Gives what to compute next; take() takes a token for each sequence in it, which is
-    /// chosen as wanted() says.
+    /// Returns what to compute next. take() then takes a token for each sequence in the
+    /// pass, chosen as wanted() says.
     Pass next();
     std::vector<Wanted> wanted() const;
     void take(const std::vector<std::int32_t>& tokens);
-    /// Requests that have been answered since the last call.
+    /// Returns the requests that have been answered since the last call.
     std::vector<Answer> answers();
 
   private:
     struct Sequence {
         Request request;
-        std::vector<std::int32_t> ids;  ///< the prompt, and what followed
+        std::vector<std::int32_t> ids;  ///< the prompt and the tokens after it
         std::vector<std::int32_t> pages{};
         std::int64_t computed = 0;  ///< tokens
     };

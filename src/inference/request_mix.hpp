@@ -7,18 +7,18 @@
 
 namespace lockstep {
 
-/// Requests at random, the same for the same seed.
+/// Random requests; the same seed gives the same requests.
 struct RequestMix {
     std::int64_t count = 0;
-    double per_second = 0;  ///< arrivals, at times that do not depend on each other; 0:
-                            ///< all come at once
-    std::int64_t least_prompt = 1, most_prompt = 1;  ///< lengths, all as often
+    double per_second = 0;  ///< arrivals, which do not depend on each other; 0: all come
+                            ///< at once
+    std::int64_t least_prompt = 1, most_prompt = 1;  ///< lengths, all equally likely
     std::int64_t least_output = 1, most_output = 1;
     std::int64_t vocabulary = 1;
     std::uint64_t seed = 0;
 };
 
-/// Arrivals are a Poisson process: from one to the next it takes -log(u) / per_second.
+/// Arrivals are a Poisson process: the time from one to the next is -log(u) / per_second.
 /// Throws UsageError for numbers that are not positive, or in the wrong order.
 std::vector<Request> make_requests(const RequestMix& mix);
 

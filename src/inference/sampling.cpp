@@ -37,7 +37,7 @@ std::vector<double> probabilities(std::span<const Candidate> sorted,
     for (const Candidate& candidate : sorted.first(most))
         sum += weights.emplace_back(
             std::exp((candidate.logit - sorted[0].logit) / sampling.temperature));
-    // The fewest that reach top_p; the first one that does belongs to them.
+    // Keeps the fewest that reach top_p; the one that reaches it is kept, too.
     double kept = 0;
     std::size_t count = 0;
     while (count < weights.size() && (count == 0 || kept < sampling.top_p * sum))
@@ -57,7 +57,7 @@ std::size_t place_of(std::span<const double> weights, double uniform) {
         left -= weights[i];
         if (left < 0) break;
     }
-    return last;  // also of what rounding leaves over
+    return last;  // rounding may leave a remainder
 }
 
 std::int32_t sample(std::span<const Candidate> sorted, const Sampling& sampling,
@@ -70,18 +70,18 @@ std::int32_t sample(std::span<const Candidate> sorted, const Sampling& sampling,
 
 namespace {
 
-/// The largest logits of rows and the tokens that they are of, from each of `ranks` ranks
-/// (ranks rows, of_rank) each, of which rank r has at most `columns` columns.
+/// The largest logits of rows, and their tokens, from `ranks` ranks: (ranks rows,
+/// of_rank) each. A rank has at most `columns` columns.
 struct Gathered {
     HostTensor logits, tokens;
     int ranks;
     std::int64_t rows, of_rank, columns, vocabulary;
 
-    /// Columns of a rank that are tokens: the last ones of all are padding.
+    /// Returns how many columns of a rank are tokens; the last columns are padding.
     std::int64_t own(int rank) const {
         return std::clamp<std::int64_t>(vocabulary - rank * columns, 0, columns);
     }
-    /// A row's candidates, the largest first; of equal ones the lower token.
+    /// Returns a row's candidates, the largest first, and the lower token first if equal.
     std::vector<Candidate> sorted(std::int64_t row, SourceLine at) const {
         std::vector<Candidate> found;
         for (int rank = 0; rank < ranks; ++rank)
@@ -98,8 +98,8 @@ struct Gathered {
     }
 };
 
-/// Brings the largest of each row to the host: `of_rank` of this rank's columns, and if
-/// there are others that have columns, those of all.
+/// Copies the largest logits of each row to the host: `of_rank` of this rank's columns,
+/// or those of all ranks if columns are sharded.
 Gathered largest_of_rows(Device& device, Communicator* shards, const Tensor& logits,
                          std::int64_t vocabulary, std::int64_t k, SourceLine at) {
     const std::int64_t rows = logits.shape().matrix_rows(),

@@ -9,17 +9,17 @@
 
 namespace lockstep {
 
-/// How the next token is chosen. By itself: the most probable one, greedily.
+/// How the next token is chosen. The default is greedy: the most probable one.
 struct Sampling {
-    double temperature = 0;  ///< by which logits are divided; 0: greedily
-    std::int64_t top_k = 0;  ///< of the k most probable alone; 0: of all
-    double top_p = 1;        ///< of the fewest that have this much of the probability
+    double temperature = 0;  ///< divides the logits; 0: greedy
+    std::int64_t top_k = 0;  ///< chooses only from the k most probable; 0: from all
+    double top_p = 1;        ///< chooses from the fewest with this total probability
                              ///< (Holtzman et al. 2020, 1904.09751, section 3.1)
     std::uint64_t seed = 0;
 
-    /// How many of the largest logits decide.
+    /// Returns how many of the largest logits are needed.
     std::int64_t candidates(std::int64_t vocabulary) const;
-    /// Throws UsageError, which names what is not a temperature, a number or a part.
+    /// Throws UsageError, which names the field, unless all fields are in their ranges.
     void require_sound() const;
 };
 
@@ -29,38 +29,39 @@ struct Candidate {
     double logit = 0;
 };
 
-/// Returns the probabilities of tokens, in the order of the candidates, which are sorted:
-/// the largest logit first, and of equal ones the lower token. Those that cannot be
-/// chosen are left out.
+/// Returns the probabilities of tokens, in the order of the candidates. These are sorted:
+/// the largest logit first, and the lower token first if logits are equal. Tokens that
+/// cannot be chosen are left out.
 std::vector<double> probabilities(std::span<const Candidate> sorted,
                                   const Sampling& sampling);
 
-/// Returns the place of the weight that a uniform number in [0, 1) falls to. Weights need
-/// not add up to 1; one that is 0 is never chosen.
+/// Returns the place of the weight that a uniform number in [0, 1) selects. Weights need
+/// not add up to 1; a weight of 0 is never chosen.
 std::size_t place_of(std::span<const double> weights, double uniform);
 
-/// Chooses the token at place `position` of a sequence: by number `position` of the
-/// random stream of the sequence's seed, so it is the same whichever device asks, and
-/// whatever other sequences are computed beside it.
+/// Chooses the token at place `position` of a sequence, by number `position` of the
+/// random stream of the sequence's seed. So the choice depends neither on the device nor
+/// on other sequences in the pass.
 std::int32_t sample(std::span<const Candidate> sorted, const Sampling& sampling,
                     std::int64_t position);
 
-/// One row's token.
+/// How one row's token is chosen.
 struct Wanted {
     Sampling sampling;
     std::int64_t position = 0;  ///< of the token that is chosen, in its sequence
-    std::int64_t request = 0;   ///< whose it is
+    std::int64_t request = 0;   ///< the request that it belongs to
 };
 
-/// Chooses a token for each row of logits (rows, 1, V): brings the largest k of each row
-/// to the host, k of the row that needs most. Without numbers every token is 0.
+/// Chooses a token for each row of logits (rows, 1, V). Copies the k largest logits of
+/// each row to the host; k is that of the row that needs most. Without numbers every
+/// token is 0.
 std::vector<std::int32_t> sample_rows(Device& device, const Tensor& logits,
                                       std::span<const Wanted> wanted,
                                       SourceLine at = SourceLine::here());
 
-/// Does so for logits whose columns ranks share out, (rows, 1, columns), the last ones
-/// padded: each rank sends its own k largest, 8 bytes each in f32, to all others, not its
-/// columns, and all choose the same.
+/// Does the same for logits whose columns are sharded, (rows, 1, columns), with padding
+/// at the end. Each rank sends only its own k largest logits, 8 bytes each in f32, to all
+/// others, and all choose the same tokens.
 std::vector<std::int32_t> sample_rows(Device& device, Communicator& shards,
                                       const Tensor& logits, std::int64_t vocabulary,
                                       std::span<const Wanted> wanted,

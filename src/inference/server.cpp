@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// A time as ranks tell it each other: never an earlier one.
+/// The time that ranks tell each other. Rounding never makes it earlier.
 double time_of(Picoseconds time) {
     return std::nextafter(static_cast<double>(time), kNever);
 }
@@ -29,7 +29,7 @@ double reduced(Device& device, Communicator& ranks, double own, Reduction reduct
     return device.download(number).at(0);
 }
 
-/// Requests that come at times of their own.
+/// Requests that come at their arrival times.
 class TimedArrivals : public Arrivals {
   public:
     TimedArrivals(Device& device, const ServiceRanks& ranks,
@@ -69,7 +69,7 @@ class TimedArrivals : public Arrivals {
     bool serves_others() const override { return ranks_.others != nullptr; }
 
   private:
-    /// How many more have come by now, as rank 0 of those that work alike sees it.
+    /// Returns how many more have come by now, as rank 0 of `ranks_.same` sees it.
     std::int32_t come() {
         const auto later =
             std::ranges::upper_bound(left_, device_.now(), {}, &Request::arrival);

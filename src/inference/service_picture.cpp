@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kMostRequestsDrawn = 24;
 
-// All but waiting is a forward; so they have one colour, and other shades of it.
+// Passes with rows are forwards, so they have one colour, in different shades.
 const Look kPrompt{Meaning::forward, 'P', '=', "rows of a prompt"};
 const Look kToken{Meaning::forward, 't', '-', "a token", 0.6};
 const Look kBoth{Meaning::forward, 'B', '+', "prompts and tokens in one pass", 0.3};
@@ -40,7 +40,7 @@ std::string counted_rows(std::int64_t count, const char* one, const char* many) 
     return fmt::format("{} {}", count_text(count), count == 1 ? one : many);
 }
 
-/// Makes the chart; boxes know by their `source` what they show.
+/// Makes the chart. A box's `source` is the place of its words in `boxes_`.
 class ServiceChart {
   public:
     explicit ServiceChart(ServiceTrace trace) : trace_(std::move(trace)) {
@@ -96,7 +96,7 @@ class ServiceChart {
   private:
     struct RequestRow {
         std::vector<Box> boxes;
-        Picoseconds free = 0;       ///< from when on it waits
+        Picoseconds free = 0;       ///< when it begins to wait
         std::int64_t computed = 0;  ///< tokens that have been through the model
         std::int64_t tokens = 0;    ///< that it has been given
         std::int64_t last_pass = -1;
@@ -118,8 +118,8 @@ class ServiceChart {
         boxes_.push_back(std::move(words));
     }
 
-    /// Passes until the last of the requests that are drawn has its last token; and what
-    /// they do for these.
+    /// Returns a row of passes, until the last of the drawn requests has its last token.
+    /// Also adds boxes of these passes to the rows of the drawn requests.
     Row row_of_passes(const std::string& label, const std::vector<ServedPass>& passes) {
         Row row;
         row.label = label;
@@ -193,7 +193,8 @@ class ServiceChart {
                                : fmt::format("rows {} to {}", piece.first, end - 1);
     }
 
-    /// A row behind the prompt, which gives the next token.
+    /// Returns whether the piece is one row behind the prompt, which gives the next
+    /// token.
     bool is_token(const ServedPass::Piece& piece) const {
         const auto found = prompts_.find(piece.request);
         return piece.rows == 1 && piece.wanted && found != prompts_.end() &&

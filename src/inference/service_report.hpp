@@ -7,10 +7,10 @@
 
 namespace lockstep {
 
-/// What users of a service ask for, its objectives (SLO; Zhong et al. 2024, DistServe,
-/// 2401.09670, section 2).
+/// What users of a service ask for: its service-level objectives (SLO; Zhong et al. 2024,
+/// DistServe, 2401.09670, section 2).
 struct ServiceLimits {
-    Picoseconds to_first = 0;  ///< 0: none
+    Picoseconds to_first = 0;  ///< 0: no limit
     Picoseconds per_token = 0;
 
     bool keeps(const Served& of) const {
@@ -24,17 +24,17 @@ struct ServiceReport {
     std::int64_t requests = 0;
     std::int64_t tokens = 0;  ///< that were generated
     std::int64_t preemptions = 0;
-    std::int64_t reused = 0;  ///< tokens of prompts whose pages were found
+    std::int64_t reused = 0;  ///< tokens of prompts that prefix caching found
     double seconds = 0;       ///< from the first arrival to the last token
-    double kept = 0;          ///< the part of requests that was within the limits
+    double kept = 0;          ///< the fraction of requests within the limits
     double goodput = 0;       ///< requests within the limits, a second
 
-    /// Percentiles, by the nearest rank: half of all, nine of ten, 99 of 100.
+    /// The 50th, 90th and 99th percentile, by the nearest rank.
     struct Spread {
         Picoseconds p50 = 0, p90 = 0, p99 = 0;
     };
     Spread to_first;
-    Spread per_token;  ///< of requests with two tokens and more
+    Spread per_token;  ///< of requests with at least two tokens
 };
 
 ServiceReport report_of(const std::vector<Served>& served, const ServiceLimits& limits);

@@ -33,7 +33,7 @@ std::int32_t token_of(const Distribution& weights, double uniform) {
     return static_cast<std::int32_t>(place_of(weights, uniform));
 }
 
-/// Uniform numbers for places of a sequence, one of each purpose.
+/// Returns the uniform number for a place of a sequence and a purpose.
 double uniform(std::uint64_t seed, const char* purpose, std::int64_t position) {
     return RandomStream(seed, purpose).uniform(static_cast<std::uint64_t>(position));
 }
@@ -67,7 +67,7 @@ std::vector<std::int32_t> accepted(std::span<const std::int32_t> drafts,
         Distribution rest(p.size());
         for (std::size_t token = 0; token < p.size(); ++token)
             rest[token] = std::max(p[token] - q[token], 0.0);
-        // Rounding may leave nothing of distributions that are nearly the same.
+        // If the distributions are nearly the same, rounding may leave nothing.
         const bool nothing = std::ranges::all_of(rest, [](double w) { return w == 0; });
         tokens.push_back(
             token_of(nothing ? p : rest, uniform(seed, "correction", position)));
@@ -108,8 +108,8 @@ class Writer {
     Writer(const Writer&) = delete;
     Writer& operator=(const Writer&) = delete;
 
-    /// Computes the tokens that are not in the cache yet; gives the distributions of what
-    /// follows the last `wanted` of them.
+    /// Computes the tokens that are not in the cache yet. Returns the distributions of
+    /// the tokens that follow the last `wanted` of them.
     std::vector<Distribution> follow(const std::vector<std::int32_t>& ids,
                                      std::int64_t wanted, SourceLine at) {
         const std::int64_t first = pages_.tokens;
@@ -137,7 +137,7 @@ class Writer {
         }
         return found;
     }
-    /// Tokens from `tokens` on are others from now on.
+    /// Drops the tokens from `tokens` on.
     void go_back(std::int64_t tokens) {
         if (tokens < pages_.tokens) of_.pool.shrink(pages_, tokens);
     }
@@ -149,7 +149,7 @@ class Writer {
     SequencePages pages_;
 };
 
-/// How many of the drafts stay if nothing is known of them but how often they do.
+/// Returns how many drafts are accepted if only the probability is known.
 std::size_t stated(const Speculation& speculation, std::int64_t drafts,
                    std::uint64_t seed, std::int64_t position) {
     std::size_t stay = 0;
@@ -179,8 +179,8 @@ SpeculationReport speculate(Device& device, CachedModel large, CachedModel small
     SpeculationReport report;
     std::vector<std::int32_t> ids = request.prompt;
     while (ids.size() < end) {
-        // The small model goes ahead, token by token, but leaves the last one to the
-        // large one.
+        // The small model drafts token by token. The last token of all is left to the
+        // large model.
         const auto most = static_cast<std::int64_t>(end - ids.size()) - 1;
         const std::int64_t count = std::min<std::int64_t>(speculation.drafts, most);
         std::vector<std::int32_t> ahead = ids, drafts;
@@ -193,7 +193,7 @@ SpeculationReport speculate(Device& device, CachedModel large, CachedModel small
             ahead.push_back(drafts.back());
             drafted_from.insert(drafted_from.end(), next.begin(), next.end());
         }
-        // The large one computes all of them, and the last token before, in one pass.
+        // The large model computes the last known token and all drafts in one pass.
         const auto place = static_cast<std::int64_t>(ids.size());
         const auto chosen_from = writer.follow(ahead, count + 1, at);
         std::vector<std::int32_t> tokens =
@@ -204,8 +204,8 @@ SpeculationReport speculate(Device& device, CachedModel large, CachedModel small
         report.drafted += count;
         report.stayed += static_cast<std::int64_t>(tokens.size()) - 1;
         ids.insert(ids.end(), tokens.begin(), tokens.end());
-        // Both have computed drafts that are not there any more; of the last token
-        // neither has anything yet.
+        // Both have computed drafts that may be rejected; neither has computed the last
+        // token yet.
         for (Writer* each : {&writer, &drafter})
             each->go_back(static_cast<std::int64_t>(ids.size()) - 1);
     }

@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-/// y = tanh(x), element by element. Saves y, since dx = dy (1 - y^2): where the next
-/// layer saves its input, that is the same memory.
+/// y = tanh(x), element by element. Saves y, since dx = dy (1 - y^2). If the next layer
+/// saves its input, that is the same memory.
 class Tanh : public Module {
   public:
     explicit Tanh(Device& device) : device_(device) {}
@@ -32,9 +32,9 @@ class Gelu : public Module {
     GeluForm form_;
 };
 
-/// y = silu(gate) * rest, of x (…, 2 width), whose first half is the gate: y is (…,
-/// width). With a linear layer before it that makes both halves, and one after it, that
-/// is the SwiGLU MLP (Shazeer 2020, 2002.05202, section 2). Saves x.
+/// y = silu(gate) * rest for x (…, 2 width); the first half of x is the gate, and y is
+/// (…, width). Between a linear layer that makes both halves and another linear layer,
+/// this is the SwiGLU MLP (Shazeer 2020, 2002.05202, section 2). Saves x.
 class Swiglu : public Module {
   public:
     explicit Swiglu(Device& device) : device_(device) {}

@@ -11,40 +11,40 @@ namespace lockstep {
 
 struct AttentionSizes {
     std::int64_t heads = 0;     ///< a, of queries
-    bool causal = true;         ///< a token sees those up to itself
-    std::int64_t kv_heads = 0;  ///< g, of keys and values, which divides a; 0: a
-    double rotary_base = 0;     ///< of rotary positions, 10,000 say; 0: none
+    bool causal = true;         ///< a token sees only tokens up to itself
+    std::int64_t kv_heads = 0;  ///< g, of keys and values; divides a; 0: a
+    double rotary_base = 0;     ///< of rotary positions, such as 10,000; 0: none
     bool bias = true;           ///< of the linear layers around it
-    std::int64_t width = 0;     ///< columns of a head, which the core is told
+    std::int64_t width = 0;     ///< columns of a head, passed to the core
 
     std::int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
 };
 
-/// Throws UsageError, which begins with `layer`, unless there are heads, and those of
-/// keys divide those of queries.
+/// Throws UsageError, which begins with `layer`, unless there are heads and the number of
+/// key heads divides the number of query heads.
 void require_heads(const std::string& layer, const AttentionSizes& sizes);
-/// Throws UsageError likewise, and unless the heads of queries can share `hidden`.
+/// Throws also unless the number of query heads divides `hidden`.
 void require_heads(const std::string& layer, std::int64_t hidden,
                    const AttentionSizes& sizes);
 
-/// Queries, keys and values side by side, each head by head, in x (s, b, (a + 2 g)
-/// width). Throws UsageError if x has other columns.
+/// Returns the heads of queries, keys and values. They lie side by side, head by head, in
+/// x (s, b, (a + 2 g) width). Throws UsageError if x has other columns.
 AttentionHeads attention_heads(const Tensor& x, const AttentionSizes& sizes);
 
-/// 1 / sqrt(width), by which scores are multiplied.
+/// Returns 1 / sqrt(width), the factor of scores.
 double score_factor(std::int64_t width);
 
 /// softmax(Q K^T / sqrt(width)) V, head by head: attention without the linear layers
 /// around it (Vaswani et al. 2017, 1706.03762, section 3.2).
 ///
-/// x (s, b, (a + 2 g) width) holds queries, keys and values; y is (s, b, a width). If it
-/// is causal, the products are made, and charged, in full. Costs 4 b s^2 a width flops
-/// forward, twice as many backward. Saves x and the softmax's (b, a, s, s) results, which
-/// is what makes long sequences dear; forward holds one more of that size for a moment,
-/// the scores, and backward two.
+/// x (s, b, (a + 2 g) width) has queries, keys and values; y is (s, b, a width). Causal
+/// or not, all products are computed, and charged, in full. Costs 4 b s^2 a width flops
+/// forward, and twice that backward. Saves x and the softmax's results (b, a, s, s),
+/// which make long sequences expensive. For a moment forward holds one more tensor of
+/// that size, the scores; backward holds two more.
 class CoreAttention : public Module {
   public:
-    /// Throws UsageError for heads that do not fit each other.
+    /// Throws UsageError if the numbers of heads do not fit each other.
     CoreAttention(Device& device, const AttentionSizes& sizes);
 
   private:
@@ -55,19 +55,18 @@ class CoreAttention : public Module {
     AttentionSizes sizes_;
 };
 
-/// Attention over tokens that know their places by rotation: queries and keys are turned
-/// (Device::rotate) before the core sees them, and their gradients turned back.
+/// Attention with rotary positions: rotates queries and keys (Device::rotate) before the
+/// core sees them, and rotates their gradients back.
 ///
-/// x and y as the core has them. Saves nothing of its own; forward copies x.
+/// x and y are as in the core. Saves nothing of its own; forward copies x.
 class RotaryAttention : public Module {
   public:
-    /// `tokens` says which tokens of a sequence are here; or `places`, where there
-    /// are some.
+    /// `tokens` says which tokens of a sequence are here. If `places` has any, they are
+    /// used instead.
     RotaryAttention(Device& device, const AttentionSizes& sizes,
                     std::unique_ptr<Module> core, TokenDeal tokens = {},
                     std::shared_ptr<const RowPlaces> places = nullptr);
 
-    /// The core's.
     std::vector<Parameter*> parameters() override { return core_->parameters(); }
     std::vector<Buffer> buffers() override { return core_->buffers(); }
     void each_part(FunctionRef<void(Module&)> visit) override { visit(*core_); }
@@ -87,7 +86,7 @@ class RotaryAttention : public Module {
     std::shared_ptr<const RowPlaces> places_;
 };
 
-/// Makes what stands between the linear layers.
+/// Makes the module between the linear layers of attention.
 using MakeAttention =
     std::function<std::unique_ptr<Module>(Device&, const AttentionSizes&)>;
 

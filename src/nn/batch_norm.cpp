@@ -79,7 +79,7 @@ Tensor BatchNorm::do_backward_input(const Tensor& dy, Saved& saved) {
     return dx;
 }
 
-// d_bias += the sum over this device's rows of dy;  d_weight += that of dy n
+// d_bias += the sum of dy over this device's rows; d_weight += the sum of dy n
 void BatchNorm::do_backward_weight(Saved& saved) {
     const Tensor& own = saved.at("own sums");
     add_terms(device_, bias_.gradient, own.rows(0, 1).flat());
@@ -90,7 +90,7 @@ void BatchNorm::do_backward_weight(Saved& saved) {
 // lesson: end
 
 Tensor BatchNorm::do_infer(const Tensor& x, SourceLine at) {
-    // The moments of one row that lies at the running mean and has that variance.
+    // The moments of a batch of one row: its mean and variance are the running ones.
     const std::int64_t width = weight_.value.elements();
     const Tensor sums = device_.empty({width + 1}, running_.mean.dtype(), at);
     device_.copy(sums.slice(0, width), running_.mean, at);

@@ -8,25 +8,26 @@ namespace lockstep {
 
 struct BatchNormOptions {
     double epsilon = 1e-5;
-    /// By so much of the way, running statistics go to those of each batch.
+    /// Running statistics move by this fraction towards those of each batch.
     double momentum = 0.1;
 };
 
-/// Batch norm: y = (x - mean) rstd * weight + bias, with the mean and rstd = 1 /
-/// sqrt(variance + epsilon) of each column over the rows of the batch (Ioffe and Szegedy
-/// 2015, 1502.03167, algorithm 1). As PyTorch's nn.BatchNorm1d of (rows, width).
+/// Batch norm: y = (x - mean) rstd * weight + bias, with the mean and
+/// rstd = 1 / sqrt(variance + epsilon) of each column over the rows of the batch (Ioffe
+/// and Szegedy 2015, 1502.03167, algorithm 1). Like PyTorch's nn.BatchNorm1d of
+/// (rows, width).
 ///
 /// x (…, width) gives y of the same shape; all dimensions but the last are rows. weight
 /// and bias are (width) and start as ones and zeros. A row's result depends on all other
-/// rows, so micro-batches, or ranks with shares of their own, do not add up to the batch:
-/// for ranks there is GlobalBatchNorm (src/parallel/global_batch_norm.hpp). Throws
+/// rows. So the results of micro-batches, or of ranks' shares, do not add up to the
+/// batch's; ranks can use GlobalBatchNorm (src/parallel/global_batch_norm.hpp). Throws
 /// UsageError for fewer than two rows.
 ///
-/// forward() also moves the running statistics, of which infer() makes its results. They
-/// are its buffers(). A forward that is done again (recompute) moves them again.
+/// forward() also updates the running statistics, which infer() uses. They are its
+/// buffers(). A forward that is computed again (recompute) updates them again.
 ///
-/// Saves x, and each column's mean, rstd and sums; between the halves of backward also
-/// two sums a column.
+/// Saves x, and each column's mean, rstd and sums; between the two halves of backward
+/// also two sums per column.
 class BatchNorm : public Module {
   public:
     /// Throws UsageError unless the width is positive.
@@ -45,9 +46,9 @@ class BatchNorm : public Module {
     }
 
   private:
-    /// Returns the sum of all `own` of those who share the batch.
+    /// Returns the sum of `own` over all ranks that share the batch.
     virtual Tensor of_batch(const Tensor& own, SourceLine /*at*/) { return own; }
-    /// Nobody else has rows of the batch.
+    /// Returns whether no other rank has rows of the batch.
     virtual bool is_alone() const { return true; }
 
     Tensor do_forward(const Tensor& x, Saved& saved) override;

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// x (B, …) seen as (B, the product of the rest), without a copy: PyTorch's nn.Flatten.
+/// Views x (B, …) as (B, the product of the rest), without a copy: PyTorch's nn.Flatten.
 /// Saves the shape of x, no memory.
 class Flatten : public Module {
     Tensor do_forward(const Tensor& x, Saved& saved) override;
@@ -18,14 +18,14 @@ struct CharModelSizes {
     std::int64_t width = 0;       ///< E, numbers that stand for a character
     std::int64_t hidden = 0;      ///< H, hidden units
 
-    /// Returns how many numbers all parameters hold.
+    /// Returns how many numbers all parameters have.
     std::int64_t parameters() const {
         return vocabulary * width + (context * width + 1) * hidden +
                (hidden + 1) * vocabulary;
     }
 };
 
-/// A language model of characters: logits of the next one from the C before it.
+/// A language model of characters: logits of the next character from the C before it.
 ///
 ///     ids (B, C) -> embedding (B, C, E) -> flat (B, C E) -> hidden (B, H) -> tanh
 ///     -> logits (B, V)

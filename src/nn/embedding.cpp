@@ -89,7 +89,7 @@ Tensor PositionEmbedding::do_backward_input(const Tensor& dy, Saved& saved) {
     return dy;
 }
 
-// d_weight[i] += the sum over the batch of dy[i]
+// d_weight[i] += the sum of dy[i] over the batch
 void PositionEmbedding::do_backward_weight(Saved& saved) {
     device_.embedding_backward(weight_.gradient, saved.at("places"), saved.at("dy"));
     weight_.accumulated();

@@ -5,14 +5,14 @@
 
 namespace lockstep {
 
-/// Row ids[i] of a table for each i: weight is (vocabulary, width), as PyTorch's
-/// nn.Embedding.
+/// Looks up row ids[i] of a table for each i: weight is (vocabulary, width), as in
+/// PyTorch's nn.Embedding.
 ///
-/// ids (…), i32, give y (…, width). Saves the ids, and between the halves of backward
-/// also dy. Ids have no gradient: backward gives none.
+/// ids (…), i32, give y (…, width). Saves the ids; between the two halves of backward
+/// also dy. Ids have no gradient, so backward returns none.
 ///
-/// The table starts normal with mean 0 and deviation 1, unless another is given: element
-/// i of "embedding.weight" is number i of RandomStream(seed, "embedding.weight").
+/// The table starts normal with mean 0 and the given deviation: element i of
+/// "embedding.weight" is number i of RandomStream(seed, "embedding.weight").
 class Embedding : public Module {
   public:
     /// Throws UsageError unless vocabulary and width are positive.
@@ -32,20 +32,20 @@ class Embedding : public Module {
     Parameter weight_;
 };
 
-/// The shape of its table; throws UsageError unless both are positive.
+/// Returns the shape of the table. Throws UsageError unless both sizes are positive.
 Shape table_shape(const ParameterInit& init, std::int64_t vocabulary, std::int64_t width);
 
-/// Adds to each token a vector that is learnt for its place in the sequence: x (s, b,
-/// width) gives y[i, j] = x[i, j] + weight[i], of the same shape (Gehring et al. 2017,
+/// Adds to each token a learnt vector for its position in the sequence: x (s, b, width)
+/// gives y[i, j] = x[i, j] + weight[i], of the same shape (Gehring et al. 2017,
 /// 1705.03122, section 3.1).
 ///
 /// weight is (context, width) and starts normal with mean 0 and deviation 1. Saves the
-/// places, (s, b) i32, and between the halves of backward dy.
+/// places, (s, b) i32; between the two halves of backward also dy.
 class PositionEmbedding : public Module {
   public:
-    /// If x is what one of several ranks has of a sequence, s tokens each, `deal` says
-    /// which these are; and `stretch`, if they were dealt a second time, which of them.
-    /// Where there are `given` places, these hold instead.
+    /// If x has only one rank's tokens of a sequence, `deal` says which tokens these are.
+    /// If they were sharded a second time, `stretch` says which of them x has. If there
+    /// are `given` places, they are used instead.
     PositionEmbedding(const ParameterInit& init, std::int64_t context, std::int64_t width,
                       TokenDeal deal = {}, TokenDeal stretch = {},
                       std::shared_ptr<const RowPlaces> given = nullptr);
@@ -58,8 +58,8 @@ class PositionEmbedding : public Module {
     void do_backward_weight(Saved& saved) override;
     std::vector<Parameter*> own_parameters() override { return {&weight_}; }
     bool reads_in_backward(const Parameter& /*own*/) const override { return false; }
-    /// Returns the position of each token of x: the given ones, or those of whole
-    /// sequences, which are made anew if the shape changes.
+    /// Returns the position of each token of x: the given ones, or those in the sequence.
+    /// The latter are computed again only if the shape changes.
     Tensor places_of(const Tensor& x, const RowPlaces& given);
 
     Device& device_;

@@ -13,26 +13,26 @@
 
 namespace lockstep {
 
-/// The way of a micro-batch's copies of tokens to their experts, and of what these make
-/// of them back. Gradients go the same way: those of what came back go there, and those
-/// of what came there go back. So backward makes the same calls as forward.
+/// Sends a micro-batch's copies of tokens to their experts, and the experts' results
+/// back. Gradients take the same way: those of results go to the experts, and those of
+/// copies come back. So backward makes the same calls as forward.
 ///
 ///     way.start_there(copies);   (M, h), expert by expert
-///     made = … way.there() …     (the sum of rows(), h), this rank's experts'
+///     made = … way.there() …     (the sum of rows(), h), of this rank's experts
 ///     way.start_back(made);
-///     way.back()                 (M, h), as they were started
+///     way.back()                 (M, h), in the order of the copies
 ///
-/// By itself, what one device does: nothing. What is started may run beside what the
-/// device does until it is asked for; the tensors that come belong to the caller.
+/// This class is for one device: it sends nothing. A started message may overlap with
+/// other work of the device until its result is asked for. The tensors that arrive belong
+/// to the caller.
 class Delivery {
   public:
-    /// `rows` of each expert.
+    /// `rows` are the rows that each of this rank's experts gets.
     explicit Delivery(std::vector<std::int64_t> rows) : rows_(std::move(rows)) {}
     virtual ~Delivery() = default;
     Delivery(const Delivery&) = delete;
     Delivery& operator=(const Delivery&) = delete;
 
-    /// The rows that each of this rank's experts gets.
     const std::vector<std::int64_t>& rows() const { return rows_; }
 
     virtual void start_there(const Tensor& copies, SourceLine /*at*/) { moved_ = copies; }
@@ -45,8 +45,8 @@ class Delivery {
     Tensor moved_;
 };
 
-/// How ranks share out the experts of a layer, and its tokens. By itself, what one device
-/// does alone; src/parallel/expert_parallel.hpp has what several do.
+/// How ranks shard the experts of a layer, and its tokens. This class is for a single
+/// device; src/parallel/expert_parallel.hpp has the one for several devices.
 class ExpertExchange {
   public:
     using Counts = std::vector<std::int64_t>;
@@ -56,45 +56,45 @@ class ExpertExchange {
     ExpertExchange(const ExpertExchange&) = delete;
     ExpertExchange& operator=(const ExpertExchange&) = delete;
 
-    /// A rank holds some experts, and of each some of its inner columns.
+    /// A rank has some of the experts, and some of the inner columns of each.
     struct Share {
         std::int64_t first = 0;
         std::int64_t count = 0;
-        int column_ranks =
-            1;  ///< ranks among which the columns of an expert are shared out
+        int column_ranks = 1;  ///< ranks that shard the columns of an expert
         int column_rank = 0;
     };
-    /// Throws UsageError, which begins with `layer`, unless all get as many.
+    /// Returns this rank's share. Throws UsageError, which begins with `layer`, unless
+    /// all ranks get the same number of experts.
     virtual Share share(const std::string& /*layer*/, std::int64_t experts) const {
         return {0, experts};
     }
-    /// Says which tokens ranks that share out the layers around experts hold outside of
-    /// them; nothing if it does not know such ranks.
+    /// If ranks shard the layers around the experts, returns which tokens each of them
+    /// holds outside those layers; else nothing.
     virtual std::optional<TokenDeal> of_tensor_group() const { return {}; }
-    /// Says where the parameters lie: of the gate, and of this rank's experts.
+    /// Declares the placements of the gate's parameters, and of this rank's experts'.
     virtual void place(const std::vector<Parameter*>& /*gate*/,
                        const std::vector<Parameter*>& /*experts*/) {}
 
-    /// Of the layer's tokens x (N, h), those that this rank brings to experts; and back,
-    /// from what each rank has of its own, to all. Each is the other's gradient.
+    /// Return the part of the layer's tokens x (N, h) that this rank brings to experts,
+    /// and all tokens, from each rank's own. Each function is the gradient of the other.
     virtual Tensor own_tokens(const Tensor& x, SourceLine /*at*/) { return x; }
     virtual Tensor all_tokens(const Tensor& own, SourceLine /*at*/) { return own; }
 
-    /// The place of the first of N own tokens among all of the micro-batch.
+    /// Returns the index of the first of N own tokens among those of the micro-batch.
     virtual std::int64_t first_token(std::int64_t /*own*/) const { return 0; }
-    /// The part of the micro-batch's tokens that this rank has of its own, if several
-    /// ranks report the same loss of it.
+    /// Returns this rank's fraction of the micro-batch's tokens, if several ranks report
+    /// the same loss for it.
     virtual double token_share() const { return 1; }
-    /// Adds up a loss (1) of such ranks, each of which has its tokens' terms.
+    /// Sums a loss (1) over these ranks; each has the terms of its own tokens.
     virtual void add_up_loss(const Tensor& /*loss*/, SourceLine /*at*/) {}
 
-    /// The counts of every rank whose tokens are of the batch.
+    /// Returns the counts of every rank that has tokens of the batch.
     virtual CountsOfRanks all_counts(Device& /*device*/, const Counts& own,
                                      SourceLine /*at*/) {
         return {{own}, 0};
     }
 
-    /// Prepares to deliver so many copies for each of all experts.
+    /// Prepares to deliver copies; `counts` has a number for each of all experts.
     virtual std::unique_ptr<Delivery> deliver(Device& /*device*/, const Counts& counts,
                                               SourceLine /*at*/) {
         return std::make_unique<Delivery>(counts);

@@ -23,7 +23,7 @@ std::int64_t own_inner(const ParameterInit& init, const Experts::Sizes& sizes,
     return sizes.inner / share.column_ranks;
 }
 
-/// Of each own expert this rank's rows of each of its layers.
+/// Returns this rank's rows of each layer of each of its experts.
 Part wide_part(const ParameterInit& init, const Experts::Sizes& sizes,
                const Share& share) {
     const std::int64_t layers = sizes.gated ? 2 : 1;
@@ -36,12 +36,12 @@ Part wide_part(const ParameterInit& init, const Experts::Sizes& sizes,
             {layer * own,
              (share.first * layers + layer) * sizes.inner + share.column_rank * own,
              own});
-    if (share.column_ranks == 1)  // they lie one below the other in the whole, too
+    if (share.column_ranks == 1)  // in the whole they lie one below another, too
         part.rows = {{0, share.first * layers * sizes.inner, part.shape[0]}};
     return part;
 }
 
-/// Of each own expert this rank's columns.
+/// Returns this rank's columns of each of its experts.
 Part narrow_part(const ParameterInit& init, const Experts::Sizes& sizes,
                  const Share& share) {
     const std::int64_t own = own_inner(init, sizes, share);

@@ -9,21 +9,22 @@
 
 namespace lockstep {
 
-/// The MLPs of a layer's experts that a device holds, without biases: each on its own
+/// The experts of a layer that a device holds: MLPs without biases. Each works on its own
 /// rows of x.
 ///
 ///     x (M, h) -> wide (M, 2 inner) -> SwiGLU (M, inner) -> narrow (M, h)
 ///
-/// or with GELU, x -> (M, inner) -> GELU -> (M, h). Saves x, what the wide layer makes,
-/// and what the narrow one reads.
+/// or with GELU, x -> (M, inner) -> GELU -> (M, h). Saves x, the wide layer's output, and
+/// the narrow layer's input.
 ///
-/// Who calls forward keeps in its Saved, as "rows", how many rows each expert has, one
-/// expert's behind the other's: they belong to the micro-batch.
+/// The caller of forward keeps in `saved`, as "rows", how many rows each expert has. Rows
+/// lie expert by expert; they belong to the micro-batch.
 ///
-/// The experts' weights lie one below the other in two parameters, so that one grouped
-/// product computes all: "gate_up_proj.weight" (E 2 inner, h), of each expert the rows of
-/// the gate and then those of what it gates, or "c_fc.weight" (E inner, h); and
-/// "down_proj.weight" or "c_proj.weight" (E h, inner). Values start as Linear's do.
+/// The experts' weights lie one below another in two parameters, so that one grouped
+/// product computes all of them. The first is "gate_up_proj.weight" (E 2 inner, h), with
+/// each expert's gate rows and then its up rows, or "c_fc.weight" (E inner, h). The
+/// second is "down_proj.weight" or "c_proj.weight" (E h, inner). Initial values are as in
+/// Linear.
 class Experts : public Module {
   public:
     struct Sizes {
@@ -32,12 +33,13 @@ class Experts : public Module {
         std::int64_t experts = 0;  ///< on all devices
         bool gated = true;
         GeluForm gelu = GeluForm::exact;
-        /// One product for all experts; else one after the other, which takes a launch
-        /// for each, as a GPU does in any case (Device::grouped_matmul).
+        /// Computes one product for all experts. If false, computes one expert after
+        /// another, with a launch for each; a GPU does so in any case
+        /// (Device::grouped_matmul).
         bool grouped = true;
     };
-    /// `times` forwards and backwards belong to one of the layer's. Throws UsageError for
-    /// sizes that are not positive, or that cannot be shared out.
+    /// `times` is how often one forward or backward of the layer runs this module. Throws
+    /// UsageError if sizes are not positive or cannot be sharded.
     Experts(const ParameterInit& init, const Sizes& sizes,
             const ExpertExchange::Share& share, int times = 1);
 
@@ -47,7 +49,8 @@ class Experts : public Module {
     void do_backward_weight(Saved& saved) override;
     std::vector<Parameter*> own_parameters() override { return {&wide_, &narrow_}; }
 
-    /// destination = each expert's rows of a times its matrix in b, or its matrix.
+    /// For each expert: destination rows = its rows of a times its matrix in b; with
+    /// transpose_a, destination matrix = its rows of a, transposed, times its rows of b.
     void multiply(const Tensor& destination, const Tensor& a, const Tensor& b,
                   const std::vector<std::int64_t>& rows,
                   const MatmulOptions& options) const;

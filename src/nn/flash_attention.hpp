@@ -5,29 +5,29 @@
 
 namespace lockstep {
 
-// All attentions by the online softmax have this in common, whoever else's keys they saw.
+// All attentions with the online softmax use these, whether keys are own or other ranks'.
 
-/// Ends its forward: keeps in `saved` what backward needs, x, y and a number a row and
-/// head, log_sum_exp (b, a, m); gives y.
+/// Ends a forward: keeps in `saved` what backward needs, x, y and log_sum_exp (b, a, m),
+/// which is one number per row and head. Returns y.
 Tensor keep_online_attention(Device& device, const OnlineAttention& state,
                              const Tensor& x, Saved& saved);
-/// Begins a backward, and ends it.
+/// Begin and end a backward.
 AttentionBackward begin_backward(Device& device, const Tensor& dy,
                                  const AttentionSizes& sizes, const Saved& saved);
 void drop_online_attention(Saved& saved);
 
 /// Computes what CoreAttention does, without its weights in memory (Dao et al. 2022,
-/// FlashAttention, 2205.14135, section 3): forward keeps x, y and a number a row and
-/// head, log_sum_exp (b, a, s), from which backward makes the weights again, block by
+/// FlashAttention, 2205.14135, section 3). Forward keeps x, y and log_sum_exp (b, a, s),
+/// one number per row and head. From these backward recomputes the weights, block by
 /// block.
 ///
-/// Costs, a head and sequence, 4 width flops for each pair of a query and a key that it
-/// sees, 10 width backward, beside the softmax; causal attention sees half of them. Heads
-/// are up to Device::kMostHeadWidth wide.
+/// For each pair of a query and a key that it sees, a head costs 4 width flops forward
+/// and 10 width backward, beside the softmax. Causal attention sees half of the pairs.
+/// Heads are at most Device::kMostHeadWidth wide.
 class FlashAttention : public Module {
   public:
-    /// Tokens are in the order in which they are dealt to `ranks` ranks, one rank's
-    /// behind the other's. Throws UsageError for heads that do not fit each other.
+    /// Tokens are in the order in which they are distributed to `ranks` ranks, one rank's
+    /// after another's. Throws UsageError if the numbers of heads do not fit each other.
     FlashAttention(Device& device, const AttentionSizes& sizes,
                    TokenOrder order = TokenOrder::contiguous, int ranks = 1);
 

@@ -65,7 +65,7 @@ Gating Gate::choose(const Tensor& logits, const std::optional<RandomPart>& noise
     return gating;
 }
 
-// The k largest of the scores, or of the logits: (N, k) of (N, E).
+// Picks the k largest scores, or logits: (N, k) of (N, E).
 void Gate::pick(Gating& gating, SourceLine at) const {
     const Tensor& among = softmax_is_last() ? gating.logits : gating.scores;
     Tensor by = among;
@@ -116,7 +116,7 @@ std::vector<Tensor> Gate::losses(Gating& gating, const std::vector<double>& shar
     std::vector<Tensor> losses;
     const std::int64_t tokens = gating.logits.shape().matrix_rows();  // N
     const DType dtype = gating.logits.dtype();
-    if (tokens == 0) return losses;  // the mean over none
+    if (tokens == 0) return losses;  // no tokens, no mean
     if (options_.balance > 0) {      // alpha E sum_i f_i P_i
         HostTensor f({experts_}, dtype);
         for (std::int64_t i = 0; i < experts_; ++i)

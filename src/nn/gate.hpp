@@ -9,92 +9,93 @@
 
 namespace lockstep {
 
-/// How a gate makes scores, and weights, of E logits for each token.
+/// How a gate makes scores and weights from E logits for each token.
 enum class GateForm : std::uint8_t {
-    /// Scores are the softmax of all logits; the k largest are the weights, and add up to
-    /// less than 1 unless they are normalized: GShard (Lepikhin et al. 2020, 2006.16668),
-    /// Switch (Fedus et al. 2021, 2101.03961), DeepSeekMoE (Dai et al. 2024, 2401.06066).
+    /// Scores are the softmax of all logits. The k largest scores are the weights, and
+    /// add up to less than 1 unless they are normalized: GShard (Lepikhin et al. 2020,
+    /// 2006.16668), Switch (Fedus et al. 2021, 2101.03961), DeepSeekMoE (Dai et al. 2024,
+    /// 2401.06066).
     softmax_then_top_k,
-    /// Weights are the softmax of the k largest logits alone: Shazeer et al. 2017
-    /// (1701.06538), Mixtral (Jiang et al. 2024, 2401.04088). The same as the softmax
-    /// first, with weights that are normalized. With k = 1 the weight is 1 whatever the
-    /// logit, so that the gate learns nothing from the loss.
+    /// Weights are the softmax of only the k largest logits: Shazeer et al. 2017
+    /// (1701.06538), Mixtral (Jiang et al. 2024, 2401.04088). This equals
+    /// softmax_then_top_k with normalized weights. With k = 1 the weight is 1 for any
+    /// logit, so the gate learns nothing from the loss.
     top_k_then_softmax,
-    /// Scores are sigmoids, each by itself; the k largest are the weights, normalized or
-    /// not: DeepSeek-V3 (DeepSeek-AI 2024, 2412.19437, section 2.1.2).
+    /// A score is the sigmoid of one logit. The k largest scores are the weights,
+    /// normalized or not: DeepSeek-V3 (DeepSeek-AI 2024, 2412.19437, section 2.1.2).
     sigmoid
 };
 
 struct GateOptions {
-    std::int64_t chosen = 2;  ///< k, experts of a token
+    std::int64_t chosen = 2;  ///< k, experts per token
     GateForm form = GateForm::top_k_then_softmax;
-    bool normalized =
-        false;          ///< weights are divided by their sum; not top_k_then_softmax
-    double factor = 1;  ///< of all weights; DeepSeek-V3 has 2.5
-    /// The deviation of normal noise on logits in training, so that experts which are
-    /// seldom chosen get a chance; 1 / E in V-MoE (Riquelme et al. 2021, 2106.05974,
+    bool normalized = false;  ///< divide weights by their sum; not top_k_then_softmax
+    double factor = 1;        ///< of all weights; DeepSeek-V3 has 2.5
+    /// The standard deviation of normal noise on logits in training, which gives seldom
+    /// chosen experts a chance; 1 / E in V-MoE (Riquelme et al. 2021, 2106.05974,
     /// section 2.1). 0: none.
     double noise = 0;
-    /// Experts fall into so many groups, nodes say, side by side, of which a token
-    /// chooses so many: those with the largest sums of the k / chosen_groups largest
-    /// numbers that their experts are chosen by.
+    /// The number of groups of neighbouring experts, such as those of a node, and how
+    /// many of the groups a token chooses. A group is ranked by the sum of its k /
+    /// chosen_groups largest scores, or logits if the softmax comes last, with their
+    /// bias.
     std::int64_t groups = 1;
     std::int64_t chosen_groups = 1;
 
-    // Three ways to give each expert as many tokens.
+    // Three ways to give all experts the same number of tokens.
 
-    /// alpha of the loss alpha E sum_i f_i P_i: f_i the share of copies that expert i
-    /// gets, P_i its mean score, over the tokens of a micro-batch; 1 if all are alike
-    /// (Fedus et al., section 2.2; Shazeer et al., section 4, and GShard, section 2.2,
-    /// have losses of other forms for it). Sigmoids are divided by
-    /// their sum before. Gradients go through P alone.
+    /// The factor alpha of the loss alpha E sum_i f_i P_i over the tokens of a
+    /// micro-batch. f_i is expert i's share of copies, P_i its mean score. If all experts
+    /// are equal, the loss is alpha (Fedus et al., section 2.2; Shazeer et al.,
+    /// section 4, and GShard, section 2.2, have other forms). Sigmoids are divided by
+    /// their sum first. Gradients go through P only.
     double balance = 0;
-    /// beta of the loss beta mean(log(sum exp(logits))^2), which keeps logits small (Zoph
-    /// et al. 2022, ST-MoE, 2202.08906, section 3.2).
+    /// The factor beta of the loss beta mean(log(sum exp(logits))^2), which keeps logits
+    /// small (Zoph et al. 2022, ST-MoE, 2202.08906, section 3.2).
     double z = 0;
-    /// Experts are chosen by score plus a bias of their own, or by logit plus bias where
-    /// the softmax comes last. It is no part of weights; balance_by_bias() moves it (Wang
-    /// et al. 2024, 2408.15664).
+    /// Experts are chosen by score plus their own bias, or by logit plus bias if the
+    /// softmax comes last. The bias is not part of the weights; balance_by_bias() adjusts
+    /// it (Wang et al. 2024, 2408.15664).
     bool biased = false;
 };
 
-/// What a gate makes of N tokens.
+/// What a gate computes for N tokens.
 struct Gating {
-    Tensor ids;      ///< (N, k), i32; of equal scores the expert of the lower number
+    Tensor ids;      ///< (N, k), i32; ties go to the expert with the lower number
     Tensor weights;  ///< (N, k)
 
     // Backward needs these.
     Tensor logits;    ///< (N, E), with their noise
     Tensor scores;    ///< (N, E): softmax, or sigmoid; none if nothing needs it
-    Tensor picked;    ///< (N, k): what the weights are made of
-    Tensor unscaled;  ///< (N, k): the weights before they are multiplied
-    Tensor load;      ///< (E): f of the loss of balance
-    Tensor log_sums;  ///< (N): log(sum exp(logits)) of the loss of z
+    Tensor picked;    ///< (N, k): the chosen scores, or logits
+    Tensor unscaled;  ///< (N, k): the weights before `factor`
+    Tensor load;      ///< (E): f of the balance loss
+    Tensor log_sums;  ///< (N): log(sum exp(logits)) of the z loss
 };
 
-/// From logits (N, E), f32 or f64, to the experts of each token, and back. A linear layer
-/// makes the logits; the gate has no weights.
+/// Chooses the experts of each token from logits (N, E), f32 or f64, and runs backward. A
+/// linear layer makes the logits; the gate has no weights.
 class Gate {
   public:
-    /// Throws UsageError, which begins with the name, for options that do not fit.
+    /// Throws UsageError, which begins with the name, if options do not fit each other.
     Gate(const ParameterInit& init, std::int64_t experts, const GateOptions& options);
 
     const GateOptions& options() const { return options_; }
     std::int64_t experts() const { return experts_; }
-    /// (E), f32 or f64; none unless experts are chosen by it.
+    /// (E), f32 or f64; none if `biased` is false.
     const Tensor& bias() const { return bias_; }
-    /// As published weights of DeepSeek-V3 have it: "….e_score_correction_bias".
+    /// The bias's name in published weights of DeepSeek-V3: "….e_score_correction_bias".
     const std::string& bias_name() const { return bias_name_; }
 
-    /// `noise` says which numbers the logits' noise has; none is added without.
+    /// `noise` says which random numbers the logits' noise has; without it none is added.
     Gating choose(const Tensor& logits, const std::optional<RandomPart>& noise,
                   SourceLine at) const;
-    /// Gives the gate's own terms of the loss, each (1), as a mean over the tokens times
-    /// `weight`. `shares` are the part of all copies that each expert gets.
+    /// Returns the gate's own terms of the loss, each (1): a mean over the tokens times
+    /// `weight`. `shares` are the experts' parts of all copies.
     std::vector<Tensor> losses(Gating& gating, const std::vector<double>& shares,
                                double weight, SourceLine at) const;
-    /// The gradient of logits, from that of the weights (N, k), which it changes, and of
-    /// the terms that losses() gave.
+    /// Returns the gradient of the logits. It comes from the gradient of the weights
+    /// (N, k), which is overwritten, and from the terms that losses() returned.
     Tensor backward(const Gating& gating, const Tensor& d_weights, double weight,
                     SourceLine at) const;
 

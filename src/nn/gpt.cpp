@@ -30,7 +30,7 @@ void require_latent(const ParameterInit& init, const BlockSizes& sizes,
 
 namespace {
 
-/// The kit of one device: what each part is when nothing is shared out.
+/// The kit of one device makes these parts: no layer is sharded.
 std::unique_ptr<Module> make_linear(const ParameterInit& init, const LinearSizes& sizes) {
     return std::make_unique<Linear>(init, sizes.in, sizes.all_out(), sizes.bias);
 }
@@ -90,7 +90,7 @@ BlockSizes GptSizes::block_of(std::int64_t layer) const {
 
 namespace {
 
-/// Returns the numbers in a block's gate, so many experts and the shared one.
+/// Returns how many numbers a block's gate, `experts` experts and the shared one have.
 std::int64_t numbers_in_experts(const BlockSizes& block, std::int64_t experts) {
     const ExpertSizes& of = block.experts;
     return block.hidden * (of.count + block.mlp_matrices() *
@@ -135,7 +135,7 @@ GptKit::GptKit()
 
 namespace {
 
-/// Makes what stands between attention's linear layers.
+/// Makes the module between attention's linear layers.
 std::unique_ptr<Module> make_core(Device& device, const AttentionSizes& sizes,
                                   const GptKit& kit) {
     auto core = kit.core ? kit.core(device, sizes)
@@ -227,7 +227,7 @@ std::unique_ptr<Module> make_experts(const ParameterInit& init, const BlockSizes
 
 namespace {
 
-/// Tokens of several devices need an attention that sees the others'.
+/// If tokens are sharded over devices, attention must see those of all devices.
 void require_context(const ParameterInit& init, const GptKit& kit) {
     require(kit.tokens.ranks == 1 || kit.core,
             "{}: tokens of {} ranks, but no attention that sees the others'; "
@@ -273,13 +273,13 @@ void require_sizes(const ParameterInit& init, const GptSizes& sizes) {
             who, experts.count, experts.inner, experts.shared, sizes.dense_blocks);
 }
 
-/// Returns the deviation of a table that the head reads too.
+/// Returns the deviation of the table, which is smaller if the head reads it, too.
 double table_deviation(const GptSizes& sizes) {
     return sizes.tied ? 1 / std::sqrt(static_cast<double>(sizes.block.hidden)) : 1;
 }
 
-/// The head: over `table`, or with a weight of its own, which if it is tied to a table
-/// elsewhere has that one's name and values.
+/// Makes the head over `table`, or with its own weight. If that is tied to a table on
+/// another device, it has that table's name and values.
 std::unique_ptr<Module> make_head(const ParameterInit& init, const GptSizes& sizes,
                                   const GptKit& kit, Parameter* table) {
     if (!sizes.tied) return kit.head(init.child("lm_head"), sizes, nullptr);

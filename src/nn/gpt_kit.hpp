@@ -20,22 +20,22 @@ enum class MlpKind { gelu, swiglu };
 struct BlockSizes {
     std::int64_t hidden = 0;  ///< h
     std::int64_t heads = 0;   ///< a
-    std::int64_t inner = 0;   ///< of the MLP; 0: 4 h, whichever MLP it is
+    std::int64_t inner = 0;   ///< of the MLP; 0: 4 h for any kind of MLP
     NormKind norm = NormKind::layer_norm;
     MlpKind mlp = MlpKind::gelu;
     bool causal = true;
     std::int64_t kv_heads = 0;  ///< g, of keys and values; 0: a
-    /// The base of rotary positions (Su et al. 2021, 2104.09864), 10,000 say; 0: a GPT
-    /// learns a vector for each position instead.
+    /// The base of rotary positions (Su et al. 2021, 2104.09864), such as 10,000. If it
+    /// is 0, a GPT learns a vector for each position instead.
     double rotary_base = 0;
     bool bias = true;  ///< of linear layers; the SwiGLU MLP has none
     GeluForm gelu = GeluForm::exact;
     double epsilon = 1e-5;  ///< of norms
-    /// Latent attention in the place of plain one, causal and without biases; with a
-    /// query_rank of 0 there is none.
+    /// Latent attention instead of the plain one, causal and without biases. If
+    /// query_rank is 0, there is none.
     LatentSizes latent{};
-    /// A gate and experts in the place of the MLP, each like it; with E = 0 there are
-    /// none.
+    /// A gate and experts instead of the MLP; each expert is an MLP of that kind. If E is
+    /// 0, there are none.
     ExpertSizes experts{};
 
     AttentionSizes attention() const {
@@ -45,7 +45,7 @@ struct BlockSizes {
     std::int64_t expert_columns() const {
         return experts.inner > 0 ? experts.inner : inner_columns();
     }
-    /// An MLP's: SwiGLU has a gate beside the first one.
+    /// The number of weight matrices of an MLP; SwiGLU has one more, the gate.
     std::int64_t mlp_matrices() const { return mlp == MlpKind::swiglu ? 3 : 2; }
 };
 
@@ -54,98 +54,99 @@ struct GptSizes {
     std::int64_t context = 0;     ///< C, the longest sequence
     std::int64_t layers = 0;      ///< L
     BlockSizes block;
-    /// The head reads the table of wte (Press & Wolf, 1608.05859): "lm_head.weight" is
-    /// not there, and "transformer.wte.weight" gets the gradients of both. It starts with
-    /// deviation 1/sqrt(h), as suits the head.
+    /// The head reads the table of wte (Press & Wolf, 1608.05859): there is no
+    /// "lm_head.weight", and "transformer.wte.weight" gets the gradients of both. The
+    /// table then starts with deviation 1/sqrt(h), which suits the head.
     bool tied = false;
-    /// So many blocks, the first ones, have a plain MLP in the place of experts.
+    /// This many blocks at the start have a plain MLP instead of experts.
     std::int64_t dense_blocks = 0;
 
     /// The sizes of one of the blocks.
     BlockSizes block_of(std::int64_t layer) const;
     bool learns_positions() const { return block.rotary_base == 0; }
-    /// wte, and wpe if positions are learnt, come before the blocks.
+    /// The number of layers before the blocks: wte, and wpe if positions are learnt.
     int first_block() const { return learns_positions() ? 2 : 1; }
-    /// These, the blocks, ln_f and lm_head: L + 4, or L + 3.
+    /// The number of all layers: those, the blocks, ln_f and lm_head. L + 4, or L + 3.
     int layer_count() const { return first_block() + static_cast<int>(layers) + 2; }
-    /// Returns how many numbers all parameters hold: with the defaults
-    /// L (12 h + 13) h + (2 V + C + 2) h.
+    /// Returns how many numbers all parameters have: with the defaults L (12 h + 13) h +
+    /// (2 V + C + 2) h.
     std::int64_t parameters() const { return parameters(block.experts.count); }
-    /// Returns how many of them a token meets: of a block's experts, those that it
-    /// chooses.
+    /// Returns how many of these numbers one token uses: of a block's experts, only the
+    /// chosen ones count.
     std::int64_t active_parameters() const {
         return parameters(block.experts.gate.chosen);
     }
 
   private:
-    /// Those of so many experts a block.
+    /// Returns the numbers if each block has that many experts.
     std::int64_t parameters(std::int64_t experts) const;
 };
 
-/// The columns that a linear layer reads, and makes: several layers side by side read the
-/// same x, as those of queries, keys and values do. They have one weight, (all of out,
-/// in), whose rows are the first layer's, then the second's …
+/// The columns that a linear layer reads and makes. Several layers side by side may read
+/// the same x, such as those of queries, keys and values. They have one weight,
+/// (all of out, in): the first layer's rows, then the second's, and so on.
 struct LinearSizes {
     std::int64_t in = 0;
     std::vector<std::int64_t> out;
     bool bias = true;
-    /// The heads that the columns of each belong to; none if they are not heads'.
+    /// The number of heads in each layer's columns; empty if there are none.
     std::vector<std::int64_t> heads{};
 
     std::int64_t all_out() const;
 };
 
-/// Says how each part of a GPT is made; by itself, as one device makes them. A strategy
-/// is a function from kit to kit, which replaces the parts that it is about. So
-/// strategies nest, in any order:
+/// Says how each part of a GPT is made; the default makes the parts of one device. A
+/// strategy is a function that takes a kit and replaces some of its parts. So strategies
+/// nest, in any order:
 ///
 ///     GptKit kit = tensor_parallel({}, tp);
 ///     kit = context_parallel(kit, mesh["cp"], ContextMethod::ring_attention);
 ///     auto gpt = make_gpt(init, sizes, kit);
 ///
-/// The things that it refers to must stay as long as the modules made with it.
+/// The objects that a kit refers to must outlive the modules made with it.
 struct GptKit {
     template <typename... Sizes>
     using Make = std::function<std::unique_ptr<Module>(const ParameterInit&, Sizes...)>;
 
     GptKit();
 
-    /// From h columns to those within attention or the MLP, and back. Devices that share
-    /// out a layer have heads, or columns, of their own between the two.
+    /// `wide` maps h columns to those inside attention or the MLP, `narrow` maps them
+    /// back. If devices shard a layer, each has its own heads, or columns, between the
+    /// two.
     Make<const LinearSizes&> wide;
     Make<const LinearSizes&> narrow;
-    /// Returns the heads that this device has of a layer's, which is named for errors.
+    /// Returns how many of a layer's heads this device has. Errors name the layer.
     std::function<AttentionSizes(const std::string& layer, const AttentionSizes&)> heads;
-    /// Makes what stands between attention's linear layers; CoreAttention if it is empty.
+    /// Makes the module between attention's linear layers; if empty, CoreAttention.
     MakeAttention core;
-    /// Latent attention, of blocks that have it.
+    /// Latent attention, for blocks that have it.
     Make<const BlockSizes&, const GptKit&> latent;
-    /// The MLP, of this kit's linear layers.
+    /// The MLP, made of this kit's linear layers.
     Make<const BlockSizes&, const GptKit&> mlp;
-    /// Says how ranks share out the experts of a block, which `mlp` makes if there are
-    /// any; if it is empty, they do not.
+    /// Says how ranks shard the experts that `mlp` makes for a block. If it is empty,
+    /// they do not.
     std::function<std::shared_ptr<ExpertExchange>(const ParameterInit&)> exchange;
     Make<const BlockSizes&> norm;
 
-    /// The table of tokens, of that deviation. Its weight is its only parameter.
+    /// The table of tokens, with that deviation. Its weight is its only parameter.
     Make<const GptSizes&, double> table;
     Make<const GptSizes&, const GptKit&> positions;
-    /// The head, (…, h) to logits: over the table's weight if one is given, which then is
-    /// tied to it, else with a weight of its own, its only parameter.
+    /// The head, (…, h) to logits. If a table is given, the head uses its weight and is
+    /// tied to it; else the head has its own weight, its only parameter.
     Make<const GptSizes&, Parameter*> head;
     /// The loss of the head's logits.
     std::function<Loss(const GptSizes&)> loss;
 
-    /// The linear layers are shared out to several devices.
+    /// True if the linear layers are sharded over several devices.
     bool shares_layers = false;
-    /// Says which tokens of each sequence this device has in attention, which sees those
-    /// of other devices, too. A core that is set later does not.
+    /// Says which tokens of each sequence this device has in attention, which also sees
+    /// those of other devices. A core that is set later does not see them.
     TokenDeal tokens;
-    /// Devices that share out the linear layers may deal these tokens once more: outside
-    /// of the layers, a device then has this stretch of them.
+    /// Devices that shard the linear layers may shard these tokens once more. Outside
+    /// those layers, a device then has only this stretch of them.
     TokenDeal stretch;
-    /// Programs that feed sequences piece by piece, or tokens of several sequences
-    /// together, put the position of each row of x there before each pass.
+    /// A program may feed sequences piece by piece, or tokens of several sequences
+    /// together. Before each pass it puts the position of each row of x here.
     std::shared_ptr<RowPlaces> places;
 };
 

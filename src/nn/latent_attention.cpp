@@ -11,7 +11,7 @@ namespace {
 
 constexpr bool kBias = false;
 
-// What each part saves.
+// The place of each part among the children of Saved.
 constexpr std::size_t kQa = 0, kQNorm = 1, kQb = 2, kKvA = 3, kKvNorm = 4, kKvB = 5,
                       kO = 6;
 
@@ -146,8 +146,9 @@ Tensor LatentAttention::do_backward_input(const Tensor& dy, Saved& saved) {
     return dx;
 }
 
-// With P the weights and S the scores: dV = P^T dy, dS = softmax'(dy V^T), and both parts
-// of a query and a key get dS times the other's.
+// With P the weights and S the scores: dV = P^T dy, dS = softmax'(dy V^T). Each part of a
+// query gets dS times that part of the key; each part of a key gets dS^T times that part
+// of the query.
 void LatentAttention::backward_core(const Tensor& d_sums, const Views& d_queries,
                                     const Views& d_keys, Saved& saved) const {
     const SourceLine at = saved.line();

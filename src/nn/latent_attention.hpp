@@ -9,24 +9,23 @@ namespace lockstep {
 
 /// The sizes of multi-head latent attention. DeepSeek-V3 has 1536, 512, 128, 64 and 128.
 struct LatentSizes {
-    std::int64_t query_rank =
-        0;                      ///< columns that queries are made of; 0: plain attention
-    std::int64_t key_rank = 0;  ///< columns that keys and values are made of
-    std::int64_t width = 0;     ///< of a head's queries and keys, without positions
-    std::int64_t rotary = 0;    ///< more columns of both, which turn with positions
-    std::int64_t value = 0;     ///< of a head's values
+    std::int64_t query_rank = 0;  ///< latent columns of queries; 0: plain attention
+    std::int64_t key_rank = 0;    ///< latent columns of keys and values
+    std::int64_t width = 0;       ///< of a head's queries and keys, without positions
+    std::int64_t rotary = 0;      ///< more columns of both, rotated by positions
+    std::int64_t value = 0;       ///< of a head's values
 
     bool operator==(const LatentSizes&) const = default;
 };
 
-/// Returns the numbers in its weights.
+/// Returns how many numbers its weights have.
 std::int64_t latent_parameters(std::int64_t hidden, std::int64_t heads,
                                const LatentSizes& sizes);
 
-/// Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2, 2405.04434, section 2.1):
-/// queries, keys and values of all heads are made of few columns, the latent ones, so
-/// that generation has to keep these alone. Positions turn columns of their own, of which
-/// keys have one head for all.
+/// Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2, 2405.04434, section 2.1).
+/// Queries, keys and values of all heads are made from a few latent columns, so
+/// generation must keep only these. Positions rotate separate columns; for keys, all
+/// heads share one head of these columns.
 ///
 ///     q = q_b(norm(q_a(x)))                  (s, b, a (width + rotary))
 ///     c, r = kv_a(x)                         (s, b, key_rank), (s, b, rotary)
@@ -34,13 +33,13 @@ std::int64_t latent_parameters(std::int64_t hidden, std::int64_t heads,
 ///     y = o(softmax((q k + turned(q) turned(r)) / sqrt(width + rotary)) v), head by head
 ///
 /// x (s, b, hidden) gives y of the same shape, causally. Parameters: those of q_a_proj,
-/// q_a_layernorm, q_b_proj, kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj and o_proj,
-/// linear layers without biases. Differs: rows of q_b_proj and kv_b_proj are, of all
-/// heads, those without positions or of keys before the others; published weights have
-/// them head by head. Costs and saves scores as CoreAttention does.
+/// q_a_layernorm, q_b_proj, kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj and o_proj.
+/// Linear layers have no biases. Differs: in q_b_proj the rows without positions of all
+/// heads come first, and in kv_b_proj the rows of keys; published weights have rows head
+/// by head. Costs and saves scores as CoreAttention does.
 class LatentAttention : public Module {
   public:
-    /// Throws UsageError for sizes that are not positive.
+    /// Throws UsageError unless all sizes are positive.
     LatentAttention(const ParameterInit& init, std::int64_t hidden, std::int64_t heads,
                     const LatentSizes& sizes, double rotary_base, double epsilon);
 

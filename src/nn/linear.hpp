@@ -9,9 +9,9 @@ namespace lockstep {
 /// y = x W^T + b, in PyTorch's layout: weight W is (out, in), bias b is (out).
 ///
 /// x (…, in) gives y (…, out). Forward costs 2 N in out flops for N rows of x; each half
-/// of backward as many. Saves x, and between the halves of backward also dy.
+/// of backward costs the same. Saves x; between the two halves of backward also dy.
 ///
-/// Both start uniform in ±1/sqrt(in), as PyTorch's nn.Linear: element i of
+/// Weight and bias start uniform in ±1/sqrt(in), as in PyTorch's nn.Linear: element i of
 /// "hidden.weight" is number i of RandomStream(seed, "hidden.weight"), so a shard can
 /// draw its slice of the whole.
 class Linear : public Module {
@@ -19,8 +19,9 @@ class Linear : public Module {
     /// Throws UsageError unless in and out are positive.
     Linear(const ParameterInit& init, std::int64_t in, std::int64_t out,
            bool bias = true);
-    /// Over the weight (out, in) of another module on this device, which is tied to it:
-    /// a use more of it. Without bias. The other module must stay, and lists it.
+    /// Uses the weight (out, in) of another module on this device; the two are tied. Adds
+    /// one use to it; has no bias. The other module lists the weight and must outlive
+    /// this one.
     Linear(Device& device, Parameter& tied);
 
     Parameter& weight() { return weight_; }
@@ -43,9 +44,9 @@ class Linear : public Module {
     std::optional<Parameter> bias_;
 };
 
-/// The shape of its weight, (out, in); throws UsageError unless both are positive.
+/// Returns the weight's shape, (out, in). Throws UsageError unless both are positive.
 Shape linear_shape(const ParameterInit& init, std::int64_t in, std::int64_t out);
-/// Throws UsageError, which names the weight, unless the tensor has so many columns.
+/// Throws UsageError, which names the weight, unless the tensor has `columns` columns.
 void require_columns(const Parameter& weight, const char* what, const Tensor& tensor,
                      std::int64_t columns);
 

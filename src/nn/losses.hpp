@@ -8,34 +8,36 @@
 
 namespace lockstep {
 
-/// A loss, and its derivative by the prediction.
+/// A loss, and its gradient with respect to the prediction.
 struct LossResult {
     Tensor loss;      ///< (1)
     Tensor gradient;  ///< of the prediction's shape
 };
 
-// Every loss is a mean over the batch times `weight`, and the gradient is of exactly
-// that. With weight = B_i / B the losses of parts of a batch, B_i rows of B each, and
-// their gradients, add up to those of the whole: for micro-batches and shards, of equal
-// size or not. An empty batch throws UsageError, since its mean is nothing.
+// Every loss is a mean over the batch times `weight`; the gradient belongs to this
+// product. With weight = B_i / B, the losses and gradients of a batch's parts, B_i rows
+// of B each, add up to those of the whole: for micro-batches and shards, of equal size or
+// not. An empty batch throws UsageError, since it has no mean.
 
-/// weight * mean over all elements of (prediction - target)^2. Both of one shape.
+/// Returns weight * mean over all elements of (prediction - target)^2. Both have one
+/// shape.
 LossResult mean_squared_error(Device& device, const Tensor& prediction,
                               const Tensor& target, double weight = 1,
                               SourceLine at = SourceLine::here());
 
-/// weight * mean over rows of -log softmax(logits)[target]. Logits (…, classes), and
-/// targets (…), i32: one for each row.
+/// Returns weight * mean over rows of -log softmax(logits)[target]. Logits are
+/// (…, classes); targets are (…), i32, one for each row.
 LossResult cross_entropy_loss(Device& device, const Tensor& logits, const Tensor& targets,
                               double weight = 1, SourceLine at = SourceLine::here());
 
-/// Throw UsageError, which begins with the loss's name: where the batch is empty; unless
-/// targets are in the logits' first dimensions, or either of the two is flat.
+/// Throw UsageError, which begins with the loss's name: the first if the batch is empty,
+/// the second unless targets have the logits' first dimensions, or one of the two is
+/// flat.
 void require_rows(const char* loss, const Tensor& prediction, SourceLine at);
 void require_targets(const char* loss, const Tensor& logits, const Tensor& targets,
                      SourceLine at);
 
-/// Any of them, or a function of the same arguments, with or without the line:
+/// Any of these losses, or a function of the same arguments, with or without `at`:
 ///
 ///     const Loss loss = mean_squared_error;
 ///     const LossResult result = loss(device, prediction, target);

@@ -10,8 +10,8 @@ namespace lockstep {
 
 namespace {
 
-// What a forward keeps for its parts lies in these children. Each portion of the tokens
-// has two: that of the experts, and its own.
+// Children in which a forward keeps what its parts need. Each portion of the tokens has
+// two: one for the experts, and its own.
 constexpr std::size_t kLogits = 0, kShared = 1, kPortions = 2;
 std::size_t of_experts(std::size_t portion) {
     return kPortions + 2 * portion;
@@ -139,7 +139,7 @@ Tensor MixtureOfExperts::of_shared(const Tensor& x, Saved& saved, bool trains) {
     return shared_->forward(x, saved.child(kShared));
 }
 
-// Of tokens (N, h), a copy for each expert that they go to, expert by expert: (M, h)
+// Copies tokens (N, h) for each expert that they go to, expert by expert: (M, h)
 Tensor MixtureOfExperts::copies(const Tensor& tokens, const Portion& portion,
                                 SourceLine at) const {
     const Tensor& rows = portion.routing.rows;
@@ -149,7 +149,7 @@ Tensor MixtureOfExperts::copies(const Tensor& tokens, const Portion& portion,
     return copies;
 }
 
-// y (N, h) += what experts made of the copies (M, h), each times its weight
+// y (N, h) += the experts' results for the copies (M, h), each times its weight
 void MixtureOfExperts::add_made(const Tensor& y, const Gating& gating,
                                 const Portion& portion, Saved& saved) {
     const SourceLine at = saved.line();
@@ -204,7 +204,7 @@ std::vector<MixtureOfExperts::Portion> MixtureOfExperts::routed(const Gating& ga
     return portions;
 }
 
-// Losses count all copies, also those that are dropped.
+// Losses count all copies, including dropped ones.
 void MixtureOfExperts::drop_and_count(Gating& gating, std::vector<Portion>& portions,
                                       Saved& saved, bool trains) {
     const SourceLine at = saved.line();
@@ -213,7 +213,7 @@ void MixtureOfExperts::drop_and_count(Gating& gating, std::vector<Portion>& port
     if (sizes_.of.capacity > 0 || (trains && gate_.options().balance > 0))
         all = exchange_->all_counts(device_, own_counts(gating, portions, at), at);
     if (trains) {
-        // A forward that runs again counts as the one before.
+        // A forward that runs again is not counted again.
         ++forwards_;
         const bool again = saved.keep_state("forward", forwards_) != forwards_;
         if (!again) noise_.offset += noise_apart_;
@@ -234,8 +234,8 @@ void MixtureOfExperts::drop_and_count(Gating& gating, std::vector<Portion>& port
             at);
 }
 
-// With a capacity, if choices come first, the counts of the first choices, then those of
-// the second …
+// If there is a capacity and choices come first, returns the counts of the first choices,
+// then those of the second choices, and so on. Else returns one count per expert.
 ExpertExchange::Counts MixtureOfExperts::own_counts(const Gating& gating,
                                                     const std::vector<Portion>& portions,
                                                     SourceLine at) const {
@@ -296,8 +296,8 @@ Tensor MixtureOfExperts::run_backward(const Tensor& dy, Saved& saved, bool whole
     return all;
 }
 
-// The gradient of what experts made, w_j dy, and of the weights, dy times what they made:
-// y = sum_j w_j made_j
+// Returns the gradient of the experts' results, w_j dy, and adds that of the weights, dy
+// times the results: y = sum_j w_j made_j
 Tensor MixtureOfExperts::d_made(const Tensor& d_tokens, const Tensor& d_weights,
                                 const Portion& portion, Saved& saved) const {
     const SourceLine at = saved.line();

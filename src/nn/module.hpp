@@ -12,17 +12,17 @@
 
 namespace lockstep {
 
-/// A module's forward keeps this for its backward, for one micro-batch: pipelines hold
-/// several in flight. A module that is made of others gives each of them a child.
+/// What a module's forward keeps for its backward, for one micro-batch; a pipeline has
+/// several in flight. A module that consists of others gives each of them a child.
 class Saved {
   public:
-    /// `name` is a literal. Throws UsageError if the name is taken: a second forward with
-    /// the same Saved would mix two micro-batches.
+    /// `name` must be a literal. Throws UsageError if the name is taken: a second forward
+    /// with the same Saved would mix two micro-batches.
     void keep(const char* name, Tensor tensor) { keep_value(name, std::move(tensor)); }
     /// Throws UsageError if forward kept nothing of that name.
     const Tensor& at(const char* name) const { return value<Tensor>(name); }
-    /// These two keep values of any type, which backward asks for by the type that
-    /// forward kept: counts, a shape, a permutation.
+    /// These two keep values of any type, such as counts, a shape or a permutation.
+    /// Backward must ask for the type that forward kept.
     template <typename Value>
     void keep_value(const char* name, Value value) {
         require_free(name);
@@ -34,9 +34,9 @@ class Saved {
         if (kept == nullptr) refuse(name);
         return *kept;
     }
-    /// Keeps what the module goes by beside x and its parameters, such as the place in a
-    /// stream of random numbers, and gives it. When the same forward runs again, it gives
-    /// what it was the first time, whatever has come between.
+    /// Keeps a state that forward depends on beside x and the parameters, such as the
+    /// place in a stream of random numbers, and returns it. If the same forward runs
+    /// again, returns the state of the first run, whatever has happened since.
     template <typename Value>
     Value keep_state(const char* name, Value now) {
         if (Kept* kept = find_kept(name); kept != nullptr && kept->is_of_first) {
@@ -47,37 +47,37 @@ class Saved {
         values_.back().is_state = true;
         return now;
     }
-    /// Drops one of them, if there is one.
+    /// Drops the value of that name, if there is one.
     void drop(const char* name);
-    /// Drops everything, the children's too; ready for another forward.
+    /// Drops everything, including the children's values; ready for another forward.
     void clear();
-    /// Drops everything but states, the children's too; ready for the same forward again.
+    /// Drops everything but states, in children, too; ready for the same forward again.
     void clear_to_repeat();
-    /// Calls `visit` with each tensor that was kept, the children's too, which may put
-    /// another one of its shape in its place. It does not find tensors that are inside of
-    /// other values.
+    /// Calls `visit` with each tensor that was kept, including the children's. `visit`
+    /// may replace it with another tensor of its shape. Tensors inside other values are
+    /// not visited.
     void each_tensor(FunctionRef<void(Tensor&)> visit);
-    /// Part `index`; made at its first use. Its address stays valid.
+    /// Returns part `index`, which is made at its first use. Its address stays valid.
     Saved& child(std::size_t index);
 
-    /// A layer may add a term of its own to the loss, (1), and add its gradient in
-    /// backward: as a mean over the micro-batch, times the weight that the micro-batch
-    /// has in the step. Whoever calls forward sets the weight, and takes the terms.
+    /// A layer may add its own term to the loss, (1), and then adds its gradient in
+    /// backward. The term is a mean over the micro-batch, times the micro-batch's weight
+    /// in the step. The caller of forward sets the weight and takes the terms.
     double loss_weight() { return root().weight; }
     void set_loss_weight(double weight) { root().weight = weight; }
     void add_loss(Tensor loss) { root().losses.push_back(std::move(loss)); }
     std::vector<Tensor> take_losses() { return std::exchange(root().losses, {}); }
 
-    /// Returns the line of the caller who began with this Saved, or one that it is part
-    /// of.
+    /// Returns the line of the call that began with this Saved, or with the Saved that it
+    /// is a part of.
     SourceLine line() { return root().at; }
-    /// Does nothing for a part of another.
+    /// Does nothing for a part of another Saved.
     void set_line(SourceLine at) {
         if (root_ == nullptr || own_root_) root().at = at;
     }
 
   private:
-    /// All parts of one Saved have this in common.
+    /// What all parts of one Saved share.
     struct Root {
         double weight = 1;
         std::vector<Tensor> losses;
@@ -87,7 +87,7 @@ class Saved {
         const char* name;
         std::any value;
         bool is_state = false;
-        bool is_of_first = false;  ///< a state, for a forward that runs again
+        bool is_of_first = false;  ///< a state of the first run, to be returned again
     };
     Root& root();
     Kept* find_kept(const char* name);
@@ -101,8 +101,8 @@ class Saved {
     Root* root_ = nullptr;
 };
 
-/// A tensor that belongs to a model and is no parameter, as a batch norm's running
-/// statistics: forward moves it, and it has no gradient.
+/// A tensor of a model that is not a parameter, such as a batch norm's running
+/// statistics. Forward updates it, and it has no gradient.
 struct Buffer {
     std::string name;  ///< as in PyTorch's state_dict
     Tensor tensor;
@@ -110,16 +110,16 @@ struct Buffer {
 
 /// A differentiable function with parameters, on one device.
 ///
-/// Backward comes in two halves, as zero-bubble pipelines need them apart:
-///   backward_input   dx from dy; keeps in `saved` what the other half needs
-///   backward_weight  adds to the parameters' gradients, and clears `saved`
-/// backward() does both and frees `saved` as it goes. Gradients are added up until
-/// zero_gradients(): accumulation is the default. dx is none (a default Tensor) where the
+/// Backward has two halves, because zero-bubble pipelines run them at different times:
+///     backward_input   dx from dy; keeps in `saved` what the other half needs
+///     backward_weight  adds to the parameters' gradients, and clears `saved`
+/// backward() does both and frees `saved` as it runs. Gradients add up until
+/// zero_gradients(): accumulation is the default. dx is none (a default Tensor) if the
 /// module gives no gradient of its input.
 ///
 /// A layer overrides the private do_… functions. It keeps in `saved` exactly what
-/// backward needs, drops in do_backward_input what do_backward_weight does not need, and
-/// calls Parameter::accumulated() after each contribution it added.
+/// backward needs. In do_backward_input it drops what do_backward_weight does not need.
+/// It calls Parameter::accumulated() after each contribution that it adds.
 class Module {
   public:
     Module() = default;
@@ -135,21 +135,19 @@ class Module {
     void backward_weight(Saved& saved, SourceLine at = SourceLine::here());
     Tensor backward(const Tensor& dy, Saved& saved, SourceLine at = SourceLine::here());
 
-    /// Forward alone: keeps nothing for a backward.
+    /// Runs only forward: keeps nothing for a backward.
     Tensor infer(const Tensor& x, SourceLine at = SourceLine::here());
 
-    /// In a fixed order, that of PyTorch's state_dict; each once.
+    /// Returns each parameter once, in a fixed order, that of PyTorch's state_dict.
     virtual std::vector<Parameter*> parameters() { return own_parameters(); }
 
     virtual std::vector<Buffer> buffers() { return {}; }
 
-    /// Calls `visit` with each module that this one is made of, in order; not with those
-    /// that these are made of.
+    /// Calls `visit` with each module that this one directly consists of, in order.
     virtual void each_part(FunctionRef<void(Module&)> /*visit*/) {}
 
-    /// A first layer need not compute the gradient of its input: backward then gives
-    /// none, and reads no parameter. To be chosen before forward, which then may save
-    /// less.
+    /// A first layer need not compute the gradient of its input: backward then returns
+    /// none, and reads no parameter. Set this before forward, which may then save less.
     virtual void set_input_gradient(bool needed) { input_gradient_ = needed; }
 
   protected:
@@ -158,16 +156,17 @@ class Module {
   private:
     virtual Tensor do_forward(const Tensor& x, Saved& saved) = 0;
     virtual Tensor do_backward_input(const Tensor& dy, Saved& saved) = 0;
-    /// Nothing if the module has no parameters.
+    /// A module without parameters does nothing here.
     virtual void do_backward_weight(Saved& /*saved*/) {}
-    /// Both halves; a module of parts goes part by part, so that memory is freed early.
+    /// Runs both halves. A module of parts runs them part by part, to free memory early.
     virtual Tensor do_backward(const Tensor& dy, Saved& saved);
-    /// Forward, and what it kept goes at once; a module of parts goes part by part.
+    /// Runs forward and releases at once what it kept. A module of parts does so part by
+    /// part.
     virtual Tensor do_infer(const Tensor& x, SourceLine at);
     /// Parameters that this module itself reads, without its parts'.
     virtual std::vector<Parameter*> own_parameters() { return {}; }
-    /// Returns whether the gradient of the input needs the value of one of them, as it
-    /// needs no bias: a strategy need not bring back what is not read.
+    /// Returns whether the gradient of the input needs the parameter's value; it needs no
+    /// bias, for example. A strategy need not bring back a value that is not read.
     virtual bool reads_in_backward(const Parameter& /*own*/) const { return true; }
 
     template <typename Work>
@@ -176,7 +175,7 @@ class Module {
     bool input_gradient_ = true;
 };
 
-/// Begins a step of so many backward passes for all parameters; see
+/// Begins a step of `passes` backward passes for all parameters; see
 /// Parameter::zero_gradient.
 void zero_gradients(Module& module, int passes = 1);
 

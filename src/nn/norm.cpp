@@ -31,7 +31,7 @@ Tensor LayerNorm::do_backward_input(const Tensor& dy, Saved& saved) {
                                              statistics);
 }
 
-// d_weight += the sum over rows of dy n;  d_bias += the sum over rows of dy
+// d_weight += the sum of dy n over rows; d_bias += the sum of dy over rows
 void LayerNorm::do_backward_weight(Saved& saved) {
     const Normalized statistics{{}, saved.at("mean"), saved.at("rstd")};
     device_.layer_norm_backward_weight(weight_.gradient, bias_.gradient, saved.at("dy"),
@@ -60,7 +60,7 @@ Tensor RmsNorm::do_backward_input(const Tensor& dy, Saved& saved) {
                                            saved.at("rstd"));
 }
 
-// d_weight += the sum over rows of dy n
+// d_weight += the sum of dy n over rows
 void RmsNorm::do_backward_weight(Saved& saved) {
     device_.rms_norm_backward_weight(weight_.gradient, saved.at("dy"), saved.at("x"),
                                      saved.at("rstd"));

@@ -4,12 +4,12 @@
 
 namespace lockstep {
 
-/// y = (x - mean) rstd * weight + bias over the last dimension, with rstd = 1 /
-/// sqrt(variance + epsilon) and the variance of the row itself, undivided by n - 1 (Ba,
-/// Kiros and Hinton 2016, 1607.06450, section 3).
+/// y = (x - mean) rstd * weight + bias over the last dimension, with
+/// rstd = 1 / sqrt(variance + epsilon). The row's variance divides by n, not by n - 1
+/// (Ba, Kiros and Hinton 2016, 1607.06450, section 3).
 ///
 /// x (…, width) gives y of the same shape; weight and bias are (width) and start as ones
-/// and zeros. Saves x and each row's mean and rstd, and between the halves of backward
+/// and zeros. Saves x and each row's mean and rstd; between the two halves of backward
 /// also dy.
 class LayerNorm : public Module {
   public:
@@ -33,12 +33,12 @@ class LayerNorm : public Module {
     double epsilon_;
 };
 
-/// y = x rstd * weight over the last dimension, with rstd = 1 / sqrt(mean(x^2) +
-/// epsilon): layer norm without its mean and its bias (Zhang and Sennrich 2019,
-/// 1910.07467). Differs: epsilon, as PyTorch's nn.RMSNorm has it.
+/// y = x rstd * weight over the last dimension, with
+/// rstd = 1 / sqrt(mean(x^2) + epsilon): layer norm without its mean and its bias (Zhang
+/// and Sennrich 2019, 1910.07467). Differs: has an epsilon, as PyTorch's nn.RMSNorm does.
 ///
 /// x (…, width) gives y of the same shape; weight is (width) and starts as ones. Saves x
-/// and each row's rstd, and between the halves of backward also dy.
+/// and each row's rstd; between the two halves of backward also dy.
 class RmsNorm : public Module {
   public:
     RmsNorm(const ParameterInit& init, std::int64_t width, double epsilon = 1e-5);

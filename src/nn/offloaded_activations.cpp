@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// A module of the model, whose activations come and go.
+/// A module of the model, whose activations are sent out and fetched.
 class OffloadedActivations::Layer : public Wrapper {
   public:
     Layer(OffloadedActivations& offloaded, std::size_t place,
@@ -34,7 +34,7 @@ class OffloadedActivations::Layer : public Wrapper {
     }
 
     OffloadedActivations& offloaded_;
-    std::size_t place_;  ///< among those that are offloaded
+    std::size_t place_;  ///< among the offloaded modules
 };
 
 OffloadedActivations::OffloadedActivations(Device& device, Sequential& model,

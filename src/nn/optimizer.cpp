@@ -171,17 +171,17 @@ void MasterWeights::do_step(std::size_t index, std::int64_t /*step*/, SourceLine
     if (std::exchange(times_set_[index], parameter.times_set) != parameter.times_set)
         parameter.value.device()->cast(master->value, parameter.value, at);
     master->gradient = parameter.gradient;
-    // Each line is said once, whenever it was said of the parameter.
+    // The parameter has new placements: declares them for the master, too.
     if (master->placements.size() != parameter.placements.size()) {
         master->placements = parameter.placements;
         declare_again(*master);
     }
     optimizer_->step(*master, at);
     parameter.value.device()->cast(parameter.value, master->value, at);
-    master->gradient = Tensor();  // whoever lets go of the parameter's frees it
+    master->gradient = Tensor();  // so that a strategy can free the gradient
 }
 
-/// The masters were loaded, too.
+/// The checkpoint has loaded the masters, too; they need not be made again.
 void MasterWeights::steps_were_set() {
     optimizer_->set_steps(steps());
     for (std::size_t i = 0; i < times_set_.size(); ++i)

@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// Changes parameters by their gradients.
+/// Updates parameters by their gradients.
 ///
 /// State is made, as zeros, with the optimizer, so that memory does not grow at the first
 /// step; the ledger counts it as optimizer. The parameters must outlive the optimizer.
@@ -23,30 +23,30 @@ class Optimizer {
     Optimizer(const Optimizer&) = delete;
     Optimizer& operator=(const Optimizer&) = delete;
 
-    /// One update of every parameter from its gradient, which stays as it is.
+    /// Updates every parameter once from its gradient; the gradient does not change.
     void step(SourceLine at = SourceLine::here());
-    /// One update of that parameter alone, for who has its gradient before the others'.
-    /// Each parameter counts its own steps. Throws UsageError if it is another
-    /// optimizer's.
+    /// Updates only that parameter, for callers that have its gradient before the others.
+    /// Each parameter counts its own steps. Throws UsageError if the parameter belongs to
+    /// another optimizer.
     void step(const Parameter& parameter, SourceLine at = SourceLine::here());
 
     const std::vector<Parameter*>& parameters() const { return parameters_; }
-    /// Throws UsageError, which begins with `who`, unless its parameters are these, in
-    /// any order.
+    /// Throws UsageError, which begins with `who`, unless its parameters are exactly
+    /// these, in any order.
     void require_of(const char* who, const std::vector<Parameter*>& parameters) const;
-    /// A tensor of the state, in the parameter's shape; if that is a part of a whole, so
-    /// is the state.
+    /// A tensor of the state, in the parameter's shape. If the parameter is a part of a
+    /// whole, so is the state.
     struct State {
         std::string name;  ///< "exp_avg/hidden.weight"; the words are PyTorch's
         Tensor tensor;
         const Parameter* parameter;
     };
-    /// All of it, for records and checkpoints.
+    /// All state, for records and checkpoints.
     const std::vector<State>& state() const { return state_; }
-    /// Returns the updates that each of parameters() has had.
+    /// Returns how many updates each of parameters() has had.
     const std::vector<std::int64_t>& steps() const { return steps_; }
-    /// Says how many each has had, as a checkpoint knows. Throws UsageError unless there
-    /// is a number, not negative, for each.
+    /// Sets how many updates each parameter has had, as read from a checkpoint. Throws
+    /// UsageError unless there is one number for each, and none is negative.
     void set_steps(std::vector<std::int64_t> steps);
 
   protected:
@@ -56,11 +56,11 @@ class Optimizer {
     struct OfGroups {};
 
     void add_state(State state) { state_.push_back(std::move(state)); }
-    /// Zeros in each parameter's shape, entered into state() under `name`.
+    /// Makes zeros in each parameter's shape, and enters them into state() under `name`.
     std::vector<Tensor> make_state(const char* name);
 
   private:
-    /// `step` counts the parameter's from 1.
+    /// `step` is the parameter's own step, from 1.
     virtual void do_step(std::size_t index, std::int64_t step, SourceLine at) = 0;
     virtual void steps_were_set() {}
 
@@ -69,17 +69,19 @@ class Optimizer {
     std::vector<std::int64_t> steps_;
 };
 
-/// Has another optimizer update f32 copies of parameters in bf16, their masters, by
-/// gradients in bf16, and rounds them into the parameters: so updates count that are too
-/// small for bf16 (Micikevicius et al. 2018, 1710.03740, section 3.1).
+/// Keeps f32 copies of bf16 parameters, their masters. Another optimizer updates the
+/// masters by the bf16 gradients, and the masters are rounded into the parameters. So
+/// updates that are too small for bf16 are not lost (Micikevicius et al. 2018,
+/// 1710.03740, section 3.1).
 ///
 ///     MasterWeights optimizer(model.parameters(), [](std::vector<Parameter*> masters) {
 ///         return std::make_unique<AdamW>(std::move(masters));
 ///     });
 ///
-/// With AdamW 16 bytes a parameter: 2 its value, 2 its gradient, 4 its master, 8 the two
-/// moments. State: "master/NAME", and what the other one has. A parameter that is not in
-/// bf16 has no master: the other optimizer updates it itself.
+/// With AdamW this takes 16 bytes per parameter: 2 for its value, 2 for its gradient, 4
+/// for its master, 8 for the two moments. State: "master/NAME", and the other
+/// optimizer's. A parameter that is not bf16 has no master: the other optimizer updates
+/// it directly.
 ///
 /// Losses need no scaling: bf16 has f32's exponents, and its smallest number is 2^-133.
 /// In f16, whose smallest is 2^-24, small gradients become 0 unless the loss is
@@ -88,25 +90,25 @@ class MasterWeights : public Optimizer {
   public:
     using Make = std::function<std::unique_ptr<Optimizer>(std::vector<Parameter*>)>;
 
-    /// Masters begin as the parameters are then. Values and gradients may move later: a
-    /// step takes them from where the parameter has them then. A master is a replica
-    /// where its parameter was said to be one. If values are loaded from a checkpoint and
-    /// the optimizer is not, masters are made again.
+    /// Masters start from the parameters' values at construction. Values and gradients
+    /// may move later: each step takes them from the parameter. A master is a replica if
+    /// its parameter was declared as one. If a checkpoint loads values but not the
+    /// optimizer, masters are made again.
     MasterWeights(std::vector<Parameter*> parameters, const Make& make);
 
-    /// The one that updates masters, whose options may be changed.
+    /// The optimizer that updates masters; its options may be changed.
     Optimizer& of_masters() { return *optimizer_; }
 
   private:
     void do_step(std::size_t index, std::int64_t step, SourceLine at) override;
     void steps_were_set() override;
 
-    std::vector<std::unique_ptr<Parameter>> masters_;  ///< null if it is not in bf16
+    std::vector<std::unique_ptr<Parameter>> masters_;  ///< null if it is not bf16
     std::vector<int> times_set_;  ///< of each parameter, when its master was made
     std::unique_ptr<Optimizer> optimizer_;
 };
 
-/// Makes an Sgd or an AdamW, which updates parameters in bf16 by way of masters.
+/// Makes an Sgd or an AdamW, which updates bf16 parameters through masters.
 template <typename Made, typename Options>
 std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter*> parameters,
                                           const Options& options) {
@@ -120,29 +122,29 @@ std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter*> parameters,
     return std::make_unique<MasterWeights>(std::move(parameters), make);
 }
 
-/// Parameters that are updated alike.
+/// Parameters that are updated with the same options.
 template <typename Options>
 struct ParameterGroup {
     std::vector<Parameter*> parameters;
     Options options{};
 };
 
-/// Stochastic gradient descent, with momentum as PyTorch has it:
+/// Stochastic gradient descent, with momentum as in PyTorch:
 ///
 ///     g = gradient + weight_decay * p;  v = momentum * v + g;  p = p - learning_rate * v
 ///
 /// (Sutskever, Martens, Dahl and Hinton 2013, ICML 28, section 2. Differs: their velocity
-/// includes the learning rate; the same while it is constant.) State, only with momentum:
-/// one tensor "momentum_buffer" a parameter.
+/// includes the learning rate. The results are the same while the rate is constant.)
+/// State, only with momentum: one tensor "momentum_buffer" per parameter.
 class Sgd : public Optimizer {
   public:
     using Groups = std::vector<ParameterGroup<SgdOptions>>;
 
     explicit Sgd(std::vector<Parameter*> parameters, SgdOptions chosen = {});
-    /// By its exact type: {&a, &b} are parameters, not a range of groups.
+    /// Takes exactly this type, so that {&a, &b} are parameters, not a range of groups.
     explicit Sgd(std::same_as<Groups> auto chosen) : Sgd(OfGroups{}, std::move(chosen)) {}
 
-    /// Options may be changed between steps; momentum only if a group had some at the
+    /// Options may be changed between steps; momentum only if a group had momentum at the
     /// start.
     Groups groups;
 
@@ -154,15 +156,15 @@ class Sgd : public Optimizer {
     std::vector<Tensor> velocities_;
 };
 
-/// Adam with decoupled weight decay (Loshchilov and Hutter 2019, 1711.05101, algorithm
-/// 2), as PyTorch has it. Step t counts from 1:
+/// Adam with decoupled weight decay (Loshchilov and Hutter 2019, 1711.05101,
+/// algorithm 2), as in PyTorch. Step t counts from 1:
 ///
 ///     p = p - learning_rate * weight_decay * p
 ///     m = beta1 * m + (1 - beta1) * gradient;  v = beta2 * v + (1 - beta2) * gradient^2
 ///     p = p - learning_rate * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
 ///
 /// (Differs: the paper's decay is not multiplied by the learning rate.) State: two
-/// tensors a parameter, "exp_avg" m and "exp_avg_sq" v.
+/// tensors per parameter, "exp_avg" m and "exp_avg_sq" v.
 class AdamW : public Optimizer {
   public:
     using Groups = std::vector<ParameterGroup<AdamWOptions>>;
@@ -183,9 +185,9 @@ class AdamW : public Optimizer {
     std::vector<Tensor> second_moments_;
 };
 
-/// Two groups: matrices and parts of matrices, with those options, and all else (biases,
-/// norms), which do not decay; as GPTs are trained since GPT-2. Empty groups are left
-/// out.
+/// Returns two groups: matrices and parts of matrices, with those options, and all others
+/// (biases, norms), without decay. GPTs are trained in this way since GPT-2. Empty groups
+/// are left out.
 AdamW::Groups decay_matrices_only(const std::vector<Parameter*>& parameters,
                                   AdamWOptions options);
 

@@ -4,7 +4,7 @@ namespace lockstep {
 
 namespace {
 
-/// draw(tensor, numbers) for every block of rows that the parameter holds.
+/// Calls draw(tensor, numbers) for every block of rows that the parameter holds.
 template <typename Draw>
 void draw_blocks(const Parameter& parameter, Draw&& draw) {
     const Part& part = parameter.part();

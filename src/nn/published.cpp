@@ -15,14 +15,14 @@ namespace {
 
 using Tensors = std::map<std::string, HostTensor>;
 
-/// The published tensors that one parameter is: rows of the first above those of the
-/// next.
+/// The published tensors that make up one parameter: the rows of the first lie above
+/// those of the next.
 struct Source {
     std::vector<std::string> names;
     bool transposed = false;
 };
 
-/// Returns "3" and "attn.c_attn.weight" of "transformer.h.3.attn.c_attn.weight".
+/// Returns "3" and "attn.c_attn.weight" for "transformer.h.3.attn.c_attn.weight".
 std::optional<std::pair<std::string, std::string>> block_of(const std::string& name) {
     const std::string body = "transformer.h.";
     if (!name.starts_with(body)) return std::nullopt;
@@ -71,7 +71,7 @@ HostTensor transposed(const HostTensor& matrix) {
     return turned;
 }
 
-/// Puts a parameter's published tensors together, in its dtype.
+/// Joins a parameter's published tensors into the whole, in its dtype.
 HostTensor whole_of(const Parameter& parameter, const Source& source,
                     const Tensors& tensors) {
     const Shape& shape = parameter.part().whole;

@@ -6,13 +6,13 @@
 
 namespace lockstep {
 
-/// A module that keeps only its input for backward, and runs its forward again then: all
-/// else that it would have saved is there for that moment only (Chen et al. 2016,
-/// 1604.06174, section 4). Same bits, one forward more.
+/// A module that keeps only its input for backward, and then runs its forward again.
+/// Everything else that it would have saved exists for that moment only (Chen et al.
+/// 2016, 1604.06174, section 4). The same bits, one more forward.
 ///
-/// What the forward goes by beside x and the parameters is what it was the first time, as
-/// the numbers that Dropout draws are (Saved::keep_state). Batch norm would count a batch
-/// twice in its running statistics.
+/// The second forward sees the same state as the first, such as dropout's random numbers
+/// (Saved::keep_state). Batch norm, however, counts a batch twice in its running
+/// statistics.
 class Recompute : public Wrapper {
   public:
     explicit Recompute(std::unique_ptr<Module> module);
@@ -24,27 +24,26 @@ class Recompute : public Wrapper {
     void forward_again(Saved& saved);
 };
 
-/// Full recomputation: each of the modules [first, last) keeps its input only.
+/// Full recomputation: each of the modules [first, last) keeps only its input.
 void recompute_modules(Sequential& model, std::size_t first, std::size_t last);
-/// That of each block of a GPT. A block then keeps s b h numbers, and a step costs one
-/// forward of the blocks more: 4/3 of its flops.
+/// Full recomputation of each block of a GPT. A block then keeps s b h numbers, and a
+/// step costs one more forward of the blocks: 4/3 of its flops.
 void recompute_blocks(Sequential& gpt, const GptSizes& sizes);
 
-/// Selective recomputation (Korthikanti et al. 2022, 2205.05198, section 5): only what
-/// stands between attention's linear layers runs again, which keeps the most and computes
-/// the least. A block no longer keeps the softmax's b a s^2 numbers, and costs 4 b s^2 h
-/// flops more.
+/// Selective recomputation (Korthikanti et al. 2022, 2205.05198, section 5): only the
+/// module between attention's linear layers runs again. This module keeps the most memory
+/// and computes the least. A block no longer keeps the softmax's b a s^2 numbers, and
+/// costs 4 b s^2 h more flops.
 ///
-/// The core is the kit's own, so whatever sets another one, as context_parallel() does,
-/// comes before: its messages are then sent again, too. Attention by the online softmax
-/// (FlashAttention, RingAttention, GatherAttention, UlyssesAttention) keeps no s^2
-/// numbers and makes them again by itself; around that, this costs a forward and saves
-/// next to nothing.
+/// This wraps the kit's core, so set another core before, as context_parallel() does; its
+/// messages are then sent again, too. Attention with the online softmax (FlashAttention,
+/// RingAttention, GatherAttention, UlyssesAttention) keeps no s^2 numbers and always
+/// recomputes them. Around such a core, this costs a forward and saves next to nothing.
 ///
 ///     GptKit kit = selective_recompute(tensor_parallel({}, tp));
 ///
-/// Throws UsageError if the kit's tokens are dealt to several ranks, but it has no core
-/// that sees the others'.
+/// Throws UsageError if the kit's tokens are sharded over several ranks, but it has no
+/// core that sees the other ranks' tokens.
 GptKit selective_recompute(GptKit kit);
 
 }  // namespace lockstep

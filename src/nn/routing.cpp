@@ -75,7 +75,7 @@ Counts counts_by_choice(Device& device, const Tensor& ids, std::int64_t experts,
                                               static_cast<std::int64_t>(chosen.at(i)))];
         return counts;
     }
-    // Choice by choice what is missing of the whole, so that their sums are that.
+    // Splits each expert's count over the choices, so that these sum to it.
     const Counts all = dealt_by_load(ids.elements(), experts, load);
     for (std::int64_t j = 0; j < k; ++j)
         for (std::int64_t e = 0; e < experts; ++e) {
@@ -108,7 +108,7 @@ std::int64_t expert_capacity(double factor, std::int64_t copies, std::int64_t ex
     const double exact =
         factor * static_cast<double>(copies) / static_cast<double>(experts);
     if (!(exact < static_cast<double>(copies))) return copies;  // no expert gets more
-    // 1.1 times 50 is a little more than 55 only because 1.1 has no end in binary digits.
+    // In floating point 1.1 times 50 is more than 55: 1.1 has no finite binary form.
     const double nearest = std::round(exact);
     const bool is_whole = std::abs(exact - nearest) <= 1e-9 * nearest;
     return static_cast<std::int64_t>(is_whole ? nearest : std::ceil(exact));

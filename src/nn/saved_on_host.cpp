@@ -6,7 +6,7 @@ namespace lockstep {
 
 SavedOnHost::SavedOnHost(Device& device, std::int64_t least_bytes)
     : device_(device), least_bytes_(least_bytes) {
-    device.host();  // refuses if there is none
+    device.host();  // throws if there is none
 }
 
 // lesson: saved-on-host
@@ -70,14 +70,14 @@ bool SavedOnHost::goes(const Tensor& tensor) const {
            tensor.bytes() >= least_bytes_;
 }
 
-/// Waits for the copies that were started first; they end in order. Lets go of both
+/// Waits for the copies that were started first; copies end in order. Releases both
 /// sides.
 void SavedOnHost::wait_for_first(Queue& queue) {
     if (!queue.front().list.empty()) queue.front().list.back().work.wait();
     queue.pop_front();
 }
 
-/// Returns the copy one side of which is this very range of memory; null if there is
+/// Returns the copy that has exactly this range of memory on that side; null if there is
 /// none.
 const SavedOnHost::Copy* SavedOnHost::find(const Queue& queue, Tensor Copy::*side,
                                            const Tensor& range) {

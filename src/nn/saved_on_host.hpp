@@ -11,38 +11,38 @@
 namespace lockstep {
 
 /// Sends what forwards have saved to the host, and fetches it for their backwards. The
-/// copies run beside what the device computes, in the order in which they are asked for.
+/// copies run while the device computes, in the order in which they are asked for.
 ///
-/// What goes is memory of the category `activations`, not values of parameters, and not
-/// indices, which are small, and the caller's. A tensor that was saved under several
-/// names or shapes is copied once; so is one that two have saved which are under way
-/// together.
+/// Only memory of the category `activations` is sent: no values of parameters, and no
+/// indices, which are small and belong to the caller. A tensor that was saved under
+/// several names or shapes is copied once. So is a tensor that two forwards have saved,
+/// if their copies run at the same time.
 class SavedOnHost {
   public:
-    /// Smaller tensors stay: each copy has its latency. Throws UsageError if the device
-    /// has no host.
+    /// Tensors below `least_bytes` stay on the device: each copy has its latency. Throws
+    /// UsageError if the device has no host.
     SavedOnHost(Device& device, std::int64_t least_bytes);
 
-    /// Starts the copies of what was saved, which from now on is on the host.
+    /// Starts to copy what was saved. From now on it is on the host.
     void send(Saved& saved);
-    /// Has it stay, but take its turn among those that are sent: see let_go().
+    /// Keeps it on the device, but in one queue with those that are sent: see let_go().
     void keep(Saved& saved) { leaving_.push_back({&saved, {}}); }
-    /// Waits until at most so many of those that were sent, or kept, are still on their
-    /// way. The device lets go of what has left.
+    /// Waits until at most `most` of those that were sent, or kept, are still in the
+    /// queue. The device releases those that have left.
     void let_go(std::size_t most);
-    /// Starts the copies back to the device, if they were not, once it has left.
+    /// Waits until it has left, and starts the copies back, unless they were started.
     void fetch(Saved& saved);
-    /// Waits until it is back, if it is the first of those that were fetched.
+    /// Waits until it is back, if it is the oldest of those that are returning.
     void wait(const Saved& saved);
 
   private:
-    /// A tensor on both sides, until the copy that it is in has ended.
+    /// A tensor on both sides, until its copy has ended.
     struct Copy {
         Tensor here;
         Tensor there;
         Work work;
     };
-    /// Those of one forward, in the order in which they were started.
+    /// The copies of one forward, in the order in which they were started.
     struct Copies {
         const Saved* of;
         std::vector<Copy> list;

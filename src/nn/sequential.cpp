@@ -27,7 +27,7 @@ void Sequential::replace(
 
 namespace {
 
-/// Returns what the modules have, one behind the other.
+/// Joins the lists of all modules.
 template <typename Item>
 std::vector<Item> all_of(const std::vector<std::unique_ptr<Module>>& modules,
                          std::vector<Item> (Module::*items)()) {
@@ -94,7 +94,7 @@ void Sequential::do_backward_weight(Saved& saved) {
 
 namespace {
 
-/// sum += straight, where `sum` is the branch's own.
+/// Returns sum += straight. Only the caller may hold `sum`.
 Tensor added(Tensor sum, const Tensor& straight) {
     require(sum && sum.shape() == straight.shape(),
             "Residual: the branch gives {} for {}; it must keep the shape, since the two "

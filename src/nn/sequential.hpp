@@ -10,11 +10,11 @@ namespace lockstep {
 /// Modules one after another: the output of each is the input of the next. Parameters
 /// keep the names that the modules were made with.
 ///
-/// backward() goes from the last module to the first and frees what each saved before it
-/// turns to the one before.
+/// backward() runs from the last module to the first. It frees what a module saved before
+/// it goes on to the previous one.
 class Sequential : public Module {
   public:
-    /// Appends a module, which this one then owns.
+    /// Appends a module, which the Sequential then owns.
     void add(std::unique_ptr<Module> module);
     /// Makes a module, appends it and returns it:
     ///
@@ -29,8 +29,8 @@ class Sequential : public Module {
 
     std::size_t size() const { return modules_.size(); }
     Module& operator[](std::size_t index) { return *modules_[index]; }
-    /// Puts what `wrap` makes of a module in its place: one that gathers its parameters,
-    /// say, or runs its forward again.
+    /// Replaces a module with what `wrap` makes of it: a module that gathers its
+    /// parameters, for example, or runs its forward again.
     void replace(
         std::size_t index,
         const std::function<std::unique_ptr<Module>(std::unique_ptr<Module>)>& wrap);
@@ -38,7 +38,7 @@ class Sequential : public Module {
     std::vector<Parameter*> parameters() override;
     std::vector<Buffer> buffers() override;
     void each_part(FunctionRef<void(Module&)> visit) override;
-    /// Passes the choice to the first module.
+    /// Passes the setting to the first module.
     void set_input_gradient(bool needed) override;
 
   private:
@@ -51,11 +51,11 @@ class Sequential : public Module {
     std::vector<std::unique_ptr<Module>> modules_;
 };
 
-/// y = x + f(x), f the branch (He et al. 2015, 1512.03385, section 3). Saves nothing of
-/// its own.
+/// y = x + f(x), with the branch f (He et al. 2015, 1512.03385, section 3). Saves nothing
+/// of its own.
 ///
-/// The sum is taken in what the branch gives, forward and backward, so the branch must
-/// give tensors that it does not keep: UsageError if somebody does.
+/// The sum is written into the branch's result, forward and backward. So the branch must
+/// return tensors that it does not keep; else throws UsageError.
 class Residual : public Module {
   public:
     explicit Residual(std::unique_ptr<Module> branch);

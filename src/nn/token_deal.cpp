@@ -10,7 +10,7 @@ namespace lockstep {
 
 namespace {
 
-/// Row `from` of a tensor (rows, …) into row `to` of another.
+/// Copies row `from` of a tensor (rows, …) into row `to` of another.
 void copy_row(HostTensor& destination, std::int64_t to, const HostTensor& source,
               std::int64_t from) {
     const std::int64_t bytes = source.bytes() / source.shape()[0];

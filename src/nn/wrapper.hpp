@@ -4,9 +4,9 @@
 
 namespace lockstep {
 
-/// A module that does another's work, and something around it. Parameters keep their
-/// names, and whether the input needs a gradient is passed on. What the other one saves
-/// is the first child of what this one saves.
+/// A module that runs another module and does something around it. Parameters keep their
+/// names, and the setting for the input's gradient is passed on. The other module saves
+/// into the first child of this module's Saved.
 class Wrapper : public Module {
   public:
     std::vector<Parameter*> parameters() override { return module_->parameters(); }
@@ -20,7 +20,7 @@ class Wrapper : public Module {
 
     Module& module() { return *module_; }
 
-    // By themselves they do the other's work alone.
+    // By default these only run the other module.
     Tensor do_forward(const Tensor& x, Saved& saved) override;
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
     void do_backward_weight(Saved& saved) override;

@@ -42,7 +42,7 @@ pid_t spawn(const std::vector<std::string>& words, const Pipe& output, const Pip
     return process;
 }
 
-/// Takes what is there; closes the pipe at its end.
+/// Appends what the pipe has now to `text`; closes the pipe at its end.
 void take(Descriptor& from, std::string& text) {
     std::array<char, 65536> buffer;
     const ssize_t got = read_some(from.number(), buffer.data(), buffer.size());
@@ -58,13 +58,13 @@ bool silence() {
            ::dup2(nothing, STDOUT_FILENO) >= 0;
 }
 
-/// The child of a fork becomes the copy: only by calls that are allowed between fork and
-/// exec in any program.
+/// Turns the child of a fork into the copy. Uses only calls that any program may make
+/// between fork and exec.
 [[noreturn]] void become_copy(const CopyPlan& plan, char** arguments, char** environment,
                               pid_t parent) {
     constexpr std::string_view kSorry = "lockstep: cannot start a copy of itself\n";
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    // The parent may have ended before that.
+    // The parent may have ended before the call of prctl.
     if (::getppid() != parent) ::_exit(1);
     ::sigprocmask(SIG_SETMASK, &plan.signal_mask, nullptr);
     if (plan.keeps_terminal || silence())

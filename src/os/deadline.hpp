@@ -13,13 +13,14 @@ inline Clock::duration duration_of(double seconds) {
         std::chrono::duration<double>(seconds));
 }
 
-/// Returns the time that comes so many seconds after another.
+/// Returns the time that is `seconds` after `start`.
 inline Clock::time_point after(Clock::time_point start, double seconds) {
     return start + duration_of(seconds);
 }
 
-/// Returns for how many milliseconds poll() is to wait until a time: rounded up, at least
-/// 0 and at most some days, or -1, for ever, if the time is kNever.
+/// Returns the number of milliseconds that poll() must wait until a time: rounded up, at
+/// least 0 and at most some days. If the time is kNever, returns -1: wait without a
+/// limit.
 inline int milliseconds_until(Clock::time_point time) {
     if (time == kNever) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(time - Clock::now());

@@ -7,7 +7,8 @@
 
 namespace lockstep::os {
 
-/// A file descriptor that is closed with its owner, and in programs that this one starts.
+/// A file descriptor that is closed when its owner is destroyed, and in programs that
+/// this one starts.
 class Descriptor {
   public:
     Descriptor() = default;
@@ -31,7 +32,7 @@ struct Pipe {
 /// Throws std::system_error.
 Pipe make_pipe();
 
-/// Two sockets, each of which is the other's line.
+/// Two sockets that are connected to each other.
 struct SocketPair {
     Descriptor ours;
     Descriptor theirs;
@@ -44,12 +45,12 @@ Descriptor make_waker();
 void wake(const Descriptor& waker) noexcept;
 void calm(const Descriptor& waker) noexcept;
 
-/// read() and write(), which begin again if a signal interrupts them.
+/// Like read() and write(), but begin again if a signal interrupts them.
 ssize_t read_some(int descriptor, void* to, std::size_t bytes) noexcept;
 ssize_t write_some(int descriptor, const void* from, std::size_t bytes) noexcept;
 
-/// Writes all of the text, and waits if the descriptor takes none just now. Throws
-/// std::system_error if that fails; `name` is what the message calls the descriptor.
+/// Writes all of the text, and waits while the descriptor accepts none. Throws
+/// std::system_error if writing fails; the message calls the descriptor `name`.
 void write_all(int descriptor, std::string_view text, const char* name);
 
 }  // namespace lockstep::os

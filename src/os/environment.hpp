@@ -11,23 +11,23 @@ namespace lockstep::os {
 /// The value of an environment variable, if it is set.
 std::optional<std::string> variable(const std::string& name);
 
-/// Returns this process's environment with some variables set: "NAME=value" each.
+/// Returns this process's environment with some variables set, as texts "NAME=value".
 std::vector<std::string> environment_with(
     const std::vector<std::pair<std::string, std::string>>& variables);
 
-/// Returns the folders in which programs are looked for, with ':' between: the
-/// environment's PATH, or the usual ones if it has none.
+/// Returns the folders that are searched for programs, with ':' between them: the
+/// environment's PATH, or the usual folders if it has none.
 std::string search_path();
 
-/// Returns the file that a name on the PATH stands for; empty if there is none.
+/// Returns the program's file that is found on the PATH; empty if there is none.
 std::string find_on_path(const std::string& name);
 
-/// Returns where TMPDIR says that temporary files go, or /tmp.
+/// Returns the folder for temporary files: TMPDIR, or /tmp.
 std::filesystem::path temporary_place();
 
-/// Makes an empty folder of its own there, "lockstep-…" with `kind` behind it, and
-/// returns its path. Throws std::system_error with a sentence that names TMPDIR if that
-/// cannot be.
+/// Makes a new, empty folder in temporary_place(), and returns its path. Its name is
+/// "lockstep-", then `kind` and some letters. If it cannot be made, throws
+/// std::system_error with a sentence that names TMPDIR.
 std::filesystem::path make_temporary_folder(const std::string& kind = "");
 
 }  // namespace lockstep::os

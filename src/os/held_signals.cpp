@@ -20,7 +20,7 @@ HeldSignals::HeldSignals() {
     sigset_t held;
     sigemptyset(&held);
     sigaddset(&held, SIGCHLD);
-    // One that is ignored, as under nohup, stays so.
+    // A signal that is ignored, as under nohup, stays ignored.
     for (const int number : {SIGINT, SIGTERM, SIGHUP})
         if (!ignored(number)) sigaddset(&held, number);
     descriptor_ = Descriptor(signalfd(-1, &held, SFD_CLOEXEC | SFD_NONBLOCK));

@@ -8,9 +8,9 @@
 
 namespace lockstep::os {
 
-/// While one lives, the signals that concern a process that waits for other programs wait
-/// to be taken: SIGCHLD, and those of SIGINT, SIGTERM and SIGHUP that are not ignored. It
-/// is to be made on the main thread, before others are started.
+/// While it lives, signals are held until take() returns them: SIGCHLD, and those of
+/// SIGINT, SIGTERM and SIGHUP that are not ignored. It is for a process that waits for
+/// other programs. Make it on the main thread, before other threads are started.
 class HeldSignals {
   public:
     /// Throws std::system_error.
@@ -19,12 +19,12 @@ class HeldSignals {
     HeldSignals(const HeldSignals&) = delete;
     HeldSignals& operator=(const HeldSignals&) = delete;
 
-    /// Returns the mask that programs which are started meanwhile should have.
+    /// Returns the signal mask for programs that are started meanwhile.
     const sigset_t& mask_before() const { return mask_before_; }
 
     /// poll() finds this readable while a signal waits.
     int descriptor() const { return descriptor_.number(); }
-    /// The next signal that waits, if one does.
+    /// Returns the next signal that is held, if there is one.
     std::optional<signalfd_siginfo> take() const;
 
   private:
@@ -33,8 +33,8 @@ class HeldSignals {
     Descriptor descriptor_;
 };
 
-/// Returns true if another process sent the signal to this one. The terminal's own reach
-/// all its processes: nobody need pass them on.
+/// Returns true if another process sent the signal to this one. The terminal sends its
+/// signals to all of its processes, so they need not be passed on.
 inline bool sent_by_process(const signalfd_siginfo& signal) {
     return signal.ssi_code <= 0;
 }

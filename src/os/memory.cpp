@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
-/// Returns the number behind a word at the begin of one of the file's lines.
+/// Returns the number after a word at the beginning of a line in the file.
 std::optional<std::int64_t> number_behind(const std::filesystem::path& path,
                                           const std::string& word) {
     std::ifstream file(path);
@@ -23,14 +23,14 @@ std::optional<std::int64_t> number_behind(const std::filesystem::path& path,
     return std::nullopt;
 }
 
-/// Returns the only number in the file; "max" is none.
+/// Returns the only number in the file; none if the file says "max".
 std::optional<std::int64_t> number_in(const std::filesystem::path& path) {
     std::ifstream file(path);
     std::int64_t number = 0;
     return file >> number ? std::optional(number) : std::nullopt;
 }
 
-/// The names of a control group's files, in either version of these.
+/// The names of a control group's files, in one version of control groups.
 struct GroupFiles {
     const char* root;
     const char* limit;
@@ -38,8 +38,9 @@ struct GroupFiles {
     const char* reclaimable;  ///< a word in memory.stat
 };
 
-/// Returns what a group and those above it leave. In a container, the folders of groups
-/// may be missing up to the container's own, which lies at the root.
+/// Returns the memory that is left within the limits of a group and of the groups above
+/// it. In a container, the folders of groups may be missing; the container's own group is
+/// at the root.
 std::int64_t left_in_groups(const GroupFiles& files, const std::string& group) {
     std::int64_t left = kUnlimited;
     for (std::filesystem::path name = std::filesystem::path(group).relative_path();;
@@ -57,7 +58,8 @@ std::int64_t left_in_groups(const GroupFiles& files, const std::string& group) {
     }
 }
 
-/// Lines are "4:memory:/group" in the first version, "0::/group" in the second.
+/// Lines of /proc/self/cgroup are "4:memory:/group" in the first version of control
+/// groups, "0::/group" in the second.
 std::int64_t left_in_groups() {
     constexpr GroupFiles kFirst{"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
                                 "memory.usage_in_bytes", "total_inactive_file"};

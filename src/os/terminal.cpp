@@ -22,8 +22,8 @@ bool wants_colour(int descriptor) {
 
 namespace {
 
-/// Returns what the window says of its size; what the environment says if it does not,
-/// and `otherwise` if neither does.
+/// Returns the size that the window reports. If it reports none, returns the
+/// environment's size, else `otherwise`.
 int window_size(int descriptor, unsigned short winsize::*side, const char* variable,
                 int fewest, int otherwise) {
     winsize window{};

@@ -8,21 +8,21 @@ inline constexpr int kPipeColumns = 80;
 /// "dumb").
 bool is_clever_terminal(int descriptor);
 
-/// Returns whether colour is welcome there: a clever terminal, and no NO_COLOR
-/// (no-color.org).
+/// Returns whether to write in colour: if the file is a clever terminal and NO_COLOR
+/// (no-color.org) is not set.
 bool wants_colour(int descriptor);
 
-/// Returns the columns of the terminal's window; COLUMNS if it does not say, else 80; at
-/// least 20. If the file is no terminal there are 80: a transcript is the same on every
-/// machine.
+/// Returns the columns of the terminal's window, at least 20. If the terminal does not
+/// say, returns COLUMNS, else 80. If the file is no terminal, returns 80, so that a
+/// transcript is the same on every machine.
 int window_columns(int descriptor);
 
-/// Returns the rows of the terminal's window; LINES if it does not say, else 24; at
-/// least 5.
+/// Returns the rows of the terminal's window, at least 5. If the terminal does not say,
+/// returns LINES, else 24.
 int window_rows(int descriptor);
 
 /// Opens /dev/null in place of standard streams that the program was started without, so
-/// that no file that it opens becomes one of them. Writing to them goes on to fail.
+/// that no file that it opens becomes one of them. Writing to them still fails.
 void guard_standard_streams();
 
 }  // namespace lockstep::os

@@ -7,13 +7,13 @@
 
 namespace lockstep {
 
-/// A tensor that a message is bringing.
+/// A tensor whose values are still on their way from another rank.
 struct Arriving {
     Tensor tensor{};
-    Tensor source{};  ///< what is sent; to be kept until it has arrived
+    Tensor source{};  ///< the tensor that is sent; kept until the message has arrived
     std::optional<Work> work{};
 
-    /// Once: gives the tensor away.
+    /// Waits for the message and returns the tensor. Call it once.
     Tensor wait(SourceLine at = SourceLine::here()) {
         if (work) work->wait(at);
         source = {};

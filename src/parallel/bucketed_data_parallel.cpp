@@ -37,7 +37,7 @@ void BucketedDataParallel::begin() {
     GradientBuckets::begin();
     works_.clear();
     all_forwarded_ = false;
-    uses_.clear();  // also those of an evaluation between steps
+    uses_.clear();  // also forgets uses in an evaluation between steps
 }
 
 void BucketedDataParallel::start(std::size_t bucket) {
@@ -95,7 +95,7 @@ void BucketedDataParallel::settle_if_done(Parameter& parameter) {
 void BucketedDataParallel::ready(Parameter& parameter) {
     GradientBuckets::ready(parameter);
     if (!options_.find_unused || all_forwarded_) return;
-    all_forwarded_ = true;  // a gradient of the step is there: this is its last backward
+    all_forwarded_ = true;  // the first gradient is complete: all forwards are done
     for (Parameter* other : parameters())
         settle_if_done(*other);
 }

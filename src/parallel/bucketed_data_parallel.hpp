@@ -10,43 +10,42 @@ namespace lockstep {
 
 struct BucketOptions {
     BucketSizes sizes{};
-    /// All begin with rank 0's values: S bytes, once.
+    /// Broadcasts rank 0's values at the start: S bytes, once.
     bool broadcast = true;
-    /// From the second step on buckets are filled in the order in which rank 0's
-    /// gradients came in the first one: one broadcast of a number for each parameter, and
-    /// a wait of the host. A training that goes on from a checkpoint begins with the
-    /// first order again, and so may round a sum otherwise.
+    /// Rebuilds the buckets after the first step, in the order in which rank 0's
+    /// gradients became ready. Costs one broadcast of a number per parameter, and a wait
+    /// of the host. A training that resumes from a checkpoint starts with the first order
+    /// again, so its sums may be rounded differently.
     bool rebuild = true;
-    /// Gradients that the step does not get are found when backward begins to announce
-    /// gradients, so that buckets need not wait for them until the end. Without, a step
-    /// is as right, and slower if parts of the model are skipped.
+    /// Finds the parameters that get no gradient in this step as soon as the first
+    /// gradient is ready, so that their buckets need not wait until the end. Without it
+    /// the step is equally right, but slower if parts of the model are skipped.
     bool find_unused = false;
 };
 
-/// Data parallelism that all-reduces gradients while backward goes on, bucket by bucket,
-/// as PyTorch's DistributedDataParallel does (Li et al. 2020, 2006.15704, sections 3 and
-/// 4).
+/// Data parallelism that all-reduces gradients while backward runs, bucket by bucket, as
+/// PyTorch's DistributedDataParallel does (Li et al. 2020, 2006.15704, sections 3 and 4).
 ///
-/// Sends as many bytes as one all-reduce a parameter, 2(n-1)/n S, in one message chain a
-/// bucket. The last bucket, of the first layer, has no backward left to hide behind.
-/// Gradients become views of the buckets: no step copies them, and they need no second
-/// buffer. (They are copied when buckets are made, and when these are filled once more.)
-/// To accumulate, give train_step all micro-batches of a step; one by one, say their
-/// number with zero_gradients(model, passes), which is what no_sync() is for in PyTorch.
+/// Sends the same bytes as one all-reduce per parameter, 2(n-1)/n S, but in one message
+/// chain per bucket. The last bucket has the first layer's gradients; no backward is left
+/// to hide its messages. Gradients are views of the buckets, so no step copies them and
+/// no second buffer is needed. (They are copied when buckets are built or rebuilt.) To
+/// accumulate, give train_step all micro-batches of a step. If you run them one by one,
+/// give their number to zero_gradients(model, passes); PyTorch uses no_sync() for this.
 ///
 /// Differs from PyTorch: sums weighted gradients instead of dividing by n. A bucket ends
-/// before it would exceed its limit, not behind it. A step in which some gradients never
-/// come ends right, since finish() reduces what is left, where PyTorch's raises an error
-/// or hangs; find_unused makes such a step faster, and does not keep buckets from being
-/// filled once more. What is no parameter, such as running statistics, is not broadcast.
+/// before it would exceed its limit, not after. If some gradients never come, the step
+/// still ends right, because finish() reduces the rest; PyTorch raises an error or hangs.
+/// find_unused makes such a step faster, and buckets are still rebuilt. Tensors that are
+/// not parameters, such as running statistics, are not broadcast.
 ///
-/// A parameter whose gradient is partial along other lines as well is added up along
-/// these at the end.
+/// If a parameter's gradient is also partial along other lines, finish() sums it along
+/// these.
 class BucketedDataParallel : public GradientBuckets {
   public:
     /// Every rank of `replicas` makes the same buckets. Throws UsageError if the
-    /// parameters are not known to be partial along it, or a gradient has another type
-    /// than those of its bucket.
+    /// parameters are not known to be partial along `replicas`, or if a gradient has
+    /// another type than the rest of its bucket.
     BucketedDataParallel(Device& device, Communicator& replicas,
                          std::vector<Parameter*> parameters, BucketOptions options = {});
     void begin() override;
@@ -60,8 +59,8 @@ class BucketedDataParallel : public GradientBuckets {
     void lay_out();
     void rebuild();
 
-    /// Forward used it so often in this step, and so many of these uses have given their
-    /// part of the gradient.
+    /// How often forward used a parameter in this step, and how many of these uses have
+    /// added their part of the gradient.
     struct Uses {
         int forward = 0;
         int backward = 0;
@@ -75,7 +74,7 @@ class BucketedDataParallel : public GradientBuckets {
     std::vector<Work> works_;
     std::unordered_map<const Parameter*, Uses> uses_;
     bool all_forwarded_ = false;
-    int steps_ = 0;  ///< begun
+    int steps_ = 0;  ///< that have begun
 };
 
 }  // namespace lockstep

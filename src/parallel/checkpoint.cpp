@@ -31,7 +31,7 @@ std::string file_of_rank(int rank) {
     return fmt::format("{}{}{}", kRank, rank, kSafetensors);
 }
 
-/// Returns the number that a name has between these two.
+/// Returns the number that a name has between `before` and `after`, if any.
 std::optional<std::int64_t> number_in(std::string_view name, std::string_view before,
                                       std::string_view after) {
     if (!name.starts_with(before) || !name.ends_with(after)) return std::nullopt;
@@ -46,8 +46,8 @@ std::optional<std::int64_t> number_in(std::string_view name, std::string_view be
     return number;
 }
 
-/// A file that a save makes, or has begun to write: "rank-0.safetensors", or
-/// ".rank-0.safetensors.123-4.part".
+/// Returns whether a save makes a file of this name, or has begun to write one:
+/// "rank-0.safetensors", or ".rank-0.safetensors.123-4.part".
 bool is_of_checkpoint(std::string_view name) {
     if (name.starts_with('.') && name.ends_with(kUnfinished)) {
         name.remove_prefix(1);
@@ -67,24 +67,24 @@ bool is_whole(const fs::path& place) {
     }
 }
 
-/// Of ranks that hold copies one writes: it is the first of each line of them.
+/// Several ranks may hold the same copy. Only the first rank of each line writes it.
 bool writes(const Parameter& parameter) {
     return std::ranges::all_of(parameter.placements, [](const Placement& placement) {
         return placement.is_sharded() || placement.line->rank() == 0;
     });
 }
 
-/// A tensor that this rank holds for good, and what it is a part of.
+/// A tensor that this rank holds permanently, and the part of a whole that it is.
 struct Held {
     std::string name;
     Tensor tensor;
     Part part;
     Role role;
-    std::int64_t steps = 0;  ///< of a parameter
+    std::int64_t steps = 0;  ///< updates of a parameter so far
     bool writes = true;
 };
 
-/// A chunk's parameters, and what their optimizer has of them.
+/// Adds a chunk's parameters and the state that its optimizer has for them.
 void add_chunk(std::vector<Held>& all, const TrainingState::Chunk& chunk) {
     const std::vector<Parameter*> shards = chunk.sync->shards();
     const Optimizer* const optimizer = chunk.optimizer;
@@ -117,7 +117,7 @@ std::vector<Held> held_by(const TrainingState& state) {
     return all;
 }
 
-/// Returns the sums of all ranks' numbers. Each goes on when all have come here.
+/// Returns the sums over all ranks. No rank continues before all have called this.
 HostTensor sum_over(Device& device, Communicator& ranks, const std::vector<double>& own) {
     const MemoryScope scope(device, MemoryCategory::communication);
     const Shape shape = Shape::flat(static_cast<std::int64_t>(own.size()));
@@ -130,8 +130,8 @@ void wait_for_all(Device& device, Communicator& ranks) {
     sum_over(device, ranks, {1});
 }
 
-/// Makes a checkpoint's folder, or empties one that is not whole. The index goes first:
-/// so it never stands beside files of another save.
+/// Makes a checkpoint's folder, or empties one that is not whole. Removes the index
+/// first, so that it never lies beside files of another save.
 void make_room(const fs::path& place) {
     make_durable_folder(place);
     remove_durably(place / kIndexFile);
@@ -165,7 +165,7 @@ std::int64_t elements_named_by(const Part& part) {
     return elements;
 }
 
-/// Returns how many elements this rank asks for of each tensor that is saved.
+/// For each saved tensor, returns how many of its elements this rank asks for.
 std::vector<double> asked_for(const CheckpointReader& reader,
                               const std::vector<Held>& held) {
     std::map<std::string, double> asked;
@@ -178,8 +178,8 @@ std::vector<double> asked_for(const CheckpointReader& reader,
     return numbers;
 }
 
-/// A checkpoint of a larger model, or of another optimizer, is refused. `asked` is the
-/// sum over all ranks.
+/// Refuses a checkpoint of a larger model or of another optimizer. `asked` is the sum
+/// over all ranks.
 void require_all_asked_for(const CheckpointReader& reader, const HostTensor& asked,
                            bool has_optimizer) {
     std::int64_t place = 0;
@@ -223,13 +223,13 @@ void save_checkpoint(Device& device, Communicator& ranks, const fs::path& folder
     const bool is_first = ranks.rank() == 0;
     const bool is_there = is_first && is_whole(place);
     if (is_first && !is_there) make_room(place);
-    // All wait for the first, and know what it has found.
+    // All ranks wait for the first one and learn what it found.
     require(sum_over(device, ranks, {is_there ? 1.0 : 0.0}).at(0) == 0, [&] {
         return fmt::format("save_checkpoint: {} is a whole checkpoint already",
                            place.string());
     });
     write_own_file(ranks, place, step, held);
-    wait_for_all(device, ranks);  // files are there
+    wait_for_all(device, ranks);  // all files are written
     if (is_first) {
         std::vector<std::string> files;
         files.reserve(static_cast<std::size_t>(ranks.size()));
@@ -238,7 +238,7 @@ void save_checkpoint(Device& device, Communicator& ranks, const fs::path& folder
         write_durable_text_file(place / kIndexFile,
                                 index_text(merge_indices(place, files)));
     }
-    wait_for_all(device, ranks);  // and the index is
+    wait_for_all(device, ranks);  // the index is written
 }
 
 std::int64_t load_checkpoint(Device& device, Communicator& ranks,
@@ -254,7 +254,7 @@ std::int64_t load_checkpoint(Device& device, Communicator& ranks,
     require_all_asked_for(reader, sum_over(device, ranks, asked_for(reader, held)),
                           has_optimizer);
     for (const auto& [sync, optimizer] : state.chunks)
-        sync->wait_for_values();  // they may be on their way out of the shards
+        sync->wait_for_values();  // a gather may still be reading the shards
     for (std::size_t i = 0; i < held.size(); ++i)
         held[i].tensor.device()->upload_into(held[i].tensor, values[i]);
     for (const auto& [sync, optimizer] : state.chunks) {

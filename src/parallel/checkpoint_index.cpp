@@ -52,12 +52,12 @@ Json json_of(const SavedTensor& tensor) {
                         {"pieces", pieces}};
 }
 
-/// Reads values of an index, and says of what is wrong where it stands.
+/// Reads the values of an index. Its errors say where in the index the wrong value is.
 class IndexReader {
   public:
     explicit IndexReader(std::string where) : where_(std::move(where)) {}
 
-    /// The same, one level further in.
+    /// Returns a reader for a member, one level deeper.
     IndexReader at(const std::string& member) const {
         return IndexReader(where_ + ": " + member);
     }
@@ -103,7 +103,7 @@ class IndexReader {
         return tensor;
     }
 
-    /// Of a file beside the index, and nowhere else.
+    /// Returns the name if it is that of a file in the index's own folder; else throws.
     std::string file_name(const std::string& name) const {
         check(!name.empty() && name.find('/') == std::string::npos && name != "." &&
                   name != "..",

@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// A tensor of a checkpoint: a whole, of which files hold parts.
+/// A whole tensor of a checkpoint, and the pieces of it that are in files.
 struct SavedTensor {
     enum class Role : std::uint8_t { parameter, optimizer, buffer };
     struct Piece {
@@ -23,12 +23,12 @@ struct SavedTensor {
     Role role = Role::parameter;
     DType dtype = DType::f32;
     Shape shape;
-    std::int64_t steps = 0;  ///< of a parameter: its updates
+    std::int64_t steps = 0;  ///< updates of a parameter so far
     std::vector<Piece> pieces;
 };
 
-/// Says what lies where in a checkpoint. The folder has it as "index.json", and each file
-/// of a rank, in its header, that of its own pieces:
+/// Says where each piece of a checkpoint lies. The folder has it as "index.json". The
+/// header of each rank's file has an index of that file's own pieces:
 ///
 ///     {"format": "lockstep checkpoint 1", "step": 12, "files": {"rank-0.safetensors":
 ///     640},
@@ -37,38 +37,38 @@ struct SavedTensor {
 ///            "shape": [5, 5], "rows": [[0, 0, 5]], "column": 0, "flat": false}, ...]},
 ///            ...}}
 ///
-/// Rows are Part's: [at, from, count].
+/// Each of the rows is a Part::Rows: [at, from, count].
 struct CheckpointIndex {
     std::int64_t step = 0;
-    std::map<std::string, std::uint64_t> files;  ///< their bytes
+    std::map<std::string, std::uint64_t> files;  ///< the size of each in bytes
     std::map<std::string, SavedTensor> tensors;
 };
 
 inline constexpr const char* kIndexFile = "index.json";
 
 std::string index_text(const CheckpointIndex& index);
-/// Throws UsageError, which names `file`, for a text that is no such index: what it says
-/// is not trusted.
+/// Throws UsageError, which names `file`, if the text is not such an index. Every value
+/// in the text is checked.
 CheckpointIndex read_index(const std::string& text, const std::filesystem::path& file);
 
-/// Makes one index of those in the headers of the files. Parameters and state must be
-/// there once, each; of a buffer the first file's is taken. Throws UsageError if they are
-/// not, or if files say different things.
+/// Merges the indices in the headers of the files into one. Together the files must have
+/// each element of parameters and state exactly once; for a buffer the first file's copy
+/// is taken. Throws UsageError if they do not, or if they contradict each other.
 CheckpointIndex merge_indices(const std::filesystem::path& folder,
                               const std::vector<std::string>& files);
 
-/// Reads tensors of a checkpoint, or parts of them. Only those bytes are read that lie
-/// between the first and the last that is asked for of each piece.
+/// Reads tensors of a checkpoint, or parts of them. From each piece it reads only the
+/// bytes between the first and the last element that is asked for.
 class CheckpointReader {
   public:
-    /// A checkpoint's folder; or a safetensors file with whole tensors, which then are
-    /// parameters. Throws UsageError if it is neither, or is not whole.
+    /// Opens a checkpoint's folder, or a safetensors file of whole tensors, which are
+    /// then parameters. Throws UsageError if `place` is neither, or is not whole.
     explicit CheckpointReader(std::filesystem::path place);
 
     const CheckpointIndex& index() const { return index_; }
     const std::filesystem::path& place() const { return place_; }
-    /// Returns what a shard holds that is that part; its padding is 0. Throws UsageError,
-    /// which names the tensor, if it is not there, or has another shape or type.
+    /// Returns the values of this part, with 0 as padding. Throws UsageError, which names
+    /// the tensor, if it is missing or has another shape or type.
     HostTensor read(const std::string& name, const Part& part, DType dtype);
 
   private:

@@ -11,8 +11,8 @@ namespace lockstep {
 
 namespace {
 
-/// Returns this rank's part of the whole, (out, in) or (out). Throws
-/// UsageError if it cannot be shared out so.
+/// Returns this rank's part of the whole, (out, in) or (out). Throws UsageError if it
+/// cannot be sharded.
 Part own_rows(const ParameterInit& init, const TensorParallel& tp, const Shape& whole,
               const ColumnParallelOptions& options) {
     std::vector<std::int64_t> layers = options.stacked;
@@ -32,8 +32,8 @@ Part own_rows(const ParameterInit& init, const TensorParallel& tp, const Shape& 
     return stacked_part(whole, layers, tp.size(), tp.rank(), options.shares);
 }
 
-/// All columns, side by side, are the whole y only where ranks have plain
-/// shares of it, and all of a sequence.
+/// All columns, side by side, are the whole y only if each rank has one plain share of
+/// the columns, and the whole sequence.
 void require_gatherable(const ParameterInit& init, const TensorParallel& tp,
                         const ColumnParallelOptions& options) {
     if (!options.gather_output) return;
@@ -113,8 +113,8 @@ void ColumnParallelLinear::add_weight_gradients(const Tensor& x, const Tensor& d
     bias_->accumulated();
 }
 
-// Messages and products hide each other: f(x) for the weight's gradient
-// comes while dx is computed, dx is reduced while the weight's gradient is.
+// Messages and products overlap: f(x), for the weight's gradient, arrives while dx is
+// computed, and dx is reduced while the weight's gradient is computed.
 Tensor ColumnParallelLinear::do_backward(const Tensor& dy, Saved& saved) {
     Arriving x = tp_.enter(saved.at("x"));
     Arriving dx = start_backward_input(dy, saved);
@@ -123,7 +123,7 @@ Tensor ColumnParallelLinear::do_backward(const Tensor& dy, Saved& saved) {
 }
 // lesson: end
 
-/// dy_r (N, out/t), of a layer whose gradients are added up.
+/// Checks dy_r (N, out/t). Refuses a layer that only infers.
 void ColumnParallelLinear::require_backward(const Tensor& dy, SourceLine at) const {
     require(!only_infers_, at,
             "backward of {}, of which several ranks hold copies: it only infers",
@@ -145,8 +145,8 @@ Tensor gather_columns(TensorParallel& tp, const Tensor& own) {
     const std::int64_t columns = own.shape().columns();
     Device& device = tp.device();
 
-    // A gathering puts whole blocks one after the other, (t, N, c); columns
-    // stand side by side.
+    // An all-gather puts whole blocks one after another, (t, N, c), but columns must be
+    // side by side.
     const Tensor blocks = device.empty({ranks, rows, columns}, own.dtype());
     tp.group().all_gather(blocks, own).wait();
     Tensor whole = device.empty(own.shape().with_last(columns * ranks), own.dtype());

@@ -9,40 +9,40 @@ namespace lockstep {
 
 struct ColumnParallelOptions {
     bool bias = true;
-    /// Every rank gets all columns of y, at the price of an all-gather, and
-    /// the region ends there; else each keeps its own. Not with stacked
-    /// layers, padding or sequence parallelism.
+    /// An all-gather gives every rank all columns of y, and the region ends there. If
+    /// false, each rank keeps its own columns. Not allowed with stacked layers, padding
+    /// or sequence parallelism.
     bool gather_output = false;
-    /// The columns of each of the layers that the weight holds one below the other, and
-    /// each of which is shared out: those of queries, of keys and of values, say. If
-    /// there are none, it is one layer.
+    /// The columns of each layer if the weight stacks several layers, one below another,
+    /// such as queries, keys and values. Each of these layers is sharded by itself. If
+    /// the list is empty, the weight is one layer.
     std::vector<std::int64_t> stacked{};
-    /// Each of the stacked layers can be shared out to so many ranks at most, heads of
-    /// keys, say. If there are more ranks, a multiple of it, several of them hold the
-    /// same share. Such a layer only infers: nobody adds up the gradients of its copies.
+    /// The most shares that each stacked layer can be cut into, such as its number of key
+    /// heads. If there are more ranks (a multiple of this), several of them hold the same
+    /// share. Such a layer can only infer, because gradients of copies are not summed.
     std::vector<std::int64_t> shares{};
-    /// Rows that the ranks do not divide are filled up with zeros; else they are refused.
+    /// Pads rows with zeros if the ranks do not divide them. If false, they are refused.
     bool pad = false;
 };
 
-/// y = x W^T + b with the columns of y shared out: rank r holds rows r of W
-/// (out, in), PyTorch's layout, and computes columns r of y (Shoeybi et al.
-/// 2019, 1909.08053, section 3); PlainColumnParallelLinear shows only this:
+/// y = x W^T + b with the columns of y sharded: rank r holds block r of the rows of W
+/// (out, in), PyTorch's layout, and computes block r of the columns of y (Shoeybi et al.
+/// 2019, 1909.08053, section 3). PlainColumnParallelLinear shows only this:
 ///
 ///     [y_1 … y_t],  y_r = x W_r^T + b_r;  dx = the sum of dy_r W_r over r
 ///
-/// No message forward, f's all-reduce backward; with sequence parallelism
-/// its all-gather and reduce-scatter. x (…, in) gives y (…, out/t). Saves x
-/// as it came, and between the halves of backward also dy. Backward as a
-/// whole hides the messages behind products. Values start as Linear's of
-/// the same name. Throws UsageError unless the ranks share out the columns.
+/// Forward sends nothing; backward sends f's all-reduce. With sequence parallelism they
+/// send f's all-gather and reduce-scatter. x (…, in) gives y (…, out/t). Saves x as it
+/// came; between the two halves of backward also dy. If backward runs as a whole, its
+/// messages overlap with products. Initial values are those of a Linear of the same name.
+/// Throws UsageError if the columns cannot be sharded over the ranks.
 class ColumnParallelLinear : public Module {
   public:
     ColumnParallelLinear(const ParameterInit& init, TensorParallel& tp, std::int64_t in,
                          std::int64_t out, const ColumnParallelOptions& options = {});
-    /// Over the weight of another module, which is tied to it: that module's rows of the
-    /// table are this layer's rows. A use more of it, without bias. The other module must
-    /// stay, and lists it.
+    /// Uses the weight of another module, which is tied to it: that module's rows of the
+    /// table are this layer's rows. Counts as one more use of the weight; has no bias.
+    /// The other module lists the parameter and must outlive this one.
     ColumnParallelLinear(TensorParallel& tp, Parameter& tied);
 
     Parameter& weight() { return weight_; }
@@ -61,7 +61,7 @@ class ColumnParallelLinear : public Module {
     }
     void require_backward(const Tensor& dy, SourceLine at) const;
     Arriving start_backward_input(const Tensor& dy, Saved& saved);
-    /// From f(x), whole.
+    /// `x` is f(x): all rows, from all ranks.
     void add_weight_gradients(const Tensor& x, const Tensor& dy);
 
     TensorParallel& tp_;
@@ -73,13 +73,13 @@ class ColumnParallelLinear : public Module {
     std::optional<Parameter> bias_;
 };
 
-/// All columns of a tensor of which each rank has as many, in rank order:
-/// own (N, c) gives (N, c t). An all-gather, (t-1)/t of the result's bytes,
-/// and a copy. Its backward is own_columns.
+/// Gathers the columns of all ranks in rank order; each rank has the same number of
+/// columns: own (N, c) gives (N, c t). Costs an all-gather, (t-1)/t of the result's
+/// bytes, and a copy. Its backward is own_columns.
 Tensor gather_columns(TensorParallel& tp, const Tensor& own);
 
-/// This rank's columns of a tensor that all ranks hold: whole (N, c t)
-/// gives (N, c). A copy, no message. Its backward is gather_columns.
+/// Returns this rank's columns of a tensor that all ranks hold: whole (N, c t) gives
+/// (N, c). Copies, and sends nothing. Its backward is gather_columns.
 Tensor own_columns(TensorParallel& tp, const Tensor& whole);
 
 }  // namespace lockstep

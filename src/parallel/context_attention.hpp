@@ -6,16 +6,17 @@
 
 namespace lockstep {
 
-/// All attentions have this in common if ranks share out the tokens of each
-/// sequence. Attention alone has to see tokens of other ranks: all else in
-/// a transformer looks at one token at a time.
+/// The common base of all attentions over sequences whose tokens are sharded over ranks.
+/// Only attention must see tokens of other ranks: everything else in a transformer works
+/// on one token at a time.
 ///
-/// x (s/N, b, (a + 2 g) width) holds queries, keys and values of this rank's tokens; y is
-/// (s/N, b, a width). All ranks of the group call it with as many tokens. Heads are up to
-/// Device::kMostHeadWidth wide, but for Ring Self-Attention. Device and group must stay.
+/// x (s/N, b, (a + 2 g) width) has queries, keys and values of this rank's tokens; y is
+/// (s/N, b, a width). All ranks of the group call it with the same number of tokens.
+/// Heads are at most Device::kMostHeadWidth wide, except in Ring Self-Attention. Device
+/// and group must outlive the module.
 class ContextAttention : public Module {
   public:
-    /// Throws UsageError for heads that do not fit each other.
+    /// Throws UsageError if the numbers of heads do not fit each other.
     ContextAttention(Device& device, Communicator& group, const AttentionSizes& sizes,
                      TokenOrder order = TokenOrder::contiguous);
 
@@ -30,17 +31,17 @@ class ContextAttention : public Module {
     AttentionOptions seeing_rank(const Heads& queries, int rank) const;
     AttentionOptions seeing_all(const Heads& queries) const;
 
-    /// Own keys and values side by side, to travel together: (s/N, b, 2 g
-    /// width). What arrives of them is written to the same columns of x's
-    /// gradient by put_keys_and_values.
+    /// Own keys and values side by side, so that one message has both:
+    /// (s/N, b, 2 g width). put_keys_and_values writes a block of their gradient into the
+    /// same columns of x's gradient.
     Tensor keys_and_values(const Tensor& x) const;
     void put_keys_and_values(const Tensor& dx, const Tensor& block) const;
-    /// Zeros of its shape, to add gradients up in.
+    /// Zeros in the shape of the block, to sum gradients in.
     Tensor zero_block(const Tensor& block) const;
-    /// Queries, with the keys and values of such a block.
+    /// The queries, with the keys and values in such a block.
     AttentionHeads with_block(const Heads& queries, const Tensor& block) const;
 
-    /// All of what attention gives, (s/N, b, a width), or its gradient.
+    /// All heads of attention's result, (s/N, b, a width), or of its gradient.
     Heads heads_of_result(const Tensor& y) const;
 
   private:

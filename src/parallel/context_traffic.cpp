@@ -6,7 +6,7 @@ namespace lockstep {
 
 namespace {
 
-/// Elements of what a rank has of keys, or of values.
+/// Returns the elements of a rank's keys, or of its values.
 std::int64_t own_keys(const ContextShape& of) {
     return of.tokens / of.ranks * of.batch * of.key_heads * of.width;
 }

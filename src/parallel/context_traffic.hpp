@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// The sizes of attention whose s tokens N ranks share out. N divides the
+/// The sizes of an attention whose s tokens are sharded over N ranks. N divides the
 /// tokens and, for Ulysses, the heads.
 struct ContextShape {
     int ranks = 1;               ///< N
@@ -17,23 +17,23 @@ struct ContextShape {
     std::int64_t width = 0;      ///< of a head
 };
 
-/// The messages and elements that a rank sends.
+/// The elements and messages that a rank sends.
 struct Sent {
     std::int64_t elements = 0;
     std::int64_t messages = 0;
     bool operator==(const Sent&) const = default;
 };
 
-/// In one pass through one layer's attention, by the formulas that the
-/// methods' headers give. Forward of Ring Self-Attention and of Ring
-/// Attention: 2(N-1) b a (s/N) width elements where g = a (Li et al. 2021,
-/// 2105.13120, section 3.2.2); in 2(N-1) messages and in N-1.
+/// Return what a rank sends in one pass through one layer's attention, by the formulas in
+/// the methods' headers. If g = a, forward of Ring Self-Attention and of Ring Attention
+/// sends 2(N-1) b a (s/N) width elements (Li et al. 2021, 2105.13120, section 3.2.2): the
+/// first in 2(N-1) messages, the second in N-1.
 Sent sent_forward(ContextMethod method, const ContextShape& shape);
 Sent sent_backward(ContextMethod method, const ContextShape& shape);
 
-/// Returns what a rank would send if the weights were shared out instead, as Megatron's
-/// layer does (Narayanan et al. 2021, 2104.04473, section 3.2), forward and backward,
-/// attention and MLP: 8 b s h (N-1)/N elements, h = a width.
+/// Returns the elements that a rank would send if the weights were sharded instead, as in
+/// Megatron's layer (Narayanan et al. 2021, 2104.04473, section 3.2): 8 b s h (N-1)/N for
+/// forward and backward of attention and MLP, with h = a width.
 std::int64_t tensor_parallel_elements(const ContextShape& shape);
 
 }  // namespace lockstep

@@ -8,17 +8,16 @@
 
 namespace lockstep {
 
-/// Data parallelism: every rank holds the whole model and a share of the batch; the
-/// gradients of the shares are added up over the ranks, so that all take the same step.
-/// Accumulation adds up in time what this adds up in space.
+/// Data parallelism: every rank holds the whole model and a share of the batch. The
+/// gradients of the shares are summed over the ranks, so that all take the same step.
+/// Accumulation sums over time; data parallelism sums over devices.
 ///
-/// `mine` are this rank's micro-batches, whose weights, over all ranks,
-/// make the mean that is wanted: B_i / B each for the mean over all
-/// samples, whatever the shares' sizes. Leaves the summed gradients in the
-/// model of every rank, bit for bit the same, and gives this rank's share
-/// of the loss, (1). One all-reduce a parameter: each rank sends 2(n-1)/n
-/// of the gradients' bytes. Li et al. 2020, PyTorch Distributed
-/// (2006.15704), section 2.
+/// `mine` are this rank's micro-batches. The weights of all ranks' micro-batches must
+/// make the mean that you want: B_i / B each for the mean over all samples, whatever the
+/// sizes of the shares. Leaves the same summed gradients, bit for bit, in the model of
+/// every rank, and returns this rank's share of the loss, (1). Costs one all-reduce per
+/// parameter: each rank sends 2(n-1)/n of the gradients' bytes. See Li et al. 2020,
+/// PyTorch Distributed (2006.15704), section 2.
 Tensor data_parallel_gradients(Device& device, Communicator& replicas, Module& model,
                                const Loss& loss, std::span<const MicroBatch> mine);
 

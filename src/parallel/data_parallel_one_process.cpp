@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kMain = 0;
 
-/// Returns what all ranks' predictions are together.
+/// Returns the layout of the predictions of all ranks together.
 DealtTensor predictions_like(const Tensor& own, const Tensor& input,
                              const MainBatch& batch, SourceLine at) {
     const int along = batch.dimension;
@@ -23,7 +23,7 @@ DealtTensor predictions_like(const Tensor& own, const Tensor& input,
 }
 
 // lesson: one-process
-/// One batch, forward and backward; returns its loss on device 0.
+/// Runs one batch forward and backward; returns its loss on device 0.
 Tensor run_batch(Device& device, Communicator& group, Module& model, const Loss& loss,
                  const MainBatch& batch, int index, SourceLine at) {
     Group values = group.group(at);
@@ -73,7 +73,7 @@ Tensor one_process_step(Device& device, Communicator& group, Module& model,
         require(!is_main || batch.input.shape() == batch.shape, at,
                 "one_process_step: an input of shape {} in a batch of {}",
                 batch.input.shape(), batch.shape);
-        // Device 0's gradients add up; what the others have was sent before.
+        // Device 0's gradients add up over the batches; the others have sent theirs.
         if (i == 0 || !is_main) zero_gradients(model);
         const Tensor share =
             run_batch(device, group, model, loss, batch, static_cast<int>(i), at);

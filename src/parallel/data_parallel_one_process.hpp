@@ -9,38 +9,38 @@
 
 namespace lockstep {
 
-/// A batch that lies on one device, and is dealt out from there.
+/// A batch that lies on one device, which scatters it.
 struct MainBatch {
     Shape shape;               ///< of the input; every rank knows it
     DType dtype = DType::i32;  ///< of the input
-    int dimension = 0;         ///< along it the input, and the prediction, are dealt out
-    Tensor input{};            ///< on device 0 alone
-    Tensor target{};           ///< on device 0 alone
+    int dimension = 0;         ///< along which input and prediction are scattered
+    Tensor input{};            ///< on device 0 only
+    Tensor target{};           ///< on device 0 only
     double weight = 1;         ///< of its loss in the step
 };
 
-/// Data parallelism as PyTorch's nn.DataParallel has it: one process, and a main device,
-/// which has the data, the loss and the optimizer. For each batch the main device sends
-/// all values to all others (broadcast), deals the input out (scatter), gets all
-/// predictions back (gather), computes the loss alone, deals its gradient out, and gets
-/// the gradients of the parameters (reduce). Then it steps, alone.
+/// Data parallelism as in PyTorch's nn.DataParallel: one process, and a main device,
+/// which has the data, the loss and the optimizer. For each batch the main device
+/// broadcasts all values, scatters the input, gathers all predictions, computes the loss,
+/// scatters its gradient, and gets the sums of the parameters' gradients (reduce). Then
+/// only the main device steps.
 ///
-/// Here each device is a rank with a program of its own; the messages are those of the
-/// one process. For n devices, S bytes of parameters, X of input, Y of predictions:
-/// device 0 sends S + (n-1)/n (X + Y) and receives S + (n-1)/n Y for each batch. It holds
-/// what all others hold, the optimizer's state, and all predictions and their gradients
-/// besides, and the others do nothing while it computes the loss and steps. A loss over
-/// the whole batch is the batch's own, however it is dealt out: nothing has to be
-/// weighted. See Li et al. 2020, 2006.15704, section 2.2 for why there are better ways.
+/// Here each device is a rank with its own program; the messages are those of the one
+/// process. For n devices, S bytes of parameters, X of input and Y of predictions,
+/// device 0 sends S + (n-1)/n (X + Y) and receives S + (n-1)/n Y for each batch. Device 0
+/// holds what each other device holds, and also the optimizer's state and all predictions
+/// with their gradients. The other devices are idle while it computes the loss and steps.
+/// The loss covers the whole batch, so no share needs a weight. See Li et al. 2020,
+/// 2006.15704, section 2.2 for why there are better ways.
 ///
-/// One step. Returns the loss, (1), on device 0, none elsewhere. Parameters of other
-/// ranks hold the values of the step's last batch, and their gradients are their own.
-/// More ranks than rows: the last ones have nothing to compute. Throws UsageError if a
-/// batch cannot be dealt out along its dimension, or the prediction has another extent
-/// there.
+/// Runs one step. Returns the loss, (1), on device 0, and none elsewhere. On other ranks
+/// the parameters still have the values before the update, and the gradients are their
+/// own. If there are more ranks than rows, some ranks compute nothing. Throws UsageError
+/// if a batch cannot be scattered along its dimension, or if the prediction has another
+/// extent there.
 ///
-/// Differs: 5 rows for 4 ranks are 1, 1, 1 and 2 here; torch.chunk makes 2, 2 and 1, and
-/// leaves the fourth rank none.
+/// Differs: here 4 ranks get 1, 1, 1 and 2 of 5 rows; torch.chunk gives 2, 2 and 1, and
+/// the fourth rank gets none.
 Tensor one_process_step(Device& device, Communicator& group, Module& model,
                         const Loss& loss, std::span<const MainBatch> batches,
                         Optimizer& optimizer, SourceLine at = SourceLine::here());

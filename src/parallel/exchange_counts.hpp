@@ -7,30 +7,30 @@
 
 namespace lockstep {
 
-/// Tells the ranks of a group how much each will get from each other, before an
-/// all_to_all_v of that: so do systems that train experts on several devices, as FastMoE
-/// does (He et al. 2021, 2103.13262).
+/// Tells each rank of a group how much it will receive from each other rank, before an
+/// all_to_all_v. Systems that train experts on several devices do this, such as FastMoE
+/// (He et al. 2021, 2103.13262).
 ///
-/// `counts` are one block after another, a block for each rank of the group, of as many
-/// counts as it has experts, say. Returns the blocks that are meant for this rank, in the
-/// order of the ranks that they came from. An all-to-all of 4 bytes a count; it waits for
-/// the device. Throws UsageError unless the counts can be dealt in blocks of one size,
-/// and each is an i32 that is not negative.
+/// `counts` has one block of equal size for each rank of the group, such as a count for
+/// each of its experts. Returns the blocks that are meant for this rank, in the order of
+/// the ranks that sent them. Costs an all-to-all of 4 bytes per count, and waits for the
+/// device. Throws UsageError if the counts cannot be cut into blocks of one size, or if
+/// one is negative or too large for i32.
 ///
-/// In a run that computes shapes only, each rank is taken to send what this one does, as
-/// it is when all route() the same number of tokens.
+/// In a run of shapes only, every rank is assumed to send what this one does. That is
+/// true if all ranks route() the same number of tokens.
 std::vector<std::int64_t> exchange_counts(Device& device, Communicator& group,
                                           const std::vector<std::int64_t>& counts,
                                           SourceLine at = SourceLine::here());
 
-/// Gives the counts of all ranks, which have as many each, in rank order. An all-gather
-/// of 4 bytes a count; otherwise as above.
+/// Returns the counts of all ranks, in rank order; all have the same number of counts. An
+/// all-gather of 4 bytes per count; the rest is as in exchange_counts.
 std::vector<std::vector<std::int64_t>> gather_counts(
     Device& device, Communicator& ranks, const std::vector<std::int64_t>& counts,
     SourceLine at = SourceLine::here());
 
-/// Gives the sums of all ranks' counts: an all-reduce of 4 bytes a count. In a run that
-/// computes shapes only, this rank's own.
+/// Returns the sums of all ranks' counts: an all-reduce of 4 bytes per count. In a run of
+/// shapes only, returns this rank's own counts.
 std::vector<std::int64_t> add_up_counts(Device& device, Communicator& ranks,
                                         const std::vector<std::int64_t>& counts,
                                         SourceLine at = SourceLine::here());

@@ -20,7 +20,7 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 
-/// Returns the sums of `blocks` blocks of as many counts each.
+/// Cuts the counts into `blocks` blocks of equal length; returns the sum of each.
 Counts sums_of_blocks(const Counts& counts, int blocks) {
     const auto block = static_cast<std::ptrdiff_t>(counts.size()) / blocks;
     Counts sums;
@@ -31,12 +31,12 @@ Counts sums_of_blocks(const Counts& counts, int blocks) {
     return sums;
 }
 
-/// Rows that come source by source, and of each source expert by expert, lie expert by
-/// expert afterwards, and of each expert source by source. Costs a copy each way, unless
-/// the two are the same.
+/// Reorders rows that are sorted by source and then by expert: they become sorted by
+/// expert and then by source, and back. Costs a copy each way, unless both orders are the
+/// same.
 class ExpertOrder {
   public:
-    /// counts[s * experts + e] rows of source s for expert e.
+    /// counts[s * experts + e] is the number of rows from source s for expert e.
     ExpertOrder(Device& device, const Counts& counts, std::int64_t experts, SourceLine at)
         : device_(device) {
         const auto sources = static_cast<std::int64_t>(counts.size()) / experts;
@@ -77,14 +77,14 @@ class ExpertOrder {
     Tensor to_;
 };
 
-/// A micro-batch's counts, once all ranks have told theirs.
+/// A micro-batch's counts, after all ranks have sent theirs.
 struct Plan {
     Counts sent;      ///< rows for each rank of the group
     Counts received;  ///< rows from each
-    /// Rows that each rank of the tensor group received, if it shares columns and its
-    /// ranks have tokens of their own; else this rank's alone.
+    /// Rows that each rank of the tensor group received, if it shards columns and its
+    /// ranks bring different tokens; else only this rank's.
     Counts of_tensor_ranks;
-    Counts by_source;  ///< all of them, source by source and expert by expert
+    Counts by_source;  ///< rows from each source for each own expert
     Counts rows;       ///< of each own expert
 };
 
@@ -111,7 +111,7 @@ Plan make_plan(Device& device, Communicator& group, Communicator* tensor_ranks,
     return plan;
 }
 
-/// What a tensor group that shares columns does between the two all-to-alls.
+/// What a tensor group that shards columns does between the two all-to-alls.
 enum class Columns { are_whole, gather_tokens, have_all_tokens };
 
 class ExpertDelivery : public Delivery {
@@ -127,8 +127,8 @@ class ExpertDelivery : public Delivery {
           order_(device, plan_.by_source, static_cast<std::int64_t>(plan_.rows.size()),
                  at) {}
 
-    // (M, h), rank by rank, since each rank's experts are neighbours. What comes is put
-    // into its place among what the tensor group's ranks get.
+    // (M, h), in rank order, since each rank's experts are neighbours. Received rows go
+    // directly to their place among the rows of the whole tensor group.
     void start_there(const Tensor& copies, SourceLine at) override {
         const std::int64_t all = total(plan_.of_tensor_ranks);
         Tensor arriving = device_.empty({all, copies.shape()[1]}, copies.dtype(), at);
@@ -168,7 +168,7 @@ class ExpertDelivery : public Delivery {
         });
         messages.start(at).wait(at);
     }
-    // … and the sum of what all make of its own.
+    // … and, for its own rows, the sum of all ranks' results.
     void scatter(const Tensor& rows, SourceLine at) {
         Group messages = tensor_ranks_->group(at);
         each_part(rows, [&](const Tensor& part, int rank) {
@@ -199,7 +199,7 @@ class ExpertDelivery : public Delivery {
 
     Device& device_;
     Communicator& group_;
-    Communicator* tensor_ranks_;  ///< null if they have nothing to do here
+    Communicator* tensor_ranks_;  ///< null if columns are whole
     Columns columns_;
     Plan plan_;
     ExpertOrder order_;
@@ -294,7 +294,7 @@ class ExpertParallel : public ExpertExchange {
     std::int64_t first_token(std::int64_t own) const override {
         return has_own_tokens() ? options_.tp->rank() * own : 0;
     }
-    // The ranks of a tensor group have one loss, and each some of its tokens.
+    // The ranks of a tensor group report one loss; each has some of its tokens.
     double token_share() const override {
         return has_own_tokens() ? 1.0 / options_.tp->size() : 1;
     }
@@ -306,7 +306,7 @@ class ExpertParallel : public ExpertExchange {
     CountsOfRanks all_counts(Device& device, const Counts& own, SourceLine at) override {
         if (!batch_) return {{own}, 0};
         auto all = gather_counts(device, *batch_, own, at);
-        // Without numbers all ranks do what this one does, also with what is dropped.
+        // Without numbers, all ranks are assumed to do and to drop what this one does.
         if (!device.has_numbers()) return {{own}, 0};
         return {std::move(all), static_cast<std::size_t>(batch_->rank())};
     }
@@ -329,7 +329,7 @@ class ExpertParallel : public ExpertExchange {
     bool shares_columns() const {
         return options_.tp && !holds_other_experts_ && options_.share_columns;
     }
-    /// Each rank of the tensor group brings its share of tokens that all of them hold.
+    /// All ranks of the tensor group hold the same tokens; each brings its share.
     bool drops() const {
         return options_.tp && !options_.tp->splits_sequence() && options_.drop_copies;
     }
@@ -340,8 +340,8 @@ class ExpertParallel : public ExpertExchange {
 
     Communicator& group_;
     ExpertParallelOptions options_;
-    Communicator* batch_ = nullptr;     ///< null: each rank's own tokens
-    bool holds_other_experts_ = false;  ///< each rank of the tensor group
+    Communicator* batch_ = nullptr;     ///< null: each rank's own tokens are a batch
+    bool holds_other_experts_ = false;  ///< within the tensor group
 };
 
 }  // namespace
@@ -366,13 +366,13 @@ GptKit expert_parallel(GptKit kit, Mesh& mesh, const std::vector<std::string>& a
 namespace {
 
 // lesson: balance-by-bias
-/// Up if an expert had fewer copies than the mean, down if it had more.
+/// Adds `rate` if an expert had fewer copies than the mean, subtracts it if more.
 void move_bias(const Tensor& bias, const Counts& load, double rate, SourceLine at) {
     const auto experts = static_cast<std::int64_t>(load.size());
     HostTensor steps({experts}, bias.dtype());
     for (std::int64_t e = 0; e < experts; ++e) {
         const std::int64_t own = experts * load[static_cast<std::size_t>(e)];
-        const std::int64_t mean = total(load);  // times the experts, so that it is whole
+        const std::int64_t mean = total(load);  // times the experts, to stay an integer
         steps.set(e, own < mean ? rate : own > mean ? -rate : 0);
     }
     Device& device = *bias.device();

@@ -77,7 +77,7 @@ std::vector<std::unique_ptr<Parameter>> shards_in(
     const std::vector<Parameter*>& parameters, Chunk range, const Tensor& values,
     const Tensor& gradients, const Communicator& line) {
     std::vector<std::unique_ptr<Parameter>> shards;
-    std::int64_t begin = 0;  // of the parameter, in the buffer
+    std::int64_t begin = 0;  // where the parameter begins in the buffer
     for (const Parameter* parameter : parameters) {
         const std::int64_t end = begin + parameter->shape().elements();
         const std::int64_t from = std::max(begin, range.begin);

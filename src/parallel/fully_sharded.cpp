@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// A module of the model, with what it needs around its halves.
+/// A module of the model. Gathers and releases its units around forward and backward.
 class FullySharded::Layer : public Wrapper {
   public:
     Layer(FullySharded& sync, std::size_t place, std::unique_ptr<Module> module)
@@ -92,8 +92,8 @@ void FullySharded::open(Layer& layer, Direction direction) {
     current_ = &layer;
 }
 
-/// Gathers what the next layers need, in the order in which they do; if shards live on
-/// the host, copies what the one behind these needs.
+/// Gathers what the next layers need, in the order in which they need it. If shards live
+/// on the host, copies what the layer after those needs.
 void FullySharded::prefetch(const Layer& layer, Direction direction) {
     for (int ahead = 1; ahead <= options_.prefetch + 1; ++ahead) {
         const auto next = static_cast<std::ptrdiff_t>(layer.place()) +
@@ -118,7 +118,7 @@ void FullySharded::before_use(Parameter& parameter, Use use) {
     Unit& unit = unit_of(parameter);
     if (reads_value(use)) unit.sharded.open();
     if (!adds_gradient(use)) return;
-    // The pass before is over, in which others of the unit were not used.
+    // The previous pass is over; it did not use all parameters of the unit.
     if (std::ranges::find(unit.passed, &parameter) != unit.passed.end()) reduce(unit);
     unit.sharded.make_gradients();
 }
@@ -137,8 +137,8 @@ void FullySharded::passed(Parameter& parameter) {
 }
 
 void FullySharded::reduce(Unit& unit) {
-    in_turn_.before(unit.sharded.sum());  // lets go of the last one's gradients
-    unit.sharded.make_gradients();        // zeros, if nobody added any
+    in_turn_.before(unit.sharded.sum());  // releases the previous sum's gradients
+    unit.sharded.make_gradients();        // zeros, if none were added
     unit.sharded.reduce(std::exchange(unit.has_terms, true));
     unit.passed.clear();
 }
@@ -170,7 +170,7 @@ void FullySharded::update(Optimizer& optimizer) {
     GradientSync::update(optimizer);
 }
 
-/// Lets go of old values, whoever kept them: new ones are gathered for their next use.
+/// Releases all old values, even kept ones: the next use gathers new ones.
 void FullySharded::send_values() {
     for (const auto& unit : units_)
         unit->sharded.drop();

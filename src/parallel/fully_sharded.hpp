@@ -13,65 +13,66 @@ namespace lockstep {
 
 struct FullyShardedOptions {
     ShardBy by = ShardBy::rows;
-    /// A unit's values go after forward and are gathered again for backward. If they are
-    /// kept, an all-gather is saved, and they need the room of all of them.
+    /// Releases a unit's values after forward, and gathers them again for backward. If
+    /// false, an all-gather is saved, but memory is needed for the values of all units.
     bool reshard_after_forward = true;
-    /// So many layers ahead of the one that computes values are gathered.
+    /// Values are gathered this many layers before the layer that computes.
     int prefetch = 1;
-    /// The type in which gradients are added up, and in which shards have them; their own
-    /// by default. For gradients in bf16 of many ranks, f32.
+    /// The type in which gradients are summed, and in which shards keep them; their own
+    /// type by default. Use f32 for bf16 gradients of many ranks.
     std::optional<DType> reduce_in{};
-    /// Shards live on the host, and so does the optimizer that is made of them: their
-    /// values come from there for each use, one layer before they are gathered.
+    /// Shards live on the host, and so does the optimizer that is made of them. For each
+    /// use their values are copied to the device, one layer before they are gathered.
     bool on_host = false;
 };
 
-/// ZeRO stage 3: each of n ranks keeps a shard of everything, parameters, too, and they
-/// are whole only around their use (Rajbhandari et al. 2019, 1910.02054, section 5.3;
-/// Zhao et al. 2023, PyTorch FSDP, 2304.11277, section 3).
+/// ZeRO stage 3: each of n ranks keeps a shard of everything, including parameters. A
+/// parameter is whole only around its use (Rajbhandari et al. 2019, 1910.02054,
+/// section 5.3; Zhao et al. 2023, PyTorch FSDP, 2304.11277, section 3).
 ///
 ///     FullySharded sync(device, replicas, *gpt);
 ///     AdamW optimizer(sync.shards());
 ///     train_step(device, *gpt, loss, micro_batches, sync, optimizer);
 ///
-/// Each module of a Sequential that has parameters is a unit: of a GPT, its tables, each
+/// Each module of a Sequential that has parameters is a unit: in a GPT, its tables, each
 /// block, the last norm and the head. A unit's values are gathered before its forward and
-/// its backward, those of the next one while this one computes, and let go of after. Its
-/// gradients are there during its backward; they are reduced and scattered while the next
-/// unit computes. The last module's values are kept between forward and backward, which
-/// begins with it. So at most the values of 1 + prefetch units are there, and the
-/// gradients of two; and what tied modules share, from the first use to the last.
+/// before its backward, and released after each. While one unit computes, the next one's
+/// values are gathered. A unit's gradients exist during its backward; they are reduced
+/// and scattered while the next unit computes. The last module's values are kept between
+/// forward and backward, because backward begins with it. So a device holds the values of
+/// at most 1 + prefetch units, and the gradients of two. Parameters that tied modules
+/// share are held from the first use to the last.
 ///
-/// Two all-gathers and a reduce-scatter of S a micro-batch, less an all-gather of the
-/// last unit: 3(n-1)/n S bytes, where data parallelism sends 2(n-1)/n S a step. With bf16
-/// values and gradients, f32 masters and AdamW a device holds 16/n bytes a parameter, and
-/// the units that are whole.
+/// Sends two all-gathers and a reduce-scatter of S per micro-batch, minus one all-gather
+/// of the last unit: 3(n-1)/n S bytes, where data parallelism sends 2(n-1)/n S a step.
+/// With bf16 values and gradients, f32 masters and AdamW a device holds 16/n bytes per
+/// parameter, and the units that are whole.
 ///
-/// A module may use a parameter of another unit, as a head does that is tied to a table:
-/// that unit is gathered for it, too. From the second time on that is known, and done in
-/// time. Wrap a module to be recomputed before (Recompute): then its unit is gathered
-/// once for backward.
+/// A module may use a parameter of another unit, for example a head that is tied to a
+/// table. That unit is then gathered for it, too. From the second such use on, this
+/// gather is prefetched. Wrap a module in Recompute before you shard the model: then its
+/// unit is gathered once for backward.
 ///
-/// Ranks need not be all replicas. Hybrid sharding (2304.11277, section 3.2.2) shards
-/// along the line inside a node; the model is declared partial along the line between
-/// nodes, too, and shards are added up along that at the end of the step. A parameter
-/// that is a tensor-parallel shard has a shard of that.
+/// The ranks need not be all replicas. Hybrid sharding (2304.11277, section 3.2.2) shards
+/// along the line inside a node. The model is declared partial along the line between
+/// nodes, too, and shards are summed along that line at the end of the step. A parameter
+/// that is a tensor-parallel shard is sharded once more.
 ///
-/// Differs: in the paper all that is in no block is one unit, the root, whose values stay
-/// after forward. Each rank must use each unit as often as the others do.
+/// Differs: in the paper all parameters outside blocks are one unit, the root, whose
+/// values stay after forward. Each rank must use each unit as often as the others do.
 class FullySharded : public GradientSync {
   public:
     /// Takes the model's modules, which may have been made without memory
-    /// (ParameterInit::allocate), and puts units in their places: the model can be used
-    /// no longer than this. Throws UsageError if the parameters are not known to be
-    /// partial along `line`, if those of a module have several types, if there are too
-    /// few to give each rank one element, or if shards on the host are to be added up
-    /// along another line, too.
+    /// (ParameterInit::allocate), and puts units in their places. The model must not be
+    /// used after this object is destroyed. Throws UsageError if the parameters are not
+    /// known to be partial along `line`, if those of a module have several types, if
+    /// there are too few to give each rank one element, or if shards on the host would be
+    /// summed along another line, too.
     FullySharded(Device& device, Communicator& line, Sequential& model,
                  const FullyShardedOptions& options = {});
     ~FullySharded() override;
 
-    /// After finish() their gradients are the batch's.
+    /// This rank's shards. After finish() their gradients are those of the batch.
     std::vector<Parameter*> shards() const override;
 
     void begin() override;
@@ -80,12 +81,12 @@ class FullySharded : public GradientSync {
     void update(Optimizer& optimizer) override;
     void send_values() override;
 
-    /// A unit, and how far its gradients are in the step.
+    /// A unit, and the state of its gradients in the step.
     struct Unit {
         ShardedUnit sharded;
-        /// Whose gradients a pass has completed.
+        /// Parameters whose gradients are complete in this pass.
         std::vector<const Parameter*> passed{};
-        bool has_terms = false;  ///< the shards hold some of the step
+        bool has_terms = false;  ///< the shards hold terms of the step
     };
 
   private:
@@ -106,9 +107,9 @@ class FullySharded : public GradientSync {
     Communicator& line_;
     FullyShardedOptions options_;
     std::vector<std::unique_ptr<Unit>> units_;
-    std::vector<Layer*> layers_;  ///< in forward's order; the model has them
+    std::vector<Layer*> layers_;  ///< in forward's order; the model owns them
     std::unordered_map<const Parameter*, Unit*> unit_of_;
-    Layer* current_ = nullptr;  ///< that computes
+    Layer* current_ = nullptr;  ///< the one that computes
     SumsInTurn in_turn_;
 };
 

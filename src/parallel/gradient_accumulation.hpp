@@ -7,28 +7,28 @@
 
 namespace lockstep {
 
-/// A part of a batch: rows of input and target, and the weight of its loss.
-/// With weight B_i / B the parts of a batch add up to its mean.
+/// A part of a batch: rows of input and target, and the weight of its loss. With weights
+/// B_i / B the losses of a batch's parts add up to the batch's mean.
 struct MicroBatch {
     Tensor input;
     Tensor target;
     double weight = 1;
 };
 
-/// One micro-batch forward and backward: adds weight times gradient to the model's
-/// gradients, and gives weight times loss, (1). `index` is the micro-batch's, for
+/// Runs one micro-batch forward and backward: adds weight times gradient to the model's
+/// gradients, and returns weight times loss, (1). `index` numbers the micro-batch in
 /// timelines.
 Tensor forward_backward(Device& device, Module& model, const Loss& loss,
                         const MicroBatch& batch, int index = 0,
                         SourceLine at = SourceLine::here());
 
-/// Gradient accumulation: the gradient of a large batch from small ones,
-/// one after another, in the activation memory of one. The gradient of a
-/// sum is the sum of the gradients, and backward adds to what is there.
+/// Gradient accumulation: computes the gradient of a large batch from small ones, one
+/// after another, with the activation memory of one. The gradient of a sum is the sum of
+/// the gradients, and backward adds to the gradients that exist.
 ///
-/// Leaves the sum of weight times gradient in the model's gradients, and gives the sum of
-/// weight times loss, (1). Peak activations are one micro-batch's. Huang et al. 2019,
-/// GPipe (1811.06965), section 2.2 splits a mini-batch so.
+/// Leaves the sum of weight times gradient in the model's gradients, and returns the sum
+/// of weight times loss, (1). Peak activations are those of one micro-batch. Huang et al.
+/// 2019, GPipe (1811.06965), section 2.2 splits a mini-batch in this way.
 Tensor accumulate_gradients(Device& device, Module& model, const Loss& loss,
                             std::span<const MicroBatch> micro_batches,
                             SourceLine at = SourceLine::here());

@@ -9,27 +9,27 @@
 
 namespace lockstep {
 
-/// How large buckets are. A bucket ends before it would exceed its bytes, and where
-/// parameters have another type; it holds a parameter at least.
+/// The sizes of buckets. A bucket ends before it would exceed its bytes, and before a
+/// parameter of another type. It has at least one parameter.
 struct BucketSizes {
     std::int64_t bytes = std::int64_t{25} << 20;
-    /// Of the first one, which is small so that it is full early.
+    /// For the first bucket, which is small so that it is full early.
     std::int64_t first_bytes = std::int64_t{1} << 20;
 
-    /// One bucket for everything: nothing goes before backward's end.
+    /// One bucket for everything: nothing is sent before the end of backward.
     static constexpr BucketSizes all_in_one() { return {INT64_MAX, INT64_MAX}; }
 };
 
-/// Buckets go once a step, with the last of its micro-batches, or in each backward pass.
+/// Buckets are sent once a step, in its last micro-batch, or in each backward pass.
 enum class BucketsGo : std::uint8_t { each_step, each_pass };
 
-/// A strategy that sends gradients while backward goes on: they lie in buckets, and a
-/// bucket goes as soon as the last of its gradients is there (Li et al. 2020, PyTorch
+/// A strategy that sends gradients while backward runs. Gradients lie in buckets, and a
+/// bucket is sent as soon as its last gradient is ready (Li et al. 2020, PyTorch
 /// Distributed, 2006.15704, section 3.2).
 ///
-/// Buckets are started in one order, the same on all ranks: one that is full early waits
-/// for those before it. Ranks that started them as they fill would call collectives in
-/// different orders as soon as one of them takes another way through the model.
+/// All ranks start buckets in the same order: a bucket that is full early waits for those
+/// before it. If ranks started buckets as they fill, they would call collectives in
+/// different orders as soon as one rank takes another path through the model.
 class GradientBuckets : public GradientSync {
   public:
     using Bucket = std::vector<Parameter*>;
@@ -38,27 +38,27 @@ class GradientBuckets : public GradientSync {
     void begin() override;
 
   protected:
-    /// Fills buckets with the parameters, the last one first, since backward comes to it
-    /// first. If a line is given, which shares buckets out, the parameters of a bucket
-    /// are alike along the same other lines (placed_alike).
+    /// Fills buckets with the parameters, the last one first, since backward reaches it
+    /// first. `shared_by` is the line that shards buckets, if any; then all parameters of
+    /// a bucket are replicated along the same other lines (placed_alike).
     GradientBuckets(std::vector<Parameter*> parameters, const BucketSizes& sizes,
                     BucketsGo go = BucketsGo::each_step,
                     const Communicator* shared_by = nullptr);
 
-    /// Fills them anew, in that order; between steps.
+    /// Fills the buckets again, in that order; only between steps.
     void fill(const std::vector<Parameter*>& order);
-    /// The parameter's gradient is that of the step; starts the buckets that it makes
-    /// full. Throws UsageError if it came before.
+    /// The parameter's gradient of the step is complete. Starts the buckets that it
+    /// fills. Throws UsageError for a second call in a step.
     void ready(Parameter& parameter) override;
-    /// The same, if buckets go in each pass; a use that adds to a gradient which has come
-    /// begins the next pass, and starts what the one before left.
+    /// The same, if buckets are sent in each pass. If a use adds to a gradient that has
+    /// arrived, the next pass begins. Starts the previous pass's remaining buckets first.
     void passed(Parameter& parameter) override;
     void before_use(Parameter& parameter, Use use) override;
-    /// Starts those that are left of the first `count`, full or not: a gradient that
-    /// nobody added to is zero.
+    /// Starts those of the first `count` buckets that have not started, full or not: a
+    /// gradient that nothing was added to is zero.
     void start_first(std::size_t count);
     void start_rest() { start_first(buckets_.size()); }
-    /// Parameters whose gradients came in this step, or pass, in that order.
+    /// Parameters whose gradients arrived in this step, or pass, in order of arrival.
     const std::vector<Parameter*>& arrived() const { return arrived_; }
     bool has_arrived(const Parameter& parameter) const {
         return has_arrived_.count(&parameter) > 0;
@@ -68,7 +68,7 @@ class GradientBuckets : public GradientSync {
     }
 
   private:
-    /// Sends the bucket's gradients on their way.
+    /// Starts to send the bucket's gradients.
     virtual void start(std::size_t bucket) = 0;
     void count_from_none();
     void arrive(Parameter& parameter);
@@ -79,10 +79,10 @@ class GradientBuckets : public GradientSync {
     const Communicator* shared_by_;
     std::vector<Bucket> buckets_;
     std::unordered_map<const Parameter*, std::size_t> bucket_of_;
-    std::vector<std::size_t> missing_;  ///< gradients of each bucket
+    std::vector<std::size_t> missing_;  ///< gradients that each bucket still waits for
     std::vector<Parameter*> arrived_;
     std::unordered_set<const Parameter*> has_arrived_;
-    std::size_t next_ = 0;  ///< to be started
+    std::size_t next_ = 0;  ///< the next bucket to start
 };
 
 }  // namespace lockstep

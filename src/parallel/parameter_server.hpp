@@ -5,13 +5,14 @@
 
 namespace lockstep {
 
-/// A worker of a synchronous parameter server: it sends its gradients to rank `server` of
-/// the group, which adds up those of all workers and steps, and gets the new values (Li
-/// et al. 2014, OSDI, section 3). Sends S bytes of gradients and receives S of values a
-/// step; the server receives and sends n S for n workers, which is its price.
+/// A worker of a synchronous parameter server. It sends its gradients to rank `server` of
+/// the group. The server sums those of all workers, steps, and sends back the new values
+/// (Li et al. 2014, OSDI, section 3). A worker sends S bytes of gradients and receives S
+/// of values a step. With n workers the server receives and sends n S, which is its
+/// price.
 ///
-/// Gradients stay the worker's own. The optimizer that update() is given is not used: the
-/// server has the one that counts.
+/// Gradients stay the worker's own. The optimizer that update() gets is not used: the
+/// server's optimizer updates the values.
 class ServedWorker : public GradientSync {
   public:
     ServedWorker(Device& device, Communicator& group, std::vector<Parameter*> parameters,
@@ -28,9 +29,10 @@ class ServedWorker : public GradientSync {
     Tensor gradients_;
 };
 
-/// The server's side of that many steps, on the rank that is it; all others are workers
-/// with as many. `parameters` are the model's, with the values to begin with, and become
-/// views of one buffer. Throws UsageError if the optimizer has other ones.
+/// Runs the server's side for that many steps. Call it on the server's rank; all other
+/// ranks are workers with the same number of steps. `parameters` are the model's, with
+/// the initial values, and become views of one buffer. Throws UsageError if the optimizer
+/// has others.
 void serve_parameters(Device& device, Communicator& group,
                       const std::vector<Parameter*>& parameters, Optimizer& optimizer,
                       int steps);

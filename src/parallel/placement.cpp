@@ -18,7 +18,7 @@ const Placement* find(const Parameter& parameter, const Communicator& line) {
     return nullptr;
 }
 
-/// Returns what it says of the ranks of a line.
+/// Returns what a placement says about the ranks of its line.
 const char* text_of(Placement::Kind kind) {
     switch (kind) {
         case Placement::Kind::sharded:
@@ -65,7 +65,7 @@ void declare_replicas_of(Communicator& replicas, Module& model, SourceLine at) {
 
 namespace {
 
-/// Returns the axes along which no rank of the mesh has another share of the parameter.
+/// Returns those of the axes along which all ranks have the same share of the parameter.
 std::vector<std::string> axes_of_copies(const Mesh& mesh, const Parameter& parameter,
                                         const std::vector<std::string>& axes,
                                         SourceLine at) {
@@ -86,8 +86,8 @@ std::vector<std::string> axes_of_copies(const Mesh& mesh, const Parameter& param
     return copies;
 }
 
-/// Ranks along those axes hold the parameter alike for no other reason: else the whole
-/// gradient, which each of them has, or gets, would be added up once more.
+/// Throws if ranks along those axes hold copies for another reason: each then has, or
+/// gets, the whole gradient, which would be summed once more.
 void require_alike_once(const Mesh& mesh, const Parameter& parameter,
                         const std::vector<std::string>& axes,
                         const std::vector<Communicator*>& lines, SourceLine at) {
@@ -219,7 +219,7 @@ void require_shards(const char* who, const Communicator& line,
 
 namespace {
 
-/// Returns the tensor on another device, this one's host or the other way round.
+/// Returns a copy of the tensor on another device: its host, or the device of a host.
 Tensor moved_to(Device& place, const Tensor& tensor, SourceLine at) {
     Tensor there = place.empty(tensor.shape(), tensor.dtype(), at);
     Device& from = *tensor.device();
@@ -227,7 +227,7 @@ Tensor moved_to(Device& place, const Tensor& tensor, SourceLine at) {
     return there;
 }
 
-/// All copies and shards of a parameter lie on different ranks.
+/// All copies and shards of a parameter must lie on different ranks.
 void require_room(const Parameter& parameter, const Communicator& ranks, SourceLine at) {
     std::int64_t held = 1;
     for (const Placement& placement : parameter.placements)
@@ -245,7 +245,7 @@ Tensor squared_gradient_norm(Device& device, Communicator& ranks,
     require(!parameters.empty(), at, "the norm of the gradients of no parameter");
     const DType dtype = computed_in(parameters.front()->dtype());
     Tensor squares = device.zeros({1}, dtype, at);
-    Tensor on_host;  // of shards that live there
+    Tensor on_host;  // for shards that live on the host
     for (const Parameter* parameter : parameters) {
         require_gradient(*parameter, at);
         require(

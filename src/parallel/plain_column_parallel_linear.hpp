@@ -5,18 +5,19 @@
 
 namespace lockstep {
 
-/// y = x W^T + b with the columns of y shared out, as plainly as it can be said (Shoeybi
-/// et al. 2019, Megatron-LM, 1909.08053, section 3). ColumnParallelLinear
-/// (column_parallel_linear.hpp) gives the same, hides its messages, and has options.
+/// y = x W^T + b with the columns of y sharded, in its plainest form (Shoeybi et al.
+/// 2019, Megatron-LM, 1909.08053, section 3). ColumnParallelLinear
+/// (column_parallel_linear.hpp) gives the same, overlaps its messages, and has options.
 ///
-/// Rank r of t holds rows r of W (out, in), PyTorch's layout, and of b (out), and
-/// computes columns r of y: x (…, in) gives y_r (…, out/t). No message forward. Backward
-/// each rank has only what its columns contribute to dx: an all-reduce adds them up,
-/// 2(t-1)/t of dx's bytes. Values start as Linear's of the same name.
+/// Rank r of t holds block r of the rows of W (out, in), PyTorch's layout, and of b
+/// (out). It computes block r of the columns of y: x (…, in) gives y_r (…, out/t).
+/// Forward sends nothing. In backward each rank has only its columns' contribution to dx;
+/// an all-reduce sums these, 2(t-1)/t of dx's bytes. Initial values are those of a Linear
+/// of the same name.
 class PlainColumnParallelLinear : public Module {
   public:
-    /// Throws UsageError unless the ranks share out the columns equally, and all of them
-    /// hold x whole: not with sequence parallelism.
+    /// Throws UsageError unless the ranks divide the columns and each holds the whole x.
+    /// Sequence parallelism is refused.
     PlainColumnParallelLinear(const ParameterInit& init, TensorParallel& tp,
                               std::int64_t in, std::int64_t out);
 

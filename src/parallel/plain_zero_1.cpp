@@ -43,7 +43,7 @@ void PlainZero1::finish() {
         shard->set_complete();
 }
 
-// Each rank updates its range, and gives it to all.
+// Each rank updates its range and sends it to all.
 void PlainZero1::update(Optimizer& optimizer) {
     require_shards_of("PlainZero1, where a rank updates shards()", optimizer);
     GradientSync::update(optimizer);

@@ -7,23 +7,24 @@
 
 namespace lockstep {
 
-/// ZeRO stage 1, as plainly as it can be said (Rajbhandari et al. 2019, 1910.02054,
-/// section 5.1). Zero1 (zero_1.hpp) gives the same values. It sends while backward and
-/// the optimizer go on, and has options.
+/// ZeRO stage 1 in its plainest form (Rajbhandari et al. 2019, 1910.02054, section 5.1).
+/// Zero1 (zero_1.hpp) gives the same values. It sends while backward and the optimizer
+/// run, and has options.
 ///
 ///     PlainZero1 sync(device, replicas, model.parameters());
 ///     AdamW optimizer(sync.shards());
 ///     train_step(device, model, loss, micro_batches, sync, optimizer);
 ///
-/// All values lie in one buffer, all gradients in another. Of n replicas each owns an
-/// equal range of both, and has the optimizer's state of only that range. After backward
-/// a reduce-scatter gives each the sums of its range; it updates its values; an
-/// all-gather gives them to all. 2(n-1)/n of the parameters' bytes a step.
+/// All values lie in one buffer, all gradients in another. Each of n replicas owns an
+/// equal range of both, and keeps the optimizer's state for that range only. After
+/// backward a reduce-scatter gives each replica the sums of its range. The replica
+/// updates its values, and an all-gather sends them to all. 2(n-1)/n of the parameters'
+/// bytes a step.
 class PlainZero1 : public GradientSync {
   public:
-    /// Throws UsageError if the parameters are not of one dtype, are not known to be
-    /// partial along `replicas`, lie differently along other lines, or are too few for
-    /// each rank to have one element.
+    /// Throws UsageError if the parameters have several dtypes, are not known to be
+    /// partial along `replicas`, are placed differently along other lines, or have too
+    /// few elements to give each rank one.
     PlainZero1(Device& device, Communicator& replicas,
                std::vector<Parameter*> parameters);
 

@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-/// Returns whether r (n + m) < n m, for an r of any size.
+/// Returns whether r (n + m) < n m, without overflow for a large r.
 bool is_worth_factors(const Shape& shape, std::int64_t r) {
     return shape.elements() > 0 &&
            r <= (shape.elements() - 1) / (shape.matrix_rows() + shape.columns());
@@ -91,7 +91,7 @@ void PowerSgd::finish() {
 
 void PowerSgd::exchange_factors() {
     const MemoryScope scope(device_, MemoryCategory::workspace);
-    // M = gradient + error, in the error's place; P = M Q.
+    // M = gradient + error, stored in the error; P = M Q.
     for (const Matrix& matrix : matrices_) {
         revive(matrix);
         declare_same(replicas_, matrix.q, name_of_q(*matrix.parameter));
@@ -107,7 +107,7 @@ void PowerSgd::exchange_factors() {
     }
     Work sum_of_q = replicas_.all_reduce(q_, own_q_, Reduction::sum);
 
-    // error = M - P (own Q)^T, meanwhile.
+    // Meanwhile, error = M - P (own Q)^T.
     for (const Matrix& matrix : matrices_)
         device_.add(matrix.error, product(matrix, matrix.own_q), -1);
     sum_of_q.wait();
@@ -121,9 +121,9 @@ void PowerSgd::exchange_factors() {
 }
 // lesson: end
 
-/// If P had a column of zeros, Q has, and would for ever. Numbers that are too small to
-/// be seen beside any others bring it back: its length does not matter, for P's columns
-/// get length 1.
+/// If P had a column of zeros, Q has one, too, and would keep it for ever. Numbers that
+/// are too small to change any others bring it back. Their size does not matter, because
+/// P's columns get length 1.
 void PowerSgd::revive(const Matrix& matrix) {
     constexpr double kTooSmallToSee = 1e-20;
     device_.random_normal(matrix.own_q, {options_.seed, name_of_q(*matrix.parameter)}, 0,
@@ -131,7 +131,7 @@ void PowerSgd::revive(const Matrix& matrix) {
     device_.add(matrix.q, matrix.own_q);
 }
 
-/// In the type that is computed in.
+/// Returns the gradient in the type of the computation.
 Tensor PowerSgd::gradient_of(const Matrix& matrix) {
     const Tensor& gradient = matrix.parameter->gradient;
     if (gradient.dtype() == matrix.error.dtype()) return gradient;
@@ -140,7 +140,7 @@ Tensor PowerSgd::gradient_of(const Matrix& matrix) {
     return wide;
 }
 
-/// P q^T, in the type that is computed in: in the gradient's place, if that has it.
+/// Returns P q^T in the type of the computation; uses the gradient's memory if it can.
 Tensor PowerSgd::product(const Matrix& matrix, const Tensor& q) {
     const Tensor& gradient = matrix.parameter->gradient;
     if (gradient.dtype() != matrix.error.dtype())

@@ -9,55 +9,57 @@
 namespace lockstep {
 
 struct PowerSgdOptions {
-    std::int64_t r = 2;      ///< columns of the factors: more are slower, and lose less
-    std::uint64_t seed = 0;  ///< of what the factors begin as; the same on all ranks
+    std::int64_t r = 2;      ///< columns of the factors: larger is slower, loses less
+    std::uint64_t seed = 0;  ///< for the initial factors; the same on all ranks
 };
 
-/// PowerSGD: data parallelism that sends, for the gradient of a matrix (n, m), two thin
-/// factors P (n, r) and Q (m, r), whose product comes near it; what is left out is added
-/// to the next step's gradient (Vogels, Karimireddy and Jaggi 2019, 1905.13727,
-/// algorithms 1 and 2).
+/// PowerSGD: data parallelism that does not send the gradient of a matrix (n, m), but two
+/// thin factors P (n, r) and Q (m, r), whose product approximates it. The error of the
+/// approximation is added to the next step's gradient (Vogels, Karimireddy and Jaggi
+/// 2019, 1905.13727, algorithms 1 and 2).
 ///
-///     M = gradient + error            of each rank
-///     P = sum over ranks of M Q       Q is that of the step before
+///     M = gradient + error            on each rank
+///     P = sum over ranks of M Q       Q comes from the previous step
 ///     P's columns are made orthonormal
 ///     Q = sum over ranks of M^T P
-///     error = M - P (M^T P)^T         of each rank
-///     gradient = P Q^T                on all ranks the same bits
+///     error = M - P (M^T P)^T         on each rank
+///     gradient = P Q^T                the same bits on all ranks
 ///
-/// The gradient becomes P P^T times the sum of all M: its projection onto the r
-/// directions that P spans. A sum of rank r or less comes through as it is. One that does
-/// not change comes nearer to the best approximation of rank r with every step, since
-/// each goes on with the last Q: it is one step of a power iteration. All of it is linear
-/// in M but for P, which has the sum only, so that n ranks do what one would with all
-/// terms. What has been applied so far, and the errors of all ranks, add up to all
-/// gradients, but for the rounding of P Q^T if gradients are bf16.
+/// The gradient becomes P P^T times the sum of all M: the projection of the sum onto the
+/// r directions that P spans. A sum of rank r or less arrives unchanged. If the sum does
+/// not change, each step comes closer to its best approximation of rank r, because it
+/// starts from the last Q: it is one step of a power iteration. Everything is linear in M
+/// except P, which depends only on the sum. So n ranks do what one rank would do with all
+/// terms. The gradients applied so far and the errors of all ranks add up to all
+/// gradients, except for the rounding of P Q^T if gradients are bf16.
 ///
-/// With k ranks a step sends 2(k-1)/k times r (n + m) elements of each matrix, in two
-/// all-reduces: that of all P in one buffer, then that of all Q in another. A matrix of
-/// which that is not less than n m, as with every vector, goes as it is, with all others
-/// of these, in a third. Factors and errors have the type that the parameter is computed
-/// in: f32 for bf16. A matrix costs 8 n m r flops, besides making P orthonormal, and is
-/// read or written ten times, partly while Q travels: this pays if memory is more than
-/// five times as fast as the network, as it is between nodes. A parameter whose gradient
-/// is partial along other lines as well is added up along these at the end.
+/// With k ranks a step sends 2(k-1)/k times r (n + m) elements per matrix, in two
+/// all-reduces: one for all P in one buffer, then one for all Q in another. A matrix is
+/// sent as it is if r (n + m) is not less than n m, and so is every vector; a third
+/// all-reduce sends all of these. Factors and errors have the type in which the parameter
+/// is computed: f32 for bf16. A matrix costs 8 n m r flops, plus those that make P
+/// orthonormal. It is read or written ten times, partly while Q is sent. PowerSGD pays
+/// off if memory is more than five times as fast as the network, as it is between nodes.
+/// If a parameter's gradient is also partial along other lines, it is summed along these
+/// at the end.
 ///
-/// Memory: the error is as large as the matrix, and Q is kept, too. Both are state that
-/// steps hand on, as momentum is, and so count as optimizer; no checkpoint has them. P
-/// and this rank's part of Q count as communication.
+/// Memory: the error is as large as the matrix, and Q is kept, too. Both are state
+/// between steps, like momentum, and so count as optimizer; no checkpoint has them. P and
+/// this rank's part of Q count as communication.
 ///
-/// Differs: ranks' terms have their weights already (MicroBatch::weight), so sums stand
-/// where the paper has means. Errors are the paper's, of a rank's own M and own part of
-/// Q; the authors' program, as PyTorch's hook, takes P Q^T of all ranks from each rank's
-/// M, which saves a product. The errors' sum is the same, but then each gathers all that
-/// ever set its rank's gradients apart from the others'; here what lies along P is taken
-/// out of that, too, and no error is larger than its M. If a column of Q has become zero,
-/// as the gradient had fewer directions in a step, it gets random numbers again; there it
-/// stays zero. Any optimizer that update() is given stands for the paper's.
+/// Differs: ranks' terms have their weights already (MicroBatch::weight), so sums replace
+/// the paper's means. Errors are as in the paper: each rank uses its own M and its own
+/// part of Q. The authors' program, like PyTorch's hook, subtracts the P Q^T of all ranks
+/// from each rank's M, which saves a product. The sum of the errors is the same, but
+/// there each error keeps every difference between its rank's gradients and the others'.
+/// Here the part of that difference along P is removed, too, and no error is larger than
+/// its M. If a column of Q becomes zero, because the gradient had fewer directions in a
+/// step, it gets random numbers again; there it stays zero. Any optimizer may take the
+/// place of the paper's.
 class PowerSgd : public GradientSync {
   public:
-    /// Throws UsageError if the parameters are not known to be partial along `replicas`,
-    /// are of several types, or if r is less than 1.
+    /// Throws UsageError if the parameters are not known to be partial along `replicas`
+    /// or have several types, or if r is less than 1.
     PowerSgd(Device& device, Communicator& replicas, std::vector<Parameter*> parameters,
              PowerSgdOptions options = {});
 
@@ -72,7 +74,7 @@ class PowerSgd : public GradientSync {
         Tensor q{};      ///< (m, r)
         Tensor own_q{};  ///< (m, r), this rank's part
     };
-    /// All of them; error and q are for records and checkpoints.
+    /// All matrices that are sent as factors.
     const std::vector<Matrix>& matrices() const { return matrices_; }
 
   private:
@@ -86,7 +88,7 @@ class PowerSgd : public GradientSync {
     Communicator& replicas_;
     PowerSgdOptions options_;
     std::vector<Matrix> matrices_;
-    Tensor p_;      ///< all matrices', one behind the other
+    Tensor p_;      ///< of all matrices, one after another
     Tensor q_;      ///< as p_
     Tensor own_q_;  ///< as p_
     Tensor whole_;  ///< all gradients that are sent as they are

@@ -5,23 +5,23 @@
 
 namespace lockstep {
 
-/// Ranks in a circle: each hands what it has to the next, and gets what the
-/// previous one had. Device and group must stay.
+/// Ranks in a circle: each sends its block to the next rank and receives the block of the
+/// previous one. Device and group must outlive the ring.
 class Ring {
   public:
     Ring(Device& device, Communicator& group) : device_(device), group_(group) {}
 
     int size() const { return group_.size(); }
     int rank() const { return group_.rank(); }
-    /// The rank that had at first what is here after `hops` hops.
+    /// Returns the rank whose own block is here after `hops` hops.
     int origin(int hops) const;
 
-    /// Starts one hop: all ranks do, with blocks of one shape. If there is
-    /// one rank alone, what arrives is `block`.
+    /// Starts one hop. All ranks must call this, with blocks of one shape. If there is
+    /// only one rank, `block` itself arrives.
     Arriving hand_on(const Tensor& block, SourceLine at = SourceLine::here()) const;
 
-    /// Calls visit(block, rank) with every rank's block, the own one first. All but the
-    /// last are on their way to the next rank meanwhile: n - 1 hops, each beside a visit.
+    /// Calls visit(block, rank) with every rank's block, this rank's own first. Makes
+    /// n - 1 hops: during every visit but the last, the block is sent to the next rank.
     void travel(Tensor block, FunctionRef<void(const Tensor& block, int rank)> visit,
                 SourceLine at = SourceLine::here()) const;
 

@@ -21,7 +21,7 @@ Tensor RingAttention::do_backward_input(const Tensor& dy, Saved& saved) {
     const Heads d_queries = attention_heads(dx, sizes()).queries;
     const AttentionBackward back = begin_backward(device(), dy, sizes(), saved);
 
-    // The gradients of the block that is here come a hop behind it.
+    // The gradients of a block arrive one hop after the block.
     Arriving behind;
     ring().travel(keys_and_values(x), [&](const Tensor& block, int rank) {
         const Tensor d_block = zero_block(block);
@@ -31,7 +31,7 @@ Tensor RingAttention::do_backward_input(const Tensor& dy, Saved& saved) {
         if (behind.tensor) device().add(d_block, behind.wait());
         behind = ring().hand_on(d_block);
     });
-    put_keys_and_values(dx, behind.wait());  // home
+    put_keys_and_values(dx, behind.wait());  // back at their owner
     drop_online_attention(saved);
     return dx;
 }

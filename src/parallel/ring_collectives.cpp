@@ -6,7 +6,7 @@ namespace lockstep {
 
 namespace {
 
-/// Chunk `index` of the buffer, counted round the ring.
+/// Returns chunk `index` of the buffer; the index wraps around the ring.
 Tensor piece(const Tensor& buffer, int parts, int index) {
     const Chunk part = chunk(buffer.elements(), parts, (index % parts + parts) % parts);
     return buffer.slice(part.begin, part.count);
@@ -23,8 +23,8 @@ void ring_reduce_scatter(Device& device, Communicator& ring, const Tensor& buffe
     const Tensor arriving =
         device.empty({(buffer.elements() + n - 1) / n}, buffer.dtype());
 
-    // Chunk c sets out from rank c + 1 and gathers every rank's part until
-    // it is home at rank c.
+    // Chunk c starts at rank c + 1 and collects every rank's part until it reaches
+    // rank c.
     for (int step = 0; step < n - 1; ++step) {
         const Tensor going = piece(buffer, n, me - 1 - step);
         const Tensor mine = piece(buffer, n, me - 2 - step);
@@ -42,7 +42,7 @@ void ring_all_gather(Communicator& ring, const Tensor& buffer) {
     const int right = (me + 1) % n;
     const int left = (me + n - 1) % n;
 
-    // Each finished chunk travels on round the ring until all have seen it.
+    // Each finished chunk travels around the ring until all ranks have it.
     for (int step = 0; step < n - 1; ++step) {
         const Tensor going = piece(buffer, n, me - step);
         const Tensor arriving = piece(buffer, n, me - 1 - step);
@@ -67,7 +67,7 @@ void recursive_doubling_all_reduce(Device& device, Communicator& group,
     const int surplus = n - pairs;
     const Tensor arriving = device.empty(buffer.shape(), buffer.dtype());
 
-    // Fold: rank pairs + i gives its part to rank i and waits.
+    // Fold: rank pairs + i sends its buffer to rank i and waits.
     if (me >= pairs) {
         group.send(buffer, me - pairs).wait();
         group.recv(buffer, me - pairs).wait();

@@ -6,29 +6,27 @@
 
 namespace lockstep {
 
-// Collectives written by hand, in send and recv, as a course would have them. The ring is
-// that of Patarasuk & Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
-// workstations", 2009. n is the ring's size, S the buffer's bytes. Buffers of any size
-// and rings of any length work: the buffer is dealt out by chunk(), so that chunks differ
-// by one element at most.
+// Collectives written by hand with send and recv, as in a course. The ring is that of
+// Patarasuk & Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+// workstations", 2009. n is the ring's size, S the buffer's bytes. Buffers and rings of
+// any size work: chunk() cuts the buffer, so chunks differ by one element at most.
 
-/// Every rank's buffer goes in; chunk r of rank r's buffer comes out summed
-/// over all ranks, and the other chunks hold partial sums. n - 1 steps;
-/// each rank sends S less its own chunk.
+/// Sums chunk r of all ranks' buffers on rank r; the other chunks then have partial sums.
+/// n - 1 steps; each rank sends S without its own chunk.
 void ring_reduce_scatter(Device& device, Communicator& ring, const Tensor& buffer);
 
-/// Chunk r of rank r's buffer goes in; the whole buffer comes out on every
-/// rank. n - 1 steps; each rank sends S less one chunk.
+/// Copies chunk r of rank r's buffer to all ranks, so that every rank has the whole
+/// buffer. n - 1 steps; each rank sends S without one chunk.
 void ring_all_gather(Communicator& ring, const Tensor& buffer);
 
-/// The sum over all ranks on every rank: the one, then the other. 2(n - 1)
-/// steps, 2(n - 1)/n S.
+/// Sums the buffer over all ranks, on every rank: a reduce-scatter, then an all-gather.
+/// 2(n - 1) steps, 2(n - 1)/n S.
 void ring_all_reduce(Device& device, Communicator& ring, const Tensor& buffer);
 
-/// Makes the same sum by exchanging whole buffers with ranks 1, 2, 4, …
-/// away: lg n steps of S bytes. If n is no power of two, the surplus ranks
-/// first add theirs to a neighbour's, and are sent the result at the end.
-/// Thakur, Rabenseifner & Gropp 2005, section 4.4.
+/// Computes the same sum by exchanging whole buffers with ranks at distances 1, 2, 4, …:
+/// lg n steps of S bytes. If n is no power of two, each surplus rank first sends its
+/// buffer to a partner, which adds it, and receives the result at the end. Thakur,
+/// Rabenseifner & Gropp 2005, section 4.4.
 void recursive_doubling_all_reduce(Device& device, Communicator& group,
                                    const Tensor& buffer);
 

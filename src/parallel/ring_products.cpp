@@ -4,7 +4,7 @@ namespace lockstep {
 
 namespace {
 
-/// The heads' columns by themselves, to travel.
+/// Returns a copy of only the heads' columns, to send around the ring.
 Tensor alone(Device& device, const Heads& own) {
     const std::int64_t columns = own.heads * own.width;
     const MemoryScope scope(device, MemoryCategory::communication);

@@ -39,7 +39,7 @@ Tensor RingSelfAttention::do_backward_input(const Tensor& dy, Saved& saved) {
     return dx;
 }
 
-// Every rank has a part of the gradient of all keys, or values.
+// Every rank has terms of the gradient of all keys, or of all values.
 void RingSelfAttention::reduce_own(const Heads& destination, const Tensor& weights,
                                    const Heads& rows, double factor) const {
     const std::int64_t heads = destination.heads, width = destination.width;

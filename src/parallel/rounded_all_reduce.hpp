@@ -8,32 +8,32 @@
 
 namespace lockstep {
 
-/// Data parallelism whose gradients travel in bf16, with half the bytes of f32. A bucket
-/// that is full is rounded into a buffer, which is all-reduced while backward goes on; at
-/// the end the sums are widened again (Kalamkar et al. 2019, 1905.12322, section 3, has
-/// the format; PyTorch's bf16_compress_hook sends so).
+/// Data parallelism that sends gradients in bf16, with half the bytes of f32. A full
+/// bucket is rounded into a buffer, which is all-reduced while backward runs; at the end
+/// the sums are widened again (Kalamkar et al. 2019, 1905.12322, section 3, defines the
+/// format; PyTorch's bf16_compress_hook sends in this way).
 ///
-/// Sends 2(n-1)/n of 2 bytes an element, in one all-reduce a bucket. Gradients become
-/// views of the buckets; what is sent, 2 bytes an element, counts as communication. A
-/// parameter whose gradient is partial along other lines as well is added up along these
-/// at the end, as it is.
+/// Sends 2(n-1)/n times 2 bytes per element, in one all-reduce per bucket. Gradients
+/// become views of the buckets; the bf16 buffers, 2 bytes per element, count as
+/// communication. If a parameter's gradient is also partial along other lines, it is
+/// summed along these at the end, in its own type.
 ///
-/// What is lost: rank i's term t of an element is rounded by the cast, and what is added
-/// up is rounded after each of the n-1 additions on the way round the ring. Each of these
-/// multiplies by 1 + d with |d| <= u = 2^-8, half of bf16's epsilon, so that a term meets
-/// n of them at most:
+/// Rounding error: the cast rounds rank i's term t of an element. On the way around the
+/// ring, each of the n-1 additions rounds its result. Each rounding multiplies by 1 + d
+/// with |d| <= u = 2^-8, half of bf16's epsilon, and a term goes through n roundings at
+/// most:
 ///
 ///     |what arrives - sum of t| <= ((1 + u)^n - 1) * sum of |t|
 ///
-/// while nothing leaves bf16's range, which is f32's (Higham 2002, Accuracy and Stability
-/// of Numerical Algorithms, section 4.2). That is about n u of the sum if all terms have
-/// one sign, and the ring decides in which order they come, for each part of the buffer
-/// another: a term that is less than u of what it is added to may vanish. All ranks get
+/// if nothing leaves bf16's range, which is f32's (Higham 2002, Accuracy and Stability of
+/// Numerical Algorithms, section 4.2). That is about n u of the sum if all terms have one
+/// sign. The ring decides the order of the additions, another one for each chunk of the
+/// buffer. A term that is less than u of what it is added to may vanish. All ranks get
 /// the same bits.
 class RoundedAllReduce : public GradientBuckets {
   public:
     /// Throws UsageError if the parameters are not known to be partial along `replicas`,
-    /// or have gradients in bf16 already.
+    /// or if their gradients are bf16 already.
     RoundedAllReduce(Device& device, Communicator& replicas,
                      std::vector<Parameter*> parameters, const BucketSizes& sizes = {});
 
@@ -42,7 +42,7 @@ class RoundedAllReduce : public GradientBuckets {
   private:
     void start(std::size_t bucket) override;
 
-    /// A bucket's elements.
+    /// A bucket's gradients, and the rounded copy that is sent.
     struct Flat {
         Tensor gradients;
         Tensor rounded;  ///< bf16

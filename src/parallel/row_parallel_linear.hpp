@@ -7,19 +7,20 @@
 
 namespace lockstep {
 
-/// y = x W^T + b with the columns of x shared out: rank r holds columns r
-/// of x and of W (out, in), so each has a term of the sum that y is
-/// (Shoeybi et al. 2019, 1909.08053, section 3):
+/// y = x W^T + b with the columns of x sharded: rank r holds block r of the columns of x
+/// and of W (out, in), so each rank has one term of the sum y (Shoeybi et al. 2019,
+/// 1909.08053, section 3):
 ///
 ///     y = the sum of x_r W_r^T over r, + b;  dx_r = dy W_r
 ///
-/// The bias is added once, to the sum; every rank holds it. g's all-reduce forward, no
-/// message backward; with sequence parallelism a reduce-scatter and an all-gather. x
-/// (…, in/t) gives y (…, out). Saves x, and between the halves of backward also dy, whole
-/// and as it came. Values start as Linear's of the same name.
+/// The bias is added once, to the sum; every rank holds it. Forward sends g's all-reduce,
+/// backward nothing. With sequence parallelism forward sends a reduce-scatter and
+/// backward an all-gather. x (…, in/t) gives y (…, out). Saves x; between the two halves
+/// of backward also dy, whole and as it came. Initial values are those of a Linear of the
+/// same name.
 class RowParallelLinear : public Module {
   public:
-    /// Throws UsageError unless the ranks share out the columns of x.
+    /// Throws UsageError unless the ranks divide the columns of x.
     RowParallelLinear(const ParameterInit& init, TensorParallel& tp, std::int64_t in,
                       std::int64_t out, bool bias = true);
 

@@ -17,8 +17,8 @@ Shape with_extent(const Shape& shape, int dimension, std::int64_t extent) {
 
 namespace {
 
-/// The tensor as a matrix whose rows are all dimensions before the one that is dealt out:
-/// a rank's part is a run of columns.
+/// The tensor as a matrix whose rows are all dimensions before the scattered one. A
+/// rank's part is a range of columns.
 struct Cut {
     Cut(const DealtTensor& dealt, int parts)
         : whole(dealt.shape), dimension(dealt.dimension), ranks(parts) {
@@ -28,11 +28,11 @@ struct Cut {
 
     Chunk of(int rank) const { return chunk(whole[dimension], ranks, rank); }
     Shape part(int rank) const { return with_extent(whole, dimension, of(rank).count); }
-    /// A tensor of so many indices along the dimension, seen as that matrix.
+    /// Returns a view, as such a matrix, of a tensor with any extent along the dimension.
     Tensor matrix(const Tensor& tensor) const {
         return tensor.reshaped({rows, tensor.shape()[dimension] * inner});
     }
-    /// Returns the first of the rank's columns, and how many these are.
+    /// Returns the rank's first column and the number of its columns.
     std::pair<std::int64_t, std::int64_t> columns(int rank) const {
         return {of(rank).begin * inner, of(rank).count * inner};
     }

@@ -60,7 +60,7 @@ void SumsInTurn::before(ScatteredSum& next, SourceLine at) {
     if (last_) last_->finish(at);
     if (before_last_ && program_waits_) before_last_->settle(at);
     before_last_ = std::exchange(last_, &next);
-    next.settle(at);  // of the micro-batch before
+    next.settle(at);  // copies of the previous micro-batch
 }
 
 void SumsInTurn::finish(SourceLine at) {

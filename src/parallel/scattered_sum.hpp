@@ -8,30 +8,30 @@
 
 namespace lockstep {
 
-/// Gradients that ranks have terms of, and what this rank gets of their sums.
+/// Gradients that several ranks have terms of, and this rank's share of their sums.
 struct SummedShare {
-    Tensor whole;  ///< (n x the share's elements); of this rank's terms
-    Tensor share;  ///< on the device or on its host; may have a type of its own
+    Tensor whole;  ///< (n x the share's elements), this rank's terms
+    Tensor share;  ///< on the device or on its host; may have its own type
 };
 
-/// A reduce-scatter of gradients on its way, of several as one message: each rank of a
-/// line ends with the sums of its shares. It is made in the shares' type: bf16 gradients
-/// can be added up in f32, which casts a copy of them. What arrives replaces what shares
-/// hold, or is added to it, for gradients of several micro-batches.
+/// A running reduce-scatter of several gradients in one message. Each rank of a line gets
+/// the sums of its shares. The sums have the shares' type: bf16 gradients can be summed
+/// in f32, from a cast copy of them. The sums replace the shares' values, or are added to
+/// them, for gradients of several micro-batches.
 ///
-/// A share on the host is reached by a copy, which starts as soon as the sum is waited
-/// for. Keeps the wholes until then, and what is copied until settle(). (n-1)/n of their
-/// bytes.
+/// A share on the host gets its sum by a copy, which starts when finish() is called.
+/// Keeps the whole gradients until then, and what is copied until settle(). Sends
+/// (n-1)/n of the gradients' bytes.
 class ScatteredSum {
   public:
     bool is_on_its_way() const { return sums_.has_value(); }
 
     void start(Device& device, Communicator& line, std::vector<SummedShare> of, bool adds,
                SourceLine at = SourceLine::here());
-    /// The device goes on when the sums are there; lets go of the wholes. Does nothing if
-    /// nothing is on its way.
+    /// Makes the device wait for the sums; releases the whole gradients. Does nothing if
+    /// no sum is running.
     void finish(SourceLine at = SourceLine::here());
-    /// The program goes on when what finish() sent to the host is there.
+    /// Makes the program wait for the copies to the host that finish() started.
     void settle(SourceLine at = SourceLine::here());
 
   private:
@@ -45,29 +45,29 @@ class ScatteredSum {
 
     Device* device_ = nullptr;
     std::vector<SummedShare> of_;
-    std::vector<Tensor> arriving_;  ///< on the device: shares themselves, if they can
+    std::vector<Tensor> arriving_;  ///< on the device; the shares themselves if possible
     bool adds_ = false;
     std::optional<Work> sums_;
     std::vector<Copy> copies_;
 };
 
-/// Sums that follow one another through backward. Before one starts, the one before it is
-/// finished, and what the one before that sent to the host has arrived: so the wholes of
-/// one are there beside what backward fills, and the shares of two on their way to the
-/// host. The sums must stay as long as this.
+/// Sums that follow one another during backward. Before one starts, the previous one is
+/// finished, and the one before that has arrived on the host. So beside the gradients
+/// that backward fills, the whole gradients of one sum are held, and the shares of two
+/// sums are on their way to the host. The sums must outlive this object.
 class SumsInTurn {
   public:
-    /// Makes room for this sum, which is started next.
+    /// Makes room for `next`, which is started after this call.
     void before(ScatteredSum& next, SourceLine at = SourceLine::here());
-    /// The program never waits for what is on its way to the host: all of it stays, until
-    /// each sum is settled.
+    /// After this call the program never waits for copies to the host. All of them are
+    /// kept until each sum is settled.
     void let_program_go_on() { program_waits_ = false; }
-    /// The device goes on when the last one is there.
+    /// Makes the device wait for the last sum.
     void finish(SourceLine at = SourceLine::here());
 
   private:
-    ScatteredSum* last_ = nullptr;         ///< that was started
-    ScatteredSum* before_last_ = nullptr;  ///< may be on its way to the host
+    ScatteredSum* last_ = nullptr;         ///< the last one that was started
+    ScatteredSum* before_last_ = nullptr;  ///< may still be copied to the host
     bool program_waits_ = true;
 };
 

@@ -20,7 +20,7 @@ Tensor SequenceParallel::leave_backward(const Tensor& dy) {
 }
 // lesson: end
 
-// (s/t, b, …) of each rank, in rank order: (s, b, …)
+// Gathers (s/t, b, …) of each rank in rank order: (s, b, …)
 Arriving SequenceParallel::gathered(const Tensor& part) {
     const std::int64_t length = part.shape()[0] * size();
     Tensor whole = device().empty(part.shape().with_first(length), part.dtype());
@@ -28,7 +28,7 @@ Arriving SequenceParallel::gathered(const Tensor& part) {
     return {std::move(whole), part, std::move(work)};
 }
 
-// The sum over ranks of (s, b, …), of which each gets its (s/t, b, …)
+// Sums (s, b, …) over the ranks; each rank gets its (s/t, b, …)
 Arriving SequenceParallel::scattered(const Tensor& whole) {
     const std::int64_t length = whole.shape()[0];
     require(length % size() == 0,

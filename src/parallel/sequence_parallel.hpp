@@ -4,22 +4,22 @@
 
 namespace lockstep {
 
-/// Megatron's sequence parallelism: outside its regions tensor parallelism keeps the same
-/// activations on every rank; here each rank keeps s/t of the sequence instead, since
-/// norms, sums and dropout work token by token. An all-reduce is a reduce-scatter and an
-/// all-gather; leaving a region now does the one, and entering the next the other
-/// (Korthikanti et al. 2022, 2205.05198, section 4.2.2):
+/// Megatron's sequence parallelism. Outside regions, tensor parallelism keeps the same
+/// activations on every rank. Here each rank keeps only s/t of the sequence, since norms,
+/// sums and dropout work token by token. An all-reduce is a reduce-scatter and an
+/// all-gather. Here leaving a region does the first, and entering the next region does
+/// the second (Korthikanti et al. 2022, 2205.05198, section 4.2.2):
 ///
 ///     enter   forward: all-gather       backward: reduce-scatter
 ///     leave   forward: reduce-scatter   backward: all-gather
 ///
-/// It sends the same bytes and takes less memory. Layers save their part of
-/// what enters, not the whole, and gather it again for the weight's
-/// gradient: one all-gather more for each entry, as in the paper. Parameters outside
-/// regions have seen this rank's tokens only, so that their gradients are partial.
+/// It sends the same bytes and needs less memory. Layers save only their part of a
+/// region's input, and gather it again for the weight's gradient: one more all-gather for
+/// each entry, as in the paper. Parameters outside regions see only this rank's tokens,
+/// so their gradients are partial.
 ///
-/// Not to be confused with ring self-attention or context parallelism,
-/// which split the sequence within attention too.
+/// Ring self-attention and context parallelism are something else: they shard the
+/// sequence within attention, too.
 class SequenceParallel : public TensorParallel {
   public:
     using TensorParallel::TensorParallel;

@@ -19,8 +19,8 @@ std::int64_t elements_of(const Parameters& parameters) {
     return elements;
 }
 
-/// Returns each server's parameters: always the largest that is left goes to the server
-/// that has least.
+/// Returns each server's parameters. The largest remaining parameter always goes to the
+/// server with the fewest elements.
 std::vector<Parameters> deal_whole(Parameters parameters, std::size_t servers) {
     std::ranges::stable_sort(parameters, std::greater(), [](const Parameter* parameter) {
         return parameter->shape().elements();
@@ -31,7 +31,7 @@ std::vector<Parameters> deal_whole(Parameters parameters, std::size_t servers) {
     return own;
 }
 
-/// Returns those of a bucket that a server has.
+/// Returns the parameters of a bucket that a server has.
 Parameters common(const Parameters& bucket, const Parameters& of_server) {
     Parameters both;
     std::ranges::copy_if(bucket, std::back_inserter(both), [&](Parameter* parameter) {
@@ -68,7 +68,7 @@ ServerShares::Parameters ServerShares::deal_out(const std::vector<Parameters>& b
         all.insert(all.end(), bucket.begin(), bucket.end());
     const std::vector<Parameters> whole = deal_whole(all, servers.size());
 
-    // Bucket by bucket, and in each of them server by server.
+    // Orders parameters by bucket, and within a bucket by server.
     Parameters order;
     for (const Parameters& bucket : buckets) {
         std::int64_t begin = elements_of(order);

@@ -12,22 +12,22 @@
 
 namespace lockstep {
 
-/// Which ranks serve parameters, which ones train, and how parameters are dealt out.
+/// Which ranks serve parameters, which ranks train, and how parameters are distributed.
 struct ServerPlan {
     using Deal = ServerDeal;
 
     std::vector<int> servers{};  ///< ranks of the group
-    std::vector<int> workers{};  ///< ranks of the group; none: all
+    std::vector<int> workers{};  ///< ranks of the group; if empty, all
     Deal deal = Deal::ranges;
-    /// With smaller buckets gradients are pushed while backward goes on, and a server
-    /// that is no worker steps and answers bucket by bucket.
+    /// With smaller buckets, gradients are pushed while backward runs, and a server that
+    /// is no worker steps and answers bucket by bucket.
     BucketSizes sizes = BucketSizes::all_in_one();
 };
 
-/// Several synchronous parameter servers, of which each has a part of the parameters (Li
-/// et al. 2014, Scaling Distributed Machine Learning with the Parameter Server, OSDI,
-/// section 4.3). A worker pushes gradients to the servers of the parameters; a server
-/// adds up those of all workers, steps, and everybody pulls the new values.
+/// Several synchronous parameter servers; each has a part of the parameters (Li et al.
+/// 2014, Scaling Distributed Machine Learning with the Parameter Server, OSDI,
+/// section 4.3). A worker pushes its gradients to the servers of the parameters. A server
+/// sums those of all workers and steps; then all workers pull the new values.
 ///
 ///     ShardedServer sync(device, group, model.parameters(), {.servers = {0, 1}});
 ///     AdamW optimizer(sync.shards());
@@ -37,31 +37,32 @@ struct ServerPlan {
 ///         sync.serve(optimizer);
 ///
 /// With n workers and k servers, S bytes of parameters: a worker that is no server sends
-/// and receives S; a server that is no worker n S / k. If each of n workers is a server
-/// of a range, it sends and receives 2 (n-1)/n S, in 2(n-1) messages: this is a
-/// reduce-scatter and an all-gather, written by hand. With servers beside the workers
-/// less can go over the busiest link than in an all-reduce, n/k S against 2 (n-1)/n S,
-/// as Jiang et al. 2020 (BytePS, OSDI, section 3) use idle machines. Messages go in
-/// rounds, in which each worker has one server at most, and each server one worker: a
-/// push takes max(n, k) messages of S/k one after another, and so does a pull.
+/// and receives S; a server that is no worker sends and receives n S / k. If each of n
+/// workers serves one range, it sends and receives 2 (n-1)/n S, in 2(n-1) messages: this
+/// is a reduce-scatter and an all-gather, written by hand. If servers are extra machines,
+/// the busiest link may carry less than in an all-reduce: n/k S instead of 2 (n-1)/n S.
+/// Jiang et al. 2020 (BytePS, OSDI, section 3) use idle machines for this. Messages are
+/// sent in rounds. In a round each worker has at most one server, and each server at most
+/// one worker: a push takes max(n, k) messages of S/k one after another, and so does a
+/// pull.
 ///
-/// Pushes and pulls have a communicator each, so that a pull that is not answered yet
-/// holds up no push. All ranks use the two in one order, as NCCL asks for: if no server
-/// is a worker, a bucket's pull comes after the next bucket's push, so that values travel
-/// while backward goes on; else all pulls come after all pushes. Values and gradients
-/// become views of one buffer each. A server that is no worker keeps its part of them
-/// only; a server holds the gradients that arrive until they are added, the others' terms
-/// of its part.
+/// Pushes and pulls have a communicator each, so that an unanswered pull does not block a
+/// push. All ranks use the two in one order, as NCCL requires. If no server is a worker,
+/// a bucket's pull comes after the next bucket's push, so that values travel while
+/// backward runs; else all pulls come after all pushes. Values and gradients become views
+/// of one buffer each. A server that is no worker keeps only its part of them. A server
+/// holds the gradients that arrive, the other ranks' terms of its part, until they are
+/// added.
 class ShardedServer : public GradientBuckets {
   public:
     /// Each rank of the group makes it, with the same plan. Throws UsageError if the plan
-    /// names no server, or a rank that the group does not have.
+    /// names no server, names a rank twice, or names a rank that the group does not have.
     ShardedServer(Device& device, Communicator& group, std::vector<Parameter*> parameters,
                   const ServerPlan& plan);
 
     bool works() const { return place_in(workers_).has_value(); }
     bool serves() const { return place_in(servers_).has_value(); }
-    /// What it serves: after finish() their gradients are the batch's.
+    /// The parameters that it serves. After finish() their gradients are the batch's.
     std::vector<Parameter*> shards() const override { return shares_->served(); }
 
     void begin() override;
@@ -69,11 +70,11 @@ class ShardedServer : public GradientBuckets {
     /// Throws UsageError if the optimizer has other parameters than the served ones.
     void update(Optimizer& optimizer) override;
     const char* unsaved() const override { return "the state that its servers have"; }
-    /// A step of a server that is no worker.
+    /// Runs one step of a server that is no worker.
     void serve(Optimizer& optimizer);
 
   private:
-    /// A message on its way, and the gradients that it brings, if any.
+    /// A running message, and the gradients that it brings, if any.
     struct Push {
         Work work;
         Tensor arriving;
@@ -85,8 +86,8 @@ class ShardedServer : public GradientBuckets {
     void pull(std::size_t bucket);
     void wait_for_pulls();
 
-    /// Those whom this rank meets in a round of messages: as a worker its server, as a
-    /// server its worker.
+    /// The ranks that this rank exchanges messages with in a round: a worker has a
+    /// server, a server has a worker.
     struct Partners {
         std::optional<int> server{};
         std::optional<int> worker{};

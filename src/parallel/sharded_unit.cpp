@@ -143,7 +143,7 @@ void ShardedUnit::drop() {
     is_whole_ = false;
 }
 
-// Each rank's shares of all pieces lie one behind the other: (n, all shares).
+// Each rank's shares of all pieces lie one after another: (n, all shares).
 
 void ShardedUnit::unpack() {
     const MemoryScope scope(device_, MemoryCategory::parameters);
@@ -200,11 +200,11 @@ void ShardedUnit::make_shards(const Options& options) {
         parameter->value = parameter->gradient = {};
 }
 
-/// Fills the piece's shards, from the whole values if they are there, else as the
-/// parameters begin.
+/// Fills the piece's shards, from the whole values if they exist, else with the
+/// parameters' initial numbers.
 void ShardedUnit::fill(const Piece& piece) {
     const std::int64_t first = line_.rank() * piece.share;
-    std::int64_t begin = 0;  // of the parameter, in the whole
+    std::int64_t begin = 0;  // where the parameter begins in the whole
     std::size_t next = 0;
     for (const Parameter* parameter : piece.parameters) {
         const std::int64_t end = begin + parameter->shape().elements();
@@ -222,7 +222,7 @@ void ShardedUnit::fill(const Piece& piece) {
     }
 }
 
-/// Copies values to where shards live, which may be the host.
+/// Copies values to the shards, which may live on the host.
 void ShardedUnit::move_to(const Tensor& place, const Tensor& values) {
     if (place.device() == &device_)
         device_.copy(place, values);

@@ -23,10 +23,10 @@ struct Worker {
     Communicator* pair = nullptr;
     Tensor arriving{};
     std::int64_t clock = 0;   ///< gradients that came from it
-    bool came = false;        ///< one of them is not taken in yet
-    bool waits = false;       ///< it has not got an answer to the last one
-    std::int64_t behind = 0;  ///< clocks that the values it has lay behind
-    std::int64_t taken = 0;   ///< gradients in these values
+    bool came = false;        ///< its last gradient is not applied yet
+    bool waits = false;       ///< its last gradient is not answered yet
+    std::int64_t behind = 0;  ///< how many clocks old its values are
+    std::int64_t taken = 0;   ///< gradients that its values contain
 };
 
 }  // namespace

@@ -6,8 +6,8 @@
 namespace lockstep {
 
 // lesson: f-and-g
-// f: every rank reads the whole x. Backward, each has the gradient that its
-// own columns contribute.
+// f: every rank reads the whole x. In backward each rank has only its own columns'
+// contribution to the gradient.
 Arriving TensorParallel::enter(const Tensor& x) {
     return {x, {}, {}};
 }
@@ -15,8 +15,8 @@ Arriving TensorParallel::enter_backward(const Tensor& dx) {
     return {dx, dx, group_.all_reduce(dx, Reduction::sum)};
 }
 
-// g: each rank has its terms of the sum. Backward, the gradient of a sum is
-// the gradient of each term.
+// g: each rank has its terms of the sum. In backward the gradient of a sum is the
+// gradient of each term.
 Tensor TensorParallel::leave(const Tensor& partial) {
     group_.all_reduce(partial, Reduction::sum).wait();
     return partial;

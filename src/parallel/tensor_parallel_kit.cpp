@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-/// What `make` makes stands outside regions: every rank has all of it.
+/// Wraps `make`. The module that it makes is outside regions: every rank has all of it.
 template <typename Make>
 Make replicated(TensorParallel& tp, Make make) {
     return [&tp, make](const ParameterInit& init, const auto&... sizes) {
@@ -21,7 +21,7 @@ Make replicated(TensorParallel& tp, Make make) {
     };
 }
 
-/// Between a wide and a narrow layer each rank has columns, or heads, of its own.
+/// Between a wide and a narrow layer each rank has its own columns, or heads.
 // lesson: parallel-layers
 GptKit with_shared_layers(GptKit kit, TensorParallel& tp) {
     kit.wide = [&tp](const ParameterInit& init, const LinearSizes& sizes) {

@@ -50,9 +50,8 @@ Tensor UlyssesAttention::do_backward_input(const Tensor& dy, Saved& saved) {
     return to_tokens(dx, parts_of_x(width));
 }
 
-// Block i of what is sent holds the columns of rank i's heads; block i of
-// what comes holds rank i's tokens, so that all blocks together are the
-// sequence.
+// Block i of the sent tensor has the columns of rank i's heads. Block i of the received
+// tensor has rank i's tokens, so all blocks together are the sequence.
 Tensor UlyssesAttention::to_heads(const Tensor& own_tokens, const Parts& parts) const {
     const int n = group().size();
     const Shape& shape = own_tokens.shape();

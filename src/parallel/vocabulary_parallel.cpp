@@ -9,7 +9,7 @@ namespace lockstep {
 
 namespace {
 
-/// Rows of the table that this rank holds, the last ones padded.
+/// Returns the rows of the table that this rank holds; the last ones may be padding.
 Part own_rows(const ParameterInit& init, const TensorParallel& tp,
               std::int64_t vocabulary, std::int64_t width) {
     const Shape whole = table_shape(init, vocabulary, width);
@@ -44,7 +44,7 @@ VocabularyParallelEmbedding::VocabularyParallelEmbedding(const ParameterInit& in
 }
 
 // lesson: vocabulary-parallel
-// y[i] (width) = g(table_r[ids[i]], or 0 where another rank holds the row)
+// y[i] (width) = g(table_r[ids[i]], or 0 if another rank holds the row)
 Tensor VocabularyParallelEmbedding::do_forward(const Tensor& ids, Saved& saved) {
     declare_same(tp_.group(), ids, "ids for " + weight_.name());
     saved.keep("ids", ids);
@@ -56,7 +56,7 @@ Tensor VocabularyParallelEmbedding::do_backward_input(const Tensor& dy, Saved& s
     return {};
 }
 
-// d_table_r[ids[i]] += dy[i], where this rank holds the row
+// d_table_r[ids[i]] += dy[i], if this rank holds the row
 void VocabularyParallelEmbedding::do_backward_weight(Saved& saved) {
     device_.embedding_backward(weight_.gradient, saved.at("ids"), saved.at("dy"), shard_);
     weight_.accumulated();

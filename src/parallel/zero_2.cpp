@@ -41,8 +41,8 @@ void Zero2::make_gradients(std::size_t bucket) {
 
 void Zero2::start(std::size_t bucket) {
     Shared& it = shared()[bucket];
-    in_turn().before(it.sum);  // lets go of the last one's gradients
-    make_gradients(bucket);    // zeros, if nobody added any
+    in_turn().before(it.sum);  // releases the previous bucket's gradients
+    make_gradients(bucket);    // zeros, if none were added
     it.sum.start(device(), replicas(),
                  {{std::exchange(it.gradients, {}), it.own_gradients}},
                  std::exchange(has_terms_[bucket], 1) != 0);

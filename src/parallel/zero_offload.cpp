@@ -14,7 +14,7 @@ ZeroOffload::ZeroOffload(Device& device, Communicator& replicas,
             options),
       delayed_(delayed) {
     if (!delayed_) return;
-    in_turn().let_program_go_on();  // to the update, while the device is in backward
+    in_turn().let_program_go_on();  // it updates while the device is in backward
     Device& host = device.host();
     const MemoryScope scope(host, MemoryCategory::gradients);
     const PinnedMemory pinned(host);
@@ -24,7 +24,7 @@ ZeroOffload::ZeroOffload(Device& device, Communicator& replicas,
 }
 
 void ZeroOffload::finish() {
-    finish_sums();  // and sends them to the host
+    finish_sums();  // also starts the copies to the host
     if (delayed_) return;
     for (Shared& bucket : shared())
         bucket.sum.settle();
@@ -42,14 +42,14 @@ void ZeroOffload::update(Optimizer& optimizer) {
 }
 
 void ZeroOffload::send_values() {
-    steps_ = 0;  // the gradient that waits is one of other values
+    steps_ = 0;  // the pending gradient belongs to old values
     Zero2::send_values();
 }
 
 // lesson: zero-offload
-/// While a bucket is updated the one before goes back to the device. A delayed update
-/// waits for no copy before all is done: copies begin when the device, which is still in
-/// backward, no longer reads the old values.
+/// While one bucket is updated, the previous one is copied back to the device. A delayed
+/// update waits for no copy until all buckets are updated: copies begin when the device,
+/// which is still in backward, no longer reads the old values.
 void ZeroOffload::renew(Optimizer* optimizer) {
     std::vector<std::pair<Shared*, Work>> copies;
     const auto gather_copied = [&] {
@@ -74,7 +74,7 @@ void ZeroOffload::renew(Optimizer* optimizer) {
 }
 // lesson: end
 
-/// The shards get the gradients of this step; the next one's go where theirs were.
+/// Gives the shards this step's gradients; the next step's go where the old ones were.
 void ZeroOffload::turn_gradients() {
     for (std::size_t i = 0; i < shared().size(); ++i) {
         Shared& bucket = shared()[i];

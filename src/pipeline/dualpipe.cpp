@@ -11,12 +11,11 @@ namespace lockstep {
 
 namespace {
 
-/// The work of a stage between two streams of micro-batches. Stream 0 is the one whose
-/// end is farther away: it goes on to the middle of the pipeline, from where stream 1
-/// comes.
+/// The work of a stage on two streams of micro-batches. Stream 0 goes from this stage to
+/// the middle of the pipeline; stream 1 comes from there.
 class DualWork {
   public:
-    /// Chunks of the streams, and their first micro-batches.
+    /// The chunk and the first micro-batch of each stream.
     DualWork(std::array<int, 2> chunks, std::array<int, 2> first)
         : chunks_(chunks), next_forward_(first), next_backward_(first) {}
 
@@ -55,8 +54,8 @@ class DualWork {
     std::vector<Instruction> work_;
 };
 
-/// `stage` is counted from the end of the pipeline to its middle, where stage `half` - 1
-/// is; `count` micro-batches of each stream.
+/// Adds the whole order of a stage. `stage` counts from the end of the pipeline to its
+/// middle, which is stage `half` - 1. Each stream has `count` micro-batches.
 // lesson: dualpipe-schedule
 void fill(DualWork& work, int half, int stage, int count) {
     const int behind = half - 1 - stage;  // stages from here to the middle
@@ -85,7 +84,7 @@ void fill(DualWork& work, int half, int stage, int count) {
         work.backward(1);
         work.pair(1, 0);
     }
-    // What is left of backwards: in halves from the middle of them on.
+    // The remaining backwards; the second part of them is in halves.
     for (int i = 0; i < 2 * (stage + 1); ++i) {
         const int stream = i % 2 == 0 ? 1 : 0;
         if (i <= stage)
@@ -113,7 +112,7 @@ Schedule dualpipe_schedule(const PipelineShape& shape) {
             "stages were asked for",
             shape.micro_batches, p);
     for (int stage = 0; stage < p; ++stage) {
-        // In the upper half all is mirrored: stream 0 goes up.
+        // The upper half is mirrored: there stream 0 goes up.
         const bool mirrored = stage >= p / 2;
         DualWork work(mirrored ? std::array{1, 0} : std::array{0, 1},
                       mirrored ? std::array{count, 0} : std::array{0, count});

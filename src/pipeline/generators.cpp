@@ -14,7 +14,7 @@ namespace {
 struct Generator {
     const char* name;
     Schedule (*make)(const PipelineShape& shape);
-    int most_chunks = 1;  ///< a stage
+    int most_chunks = 1;  ///< on a stage
     bool flushes = true;  ///< before each update
 };
 
@@ -41,7 +41,7 @@ constexpr Generator kGenerators[] = {
     {"pipemare", pipemare_schedule, 1, false},
 };
 
-/// A step of `per_update` micro-batches, as often as it takes.
+/// Makes one step of `per_update` micro-batches, and repeats it until all are done.
 Schedule step_by_step(const Generator& generator, const PipelineShape& shape) {
     require(shape.micro_batches % shape.per_update == 0,
             "{} flushes behind every {} micro-batches; {} are no multiple of that",
@@ -98,7 +98,7 @@ bool flushes(const std::string& name) {
 
 namespace {
 
-/// Counts those of the first stage.
+/// Returns the number of updates on the first stage.
 int count_updates(const Schedule& schedule) {
     int updates = 0;
     for (const Instruction& each : schedule.of(0))
@@ -111,7 +111,7 @@ int count_updates(const Schedule& schedule) {
 std::optional<Schedule> make_endless_schedule(const std::string& name,
                                               PipelineShape shape) {
     if (flushes(name)) return std::nullopt;
-    // A number that a generator takes for itself must not change with more micro-batches.
+    // The generator's own `per_update` must not change with more micro-batches.
     if (const int updates = count_updates(make_schedule(name, shape)))
         shape.per_update = shape.micro_batches / updates;
     for (;; shape.micro_batches *= 2) {

@@ -132,7 +132,7 @@ std::vector<Holdings> peak_holdings(const Schedule& schedule,
         Holdings peak = held.now();
         for (int position = 0; position < within[stage].last;) {
             const Positions together = schedule.together({stage, position});
-            // The range has what is held as it begins, too.
+            // What is held at the start of the range counts, too.
             if (position <= within[stage].first) peak = held.now();
             raise(peak, held.run(together));
             raise(peak, held.now());

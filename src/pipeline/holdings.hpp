@@ -7,16 +7,15 @@
 
 namespace lockstep {
 
-/// More memory of one kind is refused.
+/// The most memory of one kind; more is refused.
 constexpr double kMostKeptMemory = 1e15;
 
-/// The memory, in any unit, that a stage keeps for a chunk, or for a part of the model.
+/// The memory, in any unit, that a stage holds for a chunk, or for a part of the model.
 struct KeptMemory {
-    /// It keeps this of a micro-batch from its forward to the end of the first half of
-    /// its backward.
+    /// For a micro-batch, from its forward to the end of the first half of its backward.
     double activations = 1;
-    double for_weights = 1;  ///< then, until the second half
-    double recomputed = 0;   ///< more, while its backward, or the first half, runs
+    double for_weights = 1;  ///< then, until the second half is done
+    double recomputed = 0;   ///< extra, while its backward or the first half runs
     double weights = 0;      ///< of each version of the weights
 
     bool operator==(const KeptMemory&) const = default;
@@ -32,19 +31,19 @@ struct ScheduleMemory {
     const KeptMemory& of(int part) const { return each[each.size() == 1 ? 0 : part]; }
 };
 
-/// A stage holds this after an instruction, or at most.
+/// What a stage holds after an instruction, or at its peak.
 struct Holdings {
-    int in_flight = 0;  ///< forward is done, the first half of backward not
-    int between = 0;    ///< between the halves of backward
+    int in_flight = 0;  ///< micro-batches from forward to the first half of backward
+    int between = 0;    ///< micro-batches between the halves of backward
     /// Versions of a chunk's weights: the newest, and older ones that are still to be
     /// read.
     int weight_versions = 1;
-    // Memory of what KeptMemory names.
+    // The memory of each kind in KeptMemory.
     double activations = 0;
     double for_weights = 0;
     double recomputed = 0;
     double weights = 0;
-    double memory = 0;  ///< of all four
+    double memory = 0;  ///< the sum of all four
 };
 
 /// Follows what a stage holds, instruction by instruction.
@@ -53,9 +52,9 @@ class HeldByStage {
     /// Both must stay.
     HeldByStage(const Schedule& schedule, int stage, const ScheduleMemory& memory);
 
-    /// Takes in the next instructions of the stage, which begin together, and says what
-    /// they hold while they run; now() is what is held when they are done. Micro-batches
-    /// and memory are of all chunks.
+    /// Runs the next instructions of the stage, which begin together, and returns what
+    /// the stage holds while they run; now() is what it holds when they are done.
+    /// Micro-batches and memory are summed over all chunks.
     Holdings run(Positions together);
     const Holdings& now() const { return now_; }
 
@@ -85,12 +84,12 @@ class HeldByStage {
     Holdings now_;
 };
 
-/// Returns what each stage holds at most, micro-batches of different chunks counted
-/// apart. Each comes at a time of its own; an instruction's own workspace is not counted.
+/// Returns the peak of each amount on each stage; the peaks may be at different times. A
+/// micro-batch counts once in each chunk. An instruction's own workspace does not count.
 /// The schedule must be valid.
 std::vector<Holdings> peak_holdings(const Schedule& schedule,
                                     const ScheduleMemory& memory = {});
-/// Returns it for a range of each stage's list alone.
+/// Returns the same for a range of each stage's list.
 std::vector<Holdings> peak_holdings(const Schedule& schedule,
                                     const ScheduleMemory& memory,
                                     const std::vector<Positions>& within);

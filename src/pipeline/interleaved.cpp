@@ -6,12 +6,13 @@ namespace lockstep {
 
 namespace {
 
-/// The k-th forwards, and backwards, of every stage: each round of micro-batches goes
-/// through chunk after chunk, forward from the first, backward from the last.
+/// The order of forwards and the order of backwards, the same on every stage. Each round
+/// of micro-batches goes through all chunks in turn: forward from the first, backward
+/// from the last.
 class Turns {
   public:
-    /// As many rounds of p micro-batches at least as there can be, all as large as the
-    /// others or one larger.
+    /// Makes as many rounds as possible with at least p micro-batches each. Their sizes
+    /// differ by at most one.
     explicit Turns(const PipelineShape& shape) {
         const int m = shape.micro_batches;
         const int rounds = std::max(m / shape.stages, 1);
@@ -49,7 +50,7 @@ Schedule interleaved_schedule(const PipelineShape& shape) {
     const Turns turns(shape);
     for (int stage = 0; stage < p; ++stage) {
         auto& work = schedule.work[stage];
-        // Warm-up: until the first backward has come back to this stage.
+        // Warm-up: forwards until the first backward reaches this stage.
         const int ahead =
             std::min(2 * (p - 1 - stage) + (shape.chunks - 1) * turns.largest_round(),
                      turns.count());

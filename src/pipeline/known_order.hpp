@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// A schedule of a generator's with the parts and the instructions of another schedule.
+/// A generator's schedule that has the parts and the instructions of another schedule.
 struct KnownOrder {
     std::string name;
     Picoseconds bubble = 0;

@@ -30,7 +30,7 @@ namespace lockstep {
 
 namespace {
 
-/// The text of a file, which knows how far it has been read, and so on which line.
+/// The text of a file. It knows how far it has been read, and so the current line.
 class CountedText {
   public:
     explicit CountedText(std::string_view text)
@@ -72,7 +72,7 @@ std::optional<int> whole_number(std::string_view text) {
     return number;
 }
 
-/// Returns whether it has a number of more digits than any that may be meant.
+/// Returns whether a number in the text has too many digits to be allowed.
 bool has_long_number(std::string_view text) {
     const auto is_digit = [](char letter) { return '0' <= letter && letter <= '9'; };
     std::ptrdiff_t digits = 0;
@@ -87,8 +87,8 @@ constexpr int kMostPart = kMostStages * kMostChunks - 1;
 /// The value of "queues" that stands for MessageQueues::by_direction.
 constexpr std::string_view kByDirection = "by direction";
 
-/// A schedule, gathered as its file is read. All functions throw
-/// UsageError, with file and line, for what cannot be.
+/// A schedule that grows while its file is read. All functions throw UsageError, with
+/// file and line, for what is not valid.
 class GatheredSchedule {
   public:
     /// `file` is what messages call it.
@@ -105,7 +105,7 @@ class GatheredSchedule {
     std::optional<Size> chunks;
     std::vector<std::vector<int>> parts;  ///< empty if it has none
     MessageQueues queues = MessageQueues::one;
-    bool has_queues = false;  ///< a line of a CSV file says it
+    bool has_queues = false;  ///< a line of a CSV file gave them
     std::optional<WrittenTimes> times;
     int times_line = 0;
     /// By name: one for all parts, or one a part.
@@ -115,12 +115,13 @@ class GatheredSchedule {
 
     /// Begins the next stage's list.
     void add_stage(int line);
-    /// To the last stage's list.
+    /// Adds to the last stage's list.
     void add_instruction(std::string_view text, int line);
     int stages_so_far() const { return static_cast<int>(work_.size()); }
     int instructions_so_far() const { return static_cast<int>(work_.back().size()); }
 
-    /// All of it; sizes that were not given follow from the instructions.
+    /// Returns the whole schedule. Sizes that were not given follow from the
+    /// instructions.
     LoadedSchedule finish();
 
     /// "FILE:LINE: " and the sentence.
@@ -132,7 +133,7 @@ class GatheredSchedule {
     }
 
   private:
-    /// Sizes, of which each is as the file says, or as its instructions do.
+    /// Returns the sizes: from the file if it gives them, else from its instructions.
     PipelineShape shape() const;
     /// A stage's middle that repeats, as it is written: once.
     struct Middle {
@@ -159,8 +160,8 @@ std::string counted(std::size_t count, const char* what) {
     return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-/// Text from a file, as a message shows it: in quotes, on one line, and cut
-/// where it is long.
+/// Returns text from a file as a message shows it: in quotes, on one line, and cut if it
+/// is long.
 std::string shown_text(std::string_view text) {
     constexpr std::size_t kLongest = 40;
     if (text.size() <= kLongest) return json_quoted(text);
@@ -185,7 +186,7 @@ void GatheredSchedule::add_stage(int line) {
     middles_.emplace_back();
 }
 
-/// "[" begins what repeats, "]x3" ends it; false if the text is neither.
+/// "[" begins a middle that repeats, "]x3" ends it; false if the text is neither.
 bool GatheredSchedule::add_bracket(std::string_view text, int line) {
     Middle& middle = middles_.back();
     const int here = instructions_so_far();
@@ -240,8 +241,8 @@ void GatheredSchedule::add_instruction(std::string_view text, int line) {
     }
 }
 
-/// Returns by how many micro-batches each copy is later: as many as one chunk runs
-/// forward there.
+/// Returns by how many micro-batches each copy is later: the number of forwards of one
+/// chunk in the middle.
 int micro_batches_of(const std::vector<Instruction>& work, Positions positions) {
     int count = 0;
     for (int i = positions.first; i < positions.last; ++i)
@@ -250,8 +251,8 @@ int micro_batches_of(const std::vector<Instruction>& work, Positions positions) 
     return count;
 }
 
-/// Writes the middle out, as often as it stands there. What is behind it is written for
-/// one copy.
+/// Repeats the middle as often as the file says. In the file, what follows it is written
+/// for one copy.
 void GatheredSchedule::repeat_middle(Schedule& schedule) const {
     const bool any = std::any_of(middles_.begin(), middles_.end(),
                                  [](const Middle& each) { return each.line != 0; });
@@ -295,7 +296,7 @@ PipelineShape GatheredSchedule::shape() const {
     PipelineShape shape;
     shape.stages = found;
     shape.micro_batches = most_micro_batch_ + 1;
-    // With a middle that repeats the file's number is of all copies.
+    // If a middle repeats, the file's number includes all copies.
     if (micro_batches && middles_.front().line == 0)
         shape.micro_batches = micro_batches->value;
     shape.chunks =
@@ -393,7 +394,7 @@ std::string_view without_mark(std::string_view text) {
     return text;
 }
 
-/// Returns the text without its comments, line for line.
+/// Returns the text without its comments, with the same number of lines.
 std::string without_comments(std::string_view text) {
     std::string rest;
     rest.reserve(text.size());
@@ -411,7 +412,7 @@ std::string without_comments(std::string_view text) {
     return rest;
 }
 
-/// Returns whether a line says something of the whole schedule, and is not a stage's.
+/// Returns whether a line is about the whole schedule and not about a stage.
 bool is_heading(const CsvRow& row) {
     return row.cells.front() == "parts" || row.cells.front() == "queues";
 }
@@ -424,7 +425,7 @@ bool is_pytorch(const std::vector<CsvRow>& rows) {
     return false;
 }
 
-/// Takes in "parts": behind that word a cell for each stage, with numbers in it.
+/// Reads "parts": after that word, a cell for each stage, with numbers in it.
 void add_parts(const CsvRow& row, GatheredSchedule& gathered) {
     if (gathered.parts_line != 0)
         gathered.fail(row.line, "a second line of parts; the first is line {}",
@@ -445,7 +446,7 @@ void add_parts(const CsvRow& row, GatheredSchedule& gathered) {
     }
 }
 
-/// Takes in "queues": behind that word the one or the other.
+/// Reads "queues": after that word, "one" or "by direction".
 void add_queues(const CsvRow& row, GatheredSchedule& gathered) {
     const std::string way =
         fmt::format("{}", fmt::join(row.cells.begin() + 1, row.cells.end(), ","));
@@ -463,7 +464,7 @@ void add_stage(const CsvRow& row, GatheredSchedule& gathered) {
         if (!cell.empty()) gathered.add_instruction(cell, row.line);
 }
 
-/// Refuses a file in which two ranks have one of PyTorch's stages.
+/// Throws UsageError if two ranks have the same PyTorch stage.
 void require_own_parts(const std::vector<CsvRow>& rows,
                        const std::vector<PyTorchRank>& ranks,
                        const GatheredSchedule& gathered) {
@@ -514,7 +515,7 @@ void add_pytorch(const std::vector<CsvRow>& rows, GatheredSchedule& gathered) {
 Schedule read_schedule_csv(const std::string& text, const std::string& name) {
     const std::string_view bytes = without_mark(text);
     const std::size_t binary = bytes.find('\0');
-    // Without such a byte there is no line to count to.
+    // The line is counted only if there is a byte 0.
     require(binary == bytes.npos, [&] {
         return fmt::format(
             "{}:{}: this is not CSV text: it holds a byte 0", name,
@@ -559,7 +560,7 @@ std::string reason_of(std::string_view text) {
     return std::string(text.substr(0, text.find("; last read")));
 }
 
-/// Takes the file's values as the parser comes to them.
+/// Takes the file's values in the order in which the parser reads them.
 class ScheduleReader final : public nlohmann::json_sax<LibraryJson> {
   public:
     ScheduleReader(std::string_view text, const std::string& file)
@@ -630,11 +631,11 @@ class ScheduleReader final : public nlohmann::json_sax<LibraryJson> {
     std::set<std::string> keys_;
     std::string key_;
     std::string inner_;         ///< the key inside "times" or "memory"
-    int listed_ = 0;            ///< amounts in the list at hand
+    int listed_ = 0;            ///< amounts so far in the current list
     std::pair<int, int> link_;  ///< the key inside "links"
-    int line_ = 1;              ///< of the value at hand
+    int line_ = 1;              ///< of the current value
     int depth_ = 0;             ///< 1 inside the file's object, 2 and 3 inside lists
-    int skipped_ = 0;           ///< depth inside a value that says nothing here
+    int skipped_ = 0;           ///< depth inside a value that is ignored
 };
 
 /// Returns whether timing_json() writes this key beside the schedule.
@@ -734,7 +735,7 @@ void ScheduleReader::member(Kind kind, std::string_view text) {
     }
 }
 
-/// The value of a key that holds several begins.
+/// Begins the value of a key that has several values.
 void ScheduleReader::container(Kind kind, std::string_view text,
                                const std::string& what) {
     if (in_amounts() && kind != Kind::object)
@@ -781,7 +782,7 @@ void ScheduleReader::time_key(const std::string& name) {
                        "too");
 }
 
-/// "1-2".
+/// Reads a link such as "1-2".
 void ScheduleReader::link_key(const std::string& name) {
     const char* const end = name.data() + name.size();
     const auto first = std::from_chars(name.data(), end, link_.first);
@@ -798,7 +799,7 @@ void ScheduleReader::link_key(const std::string& name) {
         gathered_.fail(text_.line(), "the link {} is there twice", shown_text(name));
 }
 
-/// A number in "times" or "memory", or what holds several.
+/// Reads a number in "times" or "memory", or begins a list or an object of numbers.
 void ScheduleReader::amount(Kind kind, std::string_view text) {
     const std::string what = fmt::format("\"{}\" of \"{}\"", inner_, key_);
     const bool links = key_ == "times" && inner_ == "links";

@@ -12,7 +12,7 @@ Schedule looped_breadth_first_schedule(const PipelineShape& shape) {
         for (int chunk = shape.chunks; chunk-- > 0;) {
             for (int i = 0; i < shape.micro_batches; ++i)
                 work.push_back({InstructionKind::backward, i, chunk});
-            // The chunk's gradients are whole: their reduction need not wait for others'.
+            // The chunk's gradients are complete, so their reduction need not wait.
             work.push_back({InstructionKind::reduce_gradients, -1, chunk});
         }
         for (int chunk = 0; chunk < shape.chunks; ++chunk)

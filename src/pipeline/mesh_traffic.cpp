@@ -7,12 +7,12 @@ namespace lockstep {
 
 namespace {
 
-/// What the formulas are made of.
+/// The quantities in the formulas.
 struct Terms {
     const GptSizes& sizes;
     const MeshOptions& options;
     std::int64_t cp, tp;
-    std::int64_t replicas;  ///< of one share of the parameters
+    std::int64_t replicas;  ///< ranks with the same part of the parameters
     std::int64_t tokens;    ///< of a micro-batch, on one rank
     MicroBatchShape shape;
 
@@ -21,7 +21,7 @@ struct Terms {
     std::int64_t activation() const { return tokens * hidden() * bytes_of(shape.dtype); }
 };
 
-/// Sends of one tensor group, in a pass of a micro-batch through all stages.
+/// Returns the bytes that a tensor group sends for one micro-batch, through all stages.
 std::int64_t tensor_pass(const Terms& of) {
     const std::int64_t at_block = of.options.sequence ? 10 : 8;
     const std::int64_t at_head = of.options.sequence ? 3 : 2;
@@ -30,8 +30,8 @@ std::int64_t tensor_pass(const Terms& of) {
                           6 * of.tokens * statistics);
 }
 
-/// Numbers of norms, of positions, and of biases behind a sum: all ranks of a tensor
-/// group hold them.
+/// Returns how many parameters all ranks of a tensor group replicate: those of norms and
+/// positions, and biases that are added after a sum.
 std::int64_t held_alike(const GptSizes& sizes) {
     const BlockSizes& block = sizes.block;
     const std::int64_t norm = block.hidden * (block.norm == NormKind::layer_norm ? 2 : 1);
@@ -42,12 +42,12 @@ std::int64_t held_alike(const GptSizes& sizes) {
     return sizes.layers * (2 * norm + behind_sums) + norm + positions;
 }
 
-/// Rows of a table that the ranks of a tensor group hold together, padding and all.
+/// Returns the rows of a table that a tensor group holds together, with padding.
 std::int64_t table_rows(const Terms& of) {
     return (of.sizes.vocabulary + of.tp - 1) / of.tp * of.tp;
 }
 
-/// The stage of each part of the model.
+/// Returns the stage of each part of the model.
 std::vector<int> stages_of_parts(const MeshPlan& plan) {
     const Schedule& schedule = plan.pipeline().schedule();
     require(schedule.part_count() == schedule.stages * schedule.chunks,
@@ -65,7 +65,7 @@ bool has_two_tables(const Terms& of, const std::vector<int>& stages) {
     return !of.sizes.tied || stages.front() != stages.back();
 }
 
-/// Numbers that one replica's ranks hold together.
+/// Returns how many parameters one replica's ranks hold together.
 std::int64_t held_together(const Terms& of, const std::vector<int>& stages) {
     const std::int64_t alike = held_alike(of.sizes);
     const std::int64_t table = of.sizes.vocabulary * of.hidden();
@@ -75,7 +75,7 @@ std::int64_t held_together(const Terms& of, const std::vector<int>& stages) {
            (has_two_tables(of, stages) ? 2 : 1) * table_rows(of) * of.hidden();
 }
 
-/// Numbers that a rank sends in one block's attention, forward and backward.
+/// Returns how many numbers a rank sends in one block's attention, forward and backward.
 std::int64_t attention_sent(const Terms& of) {
     const BlockSizes& block = of.sizes.block;
     const ContextShape shape{static_cast<int>(of.cp),
@@ -88,7 +88,7 @@ std::int64_t attention_sent(const Terms& of) {
            sent_backward(of.options.context, shape).elements;
 }
 
-/// Parts whose next one is on another stage.
+/// Returns how many pairs of neighbouring parts are on different stages.
 std::int64_t boundaries(const std::vector<int>& stages) {
     std::int64_t count = 0;
     for (std::size_t part = 1; part < stages.size(); ++part)
@@ -130,9 +130,9 @@ MeshTraffic mesh_traffic(const MeshPlan& plan, const MicroBatchShape& shape) {
     const Terms of = terms_of(plan, shape);
     const std::vector<int> stages = stages_of_parts(plan);
     const std::int64_t bytes = bytes_of(shape.dtype);
-    // Each micro-batch goes through all stages once, on each place along cp.
+    // Each micro-batch passes through all stages once, on each rank along cp.
     const std::int64_t passes = plan.micro_batches() * of.cp;
-    // With ZeRO, sums along other lines than the replicas' are of shards.
+    // With ZeRO, sums along other axes than the replicas' are over shards.
     const std::int64_t sums = options.zero == 0 ? of.replicas : 1;
     MeshTraffic traffic;
     traffic.tp = passes * tensor_pass(of);

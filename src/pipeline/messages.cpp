@@ -13,9 +13,9 @@ namespace {
 
 using enum InstructionKind;
 
-/// Data that goes from what makes it to what uses it.
+/// Data that one stage makes and another one uses.
 struct Passage {
-    Picoseconds made = 0;  ///< the time, as planned
+    Picoseconds made = 0;  ///< the planned time
     Place maker;
     Place user;
 };
@@ -36,7 +36,7 @@ class Lists {
             before_.emplace_back(list.size() + 1);
     }
 
-    /// The message that ends or begins at `end`, in front of `position`.
+    /// Adds the message that begins or ends at `end`, in front of `position`.
     void add(Place end, int position, InstructionKind kind) {
         const Instruction& work = schedule_.at(end);
         before_[end.stage][position].push_back({kind, work.micro_batch, work.chunk});
@@ -53,7 +53,7 @@ class Lists {
 
     Schedule merged() const {
         Schedule merged = schedule_;
-        merged.period.reset();  // its positions are others now
+        merged.period.reset();  // its positions have changed
         for (std::size_t stage = 0; stage < before_.size(); ++stage) {
             std::vector<Instruction>& list = merged.work[stage];
             list.clear();
@@ -77,8 +77,8 @@ void require_none(const Schedule& schedule) {
             [&] { return "schedule '" + schedule.name + "' has messages already"; });
 }
 
-/// What takes no time is planned as if it took a little, so that what comes first is
-/// clear: computations, and reductions in which stages meet.
+/// Gives a short time to computations that take none, and to reductions in which stages
+/// meet. So it is clear which comes first.
 ScheduleTimes planned(const Schedule& schedule, ScheduleTimes times) {
     const bool meetings = schedule.part_count() < schedule.stages * schedule.chunks;
     for (Durations& each : times.each) {
@@ -91,12 +91,12 @@ ScheduleTimes planned(const Schedule& schedule, ScheduleTimes times) {
     return times;
 }
 
-/// When a stage's computations, and ends of steps, are over, as planned.
+/// The planned ends of a stage's computations, reductions and updates.
 struct Ends {
     std::vector<Picoseconds> times;
     std::vector<int> positions;
 
-    /// Right behind the last that has ended by then.
+    /// Returns the position right behind the last one that has ended by `time`.
     int place_at(Picoseconds time) const {
         const auto later = std::ranges::upper_bound(times, time);
         return later == times.begin() ? 0 : positions[later - times.begin() - 1] + 1;
@@ -108,7 +108,7 @@ std::vector<Ends> ends_of(const Schedule& schedule, const Timing& timing) {
     for (std::size_t stage = 0; stage < all.size(); ++stage)
         for (std::size_t i = 0; i < schedule.work[stage].size(); ++i) {
             const TimeSpan& span = timing.spans[stage][i];
-            // The end of a step that takes no time has no place among them.
+            // A reduction or update that takes no time is left out.
             const bool counts =
                 is_computation(schedule.work[stage][i].kind) || span.end > span.start;
             if (!counts) continue;

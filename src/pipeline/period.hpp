@@ -15,7 +15,7 @@ class PeriodShift {
     /// The schedule has a period, whose positions are in range.
     PeriodShift(const Schedule& schedule, int stage);
 
-    /// Returns the instruction as it stands so many copies later.
+    /// Returns the instruction as it is `copies` copies later.
     Instruction of(Instruction work, int copies) const;
 
   private:
@@ -23,29 +23,29 @@ class PeriodShift {
     std::vector<int> versions_;  ///< updates of each chunk in a copy
 };
 
-/// The schedule with that many copies of its repeated middle; micro-batches and versions
-/// behind it are as much further on. Throws UsageError if it has no middle that repeats,
-/// for less than one copy, or for sizes that are too large.
+/// Returns the schedule with `times` copies of its repeated middle. Micro-batches and
+/// versions after the middle are shifted to match. Throws UsageError if it has no middle
+/// that repeats, for less than one copy, and for sizes that are too large.
 Schedule repeated(const Schedule& schedule, int times);
 
-/// Returns the texts of a stage's instructions as they stand in a file, with the middle
-/// that repeats, if there is one, written once: "[", …, "]x3".
+/// Returns the texts of a stage's instructions in the form of a file. A middle that
+/// repeats is written once: "[", …, "]x3".
 std::vector<std::string> texts_of(const Schedule& schedule, int stage);
 
-/// What happens again and again in a pipeline that does not stop, once all stages keep
-/// the same pace.
+/// The steady state of a pipeline without a flush: what repeats once all stages keep the
+/// same pace.
 struct PeriodTiming {
-    Schedule schedule;  ///< with as many copies of the middle as it took to find out
+    Schedule schedule;  ///< with the copies that were needed to find the period
     int first = 0;      ///< the first copy of the period, counted from 0
-    int copies = 1;     ///< after so many, all happens again, `length` later
+    int copies = 1;     ///< the period's length in copies
     int micro_batches = 0;
     Picoseconds length = 0;
     std::vector<Picoseconds> busy;  ///< of each stage, in one period
-    Schedule sent;    ///< the schedule with its messages, if it is given any
-    Timing timing;    ///< of that one
-    TimeSpan window;  ///< one period, in which all stages keep the pace
+    Schedule sent;                  ///< the schedule, with messages if they were added
+    Timing timing;                  ///< of `sent`
+    TimeSpan window;                ///< one period, in which all stages keep the pace
 
-    /// What the busiest stage computes, and what it does not.
+    /// How long the busiest stage computes and updates in a period. bubble() is the rest.
     Picoseconds ideal() const;
     Picoseconds bubble() const { return length - ideal(); }
     double bubble_over_total() const;
@@ -53,23 +53,22 @@ struct PeriodTiming {
     Positions positions(int stage) const;
 };
 
-/// Times the schedule's middle as if it repeated for ever: exact, by following as many
-/// copies as it takes until what happens in one happens again later, for as long as any
-/// micro-batch is under way. Throws UsageError as repeated() and time_schedule() do, and
-/// if all goes on without such a rhythm, as where a stage is faster than those that it
-/// does not wait for.
+/// Times the schedule's middle as if it repeated for ever. The result is exact: copies
+/// are followed until their times repeat for longer than any micro-batch is under way.
+/// Throws UsageError as repeated() and time_schedule() do, and if the times never repeat.
+/// For example, a stage may be faster than the others and wait for none of them.
 ///
 /// `add_messages`, if given, adds messages to the schedule with its copies.
 using AddMessages = std::function<Schedule(const Schedule&)>;
 PeriodTiming time_period(const Schedule& schedule, const ScheduleTimes& times,
                          const AddMessages& add_messages = {});
 
-/// Returns what each stage holds at most in the period.
+/// Returns each stage's peaks within the period.
 std::vector<Holdings> peak_holdings(const PeriodTiming& period,
                                     const ScheduleMemory& memory = {});
 
-/// The steps between weights that gradients are of and those that they change, by stage
-/// and chunk, at most, in the period (WeightUse::staleness()); -1 where nothing updates.
+/// Returns the largest WeightUse::staleness() in the period, by stage and chunk; -1 if
+/// the chunk is never updated.
 std::vector<std::vector<int>> staleness(const PeriodTiming& period);
 
 }  // namespace lockstep

@@ -32,7 +32,7 @@ constexpr bool is_work(InstructionKind kind) {
     return !is_message(kind);
 }
 
-/// Later chunks are lighter; odd ones have small letters.
+/// Later chunks are lighter; odd ones have lower-case letters.
 Look look_of(const Instruction& work, int chunks) {
     constexpr double kLightest = 0.66;
     Look look = kLooks[static_cast<int>(work.kind)];
@@ -42,16 +42,16 @@ Look look_of(const Instruction& work, int chunks) {
     return look;
 }
 
-/// Versions take turns between two shades.
+/// Versions alternate between two shades.
 Look newest_look(int version) {
     return {Meaning::parameters, 'v', ' ', "newest weights",
             version % 2 == 0 ? 0.4 : 0.7};
 }
 
-/// The source of a box that is no instruction's.
+/// The source of a box that belongs to no instruction.
 constexpr std::size_t kNoInstruction = static_cast<std::size_t>(-1);
 
-/// Stages beyond these are named, and empty: no painter draws so many.
+/// Stages from this one on are named, but empty: no painter draws more.
 constexpr int kMostStagesDrawn = 64;
 
 std::string amount_text(double amount) {
@@ -79,7 +79,7 @@ std::string begin_words(const Schedule& schedule, const Timing& timing, Place pl
     return fmt::format("begins as {} of stage {} ends", text_of(work), before.stage);
 }
 
-/// Whole ticks as they are, however many; other times with seven digits.
+/// Writes whole ticks in full, and other times with seven digits.
 std::string time_words(Picoseconds time, double ticks) {
     if (ticks == 1) return std::to_string(time);
     return fmt::format("{:.7g}", static_cast<double>(time) / ticks);
@@ -108,7 +108,7 @@ BoxWords box_words(const Schedule& schedule, const Timing& timing, double ticks,
     return words;
 }
 
-/// Memory is taken when a forward begins and given back when a half of backward ends.
+/// Memory is taken when a forward begins, and released when a half of backward ends.
 Strip held_memory(const Schedule& schedule, const Timing& timing, int stage,
                   const ScheduleMemory& memory, TimeSpan window, int scale) {
     Strip strip{"", {Level{}}, 0, 0};
@@ -116,7 +116,8 @@ Strip held_memory(const Schedule& schedule, const Timing& timing, int stage,
     const auto note = [&](Picoseconds at, const Holdings& now) {
         if (at >= window.end && at > window.start) return;
         const Picoseconds time = (std::max(at, window.start) - window.start) * scale;
-        // What was held before is held at first; its peak is not of what is drawn.
+        // The strip begins with what is held at the window's start; earlier peaks do not
+        // count.
         if (at <= window.start) {
             strip.levels = {Level{}};
             strip.peak = 0;
@@ -203,7 +204,8 @@ class ScheduleChart {
         return panel;
     }
 
-    /// A lane for each chunk of its newest weights, if they are read after a step.
+    /// Adds a lane for each chunk whose weights are read after a step. It shows the
+    /// newest version.
     void add_versions(int stage, RowGroup& group) {
         for (int chunk = 0; chunk < schedule_.chunks; ++chunk) {
             const std::vector<Picoseconds> begins = version_begins(stage, chunk);
@@ -228,8 +230,8 @@ class ScheduleChart {
         }
     }
 
-    /// When each version of a chunk's weights becomes the newest; none if only the first
-    /// is read.
+    /// Returns when each version of a chunk's weights becomes the newest; empty if only
+    /// the first is read.
     std::vector<Picoseconds> version_begins(int stage, int chunk) const {
         std::vector<Picoseconds> begins{0};
         bool later_read = false;
@@ -244,8 +246,8 @@ class ScheduleChart {
         return later_read ? begins : std::vector<Picoseconds>{};
     }
 
-    /// The wanted instructions that take time; they do not overlap. A pair is drawn as
-    /// two halves of its time.
+    /// Returns a row of the wanted instructions that take time; they do not overlap. The
+    /// two of a pair are drawn one after the other, each for half of the pair's time.
     Row row(int stage, bool (*wanted)(InstructionKind)) {
         Row row;
         const std::vector<Instruction>& work = schedule_.of(stage);
@@ -267,14 +269,14 @@ class ScheduleChart {
         return row;
     }
 
-    /// Returns what is drawn of a box, from the window's beginning on.
+    /// Returns the part of a box that is drawn, counted from the window's start.
     TimeSpan in_window(TimeSpan scaled) const {
         const Picoseconds first = window_.start * scale_;
         return {std::max(scaled.start, first) - first,
                 std::min(scaled.end, window_.end * scale_) - first};
     }
 
-    /// The look's place in the chart; asked for every box.
+    /// Returns the place of a look in the chart. Every box asks for one, so it is cached.
     int look_place(const Instruction& work) {
         const auto [known, is_new] = looks_.try_emplace({work.kind, work.chunk});
         if (is_new) known->second = chart_.look(look_of(work, schedule_.chunks));
@@ -331,7 +333,8 @@ class ScheduleChart {
                                      : "held, in micro-batches of a chunk";
     }
 
-    /// The kinds, then the chunks; of many chunks, the first and the last.
+    /// Adds the kinds, then the chunks; if there are many chunks, only the first and the
+    /// last.
     void add_work_legend() {
         constexpr int kMostDrawn = 8;
         std::array<bool, kInstructionKinds> present{};

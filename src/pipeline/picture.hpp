@@ -12,16 +12,16 @@ namespace lockstep {
 struct SchedulePicture {
     std::string title;      ///< empty is none
     ScheduleMemory memory;  ///< what the memory strips count
-    double ticks = 1;       ///< of the timing's whole numbers, in one unit shown
-    /// This is drawn, as if it began at time 0; none is all.
+    double ticks = 1;       ///< ticks in one unit of the picture
+    /// Only this window is drawn, as if it began at time 0; none draws all.
     std::optional<TimeSpan> window = {};
 };
 
-/// The classic picture of a schedule as a chart (src/chart/chart.hpp): a row a stage, a
-/// box for each computation with the number of its micro-batch, idle time hatched; below
-/// it a lane of the messages that take time, if there are any. A second panel has a strip
-/// for each stage of what it holds (src/pipeline/holdings.hpp). `timing` is the
-/// schedule's; both must outlive the chart.
+/// Makes the usual picture of a schedule as a chart (src/chart/chart.hpp). Each stage has
+/// a row with a box for each computation, labelled with its micro-batch; idle time is
+/// hatched. Below the row is a lane with the messages that take time, if there are any. A
+/// second panel has a strip for each stage with what it holds
+/// (src/pipeline/holdings.hpp). `timing` is the schedule's; both must outlive the chart.
 Chart schedule_chart(const Schedule& schedule, const Timing& timing,
                      const SchedulePicture& picture);
 

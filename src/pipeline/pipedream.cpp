@@ -1,5 +1,5 @@
-// Pipelines that do not stop: forwards of the next batch go on while weights change, so
-// that no time is lost in filling and draining, and gradients are of older weights.
+// Pipelines without a flush: forwards of the next batch run while weights change. No time
+// is lost in filling and draining, but gradients are of older weights.
 
 #include <algorithm>
 
@@ -10,16 +10,16 @@ namespace lockstep {
 
 namespace {
 
-/// Forwards that a stage is ahead of its backwards.
+/// Returns how many forwards a stage runs ahead of its backwards.
 int ahead_of(const PipelineShape& shape, int stage) {
     return shape.stages - 1 - stage;
 }
 
-/// How an instruction reads weights, when so many updates lie behind it.
+/// Sets which weights an instruction reads; `updates` updates come before it.
 using Reads = void (*)(const PipelineShape& shape, int stage, int updates,
                        Instruction& work);
 
-/// The version, or the newest if that is it.
+/// Names the version, unless it is the newest.
 void read_version(int version, int updates, Instruction& work) {
     if (version != updates) work.weight_version = version;
 }
@@ -68,8 +68,8 @@ void corrected(const PipelineShape& shape, int stage, int updates, Instruction& 
 }
 // lesson: end
 
-/// Finds the middle that repeats: from a forward on which all stages come to behind their
-/// warm-up, and whose backward reads no version from before the first update.
+/// Finds the middle that repeats. It begins with a forward that comes after the warm-up
+/// of all stages, and whose backward reads no version from before the first update.
 class Middle {
   public:
     Middle(Schedule& schedule, const PipelineShape& shape)
@@ -81,13 +81,13 @@ class Middle {
         period_.first.resize(schedule.work.size());
     }
 
-    /// The stage comes to the forward of this micro-batch.
+    /// Call it before the stage's forward of this micro-batch is added.
     void note(int stage, int micro_batch) {
         const int position = static_cast<int>(schedule_.work[stage].size());
         if (micro_batch == first_) period_.first[stage].first = position;
         if (micro_batch == first_ + each_) period_.first[stage].last = position;
     }
-    /// Gives the schedule its middle, if that stands there once at least.
+    /// Marks the schedule's middle, if the schedule has at least one copy of it.
     void mark() {
         if (period_.times < 1) return;
         for (std::size_t stage = 0; stage < schedule_.work.size(); ++stage)
@@ -176,7 +176,7 @@ Schedule pipedream_2bw_schedule(const PipelineShape& shape) {
              made.micro_batches % made.per_update != 0;)
             ++made.per_update;
     // Stage 0 begins batch b with p - 1 micro-batches in flight. If all of them are of
-    // batch b - 1, version b - 1 is there.
+    // batch b - 1, version b - 1 has been made.
     require(made.per_update >= std::min(made.stages - 1, made.micro_batches),
             "pipedream-2bw with {} micro-batches an update on {} stages: with fewer than "
             "{} two versions of the weights are not enough",

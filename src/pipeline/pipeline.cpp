@@ -18,7 +18,7 @@ constexpr bool is_of_forward(InstructionKind kind) {
            kind == InstructionKind::recv_activation;
 }
 
-/// The plan, where line and chunks are as many as it has.
+/// Returns the plan if the line and the chunks fit it; else throws UsageError.
 const PipelinePlan& fitting(const PipelinePlan& plan, const Communicator& line,
                             const std::vector<Module*>& chunks, SourceLine at) {
     const Schedule& schedule = plan.schedule();
@@ -92,7 +92,7 @@ void Pipeline::begin_run(const Loss* loss, std::span<const MicroBatch> micro_bat
     std::ranges::fill(used_up_, char{1});
 }
 
-/// As many as the schedule's, and with inputs where they are read.
+/// Requires the schedule's number of micro-batches, with inputs if this stage reads them.
 void Pipeline::require_batches(std::span<const MicroBatch> micro_batches,
                                SourceLine at) const {
     const Schedule& schedule = plan_.schedule();
@@ -191,7 +191,7 @@ void Pipeline::backward_weight(Place place) {
 
 namespace {
 
-/// Returns whether it is the first to read what forward has saved.
+/// Returns whether this kind is the first to read what forward has saved.
 constexpr bool begins_backward(InstructionKind kind) {
     return kind == InstructionKind::backward || kind == InstructionKind::backward_input;
 }
@@ -202,7 +202,7 @@ void Pipeline::offload_activations(std::int64_t least_bytes) {
     on_host_.emplace(device_, least_bytes);
 }
 
-/// Returns the stage's computation behind this instruction; none behind its last one,
+/// Returns the stage's next computation after this instruction; none after its last one,
 /// which is a backward.
 Place Pipeline::next_computation(Place place) const {
     const std::vector<Instruction>& list = plan_.schedule().of(place.stage);
@@ -213,7 +213,7 @@ Place Pipeline::next_computation(Place place) const {
     return {place.stage, static_cast<int>(next - list.begin())};
 }
 
-/// Sends what the forward has saved, unless its own backward is what comes next.
+/// Sends what the forward has saved, unless its own backward comes next.
 void Pipeline::send_to_host(Place place) {
     const Place next = next_computation(place);
     if (!next || !begins_backward(at(next).kind) || &flight(next) != &flight(place))
@@ -221,8 +221,8 @@ void Pipeline::send_to_host(Place place) {
     on_host_->let_go(1);
 }
 
-/// Fetches what this computation needs, and what the next does, whose copies run beside
-/// this one.
+/// Fetches what this computation needs. Also starts to fetch what the next one needs:
+/// those copies overlap with this computation.
 void Pipeline::fetch_from_host(Place place) {
     const bool needed = begins_backward(at(place).kind);
     if (needed) on_host_->fetch(flight(place).saved);
@@ -277,7 +277,7 @@ void Pipeline::finish_forward(Place place, const Tensor& y) {
         flight(place).y = y;
 }
 
-/// Returns what the part before or after gives, from this device or from another.
+/// Returns the tensor that the part before or after has made, here or on another device.
 Tensor Pipeline::arriving(Tensor& local, StageMail::Arrival& arrival) {
     return arrival.work ? mail_.wait(arrival) : std::exchange(local, {});
 }
@@ -290,7 +290,7 @@ void Pipeline::finish_backward(Place place, const Tensor& dx) {
         flight(place).dx = dx;
 }
 
-/// Messages that begin together; where only forwards run, those of forwards.
+/// Posts messages that begin together; if only forwards run, only those of forwards.
 void Pipeline::post(Positions together) {
     std::vector<StageMail::Message> messages;
     for (int i = together.first; i < together.last; ++i) {
@@ -347,12 +347,12 @@ Pipeline::Flight* Pipeline::neighbour(Place place, int step) {
     return &flight(at(there).chunk, work.micro_batch);
 }
 
-// A stage reduces its gradients with other devices, and steps with them.
+// Gradients that other devices contribute to: their reductions and updates.
 
 namespace {
 
-/// A stage's instructions in which gradients that other devices share are
-/// neither reduced too early, nor not at all.
+/// Checks that a stage reduces the gradients that other devices contribute to, and not
+/// too early.
 class ReductionCheck {
   public:
     ReductionCheck(const Schedule& schedule, int stage)
@@ -409,10 +409,9 @@ class ReductionCheck {
     std::vector<State> states_;
 };
 
-/// Throws UsageError if gradients of the stage that other devices share
-/// would be reduced before their last contribution, or not at all
-/// before they are stepped with, or before the schedule's end. If there are
-/// no `updates`, optimizer steps do nothing and gradients go on adding up.
+/// Throws UsageError if gradients that other devices contribute to are reduced before
+/// their last contribution, or are not reduced before an optimizer step or the schedule's
+/// end. Without `updates`, optimizer steps do nothing and gradients keep adding up.
 void require_reductions(const Schedule& schedule, int stage, bool updates) {
     ReductionCheck(schedule, stage).run(updates);
 }
@@ -467,7 +466,7 @@ void Pipeline::tie_copies() {
     }
 }
 
-/// The chunk that holds the parameter; -1 if none does.
+/// Returns the chunk that has the parameter; -1 if none has it.
 int Pipeline::chunk_of(const Parameter& parameter) const {
     for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
         const auto held = chunks_[chunk]->parameters();
@@ -477,7 +476,7 @@ int Pipeline::chunk_of(const Parameter& parameter) const {
     return -1;
 }
 
-/// Everything that other devices contribute to is summed, once and in time.
+/// Requires that gradients which other devices contribute to are reduced, and in time.
 void Pipeline::require_shared_gradients() const {
     const Schedule& schedule = plan_.schedule();
     const int stage = line_.rank();
@@ -491,7 +490,7 @@ void Pipeline::require_shared_gradients() const {
         if (schedule.holders(schedule.part(stage, chunk)) > 1) require_tied(chunk);
 }
 
-/// A part that another stage holds too has its gradients summed with it.
+/// Requires that a chunk's parameters are tied, because another stage has the same part.
 void Pipeline::require_tied(int chunk) const {
     const Schedule& schedule = plan_.schedule();
     for (const Parameter* parameter : chunks_[chunk]->parameters()) {
@@ -555,8 +554,8 @@ void Pipeline::update(Place place) {
     if (after_update_) after_update_(chunk, plan_.versions().newest(place) + 1);
 }
 
-/// The first contribution after an update, or in a run, finds zeros. A
-/// chunk may contribute to another's, so all are looked at.
+/// Sets gradients to zero before their first contribution after an update, or in a run. A
+/// chunk may contribute to another chunk's gradients, so all chunks are checked.
 void Pipeline::begin_gradients(Place place) {
     for (int chunk = 0; chunk < plan_.schedule().chunks; ++chunk)
         clear_used_up(chunk, place);
@@ -568,8 +567,8 @@ void Pipeline::clear_used_up(int chunk, Place place) {
     zero_gradients(*chunks_[chunk], std::max(1, passes_left(chunk, place)));
 }
 
-/// Returns how many backward passes of the chunk are to come, from `place` on, until its
-/// gradients are reduced or stepped with.
+/// Returns how many backward passes of the chunk follow, from `place` on, before its
+/// gradients are reduced or used in an update.
 int Pipeline::passes_left(int chunk, Place place) const {
     const auto& instructions = plan_.schedule().of(line_.rank());
     int passes = 0;
@@ -619,7 +618,7 @@ StageMail::StageMail(Communicator& line, const PipelinePlan& plan) : line_(line)
         for (const Place place : schedule.places(stage))
             if (is_send(schedule.at(place).kind))
                 queues_[{stage, plan.index().peer(place)}];
-    // All ranks make them in one order, and those of others are none here.
+    // All ranks make the pairs in one order. A pair is null on ranks outside it.
     for (auto& [ends, queue] : queues_) {
         own_lines_.push_back(line.subgroup(
             {ends.first, ends.second}, fmt::format("{} to {}", ends.first, ends.second)));

@@ -18,15 +18,16 @@
 
 namespace lockstep {
 
-/// A schedule made ready to be executed: valid, and with its messages. Made
-/// once, and shared by all stages that run in this process.
+/// A schedule that is ready to run: valid, and with its messages. It is made once and
+/// shared by all stages in this process.
 class PipelinePlan {
   public:
-    /// Adds messages if there are none, planned for forwards and halves of backward that
-    /// all take the same time. Throws UsageError if the schedule has a problem.
+    /// Adds messages if there are none. They are planned as if forwards and halves of
+    /// backward all take the same time. Throws UsageError if the schedule has a problem.
     explicit PipelinePlan(const Schedule& schedule);
-    /// As it is, though it may deadlock, or worse: to see what becomes of it. Throws
-    /// UsageError only where a number is out of range, or there are no messages.
+    /// Takes the schedule as it is, even if it deadlocks or computes wrong numbers, to
+    /// show what happens. Throws UsageError only if a number is out of range or there are
+    /// no messages.
     static PipelinePlan unchecked(Schedule schedule);
 
     PipelinePlan(const PipelinePlan&) = delete;
@@ -45,10 +46,10 @@ class PipelinePlan {
     WeightVersions versions_;
 };
 
-/// A stage's messages under way: over one communicator, or over one for each direction
-/// between two stages, as the schedule has its queues. A communicator's operations end in
-/// the order in which they were started: so what was sent before something that has been
-/// received is gone, and its tensor need not be kept.
+/// A stage's messages under way. They use one communicator, or one for each direction
+/// between two stages, as Schedule::queues says. The operations of a communicator end in
+/// the order in which they started. So when a receive is done, all earlier sends are
+/// done, and their tensors are released.
 class StageMail {
   private:
     struct Queue;
@@ -57,7 +58,7 @@ class StageMail {
     /// Every rank of the line makes one, with the same plan.
     StageMail(Communicator& line, const PipelinePlan& plan);
 
-    /// Something that was asked for.
+    /// A tensor that is to be received.
     struct Arrival {
         Tensor tensor;
         std::optional<Work> work;
@@ -67,15 +68,15 @@ class StageMail {
     struct Message {
         int peer = 0;  ///< stage at the other end
         Tensor tensor;
-        Arrival* arrival = nullptr;  ///< to be filled in; null if the message is sent
+        Arrival* arrival = nullptr;  ///< filled in by post(); null for a send
         SourceLine at;
     };
 
-    /// Starts the messages together. What is sent is kept until it is gone.
+    /// Starts the messages together. Keeps each sent tensor until its send is done.
     void post(const std::vector<Message>& messages);
-    /// The device goes on when it is there.
+    /// Makes the device wait until the tensor has arrived, and returns the tensor.
     Tensor wait(Arrival& arrival);
-    /// The device goes on when all is gone.
+    /// Makes the device wait until all sends are done.
     void finish();
 
   private:
@@ -96,26 +97,28 @@ class StageMail {
 
     Communicator& line_;
     std::vector<std::unique_ptr<Communicator>> own_lines_;
-    /// By stage that sends and stage that receives; one alone is by {-1, -1}.
+    /// By sending and receiving stage; a single queue has the key {-1, -1}.
     std::map<std::pair<int, int>, Queue> queues_;
 };
 
-/// Weights of one stage's chunks that optimizer steps have replaced and that its schedule
-/// still reads, and what it takes to estimate others. Nothing is copied if there are
-/// none.
+/// Old weights of one stage's chunks: optimizer steps have replaced them, but the
+/// schedule still reads them. It also has what estimates of weights need. It copies
+/// nothing if the schedule needs neither.
 class WeightStash {
   public:
     WeightStash(Device& device, const PipelinePlan& plan, int stage);
 
-    /// How much of the average of steps is kept at each step; see Pipeline::estimate_by.
+    /// The fraction of the average step that is kept at each step; see
+    /// Pipeline::estimate_by.
     void set_decay(double decay) { decay_ = decay; }
-    /// Before an optimizer step: if the weights are read again later, a
-    /// copy of them stays here, and the step changes the weights.
+    /// Call it before an optimizer step. It keeps a copy of the weights if they are read
+    /// again later.
     void before_update(Place place, Module& chunk);
-    /// Behind it: takes the step into the average of steps, if the chunk has estimates.
+    /// Call it after the step. It adds the step to the average if the chunk has
+    /// estimates.
     void after_update(Place place, Module& chunk);
     // lesson: weights-that-are-read
-    /// Runs `work` of the instruction with the weights that it reads.
+    /// Runs `work`, the instruction's computation, with the weights that it reads.
     template <typename Work>
     auto with_weights(Place place, Module& chunk, Work&& work) {
         Values estimated;
@@ -130,19 +133,19 @@ class WeightStash {
 
   private:
     using Values = std::vector<Tensor>;
-    /// Of a chunk that has estimates.
+    /// The average step of a chunk that has estimates.
     struct Trend {
-        Values step;    ///< the average of steps; none before the first
-        Values before;  ///< the weights before the step at hand
+        Values step;    ///< none before the first step
+        Values before;  ///< the weights before the current step
     };
 
-    /// The weights that the instruction reads, if they are not the newest: old ones, or
-    /// an estimate, which is made in `estimated`. Else null.
+    /// Returns the weights that the instruction reads, or null if they are the newest.
+    /// They are kept old weights, or an estimate that is written to `estimated`.
     Values* values_of(Place place, Module& chunk, Values& estimated);
     Values copies_of(Module& chunk) const;
-    /// The chunk's weights and these change places.
+    /// Swaps the chunk's weights with `values`, if there are any.
     static void exchange(Values* values, Module& chunk);
-    /// Forgets what nobody reads after the instruction.
+    /// Drops weights that no later instruction reads.
     void drop(Place place);
     const Instruction& at(Place place) const { return plan_.schedule().at(place); }
     std::pair<int, int> key(Place place) const {
@@ -154,107 +157,109 @@ class WeightStash {
     /// By chunk and version: the last position that reads it.
     std::map<std::pair<int, int>, int> last_read_;
     std::map<std::pair<int, int>, Values> kept_;
-    std::map<int, Trend> trends_;  ///< by chunk, of those that have estimates
+    std::map<int, Trend> trends_;  ///< by chunk; only chunks that have estimates
     double decay_ = 0;
 };
 
-/// The tensor that goes from one part of a model to the next. Every stage
-/// knows its shape for a micro-batch.
+/// The tensor that one part of a model passes to the next. Every stage knows its shape
+/// for a micro-batch.
 struct PartBoundary {
     std::function<Shape(const MicroBatch&)> shape;
     DType dtype = DType::f32;
 };
 
-/// One device's place in a pipeline: the stage `line.rank()` of a schedule,
-/// with its chunks of the model. Executes any valid schedule; run_plainly()
-/// (plain_pipeline.hpp) executes simple ones, and is read first.
+/// One device's place in a pipeline: the stage `line.rank()` of a schedule, with its
+/// chunks of the model. Executes any valid schedule. Read PlainPipeline
+/// (plain_pipeline.hpp) first, which executes simple ones.
 ///
-/// Messages go over `line` in the schedule's order and run beside what the device
-/// computes; it waits for what it needs, when it needs it. Each boundary between stages
-/// carries two tensors a micro-batch, an activation forward and its gradient back. For
-/// each micro-batch and chunk a stage keeps what forward saved until backward has used
-/// it; what it sent, until the next message that it waits for has come; and the weights
-/// of older versions that are still to be read (WeightStash).
+/// Messages go over `line` in the schedule's order and overlap with computation. The
+/// device waits for a message only when it needs the tensor. Each boundary between stages
+/// carries two tensors a micro-batch: an activation forward and its gradient back. A
+/// stage keeps what a forward saved until its backward has used it, a sent tensor until a
+/// later receive is done, and old versions of weights that are still to be read
+/// (WeightStash).
 class Pipeline {
   public:
-    /// `chunks[c]` computes part plan.schedule().part(stage, c); that of
-    /// part 0 is told to give no gradient of its input. Everything given
-    /// must stay. Throws UsageError if line or chunks are not as many as
-    /// the schedule's stages and chunks.
+    /// `chunks[c]` computes part plan.schedule().part(stage, c); the chunk of part 0 is
+    /// told to compute no gradient of its input. All arguments must outlive the pipeline.
+    /// Throws UsageError unless the line has the schedule's number of stages and `chunks`
+    /// the schedule's number of chunks.
     Pipeline(Device& device, Communicator& line, const PipelinePlan& plan,
              std::vector<Module*> chunks, PartBoundary boundary,
              SourceLine at = SourceLine::here());
 
-    /// Gradients will be summed over `replicas`, which hold the same chunks and have
-    /// micro-batches of their own: data parallelism. Every rank of them calls it.
+    /// Declares data parallelism: gradients will be summed over `replicas`, which hold
+    /// the same chunks and have their own micro-batches. Every rank of `replicas` calls
+    /// it.
     void reduce_over(Communicator& replicas, SourceLine at = SourceLine::here());
-    /// Does so for ranks along those axes, of which some may share parameters out.
+    /// Does the same for the ranks along those axes; some axes may shard parameters.
     void reduce_over(Mesh& mesh, const std::vector<std::string>& axes,
                      SourceLine at = SourceLine::here());
-    /// Says how gradients become whole at R, and who updates what at U: syncs[c] for
-    /// chunk c. Without it R adds up each gradient along the axes where it is partial,
-    /// after the chunk's last backward. Throws UsageError if there is not one for each
-    /// chunk.
+    /// Sets how R completes gradients and what U updates on this rank: syncs[c] for chunk
+    /// c. Without it, R sums each gradient along the axes where it is partial, after the
+    /// chunk's last backward. Throws UsageError unless there is one for each chunk, with
+    /// the chunk's parameters.
     void sync_by(std::vector<GradientSync*> syncs, SourceLine at = SourceLine::here());
-    /// The parameter is another stage's too, whose rank calls the same: its gradients
-    /// will be summed over `sharers`, so that all step alike. For a table at both ends,
-    /// and for parts that two stages hold. The sharers' schedules must reduce the chunk
-    /// as often, and in one order with their messages and with other chunks that they
-    /// tie. Throws UsageError if no chunk has the parameter.
+    /// Declares that other stages have the parameter too: its gradients will be summed
+    /// over `sharers`, so that all copies take the same step. Every rank of `sharers`
+    /// calls it. It is for a table at both ends, and for parts that two stages hold. All
+    /// sharers must reduce the chunk equally often, and in the same order relative to
+    /// their messages and to other tied chunks. Throws UsageError if no chunk has the
+    /// parameter.
     void tie(Parameter& parameter, Communicator& sharers,
              SourceLine at = SourceLine::here());
-    /// Ties all parameters of parts that another stage holds, too, as pipelines from both
-    /// ends have them. Every rank of the line calls it.
+    /// Ties all parameters of every part that several stages hold, as in bidirectional
+    /// pipelines. Every rank of the line calls it.
     void tie_copies();
     /// Sets what optimizer steps do: optimizers[c] updates chunk c. Without it they do
-    /// nothing, and gradients stay as they are. Throws UsageError if there is not one for
-    /// each chunk, or the schedule has no step (U) of one.
+    /// nothing, and gradients stay as they are. Throws UsageError unless there is one for
+    /// each chunk, and if the schedule never updates (U) a chunk.
     void update_by(std::vector<Optimizer*> optimizers,
                    SourceLine at = SourceLine::here());
 
-    /// Says how weights are estimated ("@~"): as the newest, and so many times the
-    /// average of past steps as the version that is meant lies ahead or behind. The
-    /// average keeps `decay`, from 0 to less than 1, of itself at each step. 0, as
-    /// without this, is the last step alone: with momentum what SpecTrain predicts by
-    /// (Chen et al. 2018, 1809.02839, section 4). PipeMare estimates old weights with a
-    /// decay of D^(1/(versions between)), D about 0.1 (Yang et al. 2021, 1910.05124,
-    /// section 3.2).
+    /// Sets how weights are estimated ("@~"): the newest weights plus k times the average
+    /// step, if the version is k ahead of the newest (k < 0: behind it). At each step the
+    /// average keeps the fraction `decay` of itself, from 0 to less than 1. With 0, the
+    /// default, it is the last step; with momentum, SpecTrain predicts this way (Chen et
+    /// al. 2018, 1809.02839, section 4). PipeMare estimates old weights with a decay of
+    /// D^(1/(versions between)), D about 0.1 (Yang et al. 2021, 1910.05124, section 3.2).
     void estimate_by(double decay, SourceLine at = SourceLine::here());
 
-    /// What a forward has saved waits on the host for its backward, unless that is what
-    /// the stage computes next: it goes while the next computation runs, and comes back
-    /// while the one before its backward does. So what forwards have saved takes the room
-    /// of three micro-batches at most, whatever the schedule (Wan et al. 2025,
-    /// PipeOffload, 2503.01328); between the halves of a backward, what the second needs
-    /// stays on the device. All that SavedOnHost says of tensors holds; the device needs
-    /// a host.
+    /// Moves what a forward has saved to the host until its backward, unless that
+    /// backward is the stage's next computation. The copy to the host overlaps with the
+    /// next computation, the copy back with the computation before the backward. So saved
+    /// activations take the memory of at most three micro-batches under any schedule (Wan
+    /// et al. 2025, PipeOffload, 2503.01328). Between the halves of a backward, what the
+    /// second half needs stays on the device. SavedOnHost says which tensors are moved.
+    /// The device needs a host.
     void offload_activations(std::int64_t least_bytes = 1024);
 
-    /// Follows the schedule once. The stage that holds the model's first part reads the
-    /// micro-batches' inputs, that of the last part their targets, all their weights (B_i
-    /// / B for the mean over all samples of all replicas). Leaves the sums of gradients
-    /// since the last optimizer step in the chunks' parameters. Gives the sum of weight
-    /// times loss, (1), where the last part is; elsewhere what layers of this stage have
-    /// added to the loss, or none. Throws UsageError for another number of micro-batches,
-    /// where shared gradients are not reduced once and in time, and where a part that
-    /// other stages hold too has a parameter that is not tied.
+    /// Runs the schedule once. The stage with the model's first part reads the
+    /// micro-batches' inputs, the stage with the last part their targets, and all stages
+    /// their weights (B_i / B for the mean over all samples of all replicas). Leaves the
+    /// gradients, summed since the last optimizer step, in the chunks' parameters.
+    /// Returns the sum of weight times loss, (1), on the stage with the last part;
+    /// elsewhere the terms that this stage's layers have added to the loss, or none.
+    /// Throws UsageError for another number of micro-batches; if shared gradients are not
+    /// reduced, or are reduced before their last backward; and if a part that several
+    /// stages hold has a parameter that is not tied.
     Tensor run(const Loss& loss, std::span<const MicroBatch> micro_batches,
                SourceLine at = SourceLine::here());
 
-    /// Has the loss of each micro-batch kept, too: losses() gives weight times loss, (1)
-    /// each, of the last run; none where a stage has nothing of it.
+    /// Also keeps the loss of each micro-batch: losses() returns weight times loss, (1)
+    /// each, of the last run. An entry is none if this stage added nothing to that loss.
     void keep_losses() { keeps_losses_ = true; }
     const std::vector<Tensor>& losses() const { return losses_; }
-    /// Calls `hook` behind each update of a chunk with the chunk and the version of its
-    /// weights that is now the newest, counted from the run's beginning.
+    /// Calls `hook` after each update of a chunk, with the chunk and the newest version
+    /// of its weights, counted from the run's beginning.
     void after_update(std::function<void(int chunk, int version)> hook) {
         after_update_ = std::move(hook);
     }
 
-    /// Follows the schedule's forwards and their messages alone, and keeps nothing for a
-    /// backward. Gives what the last part makes of each micro-batch, in order, on the
-    /// stage that holds it, and none of those that another stage makes; nothing
-    /// elsewhere.
+    /// Runs only the schedule's forwards and their messages, and saves nothing for a
+    /// backward. A stage that holds the last part returns that part's output for each
+    /// micro-batch, in order; an output is none if another stage made it. Other stages
+    /// return an empty list.
     std::vector<Tensor> infer(std::span<const MicroBatch> micro_batches,
                               SourceLine at = SourceLine::here());
 
@@ -262,8 +267,8 @@ class Pipeline {
     /// One micro-batch in one chunk, between its forward and its backward.
     struct Flight {
         Saved saved;
-        Tensor x;   ///< into the chunk, from this device
-        Tensor y;   ///< out of it, until it is sent
+        Tensor x;   ///< input of the chunk, from this device
+        Tensor y;   ///< output of the chunk, until it is sent
         Tensor dy;  ///< gradient of y
         Tensor dx;  ///< gradient of x, until it is sent
         StageMail::Arrival x_arrives;
@@ -324,7 +329,7 @@ class Pipeline {
     std::vector<Module*> chunks_;
     PartBoundary boundary_;
     std::vector<Parameter*> ties_;
-    std::vector<std::unique_ptr<Communicator>> holders_;  ///< of parts that are tied
+    std::vector<std::unique_ptr<Communicator>> holders_;  ///< of tied parts
     std::vector<GradientSync*> syncs_;
     std::vector<Optimizer*> optimizers_;
     bool keeps_losses_ = false;
@@ -333,11 +338,11 @@ class Pipeline {
 
     // These belong to the run in progress.
     SourceLine at_;
-    const Loss* loss_ = nullptr;  ///< null if it runs forwards alone
+    const Loss* loss_ = nullptr;  ///< null in infer()
     std::span<const MicroBatch> micro_batches_;
     Tensor total_loss_;
     std::vector<Tensor> losses_;   ///< by micro-batch, if they are kept
-    std::vector<Tensor> results_;  ///< of forwards alone
+    std::vector<Tensor> results_;  ///< of infer()
     std::vector<Flight> flights_;
     StageMail mail_;
     WeightStash stash_;

@@ -11,14 +11,15 @@ namespace {
 
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
-/// The cost of layers [0, j) cut into parts, for all j, and the layer with
-/// which the last part begins.
+/// For each j: the cost of layers [0, j) cut into parts, and the layer with which the
+/// last part begins.
 struct Cuts {
     std::vector<double> cost;
     std::vector<std::vector<int>> begins;  ///< by part
 };
 
-/// The least of `join`(cost of the parts before, cost of the last part).
+/// Finds the cuts that cost least, if a cut costs `join`(cost of the parts before, cost
+/// of the last part).
 template <typename Join>
 Cuts best_cuts(const std::vector<double>& sums, int parts, Join&& join) {
     const std::size_t ends = sums.size();
@@ -72,8 +73,8 @@ std::vector<LayerRange> cut_layers(const std::vector<std::int64_t>& costs, int p
 
 namespace {
 
-/// Returns the multiplications of a token in an MLP; or in a gate and the experts that it
-/// chooses.
+/// Returns the multiplications for a token in an MLP, or in a gate and the experts that
+/// it chooses.
 std::int64_t mlp_products(const BlockSizes& block) {
     const ExpertSizes& experts = block.experts;
     const std::int64_t columns =
@@ -89,7 +90,8 @@ std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes, std::int64_t le
     const BlockSizes& block = sizes.block;
     const std::int64_t tokens = length * batch;
     const std::int64_t h = block.hidden;
-    // Queries, keys, values and output; scores and their sums.
+    // The first term is queries, keys, values and output; the second, scores and their
+    // sums.
     const std::int64_t keys = h / block.heads * block.attention().key_heads();
     std::int64_t attention = 4 * tokens * h * (h + keys) + 4 * tokens * length * h;
     if (const LatentSizes& latent = block.latent; latent.query_rank > 0)
@@ -144,7 +146,8 @@ void require_cut(const GptSizes& sizes, const Schedule& schedule,
             sizes.layer_count());
 }
 
-/// A table that two chunks read has one version at a time.
+/// Throws UsageError if a tied GPT is updated before the end: a table that two chunks
+/// read has only one version at a time.
 void require_end_updates(const GptSizes& sizes, const Schedule& schedule, int stage) {
     bool updated = false;
     for (const Instruction& work : schedule.of(stage)) {
@@ -157,7 +160,7 @@ void require_end_updates(const GptSizes& sizes, const Schedule& schedule, int st
     }
 }
 
-/// Stages that hold the first and the last part.
+/// Returns the stages that hold the first and the last part.
 std::vector<int> ends_of(const Schedule& schedule) {
     std::vector<int> ends(2);
     for (int stage = 0; stage < schedule.stages; ++stage)

@@ -16,46 +16,48 @@ struct LayerRange {
     bool operator==(const LayerRange&) const = default;
 };
 
-/// Cuts n layers, which cost that much each, into so many parts of neighbours that the
-/// dearest part is as cheap as can be, and then the others as even (by their squares, as
-/// far as a double holds them). Each part has a layer at least. By dynamic programming,
-/// in n * n * parts steps; the dearest part's cost is exact up to 2^53. Throws UsageError
-/// if there are more parts than layers, or a cost is negative.
+/// Cuts n layers with these costs into `parts` parts of neighbouring layers, at least one
+/// layer each. The most expensive part is as cheap as possible; after that, the sum of
+/// the squared costs is as small as possible, as far as a double can tell. Takes n * n *
+/// parts steps (dynamic programming). The cost of the most expensive part is exact up to
+/// 2^53. Throws UsageError if there are more parts than layers, or a cost is negative.
 std::vector<LayerRange> cut_layers(const std::vector<std::int64_t>& costs, int parts);
 
 /// Returns the cost of each layer's forward in a GPT, for `length` tokens and `batch`
-/// sequences: the flops of its matrix products, which are nearly all.
+/// sequences: the flops of its matrix products, which are nearly all of its flops.
 std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes, std::int64_t length,
                                           std::int64_t batch);
 
-/// Its layers cut into a schedule's parts, balanced by those costs. Throws
+/// Cuts a GPT's layers into a schedule's parts, balanced by gpt_layer_flops(). Throws
 /// UsageError if there are more parts than layers.
 std::vector<LayerRange> cut_gpt(const GptSizes& sizes, const Schedule& schedule);
 
-/// One device of a pipeline holds this of a GPT.
+/// The layers of a GPT that one device of a pipeline holds.
 struct GptStage {
     std::vector<std::unique_ptr<Sequential>> chunks;
-    /// This stage's table, if it has one and the GPT is tied and its first
-    /// and last layer are on different stages. Else null.
+    /// The stage's table, if the GPT is tied and its first and last layer are on
+    /// different stages. Null otherwise, and if the stage has no table.
     Parameter* tied = nullptr;
 
     std::vector<Module*> modules() const;
     std::vector<Parameter*> parameters() const;
 };
 
-/// Chunks of a stage, of the kit's parts; `cut` has the layers of each chunk's part of
-/// the model. Throws UsageError if it has not as many as the schedule, or is not all of
-/// the GPT; and for a tied GPT if the schedule updates weights before its end.
+/// Makes a stage's chunks from the kit. `cut` has the layers of each part of the model.
+/// Throws UsageError if `cut` does not have the schedule's number of parts or is not the
+/// whole GPT, and for a tied GPT if the schedule updates weights before its end.
 GptStage make_gpt_stage(const ParameterInit& init, const GptSizes& sizes,
                         const Schedule& schedule, int stage,
                         const std::vector<LayerRange>& cut, const GptKit& kit = {});
 
-/// (s, b, h) between its parts, or the kit's stretch of the s tokens of a micro-batch.
+/// Returns the boundary between a GPT's parts: (s, b, h) for a micro-batch. If the kit
+/// shards tokens, s is this rank's share of them.
 PartBoundary gpt_boundary(const GptSizes& sizes, DType dtype, const GptKit& kit = {});
 
-/// Ties the stage's table to its other copy: every rank of `line` calls it. Gives the
-/// communicator of the two, to be kept as long as the pipeline and the table; null on
-/// ranks that hold neither end. A step then has one all-reduce of the table more.
+/// Ties the stage's table to its other copy. Every rank of `line` calls it. Returns the
+/// communicator of the two stages, which must outlive the pipeline and the table; null on
+/// ranks that hold neither end, and if one stage holds both. Each step then has one more
+/// all-reduce, of the table.
 std::unique_ptr<Communicator> tie_gpt(Pipeline& pipeline, const GptStage& stage,
                                       const Schedule& schedule, Communicator& line,
                                       SourceLine at = SourceLine::here());

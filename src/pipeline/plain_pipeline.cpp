@@ -62,7 +62,7 @@ void PlainPipeline::compute(const Instruction& work, const Loss& loss,
     if (work.kind == backward) it.dx = stage_.backward(it.dy, it.saved);
     if (work.kind == backward_input) it.dx = stage_.backward_input(it.dy, it.saved);
     if (work.kind == backward_weight) stage_.backward_weight(it.saved);
-    // Behind a whole backward only dx is left, to be sent.
+    // After the last use of what forward saved, only dx is kept, to be sent.
     if (work.kind != backward_input) it = {.dx = it.dx};
 }
 
@@ -84,7 +84,7 @@ void PlainPipeline::add_to_total(const Tensor& loss) {
         total_ = loss;
 }
 
-/// Messages that stand together begin together; what was sent is let go of.
+/// Runs messages that begin together, and releases what was sent.
 void PlainPipeline::exchange(Positions together,
                              std::span<const MicroBatch> micro_batches) {
     const int before = line_.rank() - 1, behind = line_.rank() + 1;

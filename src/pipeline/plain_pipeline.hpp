@@ -7,24 +7,23 @@
 
 namespace lockstep {
 
-/// One device's place in a pipeline, as plainly as it can be said: read it before
-/// Pipeline (pipeline.hpp), which executes every schedule and lets messages run beside
-/// what the device computes. Here a stage holds one chunk of the model, follows its
-/// instructions one by one, and waits for each message, or group of messages, until it is
-/// done.
+/// One stage of a pipeline, as simple as possible. Read it before Pipeline
+/// (pipeline.hpp), which executes every schedule and overlaps messages with computation.
+/// Here a stage holds one chunk of the model, runs its instructions one by one, and waits
+/// until each message, or group of messages, is done.
 ///
-/// R and U are the caller's: the step's gradients are left in the stage's parameters.
+/// The caller does R and U: the step's gradients are left in the stage's parameters.
 class PlainPipeline {
   public:
-    /// This device is stage line.rank() and holds `stage`. Everything given must stay.
+    /// This device is stage line.rank() and holds `stage`. All arguments must outlive it.
     /// Throws UsageError unless the plan has line.size() stages, part s on stage s, one
     /// queue of messages, and R and U only at its end.
     PlainPipeline(Device& device, Communicator& line, const PipelinePlan& plan,
                   Module& stage, PartBoundary boundary);
 
-    /// Follows the schedule once. Gives the sum of weight times loss, (1), on the last
-    /// stage; elsewhere what layers of this stage have added to the loss, or none. Throws
-    /// UsageError for another number of micro-batches.
+    /// Runs the schedule once. Returns the sum of weight times loss, (1), on the last
+    /// stage; elsewhere the terms that this stage's layers have added to the loss, or
+    /// none. Throws UsageError for another number of micro-batches.
     Tensor run(const Loss& loss, std::span<const MicroBatch> micro_batches);
 
   private:

@@ -16,7 +16,7 @@ namespace lockstep {
 
 namespace {
 
-/// PyTorch's name of a kind, in the order of InstructionKind; none of an optimizer step.
+/// PyTorch's name of a kind, in the order of InstructionKind. An optimizer step has none.
 constexpr std::array<const char*, kInstructionKinds> kNames{
     "F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE_GRAD", nullptr};
 constexpr std::string_view kPair = "OVERLAP_F_B";
@@ -29,7 +29,7 @@ bool is_pytorch_action(std::string_view cell) {
     return take_digits(cell, number);
 }
 
-/// "2SEND_F0", "2REDUCE_GRAD", "2UNSHARD".
+/// Reads an action such as "2SEND_F0", "2REDUCE_GRAD" or "2UNSHARD".
 std::optional<PyTorchRank::Action> PyTorchRank::read(std::string_view text) {
     Action action;
     if (!take_digits(text, action.part)) return std::nullopt;
@@ -105,8 +105,8 @@ std::string pytorch_text(const Schedule& schedule, Place place) {
     return text;
 }
 
-/// Refuses an update of weights that is not at the end: PyTorch's caller updates them
-/// when the whole schedule is done.
+/// Requires that no work follows an update of weights: PyTorch's caller updates them when
+/// the whole schedule is done.
 void require_at_end(const Schedule& schedule, Place update) {
     const std::vector<Instruction>& list = schedule.of(update.stage);
     require(

@@ -22,7 +22,7 @@ std::string list_json(const Range& range, TextOf&& text_of, const char* between 
     return text + "]";
 }
 
-/// The members of an object, a line each.
+/// The members of an object, one on each line.
 class Members {
   public:
     void add(const std::string& key, const std::string& value) {
@@ -101,7 +101,7 @@ class TimingWriter {
         return json_number(static_cast<double>(ticks) / options_.ticks);
     }
 
-    /// They are of a stage's chunks together, and of its messages.
+    /// Writes each stage's durations: the sums over its chunks, and its messages.
     void add_durations() {
         const auto of = [&](Picoseconds Durations::*kind, bool one) {
             std::vector<Picoseconds> sums(static_cast<std::size_t>(schedule_.stages), 0);
@@ -125,7 +125,7 @@ class TimingWriter {
         return each[options_.times.by_part ? schedule_.part(stage, chunk) : stage];
     }
 
-    /// As a file has them, of parts, if that can be read back.
+    /// Writes the times of parts in the form of a file, if they can be read back.
     void add_times() {
         const std::vector<Durations>& each = options_.times.each;
         if (each.size() > 1 && !options_.times.by_part) return;

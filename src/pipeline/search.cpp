@@ -21,7 +21,7 @@ namespace lockstep {
 
 namespace {
 
-/// Returns how many of a stage's instructions stand before its step's end.
+/// Returns how many instructions of a stage come before the end of its step.
 int work_count(const std::vector<Instruction>& list) {
     const auto end = std::ranges::find_if(
         list, [](const Instruction& each) { return !is_computation(each.kind); });
@@ -52,7 +52,7 @@ bool follows(const Instruction& earlier, const Instruction& later) {
     return earlier.kind == later.kind || earlier.micro_batch == later.micro_batch;
 }
 
-/// How good an order is: the time of the stage that takes longest, then the end.
+/// An order's cost: the time of the stage that takes longest, then the makespan.
 struct Cost {
     Picoseconds longest = 0;
     Picoseconds makespan = 0;
@@ -62,7 +62,8 @@ struct Cost {
         return std::tie(longest, makespan, all_stages) <
                std::tie(other.longest, other.makespan, other.all_stages);
     }
-    /// Annealing goes by this: most moves change another stage's time than the longest.
+    /// Annealing compares this. It includes all stages, because most moves do not change
+    /// the longest one.
     double energy(int stages) const {
         return static_cast<double>(longest) + static_cast<double>(makespan) / 16 +
                static_cast<double>(all_stages) / (4.0 * stages);
@@ -88,7 +89,7 @@ class OrderSearch {
 
     Schedule run() {
         const int trials = std::clamp(40'000'000 / now_.instructions(), 400, 100'000);
-        // A pass more or less at first, hardly any time at the end.
+        // In each round the heat falls from the time of one pass to 2 % of that.
         const double pass =
             std::max(1.0, static_cast<double>(cost_.longest) / work_count(now_.of(0)));
         for (int round = 0; round < kRounds; ++round) {
@@ -137,7 +138,8 @@ class OrderSearch {
         best_cost_ = cost_;
     }
 
-    /// Takes any that is better, and one that is worse with a chance that falls.
+    /// Takes every better order, and a worse one with a probability that falls with the
+    /// heat.
     bool is_taken(const Cost& cost) {
         const double worse = cost.energy(now_.stages) - cost_.energy(now_.stages);
         if (worse <= 0) return true;
@@ -145,7 +147,8 @@ class OrderSearch {
         return chance < std::exp(-worse / heat_);
     }
 
-    /// False if the place is none, or something between must stay before or behind.
+    /// Returns false if `to` is not a place for work, or if two instructions must keep
+    /// their order.
     static bool move(std::vector<Instruction>& list, int from, int to) {
         if (to < 0 || to >= work_count(list)) return false;
         const auto begin = list.begin();
@@ -164,7 +167,7 @@ class OrderSearch {
         return free;
     }
 
-    static constexpr int kFar = 8;  ///< places that an instruction moves at most
+    static constexpr int kFar = 8;  ///< an instruction moves by at most this many places
     static constexpr int kRounds = 4;
 
     const ScheduleTimes& times_;
@@ -185,11 +188,12 @@ double most_memory(const Schedule& schedule, const ScheduleMemory& memory) {
     return most;
 }
 
-/// Has each stage do what it can do first: a backward, or its first half, before a
-/// forward, and a weight half where nothing else is there to do.
+/// Lets each stage run what can start first. If several can, a backward or its first half
+/// comes before a forward, and a weight half comes last.
 class GreedyOrder {
   public:
-    /// `ahead`: what a forward of another chunk than the last leaves free at least.
+    /// `ahead`: a forward of any chunk but the last leaves at least this much memory
+    /// free.
     GreedyOrder(const Schedule& work, const ScheduleTimes& times,
                 const ScheduleMemory& memory, double limit, double ahead)
         : work_(work),
@@ -209,7 +213,8 @@ class GreedyOrder {
         }
     }
 
-    /// None if forwards take the memory that others wait for.
+    /// Returns none if it is stuck: forwards hold the memory that other forwards wait
+    /// for.
     std::optional<Schedule> run() {
         Schedule made = work_;
         for (std::vector<Instruction>& list : made.work)
@@ -236,7 +241,7 @@ class GreedyOrder {
     };
     struct Choice {
         Picoseconds start;
-        int turn;  ///< of two that can start, the one with the lower turn does
+        int turn;  ///< if two can start together, the lower turn starts
         Place place;
 
         bool operator<(const Choice& other) const {
@@ -273,7 +278,7 @@ class GreedyOrder {
         return stage.held + kept <= limit_ - (last ? 0 : ahead_);
     }
 
-    /// Returns when what it needs is done; none if that has not been taken yet.
+    /// Returns when the data that it needs is made; none if that is not scheduled yet.
     std::optional<Picoseconds> ready_at(Place place) const {
         const Instruction& each = work_.at(place);
         std::optional<Picoseconds> ready = 0;
@@ -315,7 +320,7 @@ class GreedyOrder {
     std::vector<std::vector<std::optional<Picoseconds>>> ends_;  ///< by stage, position
 };
 
-/// Returns the same work with one micro-batch under way at a time: nothing holds less.
+/// Returns the same work with one micro-batch under way at a time. No order holds less.
 Schedule one_by_one(Schedule schedule) {
     const auto key = [&](int stage) {
         return [&schedule, stage](const Instruction& each) {
@@ -336,7 +341,8 @@ Schedule one_by_one(Schedule schedule) {
     return schedule;
 }
 
-/// Returns the same work in the orders that generators have, with its own end of a step.
+/// Returns the same work in the order of each generator that has it. The ends of steps
+/// stay those of `work`.
 std::vector<Schedule> candidates(const Schedule& work) {
     std::vector<Schedule> found;
     for (const std::string& name : schedule_names()) {
@@ -358,13 +364,13 @@ std::vector<Schedule> candidates(const Schedule& work) {
             }
             if (!find_problem(schedule)) found.push_back(std::move(schedule));
         } catch (const UsageError&) {
-            // It has no schedule of this shape.
+            // The generator has no schedule of this shape.
         }
     }
     return found;
 }
 
-/// Says of an instruction why the order around it is not searched; null if it is.
+/// Returns why an order with this instruction is not searched; null if it is.
 const char* reason_not_searched(const Instruction& each) {
     if (is_message(each.kind)) return "the order of work is searched, without messages";
     if (each.together) return "pairs that overlap are not searched";

@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-/// search_order() found this.
+/// The result of search_order().
 struct FoundOrder {
     Schedule schedule;
-    std::vector<KnownOrder> known;  ///< whatever they hold, the shortest first
+    std::vector<KnownOrder> known;  ///< of any memory, the smallest bubble first
 };
 
 /// Returns the generators' schedules that do the same work as this one on the same
@@ -20,20 +20,19 @@ struct FoundOrder {
 std::vector<KnownOrder> known_orders(const Schedule& work, const ScheduleTimes& times,
                                      const ScheduleMemory& memory);
 
-/// Searches for the order of the same work in which no stage holds more than `limit` and
-/// the bubble is least, and of these the one that ends first. In each chunk micro-batches
-/// are in the order of the work, or in that of their numbers.
+/// Searches for an order of the same work in which no stage holds more than `limit`. It
+/// minimizes the bubble, then the makespan. In each chunk, micro-batches keep the order
+/// of `work`, or are in the order of their numbers.
 ///
-/// It begins with the best of the known orders that fit, so it never finds a worse one,
-/// and changes it by simulated annealing (Kirkpatrick et al. 1983, Science 220): each
-/// trial moves one instruction of one stage, and is kept if it is better, or with a
-/// chance that falls. So what it finds need not be the best. The same call finds the same
-/// order. Takes seconds: up to 100,000 trials, each of which is timed, and fewer for
-/// large schedules.
+/// It begins with the best known order that fits, so its result is never worse. Simulated
+/// annealing (Kirkpatrick et al. 1983, Science 220) then changes it: each trial moves one
+/// instruction of one stage, and is kept if it is better, or with a probability that
+/// falls. The result need not be the optimum. The same call finds the same order. Takes
+/// seconds: it times up to 100,000 trials, fewer for large schedules.
 ///
 /// Throws UsageError if the schedule cannot run, has messages, pairs or versions of
-/// weights, steps before its end, or has more than 30,000 instructions, and if no order
-/// holds so little.
+/// weights, updates weights before its end, or has more than 30,000 instructions. Also
+/// throws it if no order fits into `limit`.
 FoundOrder search_order(const Schedule& work, const ScheduleTimes& times,
                         const ScheduleMemory& memory, double limit);
 

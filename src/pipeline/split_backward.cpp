@@ -9,13 +9,13 @@ namespace {
 /// Says how far a stage of a zero-bubble schedule runs ahead.
 struct SplitBackwardLead {
     int forwards = 0;  ///< before its first forward-backward pair
-    /// Backward-inputs before the weight half of the first.
+    /// The backward-inputs between a backward-input and its weight half.
     int inputs = 0;
 };
 
-/// One stage's work: `forwards` of warm-up, then a forward and the first
-/// half of a backward in turn; the second halves follow `inputs` behind,
-/// and what is left of them at the end.
+/// One stage's work: first `forwards` of warm-up, then a forward and the first half of a
+/// backward in turn. The second halves follow `inputs` behind; the last of them come at
+/// the end.
 // lesson: split-backward
 std::vector<Instruction> split_backward_work(int micro_batches,
                                              const SplitBackwardLead& lead) {

@@ -15,62 +15,63 @@ struct TimeSpan {
 };
 
 struct StageTiming {
-    /// From its first computation to the end of its last, or of its last message.
+    /// From the start of its first computation to the end of its last computation or
+    /// message.
     TimeSpan span;
-    Picoseconds busy = 0;  ///< computing, and updating weights
+    Picoseconds busy = 0;  ///< computes, or updates weights
 
     Picoseconds idle() const { return span.end - span.start - busy; }
 };
 
-/// When everything happens, from time 0, when the first stage may begin.
+/// When every instruction begins and ends. Time 0 is when the first stage may begin.
 struct Timing {
-    std::vector<std::vector<TimeSpan>> spans;  ///< of schedule.work
+    std::vector<std::vector<TimeSpan>> spans;  ///< as in schedule.work
     std::vector<StageTiming> stages;
     Picoseconds makespan = 0;  ///< until the last stage's end
 
     const TimeSpan& span(Place place) const { return spans[place.stage][place.position]; }
     bool takes_time(Place place) const { return span(place).end > span(place).start; }
 
-    // The bubble, of the stage that takes longest, as papers have it: each stage's time
-    // is measured from its own first instruction to its own end, since with several steps
-    // one after another the next step's first forwards fill what lies before and behind.
+    // The bubble is that of the stage that takes longest, as in papers. Each stage's time
+    // is measured from its own first instruction to its own end: if several steps follow
+    // one another, the next step's first forwards fill the idle time before and after.
 
-    Picoseconds longest = 0;  ///< of the stages' spans
-    Picoseconds ideal = 0;    ///< what the busiest stage computes, and updates
+    Picoseconds longest = 0;  ///< the longest of the stages' spans
+    Picoseconds ideal = 0;    ///< the busy time of the busiest stage
     Picoseconds bubble() const { return longest - ideal; }
-    /// As GPipe, Chimera and Zero Bubble divide it; 0 if nothing takes time.
+    /// Over `longest`, as in GPipe, Chimera and Zero Bubble; 0 if nothing takes time.
     double bubble_over_total() const;
-    /// As Narayanan et al. 2021 (SC21) divide it.
+    /// Over `ideal`, as in Narayanan et al. 2021 (SC21).
     double bubble_over_ideal() const;
-    /// Returns the fraction of all stages' time until the makespan in which they compute.
+    /// Returns the fraction of the makespan in which stages are busy, on average.
     double utilisation() const;
 
-    /// For each of schedule.work the instruction whose end, or whose data's arrival, let
-    /// it begin; none if it began at time 0.
+    /// For each instruction, the one that it waited for last: for its end, or for the
+    /// arrival of its data. None if it began at time 0.
     std::vector<std::vector<Place>> causes;
-    /// Returns the same, but passes over instructions that take no time.
+    /// Returns the same, but skips instructions that take no time.
     Place begins_after(Place place) const;
 
-    /// Instructions one after another, each of which begins when the one before it ends
-    /// (or its message arrives); the last ends last. What takes no time is left out.
+    /// The chain of instructions that sets the makespan: each begins when the one before
+    /// it ends (or its message arrives). Instructions that take no time are left out.
     std::vector<Place> critical_path;
 };
 
 /// Times a schedule exactly.
 ///
-/// Each instruction begins when the one before it on its stage is done and its data is
-/// there. Those that begin together begin when all of them can. Without messages in the
-/// schedule, data from another stage is there a message's time after it was made, and
-/// messages never wait for one another. With them, a message begins when both stages'
-/// programs have come to it and all in front of it in both stages' queues are done; it
-/// holds up no computation but those that need it. Messages of a group go on at the same
-/// time, each for its own time; the group is done, and its data there, when the last is.
-/// A reduction begins when all stages that hold the part have come to it, and takes the
-/// longest of their times; a stage does nothing else meanwhile.
+/// An instruction begins when the one before it on its stage is done and its data has
+/// arrived. Instructions that begin together begin when all of them can. If the schedule
+/// has no messages, data arrives from another stage one message time after it was made,
+/// and messages never wait for one another. If it has messages, a message begins when
+/// both stages have reached it and all messages before it in both stages' queues are
+/// done; only computations that need it wait for it. The messages of a group run at the
+/// same time, each for its own time; the group is done, and its data has arrived, when
+/// the last one is. A reduction begins when all stages that hold the part have reached
+/// it, and takes the longest of their times; meanwhile a stage does nothing else.
 ///
 /// Throws UsageError for times that do not fit the schedule (ScheduleTimes::require_fit),
-/// or a schedule with a problem (src/pipeline/validate.hpp). Takes time proportional to
-/// the instructions.
+/// and for a schedule with a problem (src/pipeline/validate.hpp). Takes time proportional
+/// to the number of instructions.
 Timing time_schedule(const Schedule& schedule, const ScheduleTimes& times);
 
 }  // namespace lockstep

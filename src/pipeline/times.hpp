@@ -9,21 +9,22 @@
 
 namespace lockstep {
 
-/// The time that each instruction takes, of a stage with one of its chunks or of a part
-/// of the model: whole numbers of any unit, not negative.
+/// The durations of instructions, of a stage for one of its chunks or of a part of the
+/// model: whole numbers of any unit, not negative.
 struct Durations {
     Picoseconds forward = 1;
     Picoseconds backward_input = 1;
     Picoseconds backward_weight = 1;
-    Picoseconds message = 0;    ///< that the stage sends; of a part: to and from the next
-    Picoseconds recompute = 0;  ///< forward once more, as backward begins
+    Picoseconds message = 0;    ///< sent by the stage; of a part: to and from the next
+    Picoseconds recompute = 0;  ///< forward once more, before a backward
     Picoseconds reduce = 0;     ///< of gradients over all that share them
     Picoseconds update = 0;     ///< of weights
-    /// A forward and a backward that overlap, the longer of the two parts'; -1 is as long
-    /// as one after the other.
+    /// A forward and a backward that overlap; if their parts differ, the longer time. -1
+    /// is the sum of both.
     Picoseconds overlapped = -1;
 
-    /// A whole backward takes both halves' times; it and the first half recompute.
+    /// A whole backward takes the time of both halves. It and the first half also
+    /// recompute.
     Picoseconds of(InstructionKind kind) const;
 };
 
@@ -37,7 +38,8 @@ struct ScheduleTimes {
     /// One for all, one a stage, or one a part of the model.
     std::vector<Durations> each{{}};
     bool by_part = false;  ///< `each` has one a part
-    /// Messages between two stages, the lower first, that take another time: a slow link.
+    /// Messages between these two stages, the lower first, take another time: a slow
+    /// link.
     std::map<std::pair<int, int>, Picoseconds> links;
 
     const Durations& of(const Schedule& schedule, Place place) const {
@@ -50,9 +52,9 @@ struct ScheduleTimes {
     /// the second.
     Picoseconds of_message(const Schedule& schedule, Place from, Place to) const;
 
-    /// Throws UsageError for another number than one, or one a stage or part; a negative
-    /// time; a link of stages that are not there; or times whose sum over the schedule
-    /// does not fit 62 bits.
+    /// Throws UsageError unless there is one entry, or one for each stage or part. Also
+    /// throws it for a negative time, for a link of stages that do not exist, and if the
+    /// sum over the schedule does not fit 62 bits.
     void require_fit(const Schedule& schedule) const;
 };
 

@@ -7,16 +7,17 @@
 
 namespace lockstep {
 
-/// Says what each stage does in which slot, where a pass takes one slot. Only the order
-/// comes into a schedule.
+/// Says what each stage does in which slot; a pass takes one slot. A schedule takes only
+/// the order from it.
 class Timetable {
   public:
     /// The schedule gives stages and parts, and must stay.
     explicit Timetable(const Schedule& schedule)
         : schedule_(schedule), slots_(static_cast<std::size_t>(schedule.stages)) {}
 
-    /// A micro-batch goes through all parts, forward and back, one slot each, from slot
-    /// `first` on; through those of one chunk where each stage has parts of two ways.
+    /// Adds a micro-batch's passes, forward and back, one slot each, from slot `first`
+    /// on: through the parts of one chunk (one way, if stages have parts of two ways), or
+    /// through all parts.
     void add_round_trip(int micro_batch, int first, int chunk);
     void add_round_trip(int micro_batch, int first) {
         for (int chunk = 0; chunk < schedule_.chunks; ++chunk)

@@ -10,8 +10,9 @@ namespace lockstep {
 
 namespace {
 
-/// A pass of a micro-batch on a stage: down through the first chunks, up through the
-/// second ones, and the same way back. The weight halves follow when there is time.
+/// A pass of a micro-batch on a stage. The micro-batch goes down through the first
+/// chunks, up through the second ones, and the same way back. Weight halves follow in
+/// free slots.
 using Pass = int;
 constexpr Pass kDown = 0;
 constexpr Pass kUp = 1;
@@ -38,8 +39,8 @@ constexpr bool is_weight(Pass pass) {
 using Block = std::array<int, 4>;
 constexpr int kInterval = 6;
 
-/// A timetable of slots, in each of which a stage has time for one pass. It begins as
-/// repeated building blocks, and then loses slots in which nothing happens.
+/// A timetable of slots; a stage runs at most one pass in a slot. It begins as repeated
+/// building blocks. Then idle slots are squeezed out.
 class VTimetable {
   public:
     VTimetable(const std::vector<Block>& blocks, int micro_batches)
@@ -64,10 +65,11 @@ class VTimetable {
             most_ = std::max(most_, *std::max_element(held.begin(), held.end()));
     }
 
-    /// Moves each pass to the first free slot at which what it needs is there, and a
-    /// forward only if the stage never holds more than before.
+    /// Moves each pass to the first free slot after all that it needs is done. A forward
+    /// moves only if the stage's peak of held activations does not grow.
     void squeeze();
-    /// Backwards behind a stage's last forward go first, and weight halves later.
+    /// After a stage's last forward, runs the backwards first and the weight halves
+    /// later.
     void hurry_backwards();
 
     std::vector<Instruction> order_of(int stage) const {
@@ -110,13 +112,13 @@ class VTimetable {
     int stages_;
     int micro_batches_;
     int slots_ = 0;
-    int most_ = 0;  ///< that a stage holds in any slot
+    int most_ = 0;  ///< the peak of all stages
     std::vector<std::vector<Cell>> cells_;
     std::vector<std::vector<int>> held_;  ///< chunks' activations in each slot
     std::vector<std::vector<int>> slot_of_;
 };
 
-/// Each goes into the first free slot behind its input half, first come, first served.
+/// Puts each into the first free slot behind its input half, first come, first served.
 void VTimetable::add_weight_halves() {
     for (int stage = 0; stage < stages_; ++stage) {
         std::deque<Cell> waiting;

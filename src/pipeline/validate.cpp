@@ -18,7 +18,7 @@ namespace lockstep {
 
 namespace {
 
-// A problem is none if there is none.
+// Empty if there is no problem.
 using Problem = std::optional<ScheduleProblem>;
 
 using enum InstructionKind;
@@ -126,7 +126,7 @@ Problem check_range(const Schedule& schedule, Place place) {
     return std::nullopt;
 }
 
-/// Checks what begins together with the instruction before it.
+/// Checks an instruction that begins together with the one before it.
 Problem check_together(const Schedule& schedule, Place place) {
     const Instruction& work = schedule.at(place);
     if (!work.together) return std::nullopt;
@@ -161,7 +161,7 @@ Problem check_twice(const Schedule& schedule, const WorkIndex& index) {
                       first.stage, first.position + 1, text_of(schedule.at(first)));
 }
 
-/// The first stage and chunk that hold the part.
+/// Returns the first stage and chunk that hold the part.
 std::pair<int, int> holder_of(const Schedule& schedule, int part) {
     for (int stage = 0; stage < schedule.stages; ++stage)
         for (int chunk = 0; chunk < schedule.chunks; ++chunk)
@@ -169,8 +169,7 @@ std::pair<int, int> holder_of(const Schedule& schedule, int part) {
     return {-1, -1};
 }
 
-/// Returns a place where another instruction names the micro-batch; none if
-/// there is none.
+/// Returns the first instruction that names the micro-batch; none if no instruction does.
 Place mention_of(const Schedule& schedule, int micro_batch) {
     for (int stage = 0; stage < schedule.stages; ++stage) {
         const auto& list = schedule.of(stage);
@@ -189,8 +188,8 @@ std::string mention_text(const Schedule& schedule, Place mention) {
                        mention.position + 1, text_of(work), line);
 }
 
-/// A micro-batch that never passes through a part: where it should, and
-/// what makes one think that it is there.
+/// Describes a missing pass: where it should be, and which instruction shows that the
+/// micro-batch exists.
 ScheduleProblem missing_pass(const Schedule& schedule, int part, int micro_batch,
                              const char* what) {
     const auto [stage, chunk] = holder_of(schedule, part);
@@ -247,8 +246,8 @@ Problem check_part(const Schedule& schedule, const WorkIndex& index, int part,
     return weight ? check_follows(schedule, weight, back) : std::nullopt;
 }
 
-/// Checks that each part of the model takes each micro-batch forward once
-/// and backward once, whole or in halves, in one chunk, in this order.
+/// Checks that each part of the model runs each micro-batch forward once, then backward
+/// once, whole or in halves, in one chunk.
 Problem check_passes(const Schedule& schedule, const WorkIndex& index) {
     const int parts = schedule.part_count();
     for (int part = 0; part < parts; ++part)
@@ -257,7 +256,8 @@ Problem check_passes(const Schedule& schedule, const WorkIndex& index) {
     return std::nullopt;
 }
 
-/// Checks that a computation of its stage makes, or uses, what a message carries.
+/// Checks that the stage computes or uses what a message carries, and that another stage
+/// has the message's other end.
 Problem check_message(const Schedule& schedule, const WorkIndex& index, Place place) {
     const Instruction& work = schedule.at(place);
     const int part = schedule.part(place);
@@ -319,8 +319,8 @@ Problem check_versions(const Schedule& schedule, const WorkIndex& index) {
     });
 }
 
-/// Checks reductions and updates of each stage's chunks: that all stages that hold a part
-/// come to its reductions, that neither stands where there are no gradients, and that the
+/// Checks the reductions and updates of each stage's chunks. All stages that hold a part
+/// take part in its reductions; there are gradients to reduce or to update with; and the
 /// copies of a part stay equal.
 class StepCheck {
   public:
@@ -355,7 +355,8 @@ class StepCheck {
         return kind == reduce_gradients || kind == optimizer_step;
     }
 
-    /// `any`: the chunk has gradients to update with; `used` is the step before.
+    /// `any`: the chunk has gradients to update with. `used`: the reduction or update
+    /// before.
     Problem check(Place place, bool any, Place used) const {
         const bool reduces = schedule_.at(place).kind == reduce_gradients;
         if (Problem found = reduces ? check_meeting(place) : std::nullopt) return found;
@@ -399,7 +400,7 @@ class StepCheck {
         for (std::size_t i = 0; i < std::max(one.size(), other.size()); ++i) {
             if (updates(one, i) == updates(other, i)) continue;
             const std::vector<Place>& there = updates(one, i) ? one : other;
-            // It has met the reductions, so it is not empty.
+            // It takes part in the same reductions, so it is not empty.
             const std::vector<Place>& missing = updates(one, i) ? other : one;
             return problem_at(schedule_, there[i],
                               "stage {} holds part {}, too, but does not update it here: "
@@ -409,7 +410,8 @@ class StepCheck {
         return std::nullopt;
     }
 
-    /// Marks steps before which a backward stands, and no other step between.
+    /// Marks reductions and updates that have a backward of their chunk between them and
+    /// the one before.
     void find_new_gradients(int stage) {
         std::vector<char>& marks = new_gradients_.emplace_back();
         marks.resize(schedule_.of(stage).size());
@@ -458,15 +460,15 @@ class StepCheck {
     std::vector<std::vector<char>> new_gradients_;  ///< by place
 };
 
-/// `stuck` waits until `needed` is done, which stands behind `in_front` on
-/// its stage, or is that.
+/// `stuck` waits for `needed`. On its stage, `needed` comes after `in_front`, or is the
+/// same.
 struct Link {
     Place stuck;
     Place needed;
     Place in_front;
 };
 
-/// Returns the first that a stuck instruction, or one that begins together with it,
+/// Returns the first instruction that a stuck one, or one that begins together with it,
 /// waits for.
 Place needed_by(const Schedule& schedule, const WorkIndex& index, const Walk& walk,
                 Place stuck) {
@@ -488,8 +490,8 @@ Link link_of(const Schedule& schedule, const WorkIndex& index, const Walk& walk,
              Place stuck) {
     const Place needed = needed_by(schedule, index, walk, stuck);
     const Place program = walk.at(needed.stage);
-    // A message that its stage has posted waits behind those before it; one
-    // that is still to come waits for the stage's program.
+    // A message that its stage has posted waits for those before it in its queue. One
+    // that is not posted yet waits for the instruction that its stage has reached.
     const bool posted = is_message(schedule.at(needed).kind) &&
                         (!program || needed.position < program.position);
     return {stuck, needed, posted ? walk.in_front_of(needed) : program};
@@ -533,8 +535,8 @@ std::string link_text(const Schedule& schedule, const Link& link) {
                            : place_text(schedule, link.in_front));
 }
 
-/// Where nothing can run any more: says who waits for whom. All that instructions wait
-/// for must be somewhere.
+/// Describes a deadlock: which instruction waits for which. Everything that instructions
+/// wait for must be in the schedule.
 ScheduleProblem deadlock(const Schedule& schedule, const WorkIndex& index,
                          const Walk& walk) {
     const std::vector<Link> cycle = follow(schedule, index, walk);
@@ -557,7 +559,7 @@ ScheduleProblem deadlock(const Schedule& schedule, const WorkIndex& index,
     return problem;
 }
 
-/// Checks that the copies of a stage's middle are what the first one says.
+/// Checks that the copies of a stage's middle match the first one.
 Problem check_copies(const Schedule& schedule, int stage) {
     const Period& period = *schedule.period;
     const Positions first = period.first[stage];

@@ -42,7 +42,7 @@ Place Walk::at(int stage) const {
     return ended ? Place{} : Place{stage, lane.next};
 }
 
-/// The stage's program, as far as it goes.
+/// Runs the stage's instructions as far as possible.
 void Walk::advance(int stage) {
     while (const Place place = at(stage)) {
         const InstructionKind kind = schedule_.at(place).kind;
@@ -54,7 +54,7 @@ void Walk::advance(int stage) {
     }
 }
 
-/// Computations whose data is there; false if some is not. What ends a step, too.
+/// Runs computations, or an update, if their data has arrived; else returns false.
 bool Walk::compute(Positions positions, int stage) {
     Earliest start = lane(stage).computing;
     for (int i = positions.first; i < positions.last; ++i) {
@@ -84,7 +84,7 @@ bool Walk::compute(Positions positions, int stage) {
     return true;
 }
 
-/// A reduction, once all stages that hold the part have come to it; false before.
+/// Runs a reduction if all stages that hold the part have reached it; else returns false.
 bool Walk::meet(Place place) {
     const std::vector<Place> ends = index_.meeting(place);
     Earliest start;
@@ -104,7 +104,7 @@ bool Walk::meet(Place place) {
     return true;
 }
 
-/// Data is there when the whole group of its message is done.
+/// Data has arrived when the whole group of its message is done.
 void Walk::after_data(Earliest& start, Place need, Picoseconds way) const {
     const Positions together = is_message(schedule_.at(need).kind)
                                    ? schedule_.together(need)
@@ -123,7 +123,7 @@ void Walk::post(Positions positions, int stage) {
     serve(stage, queue);
 }
 
-/// Returns the queue in which a message stands, or is to be put.
+/// Returns the queue that a message is in, or will be in.
 Walk::Queue& Walk::queue_of(Place message) {
     std::vector<Queue>& queues = lane(message.stage).queues;
     const bool by_direction = schedule_.queues == MessageQueues::by_direction;
@@ -135,7 +135,7 @@ Walk::Queue& Walk::queue_of(Place message) {
     return queues.back();
 }
 
-/// The stage's messages of a queue, as far as the other ends have come to them.
+/// Delivers the stage's messages of a queue, as far as the other ends have reached them.
 void Walk::serve(int stage, Queue& queue) {
     while (Posted* front = queue.front()) {
         for (int i = front->positions.first; i < front->positions.last; ++i) {
@@ -172,7 +172,7 @@ void Walk::deliver(const End& send, const End& recv) {
     }
 }
 
-/// Takes the queue's front away, if all of it is delivered.
+/// Removes the queue's front if all of it is delivered; else returns false.
 bool Walk::settle(int stage, Queue& queue) {
     Posted* front = queue.front();
     if (!front || front->left > 0) return false;
@@ -207,7 +207,7 @@ Place Walk::in_front_of(Place message) const {
     return message;
 }
 
-// Notes.
+// Records.
 
 void Walk::enter(Place place, const Earliest& start, Picoseconds duration) {
     span(place) = {start.time, start.time + duration};

@@ -7,38 +7,39 @@
 
 namespace lockstep {
 
-/// Goes through a schedule as its stages would, and notes when everything happens. Each
-/// stage works its list from front to back. Messages are posted and go on beside the
-/// work, in the stage's queues; nothing is buffered: a send and its receive meet.
-/// Reductions of a part that several stages hold meet, too, and each stage waits for
-/// them.
+/// Runs a schedule as its stages would, and records when everything happens. Each stage
+/// works through its list from front to back. Messages are posted to the stage's queues
+/// and overlap with its computations. Nothing is buffered: a send waits for its receive.
+/// Reductions of a part that several stages hold also wait for one another, and the
+/// stages wait for them.
 class Walk {
   public:
     /// All must stay.
     Walk(const Schedule& schedule, const WorkIndex& index, const ScheduleTimes& times);
 
-    /// To the end; false if nothing can run before that.
+    /// Runs to the end. Returns false if nothing can run before that.
     bool run();
 
-    /// Computations that were done.
+    /// Returns how many computations were done.
     int computations() const { return computations_; }
-    /// Returns the instruction that a stage has come to; none at its end.
+    /// Returns the instruction that a stage has reached; none at its end.
     Place at(int stage) const;
     bool done(Place place) const { return state(place) == State::done; }
-    /// Returns a message that a stage has posted and that cannot go on; none if there is
+    /// Returns a message that a stage has posted and that cannot run; none if there is
     /// none.
     Place stuck_message(int stage) const;
-    /// Returns the message that holds up this one, which is posted: itself, or one in
-    /// front of it in its queue.
+    /// Returns the message that a posted message waits for: itself, or one in front of it
+    /// in its queue.
     Place in_front_of(Place message) const;
 
-    /// When everything happened; once, after run().
+    /// Returns when everything happened. Call it once, after run().
     Timing timing();
 
   private:
     enum class State : char { waits, delivered, done };
 
-    /// When something may begin, and the instruction that it last waited for.
+    /// The earliest time at which something can begin, and the instruction that it waited
+    /// for last.
     struct Earliest {
         Picoseconds time = 0;
         Place cause;
@@ -54,7 +55,7 @@ class Walk {
     struct Posted {
         Positions positions;
         int left = 0;    ///< not yet delivered
-        Earliest begin;  ///< not before this
+        Earliest begin;  ///< the earliest begin
         Earliest end;    ///< of those delivered
     };
     struct Queue {
@@ -77,12 +78,12 @@ class Walk {
     };
     struct Lane {
         int next = 0;        ///< in the stage's list
-        Earliest computing;  ///< the stage's next computation
+        Earliest computing;  ///< when the next computation can begin
         std::vector<Queue> queues;
         std::vector<int> waiting;  ///< stages that wait for this one
         bool ready = false;        ///< to be looked at again
         Picoseconds busy = 0;
-        Picoseconds started = -1;  ///< the first computation
+        Picoseconds started = -1;  ///< the first computation's begin
     };
 
     Lane& lane(int stage) { return lanes_[stage]; }

@@ -6,14 +6,14 @@
 
 namespace lockstep {
 
-/// The version of its chunk's weights that each computation reads: versions are counted
-/// in optimizer steps of the chunk, from 0 at the schedule's start.
+/// The version of its chunk's weights that each computation reads. Versions count the
+/// chunk's optimizer steps, from 0 at the schedule's start.
 class WeightVersions {
   public:
     /// The schedule must stay; its chunks must be in range.
     explicit WeightVersions(const Schedule& schedule);
 
-    /// Optimizer steps of the instruction's chunk before it.
+    /// Returns how many optimizer steps of its chunk come before the instruction.
     int newest(Place place) const { return newest_[place.stage][place.position]; }
     /// Returns the version that the instruction names, or the newest if it names none.
     int read(Place place) const {
@@ -26,21 +26,21 @@ class WeightVersions {
     std::vector<std::vector<int>> newest_;
 };
 
-/// The versions of a chunk's weights that one micro-batch meets there; -1 where it meets
-/// none.
+/// The versions of a chunk's weights that one micro-batch uses; -1 if it uses none.
 struct WeightUse {
     int forward = -1;   ///< its forward reads this
     int backward = -1;  ///< its backward, or the first half
     int updated = -1;   ///< its gradients change this
 
-    /// Returns how many steps lie between the weights that the gradients are of and those
-    /// that they change; 0 in a pipeline that flushes. -1 if no step follows.
+    /// Returns how many steps late the gradients are: the version that they change minus
+    /// the version that the forward read. It is 0 in a pipeline that flushes, and -1 if
+    /// no step follows.
     int staleness() const { return updated < 0 ? -1 : updated - forward; }
     bool operator==(const WeightUse&) const = default;
 };
 
-/// Returns the use of each micro-batch by each chunk of each stage. The schedule must be
-/// valid.
+/// Returns the versions that each micro-batch uses, by stage, chunk and micro-batch. The
+/// schedule must be valid.
 std::vector<std::vector<std::vector<WeightUse>>> weight_uses(const Schedule& schedule);
 
 }  // namespace lockstep

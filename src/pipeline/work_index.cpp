@@ -9,7 +9,7 @@ namespace {
 
 using enum InstructionKind;
 
-/// A row of the table for each kind; a whole backward shares its first half's.
+/// The table has a row for each kind; a whole backward and its first half share one.
 constexpr int kRows = 7;
 constexpr int kRowsWithoutMessages = 3;
 
@@ -44,7 +44,7 @@ WorkIndex::WorkIndex(const Schedule& schedule)
     }
 }
 
-/// Only parts that several stages hold are kept: few schedules have any.
+/// Keeps only parts that several stages hold; few schedules have any.
 void WorkIndex::find_shared_parts() {
     std::vector<int> holders(static_cast<std::size_t>(parts_), 0);
     for (const std::vector<int>& held : schedule_.parts)
@@ -91,7 +91,7 @@ Place WorkIndex::find(InstructionKind kind, int part, int micro_batch) const {
     return places_[slot(kind, part, micro_batch)];
 }
 
-/// The computation whose result `place` reads, wherever it is.
+/// Returns the computation whose result `place` reads, on any stage.
 Place WorkIndex::source(Place place) const {
     const Instruction& work = schedule_.at(place);
     const int part = schedule_.part(place);
@@ -122,7 +122,8 @@ Place WorkIndex::need(Place place) const {
                 schedule_.part(place), work.micro_batch);
 }
 
-/// At the other end of a message: its instruction, or who computes with it.
+/// Returns what is at a message's other end: the other message, or the computation there
+/// that makes or uses the data.
 Place WorkIndex::other_end(Place place, bool computing) const {
     const Instruction& work = schedule_.at(place);
     const int part = schedule_.part(place);

@@ -12,39 +12,40 @@ namespace lockstep {
 /// An index of a schedule's work: the place of each computation and
 /// message, and what it waits for.
 ///
-/// An instruction waits for those before it on its stage, and for the data
-/// it needs: a forward of part k for that of part k - 1, a backward of part
-/// k for that of part k + 1, of the same micro-batch; or, if the schedule
-/// has messages and the two are on different stages, for its receive.
+/// An instruction waits for those before it on its stage, and for its data: a forward of
+/// part k waits for the forward of part k - 1, a backward of part k for the backward of
+/// part k + 1, of the same micro-batch. If the schedule has messages and the two are on
+/// different stages, it waits for its receive instead.
 class WorkIndex {
   public:
     /// The schedule must stay. Micro-batches and chunks must be in range.
     explicit WorkIndex(const Schedule& schedule);
 
-    /// None if it is nowhere. A backward in two halves is found as its
-    /// first, whichever of the two kinds is asked for.
+    /// Returns none if the schedule does not have it. `backward` and `backward_input`
+    /// find the same instruction: a whole backward, or the first half.
     Place find(InstructionKind kind, int part, int micro_batch) const;
-    /// Two places of the same work, if there are any.
+    /// Two places that do the same work, if there are any.
     const std::optional<std::pair<Place, Place>>& twice() const { return twice_; }
 
-    /// Returns what a computation waits for beside its stage's program;
-    /// none if there is nothing.
+    /// Returns the instruction that a computation waits for, other than those before it
+    /// on its stage; none if there is none.
     Place need(Place place) const;
-    /// The other end of a message; none if there is none.
+    /// Returns the instruction at a message's other end; none if the schedule has none.
     Place partner(Place place) const;
-    /// The stage at a message's other end, by who computes there; -1 if nobody does.
+    /// Returns the stage at a message's other end: the one that makes or uses its data;
+    /// -1 if no stage does.
     int peer(Place place) const;
     /// Returns whether what `place` needs comes from another stage.
     bool crosses(Place place) const;
-    /// Returns the reductions of gradients that meet in this one, of all stages that hold
-    /// the part: its first reduction meets the others' first. Position -1 stands for one
-    /// that its stage's list does not have.
+    /// Returns the reductions that run together with this one: one of each stage that
+    /// holds the part. The first reductions of all these stages run together, then the
+    /// second ones, and so on. Position -1 means that a stage has no such reduction.
     std::vector<Place> meeting(Place place) const;
     /// Returns whether several stages hold the part.
     bool is_shared(int part) const { return shared_.contains(part); }
 
   private:
-    /// A stage that holds a part, and where it reduces the part's gradients.
+    /// A stage that holds a part, and the positions of its reductions of that part.
     struct Holder {
         int stage = 0;
         std::vector<int> reductions;

@@ -20,7 +20,7 @@ struct NamedTime {
     const char* name;
     WrittenTimes::Amounts WrittenTimes::*written;
     Picoseconds Durations::*ticks;
-    bool of_work;  ///< of what a part computes for a micro-batch
+    bool of_work;  ///< a part's computation for a micro-batch
 };
 
 constexpr std::array kTimes{
@@ -77,7 +77,7 @@ std::size_t entries_of(const WrittenTimes& written, std::size_t expected) {
     return entries;
 }
 
-/// Returns the largest number of which all are multiples, and `unit`.
+/// Returns the largest number that divides all amounts and `unit`.
 std::int64_t common_measure(const WrittenTimes& written, std::int64_t unit, int divisor) {
     for (const NamedTime& each : kTimes)
         for (const std::int64_t amount : written.*each.written)
@@ -92,7 +92,8 @@ std::int64_t common_measure(const WrittenTimes& written, std::int64_t unit, int 
 TickedTimes ticked(const WrittenTimes& written, const Schedule& schedule, int divisor) {
     const int expected = written.by_part ? schedule.part_count() : schedule.stages;
     const std::size_t entries = entries_of(written, static_cast<std::size_t>(expected));
-    // What `divisor` parts take together is that many ticks of each for a billionth.
+    // The unit is a billionth over `divisor`, so that the time of one part is a whole
+    // number.
     const std::int64_t unit = WrittenTimes::kUnit * divisor;
     const std::int64_t common = common_measure(written, unit, divisor);
     TickedTimes made;
@@ -120,7 +121,7 @@ std::int64_t billionths_of(std::string_view text, const std::string& what) {
             "{}: '{}' is not a number from 0 to {:.0f}", what, printable(text), kMost);
     const double billionths = *time * WrittenTimes::kUnit;
     const double whole = std::round(billionths);
-    // A double keeps 15 digits; that it does not hold every last one is no fault.
+    // A double has 15 digits; an error after the last of them is allowed.
     constexpr double kRounding = 1e-6;
     require(
         std::abs(billionths - whole) <= kRounding * std::max(1.0, whole),

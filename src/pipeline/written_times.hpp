@@ -24,32 +24,31 @@ struct WrittenTimes {
     Amounts recompute{0};
     Amounts reduce{0};
     Amounts update{0};
-    Amounts overlapped;  ///< empty: as long as one after the other
+    Amounts overlapped;  ///< empty: the sum of both
     std::map<std::pair<int, int>, std::int64_t> links;
     bool by_part = true;  ///< else by stage
 
     bool has_lists() const;
-    /// Where a name of a time, as it stands in a file, is kept; null for another name.
+    /// Returns the amounts that a file calls `name`; null for an unknown name.
     Amounts* named(std::string_view name);
-    /// "forward", "backward_input", …: all of them.
+    /// All names: "forward", "backward_input", …
     static const std::vector<std::string>& names();
 };
 
-/// Times as whole numbers of the largest tick of which all are multiples.
+/// Times in ticks. A tick is the largest time that divides all of them.
 struct TickedTimes {
     ScheduleTimes times;
     double per_unit = 1;  ///< ticks in one unit
 };
 
-/// `divisor`: what is written for all parts (but not for messages, links, reductions and
-/// updates) is of that many parts together. Throws UsageError, with the time's name, for
-/// another number of amounts than one or one a part (or stage).
+/// `divisor`: a written time of a computation is the sum over this many parts. This does
+/// not apply to messages, links, reductions and updates. Throws UsageError, with the
+/// time's name, unless there is one amount, or one for each part (or stage).
 TickedTimes ticked(const WrittenTimes& written, const Schedule& schedule,
                    int divisor = 1);
 
-/// Reads a time, exact to nine decimals. Throws UsageError that begins with `what` for
-/// text that is no number, for one that is not from 0 to a million, or that would be
-/// rounded.
+/// Reads a time, exact to nine decimals. Throws UsageError, which begins with `what`, if
+/// the text is not a number from 0 to a million, or if it would be rounded.
 std::int64_t billionths_of(std::string_view text, const std::string& what);
 
 }  // namespace lockstep

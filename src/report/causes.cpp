@@ -15,7 +15,7 @@ std::string devices_text(const std::vector<int>& ranks) {
                        fmt::join(ranks, ", "));
 }
 
-/// "all_reduce" of "wait for all_reduce".
+/// Returns "all_reduce" for "wait for all_reduce".
 std::string waited_for(const TraceEvent& wait) {
     constexpr std::string_view kBegin = "wait for ";
     return wait.name.starts_with(kBegin) ? wait.name.substr(kBegin.size()) : wait.name;

@@ -13,11 +13,11 @@ namespace lockstep {
 /// Why an event did not begin earlier.
 struct Cause {
     std::string words;                ///< "waited 12 us for all_reduce"; empty if unknown
-    std::vector<std::size_t> events;  ///< those that it waited for, by place in the trace
+    std::vector<std::size_t> events;  ///< places in the trace: it waited for these
 };
 
-/// Knows of the events of a trace what each waited for: a computation for the
-/// communication before it, a communication for the rank that came last. Points into the
+/// Finds what each event of a trace waited for: a computation waits for the communication
+/// before it, a communication for the rank that came last. It has pointers into the
 /// report.
 class Causes {
   public:
@@ -30,9 +30,11 @@ class Causes {
 
     Cause of_computation(const TraceEvent& event) const;
     Cause of_communication(const TraceEvent& event) const;
-    /// Returns what the rank did until it came to the communication; null if unknown.
+    /// Returns the event that the rank ended when it came to the communication; null if
+    /// unknown.
     const TraceEvent* ended_before(const TraceEvent& event) const;
-    /// Returns what a wait waited for; null if the trace has it not.
+    /// Returns the communication that a wait waited for; null if the trace does not have
+    /// it.
     const TraceEvent* communication_of(const TraceEvent& wait) const;
     std::size_t place(const TraceEvent& event) const;
 

@@ -117,15 +117,15 @@ class RunWriter {
             arguments(span));
     }
 
-    /// A place on a queue that an arrow can be tied to: readers tie it to the slice
-    /// around it, and a slice's end is no longer in it.
+    /// A place on a queue to which an arrow can be tied. Readers tie the arrow to the
+    /// slice around the place, which must be before the slice's end.
     struct Anchor {
         int thread = -1;
         std::int64_t ns = 0;
     };
 
-    /// The span that a message leaves, which may begin just then, or in which it arrives,
-    /// which may end just then; null if the row has none.
+    /// Returns the span that a message leaves, or in which it arrives; null if the row
+    /// has none. The span may begin when the message leaves, or end when it arrives.
     static const TraceEvent* span_at(const TimelineRow& row, Picoseconds time,
                                      bool arrives) {
         const auto start = [](const RowSpan& span) { return span.event->start; };

@@ -9,17 +9,19 @@
 
 namespace lockstep {
 
-/// The runs as Chrome trace events (JSON, opens in Perfetto): a process a device and run,
-/// a thread a queue, nested slices, flow arrows for messages, counters for memory by
-/// category. Runs that were not traced leave nothing.
+/// Returns the runs as Chrome trace events (JSON; Perfetto opens it). Each device of each
+/// run is a process, and each queue a thread. Slices are nested, messages are flow
+/// arrows, and memory has a counter for each category. Runs that were not traced give no
+/// events.
 ///
-/// Times are microseconds in whole nanoseconds, rounded from picoseconds in integers.
-/// Perfetto keeps nanoseconds and drops a slice that ends after the one around it; finer
-/// digits would let its own rounding of start and duration make such slices. If a time is
-/// no whole nanosecond the slice's arguments have the exact start_ps and end_ps.
+/// Times are in microseconds, rounded from picoseconds to whole nanoseconds in integers.
+/// Perfetto keeps nanoseconds, and drops a slice that ends after the slice around it.
+/// With finer digits, Perfetto's own rounding of start and duration would make such
+/// slices. If a time is no whole nanosecond, the slice's arguments have the exact
+/// start_ps and end_ps.
 std::string chrome_trace(const std::vector<std::pair<std::string, RunReport>>& runs);
 
-/// Returns `value / unit` as an exact decimal number without zeros at the end. `value` is
+/// Returns `value / unit` as an exact decimal number without trailing zeros. `value` is
 /// not negative and `unit` is a power of ten.
 std::string decimal_text(std::int64_t value, std::int64_t unit);
 

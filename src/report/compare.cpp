@@ -40,7 +40,7 @@ DType less_precise(DType a, DType b) {
 /// The rule that bounds the tensors of a comparison.
 struct BoundRule {
     std::optional<double> given;
-    DType least = DType::f64;  ///< of the two runs
+    DType least = DType::f64;  ///< the less precise dtype of the two runs
     std::int64_t sum_length = 1;
 
     double of(DType a, DType b) const {
@@ -58,7 +58,8 @@ std::string problem_of(const HostTensor& a, const HostTensor& b) {
     return "";
 }
 
-/// Walks both tensors; the first NaN ends it, since nothing is larger.
+/// Compares the tensors element by element. Stops at the first NaN, since nothing is
+/// larger.
 void measure(const HostTensor& a, const HostTensor& b, TensorDifference& result) {
     double scale = 0;
     for (std::int64_t i = 0; i < a.elements(); ++i) {
@@ -74,7 +75,7 @@ void measure(const HostTensor& a, const HostTensor& b, TensorDifference& result)
         result.b = y;
         if (std::isnan(difference)) break;
     }
-    // Without a difference there is no ratio: 0 / 0 if all is zero.
+    // Without a difference the ratio is 0. A division would be 0 / 0 if all is zero.
     result.largest_relative =
         result.largest_absolute == 0 ? 0 : result.largest_absolute / scale;
 }
@@ -142,7 +143,7 @@ bool Comparison::passed() const {
 }
 
 double sum_bound(DType dtype, std::int64_t length) {
-    // Sums in bf16 are those of f32, and rounded once.
+    // Sums of bf16 are computed in f32 and rounded once.
     if (dtype == DType::bf16) length = 1;
     return 8 * std::sqrt(static_cast<double>(length)) * epsilon_of(dtype);
 }
@@ -164,7 +165,7 @@ Comparison compare_tensors(const NamedTensors& a, const NamedTensors& b,
 
 namespace {
 
-/// If a mistake ended a run, what it had kept until then is no result.
+/// If a mistake ended a run, the tensors that it had kept are not its results.
 void require_finished(const std::filesystem::path& folder) {
     require(!std::filesystem::exists(folder / "diagnosis.txt"), [&] {
         return folder.string() +
@@ -216,7 +217,7 @@ std::string figure_text(double value) {
     return value == 0 ? "0" : fmt::format("{:.2e}", value);
 }
 
-/// Returns what is wrong with the tensor, as a line of its own; empty if nothing is.
+/// Returns a line that says what is wrong with the tensor; empty if nothing is.
 std::string details(const TensorDifference& tensor) {
     if (tensor.passed) return "";
     if (!tensor.problem.empty()) return "        " + tensor.problem + "\n";
@@ -267,7 +268,7 @@ Cells cells_of(const TensorDifference& tensor) {
                                                      : ""};
 }
 
-/// Lines of columns as wide as their widest cell.
+/// Returns lines whose columns are as wide as their widest cell.
 std::vector<std::string> table(const std::vector<Cells>& rows) {
     std::vector<int> widths(rows.front().size(), 0);
     for (const Cells& row : rows)

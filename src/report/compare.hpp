@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// One tensor of two records. The relative difference is the largest absolute difference
-/// over the largest finite absolute value of the tensor in either record.
+/// One tensor of two records. The relative difference is the largest absolute difference,
+/// divided by the tensor's largest finite absolute value in either record.
 struct TensorDifference {
     std::string name;
     Shape shape;
@@ -21,12 +21,11 @@ struct TensorDifference {
     std::int64_t at = -1;  ///< row-major index of the largest absolute difference
     double a = 0;          ///< the two values there
     double b = 0;
-    double bound = 0;  ///< on the relative difference; 0 asks for the same bits
+    double bound = 0;  ///< of the relative difference; 0: the same bits are required
     bool passed = false;
 };
 
-/// An option that two runs had different values of, which keeps their tensors from being
-/// comparable.
+/// An option with different values in two runs, so their tensors may not be comparable.
 struct OptionDifference {
     std::string name;  ///< "lesson", "ranks", "dtype" or "seed"
     std::string a;
@@ -35,37 +34,40 @@ struct OptionDifference {
 
 struct Comparison {
     std::vector<TensorDifference> tensors;
-    std::vector<OptionDifference> differs;  ///< of the runs, where records are compared
+    std::vector<OptionDifference> differs;  ///< of the runs, if records are compared
 
-    /// All tensors did, and there was one: comparing nothing shows nothing.
+    /// Returns whether all tensors passed, and there is at least one: comparing nothing
+    /// proves nothing.
     bool passed() const;
-    /// Returns what the runs differ in, if anything, a table, the failed tensors first,
-    /// and a summary line.
+    /// Returns the differences of the runs, if there are any, a table with the failed
+    /// tensors first, and a summary line.
     std::string text() const;
     std::string json() const;
 };
 
-/// How far apart two orders of the same sum may end, relative to its largest result:
-/// 8 √K ε, with K the length of the sum and ε the distance from 1 to the next number of
-/// the dtype. Rounding errors of a sum add up like a random walk, so the difference of
-/// two orders has a deviation of about 0.4 √K ε; the rest is for sums whose terms cancel.
-/// bf16's sums are f32's, rounded once: any K counts as 1. 0 for integers.
+/// Returns how much the results of one sum, added in two orders, may differ, relative to
+/// its largest result: 8 √K ε. K is the length of the sum, and ε the distance from 1 to
+/// the next number of the dtype. Rounding errors of a sum add up like a random walk, so
+/// the difference of two orders has a deviation of about 0.4 √K ε. The rest of the bound
+/// is for sums whose terms cancel. Sums of bf16 are computed in f32 and rounded once, so
+/// any K counts as 1. 0 for integers.
 double sum_bound(DType dtype, std::int64_t length);
 
-/// Compares two tensors, without a bound: `passed` is open.
+/// Compares two tensors without a bound; does not set `passed`.
 TensorDifference compare_tensor(const std::string& name, const HostTensor& a,
                                 const HostTensor& b);
 
-/// `bound` on the relative difference of every floating tensor; none takes sum_bound of
-/// each tensor's dtype, the less precise of the two, and length 1. Integers must be
-/// equal. Equal infinities are equal; a NaN anywhere fails, on both sides too.
+/// Compares tensors by name. `bound` is the bound of the relative difference of every
+/// floating tensor. Without it, the bound is sum_bound of length 1 and of the less
+/// precise of the two tensors' dtypes. Integers must be equal. Equal infinities are
+/// equal. A NaN fails, even if it is on both sides.
 Comparison compare_tensors(const NamedTensors& a, const NamedTensors& b,
                            std::optional<double> bound);
 
-/// Compares the outputs of two run directories. The bound, unless given, is sum_bound of
-/// the least precise dtype of tensors and runs and of the longer `sum_length` of the two
-/// run.json. A folder that is not there or holds no record throws UsageError with one
-/// sentence.
+/// Compares the outputs of two run directories. If no bound is given, it is sum_bound of
+/// the least precise dtype of tensors and runs, and of the longer `sum_length` of the two
+/// run.json. Throws UsageError with one sentence if a folder does not exist or has no
+/// record.
 Comparison compare_records(const std::filesystem::path& a, const std::filesystem::path& b,
                            std::optional<double> bound);
 

@@ -16,8 +16,7 @@ std::string_view without_blank_end(std::string_view text) {
     return text.substr(0, text.find_last_not_of(kBlank) + 1);
 }
 
-/// The separator is the one of these that the first line with text has outside quotes and
-/// round brackets.
+/// Returns the separator: see CsvReader.
 char separator_of(std::string_view text) {
     std::string outside;
     text.remove_prefix(std::min(text.find_first_not_of(kBlank), text.size()));

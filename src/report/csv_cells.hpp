@@ -7,26 +7,28 @@
 
 namespace lockstep {
 
-/// A row of a CSV file, quotes undone and spaces around cells gone.
+/// A row of a CSV file, without quotes and without spaces around cells.
 struct CsvRow {
-    int line = 0;  ///< where it begins in the file, from 1
+    int line = 0;  ///< the file's line where it begins, from 1
     std::vector<std::string> cells;
 };
 
-/// Reads CSV text row by row; blank lines at the end are none. The separator is tab,
-/// semicolon or comma, whichever the first line that is not empty has, in this order,
-/// outside quotes and round brackets.
+/// Reads CSV text row by row; blank lines at the end do not count. The separator is the
+/// first of tab, semicolon and comma that the first non-empty line has outside quotes and
+/// round brackets.
 class CsvReader {
   public:
-    /// `name` is what messages call the text, which must outlive the reader.
+    /// Messages call the text `name`. The text must outlive the reader.
     CsvReader(std::string_view text, std::string name);
 
-    /// False at the end. Throws UsageError if a quote is not closed or text follows one.
+    /// Returns false at the end. Throws UsageError if a quote is not closed, or if text
+    /// follows a closing quote.
     bool next(CsvRow& row);
 
   private:
     std::string cell(std::size_t column);
-    /// Inside quotes a doubled one stands for itself, and lines may end.
+    /// Inside quotes, a doubled quote stands for one quote, and a cell may have several
+    /// lines.
     std::string quoted(std::size_t column);
     std::size_t end_of_cell() const;
     bool take(char c);

@@ -8,24 +8,25 @@ namespace lockstep {
 
 struct GptSizes;
 
-// How a model is built and trained, as a record's run.json says it (Record::models):
-// another program builds the same from this, without a look at a lesson's source.
+// How a model is built and trained, for a record's run.json (Record::models). Another
+// program can build the same model from this, without reading a lesson's source.
 
-/// "kind" "gpt", each of its sizes and forms, defaults too, and "parameters", how many
-/// numbers they hold.
+/// Has "kind" "gpt", all sizes and forms, even defaults, and "parameters", the number of
+/// parameters.
 Json describe(const GptSizes& sizes);
-/// "kind" "char_model", its sizes, and "parameters".
+/// Has "kind" "char_model", its sizes, and "parameters".
 Json describe(const CharModelSizes& sizes);
-/// "kind" "linear": y = x weight^T + bias.
+/// Has "kind" "linear": y = x weight^T + bias.
 Json describe_linear(std::int64_t in, std::int64_t out);
-/// "kind" "sgd" or "adamw", and each of its numbers, by PyTorch's names. "master" is the
-/// dtype of the weights that are updated, where the model's are in 16 bits.
+/// Has "kind" "sgd" or "adamw", and all options under PyTorch's names. "master" is the
+/// dtype of the weights that are updated, if the model's weights are in 16 bits.
 Json describe(const SgdOptions& options, DType dtype);
 Json describe(const AdamWOptions& options, DType dtype);
 
-/// Appends how it is trained: `optimizer`, `steps`, and the loss: `kind` "cross_entropy"
-/// (in nats) or "mean_squared_error", the mean over all rows of a step, times `factor`.
-/// Recorded losses and gradients are of this product.
+/// Appends how the model is trained: `optimizer`, `steps` and `loss`. The loss's `kind`
+/// is "cross_entropy" (in nats) or "mean_squared_error". The loss is the mean over all
+/// rows of a step, times `factor`; recorded losses and gradients are those of this
+/// product.
 Json trained(Json model, Json optimizer, const char* loss, double factor, int steps);
 
 }  // namespace lockstep

@@ -24,8 +24,9 @@ namespace {
     throw std::system_error(error, std::generic_category(), path.string());
 }
 
-/// Returns where the file is to be: what a link names, so that the link stays. What is
-/// there already may be a file, and nothing else: a device or a pipe would be replaced.
+/// Returns the place of the file. For a link, this is the file that the link names, so
+/// that the link stays. Refuses a place with something other than a file: a device or a
+/// pipe would be replaced.
 std::filesystem::path place_of(const std::filesystem::path& path) {
     struct stat status {};
     if (lstat(path.c_str(), &status) != 0) return path;
@@ -38,8 +39,8 @@ std::filesystem::path place_of(const std::filesystem::path& path) {
     return place;
 }
 
-/// A hidden name in the same folder, so that the rename at the end stays on one file
-/// system.
+/// Returns a hidden name in the same folder, so that the rename at the end stays on one
+/// file system.
 std::filesystem::path name_beside(const std::filesystem::path& path) {
     static std::atomic<unsigned> count{0};
     return path.parent_path() / fmt::format(".{}.{}-{}{}", path.filename().string(),
@@ -50,7 +51,7 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
     return path.has_parent_path() ? path.parent_path() : ".";
 }
 
-/// When it returns, the names in a folder stay even if the power fails.
+/// Makes the names in a folder stay even if the power fails.
 void keep_names(const std::filesystem::path& folder) {
     const os::Descriptor names(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!names.open() || fsync(names.number()) != 0) fail(errno, folder);

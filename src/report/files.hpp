@@ -10,15 +10,15 @@
 
 namespace lockstep {
 
-/// The end of the name that a file has until it is whole, behind a "." and its own.
+/// The ending of the name that a file has until it is whole.
 inline constexpr std::string_view kUnfinished = ".part";
 
-/// A file that appears whole or not at all: it is written under another name beside its
-/// place and takes the place in finish(). Without finish() the destructor removes what
-/// was written. If the path is a link, the file that it names is replaced.
+/// A file that appears whole or not at all: it is written under another name in the same
+/// folder, and finish() renames it. Without finish() the destructor removes it. If the
+/// path is a link, the file that the link names is replaced.
 ///
-/// Every failure throws std::system_error with the path; something else than a file in
-/// its place, a pipe for one, is a UsageError.
+/// Every failure throws std::system_error with the path. If there is something other than
+/// a file at the path, such as a pipe, throws UsageError.
 class WholeFile {
   public:
     explicit WholeFile(std::filesystem::path path);
@@ -29,8 +29,8 @@ class WholeFile {
     void write(const std::byte* data, std::size_t size);
     void write(std::string_view text);
     void finish();
-    /// The same; when it returns, the file is on the disk and stays there, even if the
-    /// power fails.
+    /// Like finish(), but when it returns, the file is on the disk and stays there, even
+    /// if the power fails.
     void finish_durably();
 
   private:
@@ -40,19 +40,19 @@ class WholeFile {
     int descriptor_ = -1;
 };
 
-/// The text as a file, whole or not at all.
+/// Writes the text as a file, whole or not at all.
 void write_text_file(const std::filesystem::path& path, std::string_view text);
 /// The same, durably.
 void write_durable_text_file(const std::filesystem::path& path, std::string_view text);
-/// Makes the folder, and those on the way to it, unless they are there. When it returns,
-/// it stays there, even if the power fails, if those on the way do.
+/// Makes the folder and its parents, unless they exist. When it returns, the folder stays
+/// there even if the power fails, if the parents that existed before do, too.
 void make_durable_folder(const std::filesystem::path& path);
 
-/// Removes the file, if there is one; when it returns, it does not come back, even if the
-/// power fails.
+/// Removes the file, if there is one. When it returns, the file does not come back, even
+/// if the power fails.
 void remove_durably(const std::filesystem::path& path);
 
-/// Throws what writing the file would throw; asked before a long run. Nothing is left.
+/// Throws what writing the file would throw. Called before a long run; leaves no file.
 void require_writable_file(const std::filesystem::path& path);
 
 /// A regular file, open for reading from its first byte on. The constructor throws
@@ -62,9 +62,11 @@ class InputFile {
     explicit InputFile(std::filesystem::path path);
 
     std::uint64_t size() const { return size_; }
-    /// The next `size` bytes; std::system_error if they cannot be read or are not there.
+    /// Reads the next `size` bytes. Throws std::system_error if they cannot be read or do
+    /// not exist.
     void read(void* destination, std::uint64_t size);
-    /// `size` bytes from byte `begin` on; the next read() goes on where it would have.
+    /// Reads `size` bytes from byte `begin` on. Does not change where the next read()
+    /// begins.
     void read_at(std::uint64_t begin, void* destination, std::uint64_t size);
 
   private:
@@ -77,8 +79,8 @@ class InputFile {
 /// cannot be read, UsageError if it is no regular file or has more than `limit_bytes`.
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit_bytes);
 
-/// Returns the bytes of a file, or what comes from a pipe or a device until its end.
-/// Throws as read_text_file does, and UsageError if nobody writes to the pipe, or if its
+/// Returns the bytes of a file, or those of a pipe or a device until its end. Throws as
+/// read_text_file does. Also throws UsageError if the pipe has no writer, or if its
 /// writer is silent for half a minute.
 std::string read_text_input(const std::filesystem::path& path, std::uint64_t limit_bytes);
 

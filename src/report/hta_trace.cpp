@@ -19,14 +19,14 @@ namespace {
 
 constexpr Picoseconds kMicrosecond = 1'000'000;
 
-// Threads of the host, apart from the streams: one for the steps, one for the phases of
-// each queue, one for the launches into each.
+// Numbers of the host's threads, which differ from the streams': one for the steps, one
+// for each queue's phases, one for each queue's launches.
 constexpr int kStepThread = 1'000;
 constexpr int kPhaseThread = 2'000;
 constexpr int kLaunchThread = 3'000;
 
-/// A power of ten of picoseconds, a microsecond at most, that no operation falls short
-/// of.
+/// Returns the largest power of ten of picoseconds, at most a microsecond, such that no
+/// operation is shorter.
 Picoseconds unit_of(const RunReport& run) {
     Picoseconds unit = kMicrosecond;
     for (const TraceEvent& event : run.trace)
@@ -36,8 +36,8 @@ Picoseconds unit_of(const RunReport& run) {
     return unit;
 }
 
-/// Returns NCCL's name for the kernel; a group of several verbs runs as one of sends and
-/// receives.
+/// Returns NCCL's name for the kernel; a group of several verbs is treated as one of
+/// sends and receives.
 std::string nccl_kernel(const std::string& name) {
     constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kKernels{
         {{"all_reduce", "AllReduce_Sum_f32_RING_LL"},
@@ -52,7 +52,7 @@ std::string nccl_kernel(const std::string& name) {
     return fmt::format("ncclDevKernel_{}(ncclDevKernelArgsStorage<4096ul>)", kernel);
 }
 
-/// The starts of a rank's steps, and the end of the last.
+/// Returns the starts of a rank's steps, and the end of the last step.
 std::vector<Picoseconds> step_bounds(const RunReport& run, int rank) {
     std::vector<const TraceEvent*> phases;
     for (const TraceEvent& event : run.trace)
@@ -113,7 +113,7 @@ class RankWriter {
             rank_, thread, json_quoted(name));
     }
 
-    /// In units, rounded: what was disjoint or nested stays so.
+    /// Returns the time in units, rounded: spans that were disjoint or nested stay so.
     std::int64_t units(Picoseconds time) const { return (time + unit_ / 2) / unit_; }
 
     void steps() {
@@ -132,7 +132,7 @@ class RankWriter {
               units(span.end), "");
     }
 
-    /// The kernel, and its launch: HTA keeps only kernels whose launch it finds.
+    /// Writes the kernel and its launch: HTA keeps only kernels whose launch it finds.
     void kernel(const TraceEvent& span, int stream) {
         if (span.end == span.start) return;
         const std::int64_t start = units(span.start);

@@ -6,17 +6,18 @@
 
 namespace lockstep {
 
-/// One rank's trace in the form that PyTorch's Holistic Trace Analysis reads: a folder of
-/// them, a file a rank, is what its TraceAnalysis takes. Operations are kernels, each
-/// queue a stream, with the launch on the host that HTA follows to a step; collectives
-/// have the names of NCCL's kernels, by which HTA knows communication. A step begins
-/// where a rank computes again after an update; HTA drops the last one, so an empty one
-/// follows.
+/// Returns one rank's trace in the form that PyTorch's Holistic Trace Analysis (HTA)
+/// reads. HTA's TraceAnalysis takes a folder with one file for each rank. Operations are
+/// kernels, and each queue is a stream. Each kernel has a launch on the host, which HTA
+/// follows to a step. Collectives have the names of NCCL's kernels, by which HTA
+/// recognizes communication. A step begins when a rank computes again after an update.
+/// HTA drops the last step, so an empty one is added.
 ///
-/// Times are whole numbers, since HTA cuts fractions off. They are microseconds where no
-/// operation is shorter, else a microsecond of the file stands for a unit that the
-/// shortest one fills, the same for all ranks: "lockstepUnitPicoseconds" has it. Shares
-/// of time come out right whatever the unit.
+/// Times are whole numbers, since HTA cuts fractions off. They are microseconds if no
+/// operation is shorter than a microsecond. Otherwise a microsecond of the file stands
+/// for a shorter unit, chosen so that no operation is shorter than it. The unit is the
+/// same for all ranks, and "lockstepUnitPicoseconds" gives it. Percentages of time are
+/// right in any unit.
 std::string hta_trace(const RunReport& run, int rank);
 
 }  // namespace lockstep

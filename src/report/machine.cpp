@@ -8,7 +8,7 @@ namespace lockstep {
 
 namespace {
 
-/// The value of the first "model name" line of /proc/cpuinfo.
+/// Returns the value of the first "model name" line of /proc/cpuinfo.
 std::string cpu_model() {
     std::ifstream file("/proc/cpuinfo");
     for (std::string line; std::getline(file, line);) {

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// The computer that a run was made on, as run.json names it.
+/// The computer of a run, as run.json describes it.
 struct Machine {
     std::string cpu;  ///< model name; "unknown" if the system does not tell
     int cores = 0;    ///< that this process may use

@@ -14,7 +14,7 @@ int runs_of(int size, int run) {
     return (size + run - 1) / run;
 }
 
-/// What is lost by a cut that leaves runs alike, and by one that does not.
+/// Returns the cost of a cut: 0 without one, more if the last run is shorter.
 double cost_of_cut(int size, int run) {
     constexpr double kEven = 0.7;
     constexpr double kUneven = 1.4;

@@ -7,45 +7,45 @@
 
 namespace lockstep {
 
-/// Where a picture of a mesh has its ranks: in rows and columns, in reading order. Rows
-/// are of the slower axes, columns of the faster ones; an axis of one rank is not to be
-/// seen. One axis may be cut into runs, which then lie below one another:
+/// The places of ranks in a picture of a mesh: rows and columns, in reading order. The
+/// slower axes are in rows, the faster ones in columns. Axes of one rank are not shown.
+/// One axis may be cut into runs, one below the other:
 ///
 ///     dp 0–3     0  1  2  3
 ///     dp 4–7     4  5  6  7
 class MeshLayout {
   public:
-    /// What the place is worth that a picture takes.
+    /// The room that a picture may take.
     struct Room {
-        int columns = 1;    ///< at most; at least 1
+        int columns = 1;    ///< the most columns; at least 1
         double ratio = 1;   ///< of the picture's width to its height
-        double column = 1;  ///< its width, in any unit
-        double row = 1;     ///< its height, in that unit
+        double column = 1;  ///< the width of a column, in any unit
+        double row = 1;     ///< the height of a row, in that unit
     };
-    /// The layout whose ratio is nearest to that of the room, of those that fit.
-    /// Layouts that cut an axis count as worse.
+    /// Chooses the layout that fits and whose ratio is nearest to the room's. Layouts
+    /// that cut an axis count as worse.
     MeshLayout(const MeshShape& shape, const Room& room);
 
     int rows() const { return rows_; }
     int columns() const { return columns_; }
-    /// -1 if there is none: a last run may be shorter.
+    /// Returns -1 if there is no rank: the last run may be shorter.
     int rank_at(int row, int column) const;
 
-    /// Axes that tell rows apart, and the places of a row along them: "0", or "0–3" of
-    /// an axis that is cut.
+    /// Return the axes along which rows differ, and a row's places along them: "0", or
+    /// "0–3" for an axis that is cut.
     std::vector<std::string> row_axes() const;
     std::vector<std::string> row_places(int row) const;
 
-    /// Axes that tell columns apart, the slowest first.
+    /// Returns the axes along which columns differ, the slowest first.
     std::vector<std::string> column_axes() const;
-    /// How many columns share a place along the axis; the next ones have the next place.
+    /// Returns how many adjacent columns share a place along the axis.
     int columns_a_place(const std::string& axis) const;
 
   private:
     std::vector<MeshShape::Axis> axes_;  ///< of more than one rank; one axis at least
-    std::size_t cut_ = 0;                ///< slower ones are in rows, faster in columns
-    int run_ = 1;                        ///< so many places of this one are in a row
-    int fast_ = 1;                       ///< ranks of a place of it
+    std::size_t cut_ = 0;                ///< slower axes are in rows, faster in columns
+    int run_ = 1;                        ///< places of axis cut_ in a row
+    int fast_ = 1;                       ///< ranks of each such place
     int rows_ = 1;
     int columns_ = 1;
 };

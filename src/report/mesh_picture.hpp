@@ -10,21 +10,22 @@
 
 namespace lockstep {
 
-/// A mesh of devices, as it is drawn: each is a box with its rank and its places along
-/// the axes; frames around them are nodes. It is data, as a chart is.
+/// A picture of a mesh of devices, as data like a chart. Each device is a box with its
+/// rank and its places along the axes. Frames around boxes are nodes.
 struct MeshPicture {
     std::string title;
     MeshShape shape;
     int per_node = 8;      ///< devices of a node, which are neighbours
-    std::string coloured;  ///< a colour a place along this axis; empty: one for all
-    /// Short lines on each device's box, by rank: what it holds, say. Empty if there are
-    /// none. They are left out where there are too many boxes.
+    std::string coloured;  ///< places along this axis have colours; empty: one colour
+    /// Short lines on each device's box, by rank, such as what it holds; may be empty.
+    /// They are left out if there are too many boxes.
     std::vector<std::vector<std::string>> labels{};
-    int marked = -1;  ///< this rank stands out; -1: none does
-    /// Says a word of the picture in its reader's language; null for English.
+    int marked = -1;  ///< this rank is highlighted; -1: none
+    /// Translates words of the picture for its reader; null for English.
     std::string (*translate)(std::string_view english) = nullptr;
 
-    /// A mesh that is coloured along its slowest axis of more than one rank.
+    /// Returns the picture of a mesh, coloured along its slowest axis of more than one
+    /// rank.
     static MeshPicture of(MeshShape shape, int per_node);
 
     std::string said(std::string_view english) const {
@@ -36,24 +37,24 @@ struct MeshPicture {
     std::string note() const;
     /// "pp 0 dp 1 tp 0": the rank's places along axes of more than one rank.
     std::string places(int rank) const;
-    /// The lines on the rank's box, in their reader's language.
+    /// Returns the lines on the rank's box, translated.
     std::vector<std::string> labels_of(int rank) const;
-    /// The rank's place along the axis that is coloured; 0 if none is.
+    /// Returns the rank's place along the coloured axis; 0 if there is none.
     int colour_place(int rank) const;
 };
 
-/// The axis along which a mesh is coloured if nobody says: the slowest one of more than
-/// one rank; empty if there is none.
+/// Returns the axis along which a mesh is coloured by default: the slowest one of more
+/// than one rank; empty if there is none.
 std::string slowest_axis(const MeshShape& shape);
 
 /// Draws the mesh as text: ranks in rows and columns, as wide as `style` says, with nodes
-/// as frames; of many rows the first and the last.
+/// as frames. If there are many rows, only the first and the last ones are drawn.
 std::string mesh_text(const MeshPicture& picture, const TextStyle& style);
 
-/// Draws it as a part of a larger picture: up to 96 devices with places and labels, up to
-/// 2,048 with their ranks, and more as dots.
+/// Draws the mesh as a part of a larger picture. Up to 96 devices have places and labels,
+/// up to 2,048 have their ranks, and more are dots.
 SvgPart mesh_part(const MeshPicture& picture);
-/// Draws it as a standalone SVG.
+/// Draws the mesh as a standalone SVG.
 std::string mesh_svg(const MeshPicture& picture);
 
 }  // namespace lockstep

@@ -20,7 +20,7 @@ constexpr int kMostNumbered = 2'048;
 
 // Pixels.
 constexpr double kMeshMargin = 14;
-constexpr double kMeshWidth = 1'150;  ///< of the boxes, at most about
+constexpr double kMeshWidth = 1'150;  ///< approximate limit for all boxes
 constexpr double kMeshRatio = 2;
 constexpr double kMeshGap = 4;
 constexpr double kFrame = 6;  ///< between a frame and its boxes
@@ -28,7 +28,7 @@ constexpr double kFrameTitle = 14;
 constexpr double kTextLine = 13;
 constexpr double kWidestBox = 190;
 
-/// How a device is drawn: its box, and what stands on it.
+/// How a device is drawn: its box, and the text on it.
 struct DeviceLook {
     double width = 7;
     double height = 7;
@@ -41,7 +41,7 @@ DeviceLook look_of(const MeshPicture& picture) {
     const int ranks = picture.shape.ranks();
     if (ranks > kMostNumbered) return {};
     if (ranks > kMostLabelled) return {32, 18, 2, true, false};
-    int columns = 7;  // a frame of one box has its title
+    int columns = 7;  // enough for the title of a frame of one box
     std::size_t lines = 0;
     for (int rank = 0; rank < ranks; ++rank) {
         columns = std::max(columns, columns_of(picture.places(rank)));
@@ -55,7 +55,7 @@ DeviceLook look_of(const MeshPicture& picture) {
             true};
 }
 
-/// Boxes that are part of one node, as a rectangle of rows and columns.
+/// Boxes of one node that form a rectangle of rows and columns.
 struct Stretch {
     int node = 0;
     int top = 0;
@@ -94,7 +94,7 @@ class MeshSvg {
         return picture_.node_of(layout_.rank_at(row, column));
     }
 
-    /// Rows of a node that have the same columns are one.
+    /// Rows of a node that have the same columns become one stretch.
     void find_stretches() {
         if (!has_frames()) return;
         std::map<int, std::size_t> last;  // of each node
@@ -136,7 +136,7 @@ class MeshSvg {
         width_ = x + kMeshMargin;
     }
 
-    /// Left of the boxes: a column of text for each axis.
+    /// Places a column of text for each axis, left of the boxes.
     void place_row_heads() {
         const std::vector<std::string> axes = layout_.row_axes();
         head_lefts_.assign(axes.size(), 0);
@@ -174,13 +174,13 @@ class MeshSvg {
             draw_column_places(axis);
     }
 
-    /// The places along an axis, in a line above the boxes that have them.
+    /// Draws the places along an axis in a line above their boxes.
     void draw_column_places(const std::string& axis) {
         y_ += kTextLine + 2;
         body_ += svg_text(left_ - 8, y_, axis, "e");
         const int wide = layout_.columns_a_place(axis);
         const int size = picture_.shape.size(axis);
-        double end = 0;  // of the label before
+        double end = 0;  // of the previous label
         for (int column = 0; column < layout_.columns(); column += wide) {
             const std::string place = std::to_string(column / wide % size);
             const double middle =
@@ -213,7 +213,7 @@ class MeshSvg {
         }
     }
 
-    /// A title needs room of its own, which many small frames have not.
+    /// A title needs room, which small frames may not have.
     bool has_title(const Stretch& stretch) const {
         return look_.numbered &&
                kSvgLetter * columns_of(title_of(stretch)) <
@@ -233,7 +233,8 @@ class MeshSvg {
         if (title > 0) body_ += svg_text(x + kFrame, y + 14, title_of(stretch));
     }
 
-    /// What has changed since the row above, if there is room for a line of text.
+    /// Draws the places that differ from the row above, if there is room for a line of
+    /// text.
     void draw_row_places() {
         const std::vector<std::string> axes = layout_.row_axes();
         std::vector<std::string> shown(axes.size());

@@ -14,13 +14,13 @@ namespace lockstep {
 namespace {
 
 constexpr int kMostLabelledInText = 64;
-constexpr int kMostRows = 20;  ///< else the first and the last ones
+constexpr int kMostRows = 20;  ///< if there are more, only the first and last are drawn
 constexpr int kFirstRows = 8;
 constexpr int kLastRows = 2;
 constexpr int kLeastMeshWidth = 40;
-constexpr double kTextRatio = 2.5;  ///< of columns to lines, a line twice as high
+constexpr double kTextRatio = 2.5;  ///< of width to height; a line is two columns high
 
-/// The corner of frames, by which of its arms there are: up, right, down, left.
+/// Returns the corner of frames with these arms.
 const char* corner_of(bool up, bool right, bool down, bool left) {
     constexpr const char* kCorners[16] = {" ", "╵", "╶", "└", "╷", "│", "┌", "├",
                                           "╴", "┘", "─", "┴", "┐", "┤", "┬", "┼"};
@@ -70,7 +70,7 @@ class MeshText {
         }
     }
 
-    /// As many columns as fit beside what stands left and right of them.
+    /// Chooses as many columns as fit between the texts on the left and on the right.
     void fit() {
         for (int most = std::max(width_ / cell_, 1); most >= 1; --most) {
             layout_ = MeshLayout(picture_.shape, {most, kTextRatio, double(cell_),
@@ -105,15 +105,16 @@ class MeshText {
             row < 0 || row >= layout_.rows() || column < 0 || column >= layout_.columns();
         return outside ? -1 : picture_.node_of(layout_.rank_at(row, column));
     }
-    /// Between a row and the one above it.
+    /// Returns whether there is an edge between a row and the one above it.
     bool has_edge_above(int row, int column) const {
         return has_frames() && node_at(row, column) != node_at(row - 1, column);
     }
-    /// Between a column and the one left of it.
+    /// Returns whether there is an edge between a column and the one left of it.
     bool has_edge_left(int row, int column) const {
         return has_frames() && node_at(row, column) != node_at(row, column - 1);
     }
-    /// A column of the text is left for it if there is one in any row.
+    /// Returns whether any row has an edge left of the column. The edge then has a column
+    /// of the text.
     bool has_upright_edge(int column) const {
         for (int row = 0; row < layout_.rows(); ++row)
             if (has_edge_left(row, column)) return true;
@@ -130,7 +131,7 @@ class MeshText {
         return picture_.said(first == last ? fmt::format("node {}", first)
                                            : fmt::format("nodes {}–{}", first, last));
     }
-    /// The columns that the names of nodes take, right of all.
+    /// Returns the columns that the names of nodes take, on the right.
     int node_columns() const {
         if (!has_frames()) return 0;
         const int last = picture_.nodes() - 1;
@@ -154,7 +155,7 @@ class MeshText {
                fmt::format(fmt::runtime(picture_.said("{} rows more")), rows) + "\n";
     }
 
-    /// A line for each axis that tells columns apart.
+    /// Returns a line for each axis along which columns differ.
     std::string column_heads() const {
         std::string text;
         for (const std::string& axis : layout_.column_axes()) {
@@ -173,13 +174,14 @@ class MeshText {
         return text;
     }
 
-    /// Numbers stand below one another; labels begin at the left.
+    /// Numbers are aligned on the right, labels on the left.
     std::string cell_text(const std::string& text, const std::string& mark) const {
         if (labels_) return pad_right((mark.empty() ? " " : mark) + text, cell_);
         return pad_left(text, cell_ - 1) + " ";
     }
 
-    /// The frames' edges between a row and the one above it; nothing if there are none.
+    /// Returns the frames' edges between a row and the one above it; empty if there are
+    /// none.
     std::string edge_line(int row) const {
         bool any = false;
         std::string line(static_cast<std::size_t>(head_columns_), ' ');
@@ -215,7 +217,7 @@ class MeshText {
         return text + (parted ? blank_line(row) : "");
     }
 
-    /// Between rows with labels.
+    /// Returns the line between two rows with labels.
     std::string blank_line(int row) const {
         std::string line(static_cast<std::size_t>(head_columns_), ' ');
         for (int column = 0; column <= layout_.columns(); ++column) {
@@ -230,7 +232,7 @@ class MeshText {
         return pad_right(clipped(text, std::max(head_columns_ - 1, 1)), head_columns_);
     }
 
-    /// What has changed since the row above that is drawn.
+    /// Returns the places that differ from the previous row that is drawn.
     std::string row_head(int row) {
         const std::vector<std::string> axes = layout_.row_axes();
         const std::vector<std::string> places = layout_.row_places(row);
@@ -246,7 +248,7 @@ class MeshText {
         return text;
     }
 
-    /// Line `line` of a device.
+    /// Returns line `line` of a device.
     std::string device_text(int rank, int line) {
         if (rank < 0) return std::string(static_cast<std::size_t>(cell_), ' ');
         std::string text = line == 0 ? std::to_string(rank) : "";
@@ -264,7 +266,7 @@ class MeshText {
         return on_colour(cell, colour_of_place(picture_.colour_place(rank)));
     }
 
-    /// The nodes whose first device is in this row.
+    /// Names the nodes whose first device is in this row.
     std::string nodes_beginning(int row) const {
         if (!has_frames()) return "";
         int first = -1, last = -1;

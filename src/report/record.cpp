@@ -213,14 +213,14 @@ constexpr std::array<std::string_view, 9> kFiles{
     "run.json",      "inputs.safetensors",  "metrics.json",
     "trace.json",    "outputs.safetensors", "timeline.svg",
     "diagnosis.txt", "diagnosis.json",      "wait_for_graph.svg"};
-/// A new record is written in a folder of such a name before it takes the old one's
-/// place. In it lies a note of the process that made it: the next process removes what a
-/// killed one left, and nothing that has no such note.
+/// A new record is written in a folder with this prefix before it replaces the old one.
+/// The folder has a note that names the process that made it. So a later process can
+/// remove what a killed one left; it removes no folder without such a note.
 constexpr std::string_view kStagingPrefix = ".lockstep-";
 constexpr const char* kStagingNote = "made-by-process";
 
-/// Returns the process that made the staging folder; nothing if this is none, but a
-/// folder of the user's.
+/// Returns the process that made the staging folder; nothing if it is a folder of the
+/// user instead.
 std::optional<pid_t> maker_of(const fs::path& folder) {
     constexpr std::uint64_t kLongestNote = 32;
     if (!folder.filename().string().starts_with(kStagingPrefix)) return std::nullopt;
@@ -246,7 +246,7 @@ bool is_record_file(const std::string& name) {
             name == rank_trace_name(std::atoi(name.c_str() + 11)));
 }
 
-/// The files of a record that are there, run.json first.
+/// Returns the files of a record that the folder has, run.json first.
 std::vector<std::string> record_files(const fs::path& folder) {
     std::vector<std::string> names;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -258,7 +258,7 @@ std::vector<std::string> record_files(const fs::path& folder) {
     return names;
 }
 
-/// A folder inside the record's, removed with what it holds when this goes.
+/// A folder inside the record's folder. The destructor removes it with all that it has.
 class Staging {
   public:
     explicit Staging(const fs::path& folder)
@@ -282,7 +282,8 @@ class Staging {
     const fs::path& path() const { return path_; }
 
   private:
-    /// A process that is gone left it; one with our number was another.
+    /// Removes staging folders whose process has ended. If a folder has this process's
+    /// number, it is from an earlier process with that number.
     void remove_abandoned() const {
         for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
             const std::optional<pid_t> maker = maker_of(entry.path());
@@ -291,7 +292,7 @@ class Staging {
         }
     }
 
-    /// The folder itself goes too if it was made for this record and stayed empty.
+    /// Also removes the record's folder if it was made for this record and is empty.
     void remove() const noexcept {
         std::error_code ignored;
         if (!path_.empty()) fs::remove_all(path_, ignored);
@@ -303,8 +304,8 @@ class Staging {
     fs::path path_;
 };
 
-/// Makes the folder in a trial: inside another, in the nearest one that is there, so that
-/// nobody else sees it come and go.
+/// Tries to make the folder, inside a staging folder in the nearest folder that exists,
+/// so that other programs do not see it appear and disappear.
 void try_to_make(const fs::path& folder) {
     fs::path existing = fs::absolute(folder);
     std::vector<fs::path> missing;
@@ -322,14 +323,15 @@ void try_to_make(const fs::path& folder) {
         for (const fs::path& name : missing)
             if (name != "..") fs::create_directories(inside /= name);
     } catch (const std::system_error& error) {
-        // So says /proc, where nothing can be made.
+        // /proc gives this error, since nothing can be made there.
         require(error.code() != std::errc::no_such_file_or_directory,
                 "{}: nothing can be written in {}", folder.string(), existing.string());
         throw;
     }
 }
 
-/// Writes the traces of the traced run with the most ranks, the last one of these.
+/// Writes the traces of the traced run with the most ranks; if there are several, the
+/// last.
 void write_rank_traces(const fs::path& folder, const Record& record) {
     const RunReport* largest = nullptr;
     for (const auto& [name, run] : record.runs) {
@@ -342,7 +344,7 @@ void write_rank_traces(const fs::path& folder, const Record& record) {
         write_text_file(folder / rank_trace_name(rank), hta_trace(*largest, rank));
 }
 
-/// Without a title of its own, a run has its name in words.
+/// A run without a title gets its name, in words.
 std::vector<TitledRun> titled_runs(const Record& record) {
     std::vector<TitledRun> titled;
     for (const auto& [name, run] : record.runs) {
@@ -376,7 +378,7 @@ void write_files(const fs::path& folder, const Record& record) {
     write_text_file(folder / "run.json", run_json(record, files));
 }
 
-/// Best effort: what cannot be moved back stays where it is.
+/// Moves files back if possible; a file that cannot be moved stays where it is.
 void move_back(const fs::path& earlier, const fs::path& folder,
                const std::vector<std::string>& names) noexcept {
     std::error_code ignored;
@@ -385,8 +387,8 @@ void move_back(const fs::path& earlier, const fs::path& folder,
             fs::rename(earlier / name, folder / name, ignored);
 }
 
-/// run.json goes first and comes last: without it, no mixture of two records looks like
-/// one.
+/// run.json is removed first and added last: without it, a mixture of two records does
+/// not look like a record.
 void swap_in(const fs::path& folder, const fs::path& staging) {
     const fs::path earlier = staging / "earlier";
     fs::create_directory(earlier);
@@ -412,8 +414,8 @@ void swap_in(const fs::path& folder, const fs::path& staging) {
     }
 }
 
-/// An error below the folder is reported as the folder's: the user never named what is
-/// inside.
+/// Reports an error inside the folder as an error of the folder, since the user did not
+/// name what is inside.
 template <typename Action>
 void naming(const fs::path& folder, Action&& action) {
     try {
@@ -423,8 +425,8 @@ void naming(const fs::path& folder, Action&& action) {
     }
 }
 
-/// Returns the files of the record in the folder, by what it says itself. A record that
-/// says nothing of them is of an earlier version: all that have the names are its.
+/// Returns the files that the record in the folder lists. A record without a list is from
+/// an earlier version: then all files with a record's names belong to it.
 std::vector<std::string> files_of_record(const fs::path& folder) {
     read_run_options(folder);
     const Json json = Json::parse(read_text_file(folder / "run.json", kMostBytes));

@@ -44,7 +44,7 @@ struct NamedDType {
     DType dtype;
 };
 
-/// Hugging Face's names, in their order of tensors.
+/// Hugging Face's names of dtypes, in the order that tensors have in its files.
 constexpr std::array<NamedDType, 4> kDTypes{{{"F64", DType::f64},
                                              {"F32", DType::f32},
                                              {"I32", DType::i32},
@@ -56,7 +56,7 @@ const NamedDType* place_of(DType dtype) {
 
 constexpr const char* kMetadata = "__metadata__";
 
-/// Returns what a message quotes of a text that the file chose.
+/// Returns a text from the file as a message quotes it: shortened and escaped.
 std::string shortened(std::string text) {
     constexpr std::size_t kLongest = 80;
     if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
@@ -64,7 +64,7 @@ std::string shortened(std::string text) {
 }
 
 /// Refuses, while the header is parsed, what would make its tree large or ambiguous: deep
-/// nesting, long arrays, keys that stand twice.
+/// nesting, long arrays, repeated keys.
 class Guard {
   public:
     explicit Guard(const std::string& file) : file_(file) {}
@@ -113,8 +113,7 @@ json parse(const std::string& header, const std::string& file) {
     }
 }
 
-/// One tensor's description, read member by member; every complaint names file and
-/// tensor.
+/// Reads one tensor's description member by member; every error names file and tensor.
 class EntryReader {
   public:
     EntryReader(const std::string& file, const std::string& name, const json& members)
@@ -233,8 +232,8 @@ struct Header {
     std::map<std::string, std::string> metadata;
 };
 
-/// Every complaint names `file`. Throws UsageError unless the header is sound and its
-/// tensors cover `data_bytes` exactly.
+/// Throws UsageError, which names `file`, if the header has mistakes or its tensors do
+/// not cover `data_bytes` exactly.
 Header parse_header(const std::string& header, std::uint64_t data_bytes,
                     const std::string& file) {
     const json tree = parse(header, file);

@@ -13,11 +13,11 @@ namespace lockstep {
 using NamedTensors = std::map<std::string, HostTensor>;
 
 /// Writes tensors in the safetensors format: eight bytes of header length, a JSON header,
-/// then the data, wider dtypes first and by name among equals, so that every tensor is
-/// aligned. The bytes are those of Hugging Face's own writer, whatever the machine. The
-/// file appears whole or not at all. Throws std::system_error with the path if the disk
-/// is full or the place cannot be written, UsageError for a name that is no UTF-8 or is
-/// "__metadata__".
+/// then the data. Wider dtypes come first, and tensors of one dtype are in order of their
+/// names, so that every tensor is aligned. The bytes are those of Hugging Face's own
+/// writer, on every machine. The file appears whole or not at all. Throws
+/// std::system_error with the path if the disk is full or the place cannot be written,
+/// UsageError for a name that is not UTF-8 or is "__metadata__".
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 /// The same, durably (WholeFile::finish_durably).
@@ -26,15 +26,15 @@ void write_durable_safetensors(const std::filesystem::path& path,
                                const std::map<std::string, std::string>& metadata = {});
 
 /// Reads a file of F32, F64, I32 and BF16 tensors of up to four dimensions; anything else
-/// is refused. Files are not trusted: a header that is truncated, too long, no JSON, or
-/// that lies about dtypes, shapes or offsets, and tensors that overlap or leave gaps,
-/// throw UsageError with a sentence that names file and tensor. No more memory is taken
-/// than the file is long, by a small factor. A file that cannot be read throws
-/// std::system_error with the path.
+/// is refused. Files are not trusted. Throws UsageError, with a sentence that names file
+/// and tensor, if the header is truncated, too long or not JSON, if its dtypes, shapes or
+/// offsets are wrong, or if tensors overlap or leave gaps. Takes at most a small multiple
+/// of the file's size as memory. Throws std::system_error with the path if the file
+/// cannot be read.
 NamedTensors read_safetensors(const std::filesystem::path& path);
 
-/// Such a file, of which some tensors are read, or parts of them. Refuses what
-/// read_safetensors() does.
+/// A safetensors file from which single tensors, or parts of them, are read. Refuses what
+/// read_safetensors() refuses.
 class SafetensorsFile {
   public:
     struct Entry {
@@ -47,10 +47,10 @@ class SafetensorsFile {
 
     std::uint64_t bytes() const { return file_.size(); }
     const std::map<std::string, Entry>& tensors() const { return tensors_; }
-    /// The texts that the header has beside them.
+    /// Returns the texts that the header has in addition to the tensors.
     const std::map<std::string, std::string>& metadata() const { return metadata_; }
     /// Reads `count` elements from element `first` on, as a vector. Throws UsageError if
-    /// they are not there, or if the file does not have the tensor.
+    /// they do not exist, or if the file does not have the tensor.
     HostTensor read(const std::string& name, std::int64_t first, std::int64_t count);
 
   private:

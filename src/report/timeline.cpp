@@ -17,7 +17,7 @@ namespace lockstep {
 
 namespace {
 
-/// A run that would take less than this part of the picture's width gets its own scale of
+/// A run that would take less than a 20th of the picture's width gets its own scale of
 /// time.
 constexpr Picoseconds kLeastShare = 20;
 /// More arrows would hide the boxes.
@@ -72,7 +72,7 @@ const Look& find(const std::array<NamedLook, N>& looks, std::string_view name,
     return found == looks.end() ? otherwise : found->look;
 }
 
-/// "forward 3" without its number, "all_reduce(sum, ...)" without its operands.
+/// Returns "forward 3" without its number, "all_reduce(sum, ...)" without its operands.
 std::string leading_word(const std::string& name) {
     return name.substr(0, name.find_first_of(" ("));
 }
@@ -89,17 +89,17 @@ const Look& look_of(const TraceEvent& event) {
     return event.kind == "copy" ? kCopy : kOperation;
 }
 
-/// The name of a box, by its event's place in the trace.
+/// Returns the name of a box, from its event's place in the trace.
 std::string id_of(std::size_t event) {
     return "e" + std::to_string(event);
 }
 
-/// The longest of its names that fits will be shown; of a phase, "forward 3", "F3" or
-/// "3".
+/// Returns the words of a box. Its longest label that fits is shown; for a phase, labels
+/// are "forward 3", "F3" and "3".
 BoxWords words_of(const TraceEvent& event, std::size_t place, const Causes& causes) {
     BoxWords words;
     words.labels = {event.name, leading_word(event.name)};
-    if (event.kind == "copy") words.labels.pop_back();  // "to device" without "device"
+    if (event.kind == "copy") words.labels.pop_back();  // "to" says too little
     if (event.kind == "phase" && event.micro_batch >= 0) {
         const std::string number = std::to_string(event.micro_batch);
         words.labels = {leading_word(event.name) + " " + number,
@@ -119,8 +119,8 @@ BoxWords words_of(const TraceEvent& event, std::size_t place, const Causes& caus
     return words;
 }
 
-/// Part of the time until `end` in which the row is busy; gaps between the operations of
-/// a phase are not.
+/// Returns the fraction of the time until `end` in which the row is busy. Gaps between
+/// the operations of a phase do not count as busy.
 double busy_part(const TimelineRow& row, Picoseconds end) {
     Picoseconds busy = 0;
     Picoseconds outer = 0;
@@ -137,8 +137,7 @@ double busy_part(const TimelineRow& row, Picoseconds end) {
     return static_cast<double>(busy) / static_cast<double>(std::max<Picoseconds>(end, 1));
 }
 
-/// Returns whether the row says anything: what takes no time is not worth one, unless it
-/// stopped.
+/// Returns whether the row has a span that takes time, or one that never ended.
 bool is_worth_drawing(const TimelineRow& row) {
     return std::ranges::any_of(row.spans, [](const RowSpan& span) {
         const TraceEvent& event = *span.event;
@@ -168,7 +167,7 @@ class PanelMaker {
         }
     }
 
-    /// Memory alone.
+    /// Returns the panel with only memory.
     Panel memory_panel() {
         std::map<int, RowGroup> groups;
         add_memory(groups);
@@ -227,7 +226,7 @@ class PanelMaker {
         }
     }
 
-    /// Devices that do the same become one group.
+    /// Puts devices that do the same into one group.
     void fold(std::map<int, RowGroup>& groups) {
         for (auto& [rank, group] : groups) {
             const auto known = std::ranges::find_if(
@@ -271,7 +270,7 @@ class PanelMaker {
                            time_text(panel_.end));
     }
 
-    /// The row of the queue, or the device's first one if the queue has none.
+    /// Returns the row of the queue, or the device's first row if the queue has none.
     RowPlace place_of(int rank, const std::string& queue) const {
         const auto group = group_of_.find(rank);
         if (group == group_of_.end()) return {panel_.groups.size(), 0};
@@ -302,7 +301,7 @@ class PanelMaker {
     std::map<int, std::size_t> group_of_;
 };
 
-/// Adds the looks of boxes that are not known yet.
+/// Adds those looks of boxes that are not known yet.
 void add_looks(Chart& chart, const std::vector<Row>& rows, std::set<int>& known) {
     for (const Row& row : rows)
         for (const Box& box : row.boxes)
@@ -310,14 +309,14 @@ void add_looks(Chart& chart, const std::vector<Row>& rows, std::set<int>& known)
                 chart.legend.push_back({"", {box.look}, chart.looks[box.look].words});
 }
 
-/// Adds the layers of which a strip shows any.
+/// Adds the layers that a strip shows.
 void add_layers(const Strip& strip, const std::vector<int>& of, std::set<int>& layers) {
     for (const Level& level : strip.levels)
         for (std::size_t i = 0; i < of.size(); ++i)
             if (level.amounts[i] > 0) layers.insert(of[i]);
 }
 
-/// Adds what is drawn, in order of appearance; then memory.
+/// Adds what is drawn to the legend, in order of appearance; then memory.
 void add_legend(Chart& chart) {
     std::set<int> known;
     std::set<int> layers;

@@ -8,24 +8,26 @@
 
 namespace lockstep {
 
-/// A run and what a picture calls it. The report must outlive the chart.
+/// A run and its title in a picture. The report must outlive the chart.
 struct TitledRun {
     std::string title;
     const RunReport& report;
 };
 
-/// The run as a chart (src/chart/chart.hpp): a row for each queue of each device that did
-/// something, a box a span, arrows for messages, and memory by category. Phases of the
-/// training step have the number of their micro-batch. Devices that do exactly the same
-/// at the same times are one group. More than 1,000 messages are counted, not drawn.
+/// Returns the run as a chart (src/chart/chart.hpp): a row for each queue of each device
+/// that did something, a box for each span, arrows for messages, and memory by category.
+/// Phases of the training step have the number of their micro-batch. Devices that do
+/// exactly the same at the same times are one group. If there are more than 1,000
+/// messages, they are counted, not drawn.
 Chart timeline_chart(const RunReport& report, const std::string& title);
 
-/// What devices hold over time, by category; nothing of what they do.
+/// Returns a chart of the memory that devices hold over time, by category; operations are
+/// not shown.
 Chart memory_chart(const RunReport& report, const std::string& title);
 
-/// Several runs below one another on one scale of time, so that they can be compared,
-/// except that a run that is too short for it gets its own. Those that were not traced
-/// are left out.
+/// Returns a chart of several runs, one below the other, on one scale of time, so that
+/// they can be compared. A run that is too short for this scale gets its own. Runs that
+/// were not traced are left out.
 Chart timeline_chart(const std::vector<TitledRun>& runs);
 
 }  // namespace lockstep

@@ -8,20 +8,20 @@ namespace lockstep {
 
 namespace {
 
-/// Compute first, copies last, communicators by name between them.
+/// The compute queue is first, copies are last, and communicators by name are in between.
 int order_of(const std::string& queue) {
     if (queue == "compute") return 0;
     return queue == "copy" ? 2 : 1;
 }
 
-/// Outer before inner: by start, the longer first, a phase before an operation of its
-/// length.
+/// Orders spans by start, with outer before inner ones: the longer first, and a phase
+/// before an operation of the same length.
 bool comes_before(const TraceEvent* a, const TraceEvent* b) {
     return std::tuple(a->start, -a->end, !a->is_phase()) <
            std::tuple(b->start, -b->end, !b->is_phase());
 }
 
-/// One row being filled: the spans that are still open at the latest start.
+/// A row that is being filled, and the ends of spans that are open at the latest start.
 struct Lane {
     std::vector<RowSpan> spans;
     std::vector<Picoseconds> open;

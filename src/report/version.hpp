@@ -2,7 +2,7 @@
 
 namespace lockstep {
 
-/// The project's version, which meson.build says.
+/// The project's version, from meson.build.
 extern const char* const kVersion;
 
 }  // namespace lockstep

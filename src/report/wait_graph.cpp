@@ -15,7 +15,7 @@ namespace lockstep {
 
 namespace {
 
-/// Returns what the diagnosis says of a rank that does not wait: "has ended".
+/// Returns what the diagnosis says about a rank that does not wait, such as "has ended".
 std::string activity_of(const Diagnosis& diagnosis, int rank) {
     for (const auto* parties : {&diagnosis.parties, &diagnosis.others})
         for (const Diagnosis::Party& party : *parties)
@@ -32,7 +32,8 @@ std::map<int, std::size_t> box_by_rank(const std::vector<WaitBox>& boxes) {
     return by_rank;
 }
 
-/// Ranks that are waited for and wait for none, those of one activity together.
+/// Adds boxes for ranks that others wait for but that wait for no other, one box for each
+/// activity.
 void add_idle(std::vector<WaitBox>& boxes, const Diagnosis& diagnosis) {
     const std::map<int, std::size_t> known = box_by_rank(boxes);
     std::set<int> idle;
@@ -61,7 +62,7 @@ void connect(std::vector<WaitBox>& boxes, const std::vector<Diagnosis::Wait>& wa
     }
 }
 
-/// Down the left, up the right.
+/// Places the circle: down the left column, up the right one.
 void place_circle(std::vector<WaitBox>& boxes, const std::vector<std::size_t>& circle) {
     const std::size_t left = (circle.size() + 1) / 2;
     for (std::size_t i = 0; i < circle.size(); ++i) {
@@ -72,8 +73,8 @@ void place_circle(std::vector<WaitBox>& boxes, const std::vector<std::size_t>& c
     }
 }
 
-/// The others, by how many waits they are away from those in `placed`, which are in the
-/// columns before `column`.
+/// Places the other boxes by how many waits they are away from those in `placed`, which
+/// are in the columns before `column`.
 void place_rest(std::vector<WaitBox>& boxes, std::set<std::size_t> placed,
                 std::size_t column) {
     while (placed.size() < boxes.size()) {
@@ -85,7 +86,7 @@ void place_rest(std::vector<WaitBox>& boxes, std::set<std::size_t> placed,
                 }))
                 layer.push_back(i);
         }
-        if (layer.empty())  // they have a circle of their own
+        if (layer.empty())  // the rest wait for no placed box
             for (std::size_t i = 0; i < boxes.size(); ++i)
                 if (!placed.contains(i)) layer.push_back(i);
         for (std::size_t row = 0; row < layer.size(); ++row) {
@@ -100,7 +101,7 @@ void place_rest(std::vector<WaitBox>& boxes, std::set<std::size_t> placed,
 constexpr double kMargin = 24;
 constexpr double kWidth = 330;  // of a box
 constexpr double kHeight = 62;
-constexpr double kColumn = 430;  // from one to the next
+constexpr double kColumn = 430;  // from one column to the next
 constexpr double kRow = 108;
 constexpr double kLeastWidth = 1180;
 constexpr int kLetters = 46;  // that fit into a box
@@ -121,7 +122,7 @@ const Stroke& stroke_of(const WaitBox& box) {
     return box.in_circle ? kCircle : box.waits ? kWaits : kRests;
 }
 
-/// Inside of a box.
+/// Returns the colour of the inside of a box.
 std::string fill_of(const Stroke& stroke) {
     return colour_of(stroke.meaning).lighter(0.88).hex();
 }
@@ -142,7 +143,7 @@ class Plan {
     double top_;
 };
 
-/// The last of the text, at most `most` columns.
+/// Returns the end of the text, at most `most` columns.
 std::string end_of(std::string text, int most) {
     if (columns_of(text) <= most) return text;
     while (columns_of(text) >= most)
@@ -180,7 +181,7 @@ std::string curve(Point from, Point bent, Point bent_too, Point to) {
     return path;
 }
 
-/// Between boxes of one column.
+/// Returns the path between two boxes of one column.
 std::string path_along(const WaitBox& from, const WaitBox& to, const Plan& plan) {
     constexpr double kApart = 9;
     constexpr double kOut = 44;
@@ -201,8 +202,8 @@ std::string path_along(const WaitBox& from, const WaitBox& to, const Plan& plan)
     return curve({x, y1 + half}, {x, y1 + half}, {x, y2 - half}, {x, y2 - half});
 }
 
-/// From the one's edge to the other's; two that wait for each other have two arrows side
-/// by side.
+/// Returns the path from one box's edge to the other's. Two boxes that wait for each
+/// other have two arrows side by side.
 std::string path_of(const WaitBox& from, const WaitBox& to, const Plan& plan) {
     if (from.column == to.column) return path_along(from, to, plan);
     const bool right = to.column > from.column;
@@ -246,7 +247,7 @@ std::string marker(const Stroke& stroke) {
         stroke.head, colour_of(stroke.meaning).hex());
 }
 
-/// Explains the colours that are there.
+/// Explains the colours that are used.
 std::string legend_svg(const std::vector<WaitBox>& boxes, double y) {
     std::string svg;
     double x = kMargin + 40;

@@ -9,29 +9,31 @@
 
 namespace lockstep {
 
-/// Ranks that do the same in a picture of who waits for whom, and where their box is.
+/// Ranks that do the same in a picture of waiting ranks, and the place of their box.
 struct WaitBox {
     std::vector<int> ranks;
     std::string operation;
     std::string place;              ///< file and line; empty if there is none
     std::vector<std::size_t> next;  ///< boxes that it waits for, ascending
-    bool waits = true;              ///< false of ranks that wait for none
+    bool waits = true;              ///< false for ranks that wait for no other
     bool in_circle = false;
     std::size_t column = 0;
     std::size_t row = 0;
 };
 
-/// Returns the boxes of a diagnosis' waits, placed: those of the circle in the first two
-/// columns, down the left and up the right, or if there is none those that wait for
-/// nobody in the first; then a column for each step that the others are away from them.
-/// No two are in one place.
+/// Returns the boxes of a diagnosis' waits, with their places. The boxes of the circle
+/// are in the first two columns, down the left and up the right. Without a circle, boxes
+/// that wait for no other are in the first column. Then the other boxes follow: the more
+/// waits they are away from the first ones, the further to the right. No two boxes have
+/// the same place.
 std::vector<WaitBox> wait_boxes(const Diagnosis& diagnosis);
 
-/// Who waited for whom when a run stopped, as a standalone SVG: a box for the ranks of
-/// each of the diagnosis' waits, with their operation and line, and one for the ranks
-/// that are waited for and wait for none, grey; an arrow from each to those that it waits
-/// for. A circle of waiting is thick and of another colour, also for the colour-blind.
-/// Below it, if `report` has a trace, is the timeline up to the stop.
+/// Draws which ranks waited for which when a run stopped, as a standalone SVG. Each of
+/// the diagnosis' waits has a box with its ranks, their operation and line. Ranks that
+/// others wait for, but that wait for no other, have a grey box. Arrows lead from a box
+/// to the boxes that it waits for. A circle of waiting is thick and has another colour,
+/// which colour-blind readers can also tell apart. If `report` has a trace, the timeline
+/// up to the stop is below.
 std::string wait_svg(const Diagnosis& diagnosis, const RunReport* report = nullptr);
 
 }  // namespace lockstep

@@ -65,7 +65,7 @@ std::string party_text(const Diagnosis::Party& party, int width) {
                           width, "      ", "        ");
 }
 
-/// The history of a rank is told once if it has several lines.
+/// If a rank has several lines, its history is shown only once.
 void drop_repeated_histories(std::vector<Diagnosis::Party>& groups) {
     for (std::size_t i = 0; i < groups.size(); ++i)
         for (std::size_t j = i + 1; j < groups.size(); ++j)
@@ -74,7 +74,7 @@ void drop_repeated_histories(std::vector<Diagnosis::Party>& groups) {
                 groups[j].history.clear();
 }
 
-/// The first ones; of the rest, only who they are.
+/// Shows the first parties; of the others, only the ranks.
 std::string parties_text(const std::vector<Diagnosis::Party>& parties, int width) {
     constexpr std::size_t kMostParties = 8;
     std::vector<Diagnosis::Party> groups = grouped(parties);
@@ -105,8 +105,8 @@ std::string place_text(const Diagnosis& diagnosis) {
            time_text(diagnosis.time);
 }
 
-/// "In a circle: rank 0 → rank 1 → rank 0"; nothing where there is none, or where the
-/// parties differ in one call and say so themselves.
+/// "In a circle: rank 0 → rank 1 → rank 0". Empty if there is none, or if the parties
+/// differ in one call, because their lines show that.
 std::string circle_text(const Diagnosis& diagnosis) {
     constexpr std::size_t kMostLinks = 6;
     const bool differ = std::ranges::any_of(
@@ -141,8 +141,8 @@ class Circles {
                 wait_of_[rank] = i;
     }
 
-    /// From wait `start` on; empty where that leads to a rank that waits for none, or to
-    /// where an earlier start led.
+    /// Returns the circle that wait `start` leads to. It is empty if it leads to a rank
+    /// that does not wait, or to a wait that an earlier start has reached.
     std::vector<std::size_t> from(std::size_t start) {
         std::vector<std::size_t> path;
         for (std::size_t at = start; at != kNone; at = next(at)) {
@@ -172,13 +172,13 @@ class Circles {
     const std::vector<Diagnosis::Wait>& waits_;
     std::map<int, std::size_t> wait_of_;  ///< by rank
     std::vector<std::size_t> place_;      ///< on the path
-    std::vector<std::size_t> walk_;       ///< the start that came by
+    std::vector<std::size_t> walk_;       ///< the start that reached it
 };
 
 }  // namespace
 
 std::vector<std::size_t> circle_of(const std::vector<Diagnosis::Wait>& waits) {
-    // Ranks that are told as one may lead to a circle without being in it.
+    // A wait of several ranks may lead to a circle without being part of it.
     const auto alone = [&](std::size_t i) { return waits[i].from.size() == 1; };
     Circles circles(waits);
     for (std::size_t i = 0; i < waits.size(); ++i) {

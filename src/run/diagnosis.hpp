@@ -13,10 +13,10 @@ namespace lockstep {
 
 struct RunReport;
 
-/// A mistake in a distributed program, explained: which class, who did what where, and
-/// what the other ranks were doing.
+/// A mistake in a distributed program, explained: its class, which rank did what at which
+/// line, and what the other ranks were doing.
 struct Diagnosis {
-    /// One rank's, or several equal ranks', part in it.
+    /// What one rank did, or several ranks that did the same.
     struct Party {
         std::vector<int> ranks;
         std::string operation;  ///< "all_reduce(sum, 1000 x f32)", "has ended"
@@ -37,15 +37,15 @@ struct Diagnosis {
     std::string title;         ///< "counts differ"
     std::string sentence;      ///< what happened, in one sentence with ranks and lines
     std::string cause;         ///< the likely cause and what to change
-    std::string page;          ///< what explains the class; empty if nothing does
+    std::string page;          ///< the page that explains the class; empty if none
     std::string communicator;  ///< empty if none is involved
     std::vector<int> members;  ///< its ranks
     std::int64_t sequence = -1;
     Picoseconds time = -1;  ///< virtual; negative if there is none
     std::vector<Party> parties;
     std::vector<Party> others;         ///< what every other rank is doing
-    std::vector<std::string> details;  ///< lines of figures that show it
-    /// All that waited if nothing could go on, by the first rank of each.
+    std::vector<std::string> details;  ///< lines of figures that show the mistake
+    /// If no rank could continue: all waits, in the order of their first ranks.
     std::vector<Wait> waits;
 
     /// Returns the printed form: lines, of at most `width` columns if they can be broken.
@@ -55,10 +55,11 @@ struct Diagnosis {
 /// "rank 2", "ranks 1–3, 5".
 std::string ranks_text(const std::vector<int>& ranks);
 
-/// Returns places in `waits`, each of which waits for ranks of the next one and the last
-/// for ranks of the first: the first circle of waits of one rank each, if there is one;
-/// else the one that the first wait leads to. It is followed towards the first rank that
-/// is waited for, and is empty if that leads to a rank that waits for none.
+/// Returns a circle of waits, by their places in `waits`: each waits for ranks of the
+/// next, and the last for ranks of the first. It is the first circle in which each wait
+/// has only one rank, or if there is none, the circle that the first wait leads to. A
+/// wait for several ranks is followed to the first of them. Returns none if that leads to
+/// a rank that does not wait.
 std::vector<std::size_t> circle_of(const std::vector<Diagnosis::Wait>& waits);
 
 /// Ends a run that made a mistake.
@@ -66,11 +67,12 @@ class FaultError : public std::runtime_error {
   public:
     explicit FaultError(Diagnosis diagnosis);
     const Diagnosis& diagnosis() const { return diagnosis_; }
-    /// For code that knows more than the one that threw: what the other ranks do.
+    /// For code that knows more than the code that threw, such as what the other ranks
+    /// do.
     Diagnosis& diagnosis() { return diagnosis_; }
 
-    /// Returns what the run had left when it stopped: figures, and the trace if one was
-    /// asked for. Null if the code that threw it knew of no run.
+    /// Returns the report of the run when it stopped: figures, and the trace if one was
+    /// asked for. Null if the code that threw knew of no run.
     const std::shared_ptr<const RunReport>& report() const { return report_; }
     void set_report(std::shared_ptr<const RunReport> report) {
         report_ = std::move(report);

@@ -17,10 +17,12 @@ struct FaultClass {
 /// All classes, in order.
 std::span<const FaultClass> fault_classes();
 
-/// The page that explains a class, from the project's root: "lessons/faults/F02.md".
+/// Returns the page that explains a class, from the project's root:
+/// "lessons/faults/F02.md".
 std::string fault_page(const std::string& fault);
 
-/// A diagnosis with class, title, likely cause and page; the rest is the caller's to say.
+/// Returns a diagnosis with class, title, likely cause and page. The caller adds the
+/// rest.
 Diagnosis diagnosis_of(const std::string& fault);
 
 }  // namespace lockstep

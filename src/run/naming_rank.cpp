@@ -12,7 +12,7 @@ namespace lockstep {
 
 namespace {
 
-/// Throws one of these types with the sentence if that is what the error is exactly.
+/// If the error is of exactly one of these types, throws that type with the sentence.
 template <typename... Types>
 void throw_as(const std::exception& error, const std::string& sentence) {
     const auto throw_one = [&]<typename Type>(const Type*) {

@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// Counts what a rank sent and received by one verb of one group over one class of link.
+/// What a rank sent and received with one verb of one group over one class of link.
 struct Traffic {
     std::string group;  ///< the communicator's name
     std::string verb;
@@ -32,7 +32,7 @@ struct MemoryReport {
     std::array<std::int64_t, kMemoryCategories> current{};
     std::array<std::int64_t, kMemoryCategories> at_peak{};
     std::int64_t peak = 0;
-    /// The largest each category has been by itself.
+    /// The largest value of each category, at any time.
     std::array<std::int64_t, kMemoryCategories> category_peak{};
 
     std::int64_t peak_of(MemoryCategory category) const {
@@ -40,7 +40,7 @@ struct MemoryReport {
     }
 };
 
-/// Time a rank's queues were busy, and what its compute queue spent waiting.
+/// How long a rank's queues were busy, and how long its compute queue waited.
 struct TimeReport {
     Picoseconds compute = 0;
     Picoseconds communication = 0;  ///< sum over communicators
@@ -51,14 +51,14 @@ struct TimeReport {
 
 /// The work and the memory of a rank's host.
 struct HostReport {
-    Picoseconds compute = 0;  ///< on its own tensors, and staging of what is not pinned
+    Picoseconds compute = 0;  ///< on its own tensors, and staging of unpinned memory
     std::int64_t flops = 0;
     MemoryReport memory;
     std::int64_t bytes_to_host = 0;  ///< copied there by the device, by start_copy
     std::int64_t bytes_to_device = 0;
 };
 
-/// One rank leaves this.
+/// The report of one rank.
 struct RankReport {
     TimeReport time;
     MemoryReport memory;
@@ -67,10 +67,10 @@ struct RankReport {
     std::int64_t flops = 0;
     std::map<std::string, HostTensor> kept;
     std::map<std::string, SourceLine> kept_at;  ///< the lines that kept them
-    /// Says of shards which part of a whole they are; a tensor that is not here is whole.
+    /// Which part of a whole each shard is. A tensor that is not listed is whole.
     std::map<std::string, Part> kept_parts;
     std::map<std::string, std::vector<double>> series;
-    std::map<std::string, SourceLine> series_at;  ///< the lines that kept their first
+    std::map<std::string, SourceLine> series_at;  ///< the lines of their first value
 
     std::int64_t bytes_sent() const;
     std::int64_t bytes_sent_by(std::string_view verb) const;
@@ -79,9 +79,9 @@ struct RankReport {
     Part part_of(const std::string& name) const;
 };
 
-/// A span of time on a queue of a device. Waits are on its compute queue, which stands
-/// still until a communication ends; virtual devices tell them, and all that take time,
-/// so that TimeReport::waiting is their sum.
+/// A span of time on a queue of a device. A wait is on the compute queue, which is idle
+/// until a communication ends. Only virtual devices record waits. They record all waits
+/// that take time, so TimeReport::waiting is their sum.
 struct TraceEvent {
     int rank = 0;
     /// "compute", a communicator's name, "copy", "copy to host", "copy to device",
@@ -94,11 +94,11 @@ struct TraceEvent {
     int micro_batch = -1;
     std::int64_t bytes = 0;
     SourceLine at;
-    /// A wait's: that of what it waits for, which ends when the wait does, and whose
-    /// name and bytes the wait has.
+    /// For a wait: the communicator of the communication that it waits for. That
+    /// communication ends when the wait does, and the wait has its name and bytes.
     std::string communicator = {};
-    /// A communication's: when this rank came to it. It begins when all have come and the
-    /// queue is free. -1 on GPUs, where nobody knows.
+    /// For a communication: when this rank reached it. It begins when all ranks have
+    /// reached it and the queue is free. -1 on GPUs, which do not record it.
     Picoseconds issued = -1;
 
     bool is_phase() const { return kind == "phase"; }
@@ -121,27 +121,29 @@ struct TraceMemory {
     std::array<std::int64_t, kMemoryCategories> bytes{};
 };
 
-/// A run leaves figures of every rank, and the trace if one was asked for.
+/// The result of a run: figures of every rank, and the trace if one was asked for.
 struct RunReport {
     std::vector<RankReport> ranks;
     std::vector<TraceEvent> trace;
     std::vector<TraceFlow> flows;
     std::vector<TraceMemory> memory_trace;
 
-    /// When the last rank ended.
+    /// Returns when the last rank ended.
     Picoseconds makespan() const;
     std::int64_t bytes_sent() const;
     std::int64_t messages_sent() const;
     /// Returns the most bytes that any rank held at a time.
     std::int64_t most_held() const;
-    /// Returns what ranks kept under the name, their shards put together. Throws
-    /// UsageError if nobody kept it, if the ranks' wholes differ in shape or dtype, if
-    /// two ranks kept different bits of one element, or if nobody kept one.
+    /// Returns the tensor that ranks kept under the name, put together from their shards.
+    /// Throws UsageError if no rank kept it, if the ranks' wholes differ in shape or
+    /// dtype, if two ranks kept different bits of one element, or if no rank kept an
+    /// element.
     HostTensor whole(const std::string& name) const;
 };
 
-/// Returns a run's report as bytes for another process, tensors and trace and all;
-/// read_report gives it back as it was, and throws UsageError if these are no report's.
+/// Returns a run's report as bytes for another process, with tensors and trace.
+/// read_report returns the report from them, and throws UsageError if they are not a
+/// report's.
 std::string report_bytes(const RunReport& report);
 RunReport read_report(const std::string& bytes);
 

@@ -10,7 +10,7 @@ namespace {
 
 using Library = nlohmann::ordered_json;
 
-/// A tree is gone through by recursion, which takes stack.
+/// Trees are walked by recursion, which takes stack.
 constexpr int kDeepest = 500;
 
 std::string dumped(const Library& json, int indent) {
@@ -113,7 +113,7 @@ Json taken(const Library& json) {
     }
 }
 
-/// The library's value of one of ours.
+/// Converts one of our values to the library's.
 struct Giver {
     Library operator()(const Json::Array& elements) const {
         Library list = Library::array();

@@ -14,25 +14,26 @@
 
 namespace lockstep {
 
-/// The text as a JSON string with its quotes; bytes that are no UTF-8 become U+FFFD.
+/// Returns the text as a JSON string with its quotes. Bytes that are not UTF-8 become
+/// U+FFFD.
 std::string json_quoted(std::string_view text);
 
-/// The number as JSON text from which the same double is read back. JSON has no word for
-/// what is not finite, so that becomes a string: "NaN", "Infinity", "-Infinity".
+/// Returns the number as JSON text from which the same double is read back. JSON has no
+/// infinity and no NaN, so these become strings: "NaN", "Infinity", "-Infinity".
 std::string json_number(double value);
 
 bool is_utf8(std::string_view text);
 
-/// A text is no JSON, or a value is not what was asked for.
+/// Thrown if a text is not JSON, or if a value is not of the kind that is asked for.
 struct JsonError : std::runtime_error {
     explicit JsonError(const std::string& what, std::size_t where = 0)
         : std::runtime_error(what), byte(where) {}
-    std::size_t byte;  ///< the one that is wrong, from 1; 0 if the text is JSON
+    std::size_t byte;  ///< the wrong one, from 1; 0 if the text is JSON
 };
 
-/// A JSON value, to write documents and to read them. Members of an object keep the order
-/// in which they came. The library's own header takes seconds to compile; this one is for
-/// all who need no more than a tree.
+/// A JSON value, to write documents and to read them. Members of an object keep their
+/// order. The library's own header takes seconds to compile; this one is for code that
+/// only needs a tree.
 class Json {
   public:
     using Array = std::vector<Json>;
@@ -68,14 +69,14 @@ class Json {
     void push_back(Json element) {
         std::get<Array>(value_).push_back(std::move(element));
     }
-    /// The member of that name, added as null if it is not there.
+    /// Returns the member of that name. If it is missing, adds it as null.
     Json& operator[](const std::string& key);
 
-    /// On one line, or with `indent` spaces a level. Bytes that are no UTF-8 become
-    /// U+FFFD.
+    /// Writes it on one line, or with `indent` spaces a level. Bytes that are not UTF-8
+    /// become U+FFFD.
     std::string dump(int indent = -1) const;
 
-    /// Throws JsonError: for text that is no JSON, and for numbers that are too large.
+    /// Throws JsonError for text that is not JSON, and for numbers that are too large.
     /// Values that are nested more than 500 deep are left out.
     static Json parse(const std::string& text);
 
@@ -100,7 +101,7 @@ class Json {
     /// std::string, bool, or a number.
     template <typename T>
     T get() const;
-    /// Calls `visitor` with the value as what it is.
+    /// Calls `visitor` with the value in its own type.
     template <typename Visitor>
     auto visit(const Visitor& visitor) const {
         return std::visit(visitor, value_);
@@ -120,7 +121,7 @@ class Json {
     Value value_;
 };
 
-/// A figure of any size: what json_number() makes of it.
+/// Returns any number as json_number() writes it, even if it is not finite.
 inline Json json_figure(double value) {
     return std::isfinite(value) ? Json(value) : Json::parse(json_number(value));
 }

@@ -22,7 +22,7 @@ std::string no_such(const std::string& kind, std::string_view typed,
 
 /// Returns "a", "a or b", "a, b or c".
 std::string either(const std::vector<std::string>& names);
-/// "dp,,tp" is "dp", "" and "tp": as many as there are commas, and one.
+/// Splits "dp,,tp" into "dp", "" and "tp": one part more than there are commas.
 std::vector<std::string> split_at_commas(std::string_view text);
 
 }  // namespace lockstep

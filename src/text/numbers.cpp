@@ -18,8 +18,8 @@ bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-/// Commas stand between thousands if each is followed by three digits and no fourth, and
-/// the first has one to three digits before it.
+/// Returns whether commas are between thousands: each is followed by exactly three
+/// digits, and the first has one to three digits before it.
 bool has_thousands(std::string_view text) {
     std::size_t digits = 0;
     bool seen = false;
@@ -30,7 +30,7 @@ bool has_thousands(std::string_view text) {
         }
         if (digits == 0 || digits > 3 || (seen && digits != 3)) return false;
         if (text[at] != ',') return seen;
-        // "0,714" is somebody's 0.714, and no 714.
+        // "0,714" means 0.714, not 714.
         if (!seen && digits == 1 && text[at - 1] == '0') return false;
         seen = true;
         digits = 0;

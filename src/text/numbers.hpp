@@ -12,15 +12,15 @@
 namespace lockstep {
 
 /// Reads the whole of `text` as a decimal number, "-1.5e3"; a leading plus is allowed.
-/// Returns none if it is no number. "nan" and "inf" are read as such.
+/// Returns none if it is not a number. "nan" and "inf" are accepted.
 std::optional<double> parse_number(std::string_view text);
 
-/// Reads a number as people type it: spaces around it, and commas between thousands,
-/// "1,000,000". It is never NaN or infinite.
+/// Reads a number as people type it, with spaces around it and commas between thousands:
+/// "1,000,000". The result is never NaN or infinite.
 std::optional<double> parse_typed_number(std::string_view text);
 
 /// Reads the value of an option that takes a whole number. Throws UsageError with option,
-/// value and range if it is none, or outside.
+/// value and range if it is not a whole number, or outside the range.
 template <typename Number>
 Number whole_number(const std::string& option, const std::string& text, Number least,
                     Number most) {
@@ -33,18 +33,18 @@ Number whole_number(const std::string& option, const std::string& text, Number l
     return value;
 }
 
-/// Returns "1,234,567"; "0.0123" or "1.5e-7", four significant digits, if the value is no
-/// whole number.
+/// Returns a whole number as "1,234,567", and any other with four significant digits:
+/// "0.0123", "1.5e-7".
 std::string number_text(double value);
 
 /// Returns the text without white space at both ends.
 std::string_view trimmed(std::string_view text);
 
-/// Takes a whole number, of digits alone, off the front of the text; false if there is
-/// none, or if it does not fit.
+/// Reads a whole number at the front of the text, digits only, and removes it from there.
+/// Returns false if there is none, or if it does not fit.
 bool take_digits(std::string_view& text, int& number);
 
-/// "1–3" for each run of numbers that follow one another, ascending; each number once.
+/// Returns "1–3" for each run of consecutive numbers, ascending; each number counts once.
 std::vector<std::string> ranges_of(std::vector<int> numbers);
 /// "1–3, 8, 10–11".
 std::string ranges_text(const std::vector<int>& numbers);

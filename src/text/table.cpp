@@ -15,7 +15,7 @@ namespace {
 constexpr int kBetween = 2;
 
 struct Column {
-    int width = 0;  ///< as laid out; at first that of its widest cell
+    int width = 0;  ///< as laid out; at first the width of its widest cell
     int least = 0;  ///< its longest word, or its widest number
     bool number = true;
 };
@@ -59,7 +59,8 @@ int total_width(const std::vector<Column>& columns) {
         [](int sum, const Column& column) { return sum + column.width; });
 }
 
-/// Takes a column from the widest that can give one, until the table fits or none can.
+/// Narrows the widest column that can shrink, until the table fits. False if it cannot
+/// fit.
 bool shrink_to(std::vector<Column>& columns, int width) {
     for (int excess = total_width(columns) - width; excess > 0; --excess) {
         Column* widest = nullptr;
@@ -118,7 +119,7 @@ TableText as_columns(const Table& table, const std::vector<Column>& columns) {
     return text;
 }
 
-/// Rows and columns exchanged: a table of few rows and many columns fits better so.
+/// Exchanges rows and columns. A table of few rows and many columns fits better this way.
 Table transposed(const Table& table) {
     Table turned;
     for (std::size_t c = 0; c < table.head.size(); ++c) {
@@ -133,7 +134,7 @@ Table transposed(const Table& table) {
     return turned;
 }
 
-/// A row under a row: "name  value" lines, a blank line between rows.
+/// Puts rows one below another, as lines "name value", with a blank line between rows.
 TableText as_blocks(const Table& table, int width) {
     int names = 0;
     for (const std::string& name : table.head)

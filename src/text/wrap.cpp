@@ -12,8 +12,8 @@ namespace {
 
 using Range = std::pair<char32_t, char32_t>;
 
-// Unicode's East Asian Width W and F, and marks that have no width, as far as course text
-// goes.
+// Unicode's East Asian Width W and F, and marks without width, as far as course text
+// needs them.
 constexpr std::array<Range, 14> kWide{{{0x1100, 0x115F},
                                        {0x2E80, 0x303E},
                                        {0x3041, 0x33FF},
@@ -86,8 +86,9 @@ Piece next_piece(std::string_view paragraph, std::size_t& at) {
     return {paragraph.substr(begin, at - begin), begin > before};
 }
 
-/// Returns where to break a line of which `fits` bytes fit: behind a comma in the second
-/// half, else at a space there, else in a word; never within the first `indent` bytes.
+/// Returns where to break a line if only `fits` bytes fit: behind a comma in the second
+/// half, else at a space there, else in a word. Never breaks within the first `indent`
+/// bytes.
 std::size_t place_to_cut(std::string_view line, std::size_t fits, std::size_t indent) {
     const std::size_t half = std::max(fits / 2, indent);
     const std::size_t comma = line.rfind(", ", fits - 1);
@@ -175,7 +176,7 @@ std::string wrapped(std::string_view text, int width, std::string_view first,
 
 namespace {
 
-/// Cuts a line where fold() does; what is cut off a comment begins as one, too.
+/// Breaks a line where fold() does. If a comment is broken, each new line begins as one.
 std::vector<std::string> cut_line(std::string_view line, int width,
                                   std::string_view comment) {
     std::vector<std::string> lines;
@@ -189,7 +190,7 @@ std::vector<std::string> cut_line(std::string_view line, int width,
         const std::size_t begin = comment.empty() ? rest.npos : rest.find(comment);
         std::size_t cut =
             place_to_cut(rest, bytes_in_columns(rest, width), std::max(hanging, from));
-        // A comment's mark does not stand alone at a line's end.
+        // A line does not end with only the mark of a comment.
         if (begin > from && cut > begin && cut <= begin + comment.size() + 1) cut = begin;
         lines.push_back(rest.substr(0, rest.find_last_not_of(' ', cut - 1) + 1));
         const std::size_t next = rest.find_first_not_of(' ', cut);
@@ -218,7 +219,7 @@ std::vector<std::string> fold_code(std::string_view code, int width) {
     };
     std::vector<std::string> folded;
     for (std::size_t begin = 0, end = 0; begin < lines.size(); begin = end) {
-        // Lines that are aligned to something in the first belong to its statement.
+        // Lines that are aligned to something in the first line belong to its statement.
         const std::size_t indent = indent_of(begin);
         end = begin + 1;
         while (!lines[begin].empty() && end < lines.size() &&

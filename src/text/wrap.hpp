@@ -7,7 +7,7 @@
 namespace lockstep {
 
 // Widths are columns of a terminal: an ideograph takes two, a combining accent none.
-// Texts hold no tabs and no escape sequences.
+// Texts have no tabs and no escape sequences.
 
 /// Returns the columns that UTF-8 text takes.
 int columns_of(std::string_view text);
@@ -15,27 +15,28 @@ int columns_of(std::string_view text);
 /// Returns how many bytes of `text` fit into `width` columns; at least one character.
 std::size_t bytes_in_columns(std::string_view text, int width);
 
-/// Returns a paragraph as lines of at most `width` columns. Any white space is a place to
-/// break, and so are the two sides of an ideograph; a longer word is broken where it must
-/// be.
+/// Returns a paragraph as lines of at most `width` columns. Lines break at white space
+/// and on both sides of an ideograph. A word that is too long is broken inside.
 std::vector<std::string> wrap(std::string_view paragraph, int width);
 
-/// Returns the text in lines of at most `width` columns, broken at spaces; a word that is
-/// longer stays whole, and several spaces stay several. `first` opens the first line,
-/// `rest` the others. It ends with a newline; empty text is an empty string.
+/// Returns the text in lines of at most `width` columns, broken at spaces. A longer word
+/// stays whole, and runs of spaces are kept. The first line begins with `first`, the
+/// others with `rest`. The result ends with a newline; it is empty if the text is empty.
 std::string wrapped(std::string_view text, int width, std::string_view first = "",
                     std::string_view rest = "");
 
-/// Returns a line as it is if it fits; else broken in its second half, behind a comma or
-/// at a space if there is one, with what follows indented by four more columns.
+/// Returns a line as it is if it fits. Otherwise breaks it in its second half, behind a
+/// comma or at a space if there is one. The lines that follow are indented by four more
+/// columns.
 std::vector<std::string> fold(std::string_view line, int width);
 
-/// Returns code in lines of at most `width` columns. If a statement has a line that is
-/// too long, all its lines but the first are indented by four columns more than that one,
-/// instead of being aligned; what is still too long is folded.
+/// Returns code in lines of at most `width` columns. If a line of a statement is too
+/// long, all its lines but the first are indented by four columns more than the first,
+/// instead of being aligned. Lines that are still too long are folded.
 std::vector<std::string> fold_code(std::string_view code, int width);
 
-/// Returns the text with spaces up to `width` columns, behind the text or before it.
+/// Returns the text with spaces up to `width` columns: pad_left puts them before the
+/// text.
 std::string pad_right(std::string_view text, int width);
 std::string pad_left(std::string_view text, int width);
 

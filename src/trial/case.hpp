@@ -10,29 +10,31 @@
 
 namespace lockstep {
 
-/// How ranks share a tensor out: each gets all of it, as many columns as the others, side
-/// by side, or as many rows of the first dimension, in one of the orders of tokens.
+/// How a tensor is distributed over ranks: each gets all of it, or equally many columns,
+/// side by side, or equally many rows of the first dimension, in one of the orders of
+/// tokens.
 enum class Deal { whole, columns, contiguous, striped, zigzag };
 
 Deal in_order(TokenOrder order);
-/// Returns a rank's part. Throws UsageError unless the ranks divide what is dealt.
+/// Returns a rank's part. Throws UsageError unless columns or rows are a multiple of
+/// ranks.
 Part part_dealt(Deal deal, const Shape& whole, int rank, int ranks);
 
-/// An input, whole, and how ranks share it out.
+/// A whole input, and how it is distributed over ranks.
 struct Input {
     HostTensor whole;
     Deal deal = Deal::whole;
 };
 
-/// What a task is tried on.
+/// The inputs on which a task is run.
 struct Case {
     std::map<std::string, Input> inputs;
     std::map<std::string, std::int64_t> numbers{};
-    DType dtype = DType::f64;  ///< that floating inputs are given in
+    DType dtype = DType::f64;  ///< of floating-point inputs
 };
 
-/// Runs the task on every rank with its parts of the inputs. Ranks keep its outputs, but
-/// for texts, under their names; in a run of shapes only, nothing.
+/// Runs the task on every rank with its parts of the inputs. Ranks keep its outputs,
+/// except texts, under their names. A run without numbers keeps nothing.
 Outcome outcome_of(Cluster& cluster, const Task& task, const Case& given,
                    Mistakes mistakes = Mistakes::thrown);
 
@@ -41,10 +43,10 @@ enum class Passes { forward, both };
 /// Backward goes through a module at once, or in its two halves.
 enum class Backward { whole, halves };
 
-/// A task's pass through a module: forward of "x" and, if there is a "dy", backward of
-/// it. Leaves "y", which is dealt as dy is, "dx", which is dealt as x is, and of each
-/// parameter "value/NAME" and "grad/NAME". A dx that the module does not compute is left
-/// out, and so are parameters if there is no dy.
+/// Runs a module as a task: forward of "x" and, if there is a "dy", backward of it. Its
+/// outputs are "y", distributed like dy, "dx", distributed like x, and "value/NAME" and
+/// "grad/NAME" of each parameter. A dx that the module does not compute is left out.
+/// Without a dy, the only output is "y".
 void pass_through(Module& module, const TaskInputs& in, TaskOutputs& out,
                   Backward backward = Backward::whole);
 

@@ -11,36 +11,35 @@
 
 namespace lockstep {
 
-/// Returns the wholes of what ranks kept under prefix + NAME, by NAME; what they kept
-/// under names with a slash, if the prefix is empty, is left out. Throws UsageError as
-/// RunReport::whole does, so also if two ranks kept different bits.
+/// Returns the whole tensors that ranks kept under prefix + NAME, by NAME. If the prefix
+/// is empty, names with a slash are left out. Throws UsageError as RunReport::whole does,
+/// for example if two ranks kept different bits.
 NamedTensors kept_under(const RunReport& report, const std::string& prefix);
 
 /// What becomes of a program's mistakes.
 enum class Mistakes {
-    /// One that is found is thrown, as FaultError; so is UsageError if two ranks kept
-    /// different bits of what both have whole.
+    /// A mistake that is found is thrown as FaultError. UsageError is thrown if two ranks
+    /// kept different bits of a tensor that both have whole.
     thrown,
-    /// One that is found is the outcome. Of what ranks have whole the first one's is
-    /// taken.
+    /// A mistake that is found is the outcome. If several ranks have a tensor whole, the
+    /// first one's is taken.
     kept
 };
 
-/// Returns all that ranks kept, by its whole name, put together.
+/// Returns all tensors that ranks kept, put together, by their full names.
 NamedTensors all_kept(const RunReport& report, Mistakes mistakes = Mistakes::kept);
 
-/// Returns those whose names begin with the prefix, without it.
+/// Returns the tensors whose names begin with the prefix, which is removed.
 NamedTensors under(const NamedTensors& tensors, const std::string& prefix);
 
-/// Returns the losses of all steps, of the series "loss". Each rank that kept any has a
-/// share of them.
+/// Returns the loss of each step: the sum of what ranks kept in their series "loss".
 std::vector<double> losses_of(const RunReport& report);
 
-/// What a run came to, on however many ranks, so that two runs can be compared.
+/// The result of a run, on any number of ranks, so that two runs can be compared.
 struct Outcome {
     RunReport report;
-    /// All that ranks kept, put together, and the losses: "loss/0" is that of the first
-    /// step, (1).
+    /// All tensors that ranks kept, put together, and the losses: "loss/0" is that of the
+    /// first step, (1).
     NamedTensors results;
     std::optional<Diagnosis>
         stopped;  ///< the mistake that ended it; then there are no results
@@ -49,11 +48,11 @@ struct Outcome {
     std::string fault() const { return stopped ? stopped->fault : ""; }
 };
 
-/// Runs the program, and throws what it throws.
+/// Runs the program. Throws what it throws, but with Mistakes::kept no FaultError.
 Outcome outcome_of(Cluster& cluster, const Program& program,
                    Mistakes mistakes = Mistakes::thrown);
 
-/// Of all results. Throws UsageError, too, if one of the runs was stopped.
+/// Compares all results. Also throws UsageError if one of the runs was stopped.
 Difference difference(const Outcome& got, const Outcome& expected);
 
 }  // namespace lockstep

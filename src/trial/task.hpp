@@ -14,9 +14,9 @@ class TaskInputs {
   public:
     std::map<std::string, Tensor> tensors;  ///< on the rank's device
     std::map<std::string, std::int64_t> numbers;
-    std::map<std::string, Part> parts{};  ///< that the tensors are of wholes
+    std::map<std::string, Part> parts{};  ///< which part of its whole a tensor is
 
-    // UsageError names what is not there.
+    // They throw UsageError, which names what is missing.
 
     const Tensor& tensor(const std::string& name) const;
     std::int64_t number(const std::string& name) const;
@@ -24,12 +24,12 @@ class TaskInputs {
     bool has_number(const std::string& name) const { return numbers.contains(name); }
 };
 
-/// The outputs that the task leaves there.
+/// The outputs of a task on one rank, by name.
 struct TaskOutputs {
     std::map<std::string, Tensor> tensors;  ///< on the rank's device
     std::map<std::string, HostTensor> values;
     std::map<std::string, std::string> texts;
-    std::map<std::string, Part> parts;  ///< that tensors are of wholes; others are whole
+    std::map<std::string, Part> parts;  ///< which part a tensor is; others are whole
 };
 
 /// A computation with named inputs and outputs: every rank runs it at the same time.

@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// A rank keeps values of these between steps, and after a step the batch's gradients of
-/// those: its shards, if ranks share parameters out.
+/// The parameters that a rank has between steps, and those that have the batch's
+/// gradients after a step. The latter are its shards if parameters are sharded.
 struct Trained {
     Trained(std::vector<Parameter*> parameters)
         : values(parameters), gradients(std::move(parameters)) {}
@@ -22,9 +22,9 @@ struct Trained {
     std::vector<Parameter*> gradients;
 };
 
-/// Changes the parameters, and gives this rank's share of the loss, (1), or none.
+/// Runs a training step. Returns this rank's term of the loss, (1), or none.
 using Step = std::function<Tensor(int step)>;
-/// Is told by rank 0 how many steps are done.
+/// Rank 0 calls it with the number of steps that are done.
 using Advance = std::function<void(int steps)>;
 
 /// Trains on one rank. Keeps the parameters after the last step under their names, before
@@ -33,14 +33,13 @@ using Advance = std::function<void(int steps)>;
 void train(Rank& rank, const Trained& trained, int steps, const Step& step,
            const Advance& advance = {});
 
-/// Keeps one tensor of each parameter, and which part of the whole it is, under `prefix`
-/// and its name, unless it is not there. In a run of shapes only there are no numbers to
-/// keep.
+/// Keeps one tensor of each parameter that has it, with its part of the whole, under
+/// `prefix` and the parameter's name. A run without numbers keeps nothing.
 void keep_parameters(Rank& rank, const std::vector<Parameter*>& parameters,
                      const std::string& prefix, Tensor Parameter::*tensor);
 
-/// Gives parameters, or shards of them, the values of these wholes, by their names; those
-/// that have none stay as they are.
+/// Sets parameters, or shards of them, to the values of `wholes`, by name. Parameters
+/// without one stay as they are.
 void load_parameters(const std::vector<Parameter*>& parameters,
                      const NamedTensors& wholes);
 

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// Values by a name and a seed, the same on every machine.
+// Values that depend only on a name and a seed, and are the same on every machine.
 
 /// Normal values, with mean 0 and deviation 1.
 HostTensor normal_values(Shape shape, const std::string& name, DType dtype = DType::f64,

@@ -4,7 +4,7 @@
 
 namespace lockstep::ops {
 
-// Activations, y = f(x), element by element but for swiglu; the derivatives give dx.
+// Activations, y = f(x), element by element except swiglu; the derivatives give dx.
 
 struct Tanh {
     static constexpr const char* kName = "tanh";
@@ -108,7 +108,7 @@ struct GeluBackward {
     Derivation derivation() const { return Derivation::linear_in(1); }
 };
 
-/// Returns the shape that swiglu gives, if x has a gate for each of the rest.
+/// Returns the shape of swiglu's result: half of x's columns are the gate.
 inline Shape gated_shape(const Tensor& x) {
     return x.shape().with_last(x.shape().columns() / 2);
 }
@@ -120,7 +120,7 @@ inline void check_gated(const OperandCheck& check, const Tensor& x) {
                x.shape());
 }
 
-/// y (rows, width) = silu(gate) * rest, of x (rows, 2 width), the gate beside the rest.
+/// y (rows, width) = silu(gate) * rest. x (rows, 2 width) has the gate, then the rest.
 struct Swiglu {
     static constexpr const char* kName = "swiglu";
     Tensor y;

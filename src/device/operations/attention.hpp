@@ -10,14 +10,14 @@
 
 namespace lockstep::ops {
 
-// Attention, head by head: with the weights that each query gives to each key in memory,
-// and without, some keys at a time, or over keys on pages. And rotary positions, which
-// queries and keys get before.
+// Attention, head by head: with the weights of all queries and keys in memory; without
+// them, some keys at a time; and over keys on pages. Also rotary positions, which turn
+// queries and keys before attention.
 
 /// The widest head that attention without weights in memory takes.
 inline constexpr std::int64_t kMostHeadWidth = 256;
 
-/// Weights (batches, heads, m, n).
+/// Checks weights of shape (batches, heads, m, n).
 inline void check_weights(const OperandCheck& check, const Tensor& weights,
                           const Heads& y, std::int64_t heads, std::int64_t rows,
                           std::int64_t columns) {
@@ -57,7 +57,7 @@ struct HeadSums {
     Tensor weights;
     Heads y;
 
-    /// The result, as the heads that it consists of.
+    /// Returns the result as heads.
     Heads destination() const { return {sums, weights.shape()[1], y.width, 0}; }
 
     void check(const OperandCheck& check) const {
@@ -114,12 +114,12 @@ struct AddHeadSums {
     }
 };
 
-/// Returns the shape of a number a row of each head: (b, a, m).
+/// Returns the shape of one number for each row of each head: (b, a, m).
 inline Shape shape_of_rows(const Heads& heads) {
     return {heads.batches(), heads.heads, heads.rows()};
 }
-/// Returns the shape that attention gives for queries, which may lie among other columns:
-/// (m, b, a width).
+/// Returns the shape of attention's result: (m, b, a width). The queries' tensor may have
+/// other columns, too.
 inline Shape shape_of_result(const Heads& queries) {
     return {queries.rows(), queries.batches(), queries.heads * queries.width};
 }
@@ -130,7 +130,7 @@ inline void check_width(const OperandCheck& check, const Heads& queries) {
                std::int64_t{kMostHeadWidth});
 }
 
-/// Queries, keys and values that belong together.
+/// Checks that queries, keys and values fit together.
 inline void check_attention(const OperandCheck& check, const AttentionHeads& heads,
                             const AttentionOptions& options) {
     check.heads("queries", heads.queries);
@@ -149,10 +149,10 @@ inline void check_attention(const OperandCheck& check, const AttentionHeads& hea
     check.tokens("keys", options.keys, heads.keys.rows());
 }
 
-/// Returns the pairs of a query and a key that it sees, of all heads.
+/// Returns the number of pairs of a query and a key that it sees, over all heads.
 inline std::int64_t pairs_of(const AttentionHeads& heads,
                              const AttentionOptions& options) {
-    // If there are no elements, the extents may be vast.
+    // If there are no elements, the extents may be huge.
     if (heads.queries.tensor.elements() == 0 || heads.keys.tensor.elements() == 0)
         return 0;
     const std::int64_t m = heads.queries.rows(), n = heads.keys.rows();
@@ -161,10 +161,10 @@ inline std::int64_t pairs_of(const AttentionHeads& heads,
     return of_head * heads.queries.batches() * heads.queries.heads;
 }
 
-/// Takes keys and their values into the state: online softmax.
+/// Adds keys and their values to the state, by an online softmax.
 struct Attend {
     static constexpr const char* kName = "attend";
-    /// The cost of the softmax for a pair of a query and a key, beside the products:
+    /// The cost of the softmax for a pair of a query and a key, without the products:
     /// scale; maximum, subtract, exp, sum.
     static constexpr std::int64_t kFlopsOfPair = kTranscendental + 4;
     static constexpr bool kIdleWithoutFlops = true;
@@ -192,20 +192,20 @@ struct Attend {
     std::int64_t flops() const {
         return pairs_of(heads, options) * (4 * heads.queries.width + kFlopsOfPair);
     }
-    /// The state, which it writes, is f32 where heads are bf16.
+    /// The state, which it writes, is f32 if the heads are bf16.
     DType multiplied_in() const { return heads.queries.tensor.dtype(); }
     Derivation derivation() const { return {}; }
 };
 
-/// Makes the state's y the values' mean, and `maximum` the logarithm of the sum of all
-/// exponentials.
+/// Turns the state's y into the mean of the values, and `maximum` into the logarithm of
+/// the sum of all exponentials.
 struct FinishAttention {
     static constexpr const char* kName = "finish_attention";
     /// Log, and add the maximum.
     static constexpr std::int64_t kFlopsOfRow = kTranscendental + 1;
     OnlineAttention state;
 
-    /// The state's y, as the heads that it consists of.
+    /// Returns the state's y as heads.
     Heads y() const {
         const std::int64_t heads = state.maximum.shape()[1];
         return {state.y, heads, state.y.shape()[2] / heads, 0};
@@ -234,7 +234,7 @@ struct FinishAttention {
     Derivation derivation() const { return {}; }
 };
 
-/// products (b, a, m): the sum over the width of x y, row by row of each head.
+/// products (b, a, m): the sum of x y over the width, for each row of each head.
 struct HeadRowProducts {
     static constexpr const char* kName = "head_row_products";
     Tensor products;
@@ -261,7 +261,7 @@ struct AttendBackward {
     /// Scale, subtract, exp; subtract, multiply, scale.
     static constexpr std::int64_t kFlopsOfPair = kTranscendental + 5;
     static constexpr bool kIdleWithoutFlops = true;
-    /// The three may be columns of one tensor, since each is added to.
+    /// The three gradients may be columns of one tensor, since each is added to.
     static constexpr bool kSumsMayOverlap = true;
     AttentionHeads gradients;
     AttentionHeads heads;
@@ -296,9 +296,9 @@ struct AttendBackward {
     Derivation derivation() const { return {}; }
 };
 
-/// destination = source, each of whose heads is turned pair by pair: column j with column
-/// j + width / 2, by the angle position * base^(-2 j / width). If `places` is given, row
-/// i of batch b has the position places[i batches + b].
+/// destination = source, with each head turned pair by pair: columns j and j + width / 2
+/// turn by the angle position * base^(-2 j / width). If `places` is given, row i of batch
+/// b has the position places[i batches + b].
 struct Rotate {
     static constexpr const char* kName = "rotate";
     static constexpr bool kInPlace = true;
@@ -334,7 +334,7 @@ struct Rotate {
                 only_if(static_cast<bool>(places), reads("positions", places)),
                 writes("destination", destination)};
     }
-    /// An element takes 3; cos and sin of a row's angles are the same for all heads.
+    /// Each element takes 3 flops; all heads share the cos and sin of a row's angles.
     std::int64_t flops() const {
         return (3 * source.heads + kTranscendental) * source.rows() * source.batches() *
                source.width;
@@ -346,12 +346,13 @@ struct Rotate {
     }
 };
 
-/// Checks that the tokens are those of `rows` rows, and have their places on pages
+/// Checks that the tokens have `rows` rows in all, and that each has a place on pages
 /// (pages, rows of a page, columns).
 void check_paged(const OperandCheck& check, const PagedTokensRef& tokens,
                  std::int64_t rows, const Shape& pages);
 
-/// pages[of token] = columns [from, from + columns of pages) of its row of source.
+/// Copies columns [from, from + columns of pages) of each row of source to the place of
+/// the row's token on the pages.
 struct StorePages {
     static constexpr const char* kName = "store_pages";
     Tensor pages;
@@ -401,12 +402,12 @@ struct StorePages {
     }
 
   private:
-    /// Two rows that were written to one place would leave either.
+    /// Refuses two rows with the same place, since either could be left there.
     void check_apart(const OperandCheck& check) const;
 };
 
-/// y (m, b, a n): each head's columns of x (m, b, a k) times a matrix of its own, of
-/// those that lie one below the other in `matrices`: (a k, n), or transposed (a n, k).
+/// y (m, b, a n): the columns of each head of x (m, b, a k) times the head's own matrix.
+/// `matrices` has one matrix below the other: (a k, n), or transposed (a n, k).
 struct HeadMatmul {
     static constexpr const char* kName = "head_matmul";
     Tensor y;
@@ -418,7 +419,7 @@ struct HeadMatmul {
         const Shape& shape = matrices.shape();
         return options.transpose_b ? shape.matrix_rows() / x.heads : shape.columns();
     }
-    /// The result, as the heads that it consists of.
+    /// Returns the result as heads.
     Heads destination() const { return {y, x.heads, n(), 0}; }
 
     void check(const OperandCheck& check) const {
@@ -448,13 +449,13 @@ struct HeadMatmul {
     Derivation derivation() const { return Derivation::linear_in(0, 1); }
 };
 
-/// y (n, 1, a value width): each row's attention over the keys and values of its own
-/// sequence, up to its own token, on pages. Keys and values are columns of pages. Scores
-/// may have a second term, of queries and keys that turn with positions.
+/// y (m, b, a value width): the attention of each row over the keys and values of its own
+/// sequence, up to its own token. Keys and values are columns of pages. Scores may have a
+/// second term, from queries and keys that turn with positions.
 struct AttendPages {
     static constexpr const char* kName = "attend_pages";
     static constexpr std::int64_t kFlopsOfPair = Attend::kFlopsOfPair;
-    /// A GPU's warp holds so many columns of a head.
+    /// The most columns of a head that a GPU's warp holds.
     static constexpr std::int64_t kMostWidth = 1024;
     static constexpr std::int64_t kMostTurned = 128;
     Tensor y;
@@ -512,7 +513,8 @@ struct AttendPages {
             return tokens->keys() * heads.heads * heads.width *
                    bytes_of(heads.tensor.dtype());
         };
-        // Values that are the keys' columns, as latent ones are, are read with them.
+        // If values are columns of the keys, as latent ones are, they are read with the
+        // keys.
         const bool same = values.tensor.overlaps(keys.tensor) &&
                           values.tensor.offset_bytes() == keys.tensor.offset_bytes() &&
                           values.first == keys.first && values.width <= keys.width;

@@ -8,8 +8,8 @@
 
 namespace lockstep::ops {
 
-// Rows that are looked up; the columns of the largest values, by which they may be; ids
-// in order; and random numbers.
+// Lookups of rows and columns by index, the columns of the largest values, sorted ids,
+// and random numbers.
 
 inline void check_table(const OperandCheck& check, const char* name,
                         const Tensor& table) {
@@ -18,7 +18,8 @@ inline void check_table(const OperandCheck& check, const char* name,
                "{} has shape {}; (vocabulary, width) is expected", name, table.shape());
 }
 
-/// rows[i] = table[ids[i]], or zeros if the table is a shard and the row is another's.
+/// rows[i] = table[ids[i]], or zeros if the table is a shard and another shard has the
+/// row.
 struct Embedding {
     static constexpr const char* kName = "embedding";
     Tensor rows;
@@ -80,7 +81,7 @@ struct EmbeddingBackward {
     std::int64_t bound() const { return shard.whole; }
 };
 
-/// `list` has a row for each index of a row of `whole`.
+/// Each index names a row of `whole`; `list` has one row for each index.
 inline void check_rows_by_index(const OperandCheck& check, const Tensor& whole,
                                 const char* list_name, const Tensor& list,
                                 const Tensor& index) {
@@ -108,7 +109,7 @@ struct TakeRows {
     Derivation derivation() const { return Derivation::linear_in(0); }
     const Tensor& indices() const { return index; }
     std::int64_t bound() const { return source.shape().matrix_rows(); }
-    /// Returns the lookup that it is.
+    /// Returns the same operation as a lookup.
     Embedding lookup() const { return {destination, source, index, {0, bound()}}; }
 };
 
@@ -131,14 +132,14 @@ struct AddRows {
     Derivation derivation() const { return Derivation::linear_in(2); }
     const Tensor& indices() const { return index; }
     std::int64_t bound() const { return destination.shape().matrix_rows(); }
-    /// Returns the backward of a lookup that it is.
+    /// Returns the same operation as the backward of a lookup.
     EmbeddingBackward lookup_backward() const {
         return {destination, index, source, {0, bound()}};
     }
 };
 
-/// `list` has a row for each of `whole`, and an element for each index of one of its
-/// columns.
+/// Each index names a column of `whole` in the index's own row; `list` has one element
+/// for each index.
 inline void check_columns_by_index(const OperandCheck& check, const char* whole_name,
                                    const Tensor& whole, const char* list_name,
                                    const Tensor& list, const Tensor& index) {
@@ -220,7 +221,7 @@ struct TopK {
     OperandList operands() const {
         return {reads("x", x), writes("values", values), writes("indices", indices)};
     }
-    /// Each element is compared with what there is; twice, if groups are chosen before.
+    /// Each element is compared once; twice if groups are chosen first.
     std::int64_t flops() const { return (groups.count > 1 ? 2 : 1) * x.elements(); }
     Derivation derivation() const { return {}; }
 
@@ -247,10 +248,10 @@ struct TopK {
     }
 };
 
-/// The places 0, 1, … of ids (n, k) laid out flat, by id, and of equal ids the first one
-/// first, or by columns that of the leftmost column: into order (n k). The row of ids in
-/// which each place lies, into rows (n k); and how many places have the id i, into
-/// counts[i].
+/// Sorts the places of ids (n, k), numbered 0, 1, … row by row, by id, into order (n k).
+/// Places with equal ids are in ascending order, or, if by_columns, by column and then by
+/// row. rows (n k) gets the row of ids of each place, and counts[i] the number of places
+/// with id i.
 struct SortIds {
     static constexpr const char* kName = "sort_ids";
     Tensor order;
@@ -282,8 +283,8 @@ struct SortIds {
     void when_empty(const auto& fill) const { fill(counts, 0); }
 };
 
-/// Numbers that are drawn: element (i, j) is number part.offset + i * part.pitch + j of
-/// the stream.
+/// Checks numbers that are drawn: element (i, j) is number part.offset + i * part.pitch +
+/// j of the stream.
 inline void check_part(const OperandCheck& check, const RandomPart& part,
                        const Tensor& destination) {
     const std::int64_t rows =
@@ -370,7 +371,7 @@ struct Dropout {
     void make(const auto& make) { make(y, x.shape(), x.dtype()); }
     OperandList operands() const { return {reads("x", x), makes("y", y)}; }
     std::int64_t flops() const { return x.elements(); }
-    /// Says of the stream what was drawn of it.
+    /// Also says which numbers of the stream were drawn.
     Derivation derivation() const {
         Derivation derivation = drawn(stream, part, x);
         derivation.kind = Derivation::Kind::function;

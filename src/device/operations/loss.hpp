@@ -84,7 +84,7 @@ struct NormalizeRows {
     Derivation derivation() const { return {}; }
 };
 
-/// dx = (dy - sum(y * dy)) / (the sum of x's row + 1e-20), with y of x.
+/// dx = (dy - sum(y * dy)) / (the sum of x's row + 1e-20), with y = NormalizeRows of x.
 struct NormalizeRowsBackward {
     static constexpr const char* kName = "normalize_rows_backward";
     Tensor dx;
@@ -153,7 +153,7 @@ struct CrossEntropyBackward {
     std::int64_t bound() const { return logits.shape().columns(); }
 };
 
-// The cross entropy of logits that are a shard of all classes.
+// Cross entropy of logits that are a shard of all classes.
 
 /// maximum (rows) of the shard's entries; -infinity if it has none.
 struct RowMaximum {
@@ -179,7 +179,8 @@ struct RowMaximum {
     }
 };
 
-/// Logits, and of each of their rows what shards have told each other.
+/// Checks logits of a shard, and the targets and the exchanged maximum of each of their
+/// rows.
 inline VocabularyShard check_shard_of_logits(const OperandCheck& check,
                                              const Tensor& logits, const Tensor& targets,
                                              const Tensor& maximum,
@@ -192,7 +193,7 @@ inline VocabularyShard check_shard_of_logits(const OperandCheck& check,
 }
 
 /// parts (2, rows): the sum over the shard of exp(logit - maximum), and the target's
-/// logit if it lies in the shard, else 0.
+/// logit if the shard has it, else 0.
 struct CrossEntropyParts {
     static constexpr const char* kName = "cross_entropy_parts";
     Tensor parts;
@@ -219,7 +220,7 @@ struct CrossEntropyParts {
     void when_empty(const auto& fill) const { fill(parts, 0); }
 };
 
-/// losses (rows), from the whole's maximum (rows) and summed parts (2, rows).
+/// losses (rows), from the maximum (rows) and the summed parts (2, rows) of all shards.
 struct CrossEntropyOfParts {
     static constexpr const char* kName = "cross_entropy_of_parts";
     Tensor losses;

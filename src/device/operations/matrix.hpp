@@ -74,12 +74,12 @@ struct Matmul {
     }
 };
 
-/// A product for each group of the rows of a (M, k): rows[g] of them are group g, one
-/// group behind the other. b holds a matrix for each group, one below the other, and
+/// One product for each group of rows of a (M, k). Group g has rows[g] rows, and the
+/// groups follow each other. b has one matrix for each group, one below the other, and
 ///
 ///     destination (M, n)    rows g = a's rows g times op(b[g])
 ///
-/// If a is transposed, b (M, n) has the same groups, and the destination holds the
+/// If a is transposed, b (M, n) has the same groups, and the destination has the
 /// matrices:
 ///
 ///     destination (G k, n)  matrix g (+)= a's rows g, transposed, times b's rows g
@@ -132,7 +132,7 @@ struct GroupedMatmul {
         check.matrix("destination", destination, options.transpose_a ? groups() * k : all,
                      n());
     }
-    /// Matrices of groups without rows are not looked at.
+    /// Matrices of groups without rows are not read.
     OperandList operands() const {
         const auto use =
             options.accumulate ? Operand::Use::added_to : Operand::Use::written;
@@ -152,8 +152,7 @@ struct GroupedMatmul {
     void when_empty(const auto& fill) const {
         if (!options.accumulate) fill(destination, 0);
     }
-    /// Calls visit(product) for each group, and its matrix; the product has no rows if
-    /// the group has none.
+    /// Calls visit(product) for each group, even for groups without rows.
     template <typename Visit>
     void each_group(Visit&& visit) const {
         const auto block = [](const Tensor& of, std::int64_t from, std::int64_t count) {
@@ -173,8 +172,8 @@ struct GroupedMatmul {
             from += count;
         }
     }
-    /// Computes it group by group: multiply(product) where there is something to add up,
-    /// clear(matrix) where there is nothing and the matrix is not added to.
+    /// Computes group by group: calls multiply(product) if there is something to add up.
+    /// If not, calls clear(matrix), unless the product is added to the matrix.
     void compute(const auto& multiply, const auto& clear) const {
         each_group([&](const Matmul& product) {
             if (product.a.elements() > 0)
@@ -266,8 +265,9 @@ struct Orthonormalize {
                    shape, shape.columns(), shape.matrix_rows(), shape.matrix_rows());
     }
     OperandList operands() const { return {updates("x", x)}; }
-    /// A column of n numbers is cleared twice of each that comes before it, by a product
-    /// and a sum of 2n flops each; it is measured twice, 2n each, and scaled, n.
+    /// Each earlier column's direction is removed twice from a column of n numbers, by a
+    /// product and a sum of 2n flops each. The column is measured twice, 2n each, and
+    /// scaled, n.
     std::int64_t flops() const { return x.elements() * (4 * x.shape().columns() + 1); }
     Derivation derivation() const { return {}; }
 };

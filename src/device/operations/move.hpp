@@ -16,7 +16,7 @@ inline void check_factor(const OperandCheck& check, const Tensor& destination,
                "factor {} for i32; an i32 is expected", factor);
 }
 
-/// Two tensors that are combined element by element.
+/// Checks two tensors that are combined element by element.
 inline void check_pair(const OperandCheck& check, const Tensor& destination,
                        const Tensor& source) {
     check.own("destination", destination);

@@ -177,10 +177,10 @@ struct RmsNormBackwardWeight {
     Derivation derivation() const { return Derivation::linear_in(0); }
 };
 
-// Norms over the rows: of each column by itself.
+// Norms over the rows, for each column separately.
 
-/// The sum of each column of x (rows, columns), and the number of rows behind them:
-/// (columns + 1). Those of parts of a batch add up to the batch's.
+/// The sum of each column of x (rows, columns), then the number of rows: (columns + 1).
+/// The sums of a batch's parts add up to the batch's.
 struct BatchSums {
     static constexpr const char* kName = "batch_sums";
     Tensor sums;
@@ -193,14 +193,14 @@ struct BatchSums {
     OperandList operands() const { return {reads("x", x), makes("sums", sums)}; }
     std::int64_t flops() const { return x.elements(); }
     Derivation derivation() const { return {}; }
-    /// Without columns, there is the number of rows alone.
+    /// Without columns, only the number of rows is left.
     void when_empty(const auto& fill) const {
         fill(sums,
              x.shape().columns() == 0 ? static_cast<double>(x.shape().matrix_rows()) : 0);
     }
 };
 
-/// The sum over the rows of (x - mean)^2, with the mean that the batch's sums say.
+/// The sum over the rows of (x - mean)^2, with the mean from the batch's sums.
 struct BatchSquares {
     static constexpr const char* kName = "batch_squares";
     Tensor squares;
@@ -223,8 +223,8 @@ struct BatchSquares {
     void when_empty(const auto& fill) const { fill(squares, 0); }
 };
 
-/// The batch's mean and rstd, column by column, from its sums; the running statistics go
-/// on by `momentum` of the way to the batch's.
+/// The batch's mean and rstd of each column, from its sums. The running statistics move
+/// by the fraction `momentum` towards the batch's.
 struct BatchMoments {
     static constexpr const char* kName = "batch_moments";
     Tensor mean;
@@ -294,8 +294,8 @@ struct BatchNorm {
     Derivation derivation() const { return {}; }
 };
 
-/// The sums over the rows of dy, and of dy * x^ with x^ = (x - mean) * rstd: (2,
-/// columns). Those of parts of a batch add up to the batch's.
+/// The sums of dy, and of dy * x^ with x^ = (x - mean) * rstd, over the rows: (2,
+/// columns). The sums of a batch's parts add up to the batch's.
 struct BatchNormBackwardSums {
     static constexpr const char* kName = "batch_norm_backward_sums";
     Tensor sums;

@@ -4,8 +4,8 @@
 
 namespace lockstep::ops {
 
-// Optimizers: state and parameter are updated in place. And by what gradients are scaled
-// before.
+// Optimizers, which update state and parameter in place, and the factor that scales
+// gradients before.
 
 /// destination (1) = min(1, most / (sqrt(squares) + 1e-6)).
 struct ClipFactor {
@@ -29,7 +29,7 @@ struct ClipFactor {
     Derivation derivation() const { return {}; }
 };
 
-/// A gradient may be bf16 where its parameter, a master copy, is f32.
+/// A gradient may be bf16 if its parameter, a master copy, is f32.
 inline void check_gradient(const OperandCheck& check, const Tensor& gradient,
                            const Tensor& parameter) {
     check.real("parameter", parameter);
