@@ -27,11 +27,11 @@ sim::DeviceFactory cuda_devices(const Options& options) {
     };
 }
 
-/// Returns what `gpu` is: nccl if each rank has a GPU, else cuda; and cuda if all
-/// mistakes are looked for.
+/// Returns which backend `gpu` means: nccl if each rank has a GPU, else cuda. With
+/// --check full it is always cuda.
 std::string chosen_backend(const Options& options, int ranks, const gpu::Survey& here,
                            const std::optional<gpu::Placement>& placement) {
-    // Processes that were started together take the same, whatever each one sees.
+    // Processes that were started together must agree, even if they see different GPUs.
     const bool enough =
         placement ? placement->size > 1 || ranks == 1
                   : ranks <= static_cast<int>(here.gpus.size()) || options.run.shares_gpu;
@@ -39,7 +39,7 @@ std::string chosen_backend(const Options& options, int ranks, const gpu::Survey&
     return enough && !checks && here.nccl_problem.empty() ? "nccl" : "cuda";
 }
 
-/// How many processes nccl runs on.
+/// Returns the number of processes that nccl runs on.
 int nccl_ranks(const Options& options, int default_ranks, int gpus,
                const std::optional<gpu::Placement>& placement) {
     if (placement) {
@@ -161,7 +161,8 @@ std::optional<gpu::Placement> placement_for(const Options& asked) {
 
 void say_backend(const std::string& program, const Options& asked, const Options& options,
                  const std::optional<gpu::Placement>& placement) {
-    // One process says it: the one that starts the others, or rank 0 if another did.
+    // Only one process prints it: the one that starts the others, or rank 0 if a launcher
+    // started them.
     const bool speaks =
         !placement || (placement->rank == 0 && placement->launcher != "lockstep");
     if (asked.backend != "gpu" || !speaks) return;

@@ -15,12 +15,12 @@ namespace lockstep::programs {
 /// The settings that every program understands.
 const std::vector<Setting>& common_settings();
 
-/// Returns what their values ask for.
+/// Returns the values of the common settings, each in its field.
 RunSettings run_settings(const Settings& values);
 
-/// Returns what the options ask of the simulator, for the backends sim and cuda. Throws
-/// UsageError with the option's name if the cluster cannot be. It costs little, so it is
-/// asked before a run begins.
+/// Returns the simulator's options, for the backends sim and cuda. Throws UsageError with
+/// the option's name if such a cluster is impossible. The call is cheap, so programs make
+/// it before a run begins.
 sim::ClusterOptions cluster_options(const Options& options, int ranks, bool trace);
 
 /// Makes the devices that a program runs on, as the options ask (backend, cluster, common
@@ -28,25 +28,26 @@ sim::ClusterOptions cluster_options(const Options& options, int ranks, bool trac
 std::unique_ptr<Cluster> make_cluster(const Options& options, int ranks,
                                       bool trace = false);
 
-/// Returns this process's place among those that were started together, if the backend
-/// that is asked for may need one. Then CUDA's and NCCL's environment is set, too.
+/// If the requested backend may need it, returns this process's place among the processes
+/// that were started together. If there is such a place, also sets CUDA's and NCCL's
+/// environment.
 std::optional<gpu::Placement> placement_for(const Options& asked);
 
-/// Returns the options with the backend and the number of ranks that they come to on this
-/// machine. `gpu` is nccl if there is a GPU for each rank that is asked for, or else for
-/// the `default_ranks`, and if processes were started together; otherwise it is cuda.
-/// With nccl there are as many ranks as `placement` says. If nobody started this process,
-/// there are `ranks` of the options, or as many as the GPUs here suffice for. Throws
-/// MissingError if the machine lacks what the backend needs.
+/// Returns the options with the backend and the number of ranks that they mean on this
+/// machine. `gpu` becomes nccl if there is a GPU for each rank, or if several processes
+/// were started together; otherwise it becomes cuda. Without --ranks there are
+/// `default_ranks`. With nccl, `placement` gives the number of ranks; without a
+/// placement, the default is at most the number of GPUs. Throws MissingError if the
+/// machine lacks what the backend needs.
 Options resolved(Options options, int default_ranks,
                  const std::optional<gpu::Placement>& placement);
 
-/// Says on standard error, once for all processes, what --backend gpu is here.
+/// Says on standard error, once for all processes, what --backend gpu means here.
 void say_backend(const std::string& program, const Options& asked, const Options& options,
                  const std::optional<gpu::Placement>& placement);
 
-/// Returns what run.json says of a run with these options: the settings with the values
-/// that are in force, of all that are `declared` beside the common ones, and the GPU.
+/// Returns what run.json records of these options: the values of all settings (the common
+/// and the `declared` ones), and the GPU.
 RunOptions run_options(const std::string& program, const Options& options,
                        int default_ranks, const std::vector<Setting>& declared);
 

@@ -24,7 +24,7 @@ std::string full_name(const CLI::App& app) {
     return (parent == nullptr ? "" : full_name(*parent) + " ") + app.get_name();
 }
 
-/// Returns what a command is called with: "lockstep assignment new SLUG DIR".
+/// Returns how to call a command: "lockstep assignment new SLUG DIR".
 std::string usage_of(const CLI::App& app) {
     std::string usage = full_name(app);
     for (const CLI::Option* option : app.get_options())
@@ -45,8 +45,8 @@ std::string paragraph(const std::string& text) {
     return lines;
 }
 
-/// CLI11's help, in lines of the window's columns. The program lists its commands, each
-/// with the first sentence of its purpose; a command that has commands shows their help.
+/// Formats CLI11's help to the window's width. The program lists its commands, each with
+/// the first sentence of its purpose. A command that has commands shows their help.
 class HelpFormat : public CLI::Formatter {
   public:
     std::string make_help(const CLI::App* app, std::string,
@@ -98,7 +98,7 @@ class HelpFormat : public CLI::Formatter {
     }
 };
 
-/// Throws UsageError if words are left that nothing takes.
+/// Throws UsageError if a word is left that nothing takes.
 void require_no_extras(const CLI::App& app) {
     std::vector<std::string> names;
     for (const CLI::Option* option : app.get_options())
@@ -115,7 +115,7 @@ void require_no_extras(const CLI::App& app) {
                 full_name(app));
 }
 
-/// Throws what CLI11 found wrong with the words of a command, in a sentence of our own.
+/// Throws CLI11's error about the words of a command, in a sentence of our own.
 [[noreturn]] void refuse(const CLI::App& app, const CLI::ParseError& error) {
     if (!app.get_allow_extras()) require_no_extras(app);
     const std::string text = error.what();
@@ -134,7 +134,7 @@ void require_no_extras(const CLI::App& app) {
     throw UsageError(text.substr(0, text.find(':')) + ": a value is missing");
 }
 
-/// Throws that the program, or a command that has commands, has none of this name.
+/// Throws UsageError: the program, or a command that has commands, has none of this name.
 [[noreturn]] void refuse_name(const CLI::App& app, const std::string& name) {
     std::vector<std::string> known;
     for (const CLI::App* command : subcommands_of(app))
@@ -199,7 +199,7 @@ void Command::positional(const std::string& name, const std::string& meaning, Ta
 void Command::rest(const std::string& name, const std::string& meaning, bool needed,
                    Take take) {
     takes_.push_back({name, "", meaning});
-    // CLI11 takes a word for a command's name unless a positional needs it.
+    // CLI11 reads a word as a command's name unless a positional needs the word.
     declare(app_, name, meaning, std::move(take))
         ->expected(needed ? 1 : 0, -1)
         ->required(needed)
@@ -286,7 +286,7 @@ Command& CommandLine::add(const std::string& name, const std::string& purpose) {
                            : program_->get_subcommand(name.substr(0, space));
     parent->require_subcommand(1);
     CLI::App& app = *parent->add_subcommand(name.substr(space + 1), purpose);
-    app.footer("");  // not the program's, which it would inherit
+    app.footer("");  // otherwise it inherits the program's
     return commands_.emplace_back(app, name, purpose);
 }
 

@@ -36,7 +36,7 @@ Take text_into(Text& field) {
     return [&field](const std::string&, const std::string& value) { field = value; };
 }
 
-/// Takes the path of a file or folder, into a path or into one that may be absent.
+/// Takes the path of a file or folder. The field is a path or an optional path.
 template <typename Path>
 Take path_into(Path& field) {
     return [&field](const std::string& option, const std::string& value) {
@@ -53,11 +53,11 @@ Take whole_into(Field& field, Number least, Number most) {
     };
 }
 
-/// Takes KEY=VALUE; whether there is such a setting is asked when all that are declared
-/// are known.
+/// Takes KEY=VALUE. Whether the setting exists is checked later, when all settings are
+/// declared.
 Take setting_into(std::map<std::string, std::string>& settings);
 
-/// Takes one of these words, each of which stands for a value.
+/// Takes one of these words; each word stands for a value.
 template <typename Field>
 Take choice_into(
     Field& field,
@@ -73,35 +73,34 @@ Take choice_into(
     };
 }
 
-/// A positional, an option or a flag that a command takes, as help says it.
+/// A positional, an option or a flag that a command takes, as help shows it.
 struct Taken {
-    std::string name;                         ///< "SLUG", or with its dashes "--ranks"
-    std::string value;                        ///< "N"; empty if it is no option
+    std::string name;                         ///< "SLUG", or with dashes "--ranks"
+    std::string value;                        ///< "N"; empty for positionals and flags
     std::string meaning;                      ///< what help says
-    std::vector<std::string> suggested = {};  ///< words that one may want to type
+    std::vector<std::string> suggested = {};  ///< words that a shell may offer
 
     bool is_positional() const { return !name.starts_with("-"); }
 };
 
-/// A program or a command of it, as it is declared: what it takes, and into which fields.
+/// The declaration of a program or a command: what it takes, and into which fields.
 class Command {
   public:
     Command(CLI::App& app, std::string name, std::string purpose)
         : app_(app), name_(std::move(name)), purpose_(std::move(purpose)) {}
 
-    /// The request that the command makes, to be filled by what it takes.
+    /// The request that the command makes. The words that it takes fill the fields.
     template <typename R>
     R& asks_for() {
         return request_.emplace<R>();
     }
     const std::any& request() const { return request_; }
 
-    // `meaning` is what help says.
+    // In all of these, `meaning` is the text for help.
 
-    /// A word without an option's name; it has to be there.
+    /// A word without an option's name; it is required.
     void positional(const std::string& name, const std::string& meaning, Take take);
-    /// The rest of the words, each of which is taken. There may be none if none is
-    /// needed.
+    /// All remaining words. If they are not `needed`, there may be none.
     void rest(const std::string& name, const std::string& meaning, bool needed,
               Take take);
     /// "--ranks N".
@@ -113,9 +112,9 @@ class Command {
     void flag(const std::string& name, const std::string& meaning, bool& field);
     /// Says which words a shell may offer for the option or positional declared last.
     void suggest(std::vector<std::string> words);
-    /// Adds what help says at its end.
+    /// Sets the text at the end of help.
     void footer(const std::string& text);
-    /// `check` is called when all that was given has been taken.
+    /// `check` is called after all given words have been taken.
     void finally(std::function<void()> check) { finally_ = std::move(check); }
 
     /// Returns the options that were given, as words: "--ranks=4".
@@ -145,7 +144,7 @@ struct ProgramText {
 };
 
 /// The words of a command line, and what they may ask for: commands, or the options of a
-/// program that has none.
+/// program without commands.
 class CommandLine {
   public:
     CommandLine(std::vector<std::string> words, const ProgramText& text);
@@ -153,25 +152,25 @@ class CommandLine {
     CommandLine(CommandLine&&) noexcept;
     CommandLine& operator=(CommandLine&&) noexcept;
 
-    /// Declares a command; "assignment new" lies inside "assignment".
+    /// Declares a command; "assignment new" is inside "assignment".
     Command& add(const std::string& name, const std::string& purpose);
-    /// Returns the program itself, which then has no commands.
+    /// Returns the program itself; a program with options has no commands.
     Command& program();
 
     const std::vector<std::string>& words() const { return words_; }
     const std::deque<Command>& commands() const { return commands_; }
-    /// Returns whether this is among the words; an option counts with its value, too.
+    /// Returns whether a word is `word` or begins with `word` and "=".
     bool has(const std::string& word) const;
 
-    /// A command, or none and a text to print: help, or the version.
+    /// The command that the words name; or null and a text to print (help, version).
     struct Asked {
         Command* command = nullptr;
         std::string text;
     };
-    /// Takes the words of the command that they name.
+    /// Finds the command that the words name, and takes its words.
     Asked read();
-    /// Takes the words of a program without commands, and returns those that it does not
-    /// know: its own affair. Throws UsageError for them if `all` should be known.
+    /// Takes the words of a program without commands, and returns the unknown ones. If
+    /// `all` should be known, throws UsageError instead.
     std::vector<std::string> read_options(bool all);
 
   private:
@@ -181,7 +180,7 @@ class CommandLine {
     std::deque<Command> commands_;
 };
 
-// The options that lessons and programs of one's own have in common.
+// The options that lessons and users' own programs share.
 
 /// "--backend NAME".
 void declare_backend(Command& command, Options& options);
@@ -190,14 +189,14 @@ void declare_world(Command& command, Options& options, int least = 1,
                    int most = sim::ClusterOptions::kMaxRanks);
 void declare_check(Command& command, Options& options);
 void declare_out(Command& command, Options& options);
-/// `where` says how one comes to know the settings.
+/// `where` tells readers where the settings are listed: "below".
 void declare_settings(Command& command, Options& options, const std::string& where);
 
-/// Returns what help says of settings, under a title.
+/// Returns the help text of these settings, under a title.
 std::string settings_help(const std::string& title, const std::vector<Setting>& settings);
 
-/// Calls `action` with a path that an option gave; what is wrong with the path is then
-/// said of the option.
+/// Calls `action` with a path that an option gave. Errors about the path then name the
+/// option.
 template <typename Action>
 void naming(const std::string& option, const std::filesystem::path& path,
             Action&& action) {
@@ -210,15 +209,15 @@ void naming(const std::string& option, const std::filesystem::path& path,
     }
 }
 
-/// Throws UsageError if the path that an option gave, to be written, is a file that was
-/// read: "the cluster", say.
+/// Throws UsageError if the path that an option gave for output is the file `read`.
+/// `what` says whose file that is: "the cluster".
 void require_not_read(const std::string& option, const std::filesystem::path& path,
                       const std::filesystem::path& read, const std::string& what);
 
-/// Columns for help and lists on standard output.
+/// Returns the width of help and lists on standard output.
 int help_columns();
 
-/// Returns "  name        meaning", with the meaning's lines below one another.
+/// Returns "  name        meaning"; the lines of the meaning begin in the same column.
 std::string entry_text(const std::string& name, const std::string& meaning);
 
 }  // namespace lockstep::programs

@@ -23,8 +23,8 @@ namespace {
 
 /// Makes the endings of one program.
 struct Speaker {
-    std::string program;  ///< its name; empty is Lockstep itself
-    int rank = -1;        ///< the one that threw, if that is known
+    std::string program;  ///< its name; empty for Lockstep itself
+    int rank = -1;        ///< the rank that threw, if it is known
 
     Ending sentence(const std::string& text, int status) const {
         const std::string who = rank < 0 ? "" : fmt::format("rank {}: ", rank);
@@ -33,7 +33,7 @@ struct Speaker {
                             printable(text)),
                 false};
     }
-    /// Ends by an exception of a type that is not known here.
+    /// Returns the ending for an exception of unknown type.
     Ending unknown(const std::string& text) const {
         if (!program.empty()) return sentence(text, kFailed);
         return sentence("a mistake of Lockstep itself: " + text, kBroken);
@@ -41,7 +41,7 @@ struct Speaker {
     Ending of_exception() const;
 };
 
-/// Errors of the system are the learner's if another name would have helped.
+/// Returns kUsage if another file name would have helped, else kLacking.
 int status_of(const std::error_code& code) {
     using std::errc;
     constexpr std::array kWrongName{errc::no_such_file_or_directory,
@@ -59,7 +59,7 @@ int status_of(const std::error_code& code) {
     return wrong ? kUsage : kLacking;
 }
 
-/// Returns the sentence of an error of the standard library's file functions, whose own
+/// Returns a sentence for an error of the standard library's file functions. Their own
 /// text is "filesystem error: cannot copy: No space left on device [a] [b]".
 std::string sentence_of(const std::filesystem::filesystem_error& error) {
     std::string text = error.path1().string();
@@ -81,8 +81,7 @@ Ending Speaker::of_exception() const {
     } catch (const MissingError& error) {
         return sentence(error.what(), kLacking);
     } catch (const std::system_error& error) {
-        // Whoever read the output has had enough of it, as in `lockstep lessons | head
-        // -1`.
+        // The reader of the output has closed it, as in `lockstep lessons | head -1`.
         constexpr int kPipeSignalled = 128 + 13;
         if (error.code() == std::errc::broken_pipe) return {kPipeSignalled, "", false};
         const auto* of_file =

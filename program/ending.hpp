@@ -6,28 +6,27 @@ namespace lockstep::programs {
 
 // How a program ends.
 inline constexpr int kSuccess = 0;
-/// A check or a comparison failed, or a program was found at fault.
+/// A check or a comparison failed, or a program has a mistake.
 inline constexpr int kFailed = 1;
 inline constexpr int kUsage = 2;    ///< wrong usage
 inline constexpr int kLacking = 3;  ///< the machine lacks something
-inline constexpr int kBroken = 4;   ///< a mistake of Lockstep itself
+inline constexpr int kBroken = 4;   ///< a bug in Lockstep
 
-/// How a program ends, and what it says on standard error: whole lines.
+/// How a program ends, and the lines that it writes to standard error.
 struct Ending {
     int status = kSuccess;
     std::string text;
-    bool is_diagnosis = false;  ///< which names its ranks itself
+    bool is_diagnosis = false;  ///< a diagnosis names its ranks itself
 };
 
-/// In a handler: returns what the exception was, in one line or, for a fault in a
-/// distributed program, in the lines of its diagnosis, and the exit status it asks for.
-/// Lines begin with the name of `program` and with `rank`, if one threw it. Without a
-/// name Lockstep itself speaks: an exception of a type that is not known here is then its
-/// own mistake, else the program's.
+/// In a handler: returns a text for the exception, and the exit status. The text is one
+/// line; for a fault in a distributed program it is the lines of the diagnosis. Lines
+/// begin with the name of `program`, and with `rank` if a rank threw. An exception of
+/// unknown type is the program's mistake; if `program` is empty, it is a bug in Lockstep.
 Ending ending_of_exception(const std::string& program = "", int rank = -1);
 
-/// Says on standard error what ends the program; returns its status. If standard error is
-/// gone too, the status alone is left to tell.
+/// Says on standard error what ended the program; returns its status. If standard error
+/// cannot be written, the program still ends with the status.
 int report(const Ending& ending);
 
 }  // namespace lockstep::programs

@@ -23,7 +23,7 @@ std::string paragraph(const std::string& text, int width) {
     return lines;
 }
 
-/// Returns nothing if the rank did not answer, or not with a log.
+/// Returns nothing if the rank did not answer with a log.
 std::optional<RankLog> log_of(const std::string& bytes) {
     try {
         return bytes.empty() ? std::nullopt : std::optional<RankLog>(read_log(bytes));
@@ -32,7 +32,7 @@ std::optional<RankLog> log_of(const std::string& bytes) {
     }
 }
 
-/// Returns those of the ranks of the cluster; the run may have more processes.
+/// Returns the logs of the cluster's ranks; the run may have more processes.
 std::vector<std::optional<RankLog>> logs_of_members(
     const std::vector<std::string>& logs) {
     std::vector<std::optional<RankLog>> read;
@@ -62,7 +62,7 @@ std::string place_text(const std::optional<RankLog>& log) {
                        text_of(last), last.at.text());
 }
 
-/// Says where every rank stands; equal ones together.
+/// Says how far each rank has come; ranks with the same last call share a paragraph.
 std::string places_text(const std::vector<std::optional<RankLog>>& logs, int width) {
     std::map<std::string, std::vector<int>> places;
     for (std::size_t rank = 0; rank < logs.size(); ++rank)

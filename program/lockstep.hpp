@@ -1,6 +1,6 @@
 #pragma once
 
-// Everything that a program of one device and its main are written with.
+// All headers that the program of one device and its main need.
 
 #include "program/run.hpp"
 #include "sim/cluster.hpp"

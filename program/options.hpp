@@ -18,35 +18,35 @@ namespace lockstep::programs {
 
 /// The settings that every program understands; backend.cpp declares them.
 struct RunSettings {
-    int workers = 0;  ///< threads that long operations run on; 0 is one a core
+    int workers = 0;  ///< threads for long operations; 0 means one per core
     sim::ExecutorKind executor = sim::ExecutorKind::fibers;
     std::optional<std::uint64_t> schedule_seed;
-    bool numbers = true;  ///< false: shapes only are computed
+    bool numbers = true;  ///< if false, only shapes are computed
     bool tf32 = false;
-    bool sync = false;            ///< the GPU's operations are waited for
+    bool sync = false;            ///< wait for each operation of the GPU
     double timeout_seconds = 60;  ///< how long a process may go without progress
     bool shares_gpu = false;      ///< several ranks of nccl may share one GPU
-    bool hta_traces = false;      ///< the record has one more trace a rank
+    bool hta_traces = false;      ///< the record has one more trace per rank
 };
 
-/// The options that lessons and programs of one's own have in common.
+/// The options that lessons and users' own programs share.
 struct Options {
     std::string backend = "sim";
     std::optional<int> ranks;
     DType dtype = DType::f32;
     std::uint64_t seed = 1;
     std::string cluster = "classroom";
-    /// --check; without it the environment's LOCKSTEP_CHECK counts, on virtual devices.
+    /// --check. Without it, LOCKSTEP_CHECK in the environment counts, on virtual devices.
     std::optional<sim::CheckLevel> check;
     std::map<std::string, std::string> settings;  ///< --set KEY=VALUE, as given
-    Settings values;                              ///< of all settings that are declared
+    Settings values;                              ///< of all declared settings
     RunSettings run;
     std::optional<std::filesystem::path> out;
-    /// This process among those of the run, for --backend nccl; set when they have met.
+    /// For --backend nccl, this process of the run; set when all processes have met.
     gpu::Process* process = nullptr;
 
-    /// Returns whether times come from the virtual clock, and equal formulas; else they
-    /// are measured.
+    /// Returns whether times come from the virtual clock and equal the formulas;
+    /// otherwise they are measured.
     bool has_virtual_time() const { return backend != "nccl"; }
     /// Returns false if --set numerics=off asks for shapes only.
     bool has_numbers() const { return run.numbers; }

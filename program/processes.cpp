@@ -18,7 +18,7 @@ namespace lockstep::programs {
 
 namespace {
 
-/// Names the rank in a sentence "ring: …" that does not do so itself.
+/// Inserts the rank, unless it is 0, into a sentence "ring: …" that does not name it.
 void name_rank(std::string& text, int rank) {
     const std::size_t colon = text.find(": ");
     if (rank == 0 || colon == std::string::npos) return;
@@ -27,7 +27,7 @@ void name_rank(std::string& text, int rank) {
     text.insert(colon + 2, fmt::format("rank {}: ", rank));
 }
 
-/// Gives the terminal back as it was: a rank that is killed at a prompt leaves it without
+/// Restores the terminal's settings: a rank that is killed at a prompt leaves it without
 /// echo.
 class TerminalKept {
   public:

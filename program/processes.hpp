@@ -21,21 +21,21 @@ using Explain = std::function<Ending()>;
 gpu::Failure tell_failure(
     gpu::Control& control, const Explain& explain = [] { return ending_of_exception(); });
 
-/// In a handler: the same, and gives the first failure of all, this process's or
-/// another's. Rank 0 says it: see Control::claim_text.
+/// In a handler: calls tell_failure, and returns the first failure of any process. Rank 0
+/// prints it: see Control::claim_text.
 gpu::Failure first_failure(
     gpu::Control& control, const Explain& explain = [] { return ending_of_exception(); });
 
 /// Runs a copy of this program for each rank, with the same words, and returns the status
-/// of the first that failed. The terminal is afterwards as it was.
+/// of the first that failed. Afterwards the terminal has its old settings.
 int run_copies(int ranks, const std::vector<std::string>& words);
 
-/// This process of a run with --backend nccl, among the others that were started with it;
-/// alone if there is no placement. The first failure of any process ends all, with its
-/// status; rank 0 says what it was.
+/// This process of a run with --backend nccl, among the others that were started with it.
+/// Without a placement it is the only process. The first failure of any process ends all
+/// of them, with its status; rank 0 prints what it was.
 class Processes {
   public:
-    /// All processes meet.
+    /// Waits until all processes have met.
     Processes(
         const Options& options, const std::optional<gpu::Placement>& placement,
         Explain explain = [] { return ending_of_exception(); });
@@ -43,13 +43,13 @@ class Processes {
     /// Takes this process's GPU, and makes NCCL's communicators to the others.
     gpu::Process& open(const Options& options);
 
-    /// Null if this process is alone.
+    /// Null if this is the only process.
     gpu::Control* control() const { return control_.get(); }
     /// Returns whether this process is the one that speaks and records.
     bool leads() const { return control_ == nullptr || control_->rank() == 0; }
 
-    /// In a handler: tells the others and returns the status of the first failure of all,
-    /// which rank 0 says. A process that is alone throws on.
+    /// In a handler: tells the others and returns the status of the first failure of any
+    /// process. Rank 0 prints that failure. If this is the only process, rethrows.
     int give_up();
 
   private:

@@ -26,7 +26,7 @@ namespace lockstep {
 
 namespace {
 
-/// Puts what ranks kept under a name into the outputs: see Launch.
+/// Adds the tensors that ranks kept to the outputs, under the names that Launch explains.
 void put(NamedTensors& outputs, const RunReport& report, const std::string& prefix) {
     std::map<std::string, std::vector<std::size_t>> keepers;
     for (std::size_t rank = 0; rank < report.ranks.size(); ++rank)
@@ -35,7 +35,7 @@ void put(NamedTensors& outputs, const RunReport& report, const std::string& pref
     for (const auto& [name, ranks] : keepers) {
         try {
             outputs.insert_or_assign(prefix + name, report.whole(name));
-        } catch (const UsageError&) {  // the ranks have values of their own
+        } catch (const UsageError&) {  // the ranks' values differ
             for (const std::size_t rank : ranks)
                 outputs.insert_or_assign(fmt::format("{}rank_{}/{}", prefix, rank, name),
                                          report.ranks[rank].kept.at(name));
@@ -47,7 +47,7 @@ std::string file_name(const char* path) {
     return path == nullptr ? "program" : std::filesystem::path(path).filename().string();
 }
 
-/// Leaves in argc and argv the words of `rest`, which are some of them, in their order.
+/// Leaves in argc and argv only the words of `rest`, which are in the same order.
 void leave(int& argc, char** argv, const std::vector<std::string>& rest) {
     int left = 1;
     for (int i = 1; i < argc; ++i)
@@ -73,7 +73,7 @@ class Launch::Thrown {
             }
         };
     }
-    /// In a handler: returns the rank that threw this; -1 if none did.
+    /// In a handler: returns the rank that threw this exception; -1 if none did.
     int rank() const {
         for (const auto& [rank, thrown] : what_)
             if (thrown == std::current_exception()) return rank;
@@ -111,11 +111,11 @@ class Launch::State {
     programs::Options options_;
     bool trace_ = false;
     std::string help_;          ///< if it was asked for
-    std::exception_ptr wrong_;  ///< what the words ask for and cannot be
+    std::exception_ptr wrong_;  ///< the error that the words caused, if any
     std::optional<gpu::Placement> placement_;
     std::unique_ptr<programs::Processes> processes_;
     Record record_;
-    Thrown* thrown_ = nullptr;  ///< of the program that runs
+    Thrown* thrown_ = nullptr;  ///< of the current program
     bool ended_ = false;        ///< nothing runs any more
     int status_ = programs::kSuccess;
 };
@@ -132,7 +132,7 @@ Launch::State::State(int& argc, char** argv, ProgramInfo info, bool takes_all)
     }
 }
 
-/// Takes the words apart.
+/// Reads the options from the words.
 void Launch::State::read(int& argc, char** argv, bool takes_all) {
     programs::CommandLine line(words_, {info_.name, info_.purpose, "", ""});
     programs::Command& command = line.program();
@@ -152,7 +152,7 @@ void Launch::State::read(int& argc, char** argv, bool takes_all) {
         leave(argc, argv, line.read_options(takes_all));
 }
 
-/// Finds out what the options come to on this machine, and refuses what cannot be.
+/// Determines what the options mean on this machine, and throws if it cannot be done.
 void Launch::State::settle() {
     std::vector<programs::Setting> declared = programs::common_settings();
     declared.insert(declared.end(), info_.settings.begin(), info_.settings.end());
@@ -166,7 +166,7 @@ void Launch::State::settle() {
     programs::say_backend(info_.name, asked, options_, placement_);
     programs::cluster_options(options_, ranks(), trace_);
     if (placement_ && placement_->rank != 0) options_.out.reset();
-    if (!placement_) try_folder();  // else when the others can be told
+    if (!placement_) try_folder();  // else later, when the others can be told
     record_.options =
         programs::run_options(info_.name, options_, info_.default_ranks, info_.settings);
     record_.options.sum_length = info_.sum_length;
@@ -219,7 +219,7 @@ int Launch::State::run_here(const Program& program, const Show& show,
         keep(std::move(report), name);
         write();
     }
-    // The others end as well as this one does.
+    // Tells the other processes that they can end, too.
     if (processes_ != nullptr && processes_->control() != nullptr)
         processes_->control()->broadcast("done");
     return programs::kSuccess;
@@ -245,7 +245,7 @@ void Launch::State::write() const {
     say(fmt::format("the record of this run is in {}", options_.out->string()));
 }
 
-/// In a handler: ends what can run no more.
+/// In a handler: says what ended the run, and returns the exit status.
 int Launch::State::end() {
     std::optional<FaultError> fault;
     try {

@@ -12,56 +12,56 @@
 
 namespace lockstep {
 
-/// How a program is known, and what it takes if nothing is said.
+/// The name, purpose, settings and defaults of a program.
 struct ProgramInfo {
-    std::string name = "";     ///< in messages and records; empty is the file's, "ring"
+    std::string name = "";     ///< in messages and records; if empty, the file's name
     std::string purpose = "";  ///< --help begins with it
     int default_ranks = 4;
-    /// Settings of its own, for --set KEY=VALUE; Launch::settings() has their values.
+    /// The program's own settings, for --set; Launch::settings() has their values.
     std::vector<programs::Setting> settings = {};
-    /// Terms of the longest sum behind what is kept: `lockstep compare` derives from it
-    /// how far two runs may be apart.
+    /// Terms of the longest sum behind a tensor that is kept. `lockstep compare` derives
+    /// from it how much two runs may differ.
     std::int64_t sum_length = 1;
 };
 
-/// Is given what a run left: once, in the process of rank 0.
+/// Gets the report of each run, only in the process of rank 0.
 using Show = std::function<void(const RunReport& report)>;
 
 /// Runs programs in the world that a command line asks for. The same binary runs on
-/// virtual devices, on one GPU, and as one process a GPU, by itself or under mpirun, srun
-/// or torchrun. It understands what lessons do, and `--help` prints it:
+/// virtual devices, on one GPU, or as one process per GPU, on its own or under mpirun,
+/// srun or torchrun. It takes the options of lessons, which `--help` prints:
 ///
-///     --backend sim|cuda|nccl|gpu   --ranks N   --cluster NAME|FILE   --dtype
-///     f32|f64|bf16
-///     --seed S   --check cheap|full   --set KEY=VALUE   --out DIR   --trace
+///     --backend sim|cuda|nccl|gpu   --ranks N   --cluster NAME|FILE
+///     --dtype f32|f64|bf16   --seed S   --check cheap|full
+///     --set KEY=VALUE   --out DIR   --trace
 ///
-/// The record that --out asks for, which `lockstep compare` reads, has what ranks keep: a
-/// tensor under its name if it is a shard, or if all that kept it kept the same bits;
-/// else each rank's as "rank_R/NAME". --trace adds a trace and a timeline.
+/// --out writes a record, which `lockstep compare` reads. The record has the tensors that
+/// ranks keep. A tensor has one entry, under its name, if it is a shard or if all ranks
+/// that kept it have the same bits. Otherwise each rank has an entry "rank_R/NAME".
+/// --trace adds a trace and a timeline.
 ///
 /// A mistake ends a run with a sentence or a diagnosis on standard error. A diagnosis
-/// says where its files and pictures are: in the record, or in NAME.stopped if none was
-/// asked for.
+/// says where its files and pictures are: in the record, or in NAME.stopped without
+/// --out.
 ///
-/// With --backend nccl each rank is a process, and all of them come through main. What
-/// main does beside runs, all do: what should be done once belongs into a Show. A process
-/// that nobody started as one of several starts a copy of itself for each rank, and waits
-/// for them in run(); it runs no program itself.
+/// With --backend nccl each rank is a process, and each process runs main. Code of main
+/// outside run() runs once per rank; what must be done once belongs into a Show. If no
+/// launcher started the processes, the first one starts a copy of itself for each rank,
+/// and waits for the copies in run(); it runs no program itself.
 class Launch {
   public:
-    /// Takes its options out of argc and argv; what is left there is the program's own,
-    /// and so is everything behind "--". Neither prints nor throws: run() says what was
+    /// Removes Launch's options from argc and argv. The other words are the program's
+    /// own; so are all words behind "--". Neither prints nor throws: run() says what was
     /// wrong.
     Launch(int& argc, char** argv, ProgramInfo info = {});
     ~Launch();
     Launch(const Launch&) = delete;
     Launch& operator=(const Launch&) = delete;
 
-    /// Returns whether run() will run a program, and not print help or say what was
-    /// wrong.
+    /// Returns whether run() will run a program, instead of printing help or an error.
     explicit operator bool() const;
 
-    // If an option was wrong, these may have their defaults.
+    // If an option was wrong, these may return defaults.
 
     const std::string& backend() const;  ///< sim, cuda or nccl
     int ranks() const;
@@ -69,11 +69,12 @@ class Launch {
     std::uint64_t seed() const;
     const programs::Settings& settings() const;
 
-    /// Runs the program on every device, and shows and records what it left. A program
-    /// may be run again, or another: each run has a name in the record, which comes
-    /// before the names of what it keeps unless it is "run". Returns what main should: 0;
-    /// 1 if the program made a mistake or threw; 2 for wrong usage (also UsageError); 3
-    /// if the machine lacks something. Once it is not 0, nothing runs any more.
+    /// Runs the program on every device; then shows and records the results. Launch can
+    /// make several runs, of the same program or of others. Each run has a name in the
+    /// record; unless it is "run", the names of kept tensors begin with it. Returns the
+    /// status for main: 0; 1 if the program made a mistake or threw; 2 for wrong usage
+    /// (also UsageError); 3 if the machine lacks something. After a status other than 0,
+    /// nothing runs any more.
     int run(const Program& program, const Show& show = {},
             const std::string& name = "run");
 
@@ -91,7 +92,7 @@ class Launch {
     std::unique_ptr<State> state_;
 };
 
-/// Runs a program that has no arguments of its own: others than Launch's are refused.
+/// Runs a program that has no arguments of its own: unknown ones are refused.
 ///
 ///     int main(int argc, char** argv) { return lockstep::run(argc, argv, program); }
 int run(int argc, char** argv, const Program& program, const Show& show = {},

@@ -9,7 +9,7 @@
 
 namespace lockstep::programs {
 
-// The values that a setting can have, and the one that it has if --set does not say.
+// The values that a setting can have, and its default.
 
 struct Whole {
     std::int64_t least = 0;
@@ -26,18 +26,18 @@ struct Choice {
     std::optional<std::string> standard = std::nullopt;
 };
 
-/// A setting, for --set KEY=VALUE. Who reads it declares it; the check of values, the
-/// help and the record follow from the declaration.
+/// A setting, for --set KEY=VALUE. The code that reads a setting declares it. The check
+/// of its value, its help and its record follow from the declaration.
 struct Setting {
     std::string key;
     std::string meaning;
     std::variant<Whole, Real, Choice> values;
     /// The default in words, if it depends on other things: "twice the ranks".
     std::string standard = "";
-    /// run.json has the default if the setting is not set.
+    /// If true, run.json has the default when the setting is not set.
     bool recorded = true;
 
-    /// Returns the default as text, or nothing if there is none.
+    /// Returns the default as text; empty if there is none.
     std::string standard_text() const;
     /// Returns what can be set: "a whole number from 1 to 64", "on or off".
     std::string expected() const;
@@ -49,15 +49,14 @@ struct Setting {
 class Settings {
   public:
     Settings() = default;
-    /// `given` are the texts of --set, or of another option. Throws UsageError for a key
-    /// that is not declared, naming those that are, and for a value that is not among
-    /// those expected.
+    /// `given` has the texts of --set, or of another option. Throws UsageError for a key
+    /// that is not declared, naming those that are, and for a value that is not allowed.
     Settings(const std::vector<Setting>& declared,
              const std::map<std::string, std::string>& given,
              const std::string& option = "--set");
 
     // These return the value that was given, or the declared default. They throw
-    // std::logic_error if there is neither, or the setting is not declared.
+    // std::logic_error if there is neither, or if the setting is not declared.
 
     std::int64_t integer(const std::string& key) const;
     double number(const std::string& key) const;
@@ -76,7 +75,7 @@ class Settings {
     template <typename T>
     const T& at(const std::string& key) const;
 
-    std::map<std::string, Value> values_;  ///< of all that are declared
+    std::map<std::string, Value> values_;  ///< of all declared settings
 };
 
 }  // namespace lockstep::programs

@@ -7,8 +7,8 @@ namespace lockstep::sim {
 
 namespace {
 
-// Measured: a tile's scores stay in a core's cache beside the operands, and are enough
-// for products to run at their speed.
+// Measured: a tile's scores fit into a core's cache together with the operands, and a
+// tile is large enough for products at full speed.
 constexpr std::int64_t kTileQueries = 128;
 constexpr std::int64_t kTileKeys = 256;
 
@@ -19,7 +19,7 @@ std::vector<std::int64_t> tokens_of(const TokenRows& rows, std::int64_t count) {
     return tokens;
 }
 
-/// The first and the last token in a stretch of rows.
+/// Returns the first and the last token in a stretch of rows.
 std::pair<std::int64_t, std::int64_t> range_of(const std::vector<std::int64_t>& tokens,
                                                const Stretch& rows) {
     const auto [least, most] =
@@ -50,7 +50,7 @@ void AttentionTiles::cut_keys(QueryTile& tile, std::int64_t keys) const {
             continue;
         }
         const auto [earliest, latest] = range_of(query_tokens_, tile.queries);
-        // Keys at the end that nobody sees are left out.
+        // Leaves out keys at the end that no query sees.
         while (own.count > 0 && key_tokens_[own.end() - 1] > latest)
             --own.count;
         if (own.count == 0) continue;

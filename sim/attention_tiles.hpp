@@ -25,15 +25,15 @@ struct KeyTile {
     bool masked;  ///< some query of the tile does not see some key
 };
 
-/// Some queries, with all tiles of keys of which they see any.
+/// Some queries, with all tiles of keys that at least one of them sees.
 struct QueryTile {
     Stretch queries;
     std::vector<KeyTile> keys;
 };
 
-/// Attention cut as a GPU cuts it to fit its shared memory, into tiles of queries by
-/// tiles of keys, so that no more scores than a tile's are ever held. The cut is the same
-/// for every head.
+/// Attention cut into tiles of queries by tiles of keys, as a GPU cuts it to fit its
+/// shared memory. Only one tile's scores are in memory at a time. The cut is the same for
+/// every head.
 class AttentionTiles {
   public:
     AttentionTiles(std::int64_t queries, std::int64_t keys,
@@ -42,8 +42,8 @@ class AttentionTiles {
     auto begin() const { return tiles_.begin(); }
     auto end() const { return tiles_.end(); }
 
-    /// scores = q k^T of the tile, (queries, keys); -infinity where a query does not see
-    /// the key. `q` holds the tile's queries, times the factor; `k` all keys.
+    /// scores = q k^T of the tile, (queries, keys); -infinity if a query does not see the
+    /// key. `q` has the tile's queries, times the factor; `k` has all keys.
     template <typename T>
     void score(std::vector<T>& scores, const std::vector<T>& q, const std::vector<T>& k,
                const Stretch& queries, const KeyTile& tile, std::int64_t width) const {
@@ -72,7 +72,7 @@ class AttentionTiles {
         }
     }
 
-    // If attention is causal.
+    // Empty if attention is not causal.
     std::vector<std::int64_t> query_tokens_, key_tokens_;
     std::vector<QueryTile> tiles_;
 };

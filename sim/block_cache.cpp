@@ -4,7 +4,7 @@
 #include <bit>
 #include <new>
 
-// AddressSanitizer is told which bytes of a block are nobody's. Without it, these do
+// These tell AddressSanitizer which bytes of a block are unused. Without it, they do
 // nothing.
 #if __has_include(<sanitizer/asan_interface.h>)
 #include <sanitizer/asan_interface.h>
@@ -20,7 +20,7 @@ namespace {
 constexpr std::align_val_t kAlignment{64};
 constexpr std::int64_t kLeastBytes = 64;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 62;
-/// Many steps of the largest models that are trained with numbers.
+/// Unused blocks are dropped after this many takes: many steps of the largest models.
 constexpr int kTakesToIdle = 1 << 16;
 
 std::byte* new_block(std::int64_t size) {
@@ -30,7 +30,7 @@ std::byte* new_block(std::int64_t size) {
 
 }  // namespace
 
-/// Sizes are eight to a power of two.
+/// There are eight sizes from one power of two to the next.
 std::int64_t block_bytes(std::int64_t bytes) {
     if (bytes > kMostBytes) return bytes;
     const auto above = std::bit_ceil(static_cast<std::uint64_t>(bytes));
@@ -71,7 +71,7 @@ std::byte* BlockCache::take(std::int64_t bytes) {
 
 void BlockCache::give_back(std::byte* block, std::int64_t bytes) noexcept {
     const std::int64_t size = block_bytes(bytes);
-    Size& kept = sizes_.find(size)->second;  // since the block was taken
+    Size& kept = sizes_.find(size)->second;  // it exists since the block was taken
     ASAN_UNPOISON_MEMORY_REGION(block, static_cast<std::size_t>(size));
     kept.first = new (block) Kept{kept.first};
     ASAN_POISON_MEMORY_REGION(block + sizeof(Kept),
@@ -106,7 +106,7 @@ void BlockCache::drop(std::int64_t size, Size& kept, std::int64_t count) noexcep
     add_kept(-count * size);
 }
 
-/// Drops kept blocks, large ones first, so that there is room for one of that size.
+/// Drops kept blocks, large ones first, to make room for a block of this size.
 void BlockCache::make_room(std::int64_t size) noexcept {
     const std::int64_t used = in_use_ + size;
     const std::int64_t most = std::max(most_in_use_, used);

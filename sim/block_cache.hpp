@@ -6,18 +6,18 @@
 
 namespace lockstep::sim {
 
-/// Returns how large a block is that holds so many bytes: a multiple of 64, and of at
-/// most an eighth of the bytes if they are 512 or more. Above 2^62, which no machine has,
-/// it is as large.
+/// Returns the size of a block for `bytes`: rounded up to a unit, which is a multiple of
+/// 64. From 512 bytes on, the unit is at most an eighth of `bytes`. Above 2^62, which no
+/// machine has, the size is not rounded.
 std::int64_t block_bytes(std::int64_t bytes);
 
-/// Memory of a device: what it lets go of is kept for what it asks for next, so that the
-/// steps of a loop ask the system for nothing. Blocks have rounded sizes (block_bytes),
-/// and serve requests that round to the same.
+/// Memory of a device. Freed blocks are kept and used again, so that the steps of a loop
+/// ask the system for nothing. Blocks have rounded sizes (block_bytes); a block serves
+/// requests that round to its size.
 ///
-/// Kept blocks and those in use never take more than a quarter above what was once in
-/// use (without that quarter, steps of a GPT drop blocks that they need again), and
-/// blocks that nobody has asked for in a long time go back to the system.
+/// Kept blocks and blocks in use together take at most a quarter more than the most that
+/// was ever in use. (Without that quarter, steps of a GPT drop blocks that they need
+/// again.) Blocks that were not needed for a long time go back to the system.
 class BlockCache {
   public:
     BlockCache() = default;
@@ -25,21 +25,21 @@ class BlockCache {
     BlockCache(const BlockCache&) = delete;
     BlockCache& operator=(const BlockCache&) = delete;
 
-    /// Returns a block of `bytes`, at least 1, whose contents are anything, aligned for
-    /// any vector. Throws std::bad_alloc if the system has no memory.
+    /// Returns a block for `bytes`, at least 1, aligned for any vector. Its contents are
+    /// undefined. Throws std::bad_alloc if the system has no memory.
     std::byte* take(std::int64_t bytes);
     void give_back(std::byte* block, std::int64_t bytes) noexcept;
     /// Gives all kept blocks back to the system.
     void drop_kept() noexcept;
 
-    /// Returns how many bytes the blocks in use have, and those that are kept.
+    /// Return the bytes of the blocks in use, and of the kept blocks.
     std::int64_t in_use() const { return in_use_; }
     std::int64_t kept() const { return kept_; }
-    /// From now on what is kept counts in `total`, too, which outlives the cache.
+    /// From now on, kept bytes are also counted in `total`, which must outlive the cache.
     void count_kept_in(std::int64_t& total) { total_ = &total; }
 
   private:
-    /// A block that is kept begins with this.
+    /// Every kept block begins with this.
     struct Kept {
         Kept* next;
     };
@@ -47,7 +47,7 @@ class BlockCache {
     struct Size {
         Kept* first = nullptr;
         std::int64_t count = 0;
-        std::int64_t least = 0;  ///< that there were since the last look
+        std::int64_t least = 0;  ///< the lowest count since the last look
     };
 
     void look_for_idle() noexcept;

@@ -17,53 +17,52 @@ namespace lockstep::sim {
 
 enum class ExecutorKind : std::uint8_t { fibers, threads };
 
-/// Which mistakes are looked for: those that cost next to nothing, or all. What is looked
-/// for only under `full`: races between communication and compute (F16 to F18), launch
-/// orders that may deadlock (F12), and what the values of several ranks say together (F21
+/// Which mistakes a run looks for: those that cost almost nothing to find, or all. Only
+/// `full` looks for races between communication and compute (F16 to F18), launch orders
+/// that may deadlock (F12), and mistakes that only the values of several ranks show (F21
 /// to F29). Under `full`, memory that was never written is NaN.
 enum class CheckLevel : std::uint8_t { cheap, full };
 
-/// Returns `full` if the environment says LOCKSTEP_CHECK=full, so that a program need not
-/// be built again; else `cheap`. Throws UsageError if it says something else.
+/// Returns `full` if the environment has LOCKSTEP_CHECK=full, so that programs need not
+/// be built again; else `cheap`. Throws UsageError for any other value.
 CheckLevel check_level_asked();
 
-/// Makes the device of a rank; for numbers from elsewhere than CpuDevice.
+/// Makes the device of a rank, if it should not be a CpuDevice.
 using DeviceFactory =
     std::function<std::unique_ptr<Device>(int index, DeviceMonitor& monitor)>;
 
 struct ClusterOptions {
     int ranks = 1;
     ClusterSpec spec;
-    /// False computes shapes only: no storage and no arithmetic; the same time, bytes and
-    /// memory.
+    /// If false, only shapes are computed: no storage and no arithmetic, but the same
+    /// time, bytes and memory.
     bool numbers = true;
     ExecutorKind executor = ExecutorKind::fibers;
-    /// Threads that long operations run on; 0 is one a core. No result depends on it.
+    /// Threads for long operations; 0 means one per core. Results do not depend on it.
     int workers = 0;
-    /// Permutes the order in which ranks that can run are run. No result depends on it.
+    /// Permutes the order in which ready ranks are run. Results do not depend on it.
     std::optional<std::uint64_t> schedule_seed;
     bool trace = false;
-    /// None is check_level_asked() when a program is run: an environment that is wrong is
-    /// then refused where other mistakes of a run are, not where options are made.
+    /// If none, check_level_asked() is called when a program is run, so that a wrong
+    /// environment is an error of that run.
     std::optional<CheckLevel> check;
-    DeviceFactory device_factory;  ///< none is CpuDevice
+    DeviceFactory device_factory;  ///< if none, CpuDevice
     /// The program of one device with the same data, if there is one. Under
-    /// CheckLevel::full it is run first, on one virtual device, and what ranks keep is
-    /// compared with what it kept under the same names: a shard, which is kept with its
-    /// Part, with that part of the whole, but for padding; i32 exactly, and the rest but
-    /// for the rounding of sums. What only one side keeps is a mistake, as are another
-    /// shape or dtype, and elements that no rank keeps. A series must be on both sides,
-    /// but its values are not compared, since each rank may have its share of them.
+    /// CheckLevel::full it runs first, on one virtual device. Then what ranks keep is
+    /// compared with what it kept under the same names. A shard, kept with its Part, is
+    /// compared with that part of the whole, without padding. i32 must be equal; the rest
+    /// may differ by the rounding of sums. It is a mistake if one side lacks a name, if
+    /// shapes or dtypes differ, or if no rank keeps an element. A series must be on both
+    /// sides; its values are not compared, since each rank may have a share of them.
     Program reference;
-    /// Ranks of which a diagnosis says, once their program returns, not that they have
-    /// ended but that they stand still; for repeating runs that hang. Empty is none.
+    /// For repeating runs that hang: the ranks that are stuck when their program returns.
+    /// A diagnosis must not say that they have ended. Empty means none.
     std::vector<bool> stands_still;
 
     static constexpr int kMaxRanks = 16384;
 };
 
-/// Virtual devices in this process. Throws UsageError for a number of ranks that cannot
-/// be.
+/// Makes virtual devices in this process. Throws UsageError for impossible options.
 std::unique_ptr<Cluster> make_cluster(ClusterOptions options);
 
 /// Makes N devices of a preset, with one call.

@@ -15,7 +15,7 @@ const CommOperation& at(const Members& members, int member) {
     return members[member]->operation;
 }
 
-/// For the member whose tensor is written.
+/// Copies with the device of `to`; does nothing if both are the same memory.
 void copy(const Tensor& to, const Tensor& from, const CommOperation& operation) {
     if (to.elements() > 0 && to.bytes_begin() != from.bytes_begin())
         to.device()->transfer(to, from, operation.at);
@@ -25,8 +25,8 @@ Tensor block(const Tensor& tensor, std::int64_t begin, std::int64_t count) {
     return tensor.slice(begin, count);
 }
 
-/// Returns what `input(member)` gives, reduced from member first + 1 on round the ring to
-/// `first`.
+/// Returns the reduction of input(member) of all members, in ring order: from member
+/// first + 1 to `first`.
 template <typename Input>
 Tensor reduce_round(const Members& members, int first, Input input) {
     const int n = size_of(members);
@@ -63,7 +63,7 @@ void all_reduce(const Members& members) {
 void reduce_scatter(const Members& members) {
     const int n = size_of(members);
     const std::int64_t count = at(members, 0).count;
-    // All totals first: an output may be a block of an input that others still need.
+    // All totals first: an output may be a block of an input that is still needed.
     std::vector<Tensor> totals;
     totals.reserve(n);
     for (int c = 0; c < n; ++c)
@@ -81,14 +81,14 @@ void reduce(const Members& members) {
     copy(at(members, root).output.flat(), total, at(members, root));
 }
 
-/// The block of a buffer that two members exchange; all of it if it holds one.
+/// Returns the block that two members exchange; a buffer of one block is returned whole.
 Tensor block_of(const Tensor& buffer, VerbFacts::Holds holds, int other,
                 std::int64_t count) {
     return holds == VerbFacts::Holds::blocks ? block(buffer, other * count, count)
                                              : buffer.flat();
 }
 
-/// Copies of inputs that are their own rank's output, too, as an all_to_all may have.
+/// Copies inputs that overlap their own rank's output, as in an all_to_all in place.
 void set_aside(const Members& members) {
     for (Posted* member : members) {
         const Tensor& input = member->operation.input;
@@ -100,7 +100,7 @@ void set_aside(const Members& members) {
     }
 }
 
-/// Every input, or its block for the one who gets it, goes to all who get something.
+/// Copies every input, or the receiver's block of it, to every member that receives.
 void move(const Members& members, const VerbFacts& verb) {
     const std::int64_t count = at(members, 0).count;
     const int root = at(members, 0).peer;

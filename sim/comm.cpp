@@ -21,7 +21,7 @@ Engine& Comm::engine(SourceLine at) const {
 }
 
 Comm::~Comm() {
-    // A run that fails gives up what it has.
+    // If the run fails, works that are left undone are no mistake.
     if (*engine_ == nullptr) return;
     if (std::uncaught_exceptions() > 0) {
         team_.lifetimes[rank()].went = true;
@@ -38,37 +38,37 @@ Comm::~Comm() {
 }
 
 Work Comm::do_launch(std::span<CommOperation> operations, SourceLine at) {
-    // The run still goes on.
+    // Requires that the run still goes on.
     Engine& engine = this->engine(at);
 
-    // The request is written down.
+    // Records the request.
     Launch& launch = engine.post(team_, rank(), operations, at);
     Work work(&launch);
 
-    // It begins after what the device issued before, behind what was launched here
-    // before. Its partners are looked for, and values move, in sim/engine.cpp.
+    // The launch begins after earlier operations of the device and after earlier launches
+    // of this communicator. sim/engine.cpp finds the partners and moves the values.
     engine.enqueue(launch);
 
-    // Work waits for its end.
+    // The returned work waits for the end of the launch.
     return work;
 }
 
 std::unique_ptr<Communicator> Comm::do_split(const SplitRequest& request, SourceLine at) {
-    // The run still goes on.
+    // Requires that the run still goes on.
     Engine& engine = this->engine(at);
 
-    // The request is written down.
+    // Records the request.
     RankState::Split& split = engine.split_of(owner());
     split = {request, nullptr, 0};
 
-    // Every rank tells its colour and key.
+    // Every rank sends its colour and key to all.
     CommOperation operation;
     operation.verb = Verb::split;
     operation.at = at;
     do_launch({&operation, 1}, at).wait(at);
     if (split.team == nullptr) return nullptr;
 
-    // Those of one colour, in the order of their keys, make a communicator.
+    // The ranks of one colour, ordered by their keys, make a communicator.
     split.team->lifetimes[split.member].made_at = at;
     return std::make_unique<Comm>(engine_, device(), *split.team, split.member, at);
 }

@@ -10,14 +10,14 @@ namespace lockstep::sim {
 /// to the engine.
 class Comm final : public Communicator {
   public:
-    /// `made_at` is the line of the split, none for world.
+    /// `made_at` is the line of the split; empty for world.
     Comm(std::shared_ptr<Engine*> engine, Device& device, Team& team, int member,
          SourceLine made_at)
         : Communicator(device, team.name, member, team.size()),
           engine_(std::move(engine)),
           team_(team),
           made_at_(made_at) {}
-    /// Tells the run what its rank left undone.
+    /// Tells the engine which work its rank has left undone.
     ~Comm() override;
 
   private:

@@ -14,7 +14,7 @@ CpuDevice::~CpuDevice() {
 std::byte* CpuDevice::do_allocate(const Storage& storage) {
     if (storage.pinned && pages_ != nullptr) return pages_->allocate(storage.bytes);
     std::byte* const block = memory_.take(storage.bytes);
-    // A NaN in each floating-point type.
+    // These bytes are a NaN in each floating-point type.
     if (spoils_) std::memset(block, 0xFF, static_cast<std::size_t>(storage.bytes));
     return block;
 }

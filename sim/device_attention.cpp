@@ -22,7 +22,7 @@ void add_sums(const Heads& destination, const Tensor& weights, const Heads& y,
     const std::int64_t width = y.width;
     with_real(weights.dtype(), [&]<typename T>(T) {
         const auto factor = static_cast<T>(options.factor);
-        // So many heads of weights are added up in one of the destination.
+        // The number of heads of weights that are added into one head.
         const std::int64_t heads = std::max(destination.heads, y.heads);
         const std::int64_t added = heads / destination.heads;
         each_head_in_parts(destination, long_part_of(added * m * (n + width)), [&] {
@@ -87,7 +87,7 @@ void CpuDevice::compute(const ops::AddHeadSums& op) {
 
 namespace {
 
-/// Scores become exp(score - off); gives their sum.
+/// Replaces scores by exp(score - off), and returns their sum.
 template <typename T>
 T exponentials(T* scores, std::int64_t count, T off) {
     Lane<T> sum = Lane<T>::Zero();
@@ -111,7 +111,7 @@ class HeadForward {
     std::vector<T> q, y;   ///< of the tile's queries; q times the factor
     T *maximum{}, *sum{};  ///< numbers of the tile's queries
 
-    /// Takes the tile's keys and values in.
+    /// Adds a tile's keys and values to the results.
     void take_in(const Stretch& queries, const KeyTile& tile) {
         const std::int64_t m = queries.count, n = tile.keys.count;
         tiles_.score(p_, q, k, queries, tile, width_);
@@ -123,8 +123,8 @@ class HeadForward {
     }
 
   private:
-    /// The row's scores become exp(score - maximum) with the maximum of all so far, and
-    /// its sums what they are relative to that.
+    /// Replaces the row's scores by exp(score - maximum), with the maximum so far, and
+    /// rescales the row's sums to that maximum.
     void weigh(T* scores, std::int64_t count, std::int64_t row) {
         const T larger = std::max(maximum[row], largest<T>(scores, count));
         const T by = formulas::rescaling(maximum[row], larger);
@@ -276,8 +276,8 @@ void CpuDevice::compute(const ops::HeadRowProducts& op) {
 
 namespace {
 
-/// Turns a head's row: with its halves a and b, a c - b s becomes the first half and b c
-/// + a s the second. The cosines c and sines s are those of the columns' angles.
+/// Rotates a head's row. With its halves a and b, the first half becomes a c - b s, and
+/// the second b c + a s; c and s are the cosines and sines of the columns' angles.
 template <typename T>
 void rotate_row(T* destination, const T* source, const std::vector<T>& cosines,
                 const std::vector<T>& sines) {
@@ -355,15 +355,15 @@ void CpuDevice::compute(const ops::StorePages& op) {
 
 namespace {
 
-/// One head's attention over the keys of a sequence, for one of its rows at a time.
+/// One head's attention over the keys of a sequence, for one row at a time.
 template <typename T>
 class PagedRow {
   public:
     PagedRow(const ops::AttendPages& op, const PagedSequence& sequence)
         : op_(op), sequence_(sequence) {}
 
-    /// y of the row that is token `token`, from its query; and its turned one, if there
-    /// are such.
+    /// Computes y for the row of token `token`, from its query and, if it is not null,
+    /// its turned query.
     void attend(T* y, const T* query, const T* turned, std::int64_t head,
                 std::int64_t token) {
         scores_.resize(static_cast<std::size_t>(token + 1));
@@ -458,8 +458,8 @@ void CpuDevice::compute(const ops::AttendBackward& op) {
             add_packed(op.gradients.values, op.gradients.values.offset(batch, of),
                        own.dv);
         };
-        // Queries of a group meet in their keys' and values' gradients. Gradients that
-        // share memory may meet anywhere.
+        // Queries of a group add to the same gradients of keys and values. If gradients
+        // share memory, any two heads may add to the same number.
         const std::int64_t group = op.heads.group();
         const AttentionHeads& sums = op.gradients;
         const bool apart = !sums.queries.meets(sums.keys) &&

@@ -55,7 +55,7 @@ void CpuDevice::compute(const ops::AddRows& op) {
 
 namespace {
 
-/// visit(place in the list, place in the whole) for each index of a column.
+/// Calls visit(place in the list, place in the whole) for each index of a column.
 template <typename Visit>
 void each_by_index(const Tensor& index, const Tensor& whole, Visit&& visit) {
     const auto* column = index.data<std::int32_t>();
@@ -154,7 +154,7 @@ void CpuDevice::compute(const ops::SortIds& op) {
     std::fill_n(count, op.counts.elements(), 0);
     for (std::int64_t place = 0; place < op.ids.elements(); ++place)
         ++count[id[place]];
-    // The next place of an id comes behind those of lower ids, and its own earlier ones.
+    // An id's next place is after the places of lower ids and its own earlier places.
     std::vector<std::int32_t> next(op.counts.elements());
     std::exclusive_scan(count, count + op.counts.elements(), next.begin(), 0);
     const std::int64_t rows = op.ids.shape().matrix_rows(),

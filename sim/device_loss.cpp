@@ -16,7 +16,7 @@ Lane<T> itself(const Lane<T>& lane) {
     return lane;
 }
 
-/// The maximum is taken off, so that no exponential overflows. A NaN makes all of the row
+/// Subtracts the maximum, so that no exponential overflows. A NaN makes the whole row
 /// NaN.
 template <typename T>
 void softmax_of(T* out, const T* row, std::int64_t columns) {
@@ -30,15 +30,15 @@ void softmax_of(T* out, const T* row, std::int64_t columns) {
         exponentials);
 }
 
-/// That of the first `seen` columns; 0 for the others.
+/// Computes the softmax of the first `seen` columns; the others become 0.
 template <typename T>
 void softmax_of_first(T* out, const T* row, std::int64_t columns, std::int64_t seen) {
     if (seen > 0) softmax_of<T>(out, row, seen);
     std::fill(out + seen, out + columns, T{0});
 }
 
-/// That of the columns whose keys' tokens are not after `last`; 0 for the others. `held`
-/// has room for a row.
+/// Computes the softmax of the columns whose keys' tokens are not after `last`; the
+/// others become 0. `held` has room for a row.
 template <typename T>
 void softmax_of_seen(T* out, const T* row, const std::vector<std::int64_t>& tokens,
                      std::int64_t last, std::vector<T>& held) {
@@ -77,7 +77,7 @@ void causal_softmax(T* out, const T* row, const Shape& shape,
              });
 }
 
-/// The logarithm of the sum of exp(x) of a row, less `off`.
+/// Returns the logarithm of the sum of exp(x) of a row, minus `off`.
 template <typename T>
 double log_sum_exp_of(const T* row, std::int64_t columns, double off) {
     const T most = largest(row, columns);
@@ -86,7 +86,7 @@ double log_sum_exp_of(const T* row, std::int64_t columns, double off) {
            (static_cast<double>(most) - off);
 }
 
-/// -log softmax(row)[target].
+/// Returns -log softmax(row)[target].
 template <typename T>
 double cross_entropy_of(const T* row, std::int64_t columns, std::int64_t target) {
     return log_sum_exp_of(row, columns, static_cast<double>(row[target]));
@@ -232,7 +232,7 @@ void CpuDevice::compute(const ops::SquaredErrorBackward& op) {
 
 namespace {
 
-/// Columns of a shard's logits that are no padding; they come first.
+/// Returns how many columns of a shard's logits are not padding; these come first.
 std::int64_t real_columns(const Tensor& logits, const VocabularyShard& shard) {
     return std::clamp<std::int64_t>(shard.whole - shard.first, 0,
                                     logits.shape().columns());

@@ -68,7 +68,7 @@ void CpuDevice::compute(const ops::AccumulateRows& op) {
 
 namespace {
 
-/// Orthonormalizes columns of `n` numbers that lie one behind the other.
+/// Orthonormalizes columns of `n` numbers, stored one column after the other.
 void orthonormalize_columns(std::vector<double>& columns, std::int64_t n, double least) {
     const auto product = [n](const double* a, const double* b) {
         return sum_lanes(

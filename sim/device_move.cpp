@@ -12,7 +12,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// The type that T is added and multiplied in: integers wrap around, as on GPUs.
+/// The type in which T is added and multiplied: integers wrap around, as on GPUs.
 template <typename T>
 using Wrapping = std::conditional_t<std::is_same_v<T, std::int32_t>, std::uint32_t, T>;
 
@@ -37,7 +37,7 @@ void reduce_into(const Tensor& destination, const Tensor& source, Reduction redu
             return update<W>(
                 destination, source,
                 [](const auto& a, const auto& b) -> Lane<W> { return a * b; });
-        // A NaN on either side comes through.
+        // A NaN on either side gives NaN.
         case Reduction::minimum:
             return update<T>(destination, source,
                              [](const auto& a, const auto& b) -> Lane<T> {
@@ -51,8 +51,8 @@ void reduce_into(const Tensor& destination, const Tensor& source, Reduction redu
     }
 }
 
-/// Without the fraction, as NCCL has means of integers; what is too large for the type
-/// becomes its largest, as in a GPU's conversion, and NaN its least.
+/// Drops the fraction, as NCCL does for means of integers. As in a GPU's conversion,
+/// values that are too large become the type's largest, and NaN becomes its least.
 std::int32_t truncated(double value) {
     using Limits = std::numeric_limits<std::int32_t>;
     if (std::isnan(value)) return Limits::min();

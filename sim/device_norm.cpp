@@ -140,8 +140,8 @@ void CpuDevice::compute(const ops::RmsNorm& op) {
 
 template <>
 void CpuDevice::compute(const ops::RmsNormBackwardInput& op) {
-    // With g = dy * weight and x^ = x * rstd: dx = rstd * (g - x^
-    // * mean(g * x^)).
+    // With g = dy * weight and x^ = x * rstd:
+    // dx = rstd * (g - x^ * mean(g * x^)).
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.x.shape().columns();
         const T* gain = op.weight.data<T>();

@@ -7,8 +7,8 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Updates `n` elements at each of the pointers `state…` by `step(state lanes…, gradient
-/// lane)`, on this thread.
+/// Updates `n` elements at each of the pointers `state…`, by `step(gradient lane, state
+/// lanes…)`, on this thread.
 template <typename T, typename Step, typename... State>
 [[gnu::flatten]] void update_here(std::int64_t n, const T* gradient, const Step& step,
                                   State*... state) {

@@ -31,7 +31,7 @@ TraceEvent span_of(const Launch& launch, int micro_batch) {
             launch.issued};
 }
 
-/// When a collective starts for which all are there.
+/// Returns the start of a collective whose members have all arrived.
 Picoseconds start_of(const Meeting& meeting) {
     Picoseconds start = 0;
     for (const Posted* posted : meeting.arrived)
@@ -47,7 +47,7 @@ Picoseconds latency_paid(const Meeting& meeting) {
     return paid;
 }
 
-/// Returns the one that ends first, of those that are done; null if none is.
+/// Returns the launch that ended first; null if none is done.
 Launch* first_to_end(const std::vector<Launch*>& launches) {
     Launch* first = nullptr;
     for (Launch* launch : launches)
@@ -57,8 +57,8 @@ Launch* first_to_end(const std::vector<Launch*>& launches) {
     return first;
 }
 
-/// Sorts teams whose first collectives can end by when these start: if two of them use
-/// one buffer, the order shows.
+/// Sorts teams by the start of their first collectives. All of these can end; if two of
+/// them use one buffer, the order matters.
 void in_virtual_order(std::vector<Team*>& teams) {
     std::vector<std::tuple<Picoseconds, int, Team*>> starts;
     starts.reserve(teams.size());
@@ -141,7 +141,7 @@ RunReport Engine::run(const Program& program) {
     return report();
 }
 
-/// A mistake carries what the run has left.
+/// Throws the failure. A FaultError gets the report of the run.
 void Engine::stop() {
     try {
         if (failed_rank_ >= 0) rethrow_naming_rank(failed_rank_, failure_);
@@ -212,7 +212,7 @@ Launch& Engine::post(Team& team, int member, std::span<CommOperation> operations
 void Engine::enqueue(Launch& launch) {
     launch.issued = rank(launch.rank).virtual_device.now();
     watchers_.tell_of(launch.rank, &Watcher::launched, launch);
-    intrusive_ptr_add_ref(&launch);  // the queue's, until it closes
+    intrusive_ptr_add_ref(&launch);  // the queue's reference, until it closes
     Member& side = launch.team->members[launch.member];
     if (side.first == nullptr) {
         side.first = side.last = &launch;
@@ -223,7 +223,7 @@ void Engine::enqueue(Launch& launch) {
     }
 }
 
-/// A queue of copies is a team of one rank, made when that first copies.
+/// Returns a queue of copies: a team of one rank, made at its first copy.
 Team& Engine::copy_queue(int index, CopyDirection direction) {
     const bool to_host = direction == CopyDirection::to_host;
     RankState& state = rank(index);
@@ -263,7 +263,7 @@ Work Engine::start_copy(int index, CopyDirection direction, const Tensor& destin
 void Engine::note_past(const Posted& posted) {
     RankState& state = rank(posted.launch->rank);
     const CommOperation& operation = posted.operation;
-    // The many parts of one call are one of its rank's last operations.
+    // An all_to_all_v has many parts; the history counts it as one operation.
     if (operation.all_to_all_v && &posted != posted.launch->posted.data()) return;
     state.history[state.launched++ % RankState::kHistory] = past_of(posted);
 }
@@ -276,7 +276,7 @@ void Engine::wait(Launch& launch, SourceLine at) {
         state.waiting = &launch;
         scheduler_.suspend();
     }
-    // The program waits for a copy, the device's queue for a communication.
+    // The program waits for a copy; the device's queue waits for a communication.
     VirtualDevice& waits = launch.is_copy() ? state.virtual_host : state.virtual_device;
     state.virtual_device.follow_host(at);
     const Picoseconds start = state.virtual_device.now();
@@ -306,9 +306,9 @@ std::size_t Engine::wait_any(std::vector<Launch*> launches, SourceLine at) {
     return static_cast<std::size_t>(ends_first - launches.begin());
 }
 
-/// Adds to the trace that the rank's compute queue stood still for the launch.
+/// Adds to the trace that the rank's compute queue waited for the launch.
 void Engine::trace_wait(const Launch& launch, Picoseconds start, SourceLine at) {
-    // A group of no operations has no event; it can end late behind what is before it.
+    // An empty group has no event; it can still end late, behind earlier launches.
     TraceEvent event = launch.traced < 0 ? span_of(launch, -1) : trace_.at(launch.traced);
     event.name = "wait for " + (event.name.empty() ? "an empty group" : event.name);
     event.communicator = std::exchange(event.queue, "compute");
@@ -345,7 +345,7 @@ void Engine::declare_same(const Team& team, int member, const HostTensor& values
     checker_->expected(team, member, same, rank(team.ranks[member]).virtual_device.now());
 }
 
-/// `of_it` is what else the member says of the tensor.
+/// `of_it` has the rest of the member's statement about the tensor.
 void Engine::expect(const Team& team, int member, const Tensor& tensor,
                     Expectation of_it) {
     of_it.shape = tensor.shape();
@@ -398,7 +398,7 @@ void Engine::arrive(Posted& posted) {
     list_if_complete(team);
 }
 
-/// A team's collectives end in their order: the first one is listed when all are there.
+/// A team's collectives end in order: the first is listed when all members are there.
 void Engine::list_if_complete(Team& team) {
     if (team.meetings.empty()) return;
     Meeting& meeting = team.meetings.front();
@@ -431,7 +431,7 @@ void Engine::pair(Posted& posted) {
                        send.launch->rank_number});
 }
 
-// When no rank can run: communications move on, in virtual time.
+// When no rank can run, communications advance in virtual time.
 
 bool Engine::on_quiet() {
     try {
@@ -454,15 +454,14 @@ bool Engine::move_on() {
         if (woken_ > 0 && mistakes_.empty()) return true;
         if (moved) continue;
         if (mistakes_.empty() && end_wait_for_any()) return true;
-        // No rank can run and no pair is new, so none can add a message of an earlier
-        // time.
+        // No rank can run and no pair is new, so no rank can add an earlier message.
         const auto hand_over = [&](const Message& message, Network::Span span) {
             deliver(message, span);
         };
         if (!network_.advance(hand_over)) break;
         if (woken_ > 0 && mistakes_.empty()) return true;
     }
-    // None of what they wait for ends: the first one stands for all.
+    // None of the launches in any_of ends; the diagnosis names the first.
     for (const int index : wait_for_any_)
         rank(index).waiting = rank(index).any_of.front();
     if (std::optional<Diagnosis> stop = checker_->explain_stop()) {
@@ -474,9 +473,9 @@ bool Engine::move_on() {
     return false;
 }
 
-/// Wakes the rank whose wait for any of several ends first, unless something can end
-/// before that: a message that is on its way. All else that is to come, this rank or one
-/// that waits longer begins, so that nobody is overtaken.
+/// Wakes the rank whose wait_any ends first, unless a message on its way can end earlier.
+/// Anything else would be started by this rank or by one that waits longer, so it cannot
+/// end earlier.
 bool Engine::end_wait_for_any() {
     constexpr Picoseconds kNever = std::numeric_limits<Picoseconds>::max();
     std::pair<Picoseconds, int> first{kNever, -1};
@@ -515,8 +514,8 @@ bool Engine::end_meetings() {
     return !teams.empty();
 }
 
-/// Returns how long a collective takes behind those before it in its group, if it has
-/// one: the longest latency counts, once. Group says what NCCL does, and what is left
+/// Returns how long a collective takes after the earlier ones of its group, if it has a
+/// group. The longest latency counts, once. Group says what NCCL does, and what is left
 /// out.
 Picoseconds Engine::time_in_group(const CollectiveCall& call, const Team& team,
                                   const Meeting& meeting) const {
@@ -529,7 +528,7 @@ Picoseconds Engine::time_in_group(const CollectiveCall& call, const Team& team,
     return alone - std::min(latency, paid);
 }
 
-/// The copy has its turn: it moves when its link is free.
+/// The copy has its turn. It moves when its link is free.
 void Engine::begin_copy(Posted& posted) {
     const Picoseconds ready = posted.launch->turn;
     const std::int64_t bytes = posted.operation.input.bytes();
@@ -601,8 +600,8 @@ void Engine::split_team(const Team& team, const Meeting& meeting) {
     }
 }
 
-/// Loads what the message touches. It was last used when its ranks ran: a thousand ranks
-/// later it has left the caches.
+/// Prefetches what the message touches. It was last used when its ranks ran; with a
+/// thousand ranks it has left the caches since then.
 void Engine::prefetch(const Message& message) const {
     for (const Posted* side : {message.send, message.recv}) {
         __builtin_prefetch(side);
@@ -611,7 +610,7 @@ void Engine::prefetch(const Message& message) const {
     __builtin_prefetch(ranks_[message.source].get());
 }
 
-/// Fetches what count() will touch, once the launches are in the cache.
+/// Prefetches what count() will touch. The launches must be in the cache by now.
 void Engine::prefetch_counts(const Message& message) const {
     for (const Posted* side : {message.send, message.recv}) {
         const Launch& launch = *side->launch;
@@ -652,9 +651,9 @@ void Engine::count(const Message& message) const {
     }
 }
 
-/// Returns whether nothing can come before the message at its ports: they are its ranks'
-/// own, both ranks are blocked on it (or have ended), and no other send or recv of theirs
-/// is under way. Then it need not wait its turn in virtual time.
+/// Returns whether nothing can come before the message at its ports: only its two ranks
+/// use them, both are blocked on it (or have ended), and they have no other open send or
+/// recv. Then it need not wait its turn in virtual time.
 bool Engine::is_alone(const Message& message) const {
     const auto blocked_on = [&](const Launch& launch) {
         const RankState& state = *ranks_[launch.rank];
@@ -676,7 +675,7 @@ void Engine::deliver(const Message& message, Network::Span span) {
     watchers_.tell(&Watcher::message_ended, *message.send, *message.recv);
     if (!message.send->operation.is_no_message(message.send->launch->member))
         count(message);
-    if (trace_.on())  // the name costs more than the question
+    if (trace_.on())  // copying the name costs more than asking
         trace_.flow({message.source, message.destination,
                      message.send->launch->team->name, span.start, span.end,
                      message.bytes});
@@ -727,7 +726,7 @@ void Engine::close(Launch& launch) {
 
 // A run that cannot go on ends.
 
-/// Adds what the whole run knows to a mistake that was found by a check of one rank.
+/// Adds what the whole run knows to a mistake that a check of one rank found.
 void Engine::complete_diagnosis() const {
     try {
         if (failure_) std::rethrow_exception(failure_);
@@ -737,8 +736,8 @@ void Engine::complete_diagnosis() const {
     }
 }
 
-/// The order is of virtual things alone: which side of a collective or message came last
-/// on the host must not show.
+/// Uses only virtual quantities: which side of a collective or message came last on the
+/// host must not show.
 Engine::Order Engine::order_of(const Mistake& mistake) const {
     if (mistake.posted == nullptr) {
         const RankState& state = *ranks_[mistake.rank];
@@ -781,7 +780,7 @@ bool Engine::note_failure() {
     return true;
 }
 
-/// The run ends with this diagnosis, since ranks can go no further.
+/// Ends the run with this diagnosis.
 void Engine::note_diagnosis(Diagnosis diagnosis) {
     trace_open(diagnosis.time);
     failure_ = std::make_exception_ptr(FaultError(std::move(diagnosis)));

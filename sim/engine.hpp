@@ -32,20 +32,20 @@ struct RankState {
         virtual_host.serve(virtual_device);
     }
 
-    // First what every message touches.
-    Launch* waiting = nullptr;   ///< what it is suspended for
-    int message_launches = 0;    ///< with sends or recvs; launched, and not closed
+    // First the fields that every message touches.
+    Launch* waiting = nullptr;   ///< the launch that it is suspended for
+    int message_launches = 0;    ///< launches with sends or recvs, not closed yet
     std::uint64_t launches = 0;  ///< so far, on all queues
     bool ended = false;
     std::uint64_t launched = 0;
     VirtualDevice virtual_device;  ///< time, memory and counters of `device`
-    /// A ring; the newest is number launched - 1.
+    /// A ring buffer; the newest entry is number launched - 1.
     std::array<PastOperation, kHistory> history;
     VirtualDevice virtual_host;  ///< of `host`
 
-    std::unique_ptr<Device> host;  ///< outlives the device, which knows it
+    std::unique_ptr<Device> host;  ///< outlives the device, which points to it
     std::unique_ptr<Device> device;
-    /// Queues of copies to the host, and to the device, once there were any.
+    /// Queues of copies to the host and to the device; null until the first copy.
     Team* copies_to_host = nullptr;
     Team* copies_to_device = nullptr;
     std::unique_ptr<Communicator> world;
@@ -53,7 +53,7 @@ struct RankState {
     std::exception_ptr failure;   ///< what its program threw
     std::vector<Launch*> any_of;  ///< it is suspended until one of these has ended
 
-    /// A split: the rank has asked for this, and got that.
+    /// A split: the rank's request, and the team that it got.
     struct Split {
         SplitRequest asked;
         Team* team = nullptr;
@@ -62,13 +62,13 @@ struct RankState {
     Split split;
 };
 
-/// A run: its ranks, who waits for whom, and virtual time.
+/// A run: its ranks, their waits for each other, and virtual time.
 ///
-/// Rules: ranks launch operations while they run. When all are blocked (the run is
-/// quiet), and only then, the engine completes what has found its partners, in an order
-/// of virtual time alone. So neither values nor times depend on the order in which the
-/// host ran the ranks, even in programs with races. A mistake is noted while ranks run
-/// and reported at the next quiet.
+/// Rules: ranks launch operations while they run. The engine completes operations only
+/// when all ranks are blocked (the run is quiet). It takes those that have found their
+/// partners, in an order that depends only on virtual time. So neither values nor times
+/// depend on the order in which the host runs the ranks, even in programs with races.
+/// Mistakes are noted while ranks run, and reported the next time the run is quiet.
 class Engine {
   public:
     explicit Engine(ClusterOptions options);
@@ -76,24 +76,24 @@ class Engine {
     RunReport run(const Program& program);
 
     // For communicators.
-    /// Writes down what the member launches together.
+    /// Records what the member launches together.
     Launch& post(Team& team, int member, std::span<CommOperation> operations,
                  SourceLine at);
-    /// The launch begins after what the device has issued so far, and behind what the
-    /// member has launched before.
+    /// Queues the launch. It begins after earlier operations of the device and after
+    /// earlier launches of the member.
     void enqueue(Launch& launch);
     void wait(Launch& launch, SourceLine at);
-    /// Waits for the one that ends first, and returns its place.
+    /// Waits for the launch that ends first, and returns its place.
     std::size_t wait_any(std::vector<Launch*> launches, SourceLine at);
     /// Starts a copy between a rank's device and its host.
     Work start_copy(int index, CopyDirection direction, const Tensor& destination,
                     const Tensor& source, SourceLine at);
-    /// Returns whether a rank has waited for any of several: other times of arrival may
-    /// then lead elsewhere.
+    /// Returns whether a rank has called wait_any: then other times of arrival may give
+    /// other results.
     bool arrivals_decide() const { return arrivals_decide_; }
-    /// Returns what the rank asks of its split, and what that has made for it.
+    /// Returns the rank's split: its request and its result.
     RankState::Split& split_of(int index) { return ranks_[index]->split; }
-    /// The member lets go of its communicator.
+    /// The member destroys its communicator.
     void communicator_went(Team& team, int member);
     void expect_replicated(const Team& team, int member, const Tensor& tensor,
                            const std::string& name, SourceLine at);
@@ -106,10 +106,10 @@ class Engine {
     LaunchPool& launches() { return launches_; }
     const LaunchPool& launches() const { return launches_; }
     int current() const { return scheduler_.current(); }
-    /// Notes what a rank threw, or was found to do wrong; its first one counts.
+    /// Notes what a rank threw, or a mistake found in it. Only its first one counts.
     void note_mistake(int index, std::exception_ptr what);
 
-    // For those who look for mistakes.
+    // For the checks.
     const std::vector<std::unique_ptr<RankState>>& ranks() const { return ranks_; }
     const std::vector<std::unique_ptr<Team>>& teams() const { return teams_; }
     const ClusterOptions& options() const { return options_; }
@@ -122,10 +122,10 @@ class Engine {
     /// A failure that ends the run.
     struct Mistake {
         int rank;
-        const Posted* posted;  ///< of a collective or message that differs; else null
+        const Posted* posted;  ///< a collective or message whose sides differ; else null
     };
-    /// The earliest in virtual time counts, then that of the lowest rank; the rest tells
-    /// apart what a rank launched at one time.
+    /// The mistake with the least order counts: the earliest in virtual time, then of the
+    /// lowest rank. The other entries order mistakes of one rank at one time.
     using Order = std::array<std::int64_t, 6>;
 
     void run_rank(int index, const Program& program);
@@ -179,15 +179,15 @@ class Engine {
     std::vector<CpuDevice*> cpu_devices_;  ///< of ranks_
     HostMemory host_memory_;
     std::vector<std::unique_ptr<RankState>> ranks_;
-    std::vector<Team*> complete_;  ///< their first meeting has all its members
-    std::vector<Message> paired_;  ///< have met since the last quiet
+    std::vector<Team*> complete_;  ///< teams whose first meeting has all its members
+    std::vector<Message> paired_;  ///< their sides have met since the last quiet
     std::vector<Mistake> mistakes_;
     std::exception_ptr failure_;
-    int failed_rank_ = -1;  ///< whose program threw failure_, if one did
-    /// Communicators hold it; it is null once the run is over.
+    int failed_rank_ = -1;  ///< the rank that threw failure_; -1 if none did
+    /// Communicators share it. Its pointer is null once the run is over.
     std::shared_ptr<Engine*> handle_;
     int woken_ = 0;
-    std::vector<int> wait_for_any_;  ///< ranks, in the order in which they began to
+    std::vector<int> wait_for_any_;  ///< ranks, in the order in which they began to wait
     bool arrivals_decide_ = false;
 };
 

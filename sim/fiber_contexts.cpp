@@ -10,13 +10,13 @@ namespace lockstep::sim {
 
 namespace {
 
-// Room for a program's own arrays; only what is touched takes memory. With its guard page
-// a stack is two mappings, of which Linux gives a process 65,530.
+// Room for a program's own arrays. Only touched pages take memory. A stack with its guard
+// page is two mappings; Linux gives a process 65,530.
 constexpr std::size_t kStackBytes = 1 << 20;
 
-/// The C++ runtime keeps this for each thread about exceptions being handled. Fibers
-/// share a thread, so each must carry its own across a switch (Itanium C++ ABI,
-/// section 2.2.2).
+/// The C++ runtime keeps this for each thread, about exceptions that are being handled.
+/// Fibers share a thread, so each must save its own at a switch (Itanium C++ ABI, section
+/// 2.2.2).
 struct ExceptionState {
     void* caught = nullptr;
     unsigned int uncaught = 0;

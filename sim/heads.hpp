@@ -9,7 +9,7 @@
 
 namespace lockstep::sim {
 
-/// Factor times rows [first, first + count) of one head, side by side in memory.
+/// Returns factor times rows [first, first + count) of one head, packed without gaps.
 template <typename T>
 std::vector<T> packed(const Heads& heads, std::int64_t offset, std::int64_t first,
                       std::int64_t count, T factor = 1) {
@@ -24,7 +24,7 @@ std::vector<T> packed(const Heads& heads, std::int64_t offset, std::int64_t firs
     return rows;
 }
 
-/// All rows.
+/// Returns all rows of one head, packed.
 template <typename T>
 std::vector<T> packed(const Heads& heads, std::int64_t offset) {
     return packed<T>(heads, offset, 0, heads.rows());
@@ -55,7 +55,7 @@ void add_packed(const Heads& heads, std::int64_t offset, const std::vector<T>& r
     }
 }
 
-/// f(index, batch, head) for every head, counted through.
+/// Calls f(index, batch, head) for every head. `index` counts the heads of all batches.
 template <typename F>
 void each_head(const Heads& heads, F&& f) {
     for (std::int64_t batch = 0; batch < heads.batches(); ++batch)
@@ -64,8 +64,8 @@ void each_head(const Heads& heads, F&& f) {
 }
 
 /// Calls f(index, batch, head) for every head, in parts (in_parts.hpp) of a multiple of
-/// `unit` heads. `make` makes f, for each part its own. Heads of different parts must not
-/// meet in what is written.
+/// `unit` heads. `make` makes a new f for each part. Heads of different parts must not
+/// write to the same memory.
 template <typename Make>
 void each_head_in_parts(const Heads& heads, std::int64_t unit, const Make& make) {
     in_parts(heads.batches() * heads.heads, unit,

@@ -12,10 +12,10 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Runs that hold less never look.
+/// Runs that need less than this never look.
 constexpr std::int64_t kSmall = 1 << 20;
-/// This part of what is available stays free: for all that is not counted here, such as
-/// what ranks keep, and for other programs.
+/// 1/kSpare of the available memory stays free, for other programs and for all that is
+/// not counted here, such as what ranks keep.
 constexpr std::int64_t kSpare = 16;
 
 }  // namespace
@@ -25,9 +25,9 @@ HostMemory::HostMemory(int ranks, Available available)
       held_by_(static_cast<std::size_t>(ranks)),
       next_look_(kSmall) {}
 
-/// Memory that is asked for is taken only when it is written to. Hence there are two
-/// limits: all that is held, against what was available at the first look; and the little
-/// that is taken until the next look, against what is available now.
+/// The system gives memory only when it is written to. So there are two limits. All
+/// memory that ranks hold must fit into what was available at the first look. What they
+/// take until the next look must fit into what is available now.
 void HostMemory::look(int rank, std::int64_t bytes, SourceLine at) {
     constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max() / 2;
     const std::int64_t available = std::min(available_(), kUnlimited);

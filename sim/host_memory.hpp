@@ -8,18 +8,18 @@
 
 namespace lockstep::sim {
 
-/// The memory of this machine, in which the numbers of all ranks lie. What ranks ask for
-/// is counted before it is there, so that a run that cannot fit ends with a sentence, and
-/// not with the system ending the process, or another one.
+/// The memory of this machine, which holds the numbers of all ranks. What ranks ask for
+/// is counted before the system gives it. So a run that does not fit ends with a
+/// sentence; otherwise the system would end this process, or another one.
 class HostMemory {
   public:
     using Available = std::function<std::int64_t()>;
 
-    /// `available` gives back what devices keep and do not use, and says how many bytes
-    /// more this process can have.
+    /// `available` gives unused kept blocks back to the system. It returns how many more
+    /// bytes this process can have.
     HostMemory(int ranks, Available available);
 
-    /// A rank takes so many bytes. Throws MissingError if the machine has not as many;
+    /// A rank takes `bytes`. Throws MissingError if the machine does not have them;
     /// nothing is taken then.
     void take(int rank, std::int64_t bytes, SourceLine at) {
         if (bytes > next_look_ - held_ - kept_) look(rank, bytes, at);
@@ -30,7 +30,7 @@ class HostMemory {
         held_ -= bytes;
         held_by_[rank] -= bytes;
     }
-    /// Devices count here what they keep and do not use.
+    /// Devices count here the bytes that they keep and do not use.
     std::int64_t& kept() { return kept_; }
 
   private:
@@ -42,8 +42,8 @@ class HostMemory {
     std::vector<std::int64_t> held_by_;
     std::int64_t held_ = 0;
     std::int64_t kept_ = 0;
-    std::int64_t limit_ = 0;  ///< of what is held; known from the first look on
-    std::int64_t next_look_;  ///< beyond this, what is kept included; no less than held_
+    std::int64_t limit_ = 0;  ///< of held_; known from the first look on
+    std::int64_t next_look_;  ///< look if held_ + kept_ exceeds it; at least held_
 };
 
 }  // namespace lockstep::sim

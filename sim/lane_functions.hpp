@@ -15,16 +15,16 @@
 
 namespace lockstep::sim {
 
-// A function of a lane is off by no more than these units of the last place: exp 2, tanh
-// 6 and erf 7 in f32, exp 2, tanh 3 and erf 2 in f64 (tests/sim/test_lanes.cpp).
+// The largest errors of these functions, in units of the last place: exp 2, tanh 6 and
+// erf 7 in f32; exp 2, tanh 3 and erf 2 in f64 (tests/sim/test_lanes.cpp).
 
-/// exp(x), and 0 where x is kBelow or less: Eigen's exp(-inf) of a vector is not 0. A NaN
-/// comes through, since Eigen's max and min give their left side then.
+/// Returns exp(x), and 0 if x is kBelow or less: Eigen's exp(-inf) of a vector is not 0.
+/// A NaN stays NaN, since Eigen's max and min then return their left side.
 template <typename T>
 Lane<T> exp_lane(const Lane<T>& x) {
     constexpr bool kSingle = sizeof(T) == sizeof(float);
-    constexpr T kBelow = kSingle ? T(-87) : T(-708);  // no result is subnormal: slow
-    // Makes the least step above kBelow more than 1.
+    constexpr T kBelow = kSingle ? T(-87) : T(-708);  // subnormal results are slow
+    // The smallest step above kBelow, times this, is more than 1.
     constexpr T kSteep = kSingle ? T(1e6) : T(1e14);
     const Lane<T> above = ((x - kBelow) * kSteep).max(T(0)).min(T(1));  // 0 or 1
     return x.max(kBelow).exp() * above;
@@ -39,9 +39,9 @@ Lane<double> polynomial(const Lane<double>& x, const std::array<double, Terms>& 
     return sum;
 }
 
-/// Returns an odd function of x. Its values at |x| are `near` if |x| < from, and `far`
-/// else, also if x is a NaN. By bits, two numbers at a time: Eigen and compilers choose
-/// number by number.
+/// Returns an odd function of x. Its value at |x| is `near` if |x| < from, and `far`
+/// otherwise, even if x is a NaN. Works on bits, two numbers at a time, because Eigen and
+/// compilers choose number by number.
 inline Lane<double> odd(const Lane<double>& x, double from, const Lane<double>& near,
                         const Lane<double>& far) {
     constexpr std::int64_t kWidth = 2;  // every processor has vectors of two
@@ -69,8 +69,8 @@ Lane<T> tanh_lane(const Lane<T>& x) {
     return x.tanh();
 }
 
-/// In f64, |x| + |x|^3 times a polynomial of x^2 below 0.5 (the best of its degree there)
-/// and (1 - e) / (1 + e), e = exp(-2 |x|), above.
+/// Returns tanh in f64. If |x| < 0.5, it is |x| + |x|^3 times a polynomial in x^2, the
+/// best of its degree. Else it is (1 - e) / (1 + e), e = exp(-2 |x|).
 template <>
 inline Lane<double> tanh_lane(const Lane<double>& x) {
     static constexpr std::array kTerms{-0.3333333333333333,     0.13333333333329825,
@@ -91,8 +91,9 @@ Lane<T> erf_lane(const Lane<T>& x) {
     return x.erf();
 }
 
-/// In f64, |x| times a polynomial of x^2 below 1, and above 1 - exp(-x^2) times one of
-/// (|x| - 2) / (|x| + 2), which stays within (-1/3, 1/2) up to 6: there erf is 1.
+/// Returns erf in f64. If |x| < 1, it is |x| times a polynomial in x^2. Else it is
+/// 1 - exp(-x^2) times a polynomial in (|x| - 2) / (|x| + 2), which is between -1/3 and
+/// 1/2 if |x| <= 6. From 6 on, erf is 1.
 template <>
 inline Lane<double> erf_lane(const Lane<double>& x) {
     static constexpr std::array kNear{
@@ -109,7 +110,7 @@ inline Lane<double> erf_lane(const Lane<double>& x) {
         -1.4067532694582058e-05, 1.820143195975009e-06,  3.917059299925389e-06};
     const Lane<double> size = x.abs();
     const Lane<double> near = size * polynomial(size * size, kNear);
-    const Lane<double> most = size.min(6.0);  // a NaN comes through
+    const Lane<double> most = size.min(6.0);  // a NaN stays NaN
     const Lane<double> far =
         1 - exp_lane<double>(-most * most) * polynomial((most - 2) / (most + 2), kFar);
     return odd(x, 1, near, far);
@@ -119,7 +120,7 @@ inline Lane<double> erf_lane(const Lane<double>& x) {
 
 namespace lockstep::formulas {
 
-// Formulas of lanes take the functions of lanes.
+// With lanes, formulas use the functions above.
 
 template <>
 inline sim::Lane<float> exp_of(const sim::Lane<float>& x) {

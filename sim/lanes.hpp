@@ -11,14 +11,14 @@
 
 namespace lockstep::sim {
 
-/// Elements that are computed together, in vector registers. Every element of a tensor,
-/// the last few included, goes through the same instructions as part of a whole lane,
-/// since Eigen's exp of a vector and of a number differ in the last bit.
+/// Elements that are computed together, in vector registers. Every element of a tensor is
+/// computed as part of a whole lane, even the last few, because Eigen's exp of a vector
+/// and of one number differ in the last bit.
 template <typename T>
 using Lane = Eigen::Array<T, 16, 1>;
 inline constexpr std::int64_t kLane = 16;
 
-/// The first `count` elements at `data`, and `fill` behind them.
+/// Returns the first `count` elements at `data`, and `fill` behind them.
 template <typename T>
 [[gnu::noinline]] Lane<T> load_some(const T* data, std::int64_t count, T fill) {
     Lane<T> lane = Lane<T>::Constant(fill);
@@ -26,7 +26,7 @@ template <typename T>
     return lane;
 }
 
-/// The lane that begins at `data`, filled up behind its first `count` elements.
+/// Returns the lane at `data`. Behind its first `count` elements it has `fill`.
 template <typename T>
 [[gnu::always_inline]] inline Lane<T> load(const T* data, std::int64_t count,
                                            T fill = 0) {
@@ -34,7 +34,7 @@ template <typename T>
     return load_some(data, count, fill);
 }
 
-/// The first `count` values of a lane, to memory.
+/// Stores the first `count` values of a lane.
 template <typename T>
 [[gnu::always_inline]] inline void store(T* data, const Lane<T>& lane,
                                          std::int64_t count) {
@@ -63,7 +63,7 @@ void map_lanes(std::int64_t n, T* out, const F& f, const In*... in) {
     });
 }
 
-/// The sum over i < n of f(in[i]…), in f64. `f` gets lanes and returns one.
+/// Returns the sum over i < n of f(in[i]…), in f64. `f` gets lanes and returns one.
 template <typename F, typename... In>
 [[gnu::flatten]] double sum_lanes(std::int64_t n, F&& f, const In*... in) {
     Lane<double> sum = Lane<double>::Zero();
@@ -89,8 +89,8 @@ template <typename T, typename F>
     }
 }
 
-/// out[j] += the sum over rows i of f(i, j, count), in f64. `f` returns the lane
-/// of the row's elements j, j + 1, …, of which `count` are used.
+/// out[j] += the sum over rows i of f(i, j, count), in f64. `f` returns a lane with the
+/// row's elements j, j + 1, …; only the first `count` are used.
 template <typename T, typename F>
 void add_column_sums(std::int64_t rows, std::int64_t columns, T* out, const F& f) {
     in_parts(columns, long_part_of(rows * kLane) * kLane,
@@ -99,7 +99,7 @@ void add_column_sums(std::int64_t rows, std::int64_t columns, T* out, const F& f
              });
 }
 
-/// The largest of `n` values; -infinity where there are none. NaNs are passed over.
+/// Returns the largest of `n` values; -infinity if there are none. NaNs are ignored.
 template <typename T>
 T largest(const T* values, std::int64_t n) {
     constexpr T kLeast = -std::numeric_limits<T>::infinity();

@@ -18,8 +18,8 @@ extern const MatmulKernel kMatmulPlain;
 
 namespace {
 
-/// Room for packed columns, for each thread its own. Pages of it that nobody writes to
-/// take no memory.
+/// Returns room for packed columns. Each thread has its own. Its pages take no memory
+/// until they are written.
 template <typename T>
 T* packed() {
     thread_local const auto kRoom = std::make_unique_for_overwrite<T[]>(kMatmulPacked<T>);
@@ -27,8 +27,8 @@ T* packed() {
     return kRoom.get();
 }
 
-/// Returns how long each kernel takes for a product of a usual size, at best. They take
-/// turns: a processor that has not used its widest vectors for a while is slow at first.
+/// Returns each kernel's best time for a product of a usual size. The kernels take turns,
+/// because a processor that has not used its widest vectors for a while is slow at first.
 std::vector<double> seconds_of(std::span<const MatmulKernel* const> kernels) {
     constexpr std::int64_t kSide = 96;
     constexpr int kTurns = 8;
@@ -47,8 +47,8 @@ std::vector<double> seconds_of(std::span<const MatmulKernel* const> kernels) {
     return best;
 }
 
-/// The widest vectors are not the fastest on each processor: they are tried, which takes
-/// less than a millisecond. Whichever is taken, the bits are the same.
+/// Tries which vectors are fastest, in less than a millisecond: on some processors the
+/// widest are not. The bits are the same with all of them.
 std::vector<const MatmulKernel*> find_kernels() {
     std::vector<const MatmulKernel*> found;
 #ifdef __x86_64__
@@ -80,7 +80,7 @@ void multiply(const Product<double>& product) {
     matmul_kernels().front()->f64(product, packed<double>());
 }
 
-/// Columns [first, first + count) of the product.
+/// Returns columns [first, first + count) of the product.
 template <typename T>
 Product<T> columns_of(Product<T> of, std::int64_t first, std::int64_t count) {
     of.c += first;

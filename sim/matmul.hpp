@@ -16,14 +16,14 @@ struct Product {
     const T* b;
     std::int64_t m, k, n;
     MatmulOptions options;
-    /// Elements from one row to the next, of each as it lies in memory.
+    /// Elements from one row to the next, in memory.
     std::int64_t c_row = n;
     std::int64_t a_row = options.transpose_a ? m : k;
     std::int64_t b_row = options.transpose_b ? k : n;
 };
 
-/// Computes a product. The bits of an element depend on its row of op(a) and its column
-/// of op(b) alone: not on how many there are of either, nor on the machine, if it has
+/// Computes a product. An element's bits depend only on its row of op(a) and its column
+/// of op(b), not on the number of rows or columns. They are the same on all machines with
 /// fused multiply-adds (each x86-64-v3, each aarch64).
 template <typename T>
 void multiply_matrices(const Product<T>& product);
@@ -33,10 +33,10 @@ void multiply_matrices(const Product<float>&);
 template <>
 void multiply_matrices(const Product<double>&);
 
-/// So many products of an element are summed by themselves, then added to the rest.
+/// An element's products are summed in blocks of this many; then the blocks are summed.
 template <typename T>
 inline constexpr std::int64_t kMatmulBlock = 1024 / sizeof(T);
-/// So many columns of b are packed at a time.
+/// The number of columns of b that are packed at a time.
 inline constexpr std::int64_t kMatmulColumns = 384;
 
 template <typename T>
@@ -52,7 +52,7 @@ struct MatmulKernel {
     void (*f64)(const Product<double>& product, double* packed);
 };
 
-/// Returns those that run on this machine; the one that is used is the first.
+/// Returns the kernels that run on this machine. The first one is used.
 std::span<const MatmulKernel* const> matmul_kernels();
 
 }  // namespace lockstep::sim

@@ -5,12 +5,12 @@
 #include "sim/matmul.hpp"
 
 // The arithmetic of a product, compiled once for each instruction set, with its flags.
-// Nothing here is shared with other sources, not even of the standard library: the linker
-// would take one copy for all, which might not run.
+// This file shares no code with other sources, not even of the standard library: the
+// linker would take one copy for all, which might not run on every machine.
 //
-// An element of the product is summed in one order, whatever the instruction set, the
-// number of rows and columns, and where it stands among them: blocks of kBlock products,
-// each block by fused multiply-adds from 0, one after the other.
+// An element of the product is always summed in the same order, for any instruction set,
+// shape and place of the element: in blocks of kBlock products, each block by fused
+// multiply-adds from 0, one after the other.
 
 namespace lockstep::sim {
 
@@ -18,7 +18,7 @@ namespace {
 
 using Index = std::int64_t;
 
-/// A matrix of any layout: element (i, j) stands at data[i * row + j * column].
+/// A matrix of any layout: element (i, j) is at data[i * row + j * column].
 template <typename T>
 struct Strided {
     T* data;
@@ -28,8 +28,8 @@ struct Strided {
 };
 
 /// Products of T with vectors of `Bytes`. A tile of kRows by up to kVectors vectors of
-/// columns is summed in registers. Fused::add(a, b, sum) is a b + sum, rounded once, by
-/// an instruction that is asked for: compilers fuse or not as they like.
+/// columns is summed in registers. Fused::add(a, b, sum) is a b + sum, rounded once. It
+/// names the instruction: without it, compilers are free to fuse or not.
 template <typename T, int Bytes, int kRows, int kVectors, typename Fused>
 class Kernel {
   public:
@@ -42,7 +42,7 @@ class Kernel {
         const Index thin = thin_columns(by);
         if (thin > 0) multiply_thin<kMostThin>(c, a, b, by, thin);
         const Index rest = by.n - thin;
-        // Few rows times many that are read along k: these stay as they are.
+        // Few rows, and B is transposed: computes C transposed, to pack A and not B.
         if (b_turned && by.m <= kWidth && rest > by.m)
             multiply({c.at(0, thin), 1, c.row}, {b.at(0, thin), b.column, 1},
                      {a.data, a.column, a.row}, rest, by.k, by.m, by.options.accumulate,
@@ -56,13 +56,13 @@ class Kernel {
     static constexpr Index kWidth = Bytes / sizeof(T);
     static constexpr Index kColumns = kMatmulColumns;  // of B that are packed together
     static constexpr Index kBlock = kMatmulBlock<T>;
-    /// Unpacked, such a B stays in the fastest cache, or is read too few times.
+    /// B is read directly, without packing, if it is this small or read this few times.
     static constexpr Index kSmallBytes = 128 << 10;
     static constexpr Index kFewRows = Index{4} * kRows;
-    /// So few rows are worth no packing of B, be it turned or not.
+    /// Up to this many rows, packing B does not pay: for B as it is, for B transposed.
     static constexpr int kThin = 2, kThinTurned = Bytes / 16;
     static constexpr int kMostThin = kThin > kThinTurned ? kThin : kThinTurned;
-    /// So many vectors of a row of B are read one after the other.
+    /// The number of vectors of a row of B that are read one after the other.
     static constexpr int kLongVectors = 16;
 
     // NOLINTBEGIN(modernize-use-using): an alias would lose the alignment.
@@ -89,13 +89,13 @@ class Kernel {
                     least(kColumns, n - j), accumulate || p > 0, direct, packed);
     }
 
-    /// Returns how many columns multiply_thin() has to compute: whole vectors.
+    /// Returns how many columns multiply_thin() must compute: whole vectors.
     static Index thin_columns(const Product<T>& by) {
         const bool is_thin = by.m <= (by.options.transpose_b ? kThinTurned : kThin);
         return is_thin && by.k > 0 ? by.n / kWidth * kWidth : 0;
     }
 
-    /// Computes the first columns of a product of Rows rows or fewer.
+    /// Computes the first columns of a product with at most `Rows` rows.
     template <int Rows>
     static void multiply_thin(Strided<T> c, Strided<const T> a, Strided<const T> b,
                               const Product<T>& by, Index columns) {
@@ -136,8 +136,8 @@ class Kernel {
             }
     }
 
-    /// Adds rows of B, each times its factors, to the sums: a sum is fetched and put back
-    /// once for all of them.
+    /// Adds rows of B, each times its factors, to the sums. Each sum is loaded and stored
+    /// once for all of these rows.
     template <int Rows, int Together>
     static void add_rows(Vector (*sums)[kLongVectors], Strided<const T> a,
                          Strided<const T> b, Index p, Index columns) {
@@ -162,8 +162,8 @@ class Kernel {
         }
     }
 
-    /// C (Rows, kWidth) (+)= A (Rows, k) B, whose columns are read along k, where their
-    /// elements lie side by side: b.row is 1.
+    /// C (Rows, kWidth) (+)= A (Rows, k) B. Columns of B are read along k, where elements
+    /// are contiguous: b.row is 1.
     template <int Rows>
     static void turned_tile(Strided<T> c, Strided<const T> a, Strided<const T> b, Index k,
                             bool add) {
@@ -188,7 +188,7 @@ class Kernel {
         }
     }
 
-    /// Some columns of B, which stand in panels of vectors.
+    /// Some columns of B, as whole vectors.
     struct Panel {
         Index first, columns;
         int vectors;
@@ -233,7 +233,7 @@ class Kernel {
         return count;
     }
 
-    /// Copies columns behind each other, row by row, filled up with zeros to a width.
+    /// Copies columns row by row; each row is padded with zeros to `width`.
     static void pack(T* to, Strided<const T> from, Index k, Index columns, Index width) {
         if (from.column != 1) return pack_turned(to, from, k, columns, width);
         for (Index p = 0; p < k; ++p, to += width) {
@@ -265,9 +265,9 @@ class Kernel {
             *reinterpret_cast<Unaligned*>(to + i * to_row) = rows[i];
     }
 
-    /// Transposes a square of kWidth by kWidth: rows i and i + kWidth / 2 are merged, as
-    /// two halves of a pack of cards are, so often that each place's bits have gone
-    /// round.
+    /// Transposes a square of kWidth by kWidth. Each pass interleaves rows i and i +
+    /// kWidth / 2, as the two halves of a pack of cards are shuffled. After log2(kWidth)
+    /// passes the square is transposed.
     static void load_turned(Vector* rows, const T* from, Index from_row) {
         for (Index i = 0; i < kWidth; ++i)
             rows[i] = *reinterpret_cast<const Unaligned*>(from + i * from_row);
@@ -288,7 +288,7 @@ class Kernel {
 
     using Places = std::make_index_sequence<Bytes / sizeof(T)>;
 
-    /// Elements First, First + 1, … of both in turn.
+    /// Interleaves the elements First, First + 1, … of a and b.
     template <Index First, std::size_t... Place>
     static Vector merge(Vector a, Vector b, std::index_sequence<Place...>) {
         return __builtin_shufflevector(a, b, (First + Place / 2 + Place % 2 * kWidth)...);
@@ -302,7 +302,7 @@ class Kernel {
                 return by_vectors<Vectors - 1>(c, a, panel, k, rows, add);
             if (rows < kRows)
                 return by_rows<kRows - 1, Vectors>(c, a, panel, k, rows, add);
-            // Strides that are known make addresses cheap.
+            // Strides known at compile time make addresses cheap.
             if (a.column == 1)
                 return tile<kRows, Vectors>(c, a.data, a.row, 1, panel, k, add);
             if (a.row == 1)
@@ -328,7 +328,7 @@ class Kernel {
     [[gnu::always_inline]] static inline void tile(Strided<T> c, const T* a, Index a_row,
                                                    Index a_column, const Panel& panel,
                                                    Index k, bool add) {
-        // A large product is not in the caches, and there is time to fetch it.
+        // A large C is not in the caches, and there is time to fetch it.
         if (c.column == 1) {
 #pragma GCC unroll 16
             for (int i = 0; i < Rows; ++i)

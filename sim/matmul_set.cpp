@@ -1,5 +1,5 @@
 // The kernels of one instruction set. Meson compiles this once for each: MATMUL_AVX512,
-// MATMUL_AVX2, or MATMUL_PLAIN, which each processor of the architecture runs.
+// MATMUL_AVX2, and MATMUL_PLAIN, which every processor of the architecture can run.
 
 #if defined(__aarch64__)
 #include <arm_neon.h>
@@ -51,7 +51,7 @@ struct Fused {
 
 #else
 
-/// There is no such instruction: rounded twice.
+/// There is no such instruction, so results are rounded twice.
 struct Fused {
     template <typename Vector>
     static Vector add(Vector a, Vector b, Vector sum) {
@@ -61,7 +61,7 @@ struct Fused {
 
 #endif
 
-/// A tile of so many rows by three vectors stays in the registers.
+/// A tile of `Rows` rows by three vectors stays in the registers.
 template <int Bytes, int Rows>
 constexpr MatmulKernel kernel(const char* name, bool (*runs_here)()) {
     return {name, runs_here, Kernel<float, Bytes, Rows, 3, Fused>::multiply,
@@ -78,7 +78,7 @@ extern const MatmulKernel kMatmulAvx512 = kernel<64, 8>("avx512", [] {
 extern const MatmulKernel kMatmulAvx2 = kernel<32, 4>("avx2", [] {
     return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
 });
-#elif defined(MATMUL_PLAIN) && defined(__aarch64__)  // of 32 registers
+#elif defined(MATMUL_PLAIN) && defined(__aarch64__)  // it has 32 registers
 extern const MatmulKernel kMatmulPlain = kernel<16, 8>("plain", [] { return true; });
 #elif defined(MATMUL_PLAIN)
 extern const MatmulKernel kMatmulPlain = kernel<16, 4>("plain", [] { return true; });

@@ -9,8 +9,8 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Place (23 bits), rank (16) and sequence (24) of a message, after all releases of
-/// ports.
+/// Returns a key of a message's place (23 bits), rank (16) and sequence (24). It is
+/// greater than that of any release of a port.
 std::uint64_t order_of(const Message& message) {
     const std::uint64_t place = std::min<std::uint64_t>(message.place, (1U << 23) - 1);
     return std::uint64_t{1} << 63 | place << 40 |
@@ -18,7 +18,7 @@ std::uint64_t order_of(const Message& message) {
            (message.sequence & ((1U << 24) - 1));
 }
 
-/// Heaps keep their largest element on top, so that "comes later" is the comparison.
+/// Heaps keep their largest element on top, so the comparison is "comes later".
 constexpr auto kEventLater = [](const auto& a, const auto& b) {
     return std::tie(a.time, a.order) > std::tie(b.time, b.order);
 };
@@ -36,7 +36,7 @@ Network::Network(const ClusterSpec& spec, int ranks)
     ports_.resize(static_cast<std::size_t>(first_copy_port_) + copy_ports);
 }
 
-/// A port of the device for each direction, and one of its node's links for each.
+/// Returns a port of the device and a port of one of its node's links, for the direction.
 Network::Way Network::way_of_copy(const Message& message) const {
     const int direction = message.to_host ? 0 : 1;
     const int node = spec_.node_of(message.source);
@@ -178,9 +178,9 @@ void Network::add_event(const Event& event) {
     std::push_heap(events_.begin(), events_.end(), kEventLater);
 }
 
-/// Starts the first in line whose other ports are free too. One that has started
-/// elsewhere is dropped from the line; one whose other port is busy is tried again when
-/// that is released.
+/// Starts the first message in line whose other ports are free too. A message that has
+/// already started from another port is dropped from the line. A message whose other port
+/// is busy is tried again when that port is released.
 void Network::release(std::int32_t at, Picoseconds time, Deliver deliver) {
     Port& released = port(at);
     released.release_due = false;

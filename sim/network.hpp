@@ -19,21 +19,21 @@ struct Message {
     int source = 0;
     int destination = 0;
     std::int64_t bytes = 0;
-    Picoseconds ready = 0;       ///< both sides were there
-    std::uint64_t place = 0;     ///< in the group that the source launched it with
+    Picoseconds ready = 0;       ///< when both sides were there
+    std::uint64_t place = 0;     ///< its index in the group that the source launched
     std::uint64_t sequence = 0;  ///< rank_number of the source's launch
-    bool to_host = false;        ///< of a copy between device and host, which has no recv
+    bool to_host = false;        ///< the direction of a copy, which has no recv
 };
 
-/// The ports that messages occupy: each device has one out and one in; where a node has
-/// fewer network ports than devices, devices share those. A message holds all of its
-/// ports for alpha + bytes / beta, times the factor of the slower of its devices.
+/// The ports that messages occupy. Each device has one port out and one port in. If a
+/// node has fewer network ports than devices, its devices share them. A message occupies
+/// all of its ports for alpha + bytes / beta, times the factor of its slower device.
 ///
-/// A port serves what is ready and whose other ports are free, in order of (ready time,
-/// place in the group, rank, sequence): of virtual things alone, and no two messages or
-/// copies are alike in all of them, so that nothing depends on the host's order. The
-/// place comes first so that groups whose ranks name their peers in rotation pass without
-/// standing in each other's way.
+/// A port serves messages that are ready and whose other ports are free, in order of
+/// (ready time, place in the group, rank, sequence). All of these are virtual, and no two
+/// messages or copies have the same four, so nothing depends on the host's order. The
+/// place is compared before the rank, so that groups whose ranks name their peers in
+/// rotation do not block each other.
 class Network {
   public:
     Network(const ClusterSpec& spec, int ranks);
@@ -47,22 +47,22 @@ class Network {
     /// Returns whether the way between two ranks has a port that other ranks use too.
     bool is_shared(int source, int destination) const;
 
-    /// For a message that nothing else can come before: it takes its ports when they are
-    /// free.
+    /// Sends a message that nothing else can come before: it takes its ports when they
+    /// are free.
     Span pass(const Message& message);
 
-    /// For any message: it waits its turn in virtual time.
+    /// Sends any message: it waits its turn in virtual time.
     void enqueue(const Message& message);
 
-    /// Returns when the next message may start or end; the end of time if none waits.
+    /// Returns when the next message may start or end; the largest time if none waits.
     Picoseconds next_event() const {
         return events_.empty() ? std::numeric_limits<Picoseconds>::max()
                                : events_.front().time;
     }
 
-    /// Moves on to the next instant at which a message may start, and delivers those that
-    /// do. False where none waits. Right only when no rank can add a message of an
-    /// earlier time.
+    /// Goes to the next instant at which a message may start, and delivers the messages
+    /// that do. Returns false if none waits. Call it only when no rank can add an earlier
+    /// message.
     bool advance(Deliver deliver);
 
   private:
@@ -72,7 +72,7 @@ class Network {
         Picoseconds time;
         std::uint64_t order;  ///< releases of ports first, by port; then messages
         Slot slot;            ///< the message that becomes ready
-        std::int32_t port;    ///< or the port that is released; else -1
+        std::int32_t port;    ///< the port that is released; -1 if none is
     };
     struct Way {
         std::array<std::int32_t, 4> ports{};
@@ -85,8 +85,8 @@ class Network {
         bool started = false;
         int listed = 0;
     };
-    /// A message in a port's line, and another port that it needs, to pass it over
-    /// quickly.
+    /// A message in a port's line. `other` is another port that it needs, so that a
+    /// message that cannot start is skipped quickly.
     struct InLine {
         Slot slot;
         std::int32_t other;
@@ -111,7 +111,7 @@ class Network {
 
     const ClusterSpec& spec_;
     int ranks_;
-    int network_ports_;  ///< a node's; no more than it has devices
+    int network_ports_;  ///< per node; at most its number of devices
     int host_links_;     ///< likewise
     int first_copy_port_;
     std::vector<Port> ports_;

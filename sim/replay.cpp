@@ -11,7 +11,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// One rank's calls, made again. Buffers hold what a call's count asks for.
+/// Makes one rank's calls again. Buffers have the size that each call needs.
 class Player {
   public:
     Player(Rank& rank, const RankLog& log) : rank_(rank), calls_(log.calls) {
@@ -88,7 +88,7 @@ class Player {
         return end;
     }
 
-    /// The log has its sends and recvs, each in the order of ranks.
+    /// The log has the call's sends and recvs, both in rank order.
     Work all_to_all_v(std::span<const LoggedCall> parts) {
         std::vector<std::int64_t> counts[2];
         std::int64_t sums[2] = {0, 0};
@@ -117,7 +117,7 @@ std::optional<Diagnosis> replay(const std::vector<RankLog>& logs) {
     options.ranks = static_cast<int>(logs.size());
     options.spec = load_cluster("unit");
     options.numbers = false;
-    // Its buffers are made for each call and gone after it: no matter, under these.
+    // Buffers live only during a call, which the full checks would report.
     options.check = CheckLevel::cheap;
     for (const RankLog& log : logs)
         options.stands_still.push_back(!log.ended);
@@ -127,10 +127,10 @@ std::optional<Diagnosis> replay(const std::vector<RankLog>& logs) {
         });
     } catch (const FaultError& fault) {
         Diagnosis diagnosis = fault.diagnosis();
-        diagnosis.time = -1;  // no clock of the run's
+        diagnosis.time = -1;  // the real run's clock is not known
         return diagnosis;
     } catch (const UsageError&) {
-        // Calls that no communicator takes would have been refused where they were made.
+        // The real run has already refused calls that no communicator takes.
     }
     return std::nullopt;
 }

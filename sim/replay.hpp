@@ -8,11 +8,11 @@
 
 namespace lockstep::sim {
 
-/// Repeats, on virtual devices that compute shapes only, what the ranks of a real run
-/// asked of their communicators, and returns the diagnosis of the mistake that stops
-/// them. Returns none if they would all have come to where they stand: then the calls
-/// match, and what keeps the run is elsewhere. A rank whose log has not ended stands
-/// still at the end of its calls. The logs must be complete; they are in rank order.
+/// Repeats the communicator calls of a real run's ranks on virtual devices that compute
+/// only shapes. Returns the diagnosis of the mistake that stops them. Returns none if
+/// they all come as far as in the real run: then the calls match, and the cause is
+/// elsewhere. A rank whose log has not ended is stuck after its last call. The logs must
+/// be complete and in rank order.
 std::optional<Diagnosis> replay(const std::vector<RankLog>& logs);
 
 }  // namespace lockstep::sim

@@ -8,7 +8,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// The scheduler's thread helps its workers, so that W workers need W - 1 threads more.
+/// The scheduler's thread works, too, so W workers need W - 1 more threads.
 int extra_threads(int workers) {
     if (workers == 0) workers = static_cast<int>(std::thread::hardware_concurrency());
     return workers > 1 ? workers - 1 : 0;

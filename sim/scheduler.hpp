@@ -11,12 +11,12 @@
 
 namespace lockstep::sim {
 
-/// Ends a task from within when the run is over for it. Not a std::exception, so that a
-/// program's own handlers let it pass. A destructor that waits is noexcept(false), or the
-/// process ends if a run fails while it waits.
+/// Is thrown inside a task to end it when the run is over. It is not a std::exception, so
+/// a program's own handlers let it pass. A destructor that waits must be noexcept(false);
+/// otherwise the process ends if a run fails while it waits.
 struct Cancelled {};
 
-/// A stack of its own for each task, and switches between them and the scheduler.
+/// A stack for each task, and switches between tasks and the scheduler.
 class Contexts {
   public:
     virtual ~Contexts() = default;
@@ -24,11 +24,11 @@ class Contexts {
     virtual void create(int count, FunctionRef<void(int)> body) = 0;
     /// From the scheduler: runs context i until it suspends or its body returns.
     virtual void resume(int i) = 0;
-    /// Context i will be resumed soon: what it needs first may be fetched.
+    /// Context i will be resumed soon: data that it needs first may be prefetched.
     virtual void soon(int /*i*/) {}
     /// From context i: back to the scheduler.
     virtual void suspend(int i) = 0;
-    /// The bodies have all returned.
+    /// Is called after all bodies have returned.
     virtual void join() = 0;
 };
 
@@ -39,22 +39,22 @@ std::unique_ptr<Contexts> make_thread_contexts();
 ///
 /// Rules: one task (or the scheduler) runs at any moment, so nothing that tasks share
 /// needs a lock. Long arithmetic goes to `offload`: the task waits, others run. When no
-/// task can run and nothing is offloaded, the run is quiet: `on_quiet` moves the virtual
-/// world on and makes tasks ready. If it cannot, the run is over, and tasks that have not
+/// task can run and nothing is offloaded, the run is quiet: `on_quiet` advances virtual
+/// time and makes tasks ready. If it cannot, the run is over, and tasks that have not
 /// ended are cancelled.
 class Scheduler {
   public:
     Scheduler(ExecutorKind kind, int workers, std::optional<std::uint64_t> seed);
 
     /// `body(i)` must let Cancelled pass. `on_quiet` returns false if nothing more can
-    /// happen; it is asked once more after the last task has ended.
+    /// happen; it is called once more after the last task has ended.
     void run(int tasks, FunctionRef<void(int)> body, FunctionRef<bool()> on_quiet);
 
-    /// The task that runs, -1 for the scheduler itself.
+    /// Returns the task that runs; -1 for the scheduler itself.
     int current() const { return current_; }
-    /// From a task: waits until make_ready(task). Throws Cancelled once the run is over;
-    /// if an exception is already on its way, it returns.
-    /// Inline, since behind a switch no processor foresees where a return leads to.
+    /// From a task: waits until make_ready(task). Throws Cancelled once the run is over,
+    /// but returns if another exception is already unwinding the stack. Inline, because a
+    /// processor cannot predict returns after a switch.
     void suspend() {
         if (!cancelled_) contexts_->suspend(current_);
         if (cancelled_) unwind();
@@ -64,7 +64,7 @@ class Scheduler {
     void offload(FunctionRef<void()> job);
 
   private:
-    /// Throws Cancelled, unless an exception is on its way already.
+    /// Throws Cancelled, unless another exception is already unwinding the stack.
     static void unwind();
 
     int take_ready();
@@ -75,7 +75,7 @@ class Scheduler {
     WorkerPool pool_;
     std::optional<std::uint64_t> random_;
     std::vector<int> ready_;
-    std::size_t next_ = 0;  ///< ready_ before it has been taken
+    std::size_t next_ = 0;  ///< the first in ready_ that has not been taken
     std::vector<char> ended_;
     int running_ = 0;  ///< tasks that have not ended
     int current_ = -1;

@@ -104,7 +104,7 @@ Launch* LaunchPool::take() {
 
 void LaunchPool::give_back(Launch* launch) noexcept {
     launch->by_peer.clear();
-    launch->posted.clear();  // of one that was refused
+    launch->posted.clear();  // not empty if the launch was refused
     free_.push_back(launch);
 }
 

@@ -26,9 +26,9 @@ struct Posted {
         : launch(&in), sequence(number), operation(std::move(asked)) {}
 
     Launch* launch;
-    Posted* partner = nullptr;  ///< of a send or recv, once both are there
-    /// Its place among the collectives of its communicator, from 0; of a send or recv,
-    /// among this rank's sends and recvs.
+    Posted* partner = nullptr;  ///< for a send or recv, once both are there
+    /// Its place among the collectives of its communicator, from 0. For a send or recv:
+    /// its place among this rank's sends and recvs.
     std::uint64_t sequence;
     bool done = false;
     CommOperation operation;
@@ -37,15 +37,15 @@ struct Posted {
 /// An operation that a rank launched, kept after it is done, for diagnoses.
 struct PastOperation : CommRequest {
     const Team* team = nullptr;
-    std::uint64_t sequence = 0;  ///< as Posted's
+    std::uint64_t sequence = 0;  ///< as in Posted
 };
 PastOperation past_of(const Posted& posted);
 
-/// Operations that a rank launched together, and what Work waits for.
+/// Operations that a rank launched together. Work waits for them.
 ///
-/// A communicator's launches are in order on each rank: the first is open, that is, its
-/// operations look for their partners; the rest queue behind it. When all its operations
-/// are done it closes, and the next one opens.
+/// On each rank, a communicator's launches have an order. The first one is open: its
+/// operations look for their partners. The others queue behind it. When all operations of
+/// a launch are done, it closes, and the next one opens.
 class Launch final : public PendingWork {
   public:
     enum class State : std::uint8_t { queued, open, closed };
@@ -59,10 +59,10 @@ class Launch final : public PendingWork {
     int rank = 0;    ///< the rank in the run
     SourceLine at;
     std::uint64_t number = 0;       ///< in its member's queue, from 1
-    std::uint64_t rank_number = 0;  ///< among all launches of its rank, copies too
+    std::uint64_t rank_number = 0;  ///< among all launches of its rank, with copies
     std::vector<Posted> posted;
-    /// Places in `posted` of sends and recvs sorted by (verb, peer, place), if there are
-    /// many.
+    /// Indices into `posted`, sorted by (verb, peer, index); empty if there are few
+    /// operations.
     std::vector<std::int32_t> by_peer;
     State state = State::queued;
     int undone = 0;  ///< operations not done
@@ -70,31 +70,31 @@ class Launch final : public PendingWork {
     int undone_recvs = 0;
     bool counted = false;    ///< among its rank's launches with messages
     int traced = -1;         ///< number of its event in the trace, once it is closed
-    Picoseconds issued = 0;  ///< when what the device issued before was done
+    Picoseconds issued = 0;  ///< when the device's earlier operations were done
     Picoseconds opened = 0;
     Picoseconds started = 0;  ///< when its first operation began to move
     Picoseconds end = 0;
-    Picoseconds turn = 0;  ///< when its collectives so far are done: the next one's turn
-    Picoseconds latency = 0;  ///< of these: the longest one's, which it pays once
-    Launch* next = nullptr;   ///< behind it in its member's queue
+    Picoseconds turn = 0;     ///< when its collectives so far are done
+    Picoseconds latency = 0;  ///< the longest of these collectives, paid once
+    Launch* next = nullptr;   ///< the launch behind it in its member's queue
 
     bool is_copy() const;
     bool has_messages() const { return undone_sends + undone_recvs > 0; }
-    /// Returns whether the program has a Work of it that it can still wait for.
+    /// Returns whether the program has a Work that can still wait for this launch.
     bool is_held() const { return references() > (state == State::closed ? 0 : 1); }
-    /// Returns whether anyone knows it: a Work, or its queue.
+    /// Returns whether a Work or its queue refers to it.
     bool is_used() const { return references() > 0; }
 
     void index_by_peer();
-    /// The first send to, or recv from, `peer` without a partner; none is null.
+    /// Returns the first send to, or recv from, `peer` without a partner; else null.
     Posted* unpaired(Verb verb, int peer);
 
   private:
     void release() noexcept override;
 };
 
-/// Launches are used again and again. One that a program still holds when the run ends
-/// lives on by itself.
+/// Launches are reused. If a program still has a launch's Work when the run ends, the
+/// launch lives as long as the Work.
 class LaunchPool {
   public:
     explicit LaunchPool(Engine& engine) : engine_(engine) {}
@@ -103,7 +103,7 @@ class LaunchPool {
     LaunchPool& operator=(const LaunchPool&) = delete;
 
     Launch* take();
-    /// Returns those that are used and those that are not.
+    /// Returns all launches, used and free ones.
     const std::vector<Launch*>& all() const { return all_; }
     void give_back(Launch* launch) noexcept;
 
@@ -118,7 +118,7 @@ struct Unwaited {
     std::uint64_t number = 0;    ///< the launch's
     std::uint64_t sequence = 0;  ///< of its first operation
     std::size_t operations = 0;
-    CommRequest operation;  ///< its first one
+    CommRequest operation;  ///< the first one
 };
 
 /// A rank's side of a communicator. One cache line: every operation touches it.
@@ -130,14 +130,14 @@ struct Member {
     std::uint64_t messages = 0;
     std::uint64_t launches = 0;
     std::uint64_t waited = 0;  ///< number of the last launch that was waited for
-    /// They are in order; null if there are none. Launches that are not done, from
-    /// `first` on, were not waited for either. Waiting for a launch is waiting for all
-    /// before it.
+    /// The launches that are done but were not waited for, in order; null if there are
+    /// none. (Launches from `first` on are not done.) A wait for a launch is a wait for
+    /// all before it.
     std::unique_ptr<std::vector<Unwaited>> unwaited;
 
-    /// The launch is done, and still knows its operations; its rank does not wait for it.
+    /// Notes a launch that is done but not waited for. It must still have its operations.
     void note_unwaited(const Launch& launch);
-    /// The rank has waited for its launch `number`, and so for those before.
+    /// The rank has waited for its launch `number`, and so for all before it.
     void note_waited(std::uint64_t number) {
         waited = std::max(waited, number);
         if (unwaited != nullptr) forget_waited();
@@ -147,9 +147,9 @@ struct Member {
     void forget_waited();
 };
 
-/// Counts the messages that a member has sent to each other one, without parts of an
-/// all_to_all_v. It gives up if there are more others than a stage has neighbours. A
-/// circle of waits is judged by it: see deadlock.cpp.
+/// Counts the messages that a member has sent to each other member, without parts of an
+/// all_to_all_v. It gives up after seven peers, more than a pipeline stage has. It is
+/// used to judge a circle of waits: see deadlock.cpp.
 class alignas(64) SentMessages {  // one cache line: every message touches it
   public:
     void note(int peer) {
@@ -164,7 +164,7 @@ class alignas(64) SentMessages {  // one cache line: every message touches it
         ++place->messages;
     }
 
-    /// Returns nothing if the member has sent to too many to count.
+    /// Returns nothing if the member has sent to too many peers.
     std::optional<std::int64_t> to(int peer) const {
         if (!few_) return std::nullopt;
         for (int i = 0; i < known_; ++i)
@@ -182,57 +182,57 @@ class alignas(64) SentMessages {  // one cache line: every message touches it
     bool few_ = true;
 };
 
-/// From when to when a rank has a communicator.
+/// When a rank got a communicator, and whether it still has it.
 struct Lifetime {
     SourceLine made_at;  ///< none for world
-    bool went = false;   ///< the rank has let go of it
+    bool went = false;   ///< the rank has destroyed it
 };
 
 struct Team;
 
-/// Returns whether members who bring these can be one collective: the same call, and if
-/// it adds up, nothing that is named after different parameters, unless the team's ranks
-/// have declared both (a table that is tied to a head of another name), or after
-/// different parts of one.
+/// Returns whether members who call these can be in one collective. They must make the
+/// same call. In a sum, the tensors must not be named after different parameters, or
+/// after different parts of one. Different names are allowed if the team's ranks have
+/// declared both (a table that is tied to a head of another name).
 bool can_meet(const Team& team, const CommOperation& a, const CommOperation& b);
 
 /// A collective that members are arriving for.
 struct Meeting {
     std::vector<Posted*> arrived;  ///< by member; null if it has not come
-    Posted* first = nullptr;       ///< the one that came first, on the host's clock
+    Posted* first = nullptr;       ///< the one that came first in the host's order
     int present = 0;
     bool differs = false;  ///< the operations do not match: it never ends
     bool listed = false;   ///< the engine knows that it can end
 };
 
-/// A communicator, as all of its ranks share it.
+/// A communicator: the data that all of its ranks share.
 struct Team {
     int id = 0;
     std::string name;
     std::vector<int> ranks;  ///< by member
-    bool copies = false;     ///< between a device and its host, of one rank
+    bool copies = false;     ///< a queue of copies between one rank's device and host
     std::vector<Member> members;
     std::vector<Lifetime> lifetimes;  ///< by member
-    /// By member; without the last `shared_calls`, so that readers settle_counts() first.
+    /// By member, without the last `shared_calls`: call settle_counts() first.
     std::vector<TrafficByVerb> counts;
     std::vector<SentMessages> sent;     ///< by member
-    CollectiveCall shared_call{};       ///< the last one
-    std::int64_t shared_calls = 0;      ///< of these, not in `counts` yet
-    std::vector<TrafficByLink> shares;  ///< by member, what shared_call adds
+    CollectiveCall shared_call{};       ///< the last collective
+    std::int64_t shared_calls = 0;      ///< how many of these are not in `counts` yet
+    std::vector<TrafficByLink> shares;  ///< by member: what each shared_call adds
     std::uint64_t first_meeting = 0;    ///< sequence of meetings.front()
     std::deque<Meeting> meetings;
     std::set<std::string> declared;  ///< names of replicas that its ranks hold
 
     int size() const { return static_cast<int>(ranks.size()); }
-    /// Returns the number of a rank of the run in this team; -1 if it is none of its.
+    /// Returns the member number of a rank of the run; -1 if it is not in this team.
     int member_of(int rank) const;
     bool has(int rank) const { return member_of(rank) >= 0; }
 
     /// Counts what each member exchanges in a collective, by the class of each link. The
-    /// call itself counts once, among those inside a node. Most calls are made again and
-    /// again: they are added to `counts` when another one comes, or all is settled.
+    /// call itself counts once, as one inside a node. Most calls are repeated: they are
+    /// added to `counts` when a different call comes, or in settle_counts().
     void count_collective(const CollectiveCall& call, const ClusterSpec& spec);
-    /// Adds what is counted and not in `counts` yet.
+    /// Adds the calls that are not in `counts` yet.
     void settle_counts();
 };
 
@@ -244,16 +244,16 @@ inline PastOperation past_of(const Posted& posted) {
     return {posted.operation, posted.launch->team, posted.sequence};
 }
 
-/// Returns the collective that the posted operation, which is not done, is a part of.
+/// Returns the collective that a posted operation, not yet done, belongs to.
 inline const Meeting& meeting_of(const Posted& posted) {
     const Team& team = *posted.launch->team;
     return team.meetings[posted.sequence - team.first_meeting];
 }
 
-/// Moves and combines the values of a collective for which every member has arrived,
-/// through the devices' own operations. Sums are made in the order in which a ring makes
-/// them: chunk c starts at rank c + 1 and ends at rank c; a reduce starts after the root
-/// and ends there. A mean is the sum scaled by 1/n.
+/// Moves and combines the values of a collective whose members have all arrived, with the
+/// devices' own operations. Sums are made in the order of a ring: chunk c starts at rank
+/// c + 1 and ends at rank c. A reduce starts after the root and ends there. A mean is the
+/// sum times 1/n.
 void compute(const std::vector<Posted*>& members);
 
 }  // namespace lockstep::sim

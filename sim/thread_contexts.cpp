@@ -12,9 +12,9 @@ namespace lockstep::sim {
 
 namespace {
 
-/// A thread a context. Who holds the baton runs: the scheduler hands it to a context's
-/// thread and waits until it comes back. Slower than fibers by three orders of magnitude,
-/// and just what debuggers and sanitizers understand.
+/// One thread per context. Only the thread that has the baton runs: the scheduler passes
+/// it to a context's thread and waits until it comes back. This is slower than fibers by
+/// three orders of magnitude, but debuggers and sanitizers understand it.
 class ThreadContexts final : public Contexts {
   public:
     void create(int count, FunctionRef<void(int)> body) override {

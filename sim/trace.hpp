@@ -8,13 +8,13 @@
 
 namespace lockstep::sim {
 
-/// Spans, messages and memory levels of a run as they happen; nothing if it is off.
+/// Records spans, messages and memory levels of a run as they happen, if it is on.
 class Trace {
   public:
     explicit Trace(bool on) : on_(on) {}
 
     bool on() const { return on_; }
-    /// Returns the event's number, if it is on.
+    /// Adds an event and returns its number; -1 if the trace is off.
     int event(TraceEvent event) {
         if (on_) events_.push_back(std::move(event));
         return static_cast<int>(events_.size()) - 1;
@@ -27,8 +27,8 @@ class Trace {
         if (on_) memory_.push_back(level);
     }
 
-    /// Moves what was recorded into the report, in an order that does not depend on the
-    /// host's: by rank, then by time.
+    /// Moves the records into the report, sorted by rank, then by time, so that the
+    /// host's order does not show.
     void move_into(RunReport& report) {
         // A rank's own records were made in its program order, which a stable sort keeps.
         std::stable_sort(events_.begin(), events_.end(),

@@ -13,8 +13,8 @@ namespace lockstep::sim {
 
 namespace {
 
-// Handing an operation to a worker and back costs some ten microseconds; these take
-// longer.
+// Handing an operation to a worker and back costs some ten microseconds; operations above
+// these limits take longer.
 constexpr std::int64_t kOffloadFlops = 4'000'000;
 constexpr std::int64_t kOffloadBytes = 2'000'000;
 
@@ -51,7 +51,7 @@ VirtualDevice::VirtualDevice(Engine& engine, int rank, const ClusterOptions& opt
       memory_(options.numbers && !options.device_factory ? &engine.host_memory()
                                                          : nullptr) {}
 
-/// Another rank's device would be used at whatever time the host's order gives.
+/// Throws if another rank uses this device: its time would depend on the host's order.
 void VirtualDevice::require_own(SourceLine at) const {
     const int user = scheduler_.current();
     require(user == rank_ || user < 0, at,
@@ -71,7 +71,7 @@ void VirtualDevice::wait_for_host(SourceLine at) {
     wait_until(program_);
 }
 
-/// The program runs on the host, whose clock goes on.
+/// Moves the host's clock, because the program runs on the host.
 void VirtualDevice::sleep_until(Picoseconds time, SourceLine at) {
     require_own(at);
     require_countable(time, rank_, at);
@@ -212,7 +212,7 @@ void VirtualDevice::wait_until(Picoseconds end) {
     move_to(end);
 }
 
-/// Several queues at once can be busy for longer than any clock shows.
+/// Times of several queues add up, so the sum can be too large to count.
 void VirtualDevice::communicated(Picoseconds start, Picoseconds end, SourceLine at) {
     time_.communication = time_sum(time_.communication, end - start);
     require_countable(time_.communication, rank_, at);

@@ -13,22 +13,23 @@
 
 namespace lockstep::sim {
 
-/// The virtual side of a device: its clock, its ledger, its counters. Arithmetic is
-/// elsewhere.
+/// The virtual side of a device: its clock, its ledger, its counters. It does no
+/// arithmetic.
 ///
-/// The compute queue runs operations in program order. Its clock, now(), is when all that
-/// was issued so far is done; a communication begins then at the earliest, and waiting
-/// for one moves the clock to its end.
+/// The compute queue runs operations in program order. Its clock, now(), is the time when
+/// all operations issued so far are done. A communication begins at that time or later. A
+/// wait for a communication moves the clock to its end.
 ///
-/// A host is one, too. The program runs on it: what it computes, and what it waits for,
-/// moves its clock, and what the device is then asked for begins no earlier.
+/// A host is a VirtualDevice, too. The program runs on it: its computations and its waits
+/// move the host's clock. Operations that the program then asks of the device begin no
+/// earlier than that clock.
 class VirtualDevice final : public DeviceMonitor {
   public:
     struct Host {};
 
     VirtualDevice(Engine& engine, int rank, const ClusterOptions& options,
                   Scheduler& scheduler, Trace& trace, const Watchers& check, Host);
-    /// The device beside that host.
+    /// Makes the device that belongs to `host`.
     VirtualDevice(Engine& engine, int rank, const ClusterOptions& options,
                   Scheduler& scheduler, Trace& trace, const Watchers& check,
                   VirtualDevice& host);
@@ -50,19 +51,19 @@ class VirtualDevice final : public DeviceMonitor {
     Picoseconds now() const override { return std::max(now_, program_); }
     void sleep_until(Picoseconds time, SourceLine at) override;
 
-    /// The device beside this host, whose program runs here.
+    /// Sets the device that belongs to this host. Its program runs on this host.
     void serve(VirtualDevice& device) { served_ = &device; }
-    /// The device's next operation begins no earlier than the program came to it.
+    /// The device's next operation begins no earlier than the program asks for it.
     void follow_host(SourceLine at) {
         if (program_ > now_) wait_for_host(at);
     }
-    /// Later operations come after `end`.
+    /// Later operations begin at `end` or later.
     void wait_until(Picoseconds end);
-    /// A communicator's queue was busy; the rank ends no earlier than that.
+    /// Records that a communicator's queue was busy. The rank ends no earlier than `end`.
     void communicated(Picoseconds start, Picoseconds end, SourceLine at);
-    /// A queue of copies was.
+    /// Records that a queue of copies was busy.
     void copied(Picoseconds start, Picoseconds end, SourceLine at);
-    /// A host copies so many bytes into or out of a pinned buffer.
+    /// A host copies `bytes` into or out of a pinned buffer.
     void stage(std::int64_t bytes, SourceLine at);
 
     Phase phase() const { return phases_.empty() ? Phase::none : phases_.back().phase; }
@@ -95,22 +96,22 @@ class VirtualDevice final : public DeviceMonitor {
     }
     void note_memory();
 
-    // Every communication touches these three, so they stand together.
+    // Every communication touches these three, so they are side by side.
     Picoseconds now_ = 0;
     Picoseconds program_ = 0;  ///< the host's clock, as the device knows it
     TimeReport time_;
     Engine& engine_;
     int rank_;
-    VirtualDevice* host_;              ///< null of a host
+    VirtualDevice* host_;              ///< null if this is a host
     VirtualDevice* served_ = nullptr;  ///< a host's device
     const ClusterSpec& spec_;
-    double slowdown_;  ///< of what it computes
+    double slowdown_;  ///< factor on its computing times
     Scheduler& scheduler_;
     Trace& trace_;
     const Watchers& check_;
     bool numbers_;
     Ledger ledger_;
-    HostMemory* memory_;  ///< that its numbers lie in; null if they lie elsewhere
+    HostMemory* memory_;  ///< holds its numbers; null if they are elsewhere
     std::int64_t flops_ = 0;
     int steps_ = 0;  ///< update phases that have ended
     std::vector<OpenPhase> phases_;

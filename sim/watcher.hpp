@@ -10,23 +10,25 @@
 #include "src/device/monitor.hpp"
 #include "src/run/diagnosis.hpp"
 
-// The engine sees those who look for mistakes like this: they are told what happens, and
-// asked when a run cannot go on. sim/check implements it; the engine never includes that.
+// How the engine sees the checks: it tells them what happens, and asks them when a run
+// cannot go on. sim/check implements these classes; the engine never includes sim/check.
 
 namespace lockstep::sim {
 
 class Engine;
 
-/// One kind of mistake that costs too much to look for always: a part of `--check full`.
+/// Looks for one kind of mistake that costs too much to look for always: a part of
+/// `--check full`.
 ///
-/// Told of everything that ranks do, in the order in which each does it. To report a
-/// mistake it throws FaultError: from a call of a rank's, into that rank's program, at
-/// the line that makes the mistake; from a call of the run's, to the run. What other
-/// ranks do, the virtual time and the history are filled in by the engine.
+/// It is told of everything that ranks do, for each rank in program order. To report a
+/// mistake it throws FaultError. In a rank's call, the exception goes into that rank's
+/// program, at the line of the mistake; in a call while the run is quiet, to the run. The
+/// engine adds what other ranks do, the virtual time and the history.
 ///
-/// Ranks take turns in an order of the host's. So what one rank's call finds must not
-/// depend on what others have done since the run was last quiet: what compares ranks
-/// notes it, and compares when the run is quiet.
+/// The host decides in which order ranks take turns. So the result of one rank's call
+/// must not depend on what other ranks have done since the run was last quiet. A watcher
+/// that compares ranks only takes notes in such a call, and compares when the run is
+/// quiet.
 class Watcher {
   public:
     Watcher() = default;
@@ -34,16 +36,16 @@ class Watcher {
     Watcher(const Watcher&) = delete;
     Watcher& operator=(const Watcher&) = delete;
 
-    // A rank runs, and calls.
+    // Calls while a rank runs.
 
-    /// Its operations are posted; none has moved anything.
+    /// The launch's operations are posted; no data has moved yet.
     virtual void launched(Launch& /*launch*/) {}
-    /// Work::wait is about to return: the launch is done, its buffers are the rank's
-    /// again.
+    /// Work::wait is about to return: the launch is done, and the rank may use its
+    /// buffers again.
     virtual void waited(Launch& /*launch*/, SourceLine /*at*/) {}
     /// Before the numbers of a device operation are computed.
     virtual void executing(int /*rank*/, const DeviceOperation& /*operation*/) {}
-    /// Before a copy between host and device, and after. A tensor that is kept for the
+    /// Before and after a copy between host and device. A tensor that is kept for the
     /// record counts as copied to the host.
     virtual void copying(int /*rank*/, CopyDirection /*direction*/,
                          const Tensor& /*tensor*/, SourceLine /*at*/) {}
@@ -52,21 +54,21 @@ class Watcher {
     virtual void freed(int /*rank*/, const Storage& /*storage*/) noexcept {}
     virtual void phase_began(int /*rank*/, Phase /*phase*/, int /*micro_batch*/) {}
     virtual void phase_ended(int /*rank*/) noexcept {}
-    /// The member says that all of the team hold the tensor, and step it alike.
+    /// The member says that all members hold the tensor and update it in the same way.
     virtual void declared(const Team& /*team*/, int /*member*/, const Tensor& /*tensor*/,
                           const std::string& /*name*/, SourceLine /*at*/) {}
-    /// Its program has returned.
+    /// The rank's program has returned.
     virtual void ended(int /*rank*/) {}
 
-    // The run is quiet: every rank waits or has ended.
+    // Calls while the run is quiet: every rank waits or has ended.
 
     /// Before anything moves; may be called many times in a row.
     virtual void quiet() {}
-    /// A collective moves its data, or has moved it. Members are still posted.
+    /// Before and after a collective moves its data. Its operations are still posted.
     virtual void collective_begins(const Team& /*team*/, const Meeting& /*meeting*/) {}
     virtual void collective_ended(const Team& /*team*/, const Meeting& /*meeting*/) {}
-    /// A copy between a device and its host is a message of a rank to itself: both are
-    /// one.
+    /// Before and after a message moves its data. A copy between a device and its host is
+    /// a message of a rank to itself: its send and recv are the same.
     virtual void message_begins(Posted& /*send*/, Posted& /*recv*/) {}
     virtual void message_ended(Posted& /*send*/, Posted& /*recv*/) {}
     /// All of a launch's operations have ended; its buffers are still known.
@@ -75,8 +77,8 @@ class Watcher {
     virtual void run_ended() {}
 };
 
-/// The watchers of a run under CheckLevel::full; none otherwise, and then a call is one
-/// comparison.
+/// The watchers of a run under CheckLevel::full. Otherwise there are none, and a call
+/// costs one comparison.
 class Watchers {
   public:
     explicit Watchers(Engine& engine) : engine_(engine) {}
@@ -94,7 +96,7 @@ class Watchers {
     }
 
     /// Tells what `rank` does: tell_of(rank, &Watcher::launched, launch). A mistake ends
-    /// the run, even if the program catches what is thrown.
+    /// the run, even if the program catches the exception.
     template <typename Event, typename... Arguments>
     void tell_of(int rank, Event event, Arguments&&... arguments) const {
         if (!on()) return;
@@ -113,19 +115,19 @@ class Watchers {
     std::vector<std::unique_ptr<Watcher>> watchers_;
 };
 
-/// A member says that this is the same on all.
+/// A member's statement that all members have the same values.
 struct Expectation {
-    bool reads = false;  ///< by declare_same; else expect_replicated
+    bool reads = false;  ///< of declare_same; else of expect_replicated
     Shape shape;
     DType dtype = DType::f32;
     std::optional<HostTensor> values;  ///< none if the run computes shapes only
     std::string name;
     SourceLine at;
-    SourceLine made_at;  ///< of a tensor that is read
+    SourceLine made_at;  ///< where a tensor of declare_same was made
 };
 
-/// The engine asks this when ranks meet, or when nothing can go on: the checks that are
-/// always on. In all of these but the first two the run is quiet.
+/// The checks that are always on. The engine calls them when ranks meet, or when nothing
+/// can go on. The run is quiet in all of these calls but the first two.
 class Checker {
   public:
     Checker() = default;
@@ -136,21 +138,22 @@ class Checker {
     /// A member calls expect_replicated or declare_same.
     virtual void expected(const Team& team, int member, const Expectation& same,
                           Picoseconds now) = 0;
-    /// A member lets go of its communicator: what it could still have waited for there.
+    /// A member destroys its communicator: returns a mistake if its program could still
+    /// wait for operations of it.
     virtual std::optional<Diagnosis> explain_open_works(const Team& team, int member) = 0;
 
     /// Throws FaultError if ranks expect different values to be the same.
     virtual void quiet() = 0;
-    /// Throws FaultError if the members of a split, who have all come, disagree.
+    /// All members of a split have come: throws FaultError if they disagree.
     virtual void require_same_groups(const Team& team, const Meeting& meeting) = 0;
     /// Returns why a collective or message whose sides differ cannot go on.
     virtual Diagnosis explain_difference(const Posted& posted) = 0;
-    /// Returns why nothing can go on; nothing if every rank has ended, and all that was
-    /// launched is done and was waited for.
+    /// Returns why nothing can go on. Returns nothing if every rank has ended, and every
+    /// launch is done and was waited for.
     virtual std::optional<Diagnosis> explain_stop() = 0;
-    /// Every rank has ended: throws FaultError for what should not be left then.
+    /// Every rank has ended: throws FaultError if something is left that must not be.
     virtual void run_ended() = 0;
-    /// Fills in what only the whole run knows of a mistake that ends it.
+    /// Adds what only the whole run knows about a mistake that ends it.
     virtual void complete(Diagnosis& diagnosis) = 0;
 };
 

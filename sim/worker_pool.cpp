@@ -13,7 +13,7 @@ WorkerPool::WorkerPool(int workers) {
         for (int i = 0; i < workers; ++i)
             threads_.emplace_back([this] { work(); });
     } catch (const std::system_error&) {
-        // As many as the machine lets start: help() does with none.
+        // Works with the threads that could be started; help() needs none.
     }
 }
 
@@ -139,7 +139,7 @@ void in_parts(std::int64_t n, std::int64_t unit,
     WorkerPool* const pool = WorkerPool::of_job();
     const std::int64_t threads = pool == nullptr || n < 2 * unit ? 1 : 1 + pool->idle();
     if (threads == 1) return work(0, n);
-    constexpr std::int64_t kPartsEach = 2;  // one that is late is waited for less
+    constexpr std::int64_t kPartsEach = 2;  // small parts: a late one is waited for less
     const std::int64_t units = (n + unit - 1) / unit;
     const std::int64_t parts = std::min(units, kPartsEach * threads);
     const std::int64_t longest = (units + parts - 1) / parts * unit;

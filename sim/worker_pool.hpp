@@ -22,23 +22,23 @@ class WorkerPool {
     WorkerPool& operator=(const WorkerPool&) = delete;
 
     int workers() const { return static_cast<int>(threads_.size()); }
-    /// `job` must not throw, and must live until its task is among the finished.
+    /// `job` must not throw, and must live until take_finished() returns its task.
     void submit(int task, FunctionRef<void()> job);
-    /// Tasks whose jobs have ended since the last call.
+    /// Returns the tasks whose jobs have ended since the last call.
     std::vector<int> take_finished();
     /// Returns whether a job is waiting, running, or ended and not yet taken.
     bool busy() const { return outstanding_ > 0; }
-    /// Runs a waiting job on this thread, or waits until one ends; meanwhile it takes
-    /// parts of those that run.
+    /// Runs a waiting job on this thread. If there is none, waits until a job ends, and
+    /// meanwhile takes parts of running jobs.
     void help();
 
     /// Returns how many threads wait for work.
     int idle();
-    /// From a job: calls part(i) for each i < count, here and on threads that wait for
-    /// work. Throws what a part throws, once all have ended.
+    /// From a job: calls part(i) for each i < count, on this thread and on threads that
+    /// wait for work. After all parts have ended, throws what a part threw.
     void share(std::int64_t count, FunctionRef<void(std::int64_t)> part);
-    /// Returns the pool whose job runs on this thread; null if there is none, or if it is
-    /// a part of one.
+    /// Returns the pool whose job runs on this thread; null if the thread runs no job, or
+    /// only a part of one.
     static WorkerPool* of_job();
 
   private:
@@ -50,7 +50,7 @@ class WorkerPool {
         FunctionRef<void(std::int64_t)> part;
         std::int64_t count;
         std::atomic<std::int64_t> next{0};
-        int helpers = 0;  ///< threads that take parts, beside the job's own
+        int helpers = 0;  ///< threads that take parts, without the job's own
         std::exception_ptr failure{};
     };
 
@@ -69,7 +69,7 @@ class WorkerPool {
     std::deque<Shared*> shared_;  ///< jobs that may have parts left
     int idle_ = 0;
     std::vector<int> finished_;
-    int outstanding_ = 0;  ///< submitted and not taken; the scheduler's alone
+    int outstanding_ = 0;  ///< submitted and not taken; only the scheduler uses it
     bool stopping_ = false;
     std::vector<std::thread> threads_;
 };

@@ -15,11 +15,11 @@ namespace lockstep::sim {
 
 namespace {
 
-/// If a device is full (F30), adds what the others hold, as often one is full alone.
+/// If a device is full (F30), adds what the others hold: often only one is full.
 void add_memory_of_others(const Engine& engine, Diagnosis& diagnosis) {
     constexpr std::size_t kListed = 8;
     const int full = diagnosis.parties.front().ranks.front();
-    // Ranks that hold the same together, in order of the lowest.
+    // Ranks that hold the same are one group; groups are in order of their lowest rank.
     std::vector<std::pair<std::string, std::vector<int>>> groups;
     for (int rank = 0; rank < static_cast<int>(engine.ranks().size()); ++rank) {
         if (rank == full) continue;
@@ -69,8 +69,7 @@ std::string phase_text(const Engine& engine, int rank) {
     return text;
 }
 
-/// Returns what kept a rank from its end; nothing if its program returned without a
-/// mistake.
+/// Returns how a rank failed; empty if its program returned without a mistake.
 std::string failure_text(const Engine& engine, int rank) {
     const std::exception_ptr failure = engine.ranks()[rank]->failure;
     if (!failure) return "";
@@ -88,7 +87,7 @@ std::string failure_text(const Engine& engine, int rank) {
     }
 }
 
-/// Returns the words for ranks whose programs have come to an end.
+/// Returns the words for ranks whose programs have ended.
 std::string end_text(const Engine& engine, const std::vector<int>& ranks) {
     const bool one = ranks.size() == 1;
     std::string failure = failure_text(engine, ranks.front());
@@ -165,7 +164,7 @@ std::vector<std::string> history_of(const Engine& engine, int rank, const Posted
 
 std::vector<Diagnosis::Party> parties_of(const Engine& engine,
                                          const std::vector<Activity>& activities) {
-    // Messages of many ranks differ in their peers; those are told apart only when alone.
+    // Messages of many ranks differ in their peers, so peers are not part of the key.
     const auto key_of = [&](const Activity& activity) {
         if (activity.ended())
             return std::make_tuple(end_text(engine, {activity.rank}), std::string());

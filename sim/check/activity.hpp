@@ -10,7 +10,7 @@ namespace lockstep::sim {
 
 class Engine;
 
-/// A rank when the run is quiet: it has ended, or it waits.
+/// What a rank does when the run is quiet: it waits, or it has ended.
 struct Activity {
     int rank = 0;
     /// The operation that cannot go on; null if the rank has ended.
@@ -23,29 +23,30 @@ struct Activity {
 
 Activity activity_of(const Engine& engine, int rank);
 
-/// Returns what keeps a rank of `team` from an operation of it that another waits for:
-/// one that has ended may have left an operation there, never waited for, that others
-/// queue behind.
+/// Another rank waits for an operation of this rank on `team`: returns what delays it. A
+/// rank that has ended may have left an operation there without a wait; later operations
+/// queue behind it.
 Activity activity_in(const Engine& engine, int rank, const Team& team);
 
 /// "all_reduce(sum, 1000 x f32) #3 of world".
 std::string text_of(const Posted& posted);
 std::string text_of(const PastOperation& past);
 
-/// Returns a rank's last operations, oldest first, without the one that it is in now, if
-/// any.
+/// Returns a rank's last operations, oldest first, without `now`: the operation that it
+/// is in, or null.
 std::vector<std::string> history_of(const Engine& engine, int rank, const Posted* now);
 
-/// Returns what several ranks do, equal ones together, with the history of the first of
-/// each party.
+/// Returns what several ranks do. Ranks that do the same are one party, with the history
+/// of its first rank.
 std::vector<Diagnosis::Party> parties_of(const Engine& engine,
                                          const std::vector<Activity>& activities);
 
-/// Fills in what is missing of a diagnosis without a time: that, what its parties did
-/// before, what the others are doing, and what they hold if a device is full (F30).
+/// Completes a diagnosis. If the run used wait_any, adds that. If a device is full (F30),
+/// adds what the other devices hold. If the diagnosis has no time, adds the time, its
+/// parties' history and what the other ranks do.
 void complete(const Engine& engine, Diagnosis& diagnosis);
 
-/// Returns what all ranks do that are not in `told`.
+/// Returns what the ranks do that are not in `told`.
 std::vector<Diagnosis::Party> others_of(const Engine& engine,
                                         const std::vector<int>& told);
 

@@ -1,42 +1,42 @@
 #pragma once
 
-// Who finds which class of mistake (src/run/fault_text.cpp lists them). A file is called
-// what it looks at, and holds all of that: the rule and the words.
+// Which file finds which class of mistake (src/run/fault_text.cpp lists the classes). A
+// file is named after what it looks at, and has both the rule and the words for it.
 //
-// Always on, for what ranks call together and for runs that stop:
+// Always on, for calls that ranks make together and for runs that stop:
 //
 //     mismatch        F01 to F05, F08, F09, F13   ranks, or a send and a recv, differ,
 //                     F26                         or add up different parameters
 //     group_making    F06                         members of a split disagree
-//     deadlock        F07, F10 to F14             nothing can run any more, and who waits
+//     deadlock        F07, F10 to F14             nothing can run: who waits for whom
 //     checker         F07, F24                    expect_replicated, declare_same
-//     unfinished      F19, F31                    Work that nobody waited for,
-//                                                 communicators that some have let go of
+//     unfinished      F19, F31                    Work that was never waited for,
+//                                                 communicators that some ranks have kept
 //
 // F15 (group), F20 (aliasing), F24 and F27 (expect) are found in src/comm, F30 (ledger)
-// in src/device, on every backend. checker asks all of these for the engine, too;
-// activity says what ranks are doing meanwhile.
+// in src/device, on every backend. checker calls all of the files above for the engine;
+// activity says what ranks do meanwhile.
 //
-// Watchers (sim/watcher.hpp), under CheckLevel::full only:
+// Watchers (sim/watcher.hpp), only under CheckLevel::full:
 //
 //     in_flight       F16 to F18     buffers touched while in use; vector_clock
 //     order_graph     F12            communicators in opposite order, in runs that pass
-//     layouts         F22, F23, F27  how values lie over ranks
-//     own_gradients   F23            one parameter, a gradient of its own on each rank
+//     layouts         F22, F23, F27  how values are distributed over ranks
+//     own_gradients   F23            one parameter, but a different gradient on each rank
 //     row_weights     F21, F28       how much each row counts
 //     gradient_use    F27            gradients that are not set to zero
 //     gradient_norm   F22, F23       what a norm of gradients counts
-//     shard_steps     F23, F24       parts of one parameter that step differently
+//     shard_steps     F23, F24       parts of one parameter that are updated differently
 //     replicas        F23, F24       parameters that drift apart
 //     versions        F25            weights of an older version, in part or whole
 //     shards          F26            shards gathered in another order
 //     streams         F29            random numbers
-//     reference       F21, F27, F28  the result beside that of one device
+//     reference       F21, F27, F28  the result, compared with that of one device
 //
-// Those that follow values through memory are trackers (shadow) and know what made them
-// (origin); gradient_terms finds nothing by itself, but tells whose terms a gradient
-// lacks that another has found to differ. What members say of one thing is compared by a
-// rollcall.
+// Watchers that follow values through memory are trackers (shadow) and know what made the
+// values (origin). gradient_terms finds no mistakes; if another watcher finds gradients
+// that differ, it tells which ranks' terms are missing. rollcall compares what members
+// say of one thing.
 
 #include <cstdint>
 #include <memory>
@@ -49,38 +49,39 @@ namespace lockstep::sim {
 class Layouts;
 class TermsTracker;
 
-// Always on. The run is quiet, but for explain_open_works.
+// Always on. The run is quiet in all of these but explain_open_works.
 
-/// Returns why a collective cannot go on whose members passed different things, or a send
-/// and a recv that differ. `posted` is any operation of it.
+/// Returns why a collective cannot go on because its members passed different arguments,
+/// or a message because its send and recv differ. `posted` is any operation of it.
 Diagnosis explain_difference(const Engine& engine, const Posted& posted);
 
-/// FaultError (F06) if the members of a split, all of which have come, disagree about the
-/// groups that it makes: members of one new group that call it differently, lists of
-/// members that differ, a group that is not what a member expects.
+/// All members of a split have come: throws FaultError (F06) if they disagree about the
+/// groups that it makes. They may name one group differently, pass different lists of
+/// members, or make a group that is not what a member expects.
 void require_same_groups(const Engine& engine, const Team& team, const Meeting& meeting);
 
 /// Returns why nothing can run any more; nothing if every rank has ended and nothing is
 /// left open.
 std::optional<Diagnosis> explain_stop(const Engine& engine);
 
-/// Returns who waits for whom. Ranks in one collective are one wait; those that passed
-/// something else to it are waited for as if they had not come. If many ranks wait for
-/// messages at one line, they are one wait for all of their peers.
+/// Returns who waits for whom. Ranks in one collective are one wait; they also wait for
+/// the ranks that passed other arguments to it. If many ranks wait for messages at one
+/// line, they are one wait for all of their peers.
 std::vector<Diagnosis::Wait> waits_of(const Engine& engine);
 
-/// Returns what was never waited for (F19), now that every rank has ended and nothing is
-/// left open.
+/// Every rank has ended, and nothing is left open: returns what was never waited for
+/// (F19).
 std::optional<Diagnosis> explain_unwaited(const Engine& engine);
 
-/// A member lets go of its communicator while its program could still wait for operations
-/// of it (F31). Nothing if it has given those up: then nobody waits for them, which is
-/// another mistake.
+/// A member destroys its communicator: returns a mistake (F31) if its program could still
+/// wait for operations of it. Returns nothing if the program has dropped that Work: never
+/// waiting for it is another mistake.
 std::optional<Diagnosis> explain_open_works(const Engine& engine, const Team& team,
                                             int member);
 
-/// Every rank has ended: a communicator that some of its ranks have let go of and others
-/// have kept beyond the end of their programs (F31). To end one takes all its ranks.
+/// Every rank has ended: returns a communicator that some of its ranks have destroyed,
+/// and others have kept beyond the end of their programs (F31). All ranks must destroy
+/// it.
 std::optional<Diagnosis> explain_kept(const Engine& engine);
 
 /// Knows by which norms ranks have clipped their gradients.
@@ -91,23 +92,23 @@ class Clips {
     Clips(const Clips&) = delete;
     Clips& operator=(const Clips&) = delete;
 
-    /// Returns which of the rank's clips has scaled the gradient, from 0; negative if
-    /// none is known.
+    /// Returns the number, from 0, of the rank's clip that has scaled the gradient;
+    /// negative if it is not known.
     virtual std::int64_t clip_of(int rank, const Tensor& gradient) const = 0;
-    /// Returns why that clip scales the two ranks' replicas of a gradient differently:
-    /// their norms count other gradients. Nothing if they count the same.
+    /// Returns why this clip scales the two ranks' replicas of a gradient differently:
+    /// their norms count different gradients. Returns nothing if they count the same.
     virtual std::optional<Diagnosis> explain_unlike(int one, int other,
                                                     std::int64_t clip) const = 0;
 };
 
-/// A watcher that follows gradient norms, and what it knows, as long as it stays.
+/// A watcher of gradient norms; `clips` points to the same object.
 struct NormWatcher {
     std::unique_ptr<Watcher> watcher;
     const Clips* clips;
 };
 
-// Under CheckLevel::full. What asks for the layouts is told of a call before they are: it
-// wants those from before it.
+// Under CheckLevel::full. Watchers that ask for the layouts are told of a call before the
+// layouts are: they need the layouts from before the call.
 
 std::unique_ptr<Watcher> watch_buffers(Engine& engine);
 std::unique_ptr<Watcher> watch_launch_order(Engine& engine);

@@ -1,5 +1,5 @@
-// The engine asks here, and those who know answer. What programs say with
-// expect_replicated is compared here, too.
+// Answers the engine's questions with the functions of check.hpp. It also compares what
+// programs pass to expect_replicated and declare_same.
 
 #include <algorithm>
 
@@ -18,7 +18,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Explains copies, or reads, that expect_replicated or declare_same says are the same.
+/// Explains copies (expect_replicated) or read values (declare_same) that differ.
 Diagnosis explain_copies(const Rollcall::Roll& roll,
                          const std::vector<Rollcall::Side>& sides) {
     const Rollcall::Claim& usual = sides[0].first();
@@ -40,7 +40,7 @@ Diagnosis explain_copies(const Rollcall::Roll& roll,
         difference.differing);
 }
 
-/// Every rank has ended: throws FaultError if one has not said what the others have.
+/// Every rank has ended: throws FaultError if one lacks a call that the others made.
 void require_all_expected(const Rollcall& rollcall) {
     const std::vector<const Rollcall::Roll*> rolls = rollcall.incomplete();
     if (rolls.empty()) return;
@@ -120,7 +120,7 @@ class RunChecker final : public Checker {
 
   private:
     Engine& engine_;
-    Rollcall expected_{explain_copies};  ///< to be the same on all ranks of a team
+    Rollcall expected_{explain_copies};  ///< must be the same on all ranks of a team
 };
 
 void add_watchers(Engine& engine, Watchers& watchers) {

@@ -1,4 +1,4 @@
-// Nothing can run: this says who waits for whom, in what circle, and which class of
+// Nothing can run: this file says who waits for whom, in which circle, and which class of
 // mistake that is (F07, F10 to F14).
 
 #include <algorithm>
@@ -21,20 +21,21 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Ranks each of which waits for the next; the last waits for the first (a circle), or
-/// has ended.
+/// A chain of ranks: each waits for the next. The last one waits for the first (a
+/// circle), or has ended.
 struct Chain {
     std::vector<Activity> links;
     bool circle = false;
 };
 
-/// Follows the waits from a rank until they end or meet again. A rank that waits for one
-/// that has ended shows the cause at once; else the lowest-numbered is followed.
+/// Follows the waits from a rank until they end or form a circle. If a rank waits for one
+/// that has ended, follows that one, which is the cause; else the first that it waits
+/// for.
 Chain follow(const Engine& engine, int start) {
     Chain chain;
     std::vector<int> place(engine.ranks().size(), -1);
     int rank = start;
-    const Team* team = nullptr;  // in which the link before waits for this one
+    const Team* team = nullptr;  // in which the previous link waits for this one
     while (place[rank] < 0) {
         place[rank] = static_cast<int>(chain.links.size());
         chain.links.push_back(team == nullptr ? activity_of(engine, rank)
@@ -54,8 +55,8 @@ Chain follow(const Engine& engine, int start) {
     return chain;
 }
 
-/// Returns the ranks that wait in the same collective, the link's among them; for a
-/// message it alone.
+/// Returns the ranks that wait in the same collective, including the link's; for a
+/// message, only the link.
 std::vector<Activity> together_with(const Engine& engine, const Activity& link) {
     if (is_point_to_point(link.posted->operation.verb)) return {link};
     std::vector<Activity> all;
@@ -86,7 +87,7 @@ std::string wait_text(const std::vector<int>& ranks, const Activity& link) {
 using Exchanged = std::optional<std::pair<std::int64_t, std::int64_t>>;
 
 /// Returns how many messages rank `a` has sent to rank `b`, and `b` to `a`, over the
-/// communicators that the circle goes through; nothing if a rank sends to too many.
+/// communicators of the circle; nothing if a rank has sent to too many peers.
 Exchanged exchanged(const Chain& chain, int a, int b) {
     std::set<const Team*> teams;
     for (const Activity& link : chain.links)
@@ -105,10 +106,10 @@ Exchanged exchanged(const Chain& chain, int a, int b) {
     return sent;
 }
 
-/// Returns whether the neighbours in the circle have exchanged messages unlike each
-/// other. Equals have not: in a ring each has sent as many to the next as the others
-/// have, and two that swap values have each sent as many as the other. A stage that is
-/// ahead has sent more activations to the next than it got gradients back.
+/// Returns whether neighbours in the circle have exchanged different numbers of messages.
+/// Ranks that all do the same have not: in a ring, and in a swap of two ranks, each has
+/// sent the same number of messages to the next. A pipeline stage that is ahead has sent
+/// more activations to the next than it got gradients back.
 bool exchanged_unlike(const Chain& chain) {
     std::set<Exchanged> seen;
     for (std::size_t i = 0; i < chain.links.size(); ++i)
@@ -117,8 +118,8 @@ bool exchanged_unlike(const Chain& chain) {
     return seen.size() > 1 && seen.count(std::nullopt) == 0;
 }
 
-/// Returns whether some ranks of the circle are at a forward and others at a backward, as
-/// far as the program tells its phases.
+/// Returns whether some ranks of the circle are in a forward and others in a backward, if
+/// the program marks its phases.
 bool at_unlike_phases(const Engine& engine, const Chain& chain) {
     const auto any = [&](auto&& is) {
         return std::any_of(chain.links.begin(), chain.links.end(), [&](const auto& link) {
@@ -132,9 +133,9 @@ bool at_unlike_phases(const Engine& engine, const Chain& chain) {
            });
 }
 
-/// A circle of messages is one of a pipeline's stages if each of its ranks follows a list
-/// of its own. Ranks that all do the same, in a ring or an exchange, are alike in what
-/// they have exchanged and in their phase.
+/// Returns whether a circle of messages is one of pipeline stages, which each follow
+/// their own list. In a ring or an exchange all ranks do the same: they have exchanged
+/// the same numbers of messages, and are in the same phase.
 bool is_pipeline(const Engine& engine, const Chain& chain) {
     const bool is_exchange = std::any_of(
         chain.links.begin(), chain.links.end(),
@@ -142,8 +143,8 @@ bool is_pipeline(const Engine& engine, const Chain& chain) {
     return !is_exchange && (exchanged_unlike(chain) || at_unlike_phases(engine, chain));
 }
 
-/// Returns whether `is_it` holds of one of the rank's last calls on the communicator of
-/// `call`, before that one.
+/// Returns whether `is_it` is true for one of the rank's last calls on the communicator
+/// of `call`, before `call`.
 template <typename IsIt>
 bool has_made(const Engine& engine, int rank, const Posted& call, IsIt&& is_it) {
     const RankState& state = *engine.ranks()[rank];
@@ -158,14 +159,14 @@ bool has_made(const Engine& engine, int rank, const Posted& call, IsIt&& is_it) 
     return false;
 }
 
-/// Returns whether one rank has come to a call like none that the next has made, where it
-/// has been through the line at which the next waits: ranks that make the same calls in
-/// another order have each made both.
+/// Returns whether a rank has passed the line at which the next one waits, and waits at a
+/// call that the next one has not made. If ranks made the same calls in another order,
+/// each would have made both.
 bool is_divergence(const Engine& engine, const Chain& chain) {
     const auto same_line = [](const PastOperation& past, const CommOperation& call) {
         return past.at == call.at;
     };
-    // Each line that makes a group makes another one.
+    // Each line that makes a group makes a different group.
     const auto alike = [](const PastOperation& past, const CommOperation& call) {
         return past.verb == call.verb && past.count == call.count &&
                (call.verb != Verb::split || past.at == call.at);
@@ -195,8 +196,8 @@ constexpr const char* kMakesGroup =
     "too, and at one place among their calls. Make it before the condition or the loop; "
     "a mesh makes a plane when it is first asked for it (Mesh::plane).";
 
-/// Returns the likely cause if a group is made, or if the messages all go one way; null
-/// for others.
+/// Returns the likely cause if a group is made, or if all messages are sends or all are
+/// recvs; else null.
 const char* cause_of_circle(const Chain& chain, const std::string& fault) {
     if (std::ranges::any_of(chain.links, [](const Activity& link) {
             return link.posted->operation.verb == Verb::split;
@@ -280,8 +281,8 @@ constexpr const char* kStandsStill =
     "The rank that is waited for computes, loops or waits for something else. Look at "
     "what its program does after its last operation.";
 
-/// Returns the ranks that wait in the same call as `waiting`, and those that they wait
-/// for and that have ended.
+/// Returns the ranks that wait in the same call as `waiting`, and the ended ranks that
+/// they wait for.
 std::vector<Activity> involved_in(const Engine& engine, const Activity& waiting) {
     const Posted& posted = *waiting.posted;
     const bool message = is_point_to_point(posted.operation.verb);
@@ -338,7 +339,7 @@ Diagnosis explain_end(const Engine& engine, const Chain& chain) {
     return diagnosis;
 }
 
-/// An operation that was launched, never waited for, and never met its partners.
+/// Explains an operation that was launched, never waited for, and never met its partners.
 Diagnosis explain_leftover(const Engine& engine, const Posted& posted) {
     const bool message = is_point_to_point(posted.operation.verb);
     const Launch& launch = *posted.launch;
@@ -388,10 +389,10 @@ std::optional<Diagnosis> explain_stop(const Engine& engine) {
 
 namespace {
 
-/// Ranks that wait at one line for messages are told one by one up to so many.
+/// If at most this many ranks wait for messages at one line, each is listed.
 constexpr std::size_t kMostAlone = 8;
 
-/// Returns the members of the same collective that passed something else.
+/// Returns the ranks that passed other arguments to the same collective or message.
 std::vector<int> opposed_to(const Posted& posted) {
     std::vector<int> ranks;
     if (is_point_to_point(posted.operation.verb)) {
@@ -406,7 +407,7 @@ std::vector<int> opposed_to(const Posted& posted) {
 
 using Key = std::tuple<bool, int, std::uint64_t, std::string, std::string>;
 
-/// Equal for ranks whose waits are told as one. A message's peer does not count.
+/// Returns a key that is the same for waits that are listed as one. It ignores peers.
 Key key_of(const Posted& posted) {
     CommOperation operation;
     operation.verb = posted.operation.verb;
@@ -428,7 +429,7 @@ Diagnosis::Wait wait_of(const Activity& activity) {
             activity.posted->operation.at};
 }
 
-/// Adds equal activities as waits: many messages are one wait.
+/// Adds waits with the same key. Waits for many messages become one wait.
 void add_waits(std::vector<Diagnosis::Wait>& waits,
                const std::vector<Activity>& activities) {
     const bool message = is_point_to_point(activities.front().posted->operation.verb);
@@ -464,7 +465,7 @@ std::vector<Diagnosis::Wait> waits_of(const Engine& engine) {
         all.push_back(activity);
         waits.push_back(wait_of(activity));
     }
-    // A small circle is told rank by rank; what leads to it is not part of it.
+    // A small circle is listed rank by rank. Waits that lead to it are not part of it.
     std::vector<std::size_t> circle = circle_of(waits);
     if (circle.size() > kMostAlone) circle.clear();
     std::map<Key, std::vector<Activity>> grouped;

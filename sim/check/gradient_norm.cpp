@@ -1,5 +1,5 @@
-// The norm of a model's gradients, which several ranks hold together: what a clip factor
-// is made of.
+// Checks norms of a model's gradients, from which clip factors are made. Several ranks
+// hold the gradients together.
 
 #include <algorithm>
 #include <limits>
@@ -24,12 +24,13 @@ namespace lockstep::sim {
 
 namespace {
 
-/// A gradient, by the name of its parameter, as a rank holds it: elements [begin, end) of
-/// the `all` that have that name there, and which part of the parameter those are.
+/// A piece of a gradient that a rank holds, by the name of its parameter: elements
+/// [begin, end) of the `all` elements that have this name on the rank. `part` says which
+/// part of the parameter those are.
 struct Held {
     int rank = 0;
     std::string name;
-    std::string part;  ///< empty if it is all, or not known
+    std::string part;  ///< empty if it is the whole, or not known
     std::int64_t begin = 0;
     std::int64_t end = 0;
     std::int64_t all = 0;
@@ -37,8 +38,8 @@ struct Held {
     auto operator<=>(const Held&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// Returns what the tensor has of each gradient: of one if it lies within it, of several
-/// if it is a range of a flat buffer. Nothing if nothing there has a name.
+/// Returns the pieces of gradients in the tensor: one if it is within one gradient,
+/// several if it is a range of a flat buffer, none if nothing there has a name.
 std::vector<Held> held_by(int rank, const Tensor& gradient) {
     const std::int64_t bytes = bytes_of(gradient.dtype());
     const std::int64_t first = gradient.offset_bytes();
@@ -54,7 +55,7 @@ std::vector<Held> held_by(int rank, const Tensor& gradient) {
                   (begin - range.begin) / bytes,
                   (end - range.begin) / bytes,
                   range.bytes / bytes};
-        // Nobody has to count padding.
+        // A norm need not count padding.
         if (range.part == kPaddingAlone) held.end = held.begin;
         all.push_back(std::move(held));
     };
@@ -66,26 +67,28 @@ std::vector<Held> held_by(int rank, const Tensor& gradient) {
     return all;
 }
 
-/// How often a sum of squares counts each.
+/// How often a sum of squares counts each piece.
 using Terms = std::map<Held, int>;
 
-/// A watcher knows this of one number: it is a sum of squares, or the factor that its
-/// rank's clip of that number made of one. Of a gradient it knows which clip has scaled
-/// it.
+/// What is known of a value. A number may be a sum of squares of `terms`, or the clip
+/// factor that was made from one. `clip` is the number of the clip that made the factor
+/// or, of a gradient, of the clip that scaled it.
 struct NormFact {
     std::shared_ptr<const Terms> terms;
     std::int64_t clip = -1;
 };
 
-/// F22 and F23 of gradient norms: follows sums of squares from gradients, by their names,
-/// through sums and reductions to clip_factor and to the gradients that it scales. The
-/// gradients that the ranks' clips of one number scale are one model: each has to count
-/// once in every rank's norm, and once alone if ranks have declared it a replica
-/// (declare_replicas). A sum that is scaled, goes through the host or counts what has no
-/// name is not followed, and a clip by it claims nothing. Ranks that share no
-/// communicator but world clip models of their own, unless they have declared replicas
-/// over world, or scale parts of a sum that was dealt out over it; and ranks that clip in
-/// parts leave out on purpose what others hold.
+/// F22 and F23 of gradient norms. Follows sums of squares from gradients, by their names,
+/// through sums and reductions, to clip_factor and to the gradients that it scales. The
+/// n-th clips of all ranks belong together: the gradients that they scale are one model.
+/// Each must count once in every rank's norm, and only once if ranks have declared it a
+/// replica (declare_replicas).
+///
+/// A sum is not followed if it is scaled, goes through the host or counts a tensor
+/// without a name; then the clip is not checked. Ranks that share only the communicator
+/// world clip different models, unless they have declared replicas over world, or scale
+/// shards of a sum over world. Ranks that clip in parts leave out other ranks' gradients
+/// on purpose.
 class GradientNormWatcher final : public Tracker<NormFact>, public Clips {
   public:
     GradientNormWatcher(Engine& engine, const Layouts& layouts)
@@ -110,17 +113,17 @@ class GradientNormWatcher final : public Tracker<NormFact>, public Clips {
     /// The ranks over which a gradient was summed, if that is known.
     struct Reduced {
         const Team* dealt = nullptr;  ///< each has a part of the sum
-        const Team* alike = nullptr;  ///< all have the same
+        const Team* alike = nullptr;  ///< all have the whole sum
     };
-    /// One rank's norm, and where it clips with it.
+    /// One rank's norm, and the line that clips with it.
     struct Claim {
         std::shared_ptr<const Terms> terms;
         SourceLine at;
-        /// The rank's next clip, or the one before, is of other gradients: it clips
-        /// layer by layer, say.
+        /// The rank's clip before or after this one is of other gradients, as when it
+        /// clips layer by layer.
         bool is_in_parts = false;
     };
-    /// All ranks' clips of one number.
+    /// All ranks' clips with one number.
     struct Clip {
         std::map<int, Claim> claims;
         std::map<Held, Reduced> scaled;
@@ -131,7 +134,7 @@ class GradientNormWatcher final : public Tracker<NormFact>, public Clips {
         }
     };
 
-    /// Null if nothing is known.
+    /// Returns null if nothing is known.
     std::shared_ptr<const Terms> terms_of(int rank, const Tensor& tensor) const;
     bool work_together(int a, int b) const;
     void add_square(int rank, const Tensor& sum, const Tensor& gradient);
@@ -152,8 +155,8 @@ class GradientNormWatcher final : public Tracker<NormFact>, public Clips {
     const Layouts& layouts_;
     std::vector<std::int64_t> clips_;  ///< of each rank, so far
     std::map<std::int64_t, Clip> open_;
-    /// By name: who has declared a tensor, first one of so many elements. Shards of it
-    /// may be declared later, and say which part they are.
+    /// By name: the teams that have declared a tensor, and the number of its elements.
+    /// Shards of it may be declared later, and say which part they are.
     std::map<std::string, std::map<const Team*, std::int64_t>> declared_;
 };
 
@@ -199,7 +202,7 @@ bool count_alike(int rank, const Terms& one, const Terms& other) {
     return gradients_of(one) == gradients_of(other);
 }
 
-/// Enters a rank's clip, and looks whether it is of the same gradients as the one before.
+/// Notes a rank's clip, and whether it is of the same gradients as the one before.
 void GradientNormWatcher::note_clip(int rank, const std::shared_ptr<const Terms>& terms,
                                     SourceLine at) {
     const std::int64_t number = clips_[rank] - 1;
@@ -213,8 +216,8 @@ void GradientNormWatcher::note_clip(int rank, const std::shared_ptr<const Terms>
     claim.is_in_parts = last->second.is_in_parts = true;
 }
 
-/// Enters a gradient that a clip's factor scales, and over which ranks it was summed;
-/// returns whether it is one.
+/// If the operation scales a gradient by a clip's factor, notes the gradient and over
+/// which ranks it was summed, and returns true.
 bool GradientNormWatcher::note_scaled(int rank, const DeviceOperation& operation) {
     const auto* factor = known(rank).whole(*operation.reads.back());
     const auto clip = open_.find(factor ? factor->fact.clip : -1);
@@ -273,7 +276,7 @@ void GradientNormWatcher::message_ended(Posted& send, Posted& recv) {
     copy_facts(send, recv);
 }
 
-/// Returns whether all ranks have begun with the next: then all gradients are scaled.
+/// Returns whether all ranks have begun the next clip: then this one's scaling is done.
 bool GradientNormWatcher::is_done(std::int64_t number) const {
     return std::all_of(clips_.begin(), clips_.end(),
                        [&](std::int64_t clips) { return clips > number + 1; });
@@ -292,9 +295,9 @@ void GradientNormWatcher::run_ended() {
     open_.clear();
 }
 
-/// Returns the ranks that hold a gradient alike: all that summed it, along each line that
-/// has declared it, and along the lines of those. Of a piece in memory of its own, which
-/// is smaller than what the lines declared, they are those with the same piece.
+/// Returns the ranks that hold the same gradient: those that summed it, those in a team
+/// that has declared it together with one of these, and so on. A team that declared a
+/// larger tensor counts only if the piece's label says which part it is.
 std::set<int> GradientNormWatcher::ranks_with(const Held& held,
                                               const Team* summed) const {
     std::set<int> all{held.rank};
@@ -337,7 +340,7 @@ TermsByName by_name(const Terms& terms) {
 }
 
 /// Returns the least and the largest number of times that the norm counts an element of
-/// `held`, on whichever rank that holds it.
+/// `held`, on all ranks that hold it.
 std::pair<int, int> times_counted(const TermsByName& terms, const Held& held,
                                   const std::set<int>& holders) {
     std::map<std::int64_t, int> changes{{held.begin, 0}, {held.end, 0}};
@@ -365,7 +368,7 @@ std::optional<Diagnosis> GradientNormWatcher::mistake_in(const Clip& clip) const
     std::map<Held, std::set<int>> holders_by_held;
     for (const auto& [held, reduced] : clip.scaled)
         holders_by_held.emplace(held, ranks_with(held, reduced.alike));
-    // Ranks that clip by one reduction's result have one norm.
+    // Ranks that clip by the result of one reduction have the same norm.
     std::set<const Terms*> looked_at;
     for (const auto& [rank, claim] : clip.claims) {
         if (!looked_at.insert(claim.terms.get()).second) continue;
@@ -404,7 +407,7 @@ std::optional<Diagnosis> GradientNormWatcher::explain_unlike(int one, int other,
     if (first == claims.end() || second == claims.end() ||
         *first->second.terms == *second->second.terms)
         return std::nullopt;
-    // These two are compared alone: others may not have come as far.
+    // Only these two are compared: other ranks may not have come as far.
     Clip both;
     both.claims = {*first, *second};
     for (const auto& [held, reduced] : all->second.scaled)
@@ -412,8 +415,8 @@ std::optional<Diagnosis> GradientNormWatcher::explain_unlike(int one, int other,
     return mistake_in(both);
 }
 
-/// The name of the smallest communicator that both ranks are in; of those that have
-/// declared `label` if there is one. Empty if there is none.
+/// Returns the name of the smallest communicator that both ranks are in, if possible of
+/// one that has declared `label`. Empty if there is none.
 std::string GradientNormWatcher::line_between(int a, int b,
                                               const std::string& label) const {
     const Team* best = nullptr;
@@ -431,12 +434,12 @@ std::string GradientNormWatcher::line_between(int a, int b,
     return best ? best->name : "";
 }
 
-/// A rank's norm counts an element of a gradient nowhere that its clip scales.
+/// Explains that a rank's norm leaves out an element of a gradient that its clip scales.
 Diagnosis GradientNormWatcher::explain_missing(const Clip& clip, const Held& held,
                                                const std::set<int>& holders,
                                                int rank) const {
-    // Whom would it have to be added up with: a rank that holds another part of the
-    // model; or, if it holds the same, the one of the copies that counts.
+    // The rank whose squares are missing: one that holds another part of the model or, if
+    // this rank holds the same part, the one whose copy counts.
     int with = held.rank;
     if (holders.contains(rank))
         for (const auto& [other, claim] : clip.claims)

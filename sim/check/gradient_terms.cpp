@@ -46,7 +46,7 @@ void TermsTracker::executing(int rank, const DeviceOperation& operation) {
     if (!operation.is<ops::ScaleByTensor>()) forget_results(rank, operation);
 }
 
-/// A sum over ranks to which more is added is something else.
+/// If backward adds more to a sum over ranks, the terms of the result are unknown.
 void TermsTracker::add_own(int rank, const DeviceOperation& operation) {
     for (const Tensor* written : operation.writes)
         known(rank).change(*written, [&](KnownTerms& terms) {
@@ -58,7 +58,7 @@ void TermsTracker::add_own(int rank, const DeviceOperation& operation) {
 
 namespace {
 
-/// Each term counts as often as in both together; two micro-batches of a rank are one.
+/// Adds up the counts of both; two micro-batches of one rank count once.
 KnownTerms together(const KnownTerms& one, const KnownTerms& other) {
     if (one == other && one->sums.empty()) return one;
     auto sum = std::make_shared<GradientTerms>(*one);
@@ -110,7 +110,7 @@ struct TermsWalk {
     Shadow<KnownTerms>::Ranges ranges;
     std::size_t next = 0;
 
-    /// Returns the fact of [begin, …), no later than before; null if it is not known.
+    /// Returns the fact at `begin`, which must not decrease; null if it is not known.
     const KnownTerms* at(std::int64_t begin) {
         while (next < ranges.size() && ranges[next].end <= begin)
             ++next;
@@ -121,7 +121,7 @@ struct TermsWalk {
 
 }  // namespace
 
-/// The terms of all members, where those of all are known.
+/// Returns the terms of all members together, for bytes at which all are known.
 TermsTracker::Ranges TermsTracker::summed(const Meeting& meeting) const {
     std::vector<TermsWalk> sides;
     std::set<std::int64_t> cuts;
@@ -175,8 +175,8 @@ const CollectiveOrigin* last_sum_of(const GradientTerms& one,
     return last == one.sums.rend() ? nullptr : last->get();
 }
 
-/// "the gradient on ranks 12, 14 lacks the terms of ranks 0, 2"; empty if it has all that
-/// the other has.
+/// Returns "the gradient on ranks 12, 14 lacks the terms of ranks 0, 2"; empty if it has
+/// all terms that the other has.
 std::string lack_text(const HeldTerms& one, const HeldTerms& other) {
     const std::vector<int> ranks = lacking(*other.terms, *one.terms);
     return ranks.empty() ? ""
@@ -184,8 +184,8 @@ std::string lack_text(const HeldTerms& one, const HeldTerms& other) {
                                        ranks_text(one.ranks), ranks_text(ranks));
 }
 
-/// ", which all_reduce(…) of tied at train.cpp:12 has added on ranks 8, 10": a sum that
-/// made `one` of what the other still is.
+/// Returns ", which all_reduce(…) of tied at train.cpp:12 has added on ranks 8, 10": the
+/// last sum of `one` that `other` lacks.
 std::string sum_text(const HeldTerms& one, const HeldTerms& other) {
     const CollectiveOrigin* sum = last_sum_of(*one.terms, *other.terms);
     return sum == nullptr ? ""
@@ -197,7 +197,7 @@ std::string sum_text(const HeldTerms& one, const HeldTerms& other) {
 
 std::string terms_text(const HeldTerms& usual, const HeldTerms& odd) {
     if (usual.terms == nullptr || odd.terms == nullptr) return "";
-    // Each has its rank's own terms, before any sum: that says nothing.
+    // Before any sum, each has only its rank's own terms: that explains nothing.
     if (usual.terms->sums.empty() && odd.terms->sums.empty()) return "";
     const std::string of_odd = lack_text(odd, usual), of_usual = lack_text(usual, odd);
     if (!of_odd.empty() && !of_usual.empty()) return of_odd + ", and " + of_usual;

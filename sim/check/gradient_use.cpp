@@ -15,14 +15,13 @@ namespace {
 struct GradientUse {
     const char* update;
     SourceLine used_at;
-    const char* added_by = nullptr;  ///< by backward, since
+    const char* added_by = nullptr;  ///< the backward that has added to it since
     SourceLine added_at;
 };
 
-/// Finds gradients that backward adds to after an update has used them, and that are used
-/// again: they were not set to zero (F27). Sums of a program's own, momentum by hand,
-/// say, are its own affair: only what backward adds counts, and scaling makes something
-/// else of a gradient.
+/// Finds gradients that an update uses again after backward has added to them: they were
+/// not set to zero in between (F27). Only what backward adds counts, because a program
+/// may make sums of its own, such as momentum. A scaled gradient is no longer followed.
 class GradientUseWatcher final : public Tracker<GradientUse> {
   public:
     using Tracker::Tracker;
@@ -76,7 +75,7 @@ void GradientUseWatcher::use(int rank, const DeviceOperation& operation) {
     known(rank).set(gradient, {operation.name, operation.at, nullptr, {}});
 }
 
-/// A gradient that is reduced in place is the same gradient.
+/// A gradient that is reduced in place stays the same gradient.
 void GradientUseWatcher::collective_begins(const Team& /*team*/, const Meeting& meeting) {
     for (const Posted* side : meeting.arrived) {
         const CommOperation& operation = side->operation;

@@ -1,5 +1,5 @@
-// Ranks that disagree about a group: NCCL hangs when it is made or in its first
-// collective, since each rank waits for others than come.
+// Ranks that disagree about a group. NCCL then hangs when the group is made or in its
+// first collective, because ranks wait for others that do not come.
 
 #include <algorithm>
 #include <map>
@@ -17,7 +17,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// A member's part in a split.
+/// A member's call of a split.
 struct Asking {
     int member;
     int rank;
@@ -45,7 +45,7 @@ std::vector<int> ranks_of(const Askings& askings) {
     return ranks;
 }
 
-/// Returns the call, without a colour if its callers pass different ones.
+/// Returns the call, without a colour if the callers pass different colours.
 std::string call_of(const Askings& askings) {
     const SplitRequest& first = *askings.front().request;
     const bool colours = std::any_of(askings.begin(), askings.end(), [&](const auto& a) {
@@ -79,8 +79,8 @@ std::vector<std::string> expectations_of(const Askings& askings) {
     return lines;
 }
 
-/// `details` comes by reference: if it is moved from, GCC 14 has the caller of a function
-/// that never returns free it again.
+/// `details` is passed by reference: if it were moved from, GCC 14 would free it twice,
+/// because this function never returns.
 [[noreturn]] void fail(const Team& team, const Meeting& meeting, const Askings& odd,
                        const Askings& usual, const std::string& field,
                        const std::string& why,
@@ -95,8 +95,8 @@ std::vector<std::string> expectations_of(const Askings& askings) {
     throw FaultError(std::move(diagnosis));
 }
 
-/// The axes of a mesh, "pp 2", "dp 2"; without those of one rank, which change no other
-/// rank's place, unless they are what differs.
+/// The axes of a mesh, "pp 2", "dp 2". Axes of one rank change no other rank's place:
+/// they are left out unless they are the only difference.
 using Axes = std::vector<std::string>;
 
 Axes without_ones(Axes axes) {
@@ -117,8 +117,8 @@ std::string mesh_difference(const Axes& odd, const Axes& usual) {
                        other->substr(0, other->rfind(' ')));
 }
 
-/// Ranks that make lines or planes of a mesh mean one mesh: else the lines of one axis
-/// are those of another to some ranks, though each may have the members that it expects.
+/// Ranks that make lines or planes of a mesh must mean the same mesh. Otherwise they may
+/// take one axis for another, although each group has the members that its ranks expect.
 void require_same_mesh(const Team& team, const Meeting& meeting, const Askings& askings) {
     Askings told = askings;
     std::erase_if(told,
@@ -157,7 +157,7 @@ void require_same_mesh(const Team& team, const Meeting& meeting, const Askings& 
     throw FaultError(std::move(diagnosis));
 }
 
-/// If one passes the list that is meant for all, all must pass it.
+/// If one rank passes a list that is meant for all ranks, all must pass it.
 void require_same_lists(const Team& team, const Meeting& meeting,
                         const Askings& askings) {
     const auto is_list = [](const Asking& asking) { return asking.request->same_on_all; };
@@ -177,8 +177,8 @@ void require_same_lists(const Team& team, const Meeting& meeting,
                      team.name));
 }
 
-/// Members of the new group `made`. Told is what all ranks call it that use one of these
-/// names.
+/// Throws FaultError if the members of the new group `made` name it differently. The
+/// message names all ranks that use one of these names.
 void require_same_name(const Team& team, const Meeting& meeting, const Askings& askings,
                        const Askings& made) {
     const auto same_name = [](const Asking& a, const Asking& b) {
@@ -199,8 +199,8 @@ void require_same_name(const Team& team, const Meeting& meeting, const Askings& 
                      sides[0].front().request->name));
 }
 
-/// The rank through which `made` is not what one of its members expects: one that is
-/// missing in it or too many, or that expects something else.
+/// Returns a rank that makes `made` differ from what one of its members expects: it is
+/// missing in `made`, does not belong there, or expects something else.
 const Asking& other_side(const Askings& askings, const std::vector<int>& made,
                          const SplitRequest& expects) {
     for (const Asking& asking : askings) {
@@ -217,8 +217,8 @@ const Asking& other_side(const Askings& askings, const std::vector<int>& made,
     return askings.front();
 }
 
-/// Returns whether more ranks make groups of the size of `other`'s than of that of
-/// `one`'s: then it is `one` that is wrong.
+/// Returns whether more ranks make groups of the size of `other`'s than of `one`'s. Then
+/// `one` is wrong.
 bool is_outnumbered(const Askings& askings, const Asking& one, const Asking& other) {
     const auto alike = [&](const Asking& as) {
         return std::count_if(askings.begin(), askings.end(), [&](const Asking& asking) {

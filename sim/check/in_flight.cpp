@@ -26,51 +26,53 @@ struct Use {
     std::int64_t end = 0;
     bool reads = false;
     bool writes = false;
-    bool over = false;  ///< its rank knows that it has been read, and lets go of it
-    int held = 0;       ///< tensors of it that the open launch has
-    int place = 0;      ///< of the operation in its launch
+    bool over = false;         ///< its rank knows that the use has ended
+    int held = 0;              ///< tensors of the storage that the open launch has
+    int place = 0;             ///< of the operation in its launch
     std::uint64_t number = 0;  ///< the launch's
-    Tensor tensor;             ///< keeps the storage
+    Tensor tensor;             ///< keeps the storage alive
     PastOperation operation;
 
-    // If there are numbers: for what the device does not see, data().
+    // If there are numbers: to find accesses by data(), which the device does not see.
     std::uint64_t hash = 0;
-    bool hashed = false;         ///< hash is that of what is read, at its launch
-    bool compared_last = false;  ///< once more when it is waited for
-    bool late = false;           ///< what arrives shows when it is waited for
-    Tensor aside;                ///< what has arrived, and does not show yet
+    bool hashed = false;         ///< hash is set: of what is read, at its launch
+    bool compared_last = false;  ///< compared again when it is waited for
+    bool late = false;           ///< what arrives is hidden until it is waited for
+    Tensor aside;                ///< what has arrived and is still hidden
 
     bool meets(const Storage* other, std::int64_t from, std::int64_t to) const {
         return storage == other && begin < to && from < end && !over;
     }
 };
 
-/// Races between communication and what else a rank does: a buffer read before it has
-/// arrived (F16), overwritten while it is in use (F17), given up while it is in use
-/// (F18).
+/// Finds races between communication and other work of a rank: a buffer is read before
+/// its values have arrived (F16), overwritten while it is in use (F17), or freed while it
+/// is in use (F18).
 ///
-/// A rank has queues: compute, in program order, and one for each communicator. An
-/// operation that is launched at one line and waited for at another uses its buffers in
-/// between. What else touches them there, a device operation, a copy to or from the host,
-/// an operation of another communicator, is a race, whether or not this run shows it; two
-/// operations of one communicator are ordered by its queue.
+/// A rank has queues: one for compute, in program order, and one for each communicator.
+/// An operation uses its buffers from its launch until it is waited for. If a device
+/// operation, a copy to or from the host or an operation of another communicator touches
+/// them in between, it is a race, whether or not this run shows it. Two operations of one
+/// communicator are ordered by its queue.
 ///
-/// A use ends when the compute queue *knows* so:
-/// - waiting for an operation is knowing that it and all before it in its queue are done;
-/// - knowledge travels with messages. An operation begins with what its rank knew at the
+/// A use ends when the compute queue *knows* that it has ended:
+/// - After a wait for an operation, it knows that this operation and all before it in the
+///   same queue are done.
+/// - Knowledge travels with messages. An operation begins with what its rank knew at the
 ///   launch and what the operation before it in its queue ended with. A message ends with
-///   what both sides began with, and with that the send has read its buffer; a collective
-///   with what all members began with, and that it has read theirs (a rooted one only
-///   along the way of the data). Waiting for an operation adds what it ended with. So a
-///   rank that has sent, and has received an answer to that, may overwrite what it sent.
+///   what both sides began with, and the fact that the send has read its buffer. A
+///   collective ends with what all members began with, and the fact that it has read
+///   their buffers (with a root, only along the way of the data). A wait for an operation
+///   adds what it ended with. So if a rank has sent a message and received an answer to
+///   it, it may overwrite what it sent.
 ///
-/// The clocks hold only what somebody needs: what an operation has done that ends while
-/// its rank is blocked in a wait for it, the rank will know by itself.
+/// The clocks leave out what is not needed: if an operation ends while its rank is
+/// blocked in a wait for it, the rank will know that from the wait.
 ///
-/// Accesses by Tensor::data() go past the device. If there are numbers, they show: a
-/// buffer to be written holds NaN from the launch on, what arrives for a rank that does
-/// not wait for it yet is kept aside until it does, and what is read is compared with
-/// what it was at the launch.
+/// The device does not see accesses by Tensor::data(). If there are numbers, they show in
+/// other ways. A buffer to be written holds NaN from the launch on. What arrives before
+/// its rank waits for it is kept aside until then. What is read is compared with what it
+/// was at the launch.
 class InFlight final : public Watcher {
   public:
     explicit InFlight(Engine& engine);
@@ -97,13 +99,13 @@ class InFlight final : public Watcher {
     /// A rank's side of a communicator.
     struct Queue {
         const Team* team = nullptr;
-        std::uint64_t done = 0;  ///< its rank knows that all up to this one are
+        std::uint64_t done = 0;  ///< the last launch that its rank knows to be done
         Knowledge known;         ///< what its last launch ended with
         std::deque<Flight> flights;
         std::deque<Use> uses;  ///< by (number, place)
     };
     struct Side {
-        Knowledge known;  ///< to the compute queue
+        Knowledge known;  ///< what the compute queue knows
         std::vector<Queue> queues;
         /// Tensors that the engine and this watcher have of each storage in use.
         std::unordered_map<const Storage*, int> held;
@@ -138,18 +140,18 @@ class InFlight final : public Watcher {
     std::vector<Side> sides_;  ///< by rank
 };
 
-/// Fills it with what no program takes for a result.
+/// Fills a tensor with values that no program takes for a result.
 void spoil(const Tensor& tensor) {
     tensor.device()->transfer_fill(tensor, is_floating(tensor.dtype())
                                                ? std::numeric_limits<double>::quiet_NaN()
                                                : -1.0);
 }
 
-// An access that the device does not see, Tensor::data(), shows by what follows. It goes
-// by way of the device, and so works on any backend.
+// These functions reveal accesses by Tensor::data(), which the device does not see. They
+// use the device's own operations, so they work on any backend.
 
-/// At the launch. `alone`: no other operation in flight uses the memory. `arrives_apart`:
-/// what is written is not what the operation reads.
+/// Prepares a use at its launch. `alone`: no other operation in flight uses the memory.
+/// `arrives_apart`: the operation does not read the buffer that it writes.
 void prepare(Use& use, bool alone, bool arrives_apart) {
     if (use.tensor.bytes_begin() == nullptr) return;
     if (use.reads && alone) {
@@ -161,7 +163,7 @@ void prepare(Use& use, bool alone, bool arrives_apart) {
     if (use.late && !use.reads) spoil(use.tensor);
 }
 
-/// Keeps aside what the operation has written.
+/// Keeps aside what the operation has written, and hides it.
 void put_aside(Use& use) {
     if (!use.late || use.aside || use.tensor.device() == nullptr) return;
     use.aside = use.tensor.device()->scratch(use.tensor.shape(), use.tensor.dtype());
@@ -169,7 +171,7 @@ void put_aside(Use& use) {
     spoil(use.tensor);
 }
 
-/// Shows what was kept aside.
+/// Puts back what was kept aside.
 void put_in_place(Use& use) {
     if (!use.aside) return;
     use.tensor.device()->transfer(use.tensor, use.aside);
@@ -191,7 +193,7 @@ Diagnosis start_diagnosis(const char* fault, int rank, const Use& use) {
     return diagnosis;
 }
 
-/// F16 or F17: at `at`, in `what`, the rank touches a buffer that an operation uses.
+/// F16 or F17: the rank touches a buffer that an operation uses, in `what` at line `at`.
 Diagnosis explain_race(int rank, const Use& use, const std::string& what, bool reads,
                        const Tensor& touched, SourceLine at) {
     Diagnosis diagnosis = start_diagnosis(reads ? "F16" : "F17", rank, use);
@@ -209,8 +211,8 @@ Diagnosis explain_race(int rank, const Use& use, const std::string& what, bool r
     return diagnosis;
 }
 
-/// F17 by a write that no device operation made: seen when the operation moved its data,
-/// or, with a line, when its rank waited for it.
+/// F17 by a write that no device operation made. It was seen when the operation moved its
+/// data or, if there is a line, when its rank waited for it.
 Diagnosis explain_hidden_write(int rank, const Use& use, SourceLine waited_at) {
     Diagnosis diagnosis = start_diagnosis("F17", rank, use);
     const bool waited = waited_at.line != 0;
@@ -226,7 +228,8 @@ Diagnosis explain_hidden_write(int rank, const Use& use, SourceLine waited_at) {
     return diagnosis;
 }
 
-/// F18: what the rank has just learned to be done used memory that nobody had kept.
+/// F18: the program freed an operation's buffer before the operation was known to be
+/// done.
 Diagnosis explain_given_up(int rank, const Use& use, SourceLine waited_at) {
     Diagnosis diagnosis = start_diagnosis("F18", rank, use);
     diagnosis.sentence = fmt::format(
@@ -287,7 +290,7 @@ std::vector<Use> InFlight::uses_in(const Launch& launch) const {
             add(*read, true, true, 2);
             continue;
         }
-        // One that is passed twice, and used once: the root's buffer of a broadcast.
+        // Some buffers are passed twice and used once: the root's buffer of a broadcast.
         const int held = operation.input.storage() == operation.output.storage() &&
                                  (read == nullptr || written == nullptr)
                              ? 2
@@ -347,7 +350,7 @@ void InFlight::launched(Launch& launch) {
         bool alone = true;
         for (Use& other : queue.uses) {
             if (!other.meets(use.storage, use.begin, use.end)) continue;
-            if (other.number == use.number) continue;  // what all of a group read
+            if (other.number == use.number) continue;  // a group may read it twice
             if (use.writes || other.writes) alone = false;
             if (use.writes) other.compared_last = false;
         }
@@ -364,7 +367,7 @@ void InFlight::launched(Launch& launch) {
 }
 
 void InFlight::waited(Launch& launch, SourceLine at) {
-    if (launch.state != Launch::State::closed) return;  // the run is being ended
+    if (launch.state != Launch::State::closed) return;  // the run is ending
     Side& side = side_of(launch.rank);
     Queue& queue = queue_of(launch);
     std::optional<Diagnosis> found;
@@ -374,7 +377,7 @@ void InFlight::waited(Launch& launch, SourceLine at) {
         finish(launch.rank, queue, launch.number, at, found);
         if (side.known != before) learn(launch.rank, at, found);
     }
-    // Not thrown: destructors wait, too.
+    // Not thrown here, because destructors wait, too.
     if (found)
         engine_.note_mistake(launch.rank,
                              std::make_exception_ptr(FaultError(std::move(*found))));
@@ -392,7 +395,7 @@ void InFlight::finish(int rank, Queue& queue, std::uint64_t number, SourceLine a
     queue.done = std::max(queue.done, number);
 }
 
-/// The rank learns that a use is over.
+/// The rank learns that a use has ended.
 void InFlight::finish(int rank, Use& use, SourceLine at,
                       std::optional<Diagnosis>& found) {
     put_in_place(use);
@@ -407,7 +410,7 @@ void InFlight::finish(int rank, Use& use, SourceLine at,
     use.tensor = Tensor();
 }
 
-/// The rank learns what others have told of its own queues.
+/// The rank learns what others know of its own queues.
 void InFlight::learn(int rank, SourceLine at, std::optional<Diagnosis>& found) {
     Side& side = side_of(rank);
     const auto& entries = side.known->entries;
@@ -444,22 +447,23 @@ std::pair<InFlight::Uses, InFlight::Uses> InFlight::uses_of(const Posted& posted
     return {first, last};
 }
 
-/// Returns whether its rank will know by itself when the launch is done.
+/// Returns whether the launch's rank is blocked in a wait for it or for a later one.
 bool InFlight::is_blocked_on(const Launch& launch) const {
     const Launch* const waiting = engine_.ranks()[launch.rank]->waiting;
     return waiting != nullptr && waiting->team == launch.team &&
            waiting->number >= launch.number;
 }
 
-/// Returns what the launch began with; it is its queue's first that is not closed.
+/// Returns what the launch began with. It must be the first in its queue that is not
+/// closed.
 Knowledge InFlight::start_of(const Launch& launch) {
     const Flight* const flight = flight_of(launch);
     return flight == nullptr ? nullptr
                              : joined(flight->at_launch, queue_of(launch).known);
 }
 
-/// Adds what an operation that has moved its data says of its rank's queue: that all
-/// before it are done, and that it has read its own.
+/// An operation has moved its data: adds that all before it in its queue are done, and
+/// that it has read its own buffer.
 void InFlight::add_facts(KnowledgeSum& sum, const Posted& posted) {
     const Launch& launch = *posted.launch;
     const Queue& queue = queue_of(launch);
@@ -506,7 +510,7 @@ void InFlight::arrive(const Posted& posted) {
     const auto [first, last] = uses_of(posted);
     for (auto use = first; use != last; ++use) {
         if (!blocked) put_aside(*use);
-        // Nobody can touch it from here to the end of the wait.
+        // Nothing can touch the buffer until the wait ends.
         if (blocked) use->compared_last = false;
     }
 }
@@ -542,7 +546,7 @@ void InFlight::collective_ended(const Team& /*team*/, const Meeting& meeting) {
     const bool to_root = verb.to == VerbFacts::Who::root;
     const Posted* const root =
         verb.has_root() ? meeting.arrived[operation.peer] : nullptr;
-    // This went along with the data that somebody has.
+    // What all receivers learn, because it travels with the data.
     KnowledgeSum sum;
     for (const Posted* posted : meeting.arrived) {
         if (from_root && posted != root) continue;

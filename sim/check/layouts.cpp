@@ -15,12 +15,12 @@ using Kind = Layout::Kind;
 
 namespace {
 
-/// The numbers at a place inside of what the identity is of.
+/// Returns the identity of the values at the range's place within the fact's values.
 inline std::uint64_t identity_at(const Shadow<Layout>::Range& range) {
     return mixed(range.fact.identity, static_cast<std::uint64_t>(range.shift()));
 }
 
-/// Every range is `wanted`, and of collectives of the same ranks: the first; else null.
+/// Returns the first layout if all ranges are `wanted` and of the same ranks; else null.
 template <typename Wanted>
 const Layout* all_of_one(const LayoutRanges& ranges, const Tensor& tensor,
                          Wanted wanted) {
@@ -32,8 +32,9 @@ const Layout* all_of_one(const LayoutRanges& ranges, const Tensor& tensor,
     return &ranges.front().fact;
 }
 
-/// Finds the layout that a device operation makes of its operands: add each of them, in
-/// order. One without a known past makes the result unknown, unless another is a shard.
+/// Finds the layout of a device operation's result: call add() for each operand, in
+/// order. An operand of unknown layout makes the result unknown, unless another operand
+/// is a shard.
 class LayoutJoin {
   public:
     explicit LayoutJoin(const DeviceOperation& operation);
@@ -47,14 +48,14 @@ class LayoutJoin {
     bool is_product() const;
 
     const DeviceOperation& operation_;
-    std::vector<LayoutRanges> operands_;  ///< the pointers below lead into these
+    std::vector<LayoutRanges> operands_;  ///< the pointers below point into these
     std::uint64_t identity_;
-    bool unknown_;                     ///< something is, or fits no other operand
+    bool unknown_;                     ///< an operand is unknown, or does not fit
     Layout varying_;                   ///< of the first shard
     const Layout* replica_ = nullptr;  ///< the first
-    bool reduced_ = true;  ///< every replica is, and no constant shard is a factor
-    const Layout* sum_ = nullptr;      ///< what is added to, if that is reduced
-    const Layout* drifted_ = nullptr;  ///< what is added to, if it has drifted
+    bool reduced_ = true;          ///< all replicas are reduced, no constant is a factor
+    const Layout* sum_ = nullptr;  ///< what the result is added to, if reduced
+    const Layout* drifted_ = nullptr;  ///< what the result is added to, if drifted
 };
 
 LayoutJoin::LayoutJoin(const DeviceOperation& operation)
@@ -87,7 +88,7 @@ void LayoutJoin::add(const Tensor& operand, LayoutRanges ranges) {
 void LayoutJoin::add(const Layout& layout, bool added_to) {
     switch (layout.kind) {
         case Kind::constant:
-            // Shards may be filled with one number, and then this is a term of a sum.
+            // A constant may be a filled shard: then the product is a term of a sum.
             reduced_ = reduced_ && (added_to || !is_product());
             return;
         case Kind::sharded:
@@ -112,7 +113,7 @@ void LayoutJoin::add(const Layout& layout, bool added_to) {
     }
 }
 
-/// Linear in two operands.
+/// Returns whether the operation is linear in two operands.
 bool LayoutJoin::is_product() const {
     const unsigned linear = operation_.derivation.linear;
     return (linear & (linear - 1)) != 0;
@@ -157,8 +158,8 @@ Diagnosis explain_second(const char* fault, const Layout& twice, SourceLine read
     return diagnosis;
 }
 
-/// F22, or F27 if it was accumulated in between: at `read_at` the operation `reader` uses
-/// what was summed a second time.
+/// F22, or F27 if something was added in between: the operation `reader` at `read_at`
+/// uses values that were summed twice.
 Diagnosis explain_twice(const Layout& twice, SourceLine read_at, const char* reader) {
     const int n = twice.second->team->size();
     if (twice.before->kind == Kind::mixed) {
@@ -186,7 +187,7 @@ Diagnosis explain_twice(const Layout& twice, SourceLine read_at, const char* rea
     return diagnosis;
 }
 
-/// F22: a collective sums shards of what another has summed over the same ranks.
+/// F22: a collective sums shards of a sum that another made over the same ranks.
 Diagnosis explain_summed_shards(const CollectiveOrigin& first,
                                 const CollectiveOrigin& second) {
     Diagnosis diagnosis = diagnosis_on(*second.team, second.sequence, "F22");
@@ -200,7 +201,7 @@ Diagnosis explain_summed_shards(const CollectiveOrigin& first,
     return diagnosis;
 }
 
-/// F23: replicas of a parameter are updated with gradients that nobody reduced.
+/// F23: replicas of a parameter are updated with gradients that were never reduced.
 Diagnosis explain_drift(const Drift& drift) {
     const Team& team = *drift.gradient->team;
     Diagnosis diagnosis = diagnosis_on(team, "F23");
@@ -280,7 +281,8 @@ void Layouts::executing(int rank, const DeviceOperation& operation) {
     }
 }
 
-/// Copies pass it on, and scaling may repair it.
+/// Throws FaultError if values that were summed twice are used. A copy or a scaling is no
+/// use: a scaling may repair them.
 void Layouts::check_use(int rank, const DeviceOperation& operation) const {
     const Derivation::Kind kind = operation.derivation.kind;
     if (kind == Derivation::Kind::copy || kind == Derivation::Kind::scale) return;
@@ -301,7 +303,7 @@ void Layouts::scale(int rank, const DeviceOperation& operation) {
             layout.changed = operation.at;
         if (layout.kind == Kind::mixed) return false;
         if (layout.kind != Kind::twice) return true;
-        // The mean of replicas is what they are.
+        // The mean of replicas is the same as the replicas.
         if (!is_one(factor * layout.second->team->size()) || !is_reduced(*layout.before))
             return false;
         layout = Layout(*layout.before);
@@ -349,8 +351,8 @@ void Layouts::update(int rank, const DeviceOperation& operation) {
     known(rank).set(parameter, drifted);
 }
 
-/// A gradient that was forgotten among others that were reduced; who reduces none, or
-/// brings the parameters together now and then, does what it wants.
+/// Finds a gradient that was forgotten while others were reduced. A program that reduces
+/// none, or that averages parameters now and then, does so on purpose.
 void Layouts::run_ended() {
     for (const auto& [identity, drift] : drifts_) {
         const Team& team = *drift.gradient->team;
@@ -368,7 +370,7 @@ void Layouts::run_ended() {
 
 namespace {
 
-/// Zeros stay zeros, however often they are summed. Without numbers nobody knows.
+/// Zeros stay zeros if they are summed twice. Without numbers, all values may be zeros.
 bool may_be_zeros(const Meeting& meeting) {
     return std::all_of(meeting.arrived.begin(), meeting.arrived.end(), [](Posted* side) {
         const Tensor& input = side->operation.input;
@@ -413,7 +415,8 @@ void Layouts::collective_begins(const Team& team, const Meeting& meeting) {
     }
 }
 
-/// Summing what all of them have had from one sum, or that and more.
+/// Returns the layout of a reduction's result: `twice` if all members bring the same
+/// earlier sum, perhaps with additions.
 Layout Layouts::reduction_of(const Team& team, const Meeting& meeting,
                              Layout result) const {
     const Origin origin = result.origin;
@@ -450,8 +453,8 @@ Layout Layouts::reduction_of(const Team& team, const Meeting& meeting,
     return result;
 }
 
-/// Returns the layout of a member's input, if all inputs are shards of one sum over the
-/// team's ranks and fit; else null.
+/// Returns the layout of a member's input if all inputs are shards of one sum over the
+/// team's ranks and `fits` is true for each; else null.
 template <typename Fits>
 const Layout* Layouts::shards_of_one_sum(const Team& team, const Meeting& meeting,
                                          Fits fits) const {
@@ -468,8 +471,8 @@ const Layout* Layouts::shards_of_one_sum(const Team& team, const Meeting& meetin
     return first;
 }
 
-/// Each rank holds another part of the sum: adding the parts up makes no sense. A single
-/// number a rank may be a count.
+/// Throws FaultError if each member brings a different shard of one sum: adding these up
+/// makes no sense. One number per rank is allowed: it may be a count.
 void Layouts::check_shards(const Team& team, const Meeting& meeting,
                            const Origin& origin) const {
     if (!is_floating(origin->dtype)) return;
@@ -500,8 +503,7 @@ Layout Layouts::gathering_of(const Team& team, const Meeting& meeting,
     return result;
 }
 
-/// A program that brings drifted parameters together, in whatever way, means them to
-/// drift.
+/// If a program exchanges drifted parameters in any way, it lets them drift on purpose.
 void Layouts::forget_drifts(const Meeting& meeting) {
     for (const Posted* side : meeting.arrived)
         for (const Tensor* buffer : {&side->operation.input, &side->operation.output})

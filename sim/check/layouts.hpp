@@ -11,29 +11,29 @@
 
 namespace lockstep::sim {
 
-/// Says how the values of a tensor lie over the ranks of a team.
+/// How the values of a tensor are distributed over the ranks of a team.
 struct Layout {
     enum class Kind : std::uint8_t {
-        unknown,     ///< nothing is said
+        unknown,     ///< nothing is known
         constant,    ///< filled with one number
         replicated,  ///< the same on all ranks that have it with the same identity
-        sharded,     ///< one part of a whole that was dealt out
+        sharded,     ///< one shard of a whole
         varying,     ///< made of shards
-        mixed,       ///< reduced, and a contribution that is not was added
+        mixed,       ///< a reduced sum to which something unreduced was added
         twice,       ///< summed over the team a second time
         drifted      ///< was replicated; each rank has changed its own since
     };
 
     Kind kind = Kind::unknown;
-    /// Made by a sum or mean over the team, or of nothing else but that.
+    /// Made by a sum or mean over the team, or only from such values.
     bool reduced = false;
-    int index = -1;              ///< of a shard: its member
+    int index = -1;              ///< the member that a shard belongs to
     std::uint64_t identity = 0;  ///< equal if values were made in the same way
-    double multiplier = 1;       ///< what they were scaled by since
+    double multiplier = 1;       ///< the product of all scalings since
     Origin origin;               ///< what gave them this layout
-    Origin second;               ///< twice: the reduction too many
-    SourceLine changed;  ///< mixed: what was added; drifted: the update; else the scaling
-    std::shared_ptr<const Layout> before;  ///< twice: what was reduced again
+    Origin second;               ///< if twice: the second reduction
+    SourceLine changed;  ///< line of the addition (mixed), update (drifted), scaling
+    std::shared_ptr<const Layout> before;  ///< if twice: what was reduced again
 
     const Team* team() const { return origin ? origin->team : nullptr; }
 };
@@ -44,7 +44,7 @@ constexpr const char* name_of(Layout::Kind kind) {
     return kNames[static_cast<int>(kind)];
 }
 
-/// Made by a sum or mean over a team, and the same on all of its ranks.
+/// Returns whether it is a sum or mean over a team, and the same on all its ranks.
 inline bool is_reduced(const Layout& layout) {
     return layout.kind == Layout::Kind::replicated && layout.reduced;
 }
@@ -55,7 +55,8 @@ inline bool is_one(double factor) {
 
 using LayoutRanges = Shadow<Layout>::Ranges;
 
-/// Updates of a parameter that all ranks of a team had alike, each with its own gradient.
+/// Updates of a parameter that was the same on all ranks of a team. Each rank has used
+/// its own gradient.
 struct Drift {
     std::vector<int> ranks;
     Origin parameter;
@@ -66,14 +67,13 @@ struct Drift {
 
 class Engine;
 
-/// Follows how values lie over ranks, after the tags of spmd_types and JAX's varying
-/// manual axes, and finds what is reduced twice (F22), accumulated onto what is reduced
-/// (F27), or not reduced before it is used (F23).
+/// Follows how values are distributed over ranks, after the tags of spmd_types and JAX's
+/// varying manual axes. It finds values that are reduced twice (F22), accumulated onto a
+/// reduced sum (F27), or not reduced before they are used (F23).
 ///
-/// Values of the program's own, uploaded or random, are unknown, and so is what is made
-/// of them with anything but shards. A sum too many is a mistake only when something
-/// reads it: one that is divided by the number of ranks at once is a mean, which does no
-/// harm.
+/// Uploaded and random values are unknown, and so is all that is made of them, unless a
+/// shard is among its operands. A second sum is a mistake only when something reads it:
+/// if it is first divided by the number of ranks, it is a mean, which does no harm.
 class Layouts final : public Tracker<Layout> {
   public:
     explicit Layouts(const Engine& engine);
@@ -81,8 +81,8 @@ class Layouts final : public Tracker<Layout> {
     /// Returns the layout of a rank's tensor, if all of it has one; else unknown.
     Layout of(int rank, const Tensor& tensor) const;
 
-    /// Returns the sum over the team of which a rank's tensor holds its share besides
-    /// other values; null if there is none.
+    /// Returns the sum over the team whose shard for this rank is one part of the tensor;
+    /// null if there is none.
     Origin dealt_within(int rank, const Tensor& tensor, const Team& team) const;
 
     void executing(int rank, const DeviceOperation& operation) override;
@@ -107,9 +107,8 @@ class Layouts final : public Tracker<Layout> {
 
     const Engine& engine_;
     std::map<std::uint64_t, Drift> drifts_;             ///< by the parameter's identity
-    std::vector<std::vector<const Team*>> steps_with_;  ///< by rank: teams over which a
-                                                        ///< gradient that it used was
-                                                        ///< reduced
+    std::vector<std::vector<const Team*>> steps_with_;  ///< by rank: teams over which
+                                                        ///< its gradients were reduced
 };
 
 }  // namespace lockstep::sim

@@ -1,6 +1,6 @@
-// Ranks that call one thing with different arguments: members of a collective (F01 to
-// F05, F13), or what is named after different parameters (F26), the two sides of a
-// message (F03, F09) or of an all_to_all_v (F08).
+// Ranks that make the same call with different arguments: members of a collective (F01 to
+// F05, F13) or of a sum of different parameters (F26), the two sides of a message (F03,
+// F09) or of an all_to_all_v (F08).
 
 #include <algorithm>
 #include <functional>
@@ -35,8 +35,8 @@ std::vector<std::int64_t> counts_of(const Launch& launch, Verb verb) {
     return counts;
 }
 
-/// A rank that expects to get just what it sends has taken the counts of one for those of
-/// the other; equal numbers for all say nothing.
+/// Returns whether a rank's recv_counts are its send_counts: then it has probably mixed
+/// up the two lists. Counts that are all equal prove nothing.
 bool expects_what_it_sends(const Launch& launch) {
     const std::vector<std::int64_t> sent = counts_of(launch, Verb::send);
     return sent == counts_of(launch, Verb::recv) &&
@@ -44,8 +44,8 @@ bool expects_what_it_sends(const Launch& launch) {
                sent.end();
 }
 
-/// All counts of one side of the posted part's call: "rank 0 sends 2, 5, 1 elements to
-/// ranks 0, 1, 2".
+/// Returns all counts on one side of the part's call: "rank 0 sends to ranks 0, 1, … of
+/// ep in elements: 2, 5, 1".
 std::string counts_text(const Posted& posted) {
     constexpr std::size_t kListed = 32;
     const std::vector<std::int64_t> all =
@@ -60,7 +60,7 @@ std::string counts_text(const Posted& posted) {
                        posted.launch->team->name, counts);
 }
 
-/// F08: two parts of an all_to_all_v whose counts are to be the same, and are not.
+/// F08: two parts of an all_to_all_v whose counts must be equal and are not.
 Diagnosis explain_split_sizes(const Engine& engine, const Posted& send,
                               const Posted& recv) {
     const int from = send.launch->rank;
@@ -97,7 +97,7 @@ Diagnosis explain_split_sizes(const Engine& engine, const Posted& send,
     return diagnosis;
 }
 
-/// Members that passed the same.
+/// Members that passed the same arguments.
 struct Side {
     std::vector<const Posted*> members;
     const CommOperation& operation() const { return members.front()->operation; }
@@ -147,7 +147,7 @@ Difference difference(const CommOperation& odd, const CommOperation& usual) {
     return {"F26", "part", one.part, other.part};
 }
 
-/// F26: what members bring to a sum is not of one parameter, or not of one part of it.
+/// F26: members add up tensors of different parameters, or of different parts of one.
 void tell_what_is_added(Diagnosis& diagnosis, const Side& odd, const Side& usual,
                         const Difference& differs) {
     diagnosis.title = "different parameters are added up";
@@ -172,8 +172,8 @@ void tell_what_is_added(Diagnosis& diagnosis, const Side& odd, const Side& usual
         group);
 }
 
-/// Returns whether `rank` has made the call at `at` among its last operations, before its
-/// newest one.
+/// Returns whether one of the rank's last operations, without the newest one, was called
+/// at line `at`.
 bool has_passed(const Engine& engine, int rank, SourceLine at) {
     const RankState& state = *engine.ranks()[rank];
     const std::uint64_t kept =
@@ -183,8 +183,8 @@ bool has_passed(const Engine& engine, int rank, SourceLine at) {
     return false;
 }
 
-/// If one side is at a line that the other has passed or will pass again, they run the
-/// same code a different number of times: a diverged loop rather than calls in the wrong
+/// If one side is at a line that the other has passed before, they run the same code a
+/// different number of times. That is a diverged loop rather than calls in the wrong
 /// order.
 bool is_divergence(const Engine& engine, const Side& odd, const Side& usual) {
     return has_passed(engine, usual.lowest_rank(), odd.operation().at) ||
@@ -197,8 +197,8 @@ Diagnosis::Party party_of(const Engine& engine, const Side& side,
             history_of(engine, side.lowest_rank(), side.members.front())};
 }
 
-/// Adds "rank 0's 9 x f32 were made at train.cpp:17": its size and type come from there.
-/// Adds nothing if the call itself makes it, or if there is none.
+/// Adds "rank 0's 9 x f32 were made at train.cpp:17", the line that chose size and type.
+/// Adds nothing if the call itself makes the buffer, or if there is none.
 void add_maker(Diagnosis& diagnosis, const Posted& posted) {
     const CommOperation& operation = posted.operation;
     const bool takes_input =

@@ -20,17 +20,16 @@ namespace {
 
 /// Finds communicators that ranks use in opposite order (F12), even if the run passes.
 ///
-/// Communicators of the engine have resources of their own; on GPUs they share those of a
-/// device, and when these run short (or NCCL_LAUNCH_ORDER_IMPLICIT is set) an operation
-/// runs only after those that were launched before it on any communicator. So the run is
-/// made again beside the engine's, with one queue a rank for all its communicators: what
-/// was launched together stands at the head until all of it has met its partners at the
-/// heads of theirs. If heads wait for one another in a circle, the order of launches is
-/// one that can hang.
+/// In the engine, each communicator has its own resources. On GPUs communicators share
+/// those of a device. When these run short (or NCCL_LAUNCH_ORDER_IMPLICIT is set), an
+/// operation runs only after all that were launched before it on any communicator. So
+/// this watcher repeats the run beside the engine's, with one queue per rank for all its
+/// communicators. A launch stays at the head of its queue until all of its operations
+/// have met their partners, which must be at the heads of their queues. If heads wait for
+/// each other in a circle, this order of launches can hang.
 ///
-/// The same operations meet in every order in which ranks launch, so what is left
-/// standing is the same, too. Each operation is looked at once; what has met is
-/// forgotten.
+/// The same operations meet in any order in which the ranks launch, so the same ones are
+/// left at the end. Each operation is looked at once, and forgotten when it has met.
 class OrderGraph final : public Watcher {
   public:
     explicit OrderGraph(const Engine& engine);
@@ -44,12 +43,12 @@ class OrderGraph final : public Watcher {
     struct Entry {
         PastOperation what;
         int member = 0;    ///< the rank in its team
-        int together = 0;  ///< of the first of a launch: how many were launched
+        int together = 0;  ///< in a launch's first operation: how many it has
         bool met = false;
     };
     struct Queue {
         std::deque<Entry> entries;
-        int undone = 0;  ///< of those at the head
+        int undone = 0;  ///< operations of the head launch that have not met
     };
     /// An operation at the head of a queue.
     struct Place {
@@ -57,7 +56,7 @@ class OrderGraph final : public Watcher {
         int index;
     };
     /// Heads that wait for one collective, or for the partners of messages from one
-    /// member to another, in order; of these there are sends or recvs, never both.
+    /// member to another, in order. These messages are all sends, or all recvs.
     using Waiting = std::vector<Place>;
 
     static std::uint64_t collective_key(const PastOperation& what);
@@ -66,7 +65,7 @@ class OrderGraph final : public Watcher {
 
     Entry& at(Place place);
     const Entry& head_open(int rank) const;
-    /// The head's operations look for their partners; adds ranks whose heads are done.
+    /// The head's operations look for their partners. Adds ranks with done heads.
     void arrive(int rank, std::vector<int>& done);
     void arrive(Place place, std::vector<int>& done);
     void meet(Place place, std::vector<int>& done);
@@ -76,7 +75,7 @@ class OrderGraph final : public Watcher {
     struct Link {
         int rank;
         const Entry* first;  ///< at the head of its queue, waiting
-        const Entry* later;  ///< behind it: what the rank before waits for
+        const Entry* later;  ///< behind it; the previous rank waits for this one
     };
     const Entry* behind(int rank, const Entry& awaited) const;
     int awaited_by(int rank) const;
@@ -90,11 +89,11 @@ class OrderGraph final : public Watcher {
     std::unordered_map<std::uint64_t, Waiting> collectives_;
     std::unordered_map<std::uint64_t, Waiting> messages_;
     std::size_t longest_ = 0;
-    std::size_t patience_;  ///< how long a queue may get before somebody looks
+    std::size_t patience_;  ///< how long a queue may get before it is checked
 };
 
-/// A circle stays one, so it is as well found late. Queues that grow this long are likely
-/// to stand still.
+/// A circle never resolves, so it may be found late. A queue that grows this long is
+/// probably stuck.
 constexpr std::size_t kPatience = 4096;
 
 std::uint64_t OrderGraph::collective_key(const PastOperation& what) {
@@ -133,7 +132,7 @@ void OrderGraph::launched(Launch& launch) {
     advance(std::move(done));
 }
 
-/// Heads that are done make room for the next ones, until none is.
+/// Removes heads that are done, and lets the next launches arrive, until no head is done.
 void OrderGraph::advance(std::vector<int> done) {
     while (!done.empty()) {
         const int rank = done.back();
@@ -196,16 +195,16 @@ void OrderGraph::run_ended() {
     require_no_circle();
 }
 
-/// Returns the first at the head of a queue, which is not empty, that has not met its
-/// partners.
+/// Returns the first operation at the head of a queue that has not met its partners. The
+/// queue must not be empty.
 const OrderGraph::Entry& OrderGraph::head_open(int rank) const {
     const auto& entries = queues_[rank].entries;
     return *std::find_if(entries.begin(), entries.end(),
                          [](const Entry& entry) { return !entry.met; });
 }
 
-/// Returns the lowest rank that keeps the rank's head: its part of the operation is not
-/// at the head of its queue.
+/// Returns the lowest rank that the rank's head waits for: that rank's part of the
+/// operation is not at the head of its queue.
 int OrderGraph::awaited_by(int rank) const {
     const Entry& open = head_open(rank);
     const Team& team = *open.what.team;
@@ -217,8 +216,8 @@ int OrderGraph::awaited_by(int rank) const {
     return *std::min_element(ranks.begin(), ranks.end());
 }
 
-/// Returns the part of `rank` in what another awaits, behind the head of its queue; null
-/// if it has not launched that yet.
+/// Returns the operation of `rank` that another rank awaits, behind the head of its
+/// queue; null if it has not been launched yet.
 const OrderGraph::Entry* OrderGraph::behind(int rank, const Entry& awaited) const {
     const auto& entries = queues_[rank].entries;
     if (entries.empty()) return nullptr;
@@ -237,8 +236,8 @@ const OrderGraph::Entry* OrderGraph::behind(int rank, const Entry& awaited) cons
     return found == entries.end() ? nullptr : &*found;
 }
 
-/// Returns heads that wait for one another, each for the next and the last for the first;
-/// none if the waits end with a rank that has yet to launch something.
+/// Returns heads that wait for each other: each waits for the next, and the last one for
+/// the first. Empty if the waits end with a rank that has yet to launch an operation.
 std::vector<OrderGraph::Link> OrderGraph::circle_from(int rank) const {
     std::vector<Link> path;
     std::vector<int> place(queues_.size(), -1);

@@ -10,44 +10,44 @@
 
 namespace lockstep::sim {
 
-/// A collective that values come from, kept after it is done: for checkers that follow
-/// values.
-struct CollectiveOrigin : PastOperation {  // as its lowest rank asked for it
+/// A collective that values come from. It is kept after it is done, for checks that
+/// follow values.
+struct CollectiveOrigin : PastOperation {  // as its lowest rank called it
     /// "all_reduce(sum, 64 x f32) of dp".
     std::string text() const;
     /// "all_reduce(sum, 64 x f32) of dp at train.cpp:12".
     std::string text_with_line() const;
-    /// The part of all of its ranks in it.
+    /// Returns a party: all of its ranks and their call.
     Diagnosis::Party party() const;
 };
 using Origin = std::shared_ptr<const CollectiveOrigin>;
 
-/// Returns the origin of what a meeting makes at which all are present.
+/// Returns the origin of the values that a meeting makes. All members are present.
 Origin origin_of(const Meeting& meeting);
 
-/// Returns the part of ranks in a mistake: what they did, and where.
+/// Returns a party of a mistake: what its ranks did, and where.
 Diagnosis::Party party(std::vector<int> ranks, std::string operation, SourceLine at,
                        std::string differs = "");
 
-/// Returns its ranks in their order.
+/// Returns the team's ranks in ascending order.
 std::vector<int> sorted_ranks(const Team& team);
 /// Returns whether every rank of `inner` is one of `outer`.
 bool contains(const Team& outer, const Team& inner);
 bool same_ranks(const Team& one, const Team& other);
 
-/// Returns one number of several, for telling values apart by how they were made.
+/// Mixes numbers into one that tells values apart by how they were made.
 constexpr std::uint64_t mixed(std::uint64_t seed, std::uint64_t value) {
     seed ^= value + 0x9e3779b97f4a7c15 + (seed << 6) + (seed >> 2);
     seed ^= seed >> 31;
     return seed * 0xbf58476d1ce4e5b9;
 }
-/// A call of a collective, as a number.
+/// Returns a number that identifies a call of a collective.
 inline std::uint64_t identity_of(const CollectiveOrigin& origin) {
     return mixed(mixed(0x636f6c6c, static_cast<std::uint64_t>(origin.team->id)),
                  origin.sequence);
 }
 
-/// The start of a diagnosis of the class: on which communicator.
+/// Returns a diagnosis of the class, with the communicator filled in.
 inline Diagnosis diagnosis_on(const Team& team, const std::string& fault) {
     Diagnosis diagnosis = diagnosis_of(fault);
     diagnosis.communicator = team.name;
@@ -55,7 +55,7 @@ inline Diagnosis diagnosis_on(const Team& team, const std::string& fault) {
     return diagnosis;
 }
 
-/// The start of a diagnosis that also names the collective on it.
+/// Returns a diagnosis of the class, with communicator and collective filled in.
 inline Diagnosis diagnosis_on(const Team& team, std::uint64_t sequence,
                               const std::string& fault) {
     Diagnosis diagnosis = diagnosis_on(team, fault);

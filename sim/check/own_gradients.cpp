@@ -23,16 +23,16 @@ namespace lockstep::sim {
 
 namespace {
 
-/// F23 by values: one parameter on several ranks (of one name, shape and bits, and not
-/// one number throughout), which steps with gradients of its own on each.
+/// F23 by values: several ranks have the same parameter (equal name, shape and bits, and
+/// not one number throughout), but each updates it with its own gradient.
 ///
-/// That alone may be meant: local SGD, or experts that began alike. So it is a mistake
-/// only where
+/// That may be on purpose: local SGD, or experts that started with the same values. So it
+/// is a mistake only if
 ///   - one rank looks it up as an embedding and another multiplies by it: tied weights;
-///   - or the same ranks step other parameters, in the same step, with gradients reduced
-///     over a team of theirs, and exchange nothing else than gradients: data parallelism
-///     that forgot one.
-/// Compared when all ranks that update have done a step.
+///   - or the same ranks update other parameters, in the same step, with gradients that
+///     were reduced over a team of theirs, and they exchange only gradients: data
+///     parallelism that forgot one.
+/// Ranks are compared when all ranks that update have done a step.
 class OwnGradientWatcher final : public Watcher {
   public:
     OwnGradientWatcher(const Engine& engine, const Layouts& layouts,
@@ -48,12 +48,12 @@ class OwnGradientWatcher final : public Watcher {
     /// One update of a named parameter.
     struct Update {
         int rank;
-        std::uint64_t bits;  ///< of the parameter, before
+        std::uint64_t bits;  ///< of the parameter, before the update
         std::uint64_t gradient_bits;
-        bool one_number;      ///< throughout the parameter
-        bool embeds;          ///< has been looked up in
-        bool projects;        ///< has been a factor of a product
-        const Team* reduced;  ///< over which the gradient was; null: none known
+        bool one_number;      ///< the parameter is one number throughout
+        bool embeds;          ///< it was looked up in as an embedding
+        bool projects;        ///< it was a factor of a product
+        const Team* reduced;  ///< over which the gradient was reduced, if known
         HostTensor gradient;  ///< if not reduced
         KnownTerms terms;     ///< of the gradient
         const char* name;
@@ -66,15 +66,15 @@ class OwnGradientWatcher final : public Watcher {
         bool projects = false;
         std::uint64_t updates = 0;
     };
-    /// Buffers that were exchanged, not known to be gradients; each once.
+    /// Buffers that were exchanged and are not known to be gradients; each once.
     class Exchanges {
       public:
         void add(const Team* team, const Tensor& buffer);
-        /// It was a gradient.
+        /// Removes a buffer, because it was a gradient.
         void erase(const Tensor& gradient);
-        /// Another tensor may stand there next.
+        /// Keeps the teams of a freed buffer: another tensor may get its memory.
         void freed(const Storage& storage) noexcept;
-        /// Takes all of the other's.
+        /// Moves all exchanges from `more` to this.
         void merge(Exchanges& more);
         void add_teams_to(std::set<const Team*>& teams) const;
         void clear();
@@ -88,7 +88,7 @@ class OwnGradientWatcher final : public Watcher {
         std::map<std::string, Use> uses;
         std::uint64_t begun = 0;
         bool ended = false;
-        Exchanges before;  ///< the last update
+        Exchanges before;  ///< before the last update
         Exchanges since;
     };
     /// All ranks' updates and exchanges in one step.
@@ -175,7 +175,7 @@ void OwnGradientWatcher::launched(Launch& launch) {
     RankSteps& mine = of(launch.rank);
     for (const Posted& posted : launch.posted) {
         const CommOperation& operation = posted.operation;
-        // Gradients are not what a root deals out, or collects as they are.
+        // What a root scatters, broadcasts or gathers is not a gradient.
         const VerbFacts verb = facts_of(operation.verb);
         if (verb.has_root() && !verb.reduces) continue;
         const Tensor& buffer = operation.output ? operation.output : operation.input;
@@ -225,7 +225,7 @@ void OwnGradientWatcher::note_update(int rank, const DeviceOperation& operation)
     noted_ = true;
 }
 
-/// Exchanges up to the last update belong to the step before.
+/// Exchanges up to the last update belong to the previous step.
 void OwnGradientWatcher::begin_step(int rank) {
     RankSteps& mine = of(rank);
     mine.before.add_teams_to(steps_[mine.begun].exchanged[rank]);
@@ -259,7 +259,8 @@ bool have_values(const Update& one, const Update& other) {
            one.gradient.dtype() == other.gradient.dtype();
 }
 
-/// Neither gradient is reduced over ranks among which both are, and they differ.
+/// Returns whether the parameters are equal, the gradients differ, and neither gradient
+/// was reduced over both ranks.
 bool are_own(const Update& one, const Update& other) {
     return one.bits == other.bits && one.gradient_bits != other.gradient_bits &&
            !have_both(one.reduced, one.rank, other.rank) &&
@@ -280,8 +281,8 @@ bool are_tied(const Update& one, const Update& other) {
 
 using Updates = std::vector<const Update*>;
 
-/// "Its gradient is one on ranks 1, 3, another on rank 7, another on rank 15": of all
-/// that hold the same parameter. Empty if these are no more than two.
+/// Returns "Its gradient is one on ranks 1, 3, another on rank 7, another on rank 15",
+/// for all ranks that hold the same parameter. Empty if these are fewer than three.
 std::string gradients_text(const Updates& all, const Update& one) {
     Updates same = all;
     std::erase_if(same, [&](const Update* update) { return update->bits != one.bits; });
@@ -301,7 +302,7 @@ std::string gradients_text(const Updates& all, const Update& one) {
     return fmt::format("Its gradient is{}.", text);
 }
 
-/// `all` are the step's updates of what has that name.
+/// `all` are the step's updates of parameters with this name.
 Diagnosis explain(const std::string& name, const Updates& all, const Update& one,
                   const Update& other, std::uint64_t step, const Team* over) {
     const bool known = have_values(one, other);

@@ -18,16 +18,16 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Compares what ranks have kept, once all have ended, with what one device kept under
-/// the same names, and tells from the difference what it can: one factor of a group's
-/// size is an average taken wrongly (F21), one of the number of micro-batches or steps
-/// gradients that were accumulated wrongly (F27), and another weight for each row, where
-/// ranks had different numbers of rows, a mean of unequal means (F28).
+/// When all ranks have ended, compares what they have kept with what one device kept
+/// under the same names. The difference may show its cause. If it is one factor, a
+/// group's size means a wrong average (F21); the number of micro-batches or steps means
+/// wrong accumulation (F27). If rows have different weights and ranks had different
+/// numbers of rows, it is a mean of unequal means (F28).
 ///
-/// A shard is compared with its part of what one device kept; padding is not compared.
-/// A name without a partner, or with one of another shape or dtype, is a mistake, too.
-/// The difference may be that of sums in another order; integers must be equal, and NaN
-/// never passes.
+/// A shard is compared with its part of what one device kept; padding is not compared. A
+/// name that only one side has is a mistake, too, and so is another shape or dtype.
+/// Values may differ as sums in another order do; integers must be equal, and NaN never
+/// passes.
 class ReferenceWatcher final : public Watcher {
   public:
     ReferenceWatcher(const Engine& engine, RankReport expected);
@@ -54,10 +54,10 @@ class ReferenceWatcher final : public Watcher {
         std::int64_t at = -1;  ///< the element at which it is largest
         double expected = 0;
         double got = 0;
-        double relative = 0;  ///< to the largest value
-        double factor = 0;    ///< of all elements; 0 if they have none in common
+        double relative = 0;  ///< relative to the largest value
+        double factor = 0;    ///< that all elements have in common; 0 if there is none
         bool is_nan = false;
-        bool is_exact = false;  ///< of integers
+        bool is_exact = false;  ///< integers, which must be equal
         std::string place;      ///< "element 3", "element 3 of rank 1's part"
     };
     using Lines = std::map<std::string, SourceLine>;
@@ -88,14 +88,14 @@ class ReferenceWatcher final : public Watcher {
     Origin reduction_;                  ///< the last sum or mean of more than one number
 };
 
-/// Sums over rows, and over steps that go on from their results.
+/// The length of sums over rows, and over steps that continue with their results.
 constexpr std::int64_t kSumLength = 1'000'000;
 
 bool near(double value, double wanted) {
     return std::abs(value - wanted) <= 1e-4 * std::abs(wanted);
 }
 
-/// Returns the mistake that ranks and one device do not keep the same things.
+/// Returns a mistake: ranks and one device do not keep the same things.
 FaultError not_kept_alike(std::string sentence, std::vector<Diagnosis::Party> parties) {
     Diagnosis diagnosis;
     diagnosis.title = "not what one device keeps";
@@ -108,7 +108,7 @@ FaultError not_kept_alike(std::string sentence, std::vector<Diagnosis::Party> pa
     return FaultError(std::move(diagnosis));
 }
 
-/// Returns what the reference leaves, run on one virtual device of the same kind.
+/// Returns what the reference keeps, run on one virtual device of the same kind.
 RankReport run_reference(const ClusterOptions& options) {
     ClusterOptions one = options;
     one.ranks = 1;
@@ -116,7 +116,7 @@ RankReport run_reference(const ClusterOptions& options) {
     one.check = CheckLevel::cheap;
     one.trace = false;
     one.stands_still.clear();
-    one.spec.memory_bytes = 0;  // it holds what many hold together
+    one.spec.memory_bytes = 0;  // no limit: it holds what all ranks hold together
     return Engine(one).run(options.reference).ranks.front();
 }
 
@@ -150,8 +150,8 @@ void ReferenceWatcher::collective_begins(const Team& /*team*/, const Meeting& me
     if (first.is_sum() && first.count > 1) reduction_ = origin_of(meeting);
 }
 
-/// Returns the one factor by which all of `got` differs from `expected`, but for values
-/// that are as good as zero beside the largest; 0 if there is none.
+/// Returns the factor by which all values of `got` differ from `expected`; 0 if there is
+/// none. Values that are almost zero, compared with the largest, are ignored.
 double common_factor(const HostTensor& expected, const HostTensor& got, double largest) {
     double factor = 0;
     for (std::int64_t i = 0; i < expected.elements(); ++i) {
@@ -165,7 +165,7 @@ double common_factor(const HostTensor& expected, const HostTensor& got, double l
     return factor;
 }
 
-/// Returns the largest finite value of a whole: a shard of it may be nothing but noise.
+/// Returns the largest finite value of a whole; one shard may have only noise.
 double largest_of(const HostTensor& whole) {
     double largest = 0;
     for (std::int64_t i = 0; i < whole.elements(); ++i)
@@ -174,7 +174,7 @@ double largest_of(const HostTensor& whole) {
     return largest;
 }
 
-/// Fills in how they differ, if they do. `largest` is the largest value of the whole.
+/// Returns whether the values differ, and fills in how. `largest` is that of the whole.
 bool ReferenceWatcher::differs(const HostTensor& expected, const HostTensor& got,
                                double largest, Difference& difference) {
     double apart = 0;
@@ -194,7 +194,7 @@ bool ReferenceWatcher::differs(const HostTensor& expected, const HostTensor& got
     }
     if (difference.at < 0) return false;
     difference.relative = largest > 0 ? apart / largest : apart;
-    // A bf16 is rounded so much that any number would be within the bound of a long sum.
+    // bf16 rounds so much that the bound of a long sum would allow any number.
     const std::int64_t length = expected.dtype() == DType::bf16 ? 1 : kSumLength;
     if (difference.relative <= sum_bound(expected.dtype(), length)) return false;
     difference.is_exact = !is_floating(expected.dtype());
@@ -210,13 +210,13 @@ bool ReferenceWatcher::is_group_size(double n) const {
         });
 }
 
-/// Returns the class that the difference shows, and says why, and how it is cured if more
-/// is known than of its class; nothing if it shows nothing in particular.
+/// Returns the class of mistake that the difference shows; empty if it shows none.
+/// `reason` says why. `cure` is set if more is known than the class says.
 std::string ReferenceWatcher::fault_of(const Difference& difference, std::string& reason,
                                        std::string& cure) const {
     if (difference.factor != 0) return fault_of_factor(difference.factor, reason, cure);
     reason = "elements differ by different factors";
-    // Where each row weighs as much as all others, means of unequal means are none.
+    // If all rows have the same weight, there is no mean of unequal means.
     if (rows_weigh_alike_) return "";
     std::int64_t few = -1;
     std::int64_t many = -1;
@@ -311,7 +311,7 @@ Diagnosis ReferenceWatcher::explain(const Difference& difference,
     return diagnosis;
 }
 
-/// Returns the mistake that ranks keep something else than one device does.
+/// Returns a mistake: ranks keep something else than one device does.
 FaultError ReferenceWatcher::unlike(const std::string& name,
                                     const std::vector<int>& ranks,
                                     const std::string& how) const {
@@ -360,7 +360,7 @@ void ReferenceWatcher::require_partners(Lines RankReport::*lines,
                 {});
 }
 
-/// Throws FaultError if ranks keep parts of another whole than one device has.
+/// Throws FaultError if the shape or dtype of the whole is not that of one device.
 void ReferenceWatcher::require_same_whole(const std::string& name) const {
     const HostTensor& expected = expected_.kept.at(name);
     std::vector<int> ranks;
@@ -380,7 +380,7 @@ void ReferenceWatcher::require_same_whole(const std::string& name) const {
                              expected.dtype(), expected.shape()));
 }
 
-/// Returns the rows that the part names where they are, and zeros for padding.
+/// Returns the shard, with zeros as its padding.
 HostTensor without_padding(const HostTensor& shard, const Part& part) {
     HostTensor clean(shard.shape(), shard.dtype());
     const std::int64_t bytes = bytes_of(shard.dtype());
@@ -412,7 +412,7 @@ void ReferenceWatcher::require_same_values(const std::string& name) const {
     if (!ranks.empty()) throw FaultError(explain(shown, ranks));
 }
 
-/// Throws FaultError if no rank keeps an element that one device does.
+/// Throws FaultError if one device keeps an element that no rank keeps.
 void ReferenceWatcher::require_all_kept(const std::string& name) const {
     const Shape& whole = expected_.kept.at(name).shape();
     std::vector<bool> is_kept(static_cast<std::size_t>(whole.elements()));

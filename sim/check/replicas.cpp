@@ -21,7 +21,7 @@ namespace lockstep::sim {
 namespace {
 
 /// The tensors that ranks have declared to be replicas (declare_replicas), and how often
-/// each was updated. A declaration is of a place in memory, until that is freed.
+/// each was updated. A declaration is about a place in memory, until it is freed.
 class Declarations {
   public:
     struct Declaration {
@@ -31,9 +31,9 @@ class Declarations {
         std::string name;
         SourceLine at;
         ByteRange range;
-        std::map<ByteRange, std::uint64_t> updates;  ///< of each part, in bytes of it
+        std::map<ByteRange, std::uint64_t> updates;  ///< by part, in bytes of the tensor
     };
-    /// The part of a declared tensor that an update steps: all of it, or a shard.
+    /// The part of a declared tensor that an update changes: all of it, or a shard.
     struct Part {
         const Declaration* declaration;
         std::uint64_t step;    ///< of this part, from 1
@@ -47,13 +47,13 @@ class Declarations {
     void add(const Team& team, int member, const Tensor& tensor, const std::string& name,
              SourceLine at);
     void freed(int rank, const Storage& storage) noexcept;
-    /// Counts it, too.
+    /// Returns the declared parts that an update changes, and counts the update.
     std::vector<Part> updated_by(int rank, const DeviceOperation& update);
 
   private:
     struct RankDeclarations {
         std::unordered_map<const Storage*, std::vector<Declaration>> by_storage;
-        /// By team and name; members need not declare in one order.
+        /// By team and name: members may declare in different orders.
         std::map<std::pair<int, std::string>, std::uint64_t> counts;
     };
 
@@ -62,14 +62,14 @@ class Declarations {
     std::vector<RankDeclarations> ranks_;
 };
 
-/// F24: ranks that step with one reduced gradient hold the same parameter before the
-/// step; so do ranks that have declared it a replica (declare_replicas). F23 by
-/// declaration: these step with the same gradient, too, bit by bit.
+/// F24: ranks that update with the same reduced gradient must hold the same parameter
+/// before the step. So must ranks that have declared it a replica (declare_replicas). F23
+/// by declaration: these must also use the same gradient, bit by bit.
 ///
-/// It compares parameters that members of a team update with the same part of what
-/// was reduced over the team, by their bits. Shards that are updated with different parts
-/// are told apart by that; who steps with gradients of its own (local SGD) is not looked
-/// at, unless by declaration.
+/// It compares the bits of parameters that members of a team update with the same part of
+/// a sum over the team. Shards are updated with different parts, so they are not
+/// compared. Ranks that update with their own gradients (local SGD) are compared only if
+/// they have declared replicas.
 class ReplicaWatcher final : public Watcher {
   public:
     ReplicaWatcher(const Engine& engine, const Layouts& layouts,
@@ -95,7 +95,7 @@ class ReplicaWatcher final : public Watcher {
         Shadow<Maker> makers;
         template <typename Value>
         using ByPlace = std::unordered_map<const Storage*, std::map<std::int64_t, Value>>;
-        /// Updates of each parameter.
+        /// The number of updates of each parameter.
         ByPlace<std::uint64_t> steps;
         /// The last claim of each gradient, and how often it was made in a row.
         ByPlace<std::pair<std::uint64_t, std::uint64_t>> uses;
@@ -181,7 +181,7 @@ std::string made_text(const Claim::Maker* maker) {
                : fmt::format(", written by {} at {}", maker->name, maker->at.text());
 }
 
-/// Returns the first byte that differs; 0 for parameters of different shapes.
+/// Returns the first byte that differs; 0 if the shapes differ.
 std::int64_t differing_byte(const Roll& roll, const Claim& a, const Claim& b) {
     const HostTensor* const mine = roll.values_of(a);
     const HostTensor* const usual = roll.values_of(b);
@@ -216,8 +216,8 @@ std::string reductions_text(const Roll& roll, const Side& usual, const Side& odd
     return fmt::format("it was reduced on {}, but on {}", text(odd), text(usual));
 }
 
-/// Says whose terms one of the two gradients lacks, if some sum has added any over the
-/// team: else each is a rank's own, which says nothing.
+/// Says which ranks' terms one of the two gradients lacks. Empty if no sum over the team
+/// has added terms: then each gradient has only its own rank's terms.
 std::string lack_text(const Roll& roll, const Side& usual, const Side& odd) {
     const std::vector<int> team = sorted_ranks(*roll.team);
     const auto is_of_team = [&](int rank) {
@@ -303,7 +303,7 @@ Diagnosis explain_drifted(const Roll& roll, const std::vector<Side>& sides) {
     return diagnosis;
 }
 
-/// F23: the gradients of a parameter that was declared a replica, if they differ.
+/// F23: different gradients of a parameter that was declared a replica.
 Diagnosis explain_own_gradients(const Roll& roll, const std::vector<Side>& sides) {
     const Team& team = *roll.team;
     const Side& usual = sides[0];
@@ -400,7 +400,7 @@ Claim ReplicaWatcher::claim_of(int rank, const DeviceOperation& update,
     return claim;
 }
 
-/// The parameter, which is looked at first, and the gradient.
+/// Compares first the parameter, then the gradient.
 void ReplicaWatcher::compare_declared(int rank, const DeviceOperation& update) {
     for (const Declarations::Part& part : declarations_.updated_by(rank, update)) {
         const Declarations::Declaration& declaration = *part.declaration;
@@ -446,7 +446,7 @@ void ReplicaWatcher::compare_reduced(int rank, const DeviceOperation& update) {
 
     Claim claim = claim_of(rank, update, parameter, step);
     claim.member = member;
-    // Several parameters may step with one gradient.
+    // Several parameters may be updated with one gradient.
     std::uint64_t number = layout.identity;
     for (const char letter : claim.name)
         number = mixed(number, static_cast<unsigned char>(letter));

@@ -34,7 +34,8 @@ void Rollcall::note(const Team& team, std::uint64_t number, Claim claim,
     ++numbers_[team.id][claim.member];
     const auto member = static_cast<std::size_t>(claim.member);
     Key key{team.id, number};
-    // A claim that a member makes twice is of two things that nobody can tell apart.
+    // If a member makes a claim twice, it is about two things that cannot be told apart:
+    // the second one gets the next number.
     for (auto open = open_.find(key); open != open_.end() && open->second.heard[member];
          open = open_.find(key))
         ++key.second;
@@ -64,7 +65,7 @@ void Rollcall::drop_values(Roll& roll) {
 void Rollcall::forget_old() {
     constexpr std::uint64_t kClaims = 64;
     int team = -1;
-    std::uint64_t fewest = 0;  // that any member of the team has made
+    std::uint64_t fewest = 0;  // the fewest claims that a member of the team has made
     for (auto roll = open_.begin(); roll != open_.end();) {
         const std::vector<std::uint64_t>& numbers = numbers_[roll->first.first];
         if (roll->first.first != team) {
@@ -77,7 +78,7 @@ void Rollcall::forget_old() {
             newest = std::max(newest, claim.order);
             least = std::min(least, numbers[claim.member]);
         }
-        // Some members may never claim anything: one rank alone holds the parameters.
+        // Some members may never claim anything, if one rank holds all parameters.
         const bool old = fewest > newest + kClaims || least > newest + 8 * kClaims;
         if (old || least > newest + kClaims) drop_values(roll->second);
         roll = old ? open_.erase(roll) : std::next(roll);
@@ -104,7 +105,7 @@ bool same(const Rollcall::Claim& a, const Rollcall::Claim& b) {
     return a.hash == b.hash && a.shape == b.shape && a.dtype == b.dtype;
 }
 
-/// Members in their own order: the host's, in which they called, must not show.
+/// Sorts claims by member: the host's order, in which members called, must not show.
 std::vector<Rollcall::Side> sides_in(Rollcall::Roll& roll) {
     std::sort(roll.claims.begin(), roll.claims.end(),
               [](const auto& a, const auto& b) { return a.member < b.member; });
@@ -128,7 +129,7 @@ bool all_same(const Rollcall::Roll& roll) {
 
 void Rollcall::compare() {
     const Roll* first = nullptr;
-    // A step's parameters come before its gradients, and these before the next step's.
+    // A step's parameters come before its gradients, and both before the next step's.
     const auto order = [](const Roll& roll) {
         return std::make_tuple(step_of(roll), roll.claims.front().is_gradient,
                                time_of(roll), roll.team->id, roll.number);

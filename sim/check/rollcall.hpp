@@ -16,8 +16,8 @@ namespace lockstep::sim {
 
 struct GradientTerms;
 
-/// Returns the items in sides of which all are alike: the largest side first, and of
-/// equal ones the one whose first item comes first.
+/// Groups items that are alike into sides. The largest side comes first; sides of the
+/// same size are in the order of their first items.
 template <typename Item, typename Alike>
 std::vector<std::vector<Item>> sides_of(const std::vector<Item>& items, Alike alike) {
     std::vector<std::vector<Item>> sides;
@@ -37,31 +37,32 @@ std::vector<std::vector<Item>> sides_of(const std::vector<Item>& items, Alike al
 
 /// Compares what members of a team say of one thing that should be the same for all.
 ///
-/// Claims of one number belong together. The number counts each member's claims in order,
-/// or stands for something that is the same on all members. Claims are noted while ranks
-/// run, and compared when all members have made theirs and the run is quiet, in an order
-/// of virtual things alone. None of this takes virtual time or sends bytes.
+/// Claims with the same number belong together. The number counts each member's claims in
+/// order, or identifies something that is the same on all members. Claims are noted while
+/// ranks run. They are compared when all members have made theirs and the run is quiet,
+/// in an order that depends only on virtual quantities. This takes no virtual time and
+/// sends no bytes.
 class Rollcall {
   public:
     struct Claim {
         int member = 0;
-        bool reads = false;        ///< the thing, rather than holds it
-        bool is_gradient = false;  ///< of the step; else the parameter before it
+        bool reads = false;        ///< the member reads the thing; else it holds it
+        bool is_gradient = false;  ///< the step's gradient; else the parameter before it
         bool is_in_part = false;   ///< only a part of the values was reduced
         std::uint64_t hash = 0;    ///< equal for equal values, with the shape and dtype
         Shape shape;
         DType dtype = DType::f32;
         std::string name;        ///< of the thing
         SourceLine at;           ///< the call that makes the claim
-        const char* by = "";     ///< that call's name, for who tells it
+        const char* by = "";     ///< that call's name, for messages
         SourceLine declared_at;  ///< the line that declared the thing, if one did
         SourceLine made_at;      ///< the line that made what is read, if it is known
-        std::string reduced;     ///< by which collective the values were, for who knows
+        std::string reduced;     ///< the collective that reduced the values, if known
         std::shared_ptr<const GradientTerms> terms;  ///< of a gradient, if known
-        std::int64_t clip = -1;  ///< of the rank's, the one that scaled it, if known
+        std::int64_t clip = -1;  ///< number of the rank's clip that scaled it, if known
         Picoseconds time = 0;
         std::uint64_t step = 0;   ///< of an optimizer, from 1
-        std::uint64_t order = 0;  ///< of the member's claims for its team; filled in
+        std::uint64_t order = 0;  ///< among its member's claims; set by note()
         /// The operations that made the values, by bytes, if they are known.
         struct Maker {
             std::int64_t begin;
@@ -72,35 +73,36 @@ class Rollcall {
         std::vector<Maker> makers;
     };
 
-    /// Members that say the same.
+    /// Members that claim the same.
     struct Side {
         std::vector<const Claim*> claims;
         const Claim& first() const { return *claims.front(); }
         std::vector<int> ranks(const Team& team) const;
     };
 
-    /// The claims of one number.
+    /// All claims with one number.
     struct Roll {
         const Team* team = nullptr;
         std::uint64_t number = 0;
         std::vector<Claim> claims;
         std::vector<bool> heard;  ///< by member: has made its claim
-        /// The values behind each hash; null if no claim had any.
+        /// Returns the values behind a claim's hash; null if no claim had any.
         const HostTensor* values_of(const Claim& claim) const;
         std::map<std::uint64_t, HostTensor> values;
     };
 
-    /// Makes the diagnosis of a roll whose sides differ; the usual side, the largest (of
-    /// equal ones the one with the lowest member), is first.
+    /// Makes the diagnosis of a roll whose sides differ. The usual side is first: the
+    /// largest, or of equal ones the one with the lowest member.
     using Explain = std::function<Diagnosis(const Roll&, const std::vector<Side>&)>;
 
     explicit Rollcall(Explain explain) : explain_(std::move(explain)) {}
 
-    /// Returns the number of a member's next claim, if they go by their order.
+    /// Returns the number of a member's next claim, if numbers count claims in order.
     std::uint64_t next_number(const Team& team, int member);
 
-    /// `of_claim` is called if no member has made the same claim before. The second claim
-    /// of one number by a member goes to the next number.
+    /// Notes a claim. `of_claim` is called if no member has made the same claim before.
+    /// If the member has already made a claim with this number, the claim gets the next
+    /// number.
     using Values = std::function<HostTensor()>;
     void note(const Team& team, std::uint64_t number, Claim claim,
               const Values& of_claim = {});
@@ -109,27 +111,26 @@ class Rollcall {
     /// differ.
     void compare();
 
-    /// Compares, if anything was noted since the last time, and drops rolls that some
-    /// member will never answer: since then every member of the team has made many
-    /// claims, or each that is in it eight times as many.
+    /// Compares, if anything was noted since the last time. Then drops rolls that some
+    /// member will never answer: every member of the team has made many claims since, or
+    /// each member in the roll has made eight times that many.
     void compare_new();
 
-    /// Returns the rolls that not all members have answered, first of the lowest team,
-    /// then number.
+    /// Returns the rolls that not all members have answered, by team, then by number.
     std::vector<const Roll*> incomplete() const;
 
   private:
     using Key = std::pair<int, std::uint64_t>;  // team, number
 
-    /// Limits the values that wait for other members. Claims beyond have none, only their
-    /// hash: a diagnosis then names no element, or one, as the host's order has it.
+    /// Limits the values that are kept until other members come. Further claims keep only
+    /// their hash; whether a diagnosis then names an element depends on the host's order.
     static constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 
     void forget_old();
     void drop_values(Roll& roll);
 
     Explain explain_;
-    std::map<int, std::vector<std::uint64_t>> numbers_;  ///< by team, of each member
+    std::map<int, std::vector<std::uint64_t>> numbers_;  ///< by team, for each member
     std::map<Key, Roll> open_;
     std::vector<Key> complete_;
     std::int64_t bytes_ = 0;  ///< of all rolls' values

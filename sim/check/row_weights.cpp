@@ -21,7 +21,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Rows of which one call of a loss's backward made the gradient.
+/// The rows whose gradients come from one call of a loss's backward.
 struct LossRows {
     int rank;
     int micro_batch;  ///< -1 if there is none
@@ -31,15 +31,15 @@ struct LossRows {
     Shape shape;    ///< of the prediction
     bool squared;
     std::int64_t bytes;     ///< of the gradient
-    std::uint64_t content;  ///< of prediction and target: replicas have the same
+    std::uint64_t content;  ///< hash of prediction and target: replicas have the same
 
     std::int64_t rows() const { return shape.matrix_rows(); }
     std::int64_t elements() const { return shape.elements(); }
 };
 
-/// A step that was done to a gradient since backward.
+/// A change that was made to a gradient since backward.
 struct GradientStep {
-    Origin reduction;  ///< a sum or mean over ranks; none is a scaling
+    Origin reduction;  ///< a sum or mean over ranks; if null, a scaling
     double factor = 1;
     SourceLine at;
 
@@ -47,7 +47,7 @@ struct GradientStep {
         return reduction == other.reduction && factor == other.factor &&
                (reduction || at == other.at);
     }
-    /// The same, or what another collective of the same ranks did.
+    /// Returns whether it is the same, or a similar collective of the same ranks.
     bool is_like(const GradientStep& other) const {
         return *this == other ||
                (reduction && other.reduction && factor == other.factor &&
@@ -55,29 +55,29 @@ struct GradientStep {
     }
 };
 
-/// What a step's gradient lacks, or has twice, because of how sums of several
-/// micro-batches were put together.
+/// What a step's gradient lacks, or has twice, because the sums of several micro-batches
+/// were combined wrongly.
 struct Accumulated {
     std::shared_ptr<const LossRows> loss;
-    Origin first;       ///< that summed it
-    Origin second;      ///< that wrote over it, or summed it again; none: added twice
-    SourceLine at{};    ///< added twice: where
-    bool lost = false;  ///< else it counts twice
+    Origin first;       ///< the collective that summed it
+    Origin second;      ///< overwrote it or summed it again; null: added twice
+    SourceLine at{};    ///< where it was added twice
+    bool lost = false;  ///< it is lost; else it counts twice
 };
 
-/// A value is the gradient of this: the sum of factor times loss over rows, and the steps
-/// since. Backward is linear, so that all that it makes of a loss's gradient has its
-/// rows. No rows at all are zeros.
+/// What a value is the gradient of: the sum over rows of factor times loss, and the
+/// changes since. Backward is linear, so all that it makes from a loss's gradient has the
+/// same rows. If there are no rows, the values are zeros.
 struct RowWeights {
     std::vector<std::shared_ptr<const LossRows>> losses;
     std::vector<GradientStep> steps;
-    bool is_loss_gradient = false;  ///< nothing else was made of it yet
-    /// Sums that were added up to this, and the byte of each that is the first here.
+    bool is_loss_gradient = false;  ///< it is the loss's gradient itself
+    /// The sums that were added to make this, and which byte of each is first here.
     std::vector<std::pair<Origin, std::int64_t>> added{};
-    std::vector<Accumulated> mistakes{};  ///< if this is what a parameter steps with
+    std::vector<Accumulated> mistakes{};  ///< if a parameter is updated with this
 
     bool zero() const { return losses.empty(); }
-    /// Returns what all factors were multiplied by since.
+    /// Returns the product of the factors of all steps.
     double multiplier() const;
 };
 using Weights = std::shared_ptr<const RowWeights>;
@@ -86,16 +86,16 @@ inline bool nearly_equal(double one, double other) {
     return std::abs(one - other) <= 1e-9 * std::max(std::abs(one), std::abs(other));
 }
 
-/// The mean is over rows, or over elements if errors are squared.
+/// What the mean is over: rows, or elements if errors are squared.
 enum class Unit : std::uint8_t { rows, elements };
 
-/// The figures of a gradient.
+/// Numbers that describe a gradient's weights.
 struct Figures {
     std::map<int, double> by_rank;  ///< factors times counts, of each rank's losses
     double factors = 0;             ///< their sum: 1 for a mean over all
     double multiplier = 1;          ///< since backward
-    bool equal = true;              ///< one factor for all
-    double factor = 0;              ///< the first
+    bool equal = true;              ///< all losses have the same factor
+    double factor = 0;              ///< of the first loss
     int ranks() const { return static_cast<int>(by_rank.size()); }
     double total() const { return factors * multiplier; }
 
@@ -106,11 +106,11 @@ struct Figures {
     }
 };
 
-/// Follows, from the backward of a loss to the update of a parameter, with which weight
-/// each row counts, and finds what is averaged wrongly (F21), means of unequal means
-/// (F28), and sums of micro-batches that lack one or have one twice (F27). Whatever is
-/// not plainly linear makes a value unknown; so does a product of elements, which may be
-/// a mask that leaves rows out.
+/// Follows the weight of each row from the backward of a loss to the update of a
+/// parameter. It finds wrong averages (F21), means of unequal means (F28), and sums that
+/// lack a micro-batch or have one twice (F27). An operation that is not clearly linear
+/// makes a value unknown. So does an elementwise product: it may be a mask that leaves
+/// rows out.
 class RowWeightWatcher final : public Tracker<Weights> {
   public:
     explicit RowWeightWatcher(const Engine& engine);
@@ -122,14 +122,14 @@ class RowWeightWatcher final : public Tracker<Weights> {
   private:
     struct RankLosses {
         std::vector<std::shared_ptr<const LossRows>> losses;  ///< since its last step
-        bool stepped = false;                                 ///< since the last of them
+        bool stepped = false;                                 ///< since the last loss
     };
     struct GroupSizes {
-        std::size_t seen = 0;  ///< communicators
+        std::size_t seen = 0;  ///< communicators looked at
         std::vector<int> sizes;
     };
 
-    /// Returns the weights of all of a tensor's values together; null is unknown.
+    /// Returns the weights of all of a tensor's values together; null if unknown.
     Weights of(int rank, const Tensor& tensor) const;
     Weights made_by(int rank, const DeviceOperation& operation) const;
     Weights of_one_operand(int rank, const DeviceOperation& operation) const;
@@ -148,7 +148,7 @@ class RowWeightWatcher final : public Tracker<Weights> {
     const Engine& engine_;
     std::vector<RankLosses> of_step_;            ///< by rank
     std::vector<GroupSizes> groups_;             ///< by rank
-    std::map<Weights, std::vector<int>> right_;  ///< with which group sizes
+    std::map<Weights, std::vector<int>> right_;  ///< judged right with these sizes
     const Weights zero_ = std::make_shared<const RowWeights>();
 };
 
@@ -166,8 +166,8 @@ double RowWeights::multiplier() const {
     return product;
 }
 
-/// Returns the weights of the sum of two values of one rank, if they can be told; else
-/// null. Both may be of the same rows, by different paths through the model.
+/// Returns the weights of the sum of two values of one rank; null if they are not known.
+/// Both may be of the same rows, by different paths through the model.
 Weights sum_of(const Weights& one, const Weights& other) {
     if (!one || !other) return nullptr;
     if (one->zero() || one == other) return other;
@@ -186,18 +186,18 @@ Weights sum_of(const Weights& one, const Weights& other) {
         else
             of_both.push_back(loss);
     if (sum.losses.size() == one->losses.size() && !one->is_loss_gradient) return one;
-    // Another sum has all that was summed before, and more.
+    // The other sum has all that this one has summed, and more.
     if (one->steps != other->steps && of_both.size() == one->losses.size())
         sum.mistakes.push_back({of_both.front(), reduction_in(*one)->reduction,
                                 reduction_in(*other)->reduction});
     return std::make_shared<const RowWeights>(std::move(sum));
 }
 
-/// Returns the weights of a sum over ranks: null if two have the same rows, since then
-/// nobody knows whether they are replicas or parts of one whole.
+/// Returns the weights of a sum over ranks. Null if two ranks have the same rows: they
+/// may be replicas or parts of one whole.
 Weights reduction_of(const std::vector<Weights>& members, const Origin& origin) {
     RowWeights result;
-    std::vector<std::pair<std::uint64_t, std::size_t>> contents;  // and whose
+    std::vector<std::pair<std::uint64_t, std::size_t>> contents;  // and the member
     const RowWeights* first = nullptr;
     for (std::size_t member = 0; member < members.size(); ++member) {
         const Weights& weights = members[member];
@@ -239,7 +239,8 @@ Figures figures_of(const RowWeights& gradient, Unit unit) {
     return figures;
 }
 
-/// A mean over all, or a sum; half of that is as usual for squared errors.
+/// Returns whether it is a mean over all, or a sum. For squared errors, half of that is
+/// usual, too.
 bool is_right(const Figures& figures, bool squared) {
     const double each = figures.factor * figures.multiplier;
     const auto fits = [&](double wanted) {
@@ -248,7 +249,8 @@ bool is_right(const Figures& figures, bool squared) {
     return figures.equal && (fits(1) || (squared && fits(0.5)));
 }
 
-/// Ranks, or micro-batches of a rank, each of which took the mean over its own rows.
+/// Returns whether each rank, or each micro-batch of a rank, took the mean over its own
+/// rows.
 bool is_mean_of_means(const RowWeights& gradient, const Figures& figures, Unit unit) {
     std::map<int, double> factor_of_rank;
     bool by_rank = figures.ranks() > 1;
@@ -276,7 +278,8 @@ bool is_one_loss(const RowWeights& gradient) {
         });
 }
 
-/// A loss may sum over time and take the mean over sequences, say.
+/// Returns whether a dimension of the prediction has `n` elements: a loss may sum over
+/// one dimension and average over the others.
 bool has_extent(const RowWeights& gradient, int n) {
     const Shape& shape = gradient.losses.front()->shape;
     for (int d = 0; shape.dimensions() > 2 && d < shape.dimensions(); ++d)
@@ -304,7 +307,7 @@ std::string step_text(const GradientStep& step) {
                                         factor_text(step.factor), step.at.text());
 }
 
-/// Steps that multiply by other than 1, named: "the scaling by 1/4 at …".
+/// Returns the steps whose factor is not 1: "the scaling by 1/4 at …".
 std::string divisions_text(const RowWeights& gradient) {
     std::string text;
     for (const GradientStep& step : gradient.steps)
@@ -342,7 +345,7 @@ std::string micro_batch_text(const LossRows& loss) {
                : fmt::format("micro-batch {}", loss.micro_batch);
 }
 
-/// F27: sums of several micro-batches that do not make their sum.
+/// F27: sums of micro-batches that were combined into a wrong total.
 Diagnosis explain_accumulation(int rank, const Accumulated& mistake,
                                const DeviceOperation& update) {
     const CollectiveOrigin& first = *mistake.first;
@@ -388,7 +391,7 @@ std::string unit_text(Unit unit) {
     return unit == Unit::rows ? "rows" : "elements";
 }
 
-/// "a mean over its own 8 rows (factor 1/8)".
+/// Returns "factor 1/8 for 8 rows".
 std::string mean_text(const LossRows& loss, Unit unit) {
     return fmt::format("factor {} for {} {}", factor_text(loss.factor),
                        count_of(loss, unit), unit_text(unit));
@@ -402,7 +405,7 @@ std::string sum_text(const RowWeights& gradient, int ranks) {
                        ranks);
 }
 
-/// Returns how the mean over n ranks has gone wrong; nothing if that does not explain it.
+/// Returns what is wrong with the mean over n ranks; empty if that is not the mistake.
 std::string average_text(const RowWeights& gradient, const Figures& figures, Unit unit,
                          const std::vector<int>& group_sizes) {
     const int n = figures.ranks();
@@ -482,10 +485,10 @@ std::optional<Diagnosis> explain_means(const RowWeights& gradient, const Figures
     return diagnosis;
 }
 
-/// Returns what is wrong with a gradient of known rows that a parameter is updated with:
-/// averaged wrongly (F21), or a mean of unequal means (F28). Only what one such mistake
-/// explains exactly; nothing if a row has weight 1, or all rows have one weight and make
-/// 1. `group_sizes` are those of the communicators that this rank is in.
+/// Returns what is wrong with a gradient that updates a parameter: a wrong average (F21),
+/// or a mean of unequal means (F28). Reports only what one such mistake explains exactly.
+/// Returns nothing if all rows have the same weight, and it is 1 or the weights add up to
+/// 1. `group_sizes` are the sizes of this rank's communicators.
 std::optional<Diagnosis> explain_weights(const RowWeights& gradient,
                                          const DeviceOperation& update,
                                          const std::vector<int>& group_sizes) {
@@ -506,14 +509,15 @@ std::optional<Diagnosis> explain_weights(const RowWeights& gradient,
 
 using Ranges = Shadow<Weights>::Ranges;
 
-/// A loss's gradient stands for all of its rows only if all of it is read.
+/// Returns whether the range is only a part of a loss's gradient: then it does not stand
+/// for all of its rows.
 bool is_cut(const Shadow<Weights>::Range& range) {
     return range.fact->is_loss_gradient &&
            (range.shift() != 0 ||
             range.end - range.begin != range.fact->losses.front()->bytes);
 }
 
-/// The part of ranges that lies in [from, to), counted from there.
+/// Returns the part of ranges that is in [from, to), counted from `from`.
 Ranges clipped(const Ranges& ranges, std::int64_t from, std::int64_t to) {
     Ranges part;
     for (const auto& range : ranges)
@@ -538,7 +542,7 @@ Weights RowWeightWatcher::of(int rank, const Tensor& tensor) const {
         if (is_cut(range)) return nullptr;
         sum = sum_of(sum, range.fact);
     }
-    // A loss's gradient of which a part was overwritten.
+    // A part of this loss's gradient was overwritten.
     if (sum && sum->is_loss_gradient && ranges.size() > 1) return nullptr;
     return sum;
 }
@@ -572,8 +576,8 @@ void RowWeightWatcher::executing(int rank, const DeviceOperation& operation) {
     forget_results(rank, operation);
 }
 
-/// Returns null if nothing is known: of anything that is not linear in the one operand
-/// that comes from a loss.
+/// Returns null if the weights are not known, for example because the operation is not
+/// linear in the one operand that comes from a loss.
 Weights RowWeightWatcher::made_by(int rank, const DeviceOperation& operation) const {
     const Derivation& derivation = operation.derivation;
     if (derivation.factor != 1) return nullptr;
@@ -596,8 +600,8 @@ Weights RowWeightWatcher::made_by(int rank, const DeviceOperation& operation) co
     return derivation.adds ? with_addend(rank, operation, std::move(made)) : made;
 }
 
-/// Returns the weights of a sum to which the operation has added what a collective made,
-/// with that noted.
+/// If the operation has added a collective's result to a sum, notes that in the weights
+/// of the sum and returns them.
 Weights RowWeightWatcher::with_addend(int rank, const DeviceOperation& operation,
                                       Weights sum) const {
     const Tensor& source = *operation.reads.back();
@@ -614,8 +618,8 @@ Weights RowWeightWatcher::with_addend(int rank, const DeviceOperation& operation
     return std::make_shared<const RowWeights>(std::move(noted));
 }
 
-/// Returns the weights of the one operand that has any and in which the operation is
-/// linear; null if there is none, or more than one.
+/// Returns the weights of the only operand that has any, if the operation is linear in
+/// it; null if there is no such operand, or several.
 Weights RowWeightWatcher::of_one_operand(int rank,
                                          const DeviceOperation& operation) const {
     const Derivation& derivation = operation.derivation;
@@ -629,7 +633,8 @@ Weights RowWeightWatcher::of_one_operand(int rank,
         if (added_to || known(rank).knows_nothing_of(read)) continue;
         const Weights weights = of(rank, read);
         if (weights && weights->zero() && !derivation.adds && !part) continue;
-        // Only sums of a scaled value are told: backward scales, too, if forward does.
+        // A scaled value is followed only into sums: elsewhere the scaling may be a part
+        // of the model.
         const bool sums = derivation.adds && operation.reads.size() == 2 &&
                           read.elements() == operation.writes[0]->elements();
         const bool follows = weights && (derivation.is_linear_in(i) || part) && !made &&
@@ -644,7 +649,8 @@ void RowWeightWatcher::begin_gradient(int rank, const DeviceOperation& operation
     const Tensor& prediction = *operation.reads[0];
     const Tensor& gradient = *operation.writes[0];
     const VirtualDevice& device = engine_.ranks()[rank]->virtual_device;
-    // If the columns of a loss are shared out, this is the same on all of these ranks.
+    // If the columns of a loss are sharded, all of these ranks have the same operands,
+    // except for the logits.
     const bool is_shard = operation.reads.size() > 2;
     std::uint64_t content = 0;
     for (std::size_t i = is_shard ? 1 : 0; i < operation.reads.size(); ++i)
@@ -657,7 +663,7 @@ void RowWeightWatcher::begin_gradient(int rank, const DeviceOperation& operation
     weights.is_loss_gradient = true;
     RankLosses& mine = of_step_[rank];
     if (std::exchange(mine.stepped, false)) mine.losses.clear();
-    constexpr std::size_t kNoted = 4096;  // of a run that never updates
+    constexpr std::size_t kNoted = 4096;  // for runs that never update
     if (mine.losses.size() < kNoted) mine.losses.push_back(weights.losses.front());
     known(rank).set(gradient, std::make_shared<const RowWeights>(std::move(weights)));
 }
@@ -675,8 +681,8 @@ void RowWeightWatcher::scale(int rank, const DeviceOperation& operation) {
     });
 }
 
-/// Returns whether all of the rank's losses of this step are in the gradient. One of
-/// several, of two heads that take turns, say, has a weight that is no mean's.
+/// Returns whether the gradient has all of the rank's losses of this step. If it has only
+/// some, as with two heads that take turns, its weights are not those of a mean.
 bool RowWeightWatcher::has_all_losses(int rank, const RowWeights& gradient) const {
     const auto& all = gradient.losses;
     if (std::none_of(all.begin(), all.end(),
@@ -688,7 +694,7 @@ bool RowWeightWatcher::has_all_losses(int rank, const RowWeights& gradient) cons
     });
 }
 
-/// Returns the sizes of the communicators that the rank is in, each once.
+/// Returns the sizes of the communicators that the rank is in, each size once.
 const std::vector<int>& RowWeightWatcher::group_sizes(int rank) {
     GroupSizes& groups = groups_[rank];
     for (; groups.seen < engine_.teams().size(); ++groups.seen) {
@@ -700,8 +706,8 @@ const std::vector<int>& RowWeightWatcher::group_sizes(int rank) {
     return groups.sizes;
 }
 
-/// Throws FaultError (F27) if the gradient has a micro-batch of this rank's twice, or
-/// lost one of this step that nobody had used.
+/// Throws FaultError (F27) if the gradient has a micro-batch twice, or has lost one of
+/// this rank's micro-batches of this step.
 void RowWeightWatcher::check_accumulation(int rank, const RowWeights& gradient,
                                           const DeviceOperation& update) const {
     const auto has = [](const auto& losses, const auto& loss) {
@@ -713,8 +719,8 @@ void RowWeightWatcher::check_accumulation(int rank, const RowWeights& gradient,
             throw FaultError(explain_accumulation(rank, mistake, update));
 }
 
-/// Each part of the gradient of which anything is known has to be right: of a range of a
-/// flat buffer, that may be the last layers' alone.
+/// Checks every part of the gradient that is known. In a range of a flat buffer these may
+/// be only the last layers.
 void RowWeightWatcher::check_update(int rank, const DeviceOperation& operation) {
     of_step_[rank].stepped = true;
     Weights before;
@@ -728,7 +734,7 @@ void RowWeightWatcher::check_gradient(int rank, const Weights& weights,
     if (weights->zero() || weights->is_loss_gradient) return;
     check_accumulation(rank, *weights, update);
     if (!has_all_losses(rank, *weights)) return;
-    // All ranks of a reduction have the same.
+    // All ranks of a reduction have the same weights.
     const std::vector<int>& sizes = group_sizes(rank);
     const auto judged = right_.find(weights);
     if (judged != right_.end() && judged->second == sizes) return;
@@ -766,7 +772,7 @@ void RowWeightWatcher::collective_begins(const Team& team, const Meeting& meetin
     const CommOperation& first = meeting.first->operation;
     const VerbFacts verb = facts_of(first.verb);
     if (!verb.moves() || team.size() == 1) return;
-    Ranges whole;  // of what all together make
+    Ranges whole;  // of the whole result
     if (verb.reduces) {
         if (first.is_sum()) whole = reduced(meeting, origin_of(meeting));
     } else if (verb.is_alike()) {
@@ -781,8 +787,8 @@ void RowWeightWatcher::collective_begins(const Team& team, const Meeting& meetin
     }
 }
 
-/// What a collective has made stands there now, and, if that was a sum of gradients, too,
-/// of which this rank had a part: no longer that one.
+/// Notes the result of a collective. If it overwrites an older sum of gradients, to which
+/// this rank contributed, notes that the older sum is lost.
 void RowWeightWatcher::write_over(int rank, const Tensor& output, Ranges made) {
     const Ranges past = known(rank).read(output);
     for (auto& range : made) {

@@ -10,17 +10,17 @@
 
 namespace lockstep::sim {
 
-/// Holds what is known of a rank's memory: for ranges of bytes of a storage, a fact about
-/// the values there. What no range covers is unknown. A fact is of values that stood
-/// together when it was noted; a range remembers the place at which they began, so that a
-/// slice of them is told from another.
+/// What is known of a rank's memory: for ranges of bytes of a storage, a fact about the
+/// values there. Bytes that no range covers are unknown. A fact is about values that were
+/// contiguous when it was noted. A range remembers where these began, so that slices of
+/// them can be told apart.
 template <typename Fact>
 class Shadow {
   public:
     struct Range {
-        std::int64_t begin;  ///< bytes; of the storage
+        std::int64_t begin;  ///< in bytes of the storage
         std::int64_t end;
-        std::int64_t start;  ///< where the values of the fact begin; begin or before it
+        std::int64_t start;  ///< where the fact's values begin; at most `begin`
         Fact fact;
 
         /// Returns the place of the range in the fact's values, in bytes.
@@ -44,8 +44,8 @@ class Shadow {
         return found;
     }
 
-    /// Returns the one range that covers all of a tensor, with the storage's numbers;
-    /// else null.
+    /// Returns the range that covers all of a tensor, in bytes of the storage; null if
+    /// there is none.
     const Range* whole(const Tensor& tensor) const {
         const Ranges* const all = ranges_of(tensor);
         if (all == nullptr) return nullptr;
@@ -56,7 +56,7 @@ class Shadow {
         return &*range;
     }
 
-    /// Returns whether nothing is known of any byte.
+    /// Returns whether nothing is known of any byte of the tensor.
     bool knows_nothing_of(const Tensor& tensor) const {
         const Ranges* const all = ranges_of(tensor);
         if (all == nullptr) return true;
@@ -74,13 +74,13 @@ class Shadow {
         if (found->second.empty()) storages_.erase(found);
     }
 
-    /// New values stand there, of which the fact holds.
+    /// The tensor has new values, for which the fact holds.
     void set(const Tensor& tensor, Fact fact) {
         put(tensor, {{0, tensor.bytes(), 0, std::move(fact)}});
     }
 
-    /// Sets ranges, which are counted from the tensor's first byte and in order; the rest
-    /// of it is unknown.
+    /// Sets ranges, which are in order and count from the tensor's first byte. The rest
+    /// of the tensor becomes unknown.
     void put(const Tensor& tensor, Ranges ranges) {
         if (tensor.bytes() == 0) return;
         if (ranges.empty()) return forget(tensor);
@@ -96,8 +96,8 @@ class Shadow {
                    std::make_move_iterator(ranges.end()));
     }
 
-    /// Lets `change` alter each fact about a tensor; a range for which it returns false
-    /// is unknown from then on.
+    /// Calls `change` for each fact about a tensor. If it returns false, the range
+    /// becomes unknown.
     template <typename Change>
     void change(const Tensor& tensor, Change change) {
         if (knows_nothing_of(tensor)) return;
@@ -115,7 +115,7 @@ class Shadow {
         return found == storages_.end() ? nullptr : &found->second;
     }
 
-    /// The first range that ends after a byte.
+    /// Returns the first range that ends after a byte.
     template <typename All>
     static auto first_after(All& all, std::int64_t byte) {
         return std::upper_bound(
@@ -142,8 +142,8 @@ class Shadow {
     std::unordered_map<const Storage*, Ranges> storages_;
 };
 
-/// A watcher that follows values through the memory of all ranks. What it is not told how
-/// to follow becomes unknown.
+/// A watcher that follows values through the memory of all ranks. Values that it cannot
+/// follow become unknown.
 template <typename Fact>
 class Tracker : public Watcher {
   public:
@@ -177,11 +177,11 @@ class Tracker : public Watcher {
         for (const Tensor* result : operation.writes)
             known(rank).forget(*result);
     }
-    /// The one result of a copy holds what the source did.
+    /// The result of a copy gets the facts of its source.
     void copy_facts(int rank, const DeviceOperation& copy) {
         known(rank).put(*copy.writes[0], known(rank).read(*copy.reads[0]));
     }
-    /// A message arrives as it was sent.
+    /// A received tensor gets the facts of what was sent.
     void copy_facts(const Posted& send, const Posted& recv) {
         known(recv.launch->rank)
             .put(recv.operation.output,
@@ -189,9 +189,9 @@ class Tracker : public Watcher {
     }
 
     /// Returns what is known of the values that a collective only moves, in the order in
-    /// which all would have them: the root's, or the members' side by side. Parts of one
-    /// whole that are put together again are one range: else what is known of n ranks'
-    /// parts on n ranks takes n^2 ranges.
+    /// which all receivers get them: the root's, or the members' one after the other.
+    /// Adjacent parts of one whole become one range; otherwise n parts on n ranks would
+    /// take n^2 ranges.
     Ranges moved(const Meeting& meeting) const {
         const CommOperation& first = meeting.first->operation;
         const VerbFacts verb = facts_of(first.verb);
@@ -219,7 +219,7 @@ class Tracker : public Watcher {
     std::vector<Known> ranks_;
 };
 
-/// Returns the sides of a collective that have what it makes, in their outputs.
+/// Returns the members of a collective that have its result in their outputs.
 inline std::vector<const Posted*> holders_of(const Meeting& meeting) {
     std::vector<const Posted*> holders;
     for (const Posted* side : meeting.arrived)
@@ -228,9 +228,9 @@ inline std::vector<const Posted*> holders_of(const Meeting& meeting) {
     return holders;
 }
 
-/// Returns whether backward adds a contribution to a gradient: a sum of products, rows,
-/// lookups or norms, of another shape than its operands. Two tensors of one shape may be
-/// added for many reasons: momentum, residuals, the difference of two versions.
+/// Returns whether backward adds to a gradient with this operation: a sum of products,
+/// rows, lookups or norms, whose shape is not that of its operands. Two tensors of one
+/// shape may be added for other reasons: momentum, residuals, the difference of versions.
 inline bool is_backward_sum(const DeviceOperation& operation) {
     return operation.derivation.adds && operation.derivation.linear != 0 &&
            (operation.reads.size() > 2 ||

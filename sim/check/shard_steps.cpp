@@ -17,12 +17,12 @@ namespace lockstep::sim {
 
 namespace {
 
-/// A rank's step of its part of a parameter.
+/// A rank's update of its part of a parameter.
 struct ShardStep {
     int rank = 0;
     double learning_rate = 0;
     std::int64_t step = 0;  ///< of an optimizer that counts them
-    double multiplier = 1;  ///< of the gradient, since it was dealt out
+    double multiplier = 1;  ///< of the gradient, since it was scattered
     SourceLine scaled_at;
     const char* by = "";
     SourceLine at;
@@ -37,12 +37,12 @@ struct ShardStep {
     }
 };
 
-/// Ranks that each step a part of one parameter by a part of one sum of gradients take
-/// one step of the whole: with one learning rate and count of steps (F24), and with
-/// gradients that all of them have scaled alike (F23, of a norm that only one rank's part
-/// is in). Parameters are told apart by their names; one without counts if all of what a
-/// rank was dealt is its gradient. Gradients that were added up or scaled by a number on
-/// the device are of a known sum, but not of a known scale.
+/// If ranks update parts of one parameter with parts of one sum of gradients, they do one
+/// step together. They must use the same learning rate and step count (F24), and must all
+/// scale their gradients by the same factor (F23, for a norm of only one rank's part).
+/// Parameters are told apart by their names. A parameter without a name is checked only
+/// if its gradient is all that the rank got from the sum. If gradients were added up or
+/// scaled by a number on the device, their sum is known, but not their scale.
 class ShardStepWatcher final : public Watcher {
   public:
     explicit ShardStepWatcher(const Layouts& layouts) : layouts_(layouts) {}
@@ -52,7 +52,7 @@ class ShardStepWatcher final : public Watcher {
     void run_ended() override { quiet(); }
 
   private:
-    /// Of one sum and parameter, since the run was last quiet.
+    /// The steps of one sum and parameter since the run was last quiet.
     struct Steps {
         Origin sum;
         std::string name;
@@ -91,7 +91,7 @@ std::vector<int> ranks_of(const Side& side) {
     return ranks;
 }
 
-/// "learning rate 0.1" or "step 3 of its count": what is not as `other` has it.
+/// Returns what differs from `other`: "learning rate 0.1" or "step number 3".
 std::string setting_text(const ShardStep& step, const ShardStep& other) {
     if (step.learning_rate != other.learning_rate)
         return fmt::format("learning rate {:.9g}", step.learning_rate);

@@ -11,16 +11,16 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Parts of a whole that were put together in another order than they were dealt out in.
+/// Parts of a whole that were gathered in another order than they were scattered in.
 struct Misplaced {
     Origin gathering;
     std::vector<std::int64_t> parts;  ///< by member: which part it brought
-    Origin dealing;                   ///< none if random numbers were drawn
+    Origin dealing;                   ///< null if random numbers were drawn
     const char* drawn_by = "";
     SourceLine dealt_at;
 };
 
-/// A whole, parts of which ranges are: what a reduce_scatter or scatter dealt out, or a
+/// A whole whose parts are followed: what a reduce_scatter or scatter has scattered, or a
 /// stream of random numbers.
 struct ShardedWhole {
     std::uint64_t identity;
@@ -32,10 +32,10 @@ struct ShardedWhole {
     bool operator==(const ShardedWhole&) const = default;
 };
 
-/// Follows which part of which whole a shard is, through copies and updates in place, and
-/// finds parts that are gathered in another order than they were dealt out in (F26), once
-/// something other than a copy reads across two of them: who gathers in a strange order
-/// and sorts the blocks afterwards makes no mistake.
+/// Follows shards (which part, and of which whole) through copies and updates in place.
+/// It finds parts that are gathered in another order than they were scattered in (F26),
+/// once something other than a copy reads across two of them. A program that gathers in
+/// another order and sorts the blocks afterwards makes no mistake.
 class ShardWatcher final : public Tracker<ShardedWhole> {
   public:
     using Tracker::Tracker;
@@ -51,7 +51,7 @@ class ShardWatcher final : public Tracker<ShardedWhole> {
 
 using Range = Shadow<ShardedWhole>::Range;
 
-/// The range of a part that begins `offset` bytes after its whole does.
+/// Returns the range of a part that begins `offset` bytes after its whole begins.
 Range part_at(std::int64_t offset, const Tensor& part, ShardedWhole whole) {
     return {0, part.bytes(), -offset, std::move(whole)};
 }
@@ -66,7 +66,7 @@ std::string held_text(const Misplaced& misplaced) {
     return text + (ranks.size() > kTold ? ", …" : "");
 }
 
-/// ", a communicator made at mesh.cpp:12"; nothing of world.
+/// Returns ", a communicator made at mesh.cpp:12,"; empty for world.
 std::string made_text(const Team& team) {
     const SourceLine at =
         team.lifetimes.empty() ? SourceLine() : team.lifetimes[0].made_at;
@@ -95,7 +95,7 @@ Diagnosis explain(const Misplaced& misplaced, const DeviceOperation& reader) {
     return diagnosis;
 }
 
-/// Element by element, into the first operand.
+/// Returns whether the operation changes its first operand element by element.
 bool keeps_places(const DeviceOperation& operation) {
     const Derivation& derivation = operation.derivation;
     return derivation.kind == Derivation::Kind::scale ||
@@ -164,8 +164,8 @@ void ShardWatcher::collective_begins(const Team& /*team*/, const Meeting& meetin
     }
 }
 
-/// Finds parts that tile a piece of one whole, each once, but do not ascend with the
-/// members.
+/// Returns the parts if they make up a piece of one whole, each once, but not in the
+/// order of the members; else null.
 std::shared_ptr<const Misplaced> ShardWatcher::misplaced_in(
     const Meeting& meeting) const {
     const std::int64_t bytes = meeting.first->operation.input.bytes();

@@ -22,26 +22,26 @@ struct Draw {
     RandomStream stream;
     std::int64_t offset = 0;
     std::int64_t count = 0;
-    std::int64_t pitch = 0;    ///< of rows with gaps between them
-    std::int64_t columns = 0;  ///< of these
+    std::int64_t pitch = 0;    ///< from row to row, if rows have gaps; else 0
+    std::int64_t columns = 0;  ///< of such rows
     SourceLine at;
 
-    /// They begin with the same numbers, and one may have more rows of them.
+    /// Returns whether both begin with the same numbers; one may have more rows.
     bool begins_as(const Draw& other) const;
     std::uint64_t hash() const;
     std::string text() const;
 };
 
-/// F29: random numbers that ranks share and should not, or should share and do not.
+/// F29: ranks share random numbers and should not, or should share them and do not.
 ///
-/// Looks at masks: what is drawn in a forward phase and multiplies something there.
-/// Activations that are replicas, since all ranks have them from one all-reduce or
-/// all-gather, need one mask on all of these ranks. Replicas of a model whose gradients
-/// are summed need different ones; replicas are told from parts of one model by
-/// exchanging nothing but parameters in forward. Where replicas of single parameters are
-/// declared over a team, sums of other things than gradients say nothing: parts of one
-/// model may have left out what they should exchange. A mask is known by its stream and
-/// offset; one that the program uploads is not known.
+/// Looks at masks: numbers that are drawn in a forward phase and multiply something
+/// there. If activations are replicas, because all ranks have them from one all-reduce or
+/// all-gather, they need the same mask on all of these ranks. Replicas of a model, whose
+/// gradients are summed, need different masks. Ranks are replicas, and not parts of one
+/// model, if they exchange only parameters in forward. If a team has declared replicas of
+/// single parameters, only its sums of gradients count: its ranks may be parts of one
+/// model that lack an exchange. A mask is identified by its stream and offset; a mask
+/// that the program uploads is not known.
 class StreamWatcher final : public Tracker<Draw> {
   public:
     StreamWatcher(const Engine& engine, const Layouts& layouts);
@@ -61,13 +61,13 @@ class StreamWatcher final : public Tracker<Draw> {
     };
     struct RankDraws {
         std::vector<Use> uses;               ///< since the last update
-        std::vector<const Team*> exchanged;  ///< with whom, in forward, since then
+        std::vector<const Team*> exchanged;  ///< teams used in forward since then
     };
 
     RankDraws& of(int rank) { return ranks_[rank]; }
     bool is_in_forward(int rank) const;
     void multiplied(int rank, const DeviceOperation& operation);
-    /// The rank's activation is masked by what was drawn.
+    /// Notes that the rank's activation is masked by what was drawn.
     void masked(int rank, const Tensor& activation, const Draw& draw, SourceLine at);
     bool are_replicas(const Team& team) const;
     bool sums_gradients(const Team& team, const Meeting& meeting) const;
@@ -76,7 +76,7 @@ class StreamWatcher final : public Tracker<Draw> {
     const Engine& engine_;
     const Layouts& layouts_;
     std::vector<RankDraws> ranks_;
-    std::set<const Team*> declared_;  ///< with declared replicas
+    std::set<const Team*> declared_;  ///< teams with declared replicas
     Rollcall rollcall_;
 };
 
@@ -123,13 +123,14 @@ Diagnosis explain_different(const Rollcall::Roll& roll,
     return diagnosis;
 }
 
-/// In place, of what was drawn: shifts it, scales it, cuts it off.
+/// Returns whether the operation may turn drawn numbers into a mask: shift, scale or cut
+/// them off, in place.
 bool shapes_a_mask(const DeviceOperation& operation) {
     return operation.is<ops::Scale>() || operation.is<ops::ScaleByTensor>() ||
            operation.is<ops::Add>() || operation.is<ops::Combine>();
 }
 
-/// The numbers that the operation draws, one for each element of its result.
+/// Returns the numbers that the operation draws, one for each element of its result.
 Draw draw_of(const DeviceOperation& operation) {
     const Derivation& derivation = operation.derivation;
     const Tensor& result = *operation.writes[0];
@@ -164,7 +165,7 @@ void StreamWatcher::executing(int rank, const DeviceOperation& operation) {
     Known& drawn = known(rank);
     switch (operation.derivation.kind) {
         case Derivation::Kind::random:
-            // Numbers drawn elsewhere are a parameter's first values, or data.
+            // Numbers drawn outside of forward are a parameter's first values, or data.
             if (is_in_forward(rank)) {
                 drawn.set(*operation.writes[0], draw_of(operation));
                 return;
@@ -179,7 +180,7 @@ void StreamWatcher::executing(int rank, const DeviceOperation& operation) {
         default:
             break;
     }
-    // Draws what it multiplies by.
+    // Dropout draws its mask itself.
     if (operation.is<ops::Dropout>() && is_in_forward(rank))
         masked(rank, *operation.reads[0], draw_of(operation), operation.at);
     if (drawn.empty()) return;
@@ -199,7 +200,7 @@ void StreamWatcher::multiplied(int rank, const DeviceOperation& operation) {
 
 void StreamWatcher::masked(int rank, const Tensor& activation, const Draw& draw,
                            SourceLine at) {
-    if (draw.count == 0) return;  // of a rank without rows, which shares no numbers
+    if (draw.count == 0) return;  // a rank without rows shares no numbers
     RankDraws& mine = of(rank);
     const Layout layout = layouts_.of(rank, activation);
     const Team* const team = layout.team();
@@ -207,7 +208,7 @@ void StreamWatcher::masked(int rank, const Tensor& activation, const Draw& draw,
         !facts_of(layout.origin->verb).is_alike() ||
         facts_of(layout.origin->verb).has_root() || team->size() < 2 ||
         !team->has(rank)) {
-        constexpr std::size_t kKept = 4096;  // of a run that never updates
+        constexpr std::size_t kKept = 4096;  // for runs that never update
         if (mine.uses.size() < kKept) mine.uses.push_back({draw, at});
         return;
     }
@@ -239,8 +240,8 @@ void StreamWatcher::launched(Launch& launch) {
     }
 }
 
-/// Returns whether the members have exchanged nothing in forward but parameters. Others
-/// may be parts of one model, which share masks rightly.
+/// Returns whether the members have exchanged only parameters in forward. If they
+/// exchange more, they may be parts of one model, which may share masks.
 bool StreamWatcher::are_replicas(const Team& team) const {
     for (const int rank : team.ranks)
         for (const Team* with : ranks_[rank].exchanged)
@@ -277,7 +278,7 @@ void StreamWatcher::collective_begins(const Team& team, const Meeting& meeting) 
 Diagnosis StreamWatcher::explain_shared(const Team& team, const Meeting& meeting) const {
     const CommOperation& operation = meeting.arrived.front()->operation;
     const std::vector<int> ranks = sorted_ranks(team);
-    // What the rank with the fewest rows drew, all others drew, too.
+    // All ranks have drawn at least what the rank with the fewest rows drew.
     const int fewest = *std::min_element(ranks.begin(), ranks.end(), [&](int a, int b) {
         return ranks_[a].uses.front().draw.count < ranks_[b].uses.front().draw.count;
     });

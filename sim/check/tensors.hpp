@@ -27,7 +27,7 @@ struct ByteRange {
     auto operator<=>(const ByteRange&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// An optimizer steps a parameter with a gradient.
+/// Returns whether an optimizer updates a parameter with a gradient.
 inline bool is_update(const DeviceOperation& operation) {
     return operation.derivation.kind == Derivation::Kind::update;
 }
@@ -41,7 +41,8 @@ inline const Tensor& gradient_of(const DeviceOperation& update) {
 /// "hidden.weight", or "the tensor (3, 4) made at model.cpp:12" if it has no name.
 std::string name_of(const Tensor& tensor);
 
-// A watcher reads a tensor by these: that is neither charged nor seen by other watchers.
+// Watchers read tensors with these: they cost no time, and other watchers do not see
+// them.
 
 inline HostTensor values_of(const Tensor& tensor) {
     return tensor.device()->transfer_to_host(tensor);
@@ -52,7 +53,8 @@ inline std::uint64_t hash_of(const Tensor& tensor) {
     return hash_of_bits(values.data(), values.bytes());
 }
 
-/// Sums made in another order differ by little; parts of a sum differ. Two of one shape.
+/// Returns whether two tensors of one shape differ by more than rounding, which depends
+/// on the order of a sum.
 bool differ_by_more_than_rounding(const HostTensor& a, const HostTensor& b);
 
 }  // namespace lockstep::sim

@@ -1,5 +1,5 @@
-// Something is left when ranks have ended, or let go of it: Work that nobody waited for
-// (F19), communicators that some of their ranks have kept (F31).
+// What is left when ranks end or destroy communicators: Work that was never waited for
+// (F19), communicators that only some of their ranks have destroyed (F31).
 
 #include <algorithm>
 #include <map>
@@ -15,14 +15,14 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Launches at one line of the program that ranks forgot.
+/// Launches at one line of the program that ranks never waited for.
 struct Forgotten {
     const Team* team = nullptr;
     const Unwaited* first = nullptr;
     std::set<int> ranks;
 };
 
-/// Returns them by line, in the order of ranks, communicators and program.
+/// Returns forgotten launches by line, in the order of ranks, communicators and program.
 std::vector<Forgotten> forgotten_in(const Engine& engine, std::size_t& count) {
     struct Entry {
         int rank;
@@ -70,7 +70,7 @@ std::string text_of(const Forgotten& line) {
 }  // namespace
 
 std::optional<Diagnosis> explain_unwaited(const Engine& engine) {
-    // One that stands still may yet wait.
+    // A rank that is stuck may still wait for its launches.
     const auto& still = engine.options().stands_still;
     if (std::find(still.begin(), still.end(), true) != still.end()) return std::nullopt;
     std::size_t count = 0;
@@ -98,7 +98,7 @@ std::optional<Diagnosis> explain_unwaited(const Engine& engine) {
 
 namespace {
 
-/// Returns what it launched; nothing is known of the operations once they are over.
+/// Returns the names of its operations, which are no longer known once they are done.
 std::string name_of(const Launch& launch) {
     std::string name;
     for (const Posted& posted : launch.posted)
@@ -106,7 +106,7 @@ std::string name_of(const Launch& launch) {
     return name.empty() ? "communication" : name;
 }
 
-/// Returns the first that the member launched, of those that can still be waited for.
+/// Returns the member's first launch that can still be waited for.
 const Launch* first_open_work(const Engine& engine, const Team& team, int member) {
     const Launch* first = nullptr;
     for (const Launch* launch : engine.launches().all())
@@ -150,7 +150,7 @@ std::optional<Diagnosis> explain_open_works(const Engine& engine, const Team& te
 
 std::optional<Diagnosis> explain_kept(const Engine& engine) {
     for (const auto& team : engine.teams()) {
-        if (team->id == 0) continue;  // world is the run's
+        if (team->id == 0) continue;  // world belongs to the run
         const std::vector<int> went = ranks_that(*team, true);
         const std::vector<int> kept = ranks_that(*team, false);
         if (went.empty() || kept.empty()) continue;

@@ -8,9 +8,9 @@
 
 namespace lockstep::sim {
 
-/// A lane of a queue: one entry of a vector clock. Lane 0 counts a queue's launches that
-/// are done, in order; lane p + 1 names the launch whose operation at place p has read
-/// its buffer, though the launch may not be done.
+/// A lane of a queue: one entry of a vector clock. Lane 0 has the number of the queue's
+/// last launch that is done. Lane p + 1 has the number of a launch whose operation at
+/// place p has read its buffer; that launch may not be done yet.
 struct Lane {
     int rank = 0;
     int team = 0;
@@ -19,10 +19,10 @@ struct Lane {
     auto operator<=>(const Lane&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// The knowledge of what has happened: for each queue of each rank, the number of its
-/// last launch (Lamport, "Time, clocks, and the ordering of events in a distributed
-/// system", 1978; Mattern, "Virtual time and global states of distributed systems",
-/// 1989). A queue that is not named is one of which nothing needs to be known.
+/// Knowledge of what has happened: for each queue of each rank, the number of its last
+/// launch (Lamport, "Time, clocks, and the ordering of events in a distributed system",
+/// 1978; Mattern, "Virtual time and global states of distributed systems", 1989). If a
+/// queue has no entry, nothing needs to be known of it.
 struct VectorClock {
     struct Entry {
         Lane lane;
@@ -31,7 +31,7 @@ struct VectorClock {
     std::vector<Entry> entries;  ///< by lane
 };
 
-/// A clock that no longer changes, shared by all that know the same; null knows nothing.
+/// A clock that no longer changes; all that know the same share it. Null knows nothing.
 using Knowledge = std::shared_ptr<const VectorClock>;
 
 /// Returns whether `more` knows all that `less` does.
@@ -49,7 +49,7 @@ inline bool covers(const Knowledge& more, const Knowledge& less) {
     return true;
 }
 
-/// Adds up what several know.
+/// Joins the knowledge of several.
 class KnowledgeSum {
   public:
     void add(const Knowledge& knowledge) {
@@ -67,7 +67,7 @@ class KnowledgeSum {
         spread();
         entries_.push_back({lane, number});
     }
-    /// Drops the entries that nobody needs any more.
+    /// Drops the entries that are no longer needed.
     template <typename IsOld>
     void forget(IsOld is_old) {
         if (only_ != nullptr &&
@@ -99,7 +99,7 @@ class KnowledgeSum {
         only_ = nullptr;
     }
 
-    Knowledge only_;  ///< all there is so far; else it lies in entries_
+    Knowledge only_;  ///< the only knowledge so far; if null, it is in entries_
     Knowledge last_;  ///< what was added last: members of a group often know the same
     std::vector<VectorClock::Entry> entries_;
 };

@@ -19,16 +19,16 @@ namespace lockstep::sim {
 
 namespace {
 
-/// F25: weights that are read in one version and then in another, or after they should
-/// have been gathered again.
+/// F25: weights that are read in two versions, or that should have been gathered again
+/// before they are read.
 ///
-/// A version is what lies between two updates by an optimizer. Forward of a micro-batch
-/// notes what it reads; backward of the same one must find no update since. What was
-/// gathered from shards is stale in a forward once the rank's own shard has been updated.
-/// So is the rest of a whole in which the rank has updated its shard in place, by a
-/// gradient that a collective made, unless something has written it since the forward
-/// before. Phases say which is which (PhaseScope); outside of them nothing is looked at.
-/// A copy of the weights, or values written over them, is the program's own care.
+/// Each update by an optimizer begins a new version. Forward of a micro-batch notes what
+/// it reads; backward of the same one must find no update since. Weights that were
+/// gathered from shards are stale in a forward once the rank has updated its own shard.
+/// If a rank updates its shard of a whole in place, with a gradient that a collective
+/// made, the rest of the whole is stale, too, until something writes it. Phases tell
+/// forward from backward (PhaseScope); outside of them nothing is checked. Copies of the
+/// weights, and values written over them, are not checked.
 class VersionWatcher final : public Watcher {
   public:
     VersionWatcher(int ranks, const Layouts& layouts)
@@ -44,15 +44,15 @@ class VersionWatcher final : public Watcher {
     void phase_ended(int rank) noexcept override;
 
   private:
-    /// A forward's reading of a part of a storage.
+    /// A read of a part of a storage in a forward.
     struct Read {
         ByteRange range;
         std::uint64_t time = 0;
         std::uint64_t pass = 0;  ///< the forward that read
         SourceLine at;
     };
-    /// An optimizer updates a shard if the gradient was reduced and scattered, and
-    /// perhaps one if that was all-reduced.
+    /// Whether an update is of a shard: yes if the gradient was reduced and scattered,
+    /// perhaps if it was all-reduced.
     enum class OfShard : std::uint8_t { no, perhaps, yes };
     struct Update {
         ByteRange range;
@@ -94,8 +94,8 @@ class VersionWatcher final : public Watcher {
         std::unordered_map<const Storage*, std::shared_ptr<History>> storages;
         std::vector<OpenPhase> phases;
         std::map<int, std::uint64_t> passes;  ///< the last forward of each micro-batch
-        Shadow<std::uint64_t> written;        ///< where shards are updated: when
-        std::uint64_t time = 0;               ///< of updates, gathers and writes
+        Shadow<std::uint64_t> written;        ///< times of writes to sharded storages
+        std::uint64_t time = 0;               ///< counts updates, gathers and writes
         std::uint64_t pass = 0;
     };
 
@@ -124,7 +124,7 @@ std::string micro_batch_text(int micro_batch) {
     return micro_batch < 0 ? "" : fmt::format(" of micro-batch {}", micro_batch);
 }
 
-/// A rank's steps that do not go together.
+/// Returns the mistake (F25): a rank's steps use different versions.
 FaultError stale(std::string sentence, std::vector<Diagnosis::Party> steps,
                  const char* cause = nullptr) {
     Diagnosis diagnosis = diagnosis_of("F25");
@@ -197,7 +197,7 @@ void VersionWatcher::read_in_forward(int rank, const DeviceOperation& operation,
             "Gather them again after each update, and let go of what was gathered before "
             "it (a unit of ZeRO-3 that stays open is not gathered again).");
     }
-    // Written since the forward began: an activation.
+    // It was written since the forward began, so it is an activation.
     if (history.written_in_pass == phase.pass) return;
     if (history.has_shards()) require_all_written(rank, operation, read, history);
     std::vector<Read>& reads = history.reads[phase.micro_batch];
@@ -205,7 +205,7 @@ void VersionWatcher::read_in_forward(int rank, const DeviceOperation& operation,
     const bool known = std::any_of(reads.begin(), reads.end(),
                                    [&](const Read& past) { return past.range == range; });
     if (!known) reads.push_back({range, mine.time, phase.pass, operation.at});
-    // A program may number them on and on; the lowest are long over.
+    // A program may number micro-batches without end; the lowest have ended long ago.
     constexpr std::size_t kMicroBatches = 1024;
     if (history.reads.size() > kMicroBatches) history.reads.erase(history.reads.begin());
 }
@@ -221,15 +221,15 @@ std::int64_t first_gap(const Ranges& ranges, std::int64_t bytes) {
     return end < bytes ? end : -1;
 }
 
-/// Of a whole, or of a flat buffer of parameters, this rank updates its shard alone: what
-/// it reads besides that has to come from others after each update.
+/// Of a whole, or of a flat buffer of parameters, this rank updates only its shard. What
+/// it reads of the rest must come from other ranks after each update.
 void VersionWatcher::require_all_written(int rank, const DeviceOperation& operation,
                                          const Tensor& read,
                                          const History& history) const {
     const RankHistory& mine = ranks_[rank];
     const OpenPhase& phase = mine.phases.back();
     const ByteRange range = ByteRange::of(read);
-    std::uint64_t last = 0;  // forward that has read it
+    std::uint64_t last = 0;  // time of the last forward that has read it
     bool was_read = false;
     for (const auto& [micro_batch, reads] : history.reads)
         for (const Read& past : reads)
@@ -238,7 +238,7 @@ void VersionWatcher::require_all_written(int rank, const DeviceOperation& operat
                 last = std::max(last, past.time);
             }
     if (!was_read) return;
-    // A shard of a flat buffer says of all that lies there that it has new values.
+    // If a shard of a flat buffer is updated, all of the buffer has new values.
     const auto step = std::ranges::find_if(history.updates, [&](const Update& update) {
         return update.time > last &&
                (update.range.overlaps(range)
@@ -305,8 +305,8 @@ VersionWatcher::OfShard VersionWatcher::of_shard(int rank,
     return is_reduced(gradient) ? OfShard::perhaps : OfShard::no;
 }
 
-/// Returns the update of a master in f32 that the operation rounds to a parameter in
-/// bf16; null if it does not.
+/// If the operation rounds a master in f32 to a parameter in bf16, returns the master's
+/// last update; else null.
 const VersionWatcher::Update* VersionWatcher::rounded_by(
     int rank, const DeviceOperation& operation) const {
     const RankHistory& mine = ranks_[rank];
@@ -326,8 +326,8 @@ void VersionWatcher::updated(int rank, const Tensor& parameter, OfShard of_shard
     const ByteRange range = ByteRange::of(parameter);
     if (range.empty()) return;
     History& history = history_of(mine, parameter);
-    // If the parameter is a gathered one, it is more than a copy of shards; its own shard
-    // in place is what gathering again is for.
+    // Updated values are no longer a copy of shards. But if a rank updates its own shard
+    // in place, the gathered values must be gathered again.
     std::erase_if(history.gathered, [&](const Gathered& gathered) {
         return gathered.range.overlaps(range) &&
                !(gathered.in_place && gathered.shard.contains(range));
@@ -343,7 +343,7 @@ void VersionWatcher::updated(int rank, const Tensor& parameter, OfShard of_shard
     if (history.has_shards()) mine.written.set(parameter, update.time);
 }
 
-/// By something else than an optimizer: what is there now has no version.
+/// Notes a write by something other than an optimizer: the new values have no version.
 void VersionWatcher::written(int rank, const Tensor& tensor) {
     RankHistory& mine = of(rank);
     const bool in_forward =
@@ -398,7 +398,7 @@ void VersionWatcher::freed(int rank, const Storage& storage) noexcept {
     of(rank).written.free(storage);
     const auto found = of(rank).storages.find(&storage);
     if (found == of(rank).storages.end()) return;
-    found->second->gathered.clear();  // may name itself: gathered in place
+    found->second->gathered.clear();  // may point to itself, if gathered in place
     of(rank).storages.erase(found);
 }
 
