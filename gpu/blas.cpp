@@ -14,8 +14,8 @@ cublasOperation_t operation(bool transposed) {
     return transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
-/// Handles of GPUs that nobody uses at the moment. It is never destroyed: CUDA may end
-/// before the process does.
+/// The cuBLAS handles, by GPU, that are not in use. The shelf is never destroyed, because
+/// CUDA may end before the process does.
 class Shelf {
   public:
     static Shelf& of_process() {
@@ -48,7 +48,7 @@ Blas::Blas(const Stream& stream, Tensor workspace, bool tf32)
     GPU_CHECK(cudaGetDevice(&gpu_));
     handle_ = Shelf::of_process().take(gpu_);
     try {
-        // The stream first: another stream brings back cuBLAS's own workspace.
+        // Set the stream first: setting it brings back cuBLAS's own workspace.
         GPU_CHECK(cublasSetStream(handle_, stream.get()));
         GPU_CHECK(cublasSetWorkspace(handle_, workspace_.bytes_begin(),
                                      static_cast<std::size_t>(workspace_.bytes())));
@@ -65,8 +65,8 @@ Blas::~Blas() {
     Shelf::of_process().put(gpu_, handle_);
 }
 
-// cuBLAS counts by columns: what it takes for b, n x k, is our b (k, n) by rows. So it is
-// asked for the transpose, c^T = op(b)^T op(a)^T.
+// cuBLAS stores matrices by columns: its b, n x k, is our b (k, n) by rows. So we ask it
+// for the transpose, c^T = op(b)^T op(a)^T.
 
 template <>
 void Blas::multiply(float* c, std::int64_t m, std::int64_t n, std::int64_t k,

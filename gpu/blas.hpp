@@ -8,24 +8,24 @@
 
 namespace lockstep::gpu {
 
-/// cuBLAS on one stream of the current GPU. It has a workspace of its own, so that the
-/// same product takes the same way, and has the same bits, every time. Products of other
-/// streams may run beside its own, so it shares the workspace with none of them.
+/// cuBLAS on one stream of the current GPU. It has its own workspace, so the same product
+/// uses the same algorithm and has the same bits every time. Products of other streams
+/// may run at the same time, so no other stream uses this workspace.
 ///
-/// A handle takes long to make, and to end one cuBLAS waits for the whole GPU. So the
-/// process keeps handles for whoever comes next.
+/// A cuBLAS handle takes long to create, and destroying one waits for the whole GPU. So
+/// the process keeps handles for later use.
 class Blas {
   public:
-    /// Products of f32 in TF32 where `tf32`; those of bf16 are added up in f32, from the
-    /// first term to the last, and rounded once.
+    /// Products of f32 are in TF32 if `tf32`. Products of bf16 are accumulated in f32,
+    /// from the first term to the last, and rounded once.
     Blas(const Stream& stream, Tensor workspace, bool tf32);
-    /// Everything that was put into the stream has ended.
+    /// All work that was put into the stream must be done.
     ~Blas();
     Blas(const Blas&) = delete;
     Blas& operator=(const Blas&) = delete;
 
-    /// A row-major matrix as it is stored, `pitch` elements from a row to the next;
-    /// perhaps its transpose is meant.
+    /// A row-major matrix as it is stored, or its transpose. `pitch` is the number of
+    /// elements from one row to the next.
     template <typename T>
     struct Operand {
         const T* data;
@@ -33,14 +33,15 @@ class Blas {
         bool transposed;
     };
 
-    /// c (m, n) = op(a) (m, k) op(b) (k, n), on top of what c holds where `accumulate`.
+    /// c (m, n) = op(a) (m, k) op(b) (k, n); with `accumulate`, c += that.
     template <typename T>
     void multiply(T* c, std::int64_t m, std::int64_t n, std::int64_t k,
                   const Operand<T>& a, const Operand<T>& b, bool accumulate);
 
-    /// `count` products of one shape: c = factor * op(a) op(b), on top of what c holds
-    /// where `accumulate`. The steps lead from a product's matrix to the next one's, in
-    /// elements; the results may lie between each other's rows, but share no element.
+    /// `count` products of one shape: c = factor * op(a) op(b); with `accumulate`, c +=
+    /// that. A step is the distance from one product's matrix to the next one's, in
+    /// elements. Rows of different results may be interleaved, but no two results share
+    /// an element.
     template <typename T>
     struct Products {
         std::int64_t count;

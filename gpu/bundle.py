@@ -5,14 +5,13 @@ usage: bundle.py [--built BUILD] ROOT FILE.tar.gz [COMPILER…]
        bundle.py --tree ROOT FOLDER [COMPILER…]
        bundle.py --targets
 
-The archive holds the source tree (what git tracks and what it does not ignore; without git,
-the tree without build folders) and bundled/: the headers of the libraries that the build
-needs, the few of their libraries that are no headers, a meson.build through which
-dependency() finds them, and `commit`, which says what was packed. The same tree gives the
-same bytes. --tree writes the same files into a folder, and leaves those alone that are so
-already. --built adds built/: the binaries that gpu/verify.sh runs, stripped, from a build of
-such a folder, and built.json, which says how they were made. --targets prints what that build
-has to make.
+The archive holds the source tree and bundled/. The tree is all files that git tracks or does not
+ignore; without git, the tree without build folders. bundled/ has the headers of the libraries that
+the build needs, the few libraries that are not only headers, a meson.build through which
+dependency() finds them, and `commit`, the name of what was packed. The same tree gives the same
+bytes. --tree writes the same files into a folder and does not touch files that are already right.
+--built adds built/: the stripped binaries that gpu/verify.sh runs, from a build of such a folder,
+and built.json, which says how they were made. --targets prints the targets of that build.
 """
 
 import glob
@@ -31,7 +30,7 @@ import tempfile
 import find_cuda
 import verify_plan
 
-# library: a header by which it is found, and what is packed of the folder that has it.
+# library: the header by which it is found, and the parts of its folder that are packed.
 HEADERS = {
     "eigen3": ("Eigen/Core", ["Eigen", "unsupported/Eigen"]),
     "fmt": ("fmt/core.h", ["fmt"]),
@@ -40,11 +39,11 @@ HEADERS = {
     "benchmark": ("benchmark/benchmark.h", ["benchmark"]),
     "cmark-gfm": ("cmark-gfm.h", ["cmark-gfm*.h"]),
     "libmd": ("sha2.h", ["sha2*.h"]),
-    # The rest of Boost is what these and our includes include.
+    # The rest of Boost is the headers that these and our own files include.
     "boost": ("boost/version.hpp", ["boost/config", "boost/context"]),
 }
 CATCH2 = {3: ("catch2/catch_all.hpp", ["catch2"]), 2: ("catch2/catch.hpp", ["catch2"])}
-MADE = ("bundled/", "built/")     # folders of an unpacked bundle that are no sources
+MADE = ("bundled/", "built/")     # folders of an unpacked bundle that are not sources
 SOURCES = (".hpp", ".cpp", ".cu", ".cuh", ".h")
 
 MESON = """# Made by ./lockstep bundle: what dependency() finds is here, not in the system.
@@ -88,11 +87,11 @@ endif
 
 
 class Lacking(Exception):
-    """What this machine lacks for a bundle, as a sentence."""
+    """What this machine lacks for a bundle, in a sentence."""
 
 
 def output_of(*command):
-    """What the command prints; None where it fails or is not there."""
+    """Returns what the command prints; None if it fails or does not exist."""
     try:
         run = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -101,7 +100,7 @@ def output_of(*command):
 
 
 class Compiler:
-    """Answers where headers and libraries are, as the build would find them."""
+    """Finds headers and libraries as the build would find them."""
 
     def __init__(self, command):
         self.command = command
@@ -113,21 +112,21 @@ class Compiler:
                               capture_output=True, check=False)
 
     def included(self, headers):
-        """Every file that these headers include, themselves too; none where one is not there."""
+        """Returns these headers and all files that they include; nothing if a header is missing."""
         source = "".join(f"#include <{header}>\n" for header in headers)
         run = self.run(["-std=c++20", "-M", *self.flags, "-x", "c++", "-"], source)
         words = run.stdout.replace("\\\n", " ").split()[1:]
         return [os.path.normpath(word) for word in words] if run.returncode == 0 else []
 
     def folder_of(self, header):
-        """The include folder that has the header."""
+        """Returns the include folder that has the header."""
         for path in self.included([header]):
             if path.endswith("/" + header):
                 return path[: -len(header) - 1]
         return None
 
     def macro(self, header, *names):
-        """The values of macros, joined to a version."""
+        """Returns the values of macros, joined to a version."""
         run = self.run(["-std=c++20", "-E", "-P", *self.flags, "-x", "c++", "-"],
                        f"#include <{header}>\nvalue: " + " . ".join(names) + "\n")
         match = re.search(r"value: (\d+) \. (\d+) \. (\d+)", run.stdout)
@@ -145,7 +144,7 @@ def require(value, what):
 
 
 def source_files(root):
-    """Paths in the tree that are packed, and what the tree is called."""
+    """Returns the paths in the tree that are packed, and the name of the tree."""
     git = ["git", "-C", root]
     in_git = os.path.exists(os.path.join(root, ".git"))
     commit = output_of(*git, "rev-parse", "--short=12", "HEAD") if in_git else None
@@ -187,7 +186,7 @@ def boost_includes(root, files):
 
 
 def files_below(folder, part):
-    """The files of a folder in it, or those that a pattern names."""
+    """Returns the files of one subfolder, or those that match a pattern."""
     if "*" in part:
         yield from sorted(os.path.relpath(path, folder)
                           for path in glob.glob(os.path.join(folder, part)))
@@ -198,7 +197,7 @@ def files_below(folder, part):
 
 
 def packed_headers(compiler, root, files):
-    """{path below include/: file}"""
+    """Returns {path below include/: file}, and Catch2's major version."""
     packed = {}
     catch2 = next((v for v in CATCH2 if compiler.folder_of(CATCH2[v][0])), None)
     require(catch2, "Catch2")
@@ -219,7 +218,7 @@ def soname(library):
 
 
 def packed_libraries(compiler, catch2):
-    """{name below lib/: file}, and the name of Google Benchmark's."""
+    """Returns {name below lib/: file}, and the name of Google Benchmark's file."""
     names = ["libboost_context.a", "libcmark-gfm-extensions.a", "libcmark-gfm.a",
              "libmd.a"] + (["libCatch2Main.a", "libCatch2.a"] if catch2 == 3 else [])
     packed = {name: require(compiler.library(name), name) for name in names}
@@ -237,7 +236,7 @@ def meson_text(compiler, catch2, benchmark):
 
 
 def bundled_files(root, files, compiler, commit):
-    """{path in the bundle: file or bytes} below bundled/"""
+    """Returns {path in the bundle: file or bytes} below bundled/."""
     if os.path.isdir(os.path.join(root, "bundled")):
         return {f"bundled/{name}": os.path.join(root, "bundled", name)
                 for name in files_below(os.path.join(root, "bundled"), ".")}
@@ -256,7 +255,7 @@ def stripped(file, folder):
 
 
 def how_built(build, compiler):
-    """What built.json says."""
+    """Returns the content of built.json."""
     with open(os.path.join(build, "meson-info/intro-buildoptions.json"), encoding="utf-8") as file:
         options = {option["name"]: option["value"] for option in json.load(file)}
     found = dict(find_cuda.find(options["nvcc"]))
@@ -267,7 +266,7 @@ def how_built(build, compiler):
 
 
 def built_files(build, compiler, folder):
-    """{path in the bundle: file or bytes} below built/; stripped copies lie in the folder."""
+    """Returns {path in the bundle: file or bytes} below built/; stripped copies are in `folder`."""
     packed = {f"built/{file}": stripped(os.path.join(build, file), folder)
               for file in verify_plan.TARGETS.values()}
     return packed | {"built/built.json": json.dumps(how_built(build, compiler)).encode()}
@@ -280,12 +279,12 @@ def read(content):
         return file.read()
 
 
-TREE_MARK = ".lockstep-tree"   # in folders that write_tree made
+TREE_MARK = ".lockstep-tree"   # marks folders that write_tree made
 
 
 def write_tree(folder, packed):
-    """Makes the folder hold these files; a build of it sees only what has changed. A folder
-    that has files of somebody else's is refused."""
+    """Makes the folder contain exactly these files; a build of it sees only what has changed.
+    Refuses a folder that contains other files."""
     if os.path.isdir(folder) and os.listdir(folder) and \
             not os.path.isfile(os.path.join(folder, TREE_MARK)):
         raise SystemExit(f"lockstep: {folder} has files that are no tree of a bundle's; name a new folder")
@@ -297,7 +296,7 @@ def write_tree(folder, packed):
         path = os.path.join(folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if not isinstance(content, bytes) and not os.path.isfile(content):
-            continue   # a link that leads to no file
+            continue   # a link to no file
         if not os.path.isfile(path) or read(path) != read(content):
             with open(path, "wb") as file:
                 file.write(read(content))
@@ -306,7 +305,7 @@ def write_tree(folder, packed):
 
 
 def add(archive, name, content):
-    """A file, link or bytes; nothing of when and by whom."""
+    """Adds a file, link or bytes, without its time and owner."""
     member = tarfile.TarInfo(name)
     member.mode = 0o644
     if isinstance(content, bytes):
@@ -323,7 +322,7 @@ def add(archive, name, content):
 
 
 def packed_files(root, compiler):
-    """{path in the bundle: file or bytes}, and what the tree is called."""
+    """Returns {path in the bundle: file or bytes}, and the name of the tree."""
     files, commit = source_files(root)
     packed = {name: os.path.join(root, name) for name in files}
     packed |= bundled_files(root, files, compiler, commit)
@@ -351,7 +350,7 @@ def write(path, root, packed, commit):
 
 
 def bundle(path, root, compiler, build):
-    """Writes the archive, with the binaries of a build if one is given, and says what to do."""
+    """Writes the archive, with the binaries of a build if one is given. Prints the next command."""
     packed, commit = packed_files(root, compiler)
     with tempfile.TemporaryDirectory() as copies:
         if build:

@@ -38,7 +38,7 @@ void LaunchedWork::wait_in(RankRun& run, SourceLine at) {
     if (!number_ || run.sync)
         for (Pause pause; !done(); pause())
             run.while_waiting();
-    // Whoever frees or overwrites the buffers from now on comes after the event.
+    // From now on the device frees or overwrites the buffers only after the event.
     buffers_.clear();
 }
 

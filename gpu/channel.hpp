@@ -16,19 +16,20 @@ namespace lockstep::gpu {
 
 struct RankRun;
 
-/// A run's communicators and pending work hold this of it; null once it is over.
+/// A run's communicators and pending work keep this pointer; it is null after the run.
 using RunHandle = std::shared_ptr<RankRun*>;
 
-/// A launch: the buffers of what was started together, and the event that ends it.
+/// A launch: the buffers of its operations, and the event at its end.
 class LaunchedWork final : public PendingWork {
   public:
-    /// Communications, which have that number in the log.
+    /// A launch of communications, which has this number in the log.
     LaunchedWork(RunHandle run, std::int64_t number, std::span<CommOperation> operations);
-    /// A copy between the device and its host: the program itself waits for its end.
+    /// A copy between the device and its host. wait() blocks the program until the copy's
+    /// end.
     LaunchedWork(RunHandle run, const Tensor& destination, const Tensor& source);
 
     void wait(SourceLine at) override;
-    /// The host waits: which one it is has to be known there.
+    /// Blocks the host, because the host must know which one is done.
     std::size_t wait_any(std::span<PendingWork* const> works, SourceLine at) override;
     bool done() const { return end.done(); }
 
@@ -39,28 +40,28 @@ class LaunchedWork final : public PendingWork {
     void wait_in(RankRun& run, SourceLine at);
 
     RunHandle run_;
-    std::optional<std::int64_t> number_;  ///< in the log; a copy has none
+    std::optional<std::int64_t> number_;  ///< in the log; none for a copy
     std::vector<Tensor> buffers_;
 };
 
-/// A stream, and what runs on it and holds its buffers.
+/// A stream with the launches that are in flight on it; they keep their buffers alive.
 struct LaunchQueue {
     Stream stream{Stream::Priority::urgent};
     std::deque<boost::intrusive_ptr<LaunchedWork>> in_flight;
 
-    /// Returns the work that ends what the stream holds now.
+    /// Records the end of `work` in the stream and returns the work.
     Work launched(const boost::intrusive_ptr<LaunchedWork>& work);
     void let_go_of_finished();
 };
 
-/// A communicator's way to the other GPUs. It belongs to the run, which keeps it to its
-/// end: to end an NCCL communicator takes all its ranks, and a program may drop its own
-/// at any time.
+/// A communicator's connection to the other GPUs. It lives until the end of the run: a
+/// program may drop its communicator at any time, but to destroy NCCL's communicator, all
+/// its ranks must take part.
 struct Channel : LaunchQueue {
-    NcclHandle own;                ///< goes before the stream
+    NcclHandle own;                ///< destroyed before the stream
     NcclHandle* handle = nullptr;  ///< `own`, or one that outlives the run
     std::string name;
-    std::vector<int> ranks;  ///< of the run, by member
+    std::vector<int> ranks;  ///< ranks of the run, by member
     int number = 0;          ///< in the log
     Tensor token;            ///< one element, for barriers
     TrafficByVerb traffic{};

@@ -20,7 +20,7 @@ namespace {
 
 void check(cudaError_t result, const char* call, const char* file, int line) {
     if (result == cudaSuccess) return;
-    cudaGetLastError();  // a later launch shall not report it again
+    cudaGetLastError();  // so that a later launch does not report it again
     fail("CUDA", cudaGetErrorName(result), cudaGetErrorString(result), call, file, line);
 }
 
@@ -31,9 +31,9 @@ void check(cublasStatus_t result, const char* call, const char* file, int line) 
 }
 
 cudaError_t fault_of_gpu() {
-    // A question that nothing else can fail.
+    // This query fails only if the GPU has a fault.
     const cudaError_t result = cudaStreamQuery(nullptr);
-    cudaGetLastError();  // a later launch shall not report it again
+    cudaGetLastError();  // so that a later launch does not report it again
     return result == cudaErrorNotReady ? cudaSuccess : result;
 }
 

@@ -13,19 +13,19 @@ namespace lockstep::gpu {
 void check(cudaError_t result, const char* call, const char* file, int line);
 void check(cublasStatus_t result, const char* call, const char* file, int line);
 
-/// Returns what has ended the GPU's work for this process, so that each later call fails
-/// with it; cudaSuccess if nothing has.
+/// Returns the fault that has stopped the GPU for this process, so that each later call
+/// fails with it; cudaSuccess if there is none.
 cudaError_t fault_of_gpu();
 
-/// Returns the error with the rank that has met it and what the rank did then ("matmul at
-/// train.cpp:7"; nothing if that is not known), if the error does not name a rank yet.
-/// After a fault of the GPU's it says that something earlier may be the cause, unless
-/// operations are waited for (`sync`).
+/// Returns the error with more text, unless it names a rank already. The text begins with
+/// the rank and what it did ("matmul at train.cpp:7"; nothing if that is not known).
+/// After a fault of the GPU it also says that an earlier operation may be the cause,
+/// unless each operation is waited for (`sync`).
 GpuError named(const GpuError& error, int rank, const std::string& during, bool sync);
-/// Puts what a rank did into words.
+/// Returns "OPERATION at FILE:LINE".
 std::string during(const std::string& operation, SourceLine at);
 
-/// Uses the GPU for a rank; errors are named, with what `doing()` says.
+/// Uses the GPU for a rank. Its errors are named, with the text of `doing()`.
 template <typename Doing, typename Use>
 auto naming(int rank, bool sync, const Doing& doing, const Use& use) {
     try {
@@ -37,6 +37,5 @@ auto naming(int rank, bool sync, const Doing& doing, const Use& use) {
 
 }  // namespace lockstep::gpu
 
-/// Every CUDA, cuBLAS and NCCL call is wrapped in this: throws GpuError unless it
-/// succeeded.
+/// Wraps every CUDA, cuBLAS and NCCL call: throws GpuError if the call fails.
 #define GPU_CHECK(call) ::lockstep::gpu::check((call), #call, __FILE__, __LINE__)

@@ -19,7 +19,7 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// Ranks 0 to `ranks` - 1 of the processes.
+/// A cluster of ranks 0 to `ranks` - 1 of the processes.
 class GpuCluster final : public Cluster {
   public:
     GpuCluster(GpuProcess& process, int ranks, bool trace)
@@ -38,7 +38,7 @@ class GpuCluster final : public Cluster {
     bool trace_;
 };
 
-/// While it lives, describe() tells of the log.
+/// While this object lives, describe() tells of the log.
 class Telling {
   public:
     Telling(GpuProcess& process, const OperationLog& log) : process_(process) {
@@ -52,7 +52,7 @@ class Telling {
     GpuProcess& process_;
 };
 
-/// The reports of all ranks, each of which has its own part, as one.
+/// Merges the reports of all ranks, each with the part of its own rank.
 RunReport merged(const std::vector<std::string>& parts) {
     const auto append = [](auto& to, auto& from) {
         to.insert(to.end(), std::make_move_iterator(from.begin()),
@@ -70,7 +70,7 @@ RunReport merged(const std::vector<std::string>& parts) {
 
 RunReport GpuCluster::run(const Program& program) {
     OperationLog log(ranks_);
-    // To the end: who waits for this rank wants to know what it did.
+    // Kept to the end: other ranks that wait for this one ask what it did.
     const Telling telling(process_, log);
     NcclHandle& world = process_.world(ranks_);
     RunReport mine;
@@ -98,8 +98,8 @@ RunReport GpuCluster::run_here(const Program& program, NcclHandle& handle,
             run_program(program, handle, run, mine);
         });
     } catch (...) {
-        // First the others are told; then kernels that spin for a peer end, or the device
-        // would wait for them.
+        // First tell the others. Then abort NCCL: the device would wait for kernels that
+        // spin for a peer.
         process_.tell_failure();
         if (process_.size() > 1) process_.nccl().abort();
         throw;
@@ -118,7 +118,7 @@ RunReport GpuCluster::run_here(const Program& program, NcclHandle& handle,
 void GpuCluster::run_program(const Program& program, NcclHandle& handle, RankRun& run,
                              RankReport& report) {
     const std::unique_ptr<Comm> world = Comm::make_world(run, handle, ranks_);
-    // Time 0 is when all are there.
+    // Time 0 is when all ranks are here.
     world->meet();
     run.spans.begin(run.device.stream());
     Rank rank(run.device, *world, report);

@@ -57,7 +57,7 @@ RankRun& Comm::run(SourceLine at) const {
 }
 
 Work Comm::do_launch(std::span<CommOperation> operations, SourceLine at) {
-    // The run still goes on.
+    // Requires that the run still goes on.
     RankRun& run = this->run(at);
     run.nccl.watch().progress();
     const auto doing = [&] { return during(names_of(operations), at); };
@@ -68,7 +68,7 @@ Work Comm::launch(RankRun& run, std::span<CommOperation> operations, SourceLine 
     run.nccl.check();
     channel_.let_go_of_finished();
 
-    // The request is written down.
+    // Write the request into the log.
     const std::int64_t number = run.log.launched(channel_.number, operations);
     for (CommOperation& operation : operations) {
         set_aside(operation);
@@ -76,8 +76,8 @@ Work Comm::launch(RankRun& run, std::span<CommOperation> operations, SourceLine 
         run.device.forget_indices(operation.output);
     }
 
-    // It begins after what the device issued before, behind what was launched here
-    // before. NCCL finds the partners and moves the values.
+    // The launch begins after earlier operations of the device and after earlier launches
+    // of this communicator. NCCL finds the partners and moves the values.
     channel_.stream.wait_for(run.device.stream());
     const std::size_t span = run.spans.open(Spans::Kind::communication,
                                             label_of(operations, at), channel_.stream);
@@ -89,7 +89,7 @@ Work Comm::launch(RankRun& run, std::span<CommOperation> operations, SourceLine 
     run.spans.close(span, channel_.stream);
     run.log.launch_returned();
 
-    // Work waits for its end.
+    // The returned work waits for the end of the launch.
     return channel_.launched(new LaunchedWork(handle_, number, operations));
 }
 
@@ -143,7 +143,7 @@ void Comm::meet() {
     wait_here();
 }
 
-/// A message to each neighbour, and one from each.
+/// Sends a message to each neighbour and receives one from each.
 void Comm::enqueue_greetings(const Tensor& greeted) {
     if (size() == 1) return;
     const int neighbours[] = {(rank() + 1) % size(), (rank() + size() - 1) % size()};
@@ -156,7 +156,7 @@ void Comm::enqueue_greetings(const Tensor& greeted) {
     }
 }
 
-/// Until the stream has nothing left.
+/// Waits on the host until the stream is empty.
 void Comm::wait_here() {
     Event reached;
     channel_.stream.record(reached);
@@ -165,7 +165,7 @@ void Comm::wait_here() {
 }
 
 std::unique_ptr<Communicator> Comm::do_split(const SplitRequest& request, SourceLine at) {
-    // The run still goes on.
+    // Requires that the run still goes on.
     RankRun& run = this->run(at);
     const auto doing = [&] { return during("split", at); };
     return run.naming(doing, [&] { return split_in(run, request, at); });
@@ -175,21 +175,21 @@ std::unique_ptr<Communicator> Comm::split_in(RankRun& run, const SplitRequest& r
                                              SourceLine at) {
     run.nccl.check();
 
-    // The request is written down.
+    // Write the request into the log.
     const int number = run.log.split(channel_.number, request, at);
     CommOperation operation;
     operation.verb = Verb::split;
     count(operation);
 
-    // Every rank tells its colour and key. NCCL splits communicators that have nothing to
-    // do: places_of_all waits for that.
+    // Every rank sends its colour and key to all. NCCL can only split a communicator that
+    // is idle: places_of_all waits for that.
     const int color = request.color;
     const int key = request.key;
     const std::vector<Place> places = places_of_all(color, key);
     NcclHandle part = channel_.handle->split(color, key);
     if (!part) return nullptr;
 
-    // Those of one colour, in the order of their keys, make a communicator.
+    // The ranks of one colour, ordered by their keys, make a communicator.
     std::vector<int> members;
     for (int member = 0; member < size(); ++member)
         if (places[member].color == color) members.push_back(member);
@@ -208,7 +208,7 @@ std::unique_ptr<Communicator> Comm::split_in(RankRun& run, const SplitRequest& r
     return comm;
 }
 
-/// The simulator knows what the other ranks asked for, and names them.
+/// Only the simulator knows what the other ranks asked for, and can name them.
 void Comm::require_expected(const SplitRequest& request, const std::vector<int>& made,
                             SourceLine at) const {
     if (request.members.empty() || request.members == made) return;
@@ -222,7 +222,7 @@ void Comm::require_expected(const SplitRequest& request, const std::vector<int>&
     throw FaultError(std::move(diagnosis));
 }
 
-/// What every rank passed to a split, exchanged by an all-gather.
+/// Returns what every rank passed to a split, exchanged by an all-gather.
 std::vector<Comm::Place> Comm::places_of_all(int color, int key) {
     static_assert(sizeof(Place) == 2 * sizeof(std::int32_t));
     std::vector<Place> all(static_cast<std::size_t>(size()));
@@ -254,7 +254,7 @@ BytesByVerb Comm::do_bytes_sent(SourceLine at) const {
 
 // The calls of NCCL for each verb.
 
-/// NCCL's all-to-all wants two buffers; ours may be one.
+/// NCCL's all-to-all needs two buffers; ours may have the same one twice.
 void Comm::set_aside(CommOperation& operation) {
     if (operation.verb != Verb::all_to_all || operation.count == 0 ||
         !operation.input.overlaps(operation.output))
@@ -313,14 +313,14 @@ void Comm::enqueue(const CommOperation& operation) {
     }
 }
 
-/// Values do not matter: that all have come does.
+/// The value does not matter, only that every rank has come.
 void Comm::enqueue_barrier() {
     GPU_CHECK(ncclAllReduce(channel_.token.bytes_begin(), channel_.token.bytes_begin(), 1,
                             ncclInt32, ncclMax, nccl(), stream()));
 }
 
-// The collectives that deal out blocks: calls of NCCL's since 2.28; before, messages of
-// one group do the same.
+// The collectives that distribute blocks. Since 2.28 NCCL has calls for them. Before,
+// messages in one group do the same.
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
 

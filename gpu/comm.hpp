@@ -11,23 +11,23 @@
 
 namespace lockstep::gpu {
 
-/// A rank's side of a communicator between GPUs: NCCL's calls on a stream of its own,
-/// ordered with the device's by events.
+/// A rank's side of a communicator between GPUs. NCCL runs on its own stream, and events
+/// order it with the device's stream.
 ///
-/// Differs: NCCL's minimum and maximum pass over NaNs, the simulator's do not.
+/// Differs: NCCL's minimum and maximum ignore NaNs; the simulator's do not.
 class Comm final : public Communicator {
   public:
-    /// The world of a run, over a handle that outlives it.
+    /// The world communicator of a run. `handle` must outlive the run.
     static std::unique_ptr<Comm> make_world(RankRun& run, NcclHandle& handle, int ranks);
 
-    /// Waits on the host until every rank has called it, and exchanges a message with the
-    /// neighbours in the ring of ranks. NCCL makes its connections when they are first
-    /// used, which takes long and is no part of what the program did: from now on those
-    /// of its rings and trees, and to neighbours, are there. All-to-all, gather and
-    /// scatter go by messages.
+    /// Waits on the host until every rank has called it, and exchanges a message with
+    /// both neighbours in the ring of ranks. NCCL makes a connection at its first use.
+    /// That takes long and is not part of the program's work, so this function makes the
+    /// connections of NCCL's rings and trees, and those to neighbours. Connections for
+    /// all-to-all, gather and scatter are made later, because those use messages.
     void meet();
 
-    /// Tells the run where a group of it was never started.
+    /// Tells the run if one of its groups was never started.
     ~Comm() override;
 
   private:
@@ -62,18 +62,18 @@ class Comm final : public Communicator {
     ncclComm_t nccl() const { return channel_.handle->get(); }
     cudaStream_t stream() const { return channel_.stream.get(); }
 
-    /// A rank passes this to a split.
+    /// What a rank passes to a split.
     struct Place {
         std::int32_t color;
         std::int32_t key;
     };
     std::vector<Place> places_of_all(int color, int key);
-    /// FaultError (F06) where the split made something else than this rank expects.
+    /// Throws FaultError (F06) if the split made other members than this rank expects.
     void require_expected(const SplitRequest& request, const std::vector<int>& made,
                           SourceLine at) const;
 
     RunHandle handle_;
-    RankRun& run_;      ///< while `handle_` says so
+    RankRun& run_;      ///< valid if `handle_` is not null
     Channel& channel_;  ///< likewise
     SourceLine made_at_;
 };

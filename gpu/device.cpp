@@ -23,14 +23,14 @@ cudaMemPool_t default_pool() {
     return pool;
 }
 
-/// Memory that is given back to CUDA stays this process's, for the next that asks.
+/// Lets CUDA keep freed memory for this process's later allocations.
 void keep_freed_memory() {
     std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
     GPU_CHECK(
         cudaMemPoolSetAttribute(default_pool(), cudaMemPoolAttrReleaseThreshold, &all));
 }
 
-/// While it lives, the flag is set.
+/// While this object lives, the flag is set.
 class Within {
   public:
     explicit Within(bool& flag) : flag_(flag) { flag_ = true; }
@@ -74,8 +74,9 @@ std::byte* Device::do_allocate(const Storage& storage) {
     };
     cudaError_t result = allocate();
     if (result == cudaErrorMemoryAllocation) {
-        // What was freed may be kept in pieces that are too small.
-        cudaGetLastError();  // a later launch shall not report it again
+        // Freed memory may be kept in pieces that are too small: give it back and try
+        // again.
+        cudaGetLastError();  // so that a later launch does not report it again
         synchronize();
         GPU_CHECK(cudaMemPoolTrimTo(default_pool(), 0));
         result = allocate();
@@ -111,7 +112,7 @@ void Device::do_download(HostTensor& values, const Tensor& source) {
     GPU_CHECK(cudaStreamSynchronize(stream_.get()));
 }
 
-/// Looks at uploaded numbers while they are on the host: to ask the GPU takes a wait.
+/// Checks uploaded numbers while they are on the host; to ask the GPU would mean a wait.
 void Device::note_indices(const Tensor& destination, const HostTensor& values) {
     const Storage* const storage = destination.storage();
     const auto known = indices_below_.find(storage);

@@ -11,20 +11,21 @@ namespace lockstep::gpu {
 
 namespace {
 
-// The heads of a batch lie side by side in each row, so one call of cuBLAS multiplies
-// them all, `width` elements apart; each batch is a call. Where one operand has fewer
-// heads, g of a, head h of the many meets head h / (a/g) of the few: then each of the
-// a/g members of such a group is a call, of g products.
+// In each row the heads of a batch are next to each other, `width` elements apart. So one
+// call of cuBLAS multiplies all heads of a batch. If one operand has a heads and the
+// other only g, head h of the first meets head h / (a/g) of the second. The heads then
+// form g groups of a/g members, and each call multiplies the i-th members of all groups:
+// a/g calls of g products.
 
-/// The products of one call find an operand's heads there.
+/// Where the products of one call find an operand's heads.
 template <typename T>
 struct Stepped {
     T* data;
     std::int64_t step;
 };
 
-/// `member`-th of each of `groups` groups of heads; the only one of each, where there are
-/// as many heads as groups.
+/// Returns the `member`-th head of each of `groups` groups. If there are as many heads as
+/// groups, it is the only head of each group.
 template <typename T>
 Stepped<T> stepped(const Heads& heads, std::int64_t groups, std::int64_t batch,
                    std::int64_t member) {
@@ -33,7 +34,7 @@ Stepped<T> stepped(const Heads& heads, std::int64_t groups, std::int64_t batch,
             group * heads.width};
 }
 
-/// call(batch, member) for every product of groups.
+/// Calls call(batch, member) for every product of groups.
 template <typename Call>
 void each_call(std::int64_t batches, std::int64_t group, Call&& call) {
     for (std::int64_t batch = 0; batch < batches; ++batch)
@@ -126,7 +127,8 @@ AttentionShape shape_of(const Heads& heads, std::int64_t group = 1) {
     return {heads.batches(), heads.heads, group, static_cast<int>(heads.width)};
 }
 
-/// A tensor (m, b, a width) whose columns are all heads', as those of `queries`.
+/// Returns the heads of a tensor (m, b, a width) that has as many heads as `queries`, and
+/// no other columns.
 Heads whole(const Tensor& tensor, const Heads& queries) {
     return {tensor, queries.heads, queries.width, 0};
 }
@@ -172,7 +174,8 @@ namespace {
 static_assert(ops::AttendPages::kMostWidth <= kMostPagedWidth &&
               ops::AttendPages::kMostTurned <= kMostTurnedWidth);
 
-/// Each row's token and the first of its pages, then all sequences' pages.
+/// Returns a pair for each row, its token and the index of its first page; then the pages
+/// of all sequences.
 HostTensor page_table(const PagedTokens& tokens) {
     std::vector<std::int32_t> rows, pages;
     const auto begin_of = [&] { return static_cast<std::int32_t>(pages.size()); };
@@ -207,7 +210,7 @@ const Tensor& Device::paged(const PagedTokensRef& tokens) {
 
 template <>
 void Device::compute(const ops::HeadMatmul& op) {
-    // Rows of all batches lie one behind the other.
+    // The rows of all batches follow each other.
     const auto multiply = [&](const Tensor& y, const Tensor& x) {
         with_floating(y.dtype(), [&]<typename T>(T) {
             const std::int64_t n = op.n(), width = op.x.width;

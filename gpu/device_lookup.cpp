@@ -35,7 +35,7 @@ void Device::compute(const ops::Embedding& op) {
 
 template <>
 void Device::compute(const ops::EmbeddingBackward& op) {
-    // Where they are few, for every row to look at every id costs less than sorting them.
+    // With few rows and ids, comparing every row with every id costs less than sorting.
     constexpr std::int64_t kFewIds = 512;
     constexpr std::int64_t kFewLooks = std::int64_t{1} << 26;
     constexpr std::int64_t kMost = INT32_MAX;

@@ -7,8 +7,8 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// What cuBLAS recommends for a GPU (https://docs.nvidia.com/cuda/cublas/,
-/// cublasSetWorkspace).
+/// Returns the workspace size that NVIDIA recommends for the GPU
+/// (https://docs.nvidia.com/cuda/cublas/, cublasSetWorkspace).
 std::int64_t workspace_bytes() {
     int gpu = 0;
     int generation = 0;
@@ -47,7 +47,7 @@ void Device::prepare() {
 
 void Device::each_tile(const Tensor& c, const Tensor& a, bool accumulate,
                        FunctionRef<void(const Tensor&, const Tensor&)> multiply) {
-    // cuBLAS chooses a kernel by the shape.
+    // cuBLAS chooses its kernel by the shape, so all tiles have the same shape.
     constexpr std::int64_t kTile = 64;
     const auto rows_of = [](const Tensor& of, std::int64_t first, std::int64_t count) {
         const std::int64_t columns = of.shape().columns();

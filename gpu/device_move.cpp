@@ -10,7 +10,7 @@ namespace lockstep::gpu {
 void Device::beside(const Tensor& source, FunctionRef<void()> operation) {
     auto* other = static_cast<Device*>(source.device());
     if (other == this) return operation();
-    // After what the other device was asked for before, and before what it is asked next.
+    // Runs after the other device's earlier operations and before its later ones.
     stream_.wait_for(other->stream_);
     operation();
     other->stream_.wait_for(stream_);
@@ -18,7 +18,7 @@ void Device::beside(const Tensor& source, FunctionRef<void()> operation) {
 
 namespace {
 
-/// f(a value of the type, i32, too).
+/// Calls f with a value of the type, which may be i32.
 template <typename F>
 void with_stored(DType dtype, const F& f) {
     if (dtype == DType::i32) return f(std::int32_t{});
@@ -79,7 +79,7 @@ void Device::compute(const ops::Add& op) {
         return compute(ops::Combine{op.destination, op.source, Reduction::sum});
     const std::int64_t elements = op.destination.elements();
     if (op.destination.dtype() == DType::i32) {
-        // Unsigned integers wrap around.
+        // Unsigned integers, because they wrap around.
         const auto by = static_cast<std::uint32_t>(static_cast<std::int32_t>(op.factor));
         return launch_add(stream_.get(), op.destination.data<std::uint32_t>(),
                           op.source.data<const std::uint32_t>(), elements, by);

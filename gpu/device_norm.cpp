@@ -6,7 +6,7 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// Without a `mean`, root mean square norm's.
+/// Without a `mean` these are the operands of a root mean square norm.
 NormOperands operands(const Tensor& x, const Tensor& rstd, const Numbers& mean = {}) {
     return {x.shape().matrix_rows(), x.shape().columns(), x, mean, rstd};
 }

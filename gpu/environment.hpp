@@ -2,16 +2,17 @@
 
 namespace lockstep::gpu {
 
-/// Throws MissingError with the survey's problem where no GPU can be used.
+/// Throws MissingError with the survey's problem if no GPU can be used.
 void require_gpu();
-/// The same for what NCCL lacks.
+/// The same for NCCL.
 void require_nccl();
 
-/// Throws MissingError where the thread's GPU cannot run the kernels. Makes its context.
+/// Throws MissingError if the thread's GPU cannot run the kernels. Makes a context on it.
 void require_kernels();
 
-/// Lets NCCL take one GPU for several processes: since 2.30 by asking; before by names of
-/// hosts that differ, so that the processes meet over sockets.
+/// Lets NCCL use one GPU for several processes. NCCL 2.30 and later have a setting for
+/// it. For older versions each process gets a different host name, so that they connect
+/// over sockets.
 void share_gpu(int rank);
 
 }  // namespace lockstep::gpu

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Finds what the GPU twin is built with, and prints it as lines "key=value".
+"""Finds the tools and libraries for building the GPU twin; prints them as lines "key=value".
 
 usage: find_cuda.py [nvcc]
 
-nvcc, or else what CUDA_HOME, CUDA_PATH, the PATH, the usual folders and Python's nvidia
-packages have; CUDA's and NCCL's headers and libraries beside it, in NCCL_HOME, in the
-system's folders, or in Python's nvidia packages, where machines without root have them.
+Without an argument, nvcc comes from CUDA_HOME, CUDA_PATH, the PATH, the usual folders or Python's
+nvidia packages. The headers and libraries of CUDA and NCCL come from the same place, from
+NCCL_HOME, from the system's folders, or from Python's nvidia packages, which need no root.
 Keys: nvcc, include (repeated), cudart, cublas, nccl (library files), arch (compute
 capabilities to compile for, "80,90"), missing (one sentence; then nothing can be built).
 """
@@ -21,9 +21,9 @@ import sysconfig
 USUAL_TOOLKITS = ["/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda"]
 SYSTEM = ["/usr", "/usr/local"]
 LIBRARY_FOLDERS = ["lib64", "lib", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"]
-OLDEST_CUDA = 12   # the first whose nvcc compiles C++20
+OLDEST_CUDA = 12   # the first one whose nvcc compiles C++20
 OLDEST_NCCL = (2, 18)
-ANY_GPU = 80       # where there is none: code that runs on all since Ampere
+ANY_GPU = 80       # if this machine has none: code that runs on all GPUs since Ampere
 
 
 class Missing(Exception):
@@ -31,7 +31,7 @@ class Missing(Exception):
 
 
 def python_packages():
-    """Folders of Python's nvidia packages, of every Python on the PATH too."""
+    """Returns the folders of Python's nvidia packages, for every Python on the PATH."""
     folders = {sysconfig.get_paths()[key] for key in ("purelib", "platlib")}
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         for packages in ("site-packages", "dist-packages"):
@@ -61,7 +61,7 @@ def find_nvcc(given):
 
 
 def cuda_version(nvcc):
-    """(major, minor)"""
+    """Returns (major, minor)."""
     run = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
     version = re.search(r"release (\d+)\.(\d+)", run.stdout)
     if not version:
@@ -81,7 +81,7 @@ def said_by(*command):
 
 
 def compute_capabilities(nvcc):
-    """What to compile for: for each GPU of this machine the highest that nvcc knows and it has."""
+    """Returns for each GPU of this machine the highest capability that it and nvcc support."""
     smi = said_by("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader")
     gpus = {int(major + minor) for major, minor in re.findall(r"^(\d+)\.(\d)$", smi, re.M)}
     known = {int(arch) for arch in re.findall(r"compute_(\d+)\b",
@@ -91,7 +91,7 @@ def compute_capabilities(nvcc):
 
 
 def roots(nvcc):
-    """Folders that may have include/ and lib/, the best first."""
+    """Returns folders that may have include/ and lib/, the best first."""
     toolkit = os.path.dirname(os.path.dirname(nvcc))
     return [root for root in
             [toolkit, *sorted(glob.glob(os.path.join(toolkit, "targets", "*-linux"))),
@@ -104,7 +104,7 @@ def toolkits():
 
 
 def libraries(major):
-    """What programs of that CUDA load here, as far as it is found: {name: file}."""
+    """Returns the libraries that programs built with that CUDA load here: {name: file}."""
     places = [root for root in [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"),
                                 os.environ.get("NCCL_HOME")] if root]
     places += toolkits() + SYSTEM + python_packages()
@@ -114,7 +114,7 @@ def libraries(major):
 
 
 def program_folders():
-    """Where CUDA's programs may be besides the PATH."""
+    """Returns folders other than the PATH that may have CUDA's programs."""
     return [os.path.join(root, "bin") for root in toolkits() + python_packages()]
 
 
@@ -124,7 +124,7 @@ def header_folder(root, header):
 
 
 def library_file(root, name, major):
-    """The library of that major version: the name for linking where there is one."""
+    """Returns the library of that major version, preferably the name for linking."""
     for place in LIBRARY_FOLDERS:
         for file in (f"lib{name}.so", f"lib{name}.so.{major}"):
             path = os.path.join(root, place, file)
@@ -134,7 +134,7 @@ def library_file(root, name, major):
 
 
 def find_part(places, header, name, major):
-    """Header folder and library file, from one place where one has both."""
+    """Returns a header folder and a library file, from the same place if one has both."""
     folders = [header_folder(root, header) for root in places]
     files = [library_file(root, name, major) for root in places]
     for pair in zip(folders, files):

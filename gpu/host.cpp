@@ -25,7 +25,7 @@ std::byte* PinnedPool::allocate(std::int64_t bytes) {
     void* memory = nullptr;
     const cudaError_t result = cudaMallocHost(&memory, static_cast<std::size_t>(bytes));
     if (result == cudaErrorMemoryAllocation) {
-        cudaGetLastError();  // a later launch shall not report it again
+        cudaGetLastError();  // so that a later launch does not report it again
         throw GpuError(
             fmt::format("the host has no {} more that can be pinned", bytes_text(bytes)));
     }
@@ -120,8 +120,8 @@ Work HostCopies::launch(CopyDirection direction, const Tensor& destination,
     queue.let_go_of_finished();
     run_.device.forget_indices(destination);
 
-    // Memory that is not pinned must stay as it is until the copy's end; CUDA may wait
-    // for the stream before it begins. Better wait here.
+    // Memory that is not pinned must not change until the copy's end, and CUDA may block
+    // the host until the stream gets there. So wait here instead.
     const bool pinned = (to_host ? destination : source).storage()->pinned;
     if (!pinned) run_.device.synchronize();
 

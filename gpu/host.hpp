@@ -15,11 +15,11 @@
 
 namespace lockstep::gpu {
 
-/// Memory of the host that the GPU reads and writes by itself. To make or to free some,
-/// CUDA may wait for all that the GPU does, and so a rank for another, for ever: what is
-/// given back is kept for the next that asks for as much.
+/// Pinned host memory, which the GPU reads and writes directly. To allocate or to free
+/// some, CUDA may wait for all work of the GPU. A rank could then wait for another one
+/// forever. So freed blocks are kept for later requests of the same size.
 ///
-/// Throws GpuError where there is no more.
+/// Throws GpuError if there is no more.
 class PinnedPool final : public PinnedPages {
   public:
     PinnedPool() = default;
@@ -39,8 +39,8 @@ class PinnedPool final : public PinnedPages {
     std::map<std::byte*, Block> blocks_;
 };
 
-/// Measures a rank's host: its time by its clock, its ledger, its counters.
-/// Its computations are done when the program goes on.
+/// Measures a rank's host: its time by the host's clock, its ledger, its counters. Its
+/// computations are done when they return.
 class MeasuredHost final : public DeviceMonitor {
   public:
     MeasuredHost(int rank, Spans& spans, const Watch& watch)
@@ -55,7 +55,7 @@ class MeasuredHost final : public DeviceMonitor {
     void phase_ended() noexcept override;
     bool has_numbers() const override { return true; }
 
-    /// The device has copied so many bytes.
+    /// Counts bytes that the device has copied.
     void copied(CopyDirection direction, std::int64_t bytes);
     HostReport report() const;
 
@@ -80,7 +80,7 @@ class HostCopies {
   public:
     explicit HostCopies(RankRun& run) : run_(run) {}
 
-    /// As Device::start_copy says.
+    /// See Device::start_copy.
     Work start(CopyDirection direction, const Tensor& destination, const Tensor& source,
                SourceLine at);
 

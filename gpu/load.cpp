@@ -1,4 +1,4 @@
-// The GPU twin as the program has it: a module that is loaded when it is first asked for.
+// Loads the GPU twin, a module, when the program first uses it.
 
 #include <cstdlib>
 #include <dlfcn.h>
@@ -16,7 +16,8 @@ namespace lockstep::gpu {
 
 namespace {
 
-// gpu/meson.build says here what it did not find; nothing if the twin is built.
+// gpu/meson.build sets this to the parts that it did not find; empty if the twin is
+// built.
 constexpr std::string_view kMissing = LOCKSTEP_GPU_MISSING;
 
 struct Loaded {
@@ -32,9 +33,9 @@ std::string folder_of_library() {
     return path.substr(0, path.rfind('/') + 1);
 }
 
-/// Returns where the module is: as LOCKSTEP_GPU_MODULE says, or beside the program, in
-/// the build folder or installed; a program of one's own has it beside the library, or
-/// where that was installed. It is empty if there is none.
+/// Returns the path of the module; empty if there is none. LOCKSTEP_GPU_MODULE comes
+/// first. Then come the places relative to the program, in the build folder or installed.
+/// A user's own program finds the module next to the library or in the installation.
 std::string module_path() {
     if (const char* const given = std::getenv("LOCKSTEP_GPU_MODULE")) return given;
     if (!kMissing.empty()) return {};
@@ -48,7 +49,7 @@ std::string module_path() {
     return {};
 }
 
-/// The loader's complaint begins with the library that it did not find.
+/// The loader's message begins with the library that it did not find.
 std::string problem_text(const std::string& complaint) {
     const std::string library = complaint.substr(0, complaint.find(':'));
     const bool absent = complaint.find("cannot open shared object") != std::string::npos;
@@ -82,7 +83,8 @@ Loaded load() {
         return {nullptr,
                 "liblockstep_gpu.so is not where it was built or installed, beside the "
                 "program; build again"};
-    // Lazily: an older NCCL lacks calls, which the survey says better than the loader.
+    // Load lazily: an older NCCL lacks some calls, and the survey explains that better
+    // than the loader.
     void* const library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
     if (library == nullptr) return {nullptr, problem_text(::dlerror())};
     using Entry = const Module* (*)();

@@ -17,15 +17,15 @@ void MeasuredDevice::measure(Spans::Kind kind, TraceEvent label,
         try {
             spans_.close(span, stream());
         } catch (const GpuError&) {
-            // What the work threw tells more.
+            // The exception of `work` tells more.
         }
         throw;
     }
     spans_.close(span, stream());
 }
 
-/// A few milliseconds of a GPU's work behind the last one, so that large operations have
-/// one each.
+/// Records an event after every few milliseconds of the GPU's work, so that each large
+/// operation has its own.
 void MeasuredDevice::place_milestone(const DeviceOperation& operation) {
     constexpr double kBetween = 1e8;
     constexpr double kOfAnOperation = kBetween / 32;
@@ -95,8 +95,8 @@ Picoseconds MeasuredDevice::now() const {
 }
 
 void MeasuredDevice::sleep_until(Picoseconds time, SourceLine /*at*/) {
-    // In pieces, so that who watches this rank sees that it lives, and it sees when the
-    // run is stopped.
+    // Sleeps in pieces, so that the other processes see progress and this rank sees when
+    // the run is stopped.
     constexpr Picoseconds kPiece = kSecond / 100;
     for (Picoseconds left = time - now(); left > 0; left = time - now()) {
         watch_.progress();
@@ -116,7 +116,7 @@ void MeasuredDevice::freed(const Storage& storage) noexcept {
     try {
         spans_.memory({rank_, 0, ledger_.report().current}, stream());
     } catch (const std::exception&) {
-        // The trace lacks a level; what broke the GPU is thrown by its next operation.
+        // The trace lacks a level; the next operation throws what broke the GPU.
     }
 }
 

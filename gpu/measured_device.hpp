@@ -14,16 +14,16 @@ namespace lockstep::gpu {
 
 class HostCopies;
 
-/// What is measured of a real device, as sim::VirtualDevice has what is virtual: its time
-/// by events, its ledger, its counters. Arithmetic is elsewhere.
+/// Measures a real device as sim::VirtualDevice measures a virtual one: its time (by
+/// events), its ledger, its counters. It does no arithmetic.
 class MeasuredDevice final : public DeviceMonitor {
   public:
-    /// `sync`: as named() wants to know.
+    /// `sync`: see named().
     MeasuredDevice(int rank, bool sync, Spans& spans, const Watch& watch)
         : rank_(rank), sync_(sync), spans_(spans), watch_(watch), ledger_(0) {}
 
-    /// The stream of the device that reports to this, and its copies; comes before the
-    /// device's first operation.
+    /// Sets the stream of the device that reports to this, and its copies. Call it before
+    /// the device's first operation.
     void attach(Stream& stream, HostCopies& copies) {
         stream_ = &stream;
         copies_ = &copies;
@@ -42,7 +42,7 @@ class MeasuredDevice final : public DeviceMonitor {
     Picoseconds now() const override;
     void sleep_until(Picoseconds time, SourceLine at) override;
 
-    /// While the host waits: shows the others what the device has done meanwhile.
+    /// Called while the host waits: shows the other processes what the device has done.
     void show_progress();
 
     Stream& stream() const { return *stream_; }
@@ -70,7 +70,7 @@ class MeasuredDevice final : public DeviceMonitor {
     std::int64_t flops_ = 0;
     std::vector<OpenPhase> phases_;
     double since_milestone_ = 0;    ///< flops and bytes
-    std::deque<Event> milestones_;  ///< that the device has not reached
+    std::deque<Event> milestones_;  ///< not yet reached by the device
     std::vector<Event> free_milestones_;
 };
 

@@ -7,9 +7,9 @@
 
 namespace lockstep::gpu {
 
-/// What the GPU twin gives to the program. It is a module of its own, loaded when it is
-/// first asked for: CUDA's and NCCL's libraries take a fifth of a second to load, and a
-/// machine that lacks one can still do everything else.
+/// The functions that the GPU twin gives to the program. The twin is a module that is
+/// loaded at its first use: loading the libraries of CUDA and NCCL takes a fifth of a
+/// second, and a machine without them can still do everything else.
 struct Module {
     std::unique_ptr<lockstep::Device> (*make_device)(int index, DeviceMonitor& monitor,
                                                      DeviceOptions options);

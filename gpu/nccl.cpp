@@ -59,8 +59,8 @@ ncclConfig_t without_blocking() {
     return config;
 }
 
-/// A peer that died is known to NCCL and to the control line; who learns it first is
-/// chance, and the control line knows more.
+/// Both NCCL and the control line report a peer that died. Either may come first, but the
+/// control line knows more, so give it some time.
 void give_the_others_a_moment(const Watch& watch) {
     if (watch.alone()) return;
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);

@@ -11,32 +11,32 @@
 
 namespace lockstep::gpu {
 
-/// ncclInProgress is no failure: a communicator that does not block says so until it has
-/// come to the end of a call; see NcclHandle::settle.
+/// ncclInProgress is no failure: a nonblocking communicator returns it until a call is
+/// done; see NcclHandle::settle.
 void check(ncclResult_t result, const char* call, const char* file, int line);
 
 ncclDataType_t nccl_type(DType dtype);
 ncclRedOp_t nccl_operation(Reduction reduction);
 
-/// All NCCL communicators of a process: they are asked for errors, and ended, together.
-/// One thread uses it and its handles.
+/// All NCCL communicators of a process. They are checked for errors, and aborted,
+/// together. Only one thread uses the family and its handles.
 class NcclFamily {
   public:
     explicit NcclFamily(const Watch& watch) : watch_(watch) {}
 
     const Watch& watch() const { return watch_; }
-    /// Throws RunStopped where the run has been stopped, GpuError where NCCL has failed.
+    /// Throws RunStopped if the run has been stopped, GpuError if NCCL has failed.
     void check() const;
-    /// Ends what all of them run on the GPU. Together, since one by one each would wait
-    /// for the kernels of the others.
+    /// Aborts all of them. Aborting one at a time would wait for the kernels of the
+    /// others.
     void abort() noexcept;
     bool aborted() const { return aborted_; }
 
   private:
     friend class NcclHandle;
 
-    /// Where NCCL writes a communicator, from a thread of its own and maybe after whoever
-    /// asked for it has given up: it lives as long as the family.
+    /// NCCL writes a communicator here from its own thread, maybe after the caller has
+    /// given up. So a slot lives as long as the family.
     struct Slot {
         ncclComm_t comm = nullptr;
     };
@@ -47,8 +47,8 @@ class NcclFamily {
     bool aborted_ = false;
 };
 
-/// An NCCL communicator that does not block: the host asks whether its calls are done, so
-/// that it can give up when another process says so.
+/// A nonblocking NCCL communicator: the host polls whether its calls are done, so that it
+/// can give up if another process says so.
 class NcclHandle {
   public:
     /// All processes of the communicator make theirs at the same time.
@@ -58,21 +58,21 @@ class NcclHandle {
     NcclHandle() = default;
     NcclHandle(NcclHandle&& other) noexcept;
     NcclHandle& operator=(NcclHandle&& other) noexcept;
-    /// Ends it together with the other processes; where that cannot be, all of the family
-    /// ends.
+    /// Destroys the communicator together with the other processes. If that fails, aborts
+    /// the whole family.
     ~NcclHandle();
 
     explicit operator bool() const { return slot_ != nullptr && slot_->comm != nullptr; }
     ncclComm_t get() const { return slot_->comm; }
 
-    /// What a call has to do before it is done. To meet other processes for the first
-    /// time takes seconds, in which nothing else moves: that is no stall.
+    /// Whether a call may have to connect to other processes for the first time. That
+    /// takes seconds without visible progress, but is no stall.
     enum class Call : bool { known, first };
 
     /// Waits until the last call is done. Throws as NcclFamily::check.
     void settle(Call call = Call::known) const;
-    /// The part of the ranks that pass the same colour, in the order of (key, rank); none
-    /// for a negative colour.
+    /// Returns the communicator of the ranks with the same colour, ordered by (key,
+    /// rank); an empty handle for a negative colour.
     NcclHandle split(int color, int key) const;
 
   private:
@@ -83,8 +83,8 @@ class NcclHandle {
     NcclFamily::Slot* slot_ = nullptr;
 };
 
-/// Operations that progress together. A group that an exception leaves is ended too, or
-/// later calls would only be queued.
+/// Operations that progress together. If an exception leaves the group, the group is
+/// ended too; otherwise later calls would only be queued.
 class NcclGroup {
   public:
     NcclGroup() { GPU_CHECK(ncclGroupStart()); }
@@ -103,7 +103,7 @@ class NcclGroup {
     bool open_ = true;
 };
 
-/// The version of the library that was loaded: 22809 is 2.28.9.
+/// The version of the loaded library: 22809 is 2.28.9.
 int nccl_version();
 /// "2.28.9"
 std::string nccl_version_text(int version);

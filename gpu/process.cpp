@@ -22,14 +22,15 @@ std::string host_name() {
     return name;
 }
 
-/// Tells machines apart, as NCCL does: copies of one image may have the same name.
+/// Identifies the machine as NCCL does: machines with copies of one image may have the
+/// same name.
 std::string machine() {
     std::string boot;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
     return host_name() + " " + boot;
 }
 
-/// Tells GPUs apart, whatever numbers and names a process sees them under.
+/// Identifies a GPU, whatever its number and name are in a process.
 std::string identity_of(int gpu) {
     cudaDeviceProp properties{};
     GPU_CHECK(cudaGetDeviceProperties(&properties, gpu));
@@ -55,8 +56,8 @@ GpuProcess::~GpuProcess() {
     if (control() != nullptr) control()->set_describe(nullptr);
 }
 
-/// The GPU with the number of this process on its machine; where a launcher shows each
-/// process one GPU of its own, that one.
+/// Takes the GPU with this process's number on its machine. If a launcher shows each
+/// process only one GPU, takes that one.
 void GpuProcess::take_gpu() {
     int gpus = 0;
     GPU_CHECK(cudaGetDeviceCount(&gpus));
@@ -80,8 +81,8 @@ void GpuProcess::take_gpu() {
             gpus));
 }
 
-/// NCCL's own name for the run comes from rank 0 over the control line; NCCL_COMM_ID,
-/// where it is set, is what NCCL makes it of.
+/// Makes the communicator of all processes. Rank 0 sends NCCL's id of the run over the
+/// control line. NCCL makes the id from NCCL_COMM_ID if that is set.
 NcclHandle GpuProcess::meet() {
     ncclUniqueId id{};
     if (rank() == 0) GPU_CHECK(ncclGetUniqueId(&id));

@@ -13,7 +13,7 @@
 
 namespace lockstep::gpu {
 
-/// While it lives, the process must show progress.
+/// While this object lives, the process must show progress.
 class Watching {
   public:
     explicit Watching(Control* control) : control_(control) {
@@ -29,7 +29,7 @@ class Watching {
     Control* control_;
 };
 
-/// Process::open makes this.
+/// Implements Process; see Process::open.
 class GpuProcess final : public Process {
   public:
     explicit GpuProcess(const ProcessOptions& options);
@@ -41,14 +41,14 @@ class GpuProcess final : public Process {
     const Watch& watch() const { return watch_; }
     int rank() const { return control() == nullptr ? 0 : control()->rank(); }
     int size() const { return control() == nullptr ? 1 : control()->size(); }
-    /// Returns what tells the ranks' machines apart, by rank.
+    /// Returns a text that identifies the machine of each rank, by rank.
     const std::vector<std::string>& hosts() const { return hosts_; }
     DeviceOptions device_options() const { return {options_.tf32, options_.sync, {}}; }
     const HostFactory& make_host() const { return options_.make_host; }
 
     NcclFamily& nccl() { return family_; }
-    /// The communicator of the first `ranks` processes, which all processes ask for at
-    /// the same time; none on the others.
+    /// The communicator of the first `ranks` processes; an empty handle on the others.
+    /// All processes ask for it at the same time.
     NcclHandle& world(int ranks);
     void tell_failure() {
         if (options_.on_failure) options_.on_failure();
@@ -56,7 +56,7 @@ class GpuProcess final : public Process {
     void examine(const std::vector<std::string>& logs) {
         if (options_.examine) options_.examine(logs);
     }
-    /// This process tells the log of itself while a program runs; none is null.
+    /// Sets the log that describe() tells of while a program runs; null for none.
     void set_log(const OperationLog* log);
 
   private:

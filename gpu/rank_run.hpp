@@ -27,17 +27,17 @@ struct RankRun {
     RankRun(const RankRun&) = delete;
     RankRun& operator=(const RankRun&) = delete;
 
-    /// Asked while the host waits for the GPU: throws as NcclFamily::check, and shows the
-    /// others what the GPU does.
+    /// Called while the host waits for the GPU: throws as NcclFamily::check does, and
+    /// shows the other processes what the GPU does.
     void while_waiting() {
         nccl.check();
         monitor.show_progress();
     }
-    /// Waits on the host until all that was launched is done, and ends the communicators
-    /// that the program made, in their order, which is that of all ranks.
+    /// Waits on the host until all launched work is done. Then destroys the communicators
+    /// that the program made, in the order in which all ranks made them.
     void finish();
 
-    /// Uses the GPU; its errors name the rank and what it does, as `doing()` says.
+    /// Uses the GPU; errors name the rank and what it does (`doing()`).
     template <typename Doing, typename Use>
     auto naming(const Doing& doing, const Use& use) const {
         return gpu::naming(rank, sync, doing, use);
@@ -60,7 +60,7 @@ struct RankRun {
     std::unique_ptr<lockstep::Device> host;  ///< null if no factory was given
     RunHandle handle;
     HostCopies copies;
-    std::exception_ptr mistake;  ///< found where nothing could be thrown
+    std::exception_ptr mistake;  ///< found in a destructor, which cannot throw
     std::deque<Channel>
         channels;  ///< of every communicator, in the order of their making
 };

@@ -56,7 +56,7 @@ void Spans::close(std::size_t number, Stream& stream) {
     close_at(number, std::move(end));
 }
 
-/// If the host was away for long and all is done meanwhile, the GPU lay idle.
+/// If the host issued nothing for long and all earlier work is done, the GPU was idle.
 bool Spans::continues_computing(Kind kind, const Stream& stream) const {
     constexpr auto kLong = std::chrono::microseconds(100);
     if (kind != Kind::compute || !computing_ || computing_->stream != &stream)
@@ -73,7 +73,8 @@ void Spans::end_computing() {
 void Spans::close_at(std::size_t number, std::unique_ptr<Event> end) {
     Pending& span = pending_[number - first_];
     span.end = std::move(end);
-    // Its start was read when its turn came: the rest is read at the end of the queue.
+    // If the span's start has already been read, the rest is read at the end of the
+    // queue.
     if (number - first_ >= seen_) return;
     pending_.push_back(std::move(span));
     span = {};
@@ -103,8 +104,8 @@ void Spans::memory(const TraceMemory& level, Stream& stream) {
     stream.record(*span.start);
 }
 
-/// Events are made again and again, so what has happened is read before many are used.
-/// Spans that are still open keep their place; what is behind them is read all the same.
+/// Reads what has happened, so that its events can be used again. Spans that are still
+/// open keep their place; those behind them are read anyway.
 void Spans::read_finished() {
     constexpr std::size_t kMany = 256;
     if (pending_.size() - seen_ < kMany) return;
@@ -117,7 +118,7 @@ void Spans::read_finished() {
     }
 }
 
-/// Returns whether nothing of the span is to be waited for: it has happened, or is open.
+/// Returns whether the span needs no wait: it has happened, or it is still open.
 bool Spans::is_over(const Pending& span) {
     if (span.start != nullptr && !span.start->done()) return false;
     return span.is_memory || span.end == nullptr || span.end->done();
@@ -129,7 +130,7 @@ void Spans::finish() {
     pending_.clear();
 }
 
-/// Reads what the span has: its start while it is open, and all of it once it is closed.
+/// Reads the span's start; also its end if it is closed.
 void Spans::read(Pending& span) {
     if (span.start != nullptr) {
         span.label.start = time_of(*span.start);
@@ -185,17 +186,17 @@ void Spans::count(Kind kind, Picoseconds duration) {
 
 namespace {
 
-/// Returns whether `event`, which begins no earlier, comes after `before`, not within it.
-/// Operations have nothing within; of a phase's end, an event may miss the rounding of
-/// two times.
+/// Returns whether `event`, which begins no earlier, comes after `before` and not within
+/// it. Nothing is within an operation. The end of a phase may differ from an event by the
+/// rounding of two times.
 bool comes_after(const TraceEvent& event, const TraceEvent& before) {
     constexpr Picoseconds kRounding = 1'000'000;
     return before.kind != "phase" || before.end <= event.start ||
            (before.end - event.start < kRounding && event.end > before.end);
 }
 
-/// Slices of a queue must nest, and times of events are rounded one by one: a slice
-/// begins where the one before it has ended, and ends with the phase around it.
+/// Makes slices of a queue nest: each event's time was rounded on its own. A slice begins
+/// where the slice before it has ended, and ends with the phase around it.
 void nest(std::vector<TraceEvent>& events) {
     std::map<std::string, std::vector<const TraceEvent*>> open;
     for (TraceEvent& event : events) {

@@ -12,44 +12,46 @@
 
 namespace lockstep::gpu {
 
-/// Measures when what streams hold begins and ends: two events about it, read once they
-/// have happened. Time 0 is begin(); their times are the GPU's, of a resolution of about
-/// half a microsecond. What the host does itself is timed by the host's clock (on_host).
+/// Measures when the work in streams begins and ends, with one event before it and one
+/// after it. Events are read once they have happened. Time 0 is begin(). These times are
+/// the GPU's, with a resolution of about half a microsecond. The host's own work is timed
+/// by the host's clock (on_host).
 ///
-/// Two events cost the GPU and the host a few microseconds together, so short operations
-/// seem longer than they are alone. Hence, unless a trace is asked for, computations that
-/// follow each other within a tenth of a millisecond are one span, which has what lies
-/// between them, too.
+/// Two events cost the GPU and the host a few microseconds, so short operations seem
+/// longer than they are without events. So, unless a trace is asked for, computations
+/// that follow each other within a tenth of a millisecond are one span, including the
+/// gaps between them.
 class Spans {
   public:
-    /// What a span's duration counts as. Phases are only drawn.
+    /// The sum to which a span's duration is added. Phases are only drawn.
     enum class Kind : std::uint8_t { compute, communication, copy, waiting, phase };
 
     explicit Spans(bool trace) : trace_(trace) {}
 
-    /// The stream holds nothing, so that the host's clock and the GPU's begin together.
+    /// The stream must be empty, so that the clocks of the host and the GPU begin
+    /// together.
     void begin(Stream& stream);
 
-    /// A span opens where `stream` now is. Its events are the caller's to place.
+    /// Opens a span at the current end of `stream`. The caller sets the label's fields.
     std::size_t open(Kind kind, TraceEvent label, Stream& stream);
-    /// And closes where `stream` now is.
+    /// Closes the span at the current end of `stream`.
     void close(std::size_t number, Stream& stream);
-    /// Computations have ended: what comes next is a span of its own.
+    /// Ends the current span of computations; the next computation opens a new one.
     void end_computing();
-    /// Notes that the host itself was busy since `start`, by its own clock. Returns how
-    /// long it took.
+    /// Notes that the host was busy from `start` until now, by its own clock. Returns the
+    /// duration.
     using HostTime = std::chrono::steady_clock::time_point;
     static HostTime host_now() { return std::chrono::steady_clock::now(); }
     Picoseconds on_host(TraceEvent label, HostTime start);
-    /// Memory in use from where the stream now is; kept in traces alone.
+    /// Notes the memory in use at the current end of the stream; only for traces.
     void memory(const TraceMemory& level, Stream& stream);
 
-    /// Reads what has not been read; all that was put into the streams is done.
+    /// Reads all remaining events. All work in the streams must be done.
     void finish();
 
     bool traces() const { return trace_; }
     const TimeReport& time() const { return time_; }
-    /// Moves spans and memory levels into the report, by time.
+    /// Moves spans and memory levels into the report, ordered by time.
     void move_into(RunReport& report);
 
   private:
@@ -58,8 +60,8 @@ class Spans {
         bool is_memory = false;
         TraceEvent label;
         TraceMemory level;
-        std::unique_ptr<Event> start;  ///< none once it has been read
-        std::unique_ptr<Event> end;    ///< none while it is open
+        std::unique_ptr<Event> start;  ///< null once it has been read
+        std::unique_ptr<Event> end;    ///< null while the span is open
         bool is_read = false;
     };
 
@@ -77,18 +79,19 @@ class Spans {
     bool trace_;
     std::deque<Pending> pending_;
     std::size_t first_ = 0;  ///< number of the span that is first in pending_
-    std::size_t seen_ = 0;   ///< so many of pending_ are read, or were open when seen
+    std::size_t seen_ = 0;   ///< this many of pending_ were read, or open when seen
     std::vector<std::unique_ptr<Event>> free_;
-    /// Computations without a trace: their span, and where the last of them has ended.
+    /// The current span of computations without a trace, and the end of its last one.
     struct Computing {
         std::size_t number;
         Stream* stream;
         std::unique_ptr<Event> end;
-        HostTime asked;  ///< for the last of them
+        HostTime asked;  ///< when the last of them was issued
     };
     std::optional<Computing> computing_;
-    /// An event whose time is known, from which others are measured: CUDA gives
-    /// differences as floats, exact to tens of nanoseconds only when they are short.
+    /// An event whose time is known; other events are measured from it. CUDA gives time
+    /// differences as floats, which are exact to tens of nanoseconds only if they are
+    /// short.
     std::unique_ptr<Event> reference_;
     Picoseconds reference_time_ = 0;
     HostTime began_;

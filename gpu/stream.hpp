@@ -6,7 +6,7 @@
 
 namespace lockstep::gpu {
 
-/// A CUDA event. Events that are only waited for keep no time and cost less.
+/// A CUDA event. Without timing it can only be waited for, and costs less.
 class Event {
   public:
     enum class Timing : bool { off, on };
@@ -26,9 +26,8 @@ class Event {
     cudaEvent_t event_ = nullptr;
 };
 
-/// How long a loop that asks the GPU again and again lies still between two questions:
-/// not at all at first, for what takes microseconds; then a little, to leave the core to
-/// others.
+/// The pause between two polls of the GPU. The first polls follow each other at once, for
+/// waits of microseconds; later ones sleep a little, to leave the core to others.
 class Pause {
   public:
     void operator()();
@@ -37,9 +36,9 @@ class Pause {
     int asked_ = 0;
 };
 
-/// A CUDA stream: what is put in runs in order, beside other streams. If a GPU is full,
-/// blocks of kernels in an urgent stream are the next that it begins: those of a
-/// collective need not wait for a whole wave of a product's.
+/// A CUDA stream: its work runs in order, and concurrently with other streams. When a GPU
+/// is full, it next starts blocks of kernels from urgent streams. So a collective need
+/// not wait for a whole wave of a matrix product.
 class Stream {
   public:
     enum class Priority : bool { usual, urgent };
@@ -51,10 +50,10 @@ class Stream {
 
     cudaStream_t get() const { return stream_; }
 
-    /// What is put in later begins once the event, recorded before, has happened.
+    /// Work that is added later begins after `event`, which must be recorded already.
     void wait(const Event& event);
     void record(const Event& event);
-    /// What is put in later begins once all that `other` holds now is done.
+    /// Work that is added later begins after all current work of `other`.
     void wait_for(const Stream& other);
 
   private:

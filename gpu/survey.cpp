@@ -26,7 +26,8 @@ void add_cuda(Survey& survey) {
     } catch (const GpuError& error) {
         survey.problem = error.what();
     }
-    // All ranks of --backend cuda are on the first, and so is rank 0 of --backend nccl.
+    // All ranks of --backend cuda use the first GPU, and so does rank 0 of --backend
+    // nccl.
     if (survey.problem.empty()) survey.problem = survey.gpus.front().problem;
 }
 

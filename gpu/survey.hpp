@@ -10,23 +10,23 @@ struct GpuInfo {
     std::string name;
     std::string capability;  ///< "9.0"
     std::int64_t memory_bytes = 0;
-    std::vector<int> peers;  ///< GPUs whose memory it can reach directly
-    std::string problem;  ///< why it cannot be used, in one sentence; empty where it can
+    std::vector<int> peers;  ///< GPUs whose memory this GPU can reach directly
+    std::string problem;     ///< why it cannot be used, in one sentence; empty if it can
 };
 
-/// Says what this build and this machine have for the GPU twin. Versions are empty if
-/// there are none.
+/// What this build and this machine have for the GPU twin. A version is empty if it is
+/// unknown.
 struct Survey {
     bool built = false;      ///< with the GPU twin
-    std::string cuda;        ///< that this was built against, "13.0"
-    std::string driver;      ///< the CUDA version that the driver supports
-    std::string nccl;        ///< that was loaded, "2.28.9"
-    std::string nccl_built;  ///< that this was built against
+    std::string cuda;        ///< the CUDA version that this was built with, "13.0"
+    std::string driver;      ///< the newest CUDA version that the driver supports
+    std::string nccl;        ///< the NCCL version that was loaded, "2.28.9"
+    std::string nccl_built;  ///< the NCCL version that this was built with
     std::vector<GpuInfo> gpus;
-    /// Why no GPU can be used, or not the first, in one sentence that says what would
-    /// help; empty where it can.
+    /// Why no GPU, or why the first one, cannot be used, in one sentence that says what
+    /// would help; empty if there is no problem.
     std::string problem;
-    /// The problem of NCCL, which `--backend nccl` needs besides.
+    /// The same for NCCL, which `--backend nccl` also needs.
     std::string nccl_problem;
 };
 

@@ -11,7 +11,8 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// Name and meaning of an error, which a later launch shall not report again.
+/// Sets the name and meaning of an error and clears it, so that a later launch does not
+/// report it again.
 void take_error(cudaError_t result, std::string& name, std::string& meaning) {
     if (result == cudaSuccess) return;
     cudaGetLastError();

@@ -6,15 +6,15 @@
 
 namespace lockstep::gpu {
 
-/// What CUDA answers. None of the first three makes a context on a GPU, which would take
-/// a part of its memory and of a second. Those about a GPU throw GpuError.
+/// Ask CUDA. The first three functions make no context on a GPU; a context would take
+/// some of its memory, and a part of a second. Functions about one GPU throw GpuError.
 CudaAnswer ask_cuda();
 GpuAnswer ask_gpu(int gpu);
-/// The GPUs, of so many, whose memory it can reach directly.
+/// Returns the GPUs, of `gpus`, whose memory `gpu` can reach directly.
 std::vector<int> ask_peers(int gpu, int gpus);
 
-/// The same of the thread's GPU, which also tries to load the kernels: that makes its
-/// context.
+/// As ask_gpu() for the thread's GPU, and also tries to load the kernels. That makes a
+/// context on it.
 GpuAnswer ask_own_gpu();
 
 }  // namespace lockstep::gpu

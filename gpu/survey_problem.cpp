@@ -8,7 +8,7 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// The first driver that a CUDA release runs on.
+/// Returns the first driver version that a CUDA release runs on.
 int oldest_driver(int cuda) {
     const int major = cuda / 1000;
     return major >= 13 ? 580 : major == 12 ? 525 : 450;
@@ -18,7 +18,7 @@ int first_capability(const GpuAnswer& answer) {
     return *std::min_element(answer.compiled.begin(), answer.compiled.end());
 }
 
-/// The driver translates kernels for capabilities above the one they were compiled for.
+/// The driver can translate a kernel for a capability above the one it was compiled for.
 bool fits(const GpuAnswer& answer) {
     return first_capability(answer) <= answer.capability;
 }

@@ -23,12 +23,12 @@ Uploads::Uploads()
 void Uploads::put(std::byte* destination, const std::byte* values, std::int64_t bytes,
                   Stream& stream, FunctionRef<void()> while_waiting) {
     for (std::int64_t begin = 0; begin < bytes; begin += kPageBytes) {
-        // The page is free.
+        // Wait until the page is free.
         const Event& copied = copied_[next_];
         for (Pause pause; !copied.done(); pause())
             while_waiting();
 
-        // It takes a part of the values, and goes.
+        // Fill the page with some of the values, and send it.
         const auto part = static_cast<std::size_t>(std::min(bytes - begin, kPageBytes));
         std::byte* const page = pages_.get() + next_ * kPageBytes;
         std::memcpy(page, values + begin, part);

@@ -13,22 +13,22 @@ namespace lockstep::gpu {
 struct FreePinned {
     void operator()(void* memory) const noexcept;
 };
-/// Memory of the host that the GPU reads and writes by itself.
+/// Pinned host memory, which the GPU reads and writes directly.
 template <typename T>
 using Pinned = std::unique_ptr<T, FreePinned>;
 
-/// Makes some; CUDA may wait for all that the GPU does to make or free it. Throws
-/// GpuError if there is no more.
+/// Allocates pinned memory. CUDA may wait for all work of the GPU to allocate or free it.
+/// Throws GpuError if there is no more.
 void* allocate_pinned(std::size_t bytes);
 
-/// The way of values to the GPU, page by page through memory that the GPU reads. From
-/// other memory CUDA may take values when it likes: on some systems after the call.
+/// Sends values to the GPU, page by page through pinned memory. From other memory, CUDA
+/// may read the values at any time: on some systems after the call has returned.
 class Uploads {
   public:
     Uploads();
 
-    /// Puts a copy of the values into the stream; they may change once it returns.
-    /// While all pages are on their way it asks `while_waiting` again and again, which
+    /// Puts a copy of the values into the stream; the caller may change them once this
+    /// returns. While no page is free, it calls `while_waiting` again and again, which
     /// may throw to end the wait.
     void put(std::byte* destination, const std::byte* values, std::int64_t bytes,
              Stream& stream, FunctionRef<void()> while_waiting);

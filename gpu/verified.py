@@ -3,8 +3,8 @@
 
 usage: gpu/verified.py RESULTS.json… [FILE]
 
-Several results make one table, if they are of one commit and one machine: a step that more than
-one of them has is the first one's.
+Several results make one table if they are of one commit and one machine. If more than one of them
+has a step, the first one's is used.
 """
 
 import json
@@ -23,7 +23,7 @@ def cell(text):
 
 
 def command(argv):
-    """The command as one types it, without the folders of this machine."""
+    """Returns the command as typed, without the folders of this machine."""
     words = [re.sub(r"^/\S*/(build|built)/", r"\1/", word) for word in argv]
     return cell(shlex.join(re.sub(r"^/\S*/", "", word) for word in words))
 

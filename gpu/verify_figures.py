@@ -1,7 +1,7 @@
-"""Reads figures from what the steps of gpu/verify.py printed.
+"""Reads figures from the output of the steps of gpu/verify.py.
 
-A reader takes the text that a step printed and returns a Reading. It raises KeyError,
-ValueError or IndexError if the text is not what the step prints when all is well.
+A reader takes the output of a step and returns a Reading. It raises KeyError, ValueError or
+IndexError if the text is not the output of a step that went well.
 """
 
 import json
@@ -16,7 +16,7 @@ ATTENTION_FIGURES = ("time_over_products", "tflops", "rate_over_matmul")
 class Reading:
     said: str = ""                                 # one line for people
     figures: dict = field(default_factory=dict)    # for programs
-    failed: str = ""                               # why the step failed though it ended well
+    failed: str = ""                               # why the step failed although it ended well
     absent: str = ""                               # why there was nothing to try
 
 
@@ -26,7 +26,7 @@ def last_line(text):
 
 
 def gpus(text):
-    """What nvidia-smi lists: name, memory, driver's version, a GPU a line."""
+    """Reads nvidia-smi's list: name, memory and driver version, one GPU per line."""
     listed = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if line]
     listed = [cells for cells in listed if len(cells) == 3]
     return Reading("; ".join(", ".join(cells[:2]) for cells in listed),
@@ -36,7 +36,7 @@ def gpus(text):
 
 
 def doctor(text):
-    """`lockstep doctor --json`"""
+    """Reads `lockstep doctor --json`."""
     found = json.loads(text)
     missing = [finding["found"] for finding in found["findings"]
                if not finding["there"] and "backend cuda" in finding["gives"]]
@@ -47,10 +47,10 @@ def doctor(text):
 
 
 def cases(text):
-    """The last line of Catch2's: cases that passed, failed and were skipped."""
+    """Reads Catch2's last line: how many cases passed, failed and were skipped."""
     passed = re.search(r"^All tests passed \((\d+) assertions? in (\d+) test cases?\)", text, re.M)
     if passed:
-        skipped = len(re.findall(r"^\s*skipped: ", text, re.M))   # Catch2 2 counts none
+        skipped = len(re.findall(r"^\s*skipped: ", text, re.M))   # Catch2 2 does not count them
         return Reading(passed[0] + (f"; {skipped} skipped" if skipped else ""),
                        {"assertions": int(passed[1]), "passed": int(passed[2]),
                         "skipped": skipped})
@@ -65,7 +65,7 @@ def cases(text):
 
 
 def compared(text):
-    """`lockstep compare --json`"""
+    """Reads `lockstep compare --json`."""
     tensors = json.loads(text)["comparison"]["tensors"]
     failed = sum(not tensor["passed"] for tensor in tensors)
     largest = max(tensors, key=lambda tensor: tensor["largest_relative"])
@@ -77,7 +77,7 @@ def compared(text):
 
 
 def sanitized(text):
-    """compute-sanitizer's summary, and what the tests under it said."""
+    """Reads compute-sanitizer's summary, and the output of the tests under it."""
     summary = re.search(r"(ERROR|RACECHECK) SUMMARY: (\d+).*$", text, re.M)
     if not summary:
         raise ValueError("no summary of compute-sanitizer")
@@ -103,7 +103,7 @@ def matmul(text):
 
 
 def attention(text):
-    """No goal: what the kernels give beside cuBLAS has not been measured."""
+    """Has no goal: the speed of the kernels relative to cuBLAS has not been measured."""
     runs = {run["name"].split("/iterations")[0]: {key: run[key] for key in ATTENTION_FIGURES}
             for run in benchmarks(text) if "time_over_products" in run}
     said = "; ".join(f"{name} {run['time_over_products']:.2f}, {run['tflops']:.1f} TFLOP/s, "
@@ -113,7 +113,7 @@ def attention(text):
 
 
 def kernels(text):
-    """How much of the best each reaches, and how much it should: gpu_bench says both."""
+    """Reads each kernel's share of the best speed, and its goal; gpu_bench prints both."""
     shares = {run["name"].split("/")[0]: (run["of_best"], run["goal"])
               for run in benchmarks(text) if "of_best" in run}
     by_share = sorted(shares, key=shares.get)
@@ -126,7 +126,7 @@ def kernels(text):
 
 
 def suite(text):
-    """The last line of ./lockstep test."""
+    """Reads the last line of ./lockstep test."""
     counts = re.findall(r"(\d+) (passed|failed|skipped)", last_line(text).said)
     if not counts:
         raise ValueError("no summary of the tests")

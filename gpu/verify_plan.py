@@ -1,9 +1,9 @@
 """What gpu/verify.py tries, in which order, and how long each step may take.
 
-The first minutes tell most: the device's contract comes before speed, speed before what takes a
-sanitizer or several processes, and lessons, the suite and all that may fail come last. `typical`
-is what a step took on one H200; builds, the suite and the communicator's contract have not been
-timed alone there, so theirs are guesses.
+The first minutes tell most. The device's contract comes before speed; speed comes before steps that
+need a sanitizer or several processes. Lessons, the suite and all steps that may fail come last.
+`typical` is the time of a step on one H200. Builds, the suite and the communicator's contract have
+not been timed separately there, so theirs are guesses.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import verify_figures as figures
 from verify_run import Step
 
-# The binaries that steps run: the build's target and its file in the build folder.
+# The binaries that steps run: the build's target, and its file in the build folder.
 TARGETS = {
     "lessons/lockstep": "lessons/lockstep",
     "gpu_twin": "gpu/liblockstep_gpu.so",
@@ -23,7 +23,7 @@ PROGRAM = ("lessons/lockstep", "gpu_twin")
 DEVICE_TESTS, COMM_TESTS = ("tests/gpu/gpu_device_tests",), ("tests/gpu/gpu_comm_tests",)
 BENCH = ("tests/bench/gpu_bench",)
 
-# What can be asked for, and the targets that it takes.
+# The parts that can be asked for, and the targets that each needs.
 PARTS = {
     "device": ("the device's contract", DEVICE_TESTS),
     "bench": ("speed, and whether it meets the goals", BENCH),
@@ -34,9 +34,9 @@ PARTS = {
     "suite": ("./lockstep test, which builds the rest", ()),
 }
 
-MOST_STEPS = 100       # of training, where a lesson has more: what is tried is the backend
-FEW_STEPS = 10         # where two processes take turns on a GPU
-MOST_SHARED = 2        # lessons that two processes are tried with; each takes half a minute
+MOST_STEPS = 100       # of training, if a lesson has more: only the backend is tried
+FEW_STEPS = 10         # if two processes take turns on a GPU
+MOST_SHARED = 2        # lessons tried with two processes; each takes half a minute
 WITH_MPS = "gpu/with_mps.sh"
 NOT_HERE = "the binaries were built elsewhere; the suite needs a build"
 
@@ -44,7 +44,7 @@ NOT_HERE = "the binaries were built elsewhere; the suite needs a build"
 @dataclass
 class Lesson:
     slug: str
-    ranks: int         # the fewest it runs on
+    ranks: int         # the fewest that it runs on
     steps: int         # of training; 0 if it has no such setting
 
     def at_most(self, steps):
@@ -56,8 +56,8 @@ class Machine:
     """What the plan depends on."""
     build: str                 # the folder that has the binaries
     gpus: int
-    lessons: list              # of Lesson
-    sanitizer: str = ""        # compute-sanitizer
+    lessons: list              # of type Lesson
+    sanitizer: str = ""        # path of compute-sanitizer
     built_elsewhere: bool = False
 
     def file(self, target):
@@ -83,8 +83,8 @@ def bench_steps(machine):
 
 
 def sanitizer_step(machine, tool, need):
-    """Some of the device's tests, and in them no kernel of cuBLAS's. A call that fails is no
-    finding: tests provoke some."""
+    """Runs some of the device's tests; they use no kernel of cuBLAS. A CUDA call that fails is no
+    finding, because tests provoke some."""
     argv = [machine.sanitizer or "compute-sanitizer", "--tool", tool,
             "--launch-timeout", "60", "--kernel-name", "kernel_substring=lockstep",
             "--error-exitcode", "9", *(["--report-api-errors", "no"] if tool == "memcheck" else []),
@@ -95,7 +95,7 @@ def sanitizer_step(machine, tool, need):
 
 
 def contract_steps(machine):
-    # A rank that hangs on purpose does so until STALL_SECONDS are over.
+    # A rank that hangs on purpose hangs for STALL_SECONDS.
     argv = ["env", "STALL_SECONDS=8", machine.file(COMM_TESTS[0])]
     steps = [Step("the communicator's contract on the GPUs", argv, "must", 70, 150, figures.cases,
                   COMM_TESTS)]
@@ -134,7 +134,7 @@ def lesson_steps(machine, lesson):
 
 
 def no_lessons(machine):
-    """Says why no lesson is tried."""
+    """Returns a step that says why no lesson is tried."""
     return [Step("the lessons", [machine.file("lessons/lockstep"), "lessons"], "must", 1, 20,
                  targets=PROGRAM)]
 

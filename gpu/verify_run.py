@@ -1,9 +1,8 @@
-"""Runs the steps of gpu/verify.py, each under a limit, and keeps what became of them.
+"""Runs the steps of gpu/verify.py, each under a time limit, and keeps the results.
 
-FOLDER/results.json is written anew before and after every step, so that a run that is cut off
-leaves what it has: the step that was under way says `running`, those behind it `not run`.
-FOLDER/logs.tar.gz has what the steps printed, `running.log` and `running.errors` what the step
-under way has printed so far.
+FOLDER/results.json is rewritten before and after every step, so a run that is interrupted leaves
+its results: the current step says `running`, later ones `not run`. FOLDER/logs.tar.gz has the
+output of the steps. `running.log` and `running.errors` have the output of the current step so far.
 """
 
 import ctypes
@@ -18,9 +17,9 @@ from dataclasses import dataclass
 
 import verify_figures
 
-OPTIONAL_SECONDS = 60      # the most that a step which may fail can take
-LEAST_SECONDS = 5          # with less time left no step is begun
-MOST_LOGGED = 1 << 20      # bytes of what a step printed that are kept: the last ones
+OPTIONAL_SECONDS = 60      # the longest time of a step that may fail
+LEAST_SECONDS = 5          # with less time left no step begins
+MOST_LOGGED = 1 << 20      # bytes of a step's output that are kept: the last ones
 CRASHES = {128 + number for number in
            (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)}
 PR_SET_PDEATHSIG = 1
@@ -33,16 +32,16 @@ class Step:
     argv: list
     need: str                      # must or may
     typical: float                 # seconds that it takes, as far as they can be guessed
-    limit: float                   # seconds after which it is cut
+    limit: float                   # seconds after which it is ended
     reader: callable = verify_figures.last_line
-    targets: tuple = ()            # of the build, which it runs
-    goal_of: str = ""              # a step whose figures are judged; then nothing is run
-    shares_gpu: bool = False       # two processes share the GPU, which NCCL does not promise
+    targets: tuple = ()            # targets of the build that it runs
+    goal_of: str = ""              # the step whose figures are judged; nothing is run
+    shares_gpu: bool = False       # two processes share the GPU, which NCCL does not support
     lacking: str = ""              # why this machine cannot run it
 
 
 class CutOff(BaseException):
-    """Somebody asked this program to end."""
+    """A signal asked this program to end."""
 
 
 def end_with_parent():
@@ -50,7 +49,7 @@ def end_with_parent():
 
 
 def end_group(process):
-    """Ends the step and what it has started: politely, if it still runs, then for certain."""
+    """Ends the step and its processes: with SIGTERM if it still runs, then with SIGKILL."""
     for number in ([signal.SIGTERM] if process.poll() is None else []) + [signal.SIGKILL]:
         try:
             os.killpg(process.pid, number)
@@ -65,7 +64,7 @@ def end_group(process):
 
 
 def execute(argv, seconds, out, errors, folder, environment):
-    """Returns the exit status, or None if the program was cut after so many seconds."""
+    """Returns the exit status; None if the program was ended after its limit."""
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
                                cwd=folder, env=environment, start_new_session=True,
                                preexec_fn=end_with_parent)
@@ -78,13 +77,13 @@ def execute(argv, seconds, out, errors, folder, environment):
 
 
 def said_last(*texts):
-    """The last line of the first text that has one."""
+    """Returns the last line of the first text that has one."""
     return next((line for line in (verify_figures.last_line(text).said for text in texts)
                  if line), "")
 
 
 def status_of(code, limit):
-    """Returns a step's status and the reason, from how its program ended, if it did."""
+    """Returns a step's status and the reason, from its exit code (None if it was ended)."""
     if code is None:
         return "hung", f"cut after {limit:.0f} s"
     if code == 0:
@@ -96,7 +95,7 @@ def status_of(code, limit):
 
 
 def text_of(document):
-    """JSON with a line for each step."""
+    """Returns JSON with one line per step."""
     def text(value):
         return json.dumps(value, ensure_ascii=False)
     head = [f"{text(key)}: {text(value)}" for key, value in document.items() if key != "steps"]
@@ -116,7 +115,7 @@ class Run:
         self.document = {"ended": False, "exit_status": None, "reason": "", "seconds": 0.0,
                          "steps": []}
         self.not_built = {}      # target: why
-        self.printed = {}        # step: what it printed
+        self.printed = {}        # step: its output
         self.logs = []           # (name, bytes)
         self.shared_hang = ""    # the first step that hung while two processes shared the GPU
         os.makedirs(folder, exist_ok=True)
@@ -129,7 +128,7 @@ class Run:
         return os.path.join(self.folder, name)
 
     def replace(self, name, content):
-        """Writes the file so that whoever reads it finds the old content or the new one."""
+        """Writes the file so that a reader finds either the old content or the new one."""
         temporary = self.path(f".{name}")
         with open(temporary, "wb") as file:
             file.write(content)
@@ -166,7 +165,7 @@ class Run:
         return self.document["steps"][-1]
 
     def why_not(self, step, seconds):
-        """Returns the status and the reason of a step that is not begun, or nothing."""
+        """Returns the status and the reason if a step cannot begin; otherwise nothing."""
         for target in step.targets:
             if target in self.not_built:
                 return "not built", f"{target}: {self.not_built[target]}"
@@ -230,7 +229,7 @@ class Run:
         return texts
 
     def conclude(self, step, row, out, errors):
-        """Adds to the row what the step has printed."""
+        """Adds the step's output to the row."""
         if row["status"] == "hung" and step.shares_gpu:
             self.shared_hang = self.shared_hang or row["name"]
         if row["status"] == "hung":
@@ -264,7 +263,7 @@ class Run:
         print(f"{row['name']}: {row['status']}{reason}, {row['seconds']:.1f} s", flush=True)
 
     def exit_status(self):
-        """0 if all that must pass did, 3 if this machine lacks what the rest of them takes."""
+        """Returns 0 if all steps that must pass did, 3 if the rest were skipped, otherwise 1."""
         left = {row["status"] for row in self.document["steps"]
                 if row["need"] == "must" and row["status"] != "passed"}
         return 0 if not left else 3 if left == {"skipped"} else 1

@@ -4,8 +4,8 @@
 
 namespace lockstep::gpu {
 
-/// While a process works or waits, it shows the others that it goes on, and asks whether
-/// they do. It does nothing if it is alone.
+/// Shows the other processes that this one works or waits, and asks whether they still go
+/// on. Does nothing if the process is alone.
 class Watch {
   public:
     explicit Watch(Control* control) : control_(control) {}

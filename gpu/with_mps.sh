@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command whose processes share a GPU, under NVIDIA's MPS if that can be started: then
-# their kernels run beside each other, and not by turns of milliseconds.
+# Runs a command whose processes share a GPU, under NVIDIA's MPS if it can be started. Then their
+# kernels run at the same time, not in turns of milliseconds.
 #
 # usage: gpu/with_mps.sh COMMAND…
 

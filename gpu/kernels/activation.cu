@@ -72,13 +72,13 @@ struct GeluByTanhBackward : Function {
 
 template <typename S>
 struct GatedRows {
-    S* to;  ///< y; with a gradient, dx
+    S* to;  ///< y; dx if there is a gradient
     const S* x;
-    const S* dy;  ///< null without a gradient
+    const S* dy;  ///< null if there is no gradient
     std::int64_t width;
 };
 
-/// y, in place of the gate.
+/// Replaces the gate by y.
 template <typename T, int kWidth>
 __device__ void apply_gate(Pack<T, kWidth>& gate, const Pack<T, kWidth>& rest) {
 #pragma unroll
@@ -86,7 +86,7 @@ __device__ void apply_gate(Pack<T, kWidth>& gate, const Pack<T, kWidth>& rest) {
         gate.value[lane] = formulas::swiglu(gate.value[lane], rest.value[lane]);
 }
 
-/// dx, in place of x.
+/// Replaces x by dx.
 template <typename T, int kWidth>
 __device__ void differentiate(Pack<T, kWidth>& gate, Pack<T, kWidth>& rest,
                               const Pack<T, kWidth>& dy) {

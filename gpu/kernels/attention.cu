@@ -16,7 +16,8 @@ struct Forward : AttentionInput<T> {
     T* sum;
 };
 
-/// op of the 16 threads that share rows of a tile; each gets the same bits.
+/// Applies op to the values of the 16 threads that share rows of a tile; each gets the
+/// same bits.
 template <typename T, typename Op>
 __device__ T across(T value, const Op& op) {
 #pragma unroll
@@ -29,12 +30,12 @@ __device__ T across(T value, const Op& op) {
 template <typename T, int kColumns>
 struct OnlineSoftmax {
     T maximum[kPatch<T>];
-    /// The sums of the thread's own columns; the first thread's has the state's, too.
+    /// The sums of the thread's own columns; the first thread also has the state's sum.
     T sum[kPatch<T>];
     Results<T, kColumns> y;
 
-    /// The state of rows from `first` on, of one head: its numbers are at `maxima` and
-    /// `sums`.
+    /// Reads the state of the rows of one head from `first` on. Their maximum and sum are
+    /// at `maxima` and `sums`.
     __device__ OnlineSoftmax(const HeadMatrix<T>& from, const T* maxima, const T* sums,
                              std::int64_t first) {
         read<T, kColumns>(y, from, first);
@@ -62,7 +63,8 @@ struct OnlineSoftmax {
         }
     }
 
-    /// Scores become exp(score - maximum) with the maximum of all so far.
+    /// Replaces each score by exp(score - maximum), with the maximum of all scores so
+    /// far.
     __device__ void take_in(Patch<T>& scores) {
 #pragma unroll
         for (int i = 0; i < kPatch<T>; ++i) {

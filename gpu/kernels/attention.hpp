@@ -10,37 +10,37 @@
 namespace lockstep::gpu {
 
 // Attention in tiles of queries by tiles of keys: 64 of each in f32, 32 in f64 (Dao et
-// al. 2022, FlashAttention, 2205.14135, algorithm 1; its loops the other way round, as in
-// Dao 2023, FlashAttention-2, 2307.08691, section 3.1). A block of 256 threads owns a
-// tile of one side and goes through those of the other, in their order; scores are in
-// registers and shared memory only, 37 KB of which a block takes. Tiles in which no query
-// sees a key are skipped, and only those in which one does not see all are masked.
+// al. 2022, FlashAttention, 2205.14135, algorithm 1; with its loops exchanged, as in Dao
+// 2023, FlashAttention-2, 2307.08691, section 3.1). A block of 256 threads owns a tile of
+// one side and goes through the tiles of the other, in order. Scores are only in
+// registers and in shared memory (37 KB per block). Tiles in which no query sees a key
+// are skipped. Only tiles in which some query does not see all keys are masked.
 //
-// In bf16, heads of 64 and of 128 columns are multiplied by tensor cores, with sums in
-// f32 (gpu/kernels/attention_bf16.cuh): a block of 128 threads owns 64 rows and goes
-// through tiles of 64, backward of 32 where heads are the wider ones; it takes 47 to 87
-// KiB of shared memory. Their weights, and what follows for scores backward, are rounded
-// to bf16 before they are multiplied with, as FlashAttention has it. The state is f32.
+// In bf16, tensor cores multiply heads of 64 and of 128 columns, with sums in f32
+// (gpu/kernels/attention_bf16.cuh). A block of 128 threads owns 64 rows and goes through
+// tiles of 64, or of 32 in the backward of the wider heads. It needs 47 to 87 KiB of
+// shared memory. As in FlashAttention, weights are rounded to bf16 before the next
+// product; so are the gradients of scores in the backward. The state is f32.
 //
-// No atomics: a result is the work of one block, and the order of its sums follows from
-// shapes, widths and tokens alone, not from where operands lie.
+// There are no atomics: each result is computed by one block. The order of its sums
+// depends only on shapes, widths and tokens, not on the operands' addresses.
 
-/// Heads of one operand. A head's rows are `pitch` elements apart, heads `width`.
+/// The heads of one operand. A head's rows are `pitch` elements apart, heads `width`.
 struct HeadRows {
     Numbers tensor;
-    std::int64_t first;  ///< element where head 0 of batch 0 begins
+    std::int64_t first;  ///< first element of head 0 of batch 0
     std::int64_t rows;
     std::int64_t pitch;
-    std::int64_t batch;  ///< from a batch to the next
+    std::int64_t batch;  ///< elements from one batch to the next
 };
 
-/// Columns of a head that a block has registers for.
+/// The number of columns of a head for which a block has registers.
 inline constexpr int kMostAttentionWidth = 256;
 
 struct AttentionShape {
     std::int64_t batches;
-    std::int64_t heads;  ///< of queries
-    std::int64_t group;  ///< of them for each head of keys and values
+    std::int64_t heads;  ///< number of heads of queries
+    std::int64_t group;  ///< query heads per head of keys and values
     int width;           ///< up to kMostAttentionWidth
 };
 
@@ -50,7 +50,7 @@ struct AttentionOperands {
     AttentionOptions options;
 };
 
-/// A tensor's numbers of rows are (batches, heads, rows).
+/// The numbers of rows, maximum and sum, are (batches, heads, rows).
 struct OnlineRows {
     HeadRows y;
     Numbers maximum;
@@ -67,25 +67,26 @@ struct BackwardRows {
     Numbers dy_y;
 };
 
-/// Returns whether heads of bf16 and of this width can be attended to as they are:
-/// whether the code that the GPU runs is for tensor cores.
+/// Returns whether heads of bf16 with this width can be attended to without conversion:
+/// whether the code that the GPU runs uses tensor cores.
 bool attends_in_bf16(std::int64_t width);
 
-/// Takes the keys into the state, which is read once and written once. 4 width flops a
-/// pair; in the half of them that sums values, a width counts as the next of 16, 32, 64,
-/// 128 and 256.
+/// Adds the keys to the state, which is read once and written once. Takes 4 width flops
+/// per pair. In the half of them that sums values, the width is rounded up to 16, 32, 64,
+/// 128 or 256.
 void launch_attend(cudaStream_t stream, const OnlineRows& state,
                    const AttentionOperands& of);
 
-/// Adds to the gradients, each read once and written once. Two kernels: one owns keys and
-/// adds to their gradients and their values', the other owns queries.
-/// Differs: 14 width flops a pair, not 10, as either kernel computes the scores and dy v.
-/// A single one would add to the queries' gradients from every block of keys, by atomics,
-/// whose order no rerun repeats.
+/// Adds to the gradients; each is read once and written once. There are two kernels: one
+/// owns keys and adds to the gradients of keys and values, the other owns queries.
+///
+/// Differs: takes 14 width flops per pair, not 10, because both kernels compute the
+/// scores and dy v. A single kernel would add to the queries' gradients from every block
+/// of keys. That needs atomics, and their order differs between reruns.
 void launch_attend_backward(cudaStream_t stream, const AttentionGradients& gradients,
                             const AttentionOperands& of, const BackwardRows& rows);
 
-// Both call these for heads of bf16.
+// launch_attend and launch_attend_backward call these for heads of bf16.
 void launch_attend_in_bf16(cudaStream_t stream, const OnlineRows& state,
                            const AttentionOperands& of);
 void launch_attend_backward_in_bf16(cudaStream_t stream,
@@ -93,11 +94,11 @@ void launch_attend_backward_in_bf16(cudaStream_t stream,
                                     const AttentionOperands& of,
                                     const BackwardRows& rows);
 
-/// products (batches, heads, rows): the sum over the width of x y; any width.
+/// products (batches, heads, rows): the sum over the width of x y; for any width.
 void launch_head_row_products(cudaStream_t stream, Numbers products, const HeadRows& x,
                               const HeadRows& y, const AttentionShape& shape);
 
-/// y / sum, 0 where the sum is 0; maximum becomes maximum + log(sum). Any width.
+/// y / sum, or 0 if the sum is 0; maximum becomes maximum + log(sum). For any width.
 void launch_finish_attention(cudaStream_t stream, const OnlineRows& state,
                              const AttentionShape& shape);
 

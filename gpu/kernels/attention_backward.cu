@@ -15,15 +15,15 @@ struct Backward : AttentionInput<T> {
     const T* dy_y;
 };
 
-/// A query has this of its own.
+/// The numbers of one query.
 template <typename T>
 struct QueryNumbers {
     T log_sum_exp;  ///< 0 for a query that sees no key
     T dy_y;
 
-    /// p = exp(score - log_sum_exp) of a score.
+    /// Returns p = exp(score - log_sum_exp).
     __device__ T weight(T score) const { return std::exp(score - log_sum_exp); }
-    /// ds = factor p (dy v - dy_y), given dy v.
+    /// Returns ds = factor p (dy v - dy_y).
     __device__ T d_score(T p, T dy_v, T factor) const {
         return factor * p * (dy_v - dy_y);
     }
@@ -38,8 +38,8 @@ __device__ QueryNumbers<T> numbers_of(const Backward<T>& of, std::int64_t batch,
     return {formulas::taken_off(of.log_sum_exp[at]), of.dy_y[at]};
 }
 
-/// p = the weights of the scores that it holds, ds = what follows for these of the
-/// products of dy and v that it holds. The patch's columns are queries from `first` on.
+/// Replaces the scores in p by their weights, and the products of dy and v in ds by the
+/// scores' gradients. The patch's columns are queries from `first` on.
 template <typename T>
 __device__ void weigh(Patch<T>& p, Patch<T>& ds, const Backward<T>& of,
                       std::int64_t batch, std::int64_t head, std::int64_t first) {
@@ -55,8 +55,8 @@ __device__ void weigh(Patch<T>& p, Patch<T>& ds, const Backward<T>& of,
     }
 }
 
-/// For the keys of a tile and their values: dk += ds^T q, dv += p^T dy. The tile's rows
-/// are keys, its columns the queries of every head that the keys serve.
+/// For a tile of keys and their values: dk += ds^T q, dv += p^T dy. The tile's rows are
+/// keys; its columns are the queries of every head that the keys serve.
 template <typename T, int kColumns>
 __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(2))
     backward_of_keys(Backward<T> of) {
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(2)
     write<true, T, kColumns>(of.d_values.head(own.batch, own.head), dv, own.first);
 }
 
-/// For the queries of a tile: dq += ds k.
+/// For a tile of queries: dq += ds k.
 template <typename T, int kColumns>
 __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1))
     backward_of_queries(Backward<T> of) {

@@ -7,7 +7,7 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// exp(score - off), wrong by a few units of f32's last place.
+/// Returns exp(score - off), with an error of a few units in f32's last place.
 __device__ float exponential(float score, float off) {
     return __expf(score - off);
 }
@@ -31,18 +31,18 @@ struct ForwardMemory {
     Sight sights[kCoreThreads];
 };
 
-/// op of the four threads that share rows; each gets the same bits.
+/// Applies op to the values of the four threads that share rows; each gets the same bits.
 template <typename Op>
 __device__ float across(float value, const Op& op) {
     value = op(value, of_other_lane(value, 1));
     return op(value, of_other_lane(value, 2));
 }
 
-/// The online softmax of a warp's rows, two a thread.
+/// The online softmax of a warp's rows; each thread has two.
 template <int kWidth>
 struct OnlineSoftmax {
     float maximum[2];
-    /// The sums of the thread's own columns; the first thread's has the state's, too.
+    /// The sums of the thread's own columns; the first thread also has the state's sum.
     float sum[2];
     CoreSums<kWidth> y = {};
 
@@ -79,7 +79,8 @@ struct OnlineSoftmax {
         }
     }
 
-    /// Scores become exp(score - maximum) with the maximum of all so far.
+    /// Replaces each score by exp(score - maximum), with the maximum of all scores so
+    /// far.
     template <int kEights>
     __device__ void take_in(float (&scores)[kEights][4]) {
         float larger[2] = {maximum[0], maximum[1]};
@@ -148,13 +149,13 @@ struct Backward : AttentionInput<Bf16> {
     const float* log_sum_exp;
     const float* dy_y;
 
-    /// Returns where the numbers of a head's queries begin.
+    /// Returns the index of a head's first query.
     __device__ std::int64_t numbers(std::int64_t batch, std::int64_t head) const {
         return (batch * heads + head) * sight.query_rows;
     }
 };
 
-/// A query has this of its own.
+/// The numbers of one query.
 struct QueryNumbers {
     float off, dy_y;
 
@@ -165,7 +166,7 @@ struct QueryNumbers {
         off = formulas::taken_off(of.log_sum_exp[numbers + row]);
         dy_y = of.dy_y[numbers + row];
     }
-    /// The score becomes its weight p, and dy v becomes factor p (dy v - dy_y).
+    /// Replaces the score by its weight p, and dy v by factor p (dy v - dy_y).
     __device__ void weigh(float& score, float& dy_v, float factor) const {
         score = exponential(score, off);
         dy_v = factor * score * (dy_v - dy_y);
@@ -182,7 +183,7 @@ struct BackwardMemory {
     Sight sights[kCoreThreads];
 };
 
-/// scores = those of the tile at place `at`, dy_v = its products of dy and v.
+/// Sets the scores of the tile at place `at`, and dy_v to its products of dy and v.
 template <int kEights, int kWidth, int kColumns>
 __device__ void multiply_tile(float (&scores)[kEights][4], float (&dy_v)[kEights][4],
                               const BackwardMemory<kWidth, kColumns>& memory, int at,
@@ -192,8 +193,8 @@ __device__ void multiply_tile(float (&scores)[kEights][4], float (&dy_v)[kEights
     each_number(scores, [&](float& score, int, int) { score *= factor; });
 }
 
-/// For the keys of a tile and their values: dk += ds^T q, dv += p^T dy. The tile's rows
-/// are keys, its columns the queries of every head that the keys serve.
+/// For a tile of keys and their values: dk += ds^T q, dv += p^T dy. The tile's rows are
+/// keys; its columns are the queries of every head that the keys serve.
 template <int kWidth, int kColumns>
 __global__ void __launch_bounds__(kCoreThreads, 2) backward_of_keys_in_bf16(Backward of) {
     auto& memory = block_memory<BackwardMemory<kWidth, kColumns>>();
@@ -248,7 +249,7 @@ __global__ void __launch_bounds__(kCoreThreads, 2) backward_of_keys_in_bf16(Back
     add(of.d_values.head(own.batch, own.head), dv, own.first);
 }
 
-/// For the queries of a tile: dq += ds k.
+/// For a tile of queries: dq += ds k.
 template <int kWidth, int kColumns>
 __global__ void __launch_bounds__(kCoreThreads, 2)
     backward_of_queries_in_bf16(Backward of) {
@@ -295,8 +296,8 @@ __global__ void __launch_bounds__(kCoreThreads, 2)
     add(of.d_queries.head(own.batch, own.head), dq, own.first);
 }
 
-/// with(the width, columns of a backward tile), constants. Of the wider heads fewer
-/// columns, so that two kinds of gradients and of products find room in the registers.
+/// Calls with(width, columns of a backward tile), both constants. Wider heads have fewer
+/// columns, so that two gradients and two products fit into the registers.
 template <typename With>
 void with_core_width(int width, const With& with) {
     if (width == 64)

@@ -6,16 +6,16 @@
 namespace lockstep::gpu {
 
 // Attention of bf16 by tensor cores, after Dao 2023, FlashAttention-2 (2307.08691). A
-// block owns 64 rows of the one side, a warp 16 of them, in shared memory; those of the
-// other side come tile by tile, each copied while the one before is computed with. What a
-// warp computes stays in its registers: a tile of weights, as the sums of one product, is
-// already what the next product takes.
+// block owns 64 rows of one side in shared memory, a warp 16 of them. The rows of the
+// other side are loaded tile by tile, each while the warps compute with the previous one.
+// A warp's results stay in its registers: a tile of weights, the sums of one product,
+// already has the layout that the next product needs.
 
 inline constexpr int kWarpRows = 16;
 inline constexpr int kOwnRows = 64;
 inline constexpr int kCoreThreads = kOwnRows / kWarpRows * kWarp;
 
-/// Rows of a head, in shared memory. 16 bytes more a row, so that eight rows lie in
+/// Rows of a head in shared memory. Each row has 16 bytes more, so that eight rows are in
 /// different banks.
 template <int kRows, int kWidth>
 struct SharedRows {
@@ -40,8 +40,8 @@ struct SharedRows {
     }
 };
 
-/// Says where a thread's numbers lie: in two rows of the block's, 8 apart, and two
-/// columns side by side of every eight.
+/// The places of a thread's numbers: two rows of the block, 8 apart, and two adjacent
+/// columns of every eight.
 struct CoreSpot {
     int lane = static_cast<int>(threadIdx.x) % kWarp;
     int first_row = static_cast<int>(threadIdx.x) / kWarp * kWarpRows;
@@ -49,12 +49,12 @@ struct CoreSpot {
     __device__ int column(int of_eight) const { return 8 * of_eight + lane % 4 * 2; }
 };
 
-/// 16 rows by kColumns, a warp's; those of row(i), column(n) and the next are at [n][2 i]
-/// and [n][2 i + 1].
+/// A warp's 16 rows by kColumns. Columns column(n) and column(n) + 1 of row(i) are at
+/// [n][2 i] and [n][2 i + 1].
 template <int kColumns>
 using CoreSums = float[kColumns / 8][4];
 
-/// f(number, i, column) for each of a thread.
+/// Calls f(number, i, column) for each number of a thread.
 template <int kEights, typename F>
 __device__ void each_number(float (&of)[kEights][4], const F& f) {
     const CoreSpot spot;
@@ -65,7 +65,7 @@ __device__ void each_number(float (&of)[kEights][4], const F& f) {
             f(of[n][k], k / 2, spot.column(n) + k % 2);
 }
 
-/// sums = the warp's rows times the columns, each `kWidth` long.
+/// sums = the products of the warp's rows and the columns, each `kWidth` long.
 template <int kEights, int kRows, int kColumns, int kWidth>
 __device__ void multiply(float (&sums)[kEights][4], const SharedRows<kRows, kWidth>& rows,
                          const SharedRows<kColumns, kWidth>& columns) {
@@ -89,7 +89,7 @@ __device__ void multiply(float (&sums)[kEights][4], const SharedRows<kRows, kWid
     }
 }
 
-/// results += the weights, rounded to bf16, times rows that they are weights of.
+/// results += the weights, rounded to bf16, times their rows.
 template <int kWidthEights, int kEights, int kColumns, int kWidth>
 __device__ void add_weighted(float (&results)[kWidthEights][4],
                              const float (&weights)[kEights][4],
@@ -113,7 +113,7 @@ __device__ void add_weighted(float (&results)[kWidthEights][4],
     }
 }
 
-/// -infinity where unseen(the row's token, the column's).
+/// Sets a score to -infinity if unseen(the row's token, the column's token).
 template <int kEights, typename Unseen>
 __device__ void hide(float (&scores)[kEights][4], const std::int64_t* row_tokens,
                      const std::int64_t* column_tokens, const Unseen& unseen) {
@@ -125,8 +125,8 @@ __device__ void hide(float (&scores)[kEights][4], const std::int64_t* row_tokens
     });
 }
 
-/// f(at, part) for what a thread's results belong to in the head's rows from `first` on;
-/// a part is two of them.
+/// Calls f(at, part) for each part of a thread's results. A part is two results; `at` is
+/// its place in the head's rows from `first` on.
 template <int kEights, typename To, typename F>
 __device__ void each_part(float (&results)[kEights][4], const HeadMatrix<To>& of,
                           std::int64_t first, const F& f) {
@@ -141,7 +141,7 @@ __device__ void each_part(float (&results)[kEights][4], const HeadMatrix<To>& of
     }
 }
 
-/// The head's += the results.
+/// Adds the results to the head's rows from `first` on.
 template <int kEights, typename To>
 __device__ void add(const HeadMatrix<To>& to, float (&results)[kEights][4],
                     std::int64_t first) {
@@ -153,9 +153,9 @@ __device__ void add(const HeadMatrix<To>& to, float (&results)[kEights][4],
     });
 }
 
-/// use(at, tile) for each tile that is seen; load(at, tile) has started its copies one
-/// tile before, to the one or the other of two places. All threads of the block have to
-/// arrive.
+/// Calls use(at, tile) for each tile that is seen. load(at, tile) has started the tile's
+/// copies one tile earlier; `at` alternates between two places. All threads of the block
+/// must call it.
 template <typename Tiles, typename Load, typename Use>
 __device__ void each_tile_ahead(Tiles& tiles, const Load& load, const Use& use) {
     int at = 0;
@@ -169,12 +169,12 @@ __device__ void each_tile_ahead(Tiles& tiles, const Load& load, const Use& use) 
         wait_for_all_but_last_group();
         __syncthreads();
         use(at, tile);
-        // The place will be loaded to again.
+        // This place will be loaded again.
         __syncthreads();
         tile = next;
         at = 1 - at;
     }
-    // Copies of the block's own rows may be under way, if no tile is seen.
+    // If no tile was seen, copies of the block's own rows may still be on their way.
     end_group_of_copies();
     wait_for_all_but_last_group();
 }

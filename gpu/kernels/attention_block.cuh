@@ -5,9 +5,9 @@
 
 namespace lockstep::gpu {
 
-// A block's way through its tiles.
+// How a block goes through its tiles.
 
-/// Both directions read this.
+/// Both the forward and the backward read these.
 template <typename T>
 struct AttentionInput {
     HeadsOfOperand<const T> queries, keys, values;
@@ -28,12 +28,12 @@ struct AttentionInput {
     static constexpr int kIn16Bytes = 16 / static_cast<int>(sizeof(T));
 };
 
-/// A block owns this: a tile of rows of one head of one batch.
+/// What a block owns: a tile of rows of one head of one batch.
 struct Owned {
     std::int64_t batch, head, first;
 
-    /// Blocks of one head come one after the other, so that they find what they share
-    /// in the cache.
+    /// Blocks of one head follow each other, so that they find their shared operands in
+    /// the cache.
     __device__ Owned(std::int64_t heads, std::int64_t rows, std::int64_t tile) {
         const std::int64_t tiles = divided_up(rows, tile);
         const std::int64_t index = blockIdx.x / tiles;
@@ -41,7 +41,7 @@ struct Owned {
         head = index - batch * heads;
         first = (blockIdx.x - index * tiles) * tile;
     }
-    /// Returns it from behind: what is later sees more, and begins earlier.
+    /// Counts tiles from the last one: later tiles see more, so they begin earlier.
     __device__ Owned last_first(std::int64_t rows, std::int64_t tile) const {
         Owned owned = *this;
         owned.first = (divided_up(rows, tile) - 1) * tile - first;
@@ -49,23 +49,24 @@ struct Owned {
     }
 };
 
-/// A tile that a block goes through, of rows from `first` on.
+/// A tile that a block goes through: the rows from `first` on.
 struct SeenTile {
     std::int64_t first;
-    bool masked;  ///< not all of it is seen
+    bool masked;  ///< part of it is not seen
     bool exists = true;
 };
 
-/// The tiles of kRows rows each that are seen, in their order. sight(first) says what is
-/// seen of the tile that begins there; a thread each asks for the tiles to come.
+/// The tiles of kRows rows each that are seen, in order. sight(first) returns what is
+/// seen of the tile that begins at `first`. Each thread asks about one of the coming
+/// tiles.
 template <int kRows, int kThreads, typename Of>
 class SeenTiles {
   public:
     __device__ SeenTiles(Sight (&sights)[kThreads], std::int64_t rows, const Of& sight)
         : sights_(sights), rows_(rows), sight_(sight) {}
 
-    /// Behind the last comes one that does not exist. All threads of the block have to
-    /// arrive.
+    /// Returns the next tile; after the last one, a tile that does not exist. All threads
+    /// of the block must call it.
     __device__ SeenTile next() {
         for (; first_ < rows_; ++at_, first_ += kRows) {
             if (at_ == kThreads) ask();
@@ -94,7 +95,7 @@ class SeenTiles {
     int at_ = kThreads;
 };
 
-/// f(first, masked) for each. All threads of the block have to arrive.
+/// Calls f(first, masked) for each seen tile. All threads of the block must call it.
 template <int kRows, int kThreads, typename Of, typename F>
 __device__ void each_seen_tile(Sight (&sights)[kThreads], std::int64_t rows,
                                const Of& sight, const F& f) {
@@ -103,7 +104,7 @@ __device__ void each_seen_tile(Sight (&sights)[kThreads], std::int64_t rows,
         f(tile.first, tile.masked);
 }
 
-/// Multiplies before unseen scores become -infinity, of which 0 would make NaN.
+/// Call it before hide(): multiplying -infinity by a factor of 0 gives NaN.
 template <typename T>
 __device__ void scale(Patch<T>& scores, T factor) {
     for (auto& of_row : scores)
@@ -111,7 +112,7 @@ __device__ void scale(Patch<T>& scores, T factor) {
             score *= factor;
 }
 
-/// -infinity where unseen(the row's token, the column's).
+/// Sets a score to -infinity if unseen(the row's token, the column's token).
 template <typename T, int kColumns, typename Unseen>
 __device__ void hide(Patch<T>& scores, const TileMemory<T, kColumns>& memory,
                      const Unseen& unseen) {
@@ -126,11 +127,11 @@ __device__ void hide(Patch<T>& scores, const TileMemory<T, kColumns>& memory,
     }
 }
 
-/// The weights of a thread's patch, for add_weighted().
+/// Writes the weights of a thread's patch to shared memory, for add_weighted().
 template <typename T, int kColumns>
 __device__ void share(TileMemory<T, kColumns>& memory, const Patch<T>& weights) {
     const Spot spot;
-    // The threads beside this one may still read the former ones.
+    // Other threads of the warp may still read the former weights.
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < kPatch<T>; ++i)
@@ -139,8 +140,8 @@ __device__ void share(TileMemory<T, kColumns>& memory, const Patch<T>& weights) 
             memory.weights[spot.row<T>(i)][spot.column(j)] = weights[i][j];
 }
 
-/// f(at, part, count) for what a thread's results belong to in the head's rows from
-/// `first` on: `part` of the results, kBeside of them, `count` of which are there.
+/// Calls f(at, part, count) for each part of a thread's results. A part is kBeside
+/// results; `count` of these exist. `at` is its place in the head's rows from `first` on.
 template <typename T, int kColumns, typename To, typename F>
 __device__ void each_part(Results<T, kColumns>& results, const HeadMatrix<To>& of,
                           std::int64_t first, const F& f) {
@@ -159,7 +160,7 @@ __device__ void each_part(Results<T, kColumns>& results, const HeadMatrix<To>& o
     }
 }
 
-/// results = the head's; 0 beyond.
+/// Reads the results from the head's rows; 0 beyond its end.
 template <typename T, int kColumns>
 __device__ void read(Results<T, kColumns>& results, const HeadMatrix<T>& from,
                      std::int64_t first) {
@@ -175,7 +176,7 @@ __device__ void read(Results<T, kColumns>& results, const HeadMatrix<T>& from,
     });
 }
 
-/// The head's = the results, on top of what is there where kAdds.
+/// Writes the results to the head's rows; with kAdds, adds them.
 template <bool kAdds, typename T, int kColumns>
 __device__ void write(const HeadMatrix<T>& to, Results<T, kColumns>& results,
                       std::int64_t first) {
@@ -190,7 +191,8 @@ __device__ void write(const HeadMatrix<T>& to, Results<T, kColumns>& results,
     });
 }
 
-/// with(columns), a constant: the least power of two whose 16-fold is the width or more.
+/// Calls with(columns), a constant: the least power of two such that 16 * columns >=
+/// width.
 template <typename With>
 void with_columns(int width, const With& with) {
     if (width <= 16)

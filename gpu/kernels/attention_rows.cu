@@ -4,8 +4,8 @@
 #include "gpu/kernels/launch.cuh"
 #include "gpu/kernels/team.cuh"
 
-// Numbers of a row of each head. A team of kTeam threads has a head's row; the teams
-// beside it have the next heads of the same row, which lie next in memory.
+// Numbers of a row of each head. A team of kTeam threads works on one head's row. The
+// next teams have the next heads of the same row, which are next in memory.
 
 namespace lockstep::gpu {
 
@@ -14,7 +14,7 @@ namespace {
 constexpr int kTeam = 8;
 constexpr int kTeamThreads = 256;
 
-/// A team's row, and the thread's part in it.
+/// A team's row, and the thread's place in it.
 template <typename T>
 class HeadRow {
   public:
@@ -26,7 +26,7 @@ class HeadRow {
         row = of_row / batches;
         batch = of_row - row * batches;
     }
-    /// f(column, count) for the packs of this thread, count elements up to a pack's.
+    /// Calls f(column, count) for this thread's packs; a pack has `count` elements.
     template <typename F>
     __device__ void each(int width, const F& f) const {
         constexpr int kWidth = kFullWidth<T>;
@@ -35,7 +35,7 @@ class HeadRow {
             f(column, width - column < kWidth ? width - column : kWidth);
     }
     __device__ bool first_thread() const { return threadIdx.x % kTeam == 0; }
-    /// Among (batches, heads, rows).
+    /// Returns the index in (batches, heads, rows).
     __device__ std::int64_t number(std::int64_t heads, std::int64_t rows) const {
         return (batch * heads + head) * rows + row;
     }

@@ -7,10 +7,10 @@
 
 namespace lockstep::gpu {
 
-// Who sees whom: a query the keys of tokens up to its own. Rows beyond a tensor's, which
-// fill up a tile, have tokens too: such a query sees nothing, such a key is seen by none.
+// Which keys a query sees: those of tokens up to its own. Padding rows of a tile, beyond
+// the tensor's, have tokens too: such a query sees nothing, and no query sees such a key.
 
-/// Says of a tile whether its queries see its keys.
+/// How much of a tile's keys its queries see.
 enum class Sight : std::uint8_t { none, some, all };
 
 /// Rows [begin, end).
@@ -18,18 +18,19 @@ struct RowSpan {
     std::int64_t begin, end;
 };
 
-/// Rows of a tile that begins at `first`.
+/// Returns the rows of a tile that begins at `first`.
 __device__ inline RowSpan tile_span(std::int64_t first, std::int64_t tile,
                                     std::int64_t rows) {
     return {first, first + tile < rows ? first + tile : rows};
 }
 
-/// The least and the largest token of some rows.
+/// The smallest and the largest token of some rows.
 struct TokenSpan {
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     std::int64_t most = 0;
 
-    /// Within a rank's rows tokens rise, so the first and the last of each will do.
+    /// Tokens rise within one rank's rows, so the first and the last of each rank are
+    /// enough.
     __device__ TokenSpan(const TokenRows& tokens, RowSpan rows) {
         const bool dealt = tokens.order != TokenOrder::contiguous;
         while (rows.begin < rows.end) {
@@ -61,9 +62,9 @@ struct SightOf {
         if (row >= key_rows) return std::numeric_limits<std::int64_t>::max();
         return causal ? keys[row] : 0;
     }
-    /// Returns what the `m` queries from `query` on see of the `n` keys from `key` on. If
-    /// the tile that a block goes through is not `whole`, rows beyond the tensor's are in
-    /// it, and not all is seen.
+    /// Returns how much the `m` queries from `query` on see of the `n` keys from `key`
+    /// on. If the tile is not `whole`, it contains padding rows, so not all of it is
+    /// seen.
     __device__ Sight of_tile(std::int64_t query, std::int64_t m, std::int64_t key,
                              std::int64_t n, bool whole) const {
         const Sight at_most = whole ? Sight::all : Sight::some;

@@ -6,26 +6,26 @@
 
 namespace lockstep::gpu {
 
-// Attention's kernels are made of this. A tile has `rows`, those of the side that the
-// block owns, and `columns`, those of the side that it goes through; both are heads'
-// rows, `width` elements each. The block is 16 x 16 threads. A thread has a patch of the
-// tile's scores: kPatch rows side by side, and every 16th column.
+// The parts of attention's kernels. A tile has `rows`, from the side that the block owns,
+// and `columns`, from the side that it goes through. Both are rows of heads with `width`
+// elements. The block is 16 x 16 threads. A thread has a patch of the tile's scores:
+// kPatch adjacent rows, and every 16th column.
 
 inline constexpr int kTileSide = 16;
 inline constexpr int kAttentionThreads = kTileSide * kTileSide;
 
-/// Rows and columns of a patch: as many as a pack has elements, so that four numbers of
-/// f32, two of f64, are read at once from either side.
+/// Rows and columns of a patch. It is the number of elements of a pack, so that four
+/// numbers of f32, or two of f64, are read at once from either side.
 template <typename T>
 inline constexpr int kPatch = kFullWidth<T>;
 template <typename T>
 inline constexpr int kTile = kPatch<T>* kTileSide;
-/// Columns of the width that are in shared memory at a time, for scores.
+/// Columns of the width that are in shared memory at the same time, for scores.
 inline constexpr int kSlab = 32;
-/// From a row in shared memory to the next: a pack more, for other banks.
+/// Elements from one row in shared memory to the next: a pack more, to use other banks.
 template <typename T>
 inline constexpr int kSlabPitch = kSlab + kFullWidth<T>;
-/// Values are there in full width, as many rows of them as 16 KB hold.
+/// Returns the number of rows of values that fit into 16 KB at full width.
 template <typename T, int kColumns>
 constexpr int value_rows() {
     constexpr int kFit = 16384 / (kTileSide * kColumns * int{sizeof(T)});
@@ -34,18 +34,19 @@ constexpr int value_rows() {
 
 template <typename T>
 using Patch = T[kPatch<T>][kPatch<T>];
-/// A thread's rows of results: kColumns of the width for each.
+/// A thread's rows of results, each with kColumns columns of the width.
 template <typename T, int kColumns>
 using Results = T[kPatch<T>][kColumns];
 
-/// Blocks that a multiprocessor shall hold at once, where results of `arrays` kinds leave
-/// the registers for two: the one computes while the other waits for memory.
+/// Returns how many blocks a multiprocessor should hold at once. It is two if the
+/// results, in `arrays` arrays, leave enough registers: one block computes while the
+/// other waits for memory.
 template <int kColumns>
 constexpr int blocks_at_once(int arrays) {
     return arrays * kColumns <= 8 ? 2 : 1;
 }
 
-/// Says where in the tile a thread's patch lies.
+/// The place of a thread's patch in the tile.
 struct Spot {
     int across = static_cast<int>(threadIdx.x) % kTileSide;
     int down = static_cast<int>(threadIdx.x) / kTileSide;
@@ -63,7 +64,7 @@ struct HeadMatrix {
     std::int64_t rows;
     std::int64_t pitch;
     int width;
-    bool vectors;  ///< whether rows begin at full packs, and end there
+    bool vectors;  ///< whether rows begin and end at full packs
 
     __device__ T* at(std::int64_t row, int column) const {
         return data + row * pitch + column;
@@ -73,11 +74,11 @@ struct HeadMatrix {
 template <typename T>
 struct HeadsOfOperand {
     T* data;
-    std::int64_t rows, pitch, batch;  ///< as HeadRows has them
+    std::int64_t rows, pitch, batch;  ///< as in HeadRows
     int width;
     bool vectors;
 
-    /// `pack` elements shall be moved at once.
+    /// `pack` is the number of elements that are moved at once.
     HeadsOfOperand(const HeadRows& of, int head_width, int pack = kFullWidth<T>)
         : data(of.tensor.as<T>() + of.first),
           rows(of.rows),
@@ -91,14 +92,14 @@ struct HeadsOfOperand {
     }
 };
 
-/// Shared memory of a block.
+/// The shared memory of a block.
 template <typename T, int kColumns>
 struct TileMemory {
     struct Slabs {
         T rows[kTile<T>][kSlabPitch<T>];
         T columns[kTile<T>][kSlabPitch<T>];
     };
-    /// By row and column of the tile.
+    /// Indexed by row and column of the tile.
     alignas(16) T weights[kTile<T>][kTile<T> + kFullWidth<T>];
     union {
         alignas(16) Slabs slabs;
@@ -109,14 +110,14 @@ struct TileMemory {
     Sight sights[kAttentionThreads];
 };
 
-/// The first `count` elements of a pack, and zeros.
+/// Returns the first `count` elements of a pack, then zeros.
 template <int kWidth, typename S>
 __device__ Pack<Computed<S>, kWidth> load_some(const S* from, int count, bool vectors) {
     return count == kWidth ? load<kWidth>(from, vectors)
                            : load_rest<kWidth>(from, 0, count);
 }
 
-/// A pack of a head's row; zeros where there is none.
+/// Returns a pack of a head's row; zeros beyond its end.
 template <typename S>
 __device__ Pack<Computed<S>, kFullWidth<S>> pack_of(const HeadMatrix<const S>& from,
                                                     std::int64_t row, int column) {
@@ -127,7 +128,7 @@ __device__ Pack<Computed<S>, kFullWidth<S>> pack_of(const HeadMatrix<const S>& f
                              from.vectors);
 }
 
-/// kRows rows of kPacks packs into shared memory, zeros where there are none.
+/// Copies kRows rows of kPacks packs into shared memory; zeros beyond the head's end.
 template <int kRows, int kPacks, int kPitch, typename T>
 __device__ void fill(T* to, const HeadMatrix<const T>& from, std::int64_t row,
                      int column) {
@@ -184,12 +185,12 @@ __device__ void multiply(Patch<T>& patch, TileMemory<T, kColumns>& memory,
     }
 }
 
-/// Columns of the width that a thread has side by side, in its results.
+/// The number of adjacent columns that a thread has in its results.
 template <typename T, int kColumns>
 inline constexpr int kBeside = kColumns < kFullWidth<T> ? kColumns : kFullWidth<T>;
 
-/// results += the tile's weights times values from `first` on. The weights of a thread's
-/// rows come from the 16 threads beside it, in its warp.
+/// results += the tile's weights times the values from `first` on. The weights of a
+/// thread's rows come from 16 threads of its warp.
 template <typename T, int kColumns>
 __device__ void add_weighted(Results<T, kColumns>& results,
                              TileMemory<T, kColumns>& memory,

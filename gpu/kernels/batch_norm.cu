@@ -14,7 +14,7 @@ struct SquareTerms {
     using T = Computed<S>;
     static constexpr int kSums = 1;
     const S* x;
-    const T* batch;  ///< sums, and the number of rows behind them
+    const T* batch;  ///< the sums, then the number of rows
     std::int64_t columns;
     bool vectors;
 
@@ -30,7 +30,7 @@ struct SquareTerms {
     }
 };
 
-/// dy, and dy times what is normalized, as terms.
+/// dy, and dy times the normalized x, as terms.
 template <typename S, int kWidth>
 struct BatchGradientTerms {
     using T = Computed<S>;
@@ -54,7 +54,7 @@ struct BatchGradientTerms {
     }
 };
 
-/// destination (kSums, columns) = the terms' sums over the rows.
+/// destination (kSums, columns) = the sums of the terms over the rows.
 template <typename S, int kWidth, typename Terms>
 void sum_columns(cudaStream_t stream, Numbers workspace, Numbers destination,
                  const Terms& terms, const MatrixShape& shape) {

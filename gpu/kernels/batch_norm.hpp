@@ -8,8 +8,8 @@
 
 namespace lockstep::gpu {
 
-/// Batch norm works on this: x (rows, columns), and mean and rstd (columns), if they are
-/// known already. Statistics have the type that x is computed in.
+/// The operands of batch norm: x (rows, columns), and mean and rstd (columns) if they are
+/// known already. Statistics have the type in which x is computed.
 struct BatchOperands {
     std::int64_t rows;
     std::int64_t columns;
@@ -18,8 +18,8 @@ struct BatchOperands {
     Numbers rstd;
 };
 
-/// Elements of workspace that one sum over the rows needs, of the type that x is computed
-/// in.
+/// Returns the number of elements of workspace for one sum over the rows. They have the
+/// type in which x is computed.
 std::int64_t batch_partials(const BatchOperands& of);
 
 /// sums (columns + 1) = the sum of each column, and then the number of rows.
@@ -30,8 +30,8 @@ void launch_batch_sums(cudaStream_t stream, Numbers workspace, Numbers sums,
 void launch_batch_squares(cudaStream_t stream, Numbers workspace, Numbers squares,
                           const BatchOperands& of, Numbers sums);
 
-/// All have `columns` numbers, and sums one more. Without running statistics, none are
-/// kept.
+/// All tensors have `columns` numbers; `sums` has one more. Running statistics are
+/// optional.
 struct BatchMomentsOperands {
     std::int64_t columns;
     Numbers mean;
@@ -42,7 +42,8 @@ struct BatchMomentsOperands {
     Numbers running_variance{};
 };
 
-/// mean and rstd of a batch; running statistics go `momentum` of the way to the batch's.
+/// Computes mean and rstd of a batch. Running statistics move towards the batch's by the
+/// fraction `momentum`.
 void launch_batch_moments(cudaStream_t stream, const BatchMomentsOperands& of,
                           double momentum, double epsilon);
 
@@ -50,7 +51,7 @@ void launch_batch_moments(cudaStream_t stream, const BatchMomentsOperands& of,
 void launch_batch_norm(cudaStream_t stream, Numbers y, const BatchOperands& of,
                        Numbers weight, Numbers bias);
 
-/// sums (2, columns) = the sums over the rows of dy, and of dy * (x - mean) * rstd. Takes
+/// sums (2, columns) = the sums over the rows of dy, and of dy * (x - mean) * rstd. Needs
 /// workspace for two sums.
 void launch_batch_norm_backward_sums(cudaStream_t stream, Numbers workspace, Numbers sums,
                                      Numbers dy, const BatchOperands& of);

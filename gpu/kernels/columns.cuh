@@ -6,15 +6,17 @@
 
 namespace lockstep::gpu {
 
-// Sums over the rows of a matrix. A block sums a slab of rows of a strip of columns: each
-// of its warps every eighth row, a pack of columns a thread, then the warps one after the
-// other. The slabs' sums are rows of a smaller matrix, which one slab then adds up. The
-// number of slabs follows from the shape alone, and so does the order of the sum.
+// Sums over the rows of a matrix. A block sums a slab of rows of a strip of columns. Each
+// of its warps sums every eighth row, with a pack of columns per thread; then the warps
+// are added in order. The slabs' sums are the rows of a smaller matrix, which one slab
+// then adds. The number of slabs depends only on the shape, and so does the order of the
+// sum.
 
 inline constexpr int kColumnThreads = 256;
 inline constexpr int kColumnWarps = kColumnThreads / kWarp;
 
-/// Slabs that fill a GPU, where there are rows enough for eight a warp.
+/// Returns the number of slabs that fill a GPU, if each warp then has at least eight
+/// rows.
 constexpr std::int64_t slabs_of(std::int64_t rows, std::int64_t columns, int width) {
     constexpr std::int64_t kBlocks = 1024;
     const std::int64_t most = kBlocks / divided_up(columns, width * kWarp);
@@ -23,7 +25,8 @@ constexpr std::int64_t slabs_of(std::int64_t rows, std::int64_t columns, int wid
     return slabs > 1 ? slabs : 1;
 }
 
-/// with(kWidth), the columns that a thread sums: a full pack if each row is full packs.
+/// Calls with(kWidth), the columns that a thread sums: a full pack if it divides each
+/// row.
 template <typename S, typename With>
 void with_column_width(std::int64_t columns, const With& with) {
     with_width<S>(columns % kFullWidth<S> == 0, with);
@@ -34,9 +37,8 @@ constexpr std::int64_t column_slabs(std::int64_t rows, std::int64_t columns) {
     return slabs_of(rows, columns, columns % kFullWidth<S> == 0 ? kFullWidth<S> : 1);
 }
 
-/// The terms are an object with `kSums`, the number of sums that are taken at once, and
-/// `add(Pack (&sums)[kSums], row, column)`. Writes sums[s][slab][column] or, where kAdds,
-/// adds to what is there.
+/// `Terms` has `kSums`, the number of sums that are taken at once, and `add(Pack
+/// (&sums)[kSums], row, column)`. Writes sums[s][slab][column]; with kAdds, adds to it.
 template <typename S, int kWidth, bool kAdds, typename Terms>
 __global__ void __launch_bounds__(kColumnThreads)
     column_sums(S* sums, Terms terms, MatrixShape shape, std::int64_t strips,
@@ -73,7 +75,7 @@ __global__ void __launch_bounds__(kColumnThreads)
     }
 }
 
-/// The rows of a matrix as terms.
+/// The rows of a matrix, as terms.
 template <typename S, int kWidth>
 struct RowTerms {
     using T = Computed<S>;

@@ -21,7 +21,8 @@ __global__ void __launch_bounds__(kIndexThreads)
     list[place] = matrix[place / many * columns + indices[place]];
 }
 
-/// An element of the matrix looks at its row's indices, and is rounded once.
+/// Each element of the matrix searches its row's indices for its column. It is rounded
+/// once.
 template <typename S>
 __global__ void __launch_bounds__(kIndexThreads)
     add_columns(S* matrix, const S* list, const std::int32_t* indices,

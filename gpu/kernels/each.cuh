@@ -10,18 +10,18 @@
 
 namespace lockstep::gpu {
 
-// Operations that are computed element by element. What one computes is a function
-// object: f(a[i], b[i], …) of one element of each operand, by reference. Its static
-// constants say how many operands, the first ones, are written (int kWritten), and
-// whether the first is read too (bool kReadsFirst).
+// Operations that are computed element by element. A function object computes one
+// element: f(a[i], b[i], …) gets one element of each operand, by reference. Its static
+// constants are int kWritten, the number of operands that are written (the first ones),
+// and bool kReadsFirst, whether the first is also read.
 //
-// Operands may be the same memory, since a thread has read its elements of all before it
-// writes any.
+// Operands may be the same memory, because a thread reads its elements of all operands
+// before it writes any.
 
 inline constexpr int kEachThreads = 256;
 
-/// The operands are stored as S, but the last, which is read only, as `Last`: parameters
-/// in f32 may have gradients in bf16.
+/// The operands are stored as S, except the last one, which is only read, as `Last`. So
+/// f32 parameters may have bf16 gradients.
 template <typename S, typename Last, int kOperands>
 struct Operands {
     void* data[kOperands];
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kEachThreads)
         std::int64_t{blockIdx.x} * (kEachThreads * kUnroll) + threadIdx.x;
     Pack<T, kWidth> values[kUnroll][kOperands];
 
-    // All loads are under way before the first value is needed.
+    // Start all loads before the first value is needed.
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
         const std::int64_t pack = first + u * kEachThreads;
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kEachThreads)
             operands.write(k, pack * kWidth, values[u][k]);
     }
 
-    // The rest that fills no pack, an element a thread.
+    // The remaining elements do not fill a pack: one element per thread.
     if constexpr (kWidth > 1) {
         const std::int64_t at = packs * kWidth + threadIdx.x;
         if (blockIdx.x != 0 || at >= elements) return;
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kEachThreads)
 template <int kWidth, typename F, typename S, typename Last, int kOperands>
 void launch_each(cudaStream_t stream, std::int64_t elements, const F& f,
                  const Operands<S, Last, kOperands>& operands) {
-    // Enough bytes under way a thread to hide the latency of memory.
+    // Each thread loads enough bytes at once to hide the latency of memory.
     constexpr int kPacks = kOperands >= 4 ? 1 : 4 / kOperands;
     constexpr int kUnroll = kPacks * kFullWidth<S> / kWidth;
     const std::int64_t blocks =
@@ -101,7 +101,7 @@ void launch_each(cudaStream_t stream, std::int64_t elements, const F& f,
            static_cast<int>(blocks), kEachThreads, elements, f, operands);
 }
 
-/// f of each element of the operands, the written ones first.
+/// Calls f for each element of the operands, the written ones first.
 template <typename F, typename S, typename... More>
 void each(cudaStream_t stream, std::int64_t elements, const F& f, S* first,
           More*... more) {
@@ -114,7 +114,7 @@ void each(cudaStream_t stream, std::int64_t elements, const F& f, S* first,
     });
 }
 
-/// Does so for numbers of any type, and a function of any.
+/// The same for numbers of any type, with a generic function.
 template <typename F, std::same_as<Numbers>... N>
 void each(cudaStream_t stream, std::int64_t elements, const F& f, const Numbers& first,
           const N&... more) {

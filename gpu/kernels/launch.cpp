@@ -13,7 +13,7 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// Returns the name in the source, if CUDA still knows it.
+/// Returns the kernel's name in the source if CUDA knows it.
 std::string name_of(const void* kernel) {
     const char* symbol = nullptr;
 #if CUDART_VERSION >= 12030
@@ -32,7 +32,7 @@ std::string name_of(const void* kernel) {
 
 void fail_launch(cudaError_t result, const void* kernel) {
     const std::string name = name_of(kernel);
-    cudaGetLastError();  // a later launch shall not report it again
+    cudaGetLastError();  // so that a later launch does not report it again
     throw GpuError(fmt::format("CUDA failed with {} ({}) in the launch of {}",
                                cudaGetErrorName(result), cudaGetErrorString(result),
                                name));

@@ -8,7 +8,7 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// f(value, lane, row) for the values of a thread's packs, in place.
+/// Calls f(value, lane, row) for the values of a thread's packs, in place.
 template <int kWidth, typename S, typename F>
 __device__ void update_packs(S* matrix, std::int64_t columns, const Tiles& tiles,
                              const Place& at, const F& f) {
@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(kTileThreads)
 
 constexpr int kOrthonormalThreads = 1024;
 
-/// Modified Gram-Schmidt, each column twice. A thread has every 1024th row, alone; what
-/// all of them have of a column is summed in f64.
+/// Modified Gram-Schmidt, each column twice. Each thread has every 1024th row. Sums over
+/// all rows are in f64.
 template <typename T>
 __global__ void __launch_bounds__(kOrthonormalThreads)
     orthonormalize(T* x, std::int64_t rows, std::int64_t columns) {

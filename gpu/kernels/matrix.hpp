@@ -16,13 +16,14 @@ void launch_add_bias(cudaStream_t stream, Numbers y, Numbers bias, std::int64_t 
 void launch_scale_rows(cudaStream_t stream, Numbers x, Numbers factors, std::int64_t rows,
                        std::int64_t columns);
 
-/// Elements of workspace that the next needs, of the type that x is computed in.
+/// Returns the number of elements of workspace for launch_accumulate_rows(). They have
+/// the type in which x is computed.
 std::int64_t accumulate_partials(Numbers x, std::int64_t rows, std::int64_t columns);
 /// destination (columns) += the sum of the rows of x (rows, columns).
 void launch_accumulate_rows(cudaStream_t stream, Numbers workspace, Numbers destination,
                             Numbers x, std::int64_t rows, std::int64_t columns);
 
-/// Makes the columns of x (rows, columns), f32 or f64, orthonormal in order, by one
+/// Makes the columns of x (rows, columns), f32 or f64, orthonormal in order. Uses one
 /// block.
 void launch_orthonormalize(cudaStream_t stream, Numbers x, std::int64_t rows,
                            std::int64_t columns);

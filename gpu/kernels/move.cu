@@ -8,11 +8,11 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// The type that T is added and multiplied in: integers wrap around.
+/// The type in which T is added and multiplied: integers wrap around.
 template <typename T>
 using Wrapping = std::conditional_t<std::is_same_v<T, std::int32_t>, std::uint32_t, T>;
 
-/// The destination is read and written.
+/// The destination is both read and written.
 struct Update {
     static constexpr int kWritten = 1;
     static constexpr bool kReadsFirst = true;
@@ -69,7 +69,7 @@ struct Product : Update {
     }
 };
 
-// A NaN on either side comes through.
+// A NaN on either side is kept.
 
 struct Minimum : Update {
     template <typename T>
@@ -85,7 +85,7 @@ struct Maximum : Update {
     }
 };
 
-/// Several loads of a thread are under way at once, each beside its neighbours'.
+/// A thread starts several loads at once; adjacent threads load adjacent packs.
 constexpr int kCastUnroll = 4;
 
 template <typename To, typename From>
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kEachThreads)
 template <typename T>
 struct CopiedRows {
     T* destination;
-    std::int64_t destination_pitch;  ///< in elements, as all here
+    std::int64_t destination_pitch;  ///< in elements, as all pitches here
     const T* source;
     std::int64_t source_pitch;
     CopiedIds ids;

@@ -27,7 +27,7 @@ void launch_add(cudaStream_t stream, S* destination, const S* source,
 template <typename S>
 void launch_scale(cudaStream_t stream, S* destination, std::int64_t elements,
                   Computed<S> by);
-/// Integers times a fraction: truncates, as NCCL's mean does.
+/// Multiplies integers by a fraction; truncates, as NCCL's mean does.
 void launch_scale_whole(cudaStream_t stream, std::int32_t* destination,
                         std::int64_t elements, double by);
 
@@ -36,7 +36,7 @@ void launch_scale_by_tensor(cudaStream_t stream, Numbers destination, Numbers fa
                             std::int64_t elements);
 
 /// destination = reduction of (destination, source); integers wrap around. A mean is a
-/// sum that is divided once, at the end.
+/// sum here; it is divided once, at the end.
 template <typename T>
 void launch_combine(cudaStream_t stream, T* destination, const T* source,
                     std::int64_t elements, Reduction reduction);
@@ -47,15 +47,17 @@ struct RowsOf {
     std::int64_t pitch;
 };
 
-/// The rows of the source that are copied: all, in order, or if there are ids, row
-/// ids[i] - first for each i; zeros if the source, of `rows` rows, does not have it.
+/// The rows of the source to copy: all rows in order or, if there are ids, row ids[i] -
+/// first for each i. A row that the source does not have (it has `rows` rows) is copied
+/// as zeros.
 struct CopiedIds {
     const std::int32_t* ids = nullptr;
     std::int64_t first = 0;
     std::int64_t rows = 0;
 };
 
-/// `width` bytes of each of `rows` rows. `element` divides all sizes and addresses.
+/// Copies `width` bytes of each of `rows` rows. `element` divides all sizes and
+/// addresses.
 void launch_copy_rows(cudaStream_t stream, void* destination,
                       std::int64_t destination_pitch, const RowsOf& source,
                       const CopiedIds& ids, std::int64_t rows, std::int64_t width,

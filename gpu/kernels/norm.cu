@@ -9,9 +9,9 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// Mean and sum of squared deviations of values that come in groups (Chan, Golub &
-/// LeVeque, "Algorithms for computing the sample variance", 1983): no difference of large
-/// numbers, as E[x^2] - E[x]^2 is.
+/// Mean and sum of squared deviations of groups of values (Chan, Golub & LeVeque,
+/// "Algorithms for computing the sample variance", 1983). It avoids the difference of
+/// large numbers in E[x^2] - E[x]^2.
 template <typename T>
 struct Moments {
     T count = 0;
@@ -27,7 +27,7 @@ struct Moments {
     }
 };
 
-/// Sums what this thread reads of the row. Leaves the last sweep in `held`.
+/// Sums this thread's part of the row. Leaves the last sweep in `held`.
 template <typename T, typename Plan, typename S>
 __device__ Moments<T> moments_of_thread(const Row<T, Plan>& row, const S* x,
                                         Pack<T, Plan::kWidth> (&held)[kHeld]) {
@@ -54,14 +54,14 @@ __device__ Moments<T> moments_of_thread(const Row<T, Plan>& row, const S* x,
     return moments;
 }
 
-/// This is taken off a row; and the mean of the squares of what is left.
+/// What is subtracted from a row, and the mean square of the rest.
 template <typename T>
 struct Spread {
     T mean;
     T variance;
 };
 
-/// Leaves the last sweep in `held`. Without a mean, nothing is taken off.
+/// Leaves the last sweep in `held`. Without a mean, nothing is subtracted.
 template <bool kMean, typename T, typename Plan, typename S>
 __device__ Spread<T> spread(const Row<T, Plan>& row, const S* x,
                             Pack<T, Plan::kWidth> (&held)[kHeld]) {
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
     }
 }
 
-/// Terms of d_weight and, with a mean, of d_bias.
+/// The terms of d_weight and, with a mean, of d_bias.
 template <typename S, int kWidth, bool kMean>
 struct GradientTerms {
     using T = Computed<S>;
@@ -183,7 +183,7 @@ struct GradientTerms {
     }
 };
 
-/// with(kMean), a constant: whether the norm takes a mean off.
+/// Calls with(kMean), a constant: whether the norm subtracts the mean.
 template <typename With>
 void with_kind(const NormOperands& of, const With& with) {
     if (of.mean.data != nullptr)

@@ -8,8 +8,8 @@
 
 namespace lockstep::gpu {
 
-/// A norm works on this: x (rows, columns), mean and rstd (rows). Layer norm takes the
-/// mean off; if there is no `mean`, it is root mean square norm, which does not.
+/// The operands of a norm: x (rows, columns), mean and rstd (rows). Layer norm subtracts
+/// the mean. Without `mean` it is root mean square norm, which does not.
 struct NormOperands {
     std::int64_t rows;
     std::int64_t columns;
@@ -18,8 +18,8 @@ struct NormOperands {
     Numbers rstd;
 };
 
-/// y = (x - mean) * rstd * weight + bias; mean and rstd are written. Without a mean,
-/// y = x * rstd * weight, and there is no bias.
+/// y = (x - mean) * rstd * weight + bias; also writes mean and rstd. Without a mean, y =
+/// x * rstd * weight, and there is no bias.
 void launch_norm(cudaStream_t stream, Numbers y, Numbers mean, Numbers rstd,
                  const NormOperands& of, Numbers weight, Numbers bias, double epsilon);
 
@@ -29,10 +29,11 @@ void launch_norm(cudaStream_t stream, Numbers y, Numbers mean, Numbers rstd,
 void launch_norm_backward_input(cudaStream_t stream, Numbers dx, Numbers dy,
                                 const NormOperands& of, Numbers weight);
 
-/// Elements of workspace that the next needs, of the type that x is computed in.
+/// Returns the number of elements of workspace for launch_norm_backward_weight(). They
+/// have the type in which x is computed.
 std::int64_t norm_partials(const NormOperands& of);
-/// d_weight (columns) += sum over rows of dy * x^; d_bias (columns) += that of dy, if
-/// there is a mean.
+/// d_weight (columns) += the sum over rows of dy * x^. With a mean, d_bias (columns) +=
+/// the sum over rows of dy.
 void launch_norm_backward_weight(cudaStream_t stream, Numbers workspace, Numbers d_weight,
                                  Numbers d_bias, Numbers dy, const NormOperands& of);
 

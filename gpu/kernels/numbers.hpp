@@ -8,23 +8,23 @@
 
 namespace lockstep::gpu {
 
-// A kernel is written for the type S that numbers are stored as, and computes in
-// Computed<S>. What it loads is widened and what it stores is rounded once, in load() and
-// store() (gpu/kernels/pack.cuh) or where one number is read or written; nothing between
-// knows of it. Packs have as many numbers as those of Computed<S>, so a kernel adds up
-// bf16 in the order in which it adds up f32, and its results are f32's, rounded.
+// A kernel is written for the type S in which numbers are stored, and computes in
+// Computed<S>. Numbers are widened when they are loaded and rounded once when they are
+// stored. Both happen in load() and store() (gpu/kernels/pack.cuh), or where a single
+// number is read or written. A pack has as many numbers as a pack of Computed<S>. So a
+// kernel sums bf16 in the same order as f32, and its results are those of f32, rounded.
 
 template <typename S>
 using Computed = std::conditional_t<std::is_same_v<S, Bf16>, float, S>;
 
-/// Numbers of a tensor in a GPU's memory, f32, f64 or bf16. Who launches a kernel passes
-/// them on without their type, which the launch looks up once, for all of its operands.
+/// Numbers of a tensor in a GPU's memory, f32, f64 or bf16, without their type. A launch
+/// looks up the type once, for all of its operands.
 struct Numbers {
     void* data = nullptr;
-    int bytes = 0;  ///< of one number
+    int bytes = 0;  ///< bytes of one number
 
     Numbers() = default;
-    /// Those of a Tensor, whose header nvcc cannot read.
+    /// The numbers of a Tensor; nvcc cannot read Tensor's header.
     template <typename Tensor>
     Numbers(const Tensor& tensor)
         : data(tensor.bytes_begin()), bytes(static_cast<int>(bytes_of(tensor.dtype()))) {}
@@ -43,7 +43,7 @@ auto with_type(const Numbers& of, const F& f) {
     return f(double{});
 }
 
-/// Does so for numbers that are f32 or f64.
+/// The same for numbers that are f32 or f64.
 template <typename F>
 auto with_wide_type(const Numbers& of, const F& f) {
     if (of.bytes == sizeof(float)) return f(float{});

@@ -51,7 +51,7 @@ struct AdamW {
     }
 };
 
-/// f(a value of the parameter's type, one of the gradient's).
+/// Calls f(a value of the parameter's type, a value of the gradient's type).
 template <typename F>
 void with_types(const Numbers& parameter, const Numbers& gradient, const F& f) {
     with_type(parameter, [&]<typename S>(S of_parameter) {

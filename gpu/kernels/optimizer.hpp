@@ -13,7 +13,7 @@ namespace lockstep::gpu {
 void launch_clip_factor(cudaStream_t stream, Numbers factor, Numbers squares,
                         double most);
 
-// A gradient in bf16 may have parameters in f32.
+// A bf16 gradient may have f32 parameters.
 
 void launch_sgd(cudaStream_t stream, Numbers parameter, Numbers gradient,
                 std::int64_t elements, const SgdOptions& options);

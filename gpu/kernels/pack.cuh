@@ -19,8 +19,8 @@ struct alignas(sizeof(T) * kWidth) Pack {
     T value[kWidth];
 };
 
-/// Elements in 16 bytes, the most that one instruction moves; half of them are moved for
-/// bf16, which has as many as f32.
+/// Elements in 16 bytes, the most that one instruction moves. bf16 has the same number as
+/// f32, so its packs have 8 bytes.
 template <typename S>
 inline constexpr int kFullWidth = 16 / static_cast<int>(sizeof(Computed<S>));
 
@@ -34,7 +34,7 @@ bool aligned(const N&... of) {
     return aligned(of.data...);
 }
 
-/// with(kWidth), a constant: the elements of a full pack if `full`, or else 1.
+/// Calls with(kWidth), a constant: the elements of a full pack if `full`, otherwise 1.
 template <typename T, typename With>
 void with_width(bool full, const With& with) {
     if (full)
@@ -43,9 +43,9 @@ void with_width(bool full, const With& with) {
         with(Constant<1>());
 }
 
-/// a b + c, rounded once on a GPU. Kernels are compiled with -fmad=false: nvcc fuses no
-/// product with a sum by itself, as it would in one instance of a kernel and not in
-/// another, whose bits would then differ. Where arithmetic takes the time, they ask.
+/// Returns a b + c, rounded once on a GPU. Kernels are compiled with -fmad=false, because
+/// nvcc might fuse a product with a sum in one instance of a kernel and not in another;
+/// then their bits would differ. Kernels that need the speed call this instead.
 template <typename T>
 __device__ T multiply_add(T a, T b, T c) {
 #ifdef __CUDA_ARCH__
@@ -66,7 +66,7 @@ struct MatrixShape {
     bool vectors;  ///< whether all rows of all operands begin at full packs
 };
 
-/// Returns the numbers in another type, rounded if that has fewer digits.
+/// Returns the numbers in another type, rounded if it has fewer digits.
 template <typename To, typename From, int kWidth>
 __device__ Pack<To, kWidth> converted(const Pack<From, kWidth>& from) {
     if constexpr (std::is_same_v<To, From>) {
@@ -80,7 +80,7 @@ __device__ Pack<To, kWidth> converted(const Pack<From, kWidth>& from) {
     }
 }
 
-// One instruction for all of a pack, whose address must be a multiple of its size.
+// One instruction moves a whole pack; its address must be a multiple of its size.
 #ifdef __CUDACC__
 template <typename Whole, typename S>
 __device__ Whole load_whole(const S* from) {
@@ -109,8 +109,7 @@ __device__ Pack<Computed<S>, kWidth> load(const S* from, bool aligned) {
     return converted<Computed<S>>(load_whole<Pack<S, kWidth>>(from));
 }
 
-/// Returns what is left of `elements` from `begin` on, if that is less than a pack, and
-/// then what stands for nothing.
+/// Returns a last, partial pack: the elements from `begin` to `elements`, then `nothing`.
 template <int kWidth, typename S>
 __device__ Pack<Computed<S>, kWidth> load_rest(const S* from, std::int64_t begin,
                                                std::int64_t elements,
@@ -123,9 +122,9 @@ __device__ Pack<Computed<S>, kWidth> load_rest(const S* from, std::int64_t begin
     return pack;
 }
 
-/// Returns the pack that begins `by` elements, less than a pack, into the first of two
-/// that follow each other. A step for each bit of `by` selects among registers, since an
-/// index into them would send them through memory.
+/// Takes two packs that follow each other, and returns the pack that begins `by` elements
+/// into the first one (less than a pack). It selects among registers, one step for each
+/// bit of `by`. With an index, the registers would go through memory.
 template <typename T, int kWidth>
 __device__ Pack<T, kWidth> shifted(const Pack<T, kWidth>& first,
                                    const Pack<T, kWidth>& second, int by) {
@@ -161,7 +160,7 @@ __device__ void store(S* to, const Pack<Computed<S>, kWidth>& pack, bool aligned
     store_whole(to, converted<S>(pack));
 }
 
-/// Stores the first `count` elements of the pack, or all.
+/// Stores the first `count` elements of the pack; all if it has `count`.
 template <int kWidth, typename S>
 __device__ void store_first(S* to, const Pack<Computed<S>, kWidth>& pack, int count,
                             bool aligned) {

@@ -17,7 +17,7 @@ constexpr int kPagedWarps = kPagedThreads / kWarp;
 constexpr int kHeldColumns = kMostPagedWidth / kWarp;
 constexpr int kHeldTurned = kMostTurnedWidth / kWarp;
 
-/// Among all pages' rows, where token `token` of the sequence of row `row` is.
+/// Returns the row of the pages that has token `token` of row `row`'s sequence.
 __device__ std::int64_t place_on_pages(const PagedRows& of, std::int64_t row,
                                        std::int64_t token) {
     const std::int64_t page = of.pages[of.rows[2 * row + 1] + token / of.of_page];
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kPagedThreads)
     pages[place * columns + column] = source[row * pitch + from + column];
 }
 
-/// f(i, column) for this thread's columns of a head.
+/// Calls f(i, column) for this thread's columns of a head.
 template <int kHeld = kHeldColumns, typename F>
 __device__ void each_column(int width, const F& f) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;

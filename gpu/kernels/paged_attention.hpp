@@ -8,39 +8,39 @@
 
 namespace lockstep::gpu {
 
-/// Says where the tokens of rows lie on pages, in the GPU's memory.
+/// Where the tokens of rows are on pages, in the GPU's memory.
 struct PagedRows {
-    const std::int32_t* rows;   ///< two a row: its token, and the first of its pages …
-    const std::int32_t* pages;  ///< … among these
+    const std::int32_t* rows;  ///< two numbers per row: its token, and its first page …
+    const std::int32_t* pages;  ///< … as an index into these pages
     std::int64_t count;
-    std::int64_t of_page;  ///< rows of a page
+    std::int64_t of_page;  ///< number of rows of a page
 };
 
-/// Copies columns [from, from + columns) of each row of source, `pitch` elements apart,
-/// to its token's place on pages whose rows have so many columns.
+/// Copies columns [from, from + columns) of each source row to its token's place on the
+/// pages. Source rows are `pitch` elements apart; page rows have `columns` columns.
 void launch_store_pages(cudaStream_t stream, Numbers pages, Numbers source,
                         const PagedRows& rows, std::int64_t columns, std::int64_t pitch,
                         std::int64_t from);
 
-/// Queries and y have a row for each of `rows`. Keys and values are heads of pages: a
-/// page's rows are `batch` apart.
+/// Queries and y have one row for each of `rows`. Keys and values are heads of pages;
+/// `batch` is the distance between a page's rows.
 struct PagedOperands {
     HeadRows y, queries, keys, values;
-    std::int64_t batches;  ///< of queries and y
-    std::int64_t heads;    ///< of queries
-    std::int64_t group;    ///< of them for each head of keys and values
+    std::int64_t batches;  ///< number of batches of queries and y
+    std::int64_t heads;    ///< number of heads of queries
+    std::int64_t group;    ///< query heads per head of keys and values
     int width;             ///< of queries and keys, up to kMostPagedWidth
-    int value_width;       ///< likewise
+    int value_width;       ///< up to kMostPagedWidth
     double factor;
-    HeadRows turned_queries, turned_keys;  ///< of a second term of scores
-    int turned_width;                      ///< 0: there is none; up to kMostTurnedWidth
+    HeadRows turned_queries, turned_keys;  ///< for a second term of scores
+    int turned_width;                      ///< up to kMostTurnedWidth; 0 for none
 };
 
 inline constexpr int kMostPagedWidth = 1024;
 inline constexpr int kMostTurnedWidth = 128;
 
-/// A warp has one head of one row, and goes through the keys of its sequence in order. So
-/// the bits depend on that sequence alone.
+/// One warp computes one head of one row, and goes through the keys of its sequence in
+/// order. So the bits depend only on that sequence.
 void launch_attend_pages(cudaStream_t stream, const PagedOperands& of,
                          const PagedRows& rows);
 

@@ -9,8 +9,8 @@ namespace lockstep::gpu {
 /// The compute capabilities that the kernels were compiled for, ascending: 80 is 8.0.
 std::span<const int> compiled_capabilities();
 
-/// Loads a kernel on the thread's GPU: the error says whether what was compiled, or what
-/// the driver makes of it, runs there. Makes the GPU's context.
+/// Loads a kernel on the thread's GPU. The returned error says whether the compiled code,
+/// or the driver's translation of it, runs there. Makes the GPU's context.
 cudaError_t probe_kernels();
 
 }  // namespace lockstep::gpu

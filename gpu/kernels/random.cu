@@ -25,8 +25,8 @@ struct Normal {
     }
 };
 
-/// A pack of numbers a thread: four at once, whose rounds have nothing to do with each
-/// other, and one store.
+/// Each thread makes a pack of numbers: up to four independent ones at once, then one
+/// store.
 template <int kWidth, typename S, typename Draw>
 __global__ void __launch_bounds__(kRandomThreads)
     random_kernel(S* destination, std::int64_t elements, Draw draw, std::int64_t offset) {

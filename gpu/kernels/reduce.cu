@@ -8,11 +8,11 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// Numbers that are stored as S are summed in this type.
+/// The type for sums of numbers that are stored as S.
 template <typename S>
 using SumOf = std::conditional_t<std::is_integral_v<S>, S, double>;
 
-/// The packs of one tensor; zeros behind its last element.
+/// The packs of one tensor; zeros after its last element.
 template <typename S>
 struct Packs {
     static constexpr int kWidth = kFullWidth<S>;
@@ -88,7 +88,7 @@ struct SquaredDifferences {
     }
 };
 
-/// The zeros behind the last index lie inside.
+/// The zeros after the last index are inside the bounds.
 struct PositionsOutside : Packs<std::int32_t> {
     using Result = std::int64_t;
     std::int64_t bound;

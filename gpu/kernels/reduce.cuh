@@ -7,15 +7,15 @@
 
 namespace lockstep::gpu {
 
-// All terms to one result, in two passes, in an order that depends on their number alone.
-// An object is reduced that has
+// Reduces all terms to one result, in two passes, in an order that depends only on their
+// number. The reduced object has:
 //
 //     static constexpr int kWidth = 4;  // elements in a pack
 //     std::int64_t elements;
 //     using Result = double;            // of a pack, and of all
-//     using Loaded = …;                 // what a pack is made of
+//     using Loaded = …;                 // the operands of a pack
 //     Loaded load(std::int64_t pack) const;
-//     Loaded load_rest(std::int64_t pack) const;  // behind the last whole one
+//     Loaded load_rest(std::int64_t pack) const;  // the last, partial pack
 //     Result of(const Loaded& loaded, std::int64_t pack) const;
 
 inline constexpr int kReduceThreads = 256;
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kReduceThreads)
     if (threadIdx.x == 0) partials[blockIdx.x] = result;
 }
 
-/// finish(result) by one thread.
+/// One thread calls finish(result).
 template <typename Result, typename Op, typename Finish>
 __global__ void __launch_bounds__(kReduceThreads)
     finish_kernel(const Result* partials, int count, Op op, Finish finish) {

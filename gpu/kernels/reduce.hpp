@@ -8,13 +8,13 @@
 
 namespace lockstep::gpu {
 
-/// Blocks of a reduction's first pass: a number, not a question to the device, since it
-/// decides the order of the sum. One wave on the GPUs of today.
+/// Blocks of a reduction's first pass. The number is fixed and not asked of the device,
+/// because it decides the order of the sum. It is one wave on the GPUs of today.
 inline constexpr int kMostPartials = 1024;
-/// Bytes of workspace that each of these needs.
+/// Bytes of workspace that each of these functions needs.
 inline constexpr std::int64_t kReduceBytes = std::int64_t{kMostPartials} * 8;
 
-/// result[0] (+)= the sum of `elements` values; in f64, integers wrap around.
+/// result[0] (+)= the sum of `elements` values. The sum is in f64; integers wrap around.
 template <typename S>
 void launch_sum(cudaStream_t stream, void* workspace, Computed<S>* result,
                 const S* values, std::int64_t elements, bool accumulate);
@@ -32,7 +32,7 @@ void launch_squared_error_backward(cudaStream_t stream, Numbers d_prediction,
                                    Numbers prediction, Numbers target,
                                    std::int64_t elements, double by);
 
-/// The first index outside [0, bound); position -1 where all lie inside.
+/// The first index outside [0, bound); position is -1 if there is none.
 struct FirstOutside {
     std::int64_t position;
     std::int64_t index;

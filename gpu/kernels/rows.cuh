@@ -6,53 +6,55 @@
 
 namespace lockstep::gpu {
 
-// Kernels that need a row as a whole: its sum, its maximum. A team of threads works on a
-// row, a warp where rows are narrow, a block where they are wide. A thread loads packs
-// that lie kTeam apart, kHeld of them before it uses the first. If a kernel needs the row
-// again, for what follows from its sum, it keeps what one such sweep covers in registers
-// and reads the row once (kOnce); it reads wider rows twice. All of it depends on the
-// row's length alone, and so do the bits of the result.
+// Kernels that need a whole row at once: its sum, its maximum. A team of threads works on
+// a row: a warp if rows are narrow, a block if they are wide. A thread's packs are kTeam
+// apart; it loads kHeld of them before it uses the first. Some kernels need the row
+// again, after its sum is known. If one sweep covers the row, such a kernel keeps it in
+// registers and reads it once (kOnce); it reads a wider row twice. All of this, and so
+// the bits of the result, depends only on the row's length.
 
 inline constexpr int kRowThreads = 256;
 inline constexpr int kHeld = 8;
 
-/// How much a kernel keeps of a row until it has been over all of it. A multiprocessor
-/// has 65,536 registers, and a thread holds a sweep of an operand in 32 of them.
+/// How much of a row a kernel keeps until it has read all of it. A multiprocessor has
+/// 65,536 registers. A thread needs 32 of them for one sweep of an operand.
 enum class Keeps {
-    nothing,  ///< it goes over the row once, however wide
-    little,   ///< one operand: 64 registers do for 1,024 threads
-    much,     ///< two operands, or one and much besides: 128 registers do for 512
+    nothing,  ///< it reads the row once, at any width
+    little,   ///< one operand: 64 registers, enough for 1,024 threads
+    much,     ///< two operands, or one and much more: 128 registers, for 512
 };
 
-/// The threads of the largest team that reads its row once: 1,024 hold 32,768 columns of
-/// f32 or bf16, and 512 hold 16,384, or half as many of f64. Functions like exp in f64,
-/// and packs that are shifted since they do not fill a row, take many registers besides.
+/// Returns the threads of the largest team that reads its row once. 1,024 threads keep
+/// 32,768 columns of f32 or bf16, 512 threads keep 16,384; half of that in f64. Functions
+/// like exp in f64 need many more registers, and so do packs that are shifted because
+/// they do not fill a row.
 template <typename T, bool kWhole>
 constexpr int largest_team(Keeps keeps) {
     if (keeps == Keeps::nothing) return kRowThreads;
     return keeps == Keeps::little && sizeof(T) <= 4 && kWhole ? 1024 : 512;
 }
-/// The threads of a team that reads its row twice. One or two such blocks fit on a
-/// multiprocessor, so few rows are under way: what was read may still be in the L2.
+/// The threads of a team that reads its row twice. Only one or two such blocks fit on a
+/// multiprocessor. So few rows are in progress, and at the second read a row may still be
+/// in the L2 cache.
 inline constexpr int kTeamOfTwice = 512;
 
-/// How a kernel goes over rows of some length: its template argument. A multiprocessor
-/// must have room for kBlocks blocks; if that is 0, the compiler weighs them against
+/// A kernel's template argument: how it goes over rows of some length. A multiprocessor
+/// must have room for kBlocks blocks; if it is 0, the compiler chooses between blocks and
 /// registers.
 template <int kWidthOf, bool kWholeOf, int kTeamOf, bool kOnceOf>
 struct RowPlan {
     static constexpr int kWidth = kWidthOf;   ///< elements of a pack
     static constexpr bool kWhole = kWholeOf;  ///< whether packs fill a row
-    static constexpr int kTeam = kTeamOf;     ///< threads of a row
+    static constexpr int kTeam = kTeamOf;     ///< threads per row
     static constexpr bool kOnce = kOnceOf;    ///< whether one sweep covers a row
     static constexpr int kThreads = kTeam > kRowThreads ? kTeam : kRowThreads;
-    static constexpr int kRows = kThreads / kTeam;       ///< of a block
-    static constexpr int kRoomyBlocks = 512 / kThreads;  ///< of 128 registers a thread
+    static constexpr int kRows = kThreads / kTeam;       ///< rows per block
+    static constexpr int kRoomyBlocks = 512 / kThreads;  ///< at 128 registers a thread
     static constexpr bool kNeedsRoom = kWidth == 2 || !kWhole || !kOnce;
     static constexpr int kBlocks = kNeedsRoom ? kRoomyBlocks : 0;
 };
 
-/// The row of a thread's team, and the thread's part in it. It computes in T; matrices
+/// The row of a thread's team, and the thread's place in it. It computes in T; matrices
 /// may be stored in another type.
 template <typename T, typename Plan>
 class Row {
@@ -81,7 +83,7 @@ class Row {
     __device__ std::int64_t packs() const { return packs_; }
     __device__ T columns() const { return static_cast<T>(shape_.columns); }
 
-    /// f(k, pack) for the packs of this thread in the sweep that begins at `base`.
+    /// Calls f(k, pack) for this thread's packs in the sweep that begins at `base`.
     template <typename F>
     __device__ void each(std::int64_t base, const F& f) const {
 #pragma unroll
@@ -91,14 +93,14 @@ class Row {
         }
     }
 
-    /// The elements of the pack that are in the row.
+    /// Returns the number of elements of the pack that are in the row.
     __device__ int count(std::int64_t pack) const {
         const std::int64_t left = shape_.columns - pack * kWidth;
         return Plan::kWhole || left > kWidth ? kWidth : static_cast<int>(left);
     }
 
-    /// Reads this thread's packs in the sweep that begins at `base`. `nothing` stands for
-    /// elements behind the row's last.
+    /// Reads this thread's packs in the sweep that begins at `base`. Elements beyond the
+    /// row's end are `nothing`.
     template <typename S>
     __device__ void read(std::int64_t base, Held& held, const S* matrix,
                          T nothing = 0) const {
@@ -106,7 +108,7 @@ class Row {
         each(base,
              [&](int k, std::int64_t pack) { complete(held[k], matrix, pack, nothing); });
     }
-    /// Does so for two matrices at once.
+    /// The same for two matrices at once.
     template <typename S>
     __device__ void read(std::int64_t base, Held& held, const S* matrix, Held& other_held,
                          const S* other) const {
@@ -125,7 +127,7 @@ class Row {
             return load_rest<kWidth>(columns, pack * kWidth, shape_.columns);
         return load<kWidth>(columns + pack * kWidth, shape_.vectors);
     }
-    /// All threads of a warp that have a pack write theirs together.
+    /// All threads of a warp that have a pack write together.
     template <typename S>
     __device__ void write(S* matrix, std::int64_t pack, const Values& values) const {
         S* to = begin_of(matrix, pack);
@@ -147,9 +149,9 @@ class Row {
     __device__ S* begin_of(S* matrix, std::int64_t pack) const {
         return matrix + index_ * shape_.columns + pack * kWidth;
     }
-    /// Loads the pack, or the first of the two that it is made of. Loads of all packs are
-    /// under way before one is completed, so that a thread waits for memory once: the
-    /// second of a pair, the first of the next thread's, is in the L1 by then.
+    /// Loads the pack, or the first of the two packs that it is made of. All loads start
+    /// before one is completed, so a thread waits for memory only once. The second pack
+    /// of a pair is the next thread's first one, and is in the L1 cache by then.
     template <typename S>
     __device__ void load_first(Values& values, const S* matrix, std::int64_t pack) const {
         const S* from = begin_of(matrix, pack);
@@ -169,15 +171,15 @@ class Row {
             values = load_rest<kWidth>(from, 0, count(pack), nothing);
     }
 
-    /// A place that a pack can be stored to has the end of the pack of the lane before
-    /// and the begin of this lane's. The first lane has no such end, and no lane takes
-    /// that of the last: they store these elements one by one.
+    /// A full pack in memory has the end of the previous lane's pack and the beginning of
+    /// this lane's. The first lane has no previous one, and the last lane's end has no
+    /// next one: those elements are stored one by one.
     template <typename S>
     __device__ void write_shifted(S* to, std::int64_t pack, const Values& values) const {
         const int lane = static_cast<int>(threadIdx.x % kWarp);
         const std::int64_t lanes = packs_ - (pack - lane);
         const unsigned mask = lanes < kWarp ? (1U << lanes) - 1 : kAllLanes;
-        // The pack before from its second element on, and then this one.
+        // The previous pack from its second element on, then this one.
         Values before, own;
 #pragma unroll
         for (int i = 1; i < kWidth; ++i) {
@@ -200,15 +202,16 @@ class Row {
     MatrixShape shape_;
     std::int64_t index_;
     std::int64_t packs_;
-    // If packs do not fill a row, each of its packs begins shift_ elements behind an
-    // address at which a pack can be loaded, and the first pairs_ packs are shifted out
-    // of two that are loaded there: both lie in the matrix, and the pack in the row. The
-    // elements of the rest, and of a matrix that begins elsewhere, are loaded one by one.
+    // If packs do not fill a row, each pack of the row begins shift_ elements after an
+    // address at which a pack can be loaded. The first pairs_ packs are shifted out of
+    // two packs that are loaded there: both are in the matrix, and the result is in the
+    // row. The other elements are loaded one by one, and so are all elements of a matrix
+    // that begins elsewhere.
     int shift_ = 0;
     std::int64_t pairs_ = 0;
 };
 
-/// with(plan), given the packs of a row.
+/// Calls with(plan) for a row with this number of packs.
 template <typename S, Keeps kKeeps, bool kWhole, typename With>
 void with_team(std::int64_t packs, const With& with) {
     constexpr int kWidth = kFullWidth<S>;
@@ -225,7 +228,7 @@ void with_team(std::int64_t packs, const With& with) {
     }
 }
 
-/// launch(plan, blocks) with the plan for rows of this shape.
+/// Calls launch(plan, blocks) with the plan for rows of this shape.
 template <typename S, Keeps kKeeps, typename Launch>
 void with_plan(const MatrixShape& shape, const Launch& launch) {
     const std::int64_t packs = divided_up(shape.columns, kFullWidth<S>);

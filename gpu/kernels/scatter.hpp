@@ -8,8 +8,8 @@
 
 namespace lockstep::gpu {
 
-/// A table (rows, width) whose row ids[i] - first, where it has that, gets row i of dy
-/// (elements, width) added, in order of i.
+/// A table (rows, width). Row i of dy (elements, width) is added to row ids[i] - first of
+/// the table if it has that row. Rows are added in order of i.
 struct ScatteredRows {
     Numbers table;
     std::int64_t first;
@@ -19,12 +19,12 @@ struct ScatteredRows {
     std::int64_t elements;
 };
 
-/// Every row of the table looks at every id: for few of them.
+/// Every row of the table compares itself with every id; for few ids.
 void launch_scatter_few(cudaStream_t stream, const ScatteredRows& scattered,
                         const std::int32_t* ids);
 
-/// Leaves the same bits: it sorts the ids, fewer than 2^31, and a row looks at its own.
-/// The workspace is that of sorting (gpu/kernels/sort.hpp).
+/// Gives the same bits. It sorts the ids (fewer than 2^31), and a row finds its own by
+/// search. The workspace is that of sorting (gpu/kernels/sort.hpp).
 void launch_scatter_many(cudaStream_t stream, std::int32_t* workspace,
                          const ScatteredRows& scattered, const std::int32_t* ids);
 

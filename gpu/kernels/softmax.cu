@@ -16,7 +16,7 @@ struct Exponentials {
     T largest = -std::numeric_limits<T>::infinity();
     T sum = 0;
 
-    /// Is asked for once a row, since each of its elements would test the same.
+    /// Called once per row, because the test is the same for all its elements.
     __device__ T taken_off() const { return formulas::taken_off(largest); }
     __device__ void rescale(T larger) {
         sum *= formulas::rescaling(largest, larger);
@@ -24,8 +24,8 @@ struct Exponentials {
     }
 };
 
-// A mask says which columns a row sees: seen() has a bit for each of a pack's lanes. A
-// row may see none: its sum is 0, and all of its results are.
+// A mask says which columns a row sees: seen() has a bit for each lane of a pack. If a
+// row sees none, its sum and all its results are 0.
 
 struct Unmasked {
     static constexpr Keeps kKeeps = Keeps::little;
@@ -39,7 +39,8 @@ struct Unmasked {
     __device__ OfRow of_row(std::int64_t) const { return {}; }
 };
 
-/// Both in the order of tokens: a row sees columns up to its own, and `ahead` more.
+/// Rows and columns in the order of tokens: a row sees columns up to its own, and `ahead`
+/// more.
 struct Causal {
     static constexpr Keeps kKeeps = Keeps::much;
     static constexpr bool kDivides = false;
@@ -57,8 +58,8 @@ struct Causal {
     __device__ OfRow of_row(std::int64_t row) const { return {row % rows + ahead}; }
 };
 
-/// In any order, which takes a division a column: a row sees columns whose token is not
-/// behind its own.
+/// For any order of tokens, at the cost of a division per column. A row sees columns
+/// whose token is not after its own.
 struct CausalByTokens {
     static constexpr Keeps kKeeps = Keeps::much;
     static constexpr bool kDivides = true;
@@ -84,7 +85,7 @@ __device__ bool has(unsigned seen, int lane) {
     return (seen >> lane & 1) != 0;
 }
 
-/// Those of the row, in one sweep after the other (Milakov & Gimelshein, arXiv
+/// Returns the row's exponentials, one sweep after another (Milakov & Gimelshein, arXiv
 /// 1805.02867). Leaves the last sweep in `held`.
 template <typename T, typename Plan, typename S, typename Mask>
 __device__ Exponentials<T> exponentials(const Row<T, Plan>& row, const S* x,
@@ -163,7 +164,8 @@ __global__ void __launch_bounds__(Plan::kThreads,
     }
 }
 
-/// The logarithm of each row's sum of exp(x), less its target's x if there are targets.
+/// y = the logarithm of each row's sum of exp(x), minus its target's x if there are
+/// targets.
 template <typename S, typename Plan>
 __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
     log_sum_exp_rows(Computed<S>* y, const S* x, const std::int32_t* targets,
@@ -206,8 +208,8 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
     }
 }
 
-// The two derivatives are alike: from one operand of forward, and dy, what becomes of an
-// element follows from two sums over its row.
+// Both derivatives have the same form: dx of an element follows from x or y, from dy, and
+// from two sums over the row.
 
 /// dx = y * (dy - sum(y * dy)).
 struct OfSoftmax {

@@ -9,26 +9,26 @@
 
 namespace lockstep::gpu {
 
-// All matrices are rows x columns; targets lie in [0, columns).
+// All matrices are rows x columns; targets are in [0, columns).
 
 void launch_softmax(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,
                     std::int64_t columns);
-/// Says which tokens the rows and the columns of each of some matrices are.
+/// The tokens of the rows and columns of several stacked matrices.
 struct CausalRows {
-    std::int64_t rows;  ///< of a matrix
-    TokenRows queries;  ///< its rows
-    TokenRows keys;     ///< its columns
+    std::int64_t rows;  ///< of one matrix
+    TokenRows queries;  ///< tokens of its rows
+    TokenRows keys;     ///< tokens of its columns
 };
-/// A row sees the columns of tokens up to its own; the others are not looked at, and
-/// their results are 0. As fast as without a mask where both are in the order of tokens;
-/// else a column costs a division.
+/// A row sees the columns of tokens up to its own. Other columns are not read, and their
+/// results are 0. If rows and columns are in the order of tokens, this is as fast as
+/// without a mask; otherwise it costs a division per column.
 void launch_causal_softmax(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,
                            std::int64_t columns, const CausalRows& causal);
 void launch_softmax_backward(cudaStream_t stream, Numbers dx, Numbers y, Numbers dy,
                              std::int64_t rows, std::int64_t columns);
 
-/// y (rows), of the type that x is computed in: the logarithm of each row's sum of
-/// exp(x).
+/// y (rows) = the logarithm of each row's sum of exp(x). y has the type in which x is
+/// computed.
 void launch_log_sum_exp(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,
                         std::int64_t columns);
 /// y = x / the sum of its row.
@@ -41,7 +41,7 @@ void launch_normalize_rows_backward(cudaStream_t stream, Numbers dx, Numbers x,
 void launch_cross_entropy(cudaStream_t stream, Numbers losses, Numbers logits,
                           const std::int32_t* targets, std::int64_t rows,
                           std::int64_t columns);
-/// by * (softmax(logits) - one_hot(targets)).
+/// d_logits = by * (softmax(logits) - one_hot(targets)).
 void launch_cross_entropy_backward(cudaStream_t stream, Numbers d_logits, Numbers logits,
                                    const std::int32_t* targets, std::int64_t rows,
                                    std::int64_t columns, double by);

@@ -34,9 +34,9 @@ __global__ void __launch_bounds__(kSortThreads)
     to.positions[i] = static_cast<std::int32_t>(place);
 }
 
-/// Merges runs of `run` sorted ids, two and two. An id's place is its place in its own
-/// run, and behind those of the other run that come before it; of equal ids the left
-/// run's come first.
+/// Merges pairs of runs of `run` sorted ids. The new place of an id is its place in its
+/// own run plus the number of ids of the other run that come before it. Of equal ids,
+/// those of the left run come first.
 __global__ void __launch_bounds__(kSortThreads)
     merge_runs(Pairs to, Pairs from, std::int64_t elements, std::int64_t run) {
     const std::int64_t i = thread_number();

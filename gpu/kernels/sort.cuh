@@ -4,8 +4,8 @@
 
 namespace lockstep::gpu {
 
-/// How many of the sorted ids in [begin, end) come before `id`; with `equal_too`, those
-/// equal to it as well.
+/// Returns how many of the sorted ids in [begin, end) are less than `id`; with
+/// `equal_too`, less than or equal to it.
 inline __device__ std::int64_t count_before(const std::int32_t* ids, std::int64_t begin,
                                             std::int64_t end, std::int64_t id,
                                             bool equal_too) {

@@ -6,26 +6,26 @@
 
 namespace lockstep::gpu {
 
-/// Ids in ascending order, and where each stood; equal ids keep their order.
+/// Ids in ascending order, with their former positions; equal ids keep their order.
 struct SortedIds {
     const std::int32_t* ids;
     const std::int32_t* positions;
 };
 
-/// Elements of workspace that sorting needs.
+/// Returns the number of elements of workspace that sorting needs.
 constexpr std::int64_t sort_workspace(std::int64_t elements) {
     return 4 * elements;
 }
-/// Sorts ids, fewer than 2^31, which are taken column by column. The result lies in the
+/// Sorts fewer than 2^31 ids, which are read column by column. The result is in the
 /// workspace.
 SortedIds sorted(cudaStream_t stream, std::int32_t* workspace, const std::int32_t* ids,
                  std::int64_t elements, std::int64_t columns = 1);
 
-/// A sort of ids (n, columns), which lie in [0, bound), writes its results here.
+/// The results of sorting ids (n, columns) in [0, bound).
 struct SortResults {
-    std::int32_t* order;   ///< where each id stood
-    std::int32_t* rows;    ///< the row that it stood in
-    std::int32_t* counts;  ///< how many there are of each: bound
+    std::int32_t* order;   ///< the former position of each id
+    std::int32_t* rows;    ///< the row of each id
+    std::int32_t* counts;  ///< how often each id occurs; `bound` numbers
     std::int64_t columns;
     std::int64_t bound;
     bool by_columns;

@@ -37,14 +37,14 @@ struct Smaller {
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffff;
 
-/// The value of the lane whose number differs by `step`, a power of two.
+/// Returns the value of the lane whose number differs by `step`, a power of two.
 template <typename A>
 __device__ A of_other_lane(A value, int step) {
     return __shfl_xor_sync(kAllLanes, value, step);
 }
 
-/// The values of a team of threads, combined in a fixed order; every thread gets the same
-/// bits, as `op` is commutative. A team is a warp, or the whole block.
+/// Combines the values of a team of threads in a fixed order. Every thread gets the same
+/// bits, because `op` is commutative. A team is a warp or the whole block.
 template <int kTeam, typename A, typename Op>
 __device__ A combined(A value, const Op& op) {
 #pragma unroll
@@ -58,7 +58,7 @@ __device__ A combined(A value, const Op& op) {
 #pragma unroll
         for (int warp = 1; warp < kTeam / kWarp; ++warp)
             value = op(value, of_warp[warp]);
-        // The next call writes the same places.
+        // The next call writes to the same places.
         __syncthreads();
     }
     return value;

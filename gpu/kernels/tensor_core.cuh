@@ -7,19 +7,19 @@
 
 namespace lockstep::gpu {
 
-// Tensor cores multiply bf16 and add in f32, from compute capability 8.0 on. A warp does
-// it as one: each of its threads holds a part of either matrix and of the result, which
-// the PTX ISA fixes ("mma.m16n8k16", "ldmatrix", "cp.async"). All threads of the warp
-// have to arrive together.
+// Tensor cores multiply bf16 and add in f32, from compute capability 8.0 on. A whole warp
+// does it together: each thread holds a part of both matrices and of the result. The PTX
+// ISA defines these parts ("mma.m16n8k16", "ldmatrix", "cp.async"). All threads of the
+// warp must call these functions together.
 
-/// Two numbers of bf16 that one register holds, the first in its lower half.
+/// Two bf16 numbers in one register, the first in the lower half.
 using Bf16Pair = std::uint32_t;
 
 #ifdef __CUDACC__
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
-/// sums (16 x 8) += a (16 x 16) times b (16 x 8, in two halves of 8 rows).
+/// sums (16 x 8) += a (16 x 16) times b (16 x 8, as two halves of 8 rows).
 __device__ inline void multiply_add(float (&sums)[4], const Bf16Pair (&a)[4],
                                     Bf16Pair upper, Bf16Pair lower) {
     asm volatile(
@@ -29,9 +29,9 @@ __device__ inline void multiply_add(float (&sums)[4], const Bf16Pair (&a)[4],
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(upper), "r"(lower));
 }
 
-/// Four matrices of 8 x 8 in shared memory. Eight threads each say where the rows of one
-/// begin, at multiples of 16 bytes: threads 0 to 7 of the first, and so on. A thread gets
-/// two neighbours of row lane / 4 of each.
+/// Loads four matrices of 8 x 8 from shared memory. `row` is the beginning of one row, a
+/// multiple of 16 bytes: threads 0 to 7 give the rows of the first matrix, and so on. A
+/// thread gets two adjacent numbers of row lane / 4 of each matrix.
 __device__ inline void load_matrices(Bf16Pair (&to)[4], const Bf16* row) {
     const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -40,7 +40,7 @@ __device__ inline void load_matrices(Bf16Pair (&to)[4], const Bf16* row) {
                  : "memory");
 }
 
-/// Does so with the transposed matrices.
+/// The same, with the transposed matrices.
 __device__ inline void load_transposed(Bf16Pair (&to)[4], const Bf16* row) {
     const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -49,15 +49,15 @@ __device__ inline void load_transposed(Bf16Pair (&to)[4], const Bf16* row) {
                  : "memory");
 }
 
-/// Both rounded to nearest.
+/// Returns both, rounded to nearest.
 __device__ inline Bf16Pair pair_of(float first, float second) {
     Bf16Pair pair;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
     return pair;
 }
 
-/// Starts to copy 16 bytes to shared memory, or zeros if there are none. Both addresses
-/// are multiples of 16.
+/// Starts to copy 16 bytes to shared memory, or zeros if `is_there` is false. Both
+/// addresses must be multiples of 16.
 __device__ inline void start_copy(void* to, const void* from, bool is_there) {
     const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -66,20 +66,20 @@ __device__ inline void start_copy(void* to, const void* from, bool is_there) {
                  : "memory");
 }
 
-/// Makes one group of the copies that this thread has started since the last.
+/// Makes one group of the copies that this thread has started since the last group.
 __device__ inline void end_group_of_copies() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/// Waits for this thread's copies but for those of the last group.
+/// Waits for this thread's copies, except those of the last group.
 __device__ inline void wait_for_all_but_last_group() {
     asm volatile("cp.async.wait_group 1;" ::: "memory");
 }
 
 #else
 
-// A module has code for each GPU that it was built for; on these nobody calls it
-// (Device::takes_bf16).
+// A module has code for each GPU that it was built for. On these older ones the functions
+// are never called (Device::takes_bf16).
 template <typename... Any>
 __device__ void multiply_add(Any&&...) {
     __trap();
@@ -105,7 +105,7 @@ __device__ inline void wait_for_all_but_last_group() {}
 
 #endif
 
-/// The memory that the block's threads share, as many bytes as its launch gave it.
+/// Returns the shared memory of the block, which has the size that the launch gave.
 template <typename Memory>
 __device__ Memory& block_memory() {
     extern __shared__ uint4 bytes_of_block[];

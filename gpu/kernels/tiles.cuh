@@ -5,12 +5,13 @@
 namespace lockstep::gpu {
 
 inline constexpr int kTileThreads = 256;
-/// Rows of a tile that one thread works on, their loads under way together.
+/// Rows of a tile per thread; the thread loads them at the same time.
 inline constexpr int kTileRows = 4;
 
-/// How blocks share a matrix of `rows` x `packs`: in tiles as wide as a power of two that
-/// holds a row, or as the block. A thread stays in its column; its rows are `height`
-/// apart. So finding one's place takes a division a thread, not one an element.
+/// How blocks divide a matrix of `rows` x `packs` into tiles. A tile's width is a power
+/// of two: the row's width rounded up, at most the block's size. A thread stays in its
+/// column; its rows are `height` apart. So finding its place takes one division per
+/// thread, not one per element.
 struct Tiles {
     std::int64_t rows;
     std::int64_t packs;
@@ -33,7 +34,7 @@ struct Tiles {
 struct Place {
     std::int64_t column;
     std::int64_t row;
-    int height;  ///< from one of its rows to the next
+    int height;  ///< distance between a thread's rows
 
     __device__ explicit Place(const Tiles& tiles)
         : height(kTileThreads >> tiles.log_width) {

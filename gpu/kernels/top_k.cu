@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kTopThreads = 256;
 
-/// A value and its column; -1 if there is none.
+/// A value and its column; column -1 if there is none.
 template <typename T>
 struct Ranked {
     T value;
@@ -35,8 +35,8 @@ struct First {
     }
 };
 
-/// A team of threads finds one of a row's largest after the other: the first of all that
-/// come behind the last that was found.
+/// A team of threads finds a row's largest values one after another. Each is the largest
+/// of those that rank after the one found before.
 template <typename S, int kTeam>
 struct RowOfTeam {
     using T = Computed<S>;
@@ -51,7 +51,8 @@ struct RowOfTeam {
                                                            : first;
     }
 
-    /// Looks at those of columns [begin, end) that `looks_at` says.
+    /// Returns the next value among the columns of [begin, end) for which `looks_at` is
+    /// true.
     template <typename LooksAt>
     __device__ One next(const One& last, std::int64_t begin, std::int64_t end,
                         const LooksAt& looks_at) const {
@@ -61,8 +62,8 @@ struct RowOfTeam {
         return combined<kTeam>(first, First{});
     }
 
-    /// Returns a bit for each group that the row chooses. Each thread has the sum of the
-    /// group of its number.
+    /// Returns a bit for each group that the row chooses. Thread i has the sum of group
+    /// i.
     __device__ unsigned chosen(const ColumnGroups& groups, std::int64_t width) const {
         T own = 0;
         for (std::int64_t group = 0; group < groups.count; ++group) {

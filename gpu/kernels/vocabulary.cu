@@ -9,8 +9,8 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// f(logit, whether it is an entry and not padding) for what a thread reads of the row.
-/// f selects what it computes of an entry, which takes no branch for each.
+/// Calls f(logit, whether it is an entry and not padding) for this thread's logits. f
+/// should select between two results, so that no logit needs a branch.
 template <typename S, typename T, typename Plan, typename F>
 __device__ void each_entry(const Row<T, Plan>& row, const ShardLogits& of, const F& f) {
     const std::int64_t left = of.whole - of.first;
@@ -71,7 +71,7 @@ struct LossOfParts {
     }
 };
 
-/// The gradient of a row is made of this.
+/// The numbers from which a row's gradient is computed.
 template <typename T>
 struct LossParts {
     const std::int32_t* targets;

@@ -8,8 +8,8 @@
 
 namespace lockstep::gpu {
 
-/// Logits (rows, columns) of entries [first, first + columns) of a vocabulary of `whole`;
-/// entries from there on are padding. Targets lie in [0, whole).
+/// Logits (rows, columns) of entries [first, first + columns) of a vocabulary of `whole`.
+/// Entries from `whole` on are padding. Targets are in [0, whole).
 struct ShardLogits {
     Numbers logits;
     std::int64_t rows;
@@ -18,11 +18,11 @@ struct ShardLogits {
     std::int64_t whole;
 };
 
-/// maximum (rows); -infinity of padding alone.
+/// maximum (rows) of the entries; -infinity if all are padding.
 void launch_row_maximum(cudaStream_t stream, Numbers maximum, const ShardLogits& of);
 
-/// parts (2, rows): sums of exp(logit - maximum), and the targets' logits, 0 for a target
-/// of another shard.
+/// parts (2, rows): the sums of exp(logit - maximum), and the targets' logits (0 if the
+/// target is in another shard).
 void launch_cross_entropy_parts(cudaStream_t stream, Numbers parts, const ShardLogits& of,
                                 const std::int32_t* targets, Numbers maximum);
 

@@ -28,9 +28,9 @@ constexpr int kFlags = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
 constexpr int kBacklog = 1024;
 constexpr size_t kReadBytes = 256 * 1024;
 constexpr int kReadsAtOnce = 16;
-constexpr uint64_t kReservedBytes = 256 << 20;  // for a body, before it comes
+constexpr uint64_t kReservedBytes = 256 << 20;  // for a body, before it arrives
 
-/// An address as the system has it.
+/// An address in the system's form.
 struct SocketAddress {
     sockaddr_storage storage = {};
     socklen_t bytes = 0;
@@ -50,7 +50,7 @@ SocketAddress abstract_address(const std::string& name) {
     return address;
 }
 
-/// Nothing if the name server cannot tell just now.
+/// Returns nothing if the name server cannot answer now.
 std::vector<SocketAddress> resolve(const Address& address, int flags) {
     if (!address.unix_name.empty()) return {abstract_address(address.unix_name)};
     addrinfo hints = {};
@@ -87,7 +87,7 @@ Descriptor admitted(Descriptor connection, int family) {
     if (family == AF_UNIX)
         return from_this_user(connection) ? std::move(connection) : Descriptor();
     set_option(connection, IPPROTO_TCP, TCP_NODELAY, 1);
-    // A machine that vanishes closes no connection: TCP must ask for it.
+    // A machine that vanishes does not close its connections, so let TCP probe them.
     set_option(connection, SOL_SOCKET, SO_KEEPALIVE, 1);
     set_option(connection, IPPROTO_TCP, TCP_KEEPIDLE, 10);
     set_option(connection, IPPROTO_TCP, TCP_KEEPINTVL, 5);
@@ -114,14 +114,14 @@ void bind_and_listen(const Descriptor& listener, const SocketAddress& where,
     });
 }
 
-/// One attempt; a closed descriptor if nobody answers.
+/// Tries once; returns a closed descriptor if nothing answers.
 Descriptor try_to_connect(const SocketAddress& where, Clock::time_point deadline) {
     Descriptor connection(socket(where.family(), kFlags, 0));
     if (!connection.open())
         throw std::system_error(errno, std::generic_category(), "cannot make a socket");
     if (connect(connection.number(), where.get(), where.bytes) != 0) {
         if (errno != EINPROGRESS) return {};
-        // A machine that is starting drops what comes: ask again soon.
+        // A machine that is starting drops packets, so ask again soon.
         const auto soon = std::min(deadline, Clock::now() + std::chrono::seconds(3));
         pollfd wait = {connection.number(), POLLOUT, 0};
         if (poll(&wait, 1, os::milliseconds_until(soon)) != 1) return {};
@@ -136,14 +136,14 @@ Descriptor try_to_connect(const SocketAddress& where, Clock::time_point deadline
 }  // namespace
 
 Descriptor listen_at(const Address& address) {
-    // An address in digits, or localhost, as it is; at a name, all addresses of this
-    // machine: which of them a name means differs between machines.
+    // Take a numeric address, or localhost, as it is. For a name, listen at all addresses
+    // of this machine, because machines resolve a name to different ones.
     const std::string own = address.host == "localhost" ? "127.0.0.1" : address.host;
     for (const std::string& host : {own, std::string("::"), std::string("0.0.0.0")}) {
         for (const SocketAddress& where :
              resolve({address.unix_name, host, address.port}, AI_NUMERICHOST)) {
             Descriptor listener(socket(where.family(), kFlags, 0));
-            if (!listener.open()) break;  // such as IPv6, which a machine may not have
+            if (!listener.open()) break;  // such as IPv6, which a machine may lack
             bind_and_listen(listener, where, address);
             return listener;
         }
@@ -183,7 +183,7 @@ void Connection::transfer(short events) {
     if (events & ~POLLOUT) receive();
 }
 
-/// Takes in what has come, some megabytes at most.
+/// Reads what has arrived, some megabytes at most.
 void Connection::receive() {
     std::array<char, kReadBytes> buffer;
     for (int reads = 0; open() && reads < kReadsAtOnce; ++reads) {
@@ -235,7 +235,7 @@ void Connection::send(const Message& message) {
     flush();
 }
 
-/// Passes on what fits now.
+/// Sends what fits now.
 void Connection::flush() {
     while (open() && !going_.empty()) {
         const std::string& bytes = *going_.front();
@@ -244,8 +244,8 @@ void Connection::flush() {
         if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
             return;
         if (sent < 0) {
-            // There may still be something to read from before the other side closed:
-            // receive() finds the end.
+            // There may still be data from before the other side closed; receive() finds
+            // the end.
             if (errno != EPIPE && errno != ECONNRESET) close();
             going_.clear();
             sent_ = 0;

@@ -13,44 +13,44 @@ namespace lockstep::gpu {
 
 using os::Descriptor;
 
-/// A socket that waits at the address. Throws UsageError if the address cannot be: its
-/// host has no such name, is another machine, or something else waits there.
+/// Returns a socket that listens at the address. Throws UsageError if that is not
+/// possible: the host name is unknown, the host is another machine, or another socket
+/// listens there.
 Descriptor listen_at(const Address& address);
 
-/// A connection that waits at a listening socket; a closed descriptor if none does, or if
-/// it comes from another user of this machine.
+/// Accepts a connection that waits at a listening socket. Returns a closed descriptor if
+/// none waits, or if it comes from another user of this machine.
 Descriptor accept_from(const Descriptor& listener);
 
-/// A connection to whoever waits at the address, or a closed descriptor if nobody has
-/// come there by the deadline; tries once at least. Throws UsageError if the host has no
-/// such name.
+/// Connects to the address. Returns a closed descriptor if nothing listens there by the
+/// deadline; tries at least once. Throws UsageError if the host name is unknown.
 Descriptor connect_to(const Address& address, Clock::time_point deadline);
 
-/// Messages over a stream socket, without waiting: what does not fit is kept until poll()
-/// says that it does. Closes itself when the other side has, or talks rubbish.
+/// Messages over a nonblocking stream socket. What does not fit is kept until poll() says
+/// that it does. The connection closes if the other side closes or breaks the protocol.
 class Connection {
   public:
     explicit Connection(Descriptor socket) : socket_(std::move(socket)) {}
 
     bool open() const { return socket_.open(); }
     int number() const { return socket_.number(); }
-    /// Returns what poll() is to wait for.
+    /// Returns the events that poll() must wait for.
     short events() const;
-    /// Does what poll() found possible.
+    /// Reads and writes what poll() has found possible.
     void transfer(short events);
 
-    /// The next message that is here whole.
+    /// Returns the next complete message, if there is one.
     std::optional<Message> next();
     void send(const Message& message);
     bool flushed() const { return going_.empty(); }
     void close() { socket_.close(); }
 
-    /// Says to the other side that this one runs. Returns for how many calls in turn
-    /// nothing has come from there: time in which this process did not run itself does
-    /// not count.
+    /// Sends a beat, which tells the other side that this one runs. Returns the number of
+    /// successive calls for which nothing has come from the other side. Time in which
+    /// this process itself did not run does not count.
     int beat();
 
-    /// Bodies longer than this are rubbish. Small until the other side is known.
+    /// Sets the longest body that is accepted. It is small until the other side is known.
     void accept_bodies_of(uint64_t bytes) { longest_ = bytes; }
 
   private:
@@ -62,13 +62,13 @@ class Connection {
     uint64_t longest_ = 64;
     int silent_beats_ = 0;
 
-    std::string header_;  // of the message that is coming
+    std::string header_;  // of the message that is being received
     std::optional<Header> coming_;
     std::string body_;
     std::deque<Message> come_;
 
     std::deque<Bytes> going_;
-    size_t sent_ = 0;  // of the first
+    size_t sent_ = 0;  // bytes of the first one
 };
 
 }  // namespace lockstep::gpu

@@ -12,10 +12,10 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// How long the main thread of rank 0 has to come for the text.
+/// The time in which rank 0's main thread can claim the text.
 constexpr double kClaimSeconds = 0.5;
 
-/// A process's end of the line, with the thread that serves it.
+/// One end of the control line, with the thread that serves it.
 class ControlLine final : public ControlShared {
   public:
     ControlLine(const Placement& place, const ControlOptions& patience)
@@ -76,7 +76,7 @@ std::string ControlShared::broadcast(const std::string& bytes) {
     return exchange(MessageKind::broadcast, rank() == 0 ? bytes : std::string()).front();
 }
 
-/// Takes part in an exchange and returns its result: a list.
+/// Takes part in an exchange and returns its result, a list.
 std::vector<std::string> ControlShared::exchange(MessageKind kind,
                                                  const std::string& mine) {
     const StallWatch::Pause pause(watch);

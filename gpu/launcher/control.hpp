@@ -11,10 +11,10 @@
 
 namespace lockstep::gpu {
 
-/// The reason why a run ended before its time, as all its processes are told.
+/// The reason why a run stopped early. All its processes get the same one.
 struct Failure {
     int rank = 0;      ///< where it began
-    int status = 1;    ///< what every process exits with
+    int status = 1;    ///< the exit status of every process
     std::string text;  ///< what rank 0 prints: whole lines
 };
 
@@ -29,50 +29,51 @@ class RunStopped : public std::runtime_error {
 };
 
 struct ControlOptions {
-    /// A process that is watched and makes no progress for so long stands still; one
-    /// that does not come to the rendezvous for so long is missing.
+    /// A watched process that makes no progress for this long stands still. A process
+    /// that does not reach the rendezvous within this time is missing.
     double timeout_seconds = 60;
-    /// A process whose main thread has not destroyed its Control so long after the run
-    /// was stopped, and after it saw that, is ended.
+    /// After a stop, a process has this long to destroy its Control; then it is ended.
+    /// The time begins once its main thread has seen the stop.
     double grace_seconds = 5;
 };
 
-/// The line between the processes of a run: sockets from all of them to rank 0, each
-/// served by a thread of its own process, so that a process answers while its program
-/// computes or hangs.
+/// The control line between the processes of a run: sockets from all of them to rank 0. A
+/// thread of its own serves each end, so a process answers while its program computes or
+/// hangs.
 ///
-/// One process fails or is lost, or the run stalls: all are told the first cause, and
-/// check() throws it everywhere. A process whose main thread does not come to check()
-/// soon after is ended, with the failure's status.
+/// If a process fails or is lost, or if the run stalls, all processes are told the first
+/// cause, and check() throws it everywhere. A process whose main thread does not call
+/// check() soon after is ended, with the failure's status.
 ///
-/// A run stalls once every process that is watched stands still, at least one, or one
-/// has for ten times the timeout: one may wait long while another works.
+/// A run stalls if at least one process is watched and all watched ones stand still. It
+/// also stalls if one process stands still for ten times the timeout: until then another
+/// may still work for it.
 ///
-/// The control threads of rank 0 and of each other process let each other hear that they
-/// run. A process that says nothing for timeout_seconds, at least 3, is stopped or out of
-/// reach: the run ends, whatever its program waits for.
+/// The control threads of rank 0 and of each other process exchange beats, which show
+/// that they run. A process that sends nothing for timeout_seconds (at least 3) is
+/// stopped or out of reach. Then the run ends, no matter what its program waits for.
 ///
 /// A caller that catches RunStopped on rank 0 prints the failure's text if claim_text()
-/// says so. If nobody has claimed it half a second after the stop, or the main thread
-/// leaves without having seen the stop, the control thread prints it. No other rank
-/// prints anything, unless rank 0 does not answer: then rank 1 and the first process of
-/// each other machine take its place in this. The text is empty if a process was lost
-/// that a supervisor speaks of (Placement::supervised).
+/// returns true. The control thread prints it if the text is not claimed within half a
+/// second after the stop, or if the main thread leaves without having seen the stop.
+/// Other ranks print nothing. If rank 0 does not answer, rank 1 and the first process of
+/// each other machine print the text instead. The text is empty if a process was lost and
+/// a supervisor reports that (Placement::supervised).
 ///
-/// Exchanges and watching are the main thread's; progress(), fail(), stopped(), check()
-/// and claim_text() any thread's.
+/// Only the main thread may call exchanges and watching. Any thread may call progress(),
+/// fail(), stopped(), check() and claim_text().
 ///
-/// The destructor says goodbye. Rank 0's waits for the others' goodbyes, at most
-/// timeout_seconds; a process that ends without one is lost. Another rank's waits for
-/// rank 0's answer, which in a stopped run comes once the text has been claimed: a
-/// launcher kills all processes when one ends in error, so rank 0 speaks first. It waits
-/// for that at most grace_seconds and one more.
+/// The destructor says goodbye. On rank 0 it waits for the goodbyes of the others, at
+/// most timeout_seconds; a process that ends without one is lost. On another rank it
+/// waits for rank 0's answer. In a stopped run that answer comes after the text has been
+/// claimed: a launcher kills all processes when one ends in error, so rank 0 must print
+/// first. The wait for it is at most grace_seconds + 1.
 class Control {
   public:
-    /// Meets the other processes. Throws UsageError if the address cannot be, or rank
-    /// 0 turns this process away; on rank 0 MissingError that names the ranks that did
-    /// not come in time, and on those that did RunStopped with status 3; MissingError
-    /// if rank 0 itself did not come.
+    /// Meets the other processes. Throws UsageError if the address is not possible or if
+    /// rank 0 refuses this process. If ranks do not come in time, rank 0 throws
+    /// MissingError with their numbers, and the ranks that came throw RunStopped with
+    /// status 3. If rank 0 does not come, throws MissingError.
     static std::unique_ptr<Control> join(const Placement& placement,
                                          const ControlOptions& options);
     virtual ~Control() = default;
@@ -83,40 +84,42 @@ class Control {
     int rank() const { return placement_.rank; }
     int size() const { return placement_.size; }
 
-    /// Every process's bytes, in rank order; all processes call it. Waits for them as
-    /// long as they live, which is never a stall. Throws RunStopped, also if another
-    /// process came to the other kind of exchange or has said goodbye.
+    /// Returns the bytes of every process, in rank order; all processes must call it.
+    /// Waits for the others as long as they live; this wait is never a stall. Throws
+    /// RunStopped, for example if another process calls broadcast() instead or has said
+    /// goodbye.
     virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
-    /// Rank 0's bytes, whatever the others pass; all processes call it. Throws
-    /// RunStopped.
+    /// Returns rank 0's bytes; the other ranks' are ignored. All processes must call it.
+    /// Throws RunStopped.
     virtual std::string broadcast(const std::string& bytes) = 0;
 
-    /// Between the two, this process must show progress, except while it waits in an
-    /// exchange.
+    /// Between begin_watching() and end_watching() this process must show progress,
+    /// except while it waits in an exchange.
     virtual void begin_watching() = 0;
     virtual void end_watching() noexcept = 0;
     virtual void progress() noexcept = 0;
 
-    /// Both are asked on the control thread, while the main one may hang. `describe`
-    /// gives what this process has to say of itself; `explain`, on rank 0, makes the text
-    /// of the failure of it: all processes' descriptions in rank order (empty if one
-    /// did not answer within 2 seconds), and the rank that stood still first; if it
-    /// throws, a plain text takes its place. They must not wait for the main thread. Once
-    /// set_…({}) has returned the former one is not running and will not be called.
+    /// Both are called on the control thread, because the main thread may hang.
+    /// `describe` returns a description of this process. `explain`, on rank 0, makes the
+    /// failure's text from the descriptions of all processes, in rank order, and from the
+    /// rank that stood still first. A description is empty if its process did not answer
+    /// within 2 seconds. If `explain` throws, a plain text is used. Neither may wait for
+    /// the main thread. Once set_…({}) has returned, the former function does not run and
+    /// is not called again.
     using Describe = std::function<std::string()>;
     using Explain =
         std::function<std::string(const std::vector<std::string>&, int stalled)>;
     virtual void set_describe(Describe describe) = 0;
     virtual void set_explain(Explain explain) = 0;
 
-    /// Stops the run on all processes; the first failure counts. Returns at once.
+    /// Stops the run on all processes; only the first failure counts. Returns at once.
     virtual void fail(const Failure& failure) noexcept = 0;
-    /// Cheap: read by every wait on the GPU.
+    /// Cheap: every wait on the GPU calls it.
     virtual bool stopped() const noexcept = 0;
     /// Throws RunStopped once the run has been stopped.
     virtual void check() const = 0;
-    /// True on rank 0 of a stopped run, or who takes its place, for the first who asks:
-    /// he prints the text.
+    /// Returns true for the first caller on rank 0 of a stopped run, or on a process that
+    /// takes rank 0's place: that caller must print the text.
     virtual bool claim_text() noexcept = 0;
 
   protected:

@@ -15,12 +15,12 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr double kFarewellSeconds = 2;
-constexpr auto kTextOut = 50ms;  // for rank 0 to write what it claimed
+constexpr auto kTextOut = 50ms;  // for rank 0 to print the text that it has claimed
 constexpr auto kAnswer = 5s;
 constexpr auto kHeadStart = 1s;
 constexpr uint64_t kLongestRefusal = 4096;
 
-/// Returns what rank 0 says to our hello; nothing if it is silent, or not rank 0.
+/// Returns rank 0's answer to our hello; nothing if it is silent or not rank 0.
 std::optional<Message> introduce(Connection& line, const Placement& placement,
                                  Clock::time_point due) {
     line.accept_bodies_of(kLongestRefusal);
@@ -59,7 +59,7 @@ Connection meet(const Placement& placement, const ControlOptions& options) {
                  : "it did not start, or this address does not lead to its machine"));
 }
 
-/// The control thread of every process but rank 0's.
+/// The control thread of every process except rank 0's.
 class ControlMember final : public ControlService {
   public:
     explicit ControlMember(ControlShared& shared)
@@ -93,7 +93,7 @@ class ControlMember final : public ControlService {
     Heartbeat heartbeat_;
     bool farewell_ = false;
     std::optional<Clock::time_point> left_at_;      // when it said goodbye
-    std::optional<Clock::time_point> released_at_;  // when rank 0 knew of that
+    std::optional<Clock::time_point> released_at_;  // when rank 0 answered that
     Clock::time_point leaving_due_ = kNever;
 };
 
@@ -134,8 +134,8 @@ void ControlMember::take(const Message& message) {
 
 void ControlMember::serve_heartbeat(Clock::time_point now) {
     if (!heartbeat_.strikes(now)) return;
-    // A process that is to say it comes first: a launcher kills all processes once one
-    // has ended.
+    // A launcher kills all processes once one has ended. So the processes that print the
+    // text stop first, and the others wait longer.
     const Placement& place = shared_.placement();
     const bool speaks = place.rank == 1 || place.local_rank == 0;
     const int patience =
@@ -155,7 +155,8 @@ void ControlMember::serve_leaving(Clock::time_point now) {
     const bool stopped = shared_.stopped();
     leaving_due_ =
         after(*left_at_, stopped ? shared_.options.grace_seconds + 1 : kFarewellSeconds);
-    // A launcher kills all processes once one has ended in error: rank 0 speaks before.
+    // A launcher kills all processes once one has ended in error, so let rank 0 print
+    // first.
     if (released_at_)
         leaving_due_ = std::min(leaving_due_, stopped ? *released_at_ + kTextOut : now);
 }

@@ -14,13 +14,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kSilence = 5s;  // of one that has come
+constexpr auto kSilence = 5s;  // for a new connection's hello
 constexpr auto kBetterReason = 300ms;
 constexpr auto kAnswerOfRank = 2s;
 constexpr size_t kMostStrangers = 4096;
 
-/// The place at rank 0 to which the processes of a run come. One that is not of the run,
-/// or comes twice, is turned away with a sentence; one that does not speak our language,
+/// Where the processes of a run come to rank 0. A process that is not of the run, or that
+/// comes twice, is refused with a reason. One that breaks the protocol is refused
 /// without.
 class Entrance {
   public:
@@ -44,9 +44,9 @@ class Entrance {
         int rank;
         std::unique_ptr<Connection> line;
     };
-    /// Returns those who have said who they are, each rank once.
+    /// Returns the new arrivals that have said who they are, each rank once.
     std::vector<Arrival> serve(Clock::time_point now);
-    /// When serve() has somebody to turn away for his silence.
+    /// The next time at which serve() must close a silent connection.
     Clock::time_point next_due() const {
         auto due = kNever;
         for (const Stranger& stranger : strangers_)
@@ -69,11 +69,11 @@ class Entrance {
   private:
     struct Stranger {
         std::unique_ptr<Connection> line;
-        Clock::time_point due;  // when it must have spoken
+        Clock::time_point due;  // when it must have said hello
     };
     void accept_all(Clock::time_point now);
     std::optional<Arrival> hear(Stranger& stranger, const std::optional<Message>& said);
-    /// Returns why a process cannot come in; empty if it can.
+    /// Returns why a process is refused; empty if it is not.
     std::string objection(const Hello& hello) const;
 
     std::string address_;
@@ -97,7 +97,7 @@ std::vector<Entrance::Arrival> Entrance::serve(Clock::time_point now) {
             if (std::optional<Arrival> arrival = hear(*stranger, said))
                 arrivals.push_back(std::move(*arrival));
         } catch (const ProtocolError&) {
-            // It does not speak our language.
+            // It breaks the protocol.
         }
         stranger = strangers_.erase(stranger);
     }
@@ -149,12 +149,12 @@ const char* verb(MessageKind kind) {
     return kind == MessageKind::broadcast ? "broadcast" : "all_gather";
 }
 
-/// The exchange that is open at rank 0: something from every process, in any order.
+/// The exchange that is open at rank 0: one message from every process, in any order.
 class Round {
   public:
     explicit Round(int size) : parts_(static_cast<size_t>(size)) {}
 
-    /// Takes one process's message, an all_gather or a broadcast. Throws ProtocolError if
+    /// Adds one process's message, an all_gather or a broadcast. Throws ProtocolError if
     /// it belongs to another exchange.
     void add(int rank, Message message) {
         if (parts_[rank] || message.sequence != sequence_)
@@ -162,13 +162,13 @@ class Round {
         parts_[rank] = std::move(message);
         ++present_;
     }
-    /// Returns what a program did wrong, if it did, and on which rank: the kinds differ,
-    /// or one that the others wait for has left.
+    /// Returns the program's mistake, if there is one, with its rank: the kinds differ,
+    /// or a process that the others wait for has left.
     std::optional<Failure> mistake(const std::vector<bool>& left) const;
 
     bool complete() const { return present_ == parts_.size(); }
-    /// Returns what all processes get: a list of everybody's bytes, or of rank 0's. Opens
-    /// the next exchange.
+    /// Returns the result for all processes: a list of the bytes of all, or only of rank
+    /// 0's. Opens the next exchange.
     Message finish();
 
   private:
@@ -214,7 +214,7 @@ Message Round::finish() {
     return result;
 }
 
-/// The question that rank 0 asks all processes once one has stalled: what are you doing?
+/// Rank 0's question to all processes once the run has stalled: what are you doing?
 struct Inquiry {
     int stalled_rank;
     Clock::time_point due;
@@ -226,9 +226,9 @@ struct Inquiry {
         answered[rank] = true;
         descriptions[rank] = std::move(description);
     }
-    /// No answer is to be expected any more.
+    /// Expects no answer from this rank any more.
     void give_up(int rank) { answer(rank, {}); }
-    /// All have answered, or their time is over.
+    /// Returns true if all have answered or the time is over.
     bool finished(Clock::time_point now) const {
         return now >= due ||
                std::find(answered.begin(), answered.end(), false) == answered.end();
@@ -240,8 +240,8 @@ std::string ranks_text(const std::vector<int>& ranks) {
                        fmt::join(ranks, ", "));
 }
 
-/// The control thread of rank 0: all others' lines end here, and it alone decides what
-/// stopped the run.
+/// The control thread of rank 0. The lines of all others end here, and only rank 0
+/// decides what stopped the run.
 class ControlRoot final : public ControlService {
   public:
     explicit ControlRoot(ControlShared& shared)
@@ -253,7 +253,7 @@ class ControlRoot final : public ControlService {
           meeting_due_(after(Clock::now(), shared.options.timeout_seconds)),
           round_(shared.size()),
           paces_(shared.size(), shared.watch) {
-        wake(shared.waker);  // alone, it has met all others already
+        wake(shared.waker);  // if alone, all have met already
     }
 
   private:
@@ -288,11 +288,11 @@ class ControlRoot final : public ControlService {
 
     struct Member {
         std::unique_ptr<Connection> line;
-        bool expected = false;      // it has come, and neither said goodbye nor been lost
-        bool farewell_due = false;  // it said goodbye, and waits for the answer
+        bool expected = false;      // has come, not said goodbye, and not been lost
+        bool farewell_due = false;  // has said goodbye, and waits for the answer
     };
     std::vector<Member> members_;  // by rank; 0 is this process
-    std::vector<bool> left_;       // those who said goodbye
+    std::vector<bool> left_;       // true for those who said goodbye
     Heartbeat heartbeat_;
     Entrance entrance_;
     Clock::time_point meeting_due_;
@@ -302,7 +302,7 @@ class ControlRoot final : public ControlService {
     std::optional<Inquiry> inquiry_;
     struct Loss {
         Failure failure;
-        Clock::time_point due;  // until then somebody may know a better reason
+        Clock::time_point due;  // until then a better reason may arrive
     };
     std::optional<Loss> loss_;
     Clock::time_point leaving_due_ = kNever;
@@ -431,7 +431,7 @@ void ControlRoot::lose(int rank, Clock::time_point now) {
     members_[rank].expected = false;
     if (inquiry_) inquiry_->give_up(rank);
     if (loss_ || shared_.stopped()) return;
-    // A supervisor says it itself.
+    // A supervisor prints this message itself.
     const std::string text =
         shared_.placement().supervised
             ? ""
@@ -453,7 +453,7 @@ void ControlRoot::serve_heartbeat() {
 }
 
 Failure ControlRoot::with_loss(Failure failure) const {
-    // A failure just after a process was lost may come of that.
+    // This failure may be a consequence of the loss.
     if (!loss_ || loss_->failure.text.empty()) return failure;
     if (!failure.text.ends_with('\n')) failure.text += '\n';
     failure.text += loss_->failure.text;
@@ -463,7 +463,7 @@ Failure ControlRoot::with_loss(Failure failure) const {
 void ControlRoot::serve_inquiry(Clock::time_point now) {
     const std::optional<int> stalled = paces_.standstill(now);
     if (!stalled)
-        inquiry_.reset();  // one moves again
+        inquiry_.reset();  // a process moves again
     else if (!inquiry_)
         begin_inquiry(*stalled);
     if (!inquiry_ || !inquiry_->finished(now)) return;
@@ -502,8 +502,8 @@ void ControlRoot::serve_leaving(Clock::time_point now) {
 }
 
 void ControlRoot::send_farewells() {
-    // A process that gets one may end in error, and a launcher then kill this one: the
-    // text of a stopped run comes first.
+    // A process may end in error once it has its farewell, and then a launcher may kill
+    // this process. So print the text of a stopped run first.
     if (shared_.text_due() != kNever) return;
     for (Member& member : members_)
         if (std::exchange(member.farewell_due, false))

@@ -12,7 +12,8 @@ namespace lockstep::gpu {
 using namespace std::chrono_literals;
 
 void ControlService::run() noexcept {
-    // Broken off, the run still has to be ended everywhere: hence the second time.
+    // If the loop breaks, the run must still be stopped everywhere: that is the second
+    // turn.
     for (int turn = 0; turn < 2; ++turn) {
         try {
             return loop();
@@ -65,7 +66,7 @@ void ControlService::break_off(const char* reason) noexcept {
     try {
         act_on({MessageKind::failure, pack(failure)});
     } catch (const std::exception&) {
-        // The others will notice that this process ends.
+        // The others will notice when this process ends.
     }
     shared_.stop(failure);
 }
@@ -83,7 +84,7 @@ void ControlService::print_text() noexcept {
     try {
         os::write_all(STDERR_FILENO, shared_.failure().text, "standard error");
     } catch (const std::exception&) {
-        // Standard error is gone, too.
+        // Standard error is closed, too.
     }
 }
 

@@ -14,19 +14,19 @@
 
 namespace lockstep::gpu {
 
-/// The state that the main thread and the control thread of one process share. Control's
-/// functions are the main thread's side of it.
+/// The state that the main thread and the control thread of one process share. The main
+/// thread uses it through Control's functions.
 class ControlShared : public Control {
   public:
     ControlShared(const Placement& place, const ControlOptions& patience);
 
     const ControlOptions options;
     StallWatch watch;
-    Descriptor waker;  ///< of the control thread's poll()
+    Descriptor waker;  ///< wakes the control thread's poll()
 
     // The main thread's side.
 
-    /// Returns once all processes are here; throws what join() throws.
+    /// Returns once all processes are here. Throws as join() does.
     void await_welcome();
     void leave();
 
@@ -43,27 +43,29 @@ class ControlShared : public Control {
 
     // The control thread's side.
 
-    /// Returns the messages that the main thread has to send; on rank 0, to act on.
+    /// Returns the messages that the main thread has posted: to send, or on rank 0 to act
+    /// on.
     std::deque<Message> take_posts();
     void welcome();
     void deliver(const Message& result);
-    /// The first call counts. `missing`: the run ends since processes did not come.
+    /// Only the first call counts. `missing`: the run ends because processes did not
+    /// come.
     void stop(Failure failure, bool missing = false);
-    /// Before stop(), on another rank than 0: this process is to print the text.
+    /// Lets this process print the text. Called on another rank than 0, before stop().
     void speak_up() { speaks_ = true; }
     bool leaving() const { return leaving_; }
     std::string describe();
-    /// The text of a stall, by `explain` if one is set and does not throw.
+    /// Returns the text of a stall: from `explain` if one is set and does not throw.
     std::string explain(const std::vector<std::string>& descriptions, int stalled);
 
     // Both sides'.
 
     bool stopped() const noexcept override { return stopped_; }
     Failure failure() const;
-    /// When a main thread that has not left is taken to hang; of a stopped run.
+    /// The time at which a main thread that has not left a stopped run counts as hanging.
     Clock::time_point grace_end() const;
-    /// When the control thread is to print the failure's text; kNever if there is none,
-    /// another process does, or the main thread has it.
+    /// The time at which the control thread must print the failure's text. It is kNever
+    /// if there is no text, or if another process or the main thread prints it.
     Clock::time_point text_due() const;
 
   private:
@@ -91,18 +93,18 @@ class ControlShared : public Control {
     Explain explain_;
 };
 
-/// When a control thread beats: says to the others that it runs.
+/// When a control thread sends its beats, which tell the others that it runs.
 class Heartbeat {
   public:
     explicit Heartbeat(double timeout_seconds);
 
     /// Returns true if it is time to beat. The next beat is due an interval after this
-    /// one, however late this one came.
+    /// call, even if the call came late.
     bool strikes(Clock::time_point now);
     Clock::time_point due() const { return due_; }
-    /// Returns how many beats a time lasts, rounded up.
+    /// Returns the number of beats in a time, rounded up.
     int beats_in(Clock::duration time) const;
-    /// Returns after how many beats without a word from another that one is lost.
+    /// Returns the number of beats without an answer after which a process is lost.
     int patience() const;
 
   private:
@@ -111,7 +113,7 @@ class Heartbeat {
     Clock::time_point due_ = {};
 };
 
-/// The loop of a process's control thread; what rank 0 and the others do in it differs.
+/// The loop of a process's control thread. Rank 0 and the others override its steps.
 class ControlService {
   public:
     explicit ControlService(ControlShared& shared) : shared_(shared) {}
@@ -119,22 +121,23 @@ class ControlService {
     ControlService(const ControlService&) = delete;
     ControlService& operator=(const ControlService&) = delete;
 
-    /// Returns once the main thread has left and the other side knows, or has had its
-    /// time. In a stopped run, prints the text if the main thread does not, and ends the
-    /// process if that does not leave.
+    /// Returns once the main thread has left and the other side knows that, or has had
+    /// its time. In a stopped run, prints the text if the main thread does not, and ends
+    /// the process if the main thread does not leave.
     void run() noexcept;
 
   protected:
-    /// Returns all sockets to read and write, and one to accept from (-1: none).
+    /// Returns all sockets to read and write. listener() is the one to accept from (-1:
+    /// none).
     virtual std::vector<Connection*> connections() = 0;
     virtual int listener() const { return -1; }
-    /// Acts on a message that the main thread posted, or this thread has to say.
+    /// Acts on a message from the main thread or from this thread.
     virtual void act_on(Message post) = 0;
-    /// Tells how this process now gets on.
+    /// Reports the new pace of this process.
     virtual void report(Pace pace, Clock::time_point now) = 0;
-    /// Acts on what has come and on what is due; called after every wait.
+    /// Acts on what has arrived and on what is due; called after every wait.
     virtual void serve(Clock::time_point now) = 0;
-    /// Returns when serve() must be called at the latest.
+    /// Returns the latest time for the next call of serve().
     virtual Clock::time_point next_due() const = 0;
     /// Returns true if nothing is left to do once the main thread has left.
     virtual bool finished(Clock::time_point now) const = 0;
@@ -154,15 +157,15 @@ class ControlService {
     bool leaving_ = false;
 };
 
-/// Makes the service of rank 0: all others' lines end there, and it alone decides what
-/// stopped the run. Throws what listen_at() throws.
+/// Makes the service of rank 0. The lines of all others end there, and only rank 0
+/// decides what stopped the run. Throws as listen_at() does.
 std::unique_ptr<ControlService> make_root(ControlShared& shared);
 
-/// Makes another rank's service, which comes to rank 0 and is admitted. Throws UsageError
-/// if it is turned away, and MissingError if nobody admits it in time.
+/// Makes the service of another rank, which connects to rank 0 and is admitted. Throws
+/// UsageError if it is refused, and MissingError if it is not admitted in time.
 std::unique_ptr<ControlService> make_member(ControlShared& shared);
 
-/// Returns what to say of a process that is lost since it is silent.
+/// Returns the message about a process that is lost because it is silent.
 std::string silence_text(int rank);
 
 }  // namespace lockstep::gpu

@@ -7,14 +7,14 @@ namespace {
 constexpr uint64_t kMagic = 0x4c6f636b;
 constexpr uint64_t kVersion = 2;
 
-/// Puts a number of a header, least significant byte first, whatever the machine. Bodies
-/// have the machine's order.
+/// Appends a number of a header, least significant byte first on every machine. Bodies
+/// use the machine's byte order.
 void put(std::string& bytes, uint64_t number, int width = 8) {
     for (int byte = 0; byte < width; ++byte)
         bytes += static_cast<char>(number >> (8 * byte));
 }
 
-/// Takes the next number of a header.
+/// Reads the next number of a header.
 uint64_t take_number(std::string_view& rest, int width = 8) {
     if (rest.size() < static_cast<size_t>(width))
         throw ProtocolError("a message ends too early");

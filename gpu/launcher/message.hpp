@@ -21,30 +21,30 @@ namespace lockstep::gpu {
 
 /// The kinds of messages on the control line, and who sends them.
 enum class MessageKind : uint32_t {
-    hello,        ///< member: who I am (Hello)
-    refused,      ///< root: you are not of this run; the reason
-    admitted,     ///< root: you are; wait for the others
-    welcome,      ///< root: all are here
-    all_gather,   ///< member: mine to an exchange
-    broadcast,    ///< member: I am in this exchange
-    result,       ///< root: what came of the exchange (a list)
+    hello,        ///< member: its Hello
+    refused,      ///< root: you are not of this run, with the reason
+    admitted,     ///< root: you are of this run; wait for the others
+    welcome,      ///< root: all processes are here
+    all_gather,   ///< member: its bytes for an exchange
+    broadcast,    ///< member: it takes part in this exchange
+    result,       ///< root: the result of the exchange (a list)
     failure,      ///< member: stop the run (Failure)
-    pace,         ///< member: my program now gets on like this (Pace)
+    pace,         ///< member: its program's new pace (Pace)
     describe,     ///< root: what is your program doing?
-    description,  ///< member: this
+    description,  ///< member: the answer
     stop,         ///< root: the run has been stopped (Failure)
-    goodbye,      ///< member: I leave in good order
-    farewell,     ///< root: I know
-    beat,         ///< both: I run
+    goodbye,      ///< member: it leaves as planned
+    farewell,     ///< root: the answer to a goodbye
+    beat,         ///< both: it runs
 };
 constexpr uint32_t kMessageKinds = 15;
 
-/// Bytes that several connections may be sending at once.
+/// Bytes that several connections may send at the same time.
 using Bytes = std::shared_ptr<const std::string>;
 
 struct Message {
     MessageKind kind = MessageKind::hello;
-    uint64_t sequence = 0;  ///< of the exchange; 0 elsewhere
+    uint64_t sequence = 0;  ///< number of the exchange; 0 for other kinds
     Bytes body;             ///< never null
 
     Message(MessageKind kind_, std::string body_ = {}, uint64_t sequence_ = 0)
@@ -53,12 +53,12 @@ struct Message {
           body(std::make_shared<const std::string>(std::move(body_))) {}
 };
 
-/// The other side speaks another language.
+/// Thrown if the other side breaks the protocol.
 class ProtocolError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// Before each body: a magic number, the kind, the sequence, and the body's length.
+/// Comes before each body: a magic number, the kind, the sequence, the body's length.
 constexpr size_t kHeaderBytes = 24;
 struct Header {
     MessageKind kind;
@@ -75,10 +75,10 @@ struct Hello {
     uint64_t rank;
     uint64_t token;  ///< of the rendezvous
 };
-/// Returns what a process of this placement says first.
+/// Returns the first message of a process with this placement.
 Hello hello_of(const Placement& placement);
 
-/// Returns a body: a Hello, a Failure, a Pace, or a list of texts.
+/// Returns the body for a Hello, a Failure, a Pace, or a list of texts.
 template <typename T>
 std::string pack(const T& content) {
     WireWriter out;
@@ -86,7 +86,7 @@ std::string pack(const T& content) {
     return std::move(out.bytes());
 }
 
-/// Reads a body. Throws ProtocolError if it is none of a T.
+/// Reads a body. Throws ProtocolError if it is not a T.
 template <typename T>
 T unpack(std::string_view body) {
     try {

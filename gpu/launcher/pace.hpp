@@ -13,16 +13,16 @@ using os::after;
 using os::Clock;
 using os::kNever;
 
-/// How a program gets on.
+/// How a program progresses.
 enum class Pace : uint32_t {
-    unwatched,  ///< nobody asks, or it waits for other processes
+    unwatched,  ///< not watched, or waits for other processes
     moving,
     still,  ///< no progress for the timeout
-    stuck,  ///< nor for ten times as long
+    stuck,  ///< no progress for ten times the timeout
 };
 
-/// Tells when a program that is watched stands still, and when it moves again. The
-/// program's threads report; one other thread looks, every interval() or more often.
+/// Detects when a watched program stands still, and when it moves again. The program's
+/// threads report progress; one other thread looks at least once every interval().
 class StallWatch {
   public:
     explicit StallWatch(double timeout_seconds);
@@ -31,7 +31,8 @@ class StallWatch {
     void end() noexcept { watching_ = false; }
     void progress() noexcept { steps_.fetch_add(1, std::memory_order_relaxed); }
 
-    /// While one lives, the program waits for other processes: it does not stand still.
+    /// While one exists, the program waits for other processes and does not count as
+    /// still.
     class Pause {
       public:
         explicit Pause(StallWatch& watch) : watch_(watch) { ++watch_.pauses_; }
@@ -46,9 +47,9 @@ class StallWatch {
     bool watching() const noexcept { return watching_; }
     Clock::duration timeout() const { return timeout_; }
     Clock::duration interval() const { return interval_; }
-    /// Returns the pace if it has changed since the last look; before the first it is
-    /// unwatched. Time in which nobody looked (a machine asleep, a stopped process) does
-    /// not count.
+    /// Returns the pace if it has changed since the last look; before the first look it
+    /// is unwatched. A long time without a look (a machine asleep, a stopped process)
+    /// does not count.
     std::optional<Pace> look(Clock::time_point now);
 
   private:
@@ -58,7 +59,7 @@ class StallWatch {
     std::atomic<int> pauses_ = 0;
     std::atomic<uint64_t> steps_ = 0;
 
-    // The thread that looks has these for itself.
+    // Used only by the thread that looks.
     Clock::duration timeout_;
     Clock::duration interval_;
     Clock::duration still_ = {};
@@ -67,19 +68,20 @@ class StallWatch {
     Pace last_pace_ = Pace::unwatched;
 };
 
-/// How all processes get on, as rank 0 hears of it. The run stands still once all that
-/// are watched do, at least one, or one is stuck.
+/// The paces of all processes, as rank 0 is told of them. The run stands still if at
+/// least one process is watched and all watched ones are still, or if one is stuck.
 class Paces {
   public:
-    /// A standstill counts once it has lasted for the watch's interval: word that a
-    /// process moves again may be on its way. If the last that moved has left, it must
-    /// last for the timeout: the others may have waited for that one.
+    /// A standstill counts once it has lasted for the watch's interval, because a report
+    /// that a process moves again may be on its way. If the last moving process has left,
+    /// the standstill must last for the timeout, because the others may have waited for
+    /// that process.
     Paces(int size, const StallWatch& watch);
 
     void note(int rank, Pace pace, Clock::time_point now);
     /// Returns the rank that stood still first, if the run stands still.
     std::optional<int> standstill(Clock::time_point now) const;
-    /// Returns when the run will stand still if nothing changes.
+    /// Returns the time at which the run stands still if nothing changes until then.
     Clock::time_point due() const { return due_; }
 
   private:

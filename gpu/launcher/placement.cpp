@@ -20,11 +20,11 @@ namespace {
 constexpr int kMostProcesses = 1 << 20;
 constexpr size_t kLongestUnixName = 100;  // sockaddr_un has 108 bytes
 
-// Ports below those that Linux gives to outgoing connections.
+// Ports below Linux's range for outgoing connections.
 constexpr int kFirstPort = 20000;
 constexpr int kPorts = 12768;
 
-/// The number that a text is from its beginning to its end.
+/// Returns the number if the whole text is one.
 template <typename Number>
 std::optional<Number> whole_number(const std::string& text) {
     Number number = 0;
@@ -33,7 +33,7 @@ std::optional<Number> whole_number(const std::string& text) {
     return error == std::errc() && stop == end ? std::optional(number) : std::nullopt;
 }
 
-/// A positive whole number, or 0.
+/// Returns a positive whole number; 0 if the text is not one.
 int parse_count(const std::string& text) {
     return std::max(whole_number<int>(text).value_or(0), 0);
 }
@@ -76,7 +76,7 @@ Address parse_address(const std::string& text, const std::string& variable) {
 }
 
 unsigned long long hash_text(const std::string& text) {
-    // FNV-1a, and a last mixing so that short texts spread over all bits.
+    // FNV-1a, with a final mix so that short texts use all bits.
     unsigned long long hash = 0xcbf29ce484222325;
     for (const unsigned char letter : text)
         hash = (hash ^ letter) * 0x100000001b3;
@@ -87,8 +87,8 @@ unsigned long long hash_text(const std::string& text) {
 // Slurm's lists of machines.
 
 std::string first_host(const std::string& list, const std::string& variable) {
-    // Outside brackets a comma ends the first host; of each bracket its first entry
-    // counts, and of a range its beginning.
+    // Outside brackets a comma ends the first host. Inside brackets only the first entry
+    // counts, and only the beginning of a range.
     std::string host;
     bool in_bracket = false;
     bool entry_done = false;
@@ -136,9 +136,9 @@ int tasks_of_node(const std::string& list, int node, const std::string& variable
 
 namespace {
 
-// Launchers tell a process its place in environment variables.
+// Launchers give a process its place in environment variables.
 
-/// How a launcher calls what we need to know.
+/// The names of one launcher's variables.
 struct VariableNames {
     const char* rank;
     const char* size;
@@ -147,10 +147,10 @@ struct VariableNames {
 };
 
 /// The variables that one launcher sets. Every error names the variable, its value and
-/// what was expected.
+/// the expected values.
 class Variables {
   public:
-    /// `launcher` is what set them; `sign` the variable it was recognised by.
+    /// `launcher` has set them; it was recognised by the variable `sign`.
     Variables(const Environment& environment, std::string launcher, std::string sign)
         : environment_(environment),
           launcher_(std::move(launcher)),
@@ -162,15 +162,16 @@ class Variables {
     }
     /// Throws UsageError if it is not set.
     std::string text(const std::string& name) const;
-    /// Throws UsageError if it is not set, or no number from `least` to `most`.
+    /// Throws UsageError if it is not set or not a number from `least` to `most`.
     int number(const std::string& name, int least, int most) const;
-    /// A placement from four numbers, checked against each other; without a meeting
-    /// place.
+    /// Returns a placement from four numbers, checked against each other, without a
+    /// rendezvous.
     Placement placement(const VariableNames& names) const;
-    /// The address that the environment gives under every launcher: LOCKSTEP_RENDEZVOUS,
-    /// or beside NCCL_COMM_ID. Otherwise, if all processes are on this machine, a socket
-    /// named after `job` (the same text in all of them, another in every other run) and
-    /// the user; else `address`, and UsageError if that is empty.
+    /// Returns the address from LOCKSTEP_RENDEZVOUS, or else next to NCCL_COMM_ID's,
+    /// under every launcher. Otherwise, if all processes are on this machine, returns a
+    /// socket named after the user and after `job`, a text that is the same in all of
+    /// them and differs between runs. Otherwise returns `address`; throws UsageError if
+    /// that is empty.
     Rendezvous rendezvous(const Placement& placement, const std::string& job,
                           const std::string& address) const;
 
@@ -207,7 +208,7 @@ Placement Variables::placement(const VariableNames& names) const {
     return placement;
 }
 
-/// The port after this one, whose owner may be listening there itself.
+/// Returns a port next to this one, because the port's owner may listen there itself.
 int port_beside(int port) {
     return port < 65535 ? port + 1 : port - 1;
 }
@@ -232,7 +233,8 @@ Rendezvous Variables::rendezvous(const Placement& placement, const std::string& 
     return {address};
 }
 
-/// The launcher's variables, if it set the number of processes or this one's.
+/// Returns the launcher's variables if it set this process's rank or the number of
+/// processes.
 std::optional<Variables> variables_of(const Environment& environment,
                                       const char* launcher, const VariableNames& names) {
     for (const char* const sign : {names.size, names.rank})
@@ -240,8 +242,8 @@ std::optional<Variables> variables_of(const Environment& environment,
     return std::nullopt;
 }
 
-// The placement that one launcher gave, if it was the one; UsageError if its variables
-// make no sense.
+// Each returns the placement that one launcher gave; none if that launcher did not start
+// us. Throws UsageError if its variables make no sense.
 
 std::optional<Placement> lockstep_placement(const Environment& environment) {
     constexpr VariableNames kNames = {"LOCKSTEP_RANK", "LOCKSTEP_SIZE",
@@ -261,7 +263,7 @@ std::optional<Placement> torchrun_placement(const Environment& environment) {
     if (!variables) return std::nullopt;
     Placement placement = variables->placement(kNames);
 
-    // torchrun's agent may be listening on MASTER_PORT itself.
+    // Use a port next to MASTER_PORT, where torchrun's agent may listen itself.
     Address place;
     place.host = variables->text("MASTER_ADDR");
     place.port = port_beside(variables->number("MASTER_PORT", 1, 65535));
@@ -294,14 +296,15 @@ std::string file_text(const std::string& path) {
 }
 
 pid_t parent_of(pid_t process) {
-    // "pid (name) state parent …"; the name may hold anything.
+    // The text is "pid (name) state parent …"; the name may contain any character.
     const std::string stat = file_text(fmt::format("/proc/{}/stat", process));
     const size_t name_end = stat.rfind(") ");
     return name_end == std::string::npos ? 0 : std::atoi(stat.c_str() + name_end + 4);
 }
 
-/// Names the job after the process that gave this one its PMI_RANK, past wrappers that
-/// only inherited it: Hydra leaves no other name for its job in the environment.
+/// Returns a name for the job from the id of the process that set PMI_RANK. Wrappers that
+/// only inherited PMI_RANK are skipped. Hydra puts no other name for its job into the
+/// environment.
 std::string hydra_job() {
     pid_t process = getppid();
     while (process > 1 &&
@@ -311,11 +314,11 @@ std::string hydra_job() {
     return fmt::format("hydra {}", process);
 }
 
-/// Returns true if srun started this process, alone or with others: it runs in a step of
-/// a Slurm job that is not the job's own shell.
+/// Returns true if srun started this process: it runs in a step of a Slurm job and is not
+/// the job's own shell.
 bool in_slurm_step(const Environment& environment) {
-    // The shells of sbatch and of salloc have SLURM_PROCID=0 and the job's SLURM_NTASKS,
-    // but no step, or one whose number lies above those of steps that run tasks.
+    // The shells of sbatch and salloc have SLURM_PROCID=0 and the job's SLURM_NTASKS. But
+    // they have no step, or one whose number is above those of steps that run tasks.
     constexpr unsigned long long kLastStep = 0xfffffff0;
     const auto step =
         whole_number<unsigned long long>(environment("SLURM_STEP_ID").value_or(""));
@@ -326,7 +329,7 @@ std::optional<Placement> pmi_placement(const Environment& environment) {
     constexpr VariableNames kNames = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
                                       "MPI_LOCALNRANKS"};
     const auto variables = variables_of(environment, "mpirun", kNames);
-    // srun sets the first two as well (--mpi=pmi2), without the local ones.
+    // srun also sets the first two (--mpi=pmi2), but not the local ones.
     if (!variables || (!variables->has("MPI_LOCALRANKID") && in_slurm_step(environment)))
         return std::nullopt;
     Placement placement = variables->placement(kNames);
@@ -344,7 +347,7 @@ std::optional<Placement> slurm_placement(const Environment& environment) {
     const char* size =
         variables.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
     placement.size = variables.number(size, 1, kMostProcesses);
-    // `srun --pty bash` gives a shell, not a place: what runs in it may start copies.
+    // `srun --pty bash` gives a shell, not a place; a program in it may start copies.
     if (placement.size == 1) return std::nullopt;
     placement.rank = variables.number("SLURM_PROCID", 0, placement.size - 1);
     placement.local_size = tasks_of_node(
@@ -354,7 +357,7 @@ std::optional<Placement> slurm_placement(const Environment& environment) {
 
     const std::string step =
         variables.text("SLURM_JOB_ID") + "." + variables.text("SLURM_STEP_ID");
-    // All processes of a step have the same, and those of another seldom.
+    // The port is the same for all processes of a step, and rarely that of another step.
     const int port = kFirstPort + static_cast<int>(hash_text(step) % kPorts);
     const std::string host =
         first_host(variables.text("SLURM_STEP_NODELIST"), "SLURM_STEP_NODELIST");
@@ -375,9 +378,9 @@ std::optional<Placement> find_placement(const Environment& environment) {
         if (value && value->empty()) value.reset();
         return value;
     };
-    // A launcher's processes inherit the variables of the launcher around it: copies of
-    // ours may run in any shell, torchrun and mpirun reach other machines through srun,
-    // and srun runs inside the job that others would see. So the innermost comes first.
+    // A launcher's processes inherit the variables of an outer launcher. Our copies may
+    // run in any shell; torchrun and mpirun reach other machines through srun; srun runs
+    // in the job that the others would see. So the innermost launcher is first.
     for (const auto find : {lockstep_placement, torchrun_placement, open_mpi_placement,
                             pmi_placement, slurm_placement})
         if (auto placement = find(set)) return placement;

@@ -27,7 +27,7 @@ namespace {
 
 using os::Clock;
 
-/// The copies that run, and how the run as a whole has gone.
+/// The copies that run, and the state of the run as a whole.
 class Supervisor {
   public:
     explicit Supervisor(double grace_seconds) : grace_(os::duration_of(grace_seconds)) {}
@@ -65,7 +65,7 @@ class Supervisor {
     int status_ = 0;
     bool interrupted_ = false;
     bool said_ = false;
-    bool ending_ = false;  // a copy has failed, or a signal has come
+    bool ending_ = false;  // a copy has failed, or a signal has arrived
     std::optional<Clock::time_point> patience_end_;
 };
 
@@ -123,9 +123,9 @@ void Supervisor::note_end(int rank, int wait_status) {
         return;
     }
     const int signal = WTERMSIG(wait_status);
-    // Whoever read rank 0's output has seen enough: no mistake.
+    // If the reader of rank 0's output has closed it, that is no mistake.
     const bool unread = rank == 0 && signal == SIGPIPE;
-    // One that ended of this death may have been seen first.
+    // Another copy may have failed because of this death and been seen first.
     if (!unread) say_death(rank, signal);
     if (!ending_) fail(unread ? 128 + SIGPIPE : 1);
 }
@@ -164,7 +164,7 @@ void Supervisor::kill_all(int signal) {
 
 int supervise(int ranks, const std::vector<std::string>& arguments,
               double grace_seconds) {
-    // A copy that did not know its place would start copies too, and so on.
+    // A copy that did not find its placement would start copies too, without end.
     require(!os::variable("LOCKSTEP_SUPERVISED"),
             "LOCKSTEP_SUPERVISED is set: a process that was started as one of several "
             "starts no others; unset it to begin a run here");
@@ -174,7 +174,7 @@ int supervise(int ranks, const std::vector<std::string>& arguments,
 }
 
 void set_environment(int ranks) {
-    constexpr int kKeep = 0;  // what the environment says
+    constexpr int kKeep = 0;  // keep what the environment says
     if (ranks > 1) ::setenv("CUDA_MODULE_LOADING", "EAGER", kKeep);
     ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", kKeep);
     ::setenv("NCCL_RUNTIME_CONNECT", "0", kKeep);

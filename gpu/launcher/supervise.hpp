@@ -5,26 +5,28 @@
 
 namespace lockstep::gpu {
 
-/// Starts `ranks` copies of this program (/proc/self/exe) with these arguments, without
-/// the program's name, and a placement each, and waits for them. Rank 0 keeps the
-/// terminal; the others read nothing, and print nothing but errors. Once a copy ends in
-/// error the others get `grace_seconds` to end by themselves, then are killed; so they
-/// are if this process is interrupted or asked to end (SIGINT, SIGTERM, SIGHUP, which it
-/// passes on), at once if it dies or is interrupted again. No copy outlives it.
+/// Starts `ranks` copies of this program (/proc/self/exe), each with its placement, and
+/// waits for them. `arguments` are without the program's name. Rank 0 keeps the terminal;
+/// the others read nothing, and print only errors. Once a copy ends in error, the others
+/// have `grace_seconds` to end, and are then killed. The same happens if this process
+/// gets SIGINT, SIGTERM or SIGHUP, which it passes on. If it gets a second one, or dies,
+/// the copies are killed at once. No copy outlives this process.
 ///
-/// Returns the exit status of the first copy that failed, 0 if none did: 1 for one killed
-/// by a signal (141 if rank 0's reader has gone), 128 and the signal if this process got
-/// one. Prints nothing, except one line if a copy was killed by a signal.
+/// Returns the exit status of the first copy that failed; 0 if none did. The status is 1
+/// for a copy killed by a signal, 141 if rank 0's reader has gone, and 128 plus the
+/// signal if this process got one. Prints nothing, except one line if a signal killed a
+/// copy.
 ///
-/// To be called from the main thread, before others are started. Throws std::system_error
-/// if no copy can be started.
+/// Call it from the main thread, before other threads start. Throws std::system_error if
+/// no copy can be started.
 int supervise(int ranks, const std::vector<std::string>& arguments,
               double grace_seconds = 10);
 
-/// Sets what a run on NCCL asks of CUDA and NCCL before their first call in the process,
-/// unless the environment says otherwise: with several ranks no lazy loading of kernels,
-/// which would wait for those that spin; one order of launches for all communicators; and
-/// connections for collectives when a communicator is made, not in the first of them.
+/// Sets what a run on NCCL needs from CUDA and NCCL, unless the environment sets it. Call
+/// it before their first call in the process. With several ranks, kernels are not loaded
+/// lazily, because loading would wait for kernels that spin. All communicators share one
+/// order of launches. Connections for collectives are made with the communicator, not in
+/// the first collective.
 void set_environment(int ranks);
 
 }  // namespace lockstep::gpu
