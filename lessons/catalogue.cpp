@@ -2,7 +2,7 @@
 
 namespace lockstep::lessons {
 
-// Each is defined in its lesson's lesson.cpp.
+// Each lesson is defined in the lesson.cpp of its folder.
 LessonEntry gradient_accumulation_lesson();
 LessonEntry data_parallel_lesson();
 LessonEntry column_linear_lesson();

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kMostRows = 50'000'000;
 
-/// Rows of ids: the characters before each position, and the one at it.
+/// Returns one row for each position: the ids before it, with the id at it as the target.
 HostBatch batch_at(const LanguageTask& task, const std::int32_t* positions,
                    double weight) {
     const std::int64_t rows = task.micro_batch_rows;
@@ -129,8 +129,8 @@ const RunReport& LanguageLesson::alone() {
 
 void LanguageLesson::check_against_one(Findings& found, const std::string& variant,
                                        const RunReport& report) {
-    // Stored one behind the other: forward and backward through three layers, the sum of
-    // devices' gradients, the parameter.
+    // The numbers that are stored, and rounded, one after another: forward and backward
+    // through three layers, the sum of devices' gradients, the parameter.
     const int stores = 12 + parts_;
     values_at_most(found, variant, parameter_difference(alone(), report),
                    RoundingBound{1e-3, 1e-10}.of(options().dtype, stores));

@@ -25,14 +25,14 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Rows to fit a linear layer to.
+/// The data that a linear layer is fitted to.
 struct Regression {
     HostTensor inputs;   ///< (rows, features)
     HostTensor targets;  ///< (rows, outputs)
     std::int64_t rows() const { return inputs.shape()[0]; }
 };
 
-/// A run of rows, and the weight of its loss.
+/// A range of rows, and the weight of its loss.
 struct Share {
     std::int64_t begin = 0;
     std::int64_t count = 0;
@@ -58,8 +58,8 @@ double true_weight(std::int64_t output, std::int64_t feature, std::uint64_t seed
         .normal(static_cast<std::uint64_t>(output * kFeatures + feature));
 }
 
-/// The notes' shape, 10 features and 5 outputs, with random values: targets
-/// are a fixed linear map of the inputs plus noise.
+/// Generates random data in the shape of the notes, 10 features and 5 outputs. The
+/// targets are a fixed linear map of the inputs plus noise.
 Regression generate_regression(std::int64_t rows, DType dtype, std::uint64_t seed) {
     Regression data{HostTensor({rows, kFeatures}, dtype),
                     HostTensor({rows, kOutputs}, dtype)};
@@ -77,7 +77,7 @@ Regression generate_regression(std::int64_t rows, DType dtype, std::uint64_t see
     return data;
 }
 
-/// The table of --data: its last `targets` columns are the targets.
+/// Loads the table of --data; its last `targets` columns are the targets.
 Regression load_regression(const std::filesystem::path& path, std::int64_t targets,
                            DType dtype) {
     const NumberTable table = load_csv(path);
@@ -108,8 +108,8 @@ Regression regression_of(const LessonOptions& options, std::int64_t rows) {
                            options.dtype);
 }
 
-/// Rows dealt out evenly to `parts`; each weighs total_weight times its
-/// share of the rows.
+/// Splits the rows evenly into `parts`. The weight of each share is total_weight times
+/// its fraction of the rows.
 std::vector<Share> even_shares(std::int64_t rows, int parts, double total_weight) {
     std::vector<Share> shares;
     for (int part = 0; part < parts; ++part) {
@@ -120,7 +120,7 @@ std::vector<Share> even_shares(std::int64_t rows, int parts, double total_weight
     return shares;
 }
 
-/// One linear layer trained by SGD on the shares that `shares_of(rank)` names.
+/// Returns the training of one linear layer by SGD on the shares of shares_of(rank).
 Training linear_training(const Regression& data, const LinearSettings& settings,
                          std::function<std::vector<Share>(int rank)> shares_of) {
     Training training;
@@ -150,9 +150,9 @@ Training linear_training(const Regression& data, const LinearSettings& settings,
     return training;
 }
 
-/// What the lesson's experiments share.
+/// The state that the lesson's experiments share.
 struct GradientAccumulation final : Lesson {
-    /// Throws UsageError if the options ask for what cannot be.
+    /// Throws UsageError if the lesson cannot run with these options.
     GradientAccumulation(const LessonOptions& options, Record& record)
         : Lesson(options, record),
           parts(options.ranks.value_or(4)),
@@ -160,7 +160,7 @@ struct GradientAccumulation final : Lesson {
                  options.values.number("learning_rate"), options.seed} {
         data = regression_of(options, std::int64_t{25} * parts);
         language = make_language_task(options, parts);
-        // A weight is a sum of a term for each row of each step.
+        // A weight is a sum with one term for each row of each step.
         record.options.sum_length = std::max(linear.epochs * data.rows(),
                                              language->steps * language->rows_per_step());
         require(data.rows() >= parts,
@@ -168,8 +168,8 @@ struct GradientAccumulation final : Lesson {
                 data.rows(), parts);
     }
 
-    /// Stored one behind the other: the prediction, its error, the gradient after each
-    /// micro-batch and after each addition over devices, the parameter.
+    /// Counts what is rounded in a row: the prediction, its error, the gradient after
+    /// each micro-batch and after each addition over devices, the parameter.
     int stores() const { return 2 * parts + 3; }
     double bound() const {
         return RoundingBound{1e-5, 1e-13}.of(options().dtype, stores());
@@ -201,15 +201,15 @@ RunReport train_together(GradientAccumulation& lesson, const Regression& data,
         training);
 }
 
-/// As train_together, where the sum of the weighted gradients is not
-/// their mean on purpose.
+/// Like train_together, but without the full check: the sum of the weighted gradients is
+/// deliberately not their mean.
 RunReport train_wrongly(GradientAccumulation& lesson, const Regression& data,
                         const std::vector<Share>& shares) {
     const LessonOptions unwatched = lesson.options().without_full_check();
     return train_together(lesson, data, shares, 1, &unwatched);
 }
 
-/// In bf16: what training comes to if updates are not kept in f32.
+/// Gives the last losses of bf16 training, with and without updates kept in f32.
 void without_masters(GradientAccumulation& lesson, Findings& found) {
     LinearSettings longer = lesson.linear;
     longer.epochs *= 3;
@@ -277,11 +277,11 @@ void distribute(GradientAccumulation& lesson, Findings& found) {
                           lesson.bound());
     if (lesson.has_numbers()) found.equal("replicas", replicas_that_differ(together), 0);
     found.give("f64", lesson.dtype() == DType::f64);
-    // A number has 53 bits against 24, or against 8.
+    // f64 has 53 significant bits, f32 has 24 and bf16 has 8.
     found.give("digits_gained", lesson.dtype() == DType::f32 ? 9 : 13);
 }
 
-/// Shares in the proportion 1 : 2 : 3 : …
+/// Returns shares in the proportion 1 : 2 : 3 : …
 std::vector<Share> unequal_shares(std::int64_t rows, int parts, bool by_rows) {
     std::vector<Share> shares;
     std::int64_t begin = 0;
@@ -350,7 +350,7 @@ const RankReport& busiest(const RunReport& report) {
                              });
 }
 
-/// The gradients' all-reduces, one a parameter.
+/// Returns the gradients' all-reduces, one for each parameter.
 std::vector<CollectiveCall> gradient_reductions(const RunReport& report) {
     std::vector<CollectiveCall> calls;
     for (const auto& [name, tensor] : report.ranks[0].kept)
@@ -369,7 +369,7 @@ std::string link_text(const LinkSpec& link) {
     return fmt::format("α {}, β {}", time_text(picoseconds(link.alpha_seconds)), rate);
 }
 
-/// Gives time, peak memory by category and bytes sent of a run's busiest rank.
+/// Gives the run's time, and its busiest rank's peak memory by category and bytes sent.
 void give_costs(Findings& found, const std::string& run, const RunReport& report) {
     const RankReport& rank = busiest(report);
     const auto peak = [&](const std::string& name, MemoryCategory category) {
@@ -383,8 +383,8 @@ void give_costs(Findings& found, const std::string& run, const RunReport& report
     found.give(run + ".sent", Figure::memory(rank.bytes_sent()));
 }
 
-/// Holds the bytes and the time of the all-reduces of a data-parallel step against the
-/// formulas.
+/// Compares the bytes and the time of a data-parallel step's
+/// all-reduces with the formulas.
 void check_reductions(Findings& found, const RunReport& report,
                       const LessonOptions& options) {
     const std::vector<CollectiveCall> calls = gradient_reductions(report);
@@ -423,7 +423,7 @@ void check_reductions(Findings& found, const RunReport& report,
     found.equal("step_time_taken", Figure::time(first.time.communication), time);
 }
 
-/// A step of the language model with each way to split the batch.
+/// Measures a step of the language model for each way to split the batch.
 void measure(GradientAccumulation& lesson, Findings& found) {
     const auto task = std::make_shared<LanguageTask>(*lesson.language);
     task->steps = 1;
@@ -459,7 +459,7 @@ void measure(GradientAccumulation& lesson, Findings& found) {
 
 constexpr std::int64_t kElements = 1000;
 
-/// Every rank's buffer holds random values; all end with the sum.
+/// Returns a program that all-reduces a buffer of random values.
 Program reduce_with(bool by_hand, const LessonOptions& options) {
     return [by_hand, dtype = options.dtype, seed = options.seed](Rank& rank) {
         const Tensor buffer = rank.device().empty({kElements}, dtype);
@@ -497,7 +497,7 @@ void compare_algorithms(Findings& found, const ClusterSpec& spec) {
     }
 }
 
-/// NCCL may add in another order than the ring.
+/// Compares the sums within a bound, because NCCL may add in another order than the ring.
 void check_sums(Findings& found, const RunReport& by_hand, const RunReport& built_in) {
     double worst = 0;
     double bound = 0;
@@ -513,7 +513,7 @@ void check_sums(Findings& found, const RunReport& by_hand, const RunReport& buil
     found.at_most("ring_sums", worst, bound);
 }
 
-/// Chunks go round, and each device sends before it receives.
+/// Passes chunks around the ring. Each device sends before it receives, and hangs.
 void send_before_receive(Rank& rank) {
     Communicator& ring = rank.world();
     const int right = (rank.index() + 1) % rank.size();
@@ -528,8 +528,8 @@ void send_before_receive(Rank& rank) {
     // lesson: end
 }
 
-/// Runs the all-reduce written by hand and the built-in one on the same buffers, and
-/// compares values, messages and bytes.
+/// Runs both all-reduces, the one written by hand and the built-in one, on the same
+/// buffers. Compares values, messages and bytes.
 void ring(GradientAccumulation& lesson, Findings& found) {
     const RunReport by_hand =
         lesson.devices(lesson.parts, true)->run(reduce_with(true, lesson.options()));
@@ -596,7 +596,7 @@ void read_text(GradientAccumulation& lesson, Findings& found) {
     const std::vector<double> one = losses_of(alone);
     const Curves curves{{"alone", "together"}, {one, losses_of(together)}};
     if (lesson.has_numbers()) curves.give(found, "curve");
-    // The hidden layer's, beside those of a linear one: sum, tanh, and their gradients.
+    // A hidden layer stores more than a linear one: sum, tanh, and their gradients.
     constexpr int kStoresOfHiddenLayer = 4;
     lesson.values_at_most(
         found, "text_curves", curves.widest_gap(),
@@ -614,7 +614,7 @@ void read_text(GradientAccumulation& lesson, Findings& found) {
         lesson.values_at_most(found, "learnt", last / entropy, 0.9);
 }
 
-/// Runs an all-reduce of that many elements on `ranks` devices of the classroom.
+/// Runs an all-reduce of `elements` numbers on `ranks` devices of the classroom cluster.
 RunReport reduce_in_classroom(int ranks, std::int64_t elements) {
     sim::ClusterOptions options;
     options.ranks = ranks;
@@ -626,7 +626,7 @@ RunReport reduce_in_classroom(int ranks, std::int64_t elements) {
     });
 }
 
-/// Three questions for a pencil, each answered by a run.
+/// Measures the answers to three questions that the reader works out by hand.
 void predict(Findings& found) {
     constexpr std::int64_t kParameters = 1'000'000;
     const RunReport eight = reduce_in_classroom(8, kParameters);

@@ -14,7 +14,7 @@ bool is_parameter(const std::string& kept) {
     return !kept.starts_with("grad/") && !kept.starts_with("initial/");
 }
 
-/// In a run of shapes only, what was reduced is reckoned by the gradients' shapes.
+/// In a shapes-only run, keeps the gradients: their shapes show what was reduced.
 void keep_shapes(Rank& rank, Module& model) {
     if (rank.device().has_numbers()) return;
     for (const Parameter* parameter : model.parameters())

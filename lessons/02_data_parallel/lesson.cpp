@@ -33,7 +33,7 @@ std::vector<int> ranks_from(int first, int count) {
     return ranks;
 }
 
-/// The first `servers` devices serve the parameters, beside their work.
+/// Makes the first `servers` devices parameter servers; they also compute as workers.
 MakeStrategy servers_on_workers(int servers, ServerPlan::Deal deal) {
     return [=](Rank& rank, Module& model) {
         declare_replicas_of(rank.world(), model);
@@ -45,7 +45,7 @@ MakeStrategy servers_on_workers(int servers, ServerPlan::Deal deal) {
     };
 }
 
-/// Layers without biases, each of width · width numbers.
+/// Returns a step of a stack of layers without biases, with width · width weights each.
 MeasuredStep stack_step(int layers, std::int64_t width, std::int64_t rows) {
     return {[=](Device& device) {
                 auto model = std::make_unique<Sequential>();
@@ -61,8 +61,8 @@ MeasuredStep stack_step(int layers, std::int64_t width, std::int64_t rows) {
             }};
 }
 
-/// GPT-2 of 124 million parameters; so many sequences of 1,024 tokens on each device, in
-/// micro-batches of 4.
+/// Returns a step of GPT-2 with 124 million parameters. Each device has `sequences`
+/// sequences of 1,024 tokens, in micro-batches of at most 4.
 MeasuredStep gpt2_step(std::int64_t sequences) {
     constexpr std::int64_t kTokens = 1024;
     constexpr std::int64_t kMost = 4;
@@ -79,7 +79,7 @@ MeasuredStep gpt2_step(std::int64_t sequences) {
             cross_entropy_loss, static_cast<int>(sequences / together)};
 }
 
-/// Runs `workers` with servers beside them, which are the first devices.
+/// Runs steps with servers on the first devices and workers on the other devices.
 RunReport measure_servers(const MeasuredStep& step, int workers, int servers,
                           const ClusterSpec& spec, ServerPlan plan = {}, int steps = 1,
                           bool trace = false) {
@@ -100,7 +100,7 @@ RunReport measure_servers(const MeasuredStep& step, int workers, int servers,
     });
 }
 
-/// The classroom's links, between as many devices as one likes; nothing else takes time.
+/// Returns a cluster of up to 64 devices in which only the classroom's links take time.
 ClusterSpec messages_alone() {
     ClusterSpec spec = load_cluster("classroom");
     spec.launch_seconds = spec.memory_bytes_per_second = 0;
@@ -109,7 +109,7 @@ ClusterSpec messages_alone() {
     return spec;
 }
 
-/// 1024 · 1024 numbers, S = 4 MiB.
+/// A layer of 1024 · 1024 numbers, S = 4 MiB.
 constexpr std::int64_t kMillion = 1024;
 
 MeasuredStep million() {
@@ -118,7 +118,7 @@ MeasuredStep million() {
 
 constexpr std::int64_t kMillionBytes = kMillion * kMillion * 4;
 
-/// As many numbers, in layers of which each is a bucket.
+/// The same number of weights in kParts layers; each layer is a bucket.
 constexpr int kParts = 4;
 constexpr std::int64_t kPartBytes = kMillionBytes / kParts;
 
@@ -133,7 +133,7 @@ std::int64_t bytes_received(const RankReport& rank) {
     return bytes;
 }
 
-/// Returns the bytes in and out of the link that carries most.
+/// Returns the bytes, sent and received, of the link that carries most.
 std::int64_t busiest_link(const RunReport& report) {
     std::int64_t most = 0;
     for (const RankReport& rank : report.ranks)
@@ -141,7 +141,7 @@ std::int64_t busiest_link(const RunReport& report) {
     return most;
 }
 
-/// One server and its busy link, against an all-reduce.
+/// Compares one server, whose link is busy, with an all-reduce.
 void server(LanguageLesson& lesson, Findings& found) {
     found.give({"numbers"_is = lesson.has_numbers(), "parts"_is = lesson.parts(),
                 "steps"_is = lesson.language()->steps,
@@ -174,8 +174,8 @@ void server(LanguageLesson& lesson, Findings& found) {
     }
 }
 
-/// Returns the bytes of the server that has most, if whole parameters are dealt out one
-/// after another.
+/// Returns the bytes of the server that has most, if whole parameters are assigned to
+/// the servers in turn.
 std::int64_t most_by_number(const std::vector<std::int64_t>& sizes, std::size_t servers) {
     std::vector<std::int64_t> held(servers);
     for (std::size_t i = 0; i < sizes.size(); ++i)
@@ -183,7 +183,7 @@ std::int64_t most_by_number(const std::vector<std::int64_t>& sizes, std::size_t 
     return std::ranges::max(held);
 }
 
-/// GPT-2's parameters among four servers.
+/// Compares ways to spread GPT-2's parameters over four servers.
 void deal_out(Findings& found) {
     std::vector<std::int64_t> sizes;  // in the model's order
     measure(gpt2_step(1), 1, messages_alone(), [&](Rank& rank, Module& model) {
@@ -204,7 +204,7 @@ void deal_out(Findings& found) {
                 "deal_largest"_is = Figure::memory(std::ranges::max(sizes))});
 }
 
-/// Several servers; on the workers they are a reduce-scatter and an all-gather.
+/// Measures several servers. On all workers they cost a reduce-scatter and an all-gather.
 void servers(LanguageLesson& lesson, Findings& found) {
     lesson.train_and_check(found, "two_servers",
                            servers_on_workers(2, ServerPlan::Deal::whole));
@@ -248,7 +248,7 @@ void servers(LanguageLesson& lesson, Findings& found) {
     deal_out(found);
 }
 
-/// Trains as nn.DataParallel does; `training` has the batches of device 0.
+/// Trains as nn.DataParallel does; device 0 gets the batches of the whole step.
 RunReport train_one_process(Cluster& cluster, const Training& training) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
@@ -273,7 +273,7 @@ RunReport train_one_process(Cluster& cluster, const Training& training) {
     });
 }
 
-/// Runs nn.DataParallel; device 0 has all devices' rows.
+/// Measures nn.DataParallel; device 0 has the rows of all devices.
 RunReport measure_one_process(int devices, int layers, std::int64_t width,
                               std::int64_t rows, const ClusterSpec& spec, int steps = 1,
                               bool trace = false) {
@@ -294,13 +294,13 @@ RunReport measure_one_process(int devices, int layers, std::int64_t width,
     });
 }
 
-// What nn.DataParallel is measured with.
+// The sizes with which nn.DataParallel is measured.
 constexpr int kProcessDevices = 4;
 constexpr int kProcessLayers = 4;
 constexpr std::int64_t kProcessWidth = 1024;
-constexpr std::int64_t kProcessRows = 256;  // of each device
+constexpr std::int64_t kProcessRows = 256;  // on each device
 
-/// nn.DataParallel: one process, and a device that has everything.
+/// Trains by and measures nn.DataParallel: one process, in which device 0 has everything.
 void one_process(LanguageLesson& lesson, Findings& found) {
     const auto whole = std::make_shared<LanguageTask>(*lesson.language());
     whole->micro_batch_rows = lesson.language()->rows_per_step();
@@ -313,7 +313,7 @@ void one_process(LanguageLesson& lesson, Findings& found) {
 
     constexpr int kDevices = kProcessDevices;
     const std::int64_t values = kProcessLayers * kProcessWidth * kProcessWidth * 4;
-    // A device's inputs, or predictions.
+    // Bytes of a device's inputs; its predictions have the same size.
     const std::int64_t rows = kProcessRows * kProcessWidth * 4;
     const RunReport report =
         measure_one_process(kDevices, kProcessLayers, kProcessWidth, kProcessRows,
@@ -353,7 +353,7 @@ BucketOptions sized(std::int64_t bytes, std::optional<std::int64_t> first_bytes 
     return options;
 }
 
-/// Two products of each layer's backward.
+/// Returns the time of the two matrix products in a layer's backward.
 Picoseconds layer_backward(const ClusterSpec& spec) {
     const std::int64_t weight = kStackWidth * kStackWidth;
     const std::int64_t data = kStackRows * kStackWidth;
@@ -362,19 +362,19 @@ Picoseconds layer_backward(const ClusterSpec& spec) {
            operation_time(spec, flops, 4 * (2 * data + 2 * weight), DType::f32);
 }
 
-/// Returns the part of a usual step that a device waits.
+/// Returns the part of a usual step for which a device waits, in percent.
 Figure waits_in(const UsualStep& step, std::size_t device) {
     return Figure::percent(100.0 * ratio(step.waiting(device), step.time()));
 }
 
-/// The same step by nn.DataParallel and by DistributedDataParallel.
+/// Compares the same step by nn.DataParallel and by DistributedDataParallel.
 void compare_both(Findings& found) {
     const ClusterSpec spec = load_cluster("classroom");
     const UsualStep one([&](int steps) {
         return measure_one_process(kProcessDevices, kProcessLayers, kProcessWidth,
                                    kProcessRows, spec, steps);
     });
-    BucketOptions layer_by_layer;  // rank 0's values at the start, too, and filled anew
+    BucketOptions layer_by_layer;  // with the first broadcast, and buckets rebuilt
     layer_by_layer.sizes.bytes = kProcessWidth * kProcessWidth * 4;
     const UsualStep many =
         usual_step(stack_step(kProcessLayers, kProcessWidth, kProcessRows),
@@ -395,9 +395,9 @@ void compare_both(Findings& found) {
     }
 }
 
-/// When gradients are reduced: one by one behind backward, at once, or beside it.
+/// Compares ways to reduce gradients: one by one after backward, at once, during it.
 void buckets(LanguageLesson& lesson, Findings& found) {
-    BucketOptions options = sized(600, 200);  // small, as the model is
+    BucketOptions options = sized(600, 200);  // small buckets for a small model
     options.broadcast = options.rebuild = true;
     lesson.train_and_check(found, "in_buckets", in_buckets(options));
 
@@ -448,7 +448,7 @@ void buckets(LanguageLesson& lesson, Findings& found) {
     compare_both(found);
 }
 
-/// Gradients that are made smaller for the journey.
+/// Measures gradients that are compressed before they are sent.
 void compress(LanguageLesson& lesson, Findings& found) {
     constexpr int kDevices = 16;
     constexpr std::ptrdiff_t kLastLosses = 10;
@@ -487,7 +487,7 @@ void compress(LanguageLesson& lesson, Findings& found) {
     }
 }
 
-/// The curve over bucket sizes, of a GPT on GPUs.
+/// Gives the exposed time over bucket sizes, for GPT-2 on GPUs.
 void overlap(LanguageLesson& lesson, Findings& found) {
     constexpr int kDevices = 8;
     constexpr std::int64_t kSequences = 4;
@@ -526,7 +526,7 @@ void overlap(LanguageLesson& lesson, Findings& found) {
                                         message_time(spec.inside, kTable / kDevices))});
 }
 
-/// Training by an asynchronous server, with one worker slower than the others.
+/// The outcome of training by an asynchronous server, with one slower worker.
 struct StaleTraining {
     std::vector<StaleUpdate> updates;
     RunReport report;
@@ -535,7 +535,7 @@ struct StaleTraining {
         Picoseconds time = 0;
         double loss = 0;
     };
-    std::vector<Loss> losses;  ///< in the order of time
+    std::vector<Loss> losses;  ///< ordered by time
 };
 
 // lesson: stale-training
@@ -580,7 +580,7 @@ StaleTraining train_stale(const std::shared_ptr<const LanguageTask>& task,
     return result;
 }
 
-/// Returns the mean of the last losses that were computed by then.
+/// Returns the mean of the last losses that were computed up to `time`.
 double loss_at(const StaleTraining& training, Picoseconds time) {
     constexpr std::size_t kLast = 24;
     std::vector<double> seen;
@@ -599,7 +599,7 @@ std::int64_t samples_at(const StaleTraining& training, Picoseconds time) {
     });
 }
 
-/// A slow worker, and servers that wait for it or do not.
+/// Measures training with a slow worker, and with servers that wait for it or do not.
 void stragglers(LanguageLesson& lesson, Findings& found) {
     constexpr int kWorkers = 4;
     const double slowness = lesson.options().values.number("slowness");
@@ -615,7 +615,7 @@ void stragglers(LanguageLesson& lesson, Findings& found) {
     for (const auto& bound : bounds)
         runs.push_back(
             train_stale(task, lesson.options(), spec, bound.value_or(INT64_MAX)));
-    // The fast workers of the last run are through then.
+    // At this time the fast workers of the last run have finished.
     const Picoseconds early = runs.back().report.ranks[1].time.end;
     found.give("early", Figure::time(early));
     for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -642,7 +642,7 @@ void stragglers(LanguageLesson& lesson, Findings& found) {
     }
 }
 
-/// Four things that shares of a batch do not add up to by themselves.
+/// Tries four computations whose results on shares do not add up to the batch's.
 void not_parallel(Findings& found) {
     constexpr int kRanks = 3;
     constexpr double kNear = 1e-12;  // f64
@@ -659,7 +659,7 @@ void not_parallel(Findings& found) {
     found.at_most("cures", worst_cure, kNear);
 }
 
-/// When more devices stop paying.
+/// Gives the times of more and more devices: strong scaling and weak scaling.
 void scaling(Findings& found) {
     constexpr std::int64_t kSequences = 64;
     constexpr std::int64_t kEach = 4;
@@ -669,7 +669,7 @@ void scaling(Findings& found) {
     const auto step_of = [&](int devices, std::int64_t sequences) {
         return usual_step(gpt2_step(sequences), devices, spec, in_buckets(options));
     };
-    // Values, gradients and momentum, whatever the number of devices.
+    // The bytes of values, gradients and momentum on a device, for any number of devices.
     const auto state_on = [&](int devices) {
         const RunReport report =
             measure(gpt2_step(1), devices, spec, in_buckets(options));

@@ -11,7 +11,7 @@
 
 namespace lockstep::lessons {
 
-/// Every rank is a replica; `Sync`, made with these options, does the rest.
+/// Makes the strategy `Sync` with these options. Every rank is a replica.
 template <typename Sync, typename... Options>
 MakeStrategy synced_by(const Options&... options) {
     return [=](Rank& rank, Module& model) {
@@ -24,39 +24,39 @@ inline MakeStrategy in_buckets(const BucketOptions& options) {
     return synced_by<BucketedDataParallel>(options);
 }
 
-/// A step whose numbers are not computed.
+/// A training step that is measured without numbers, by shapes only.
 struct MeasuredStep {
     std::function<std::unique_ptr<Module>(Device&)> make_model;
-    std::function<MicroBatch(Device&)> make_batch;  ///< a micro-batch of each device
+    std::function<MicroBatch(Device&)> make_batch;  ///< makes a device's micro-batch
     Loss loss = mean_squared_error;
-    int micro_batches = 1;  ///< of each device
-    /// Without, SGD with momentum.
+    int micro_batches = 1;  ///< on each device
+    /// If empty: SGD with momentum.
     std::function<std::unique_ptr<Optimizer>(std::vector<Parameter*>)> make_optimizer{};
-    /// Changes parts of the model before a strategy does, and makes what has to stay as
-    /// long as it.
+    /// Changes parts of the model before the strategy does. The object that it returns
+    /// lives until the run ends.
     std::function<std::shared_ptr<void>(Device&, Module&)> around{};
 };
 
-/// Runs that many steps on virtual devices that compute shapes only.
+/// Runs `steps` steps on virtual devices that compute shapes only.
 RunReport measure(const MeasuredStep& step, int devices, const ClusterSpec& spec,
                   const MakeStrategy& strategy, int steps = 1, bool trace = false);
 
-/// A run of so many steps.
+/// Runs `steps` steps.
 using RunOfSteps = std::function<RunReport(int steps)>;
-/// The third step of a run: what comes before the first one, and buckets that are filled
-/// once more in the second, are no part of it.
+/// The third step of a run. This leaves out what comes before the first step, and the
+/// rebuilding of buckets in the second.
 class UsualStep {
   public:
     explicit UsualStep(const RunOfSteps& run) : two_(run(2)), three_(run(3)) {}
 
     Picoseconds time() const { return three_.makespan() - two_.makespan(); }
-    /// How long a device does nothing.
+    /// The time for which a device waits.
     Picoseconds waiting(std::size_t device) const {
         return three_.ranks[device].time.waiting - two_.ranks[device].time.waiting;
     }
-    /// Bytes that all devices together send.
+    /// Bytes that all devices together send by that verb.
     std::int64_t sent(Verb verb) const;
-    /// Bytes between a device and its host.
+    /// Bytes from a device to its host.
     std::int64_t to_host(std::size_t device) const {
         return three_.ranks[device].host.bytes_to_host -
                two_.ranks[device].host.bytes_to_host;

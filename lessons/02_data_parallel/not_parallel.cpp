@@ -26,11 +26,11 @@ constexpr std::int64_t kHidden = 8;
 constexpr std::int64_t kOut = 3;
 constexpr int kSteps = 5;
 
-/// A rank's share of a training, or one device's, which is all of it.
+/// The part of a training that one rank has. A single device has all of it.
 struct Share {
     Rank& rank;
     std::int64_t batch = 0;  ///< rows of all ranks
-    std::int64_t first = 0;  ///< of this rank's
+    std::int64_t first = 0;  ///< index of this rank's first row
     std::int64_t rows = 0;
     bool cured = false;
 
@@ -39,7 +39,7 @@ struct Share {
     }
     /// B_i / B.
     double weight() const { return ratio(rows, batch); }
-    /// This rank's rows of a step's batch.
+    /// Returns this rank's rows of a step's batch.
     MicroBatch of_step(int step, double weighs) const {
         Device& device = rank.device();
         MicroBatch mine{device.empty({rows, kIn}, DType::f64),
@@ -58,7 +58,7 @@ void add_up(const Share& share, Module& model, const MicroBatch& mine) {
                             mean_squared_error, batches);
 }
 
-/// Steps with the gradients that `work_out` leaves for each step.
+/// Trains. In each step `work_out` computes the gradients, and SGD uses them.
 void train(const Share& share, Module& model,
            const std::function<void(int step)>& work_out) {
     Sgd optimizer(model.parameters(), {.learning_rate = 0.2});
@@ -82,7 +82,7 @@ void with_batch_norm(const Share& share) {
     model.add<Linear>(share.init("2"), kHidden, kOut);
     train(share, model,
           [&](int step) { add_up(share, model, share.of_step(step, share.weight())); });
-    // Evaluation reads these, and is to be the same wherever it is done.
+    // Evaluation reads these statistics. They must be the same on all ranks.
     declare_same(world, norm.running_mean(), "running_mean");
     share.rank.keep("running_mean", norm.running_mean());
     share.rank.keep("running_var", norm.running_variance());
@@ -120,7 +120,7 @@ void with_dropout(const Share& share) {
 }
 // lesson: end
 
-/// Scales the gradients of this rank by their own norm, so that it is `most` at most.
+/// Scales the gradients of this rank so that their own norm is at most `most`.
 void clip_own(Device& device, const std::vector<Parameter*>& parameters, double most) {
     const Tensor factor = device.zeros({1}, DType::f64);
     for (const Parameter* parameter : parameters)
@@ -149,7 +149,7 @@ void with_clipping(const Share& share) {
 }
 // lesson: end
 
-/// The program of each of n ranks, or of one device with the batches of n ranks.
+/// Returns the program of n ranks. One device runs it with the batches of all n ranks.
 Program program_of(const std::string& what, int ranks, bool cured) {
     static const std::map<std::string, void (*)(const Share&)> kPrograms{
         {"batch_statistics", with_batch_norm},
@@ -173,7 +173,7 @@ sim::ClusterOptions cluster_of(int ranks, sim::CheckLevel check) {
     return options;
 }
 
-/// Returns the largest difference to one device of what any rank kept.
+/// Returns the largest relative difference of a rank's kept tensors to one device's.
 double distance(const std::string& what, int ranks, bool cured) {
     const auto run = [&](int on) {
         return sim::make_cluster(cluster_of(on, sim::CheckLevel::cheap))
@@ -188,8 +188,8 @@ double distance(const std::string& what, int ranks, bool cured) {
     return worst;
 }
 
-/// Returns the class that full checking finds, or else the diagnosis' title; nothing if
-/// it is silent.
+/// Returns the fault class that the full check finds, or the diagnosis' title if it has
+/// no class. Returns nothing if the check is silent.
 std::string found_in(const std::string& what, int ranks, bool cured, bool beside_one) {
     sim::ClusterOptions options = cluster_of(ranks, sim::CheckLevel::full);
     if (beside_one) options.reference = program_of(what, ranks, cured);

@@ -5,33 +5,33 @@
 
 namespace lockstep::lessons {
 
-/// What a row's gradient depends on besides the row and the weights, so that shares of a
-/// batch do not add up to the batch by themselves. Each is a program with its usual
-/// mistake and its cure:
+/// Programs in which a row's gradient depends on more than the row and the weights, so
+/// that the gradients of a batch's shares do not add up to the batch's gradient. Each has
+/// its usual mistake and its cure:
 inline const std::vector<std::string> kNotParallel{
-    "batch_statistics",  // batch norm: of the rank's rows, or of all
-    "mean_loss",         // a mean of the ranks' means, or rows that count alike
-    "dropout",           // one mask for all ranks, or the batch's, dealt out
-    "clipping",          // by each rank's norm before the sum, or by the sum's norm
+    "batch_statistics",  // batch norm over the rank's rows, or over all rows
+    "mean_loss",         // a mean of the ranks' means, or equal weights for all rows
+    "dropout",           // the same mask on all ranks, or each rank's part of one mask
+    "clipping",          // each rank's norm before the sum, or the norm of the sum
 };
 
-/// What came of training on n ranks, beside one device with the same batches.
+/// The result of training on n ranks, compared with one device that has the same batches.
 struct NotParallelOutcome {
-    /// The largest difference of anything that was kept, relative to its largest value.
+    /// The largest difference of a kept tensor, relative to the tensor's largest value.
     double mistaken = 0;
     double cured = 0;
-    /// The checker says this of the mistaken program under `--check full`: a class,
-    /// "F28"; the title of a diagnosis without a class; or nothing.
+    /// The checker's finding in the mistaken program under `--check full`: a class, such
+    /// as "F28", the title of a diagnosis without a class, or nothing.
     std::string found;
-    /// It says this if it is given the program of one device, too.
+    /// The checker's finding if it also gets the program of one device.
     std::string found_beside_one_device;
-    /// It says this of the cured program, both ways: nothing.
+    /// The checker's findings in the cured program, with and without one device: nothing.
     std::string found_in_cure;
 };
 
-/// Trains a small model on virtual devices for some steps, in f64: Linear, batch norm or
-/// dropout in the programs of these, Tanh, Linear. Of each batch, rank i has 2 (i + 1)
-/// rows.
+/// Trains a small model on virtual devices for some steps, in f64. Its layers are Linear,
+/// batch norm or dropout (only in the programs of that name), Tanh, Linear. Rank i has
+/// 2 (i + 1) rows of each batch.
 NotParallelOutcome try_not_parallel(const std::string& what, int ranks);
 
 }  // namespace lockstep::lessons

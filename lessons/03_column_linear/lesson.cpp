@@ -31,31 +31,31 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// A model whose weights ranks share out, and what goes in at both ends.
+/// A model whose weights ranks shard, its input x, and the gradient dy of its output.
 struct Task {
     std::function<std::unique_ptr<Module>(const ParameterInit&, TensorParallel&)> make;
     HostTensor x;
     HostTensor dy;
-    bool own_columns_of_x = false;  ///< of each rank; else all hold x whole
+    bool own_columns_of_x = false;  ///< each rank has its own columns, or else all of x
     bool own_columns_of_dy = false;
-    /// Whole parameters by name; those that are not there are drawn.
+    /// Whole parameters by name. Others are drawn at random.
     NamedTensors weights;
     std::uint64_t seed = 0;
-    bool keeps = true;  ///< what pass() says, but for the bytes; else nothing
-    /// Makes the f and g that lead in and out of regions.
+    bool keeps = true;  ///< whether pass() keeps tensors; it keeps bytes in any case
+    /// Makes the operators f and g at the borders of tensor-parallel regions.
     std::function<std::unique_ptr<TensorParallel>(Rank&)> regions = [](Rank& rank) {
         return std::make_unique<TensorParallel>(rank.device(), rank.world());
     };
 };
 
-/// A matrix of these numbers, row by row.
+/// Returns the matrix that has these numbers, row by row.
 HostTensor matrix(std::int64_t columns, const std::vector<double>& values, DType dtype) {
     const auto count = static_cast<std::int64_t>(values.size());
     return HostTensor::of(Shape{count / columns, columns}, values).as(dtype);
 }
 
-/// Whole numbers from -2 to 2, so few that every sum of their products is
-/// exact; the same for the same seed and name.
+/// Returns whole numbers from -2 to 2, small enough that every sum of their products is
+/// exact. The same seed and name give the same numbers.
 HostTensor whole_numbers(Shape shape, DType dtype, std::uint64_t seed,
                          const std::string& name) {
     constexpr double kLargest = 2;
@@ -77,13 +77,13 @@ HostTensor transposed(const HostTensor& matrix) {
     return turned;
 }
 
-/// The columns that rank `rank` of `ranks` has, of as many each.
+/// Returns the columns of rank `rank`, one of `ranks` equal parts.
 HostTensor columns_of_rank(const HostTensor& matrix, int rank, int ranks) {
     const std::int64_t count = matrix.shape().columns() / ranks;
     return shard_of(matrix, column_part(matrix.shape(), rank * count, count));
 }
 
-/// All of as many rows.
+/// Puts matrices with equal numbers of rows side by side.
 HostTensor side_by_side(const std::vector<HostTensor>& matrices) {
     std::int64_t all = 0;
     for (const HostTensor& matrix : matrices)
@@ -98,7 +98,7 @@ HostTensor side_by_side(const std::vector<HostTensor>& matrices) {
     return whole;
 }
 
-/// All of one shape.
+/// Returns the sum of matrices of one shape.
 HostTensor sum_of(const std::vector<HostTensor>& matrices) {
     HostTensor sum(matrices.front().shape(), matrices.front().dtype());
     for (const HostTensor& matrix : matrices)
@@ -107,7 +107,7 @@ HostTensor sum_of(const std::vector<HostTensor>& matrices) {
     return sum;
 }
 
-/// Numbers of the two that are not equal; of one shape. NaN differs.
+/// Counts the numbers that differ between two tensors of one shape. NaN always differs.
 std::int64_t differing(const HostTensor& a, const HostTensor& b) {
     std::int64_t count = 0;
     for (std::int64_t i = 0; i < a.elements(); ++i)
@@ -115,7 +115,7 @@ std::int64_t differing(const HostTensor& a, const HostTensor& b) {
     return count;
 }
 
-/// "-2", "1.95": two digits after the point, if they are not 0.
+/// Writes a number as "-2" or "1.95", with at most two digits after the point.
 std::string number(double value) {
     const double rounded = std::round(value * 100) / 100;
     return fmt::format("{:.6g}", rounded == 0 ? 0 : rounded);
@@ -127,7 +127,7 @@ constexpr std::int64_t kMostColumns = 5;
 
 constexpr std::int64_t kColumnsOfWide = 4;
 
-/// The name, the shape, and a line a row, all as wide.
+/// Returns lines of equal width: the name, the shape, and one line for each row.
 std::vector<std::string> block(const std::string& name, const HostTensor& matrix) {
     const std::int64_t columns = matrix.shape().columns();
     const std::int64_t shown = columns > kMostColumns ? kColumnsOfWide : columns;
@@ -150,8 +150,8 @@ std::vector<std::string> block(const std::string& name, const HostTensor& matrix
     return lines;
 }
 
-/// Matrices beside one another, each under its name and shape; of a wide
-/// or long one what fits a pencil.
+/// Writes matrices side by side, each under its name and shape. Shows only the first
+/// columns and rows of a wide or long matrix.
 std::string matrices_text(
     const std::vector<std::pair<std::string, HostTensor>>& matrices) {
     constexpr const char* kGap = "   ";
@@ -177,9 +177,9 @@ HostTensor held_by(const Rank& rank, const HostTensor& whole, bool own_columns) 
     return own_columns ? columns_of_rank(whole, rank.index(), rank.size()) : whole;
 }
 
-/// One forward and one backward pass on every rank. Each keeps "y", "dx",
-/// its shards "initial/NAME" and "grad/NAME", and as series the bytes that
-/// it sent, "forward" and "backward".
+/// Runs one forward and one backward pass on every rank. Each rank keeps "y", "dx", its
+/// shards "initial/NAME" and "grad/NAME", and the bytes that it sent in the series
+/// "forward" and "backward".
 RunReport pass(Cluster& cluster, const Task& task) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
@@ -216,12 +216,12 @@ RunReport pass(Cluster& cluster, const Task& task) {
     });
 }
 
-/// Returns what rank `rank` kept.
+/// Returns the tensor that rank `rank` kept.
 const HostTensor& kept(const RunReport& report, int rank, const std::string& name) {
     return report.ranks[rank].kept.at(name);
 }
 
-/// Returns what each rank kept.
+/// Returns the tensors that all ranks kept under the name.
 std::vector<HostTensor> kept_by_all(const RunReport& report, const std::string& name) {
     std::vector<HostTensor> tensors;
     for (const RankReport& rank : report.ranks)
@@ -229,12 +229,12 @@ std::vector<HostTensor> kept_by_all(const RunReport& report, const std::string& 
     return tensors;
 }
 
-/// The bytes that a rank sent in that half, "forward" or "backward".
+/// Returns the bytes that a rank sent in that half, "forward" or "backward".
 std::int64_t bytes_of_half(const RunReport& report, int rank, const std::string& half) {
     return static_cast<std::int64_t>(report.ranks[rank].series.at(half).at(0));
 }
 
-/// The parameters' gradients put together, as "grad/NAME".
+/// Returns the whole gradients of the parameters, put together as "grad/NAME".
 NamedTensors whole_gradients(const RunReport& report) {
     NamedTensors whole;
     for (auto& [name, tensor] : kept_under(report, "grad/"))
@@ -242,13 +242,13 @@ NamedTensors whole_gradients(const RunReport& report) {
     return whole;
 }
 
-/// Counts numbers that are not one device's, if each rank has own columns of `name`.
+/// Counts numbers that differ from one device's, if ranks have own columns of `name`.
 std::int64_t differing_side_by_side(const RunReport& together, const RunReport& alone,
                                     const std::string& name) {
     return differing(side_by_side(kept_by_all(together, name)), kept(alone, 0, name));
 }
 
-/// The same over all ranks, if each has the whole.
+/// Counts numbers that differ from `expected`, over all ranks. Each has the whole.
 std::int64_t differing_on_any(const RunReport& together, const HostTensor& expected,
                               const std::string& name) {
     std::int64_t count = 0;
@@ -257,7 +257,7 @@ std::int64_t differing_on_any(const RunReport& together, const HostTensor& expec
     return count;
 }
 
-/// The same of the gradients, put together.
+/// Counts the numbers that differ in the gradients, put together.
 std::int64_t differing_gradients(const RunReport& together, const RunReport& alone) {
     std::int64_t count = 0;
     for (const auto& [name, whole] : whole_gradients(together))
@@ -266,7 +266,7 @@ std::int64_t differing_gradients(const RunReport& together, const RunReport& alo
 }
 
 struct MlpSizes {
-    std::int64_t rows = 0;    ///< of its input
+    std::int64_t rows = 0;    ///< rows of its input
     std::int64_t hidden = 0;  ///< columns of its input and output
     std::int64_t inner = 0;   ///< columns between its two layers
 };
@@ -284,9 +284,9 @@ void require_shared_out(const char* setting, std::int64_t count, int ranks) {
         setting, count, count, ranks);
 }
 
-/// What the lesson's experiments share.
+/// The state that the lesson's experiments share.
 struct ColumnLinear final : Lesson {
-    /// Throws UsageError if the options ask for what cannot be.
+    /// Throws UsageError if the lesson cannot run with these options.
     ColumnLinear(const LessonOptions& options, Record& record)
         : Lesson(options, record), ranks(options.ranks.value_or(kDefaultRanks)) {
         const std::int64_t hidden = least_multiple(ranks, kHidden);
@@ -295,12 +295,12 @@ struct ColumnLinear final : Lesson {
         sizes.inner = options.values.integer("inner", 4 * sizes.hidden);
         require_shared_out("hidden", sizes.hidden, ranks);
         require_shared_out("inner", sizes.inner, ranks);
-        // The MLP's y is a sum over the inner columns of sums over x's, its
-        // gradients are sums over rows of these.
+        // The MLP's y sums over the inner columns; each term sums over the columns of x.
+        // Its gradients sum such terms over the rows.
         record.options.sum_length = sizes.rows + sizes.hidden + sizes.inner;
     }
 
-    /// How many devices have their numbers shown.
+    /// The number of devices whose numbers are shown.
     int shown_ranks() const { return std::min(ranks, kShownRanks); }
 
     int ranks;
@@ -310,13 +310,13 @@ struct ColumnLinear final : Lesson {
 };
 
 double bound(const ColumnLinear& lesson) {
-    // Two layers and an activation between them, forward and backward, and a sum over the
-    // devices on either way.
+    // Counts two layers and the activation between them, forward and backward, and a sum
+    // over the devices in each direction.
     return RoundingBound{1e-5, 1e-13}.of(lesson.dtype(), 6 + 2 * lesson.ranks);
 }
 
-/// The task on one device, on all ranks, and on all ranks as a mistake
-/// that --check full is not to stop.
+/// Run the task on one device, on all ranks, and, for a deliberate mistake, on all ranks
+/// without the full check.
 RunReport pass_alone(const ColumnLinear& lesson, const Task& task, bool trace = false) {
     return pass(*lesson.devices(1, trace), task);
 }
@@ -330,14 +330,14 @@ RunReport pass_wrongly(const ColumnLinear& lesson, const Task& task) {
     return pass(*make_cluster(lesson.options().without_full_check(), lesson.ranks), task);
 }
 
-/// factor (t-1)/t of the bytes of a buffer whose elements the ranks divide.
+/// Returns factor (t-1)/t of a buffer's bytes. The t ranks divide its elements.
 std::int64_t sent(const ColumnLinear& lesson, std::int64_t factor, std::int64_t bytes) {
     const std::int64_t t = lesson.ranks;
     return factor * (t - 1) * (bytes / t);
 }
 
-/// The bytes of an all-reduce of `tensor` in that half, under names that begin with
-/// `name`.
+/// Gives the bytes of the all-reduce of `tensor` in that half, under names
+/// that begin with `name`.
 void give_all_reduce(ColumnLinear& lesson, Findings& found, const std::string& name,
                      const RunReport& report, const std::string& half,
                      const std::string& tensor) {
@@ -364,8 +364,8 @@ Example example(DType dtype) {
             matrix(3, {6, 3, 3, 5, 5, 9}, dtype)};
 }
 
-/// A layer with as many inputs as outputs, so that no shape tells its
-/// weight from the transposed one.
+/// A layer with equally many inputs and outputs, so that the shape does not show whether
+/// its weight is transposed.
 struct Square {
     HostTensor x;       ///< (2, 3)
     HostTensor weight;  ///< (3, 3): out, in
@@ -389,7 +389,7 @@ void multiply_by_own_columns(Rank& rank, const HostTensor& x, const HostTensor& 
 }
 // lesson: end
 
-/// All ranks' parts and what they come to, side by side.
+/// Writes the parts of all ranks and the gathered result, side by side.
 std::string shards_text(const RunReport& report) {
     std::vector<std::pair<std::string, HostTensor>> shown;
     for (int rank = 0; rank < static_cast<int>(report.ranks.size()); ++rank) {
@@ -400,7 +400,7 @@ std::string shards_text(const RunReport& report) {
     return matrices_text(shown);
 }
 
-/// Makes y = x W^T, + b, on one device.
+/// Makes the layer y = x W^T, or y = x W^T + b, on one device.
 decltype(Task::make) linear_on_one_device(std::int64_t in, std::int64_t out, bool bias) {
     return [=](const ParameterInit& init, TensorParallel&) {
         return std::make_unique<Linear>(init.child("linear"), in, out, bias);
@@ -422,12 +422,12 @@ Task column_parallel_task(const HostTensor& x, const HostTensor& weight) {
     return task;
 }
 
-/// With --backend nccl there may be fewer processes than the example needs.
+/// Returns whether --backend nccl has fewer processes than the example needs.
 bool lacks_example_ranks(const ColumnLinear& lesson) {
     return lesson.options().process != nullptr && lesson.ranks < kExampleRanks;
 }
 
-/// The example's three devices, whatever the ranks.
+/// Makes the example's three devices, for any number of ranks.
 std::unique_ptr<Cluster> example_cluster(const ColumnLinear& lesson) {
     LessonOptions options = lesson.options();
     if (lacks_example_ranks(lesson)) {
@@ -467,7 +467,7 @@ void multiply_by_columns(ColumnLinear& lesson, Findings& found) {
                         differing_on_any(together, kept(alone, 0, "y"), "y"), 0);
 }
 
-/// Returns the complaint of nn.Linear(3, 4) about an input of four columns.
+/// Returns the error of nn.Linear(3, 4) for an input of four columns.
 std::string refusal(Cluster& cluster, const HostTensor& x) {
     std::string sentence;
     cluster.run([&](Rank& rank) {
@@ -518,8 +518,8 @@ void find_the_layer(ColumnLinear& lesson, Findings& found) {
                         0);
 }
 
-/// Regions on whose edges nobody tells anybody anything: a mistake, to see
-/// what each rank has by itself.
+/// Regions without communication at their borders. This deliberate mistake shows what
+/// each rank computes on its own.
 class Silent final : public TensorParallel {
   public:
     using TensorParallel::TensorParallel;
@@ -534,7 +534,7 @@ Task silent(Task task) {
     return task;
 }
 
-/// A layer by columns from t to 2t, t the ranks, of whole numbers.
+/// Returns a column-parallel layer from t to 2t columns, on t ranks, of whole numbers.
 Task columns_task(const LessonOptions& options, int ranks) {
     const auto drawn = [&](Shape shape, const char* name) {
         return whole_numbers(shape, options.dtype, options.seed, name);
@@ -561,7 +561,7 @@ std::int64_t bytes_of_all(const RunReport& report, const std::string& half) {
     return sum;
 }
 
-/// In which halves of a pass devices send anything, as a choice's key.
+/// Returns the halves of a pass in which devices send anything, as a choice's key.
 const char* halves_with_messages(const RunReport& report) {
     const bool forward = bytes_of_all(report, "forward") > 0;
     const bool backward = bytes_of_all(report, "backward") > 0;
@@ -571,7 +571,7 @@ const char* halves_with_messages(const RunReport& report) {
 
 using NamedMatrices = std::vector<std::pair<std::string, HostTensor>>;
 
-/// The matrices of each of the first ranks, a group a rank.
+/// Writes the matrices of the first ranks, one group for each rank.
 std::string groups_text(int ranks, const std::function<NamedMatrices(int rank)>& of) {
     std::string text;
     for (int rank = 0; rank < ranks; ++rank)
@@ -619,8 +619,8 @@ void split_columns(ColumnLinear& lesson, Findings& found) {
     give_all_reduce(lesson, found, "columns", together, "backward", "dx");
 }
 
-/// A layer by rows from 2t to t columns, t the ranks, of whole numbers that are small
-/// enough for a pencil.
+/// Returns a row-parallel layer from 2t to t columns, on t ranks. Its whole numbers are
+/// small enough to compute by hand.
 Task rows_task(const LessonOptions& options, int ranks) {
     const auto drawn = [&](Shape shape, const char* name) {
         return whole_numbers(shape, options.dtype, options.seed, name);
@@ -661,7 +661,7 @@ void give_terms_of_y(ColumnLinear& lesson, Findings& found, const Task& task,
                 "sum_of_y"_is = matrices_text(
                     {{"Σ x_r W_r^T", sum_of(terms)}, {"b", bias}, {"y", y}})});
 
-    // Every device that adds the bias to its terms adds it to the sum.
+    // If every device adds the bias to its terms, the sum contains it t times.
     HostTensor expected = y;
     for (std::int64_t i = 0; i < y.elements(); ++i)
         expected.set(i, y.at(i) + (lesson.ranks - 1) * bias.at(i % bias.elements()));
@@ -710,7 +710,7 @@ void split_rows(ColumnLinear& lesson, Findings& found) {
     record_rows(lesson, task, together);
 }
 
-/// A layer by rows: GELU of each rank's terms and then g, and in the right order.
+/// Applies GELU to each rank's terms before g, and then to their sum, which is right.
 void apply_gelu(Rank& rank, const HostTensor& own_x, const HostTensor& own_weight) {
     Device& device = rank.device();
     const Tensor terms = device.matmul(device.upload(own_x), device.upload(own_weight),
@@ -735,7 +735,7 @@ std::int64_t widest_gap(const HostTensor& a, const HostTensor& b) {
     return at;
 }
 
-/// A number of a layer by rows, whose terms the devices have.
+/// Shows one number of a row-parallel layer: terms, and GELU before and after the sum.
 void give_gelu_of_a_sum(ColumnLinear& lesson, Findings& found) {
     const Task task = rows_task(lesson.options(), lesson.ranks);
     const HostTensor& weight = task.weights.at("linear.weight");
@@ -764,11 +764,11 @@ void give_gelu_of_a_sum(ColumnLinear& lesson, Findings& found) {
                 "gelu_of_sum"_is = cell(0, "late")});
 }
 
-/// How ranks share an MLP out.
+/// How an MLP is sharded over the ranks.
 enum class MlpSplit {
     none,               ///< one device has all
     columns_then_rows,  ///< Megatron-LM's
-    gathered,           ///< both layers by columns, put together after each
+    gathered,           ///< both layers by columns, gathered after each
 };
 
 /// The collectives of the two halves of a pass, by the formulas.
@@ -776,15 +776,15 @@ struct MlpCalls {
     std::vector<CollectiveCall> forward, backward;
 };
 
-/// How long they take one after another, and how much of that for no bytes at all.
+/// The time of all calls one after another, and the part of it that is latency.
 struct CallTimes {
     Picoseconds all = 0;
     Picoseconds latency = 0;
 };
 
 // lesson: gathered-mlp
-// x (N, hidden) -> c_fc (N, inner) -> GELU -> c_proj (N, hidden), each of
-// which every rank gets whole
+// x (N, hidden) -> c_fc (N, inner) -> GELU -> c_proj (N, hidden). Every rank gets the
+// whole output of each layer.
 std::unique_ptr<Sequential> make_gathered_mlp(const ParameterInit& init,
                                               TensorParallel& tp, std::int64_t hidden,
                                               std::int64_t inner) {
@@ -797,7 +797,7 @@ std::unique_ptr<Sequential> make_gathered_mlp(const ParameterInit& init,
 }
 // lesson: end
 
-/// This task has shapes only, no numbers, and keeps nothing: it shows the costs.
+/// Returns a task of shapes without numbers. It keeps nothing; it shows the costs.
 Task mlp_shapes(const MlpSizes& sizes, MlpSplit split, DType dtype) {
     Task task;
     task.make = [sizes, split](const ParameterInit& init, TensorParallel& tp) {
@@ -811,7 +811,7 @@ Task mlp_shapes(const MlpSizes& sizes, MlpSplit split, DType dtype) {
     return task;
 }
 
-/// An MLP, and normal values for x and dy, the same for the same seed.
+/// Returns an MLP with normal values for x and dy. The same seed gives the same values.
 Task mlp_task(const MlpSizes& sizes, MlpSplit split, DType dtype, std::uint64_t seed) {
     Task task = mlp_shapes(sizes, split, dtype);
     const Shape shape = task.x.shape();
@@ -822,7 +822,7 @@ Task mlp_task(const MlpSizes& sizes, MlpSplit split, DType dtype, std::uint64_t 
     return task;
 }
 
-/// y, dx and the parameters' gradients, whole.
+/// Returns y, dx and the parameters' gradients, all whole.
 NamedTensors results(const RunReport& report) {
     NamedTensors whole = whole_gradients(report);
     for (const char* name : {"y", "dx"})
@@ -830,7 +830,7 @@ NamedTensors results(const RunReport& report) {
     return whole;
 }
 
-/// How many collectives a rank took part in.
+/// Returns the number of collectives that a rank took part in.
 std::int64_t collectives(const RunReport& report, int rank) {
     std::int64_t calls = 0;
     for (const Traffic& traffic : report.ranks[rank].traffic)
@@ -838,8 +838,8 @@ std::int64_t collectives(const RunReport& report, int rank) {
     return calls;
 }
 
-/// From the begin of forward to the end of backward, on all ranks of a run
-/// that was traced.
+/// Returns the time from the begin of forward to the end of backward, over all
+/// ranks of a traced run.
 Picoseconds pass_time(const RunReport& report) {
     Picoseconds begin = report.makespan();
     Picoseconds end = 0;
@@ -871,7 +871,7 @@ std::int64_t bytes_of_calls(const std::vector<CollectiveCall>& calls, int rank) 
     return bytes;
 }
 
-/// Bytes counted less bytes by the formula, over all ranks and both halves.
+/// Returns how far counted bytes are from the formula's, over all ranks and halves.
 std::int64_t byte_gap(const RunReport& report, const MlpCalls& calls) {
     std::int64_t gap = 0;
     for (int rank = 0; rank < static_cast<int>(report.ranks.size()); ++rank) {
@@ -1000,7 +1000,7 @@ void give_time(ColumnLinear& lesson, Findings& found, const RunReport& gathered)
                 Figure::time(lesson.mlp_together.ranks[0].time.communication), times.all);
 }
 
-/// That pass of wider MLPs.
+/// Measures the same pass with wider MLPs.
 void widen(ColumnLinear& lesson, Findings& found) {
     ClusterSpec spec = load_cluster(lesson.options().cluster);
     spec.memory_bytes = 0;

@@ -25,7 +25,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Outside of tensor-parallel regions, devices hold all tokens, or each its own.
+/// Outside of tensor-parallel regions, each device holds all tokens, or only its own.
 enum class Regions { replicated, sequence_parallel };
 
 GptSizes sizes_of(const LessonOptions& options, int ranks, std::int64_t vocabulary) {
@@ -49,8 +49,8 @@ std::unique_ptr<TensorParallel> make_regions(Regions kind, Device& device,
     return std::make_unique<TensorParallel>(device, group);
 }
 
-/// Sizes that `ranks` devices share out, unless the options say others; the
-/// text of --text, or the one that lessons share.
+/// Makes the task from the text of --text, or from the text that lessons share. By
+/// default, `ranks` divides its sizes.
 std::shared_ptr<const GptTask> make_shared_gpt_task(const LessonOptions& options,
                                                     int ranks) {
     return make_gpt_task(
@@ -58,9 +58,9 @@ std::shared_ptr<const GptTask> make_shared_gpt_task(const LessonOptions& options
         [&](std::int64_t vocabulary) { return sizes_of(options, ranks, vocabulary); });
 }
 
-/// What the lesson's experiments share.
+/// The state that the lesson's experiments share.
 struct TensorParallelLesson final : Lesson {
-    /// Throws UsageError if the options ask for what cannot be.
+    /// Throws UsageError if the lesson cannot run with these options.
     TensorParallelLesson(const LessonOptions& options, Record& record)
         : Lesson(options, record), ranks(options.ranks.value_or(4)) {
         task = make_shared_gpt_task(options, ranks);
@@ -75,7 +75,7 @@ struct TensorParallelLesson final : Lesson {
     std::shared_ptr<const GptTask> task;
 };
 
-/// A module that maps (s, b, h) to the same shape, on one device and shared out.
+/// A module that maps (s, b, h) to the same shape, on one device and sharded.
 struct Twins {
     std::int64_t length = 0;
     std::int64_t batch = 0;
@@ -108,7 +108,7 @@ void run(Rank& rank, const Twins& twins, Module& module, Passes passes) {
         rank.keep("grad/" + parameter->name(), parameter->gradient, parameter->part());
 }
 
-/// Both runs take a random input and a random gradient of the output, the same on every
+/// Both runs use a random input and a random gradient of the output, the same on every
 /// device. Every rank keeps "y" and, if both passes run, "dx" and "grad/NAME".
 RunReport run_alone(Cluster& cluster, const Twins& twins) {
     return cluster.run([&](Rank& rank) {
@@ -149,7 +149,7 @@ Twins attention_twins(const GptTask& task, const LessonOptions& options) {
     return twins;
 }
 
-/// Attention that cuts c_attn as if it were one layer.
+/// Returns attention that splits c_attn as if it were one layer.
 Twins badly_cut(Twins twins, const BlockSizes& sizes) {
     twins.shared = [sizes](const ParameterInit& init, TensorParallel& tp) {
         auto attention = std::make_unique<Sequential>();
@@ -171,7 +171,7 @@ std::int64_t all_reduce_bytes(std::int64_t elements, DType dtype, int ranks, int
                .bytes_sent;
 }
 
-/// How far the output is from `right` if c_attn is cut as if it were one layer: the
+/// Returns how wrong the output is if c_attn is split as if it were one layer: the
 /// largest difference over the largest number of `right`.
 double bad_cut(TensorParallelLesson& lesson, const Twins& cut, const HostTensor& right) {
     const LessonOptions unwatched = lesson.options().without_full_check();
@@ -251,26 +251,26 @@ void block(TensorParallelLesson& lesson, Findings& found) {
     give_block_bytes(lesson, found, forward, shared);
 }
 
-/// Bytes that the forward of a tensor-parallel block leaves on a device for its backward,
-/// by the ledger; shapes only, 16 bits a number. Tensors that layers share count once.
+/// The activations of a tensor-parallel block on a device, by the ledger: shapes only, 16
+/// bits a number. `held` is what forward keeps for backward; shared tensors count once.
 struct Activations {
     std::int64_t held = 0;
-    /// While backward runs, with what it needs for a moment.
+    /// The peak during backward, with its temporary tensors.
     std::int64_t peak = 0;
-    std::int64_t sent = 0;      ///< forward and backward
-    std::int64_t scatters = 0;  ///< reduce-scatters of both
-    Picoseconds time = 0;       ///< of both, on the classroom cluster
+    std::int64_t sent = 0;      ///< in forward and backward
+    std::int64_t scatters = 0;  ///< reduce-scatters in forward and backward
+    Picoseconds time = 0;       ///< of forward and backward, on the classroom cluster
 };
 
-/// A term of a sum of bytes: what the paper has, and what this project's
-/// block has, where they differ (no dropout here).
+/// A term of a sum of bytes, in the paper and in this project's block. The block has no
+/// dropout, so the two can differ.
 struct Term {
     std::string name;
     std::int64_t paper = 0;
     std::int64_t ours = 0;
 };
 
-/// Bytes of a mean, or of 1/deviation: f32, also of rows in 16 bits.
+/// Bytes of a mean, or of 1/deviation: f32, even if the rows have 16 bits.
 constexpr std::int64_t kStatistic = 4;
 
 std::int64_t live_activations(const Device& device) {
@@ -295,7 +295,7 @@ Activations measure_activations(const BlockSizes& sizes, std::int64_t length,
         Tensor y =
             block->forward(device.empty({part, batch, sizes.hidden}, DType::bf16), saved);
         const Shape shape = y.shape();
-        y = {};  // The next block's, which saves it.
+        y = {};  // The next block would save y, so it is not counted.
         if (rank.index() == 0) result.held = live_activations(device);
         block->backward(device.empty(shape, DType::bf16), saved);
     });
@@ -309,8 +309,8 @@ Activations measure_activations(const BlockSizes& sizes, std::int64_t length,
     return result;
 }
 
-/// The terms of s b h (10 + 24/t + 5 a s/(h t)), or with sequence
-/// parallelism of s b h/t (34 + 5 a s/h): Korthikanti et al. 2022,
+/// Returns the terms of s b h (10 + 24/t + 5 a s/(h t)). With sequence parallelism
+/// these are the terms of s b h/t (34 + 5 a s/h). Korthikanti et al. 2022,
 /// 2205.05198, section 4.
 std::vector<Term> activation_terms(const BlockSizes& sizes, std::int64_t length,
                                    std::int64_t batch, int ranks, Regions regions) {
@@ -328,8 +328,8 @@ std::vector<Term> activation_terms(const BlockSizes& sizes, std::int64_t length,
             {"statistics", 0, statistics}};
 }
 
-/// The terms of what a device holds when backward, without sequence parallelism, works
-/// out the gradient of attention's scores. That is the peak, unless sequences are short.
+/// Returns the terms of what a device holds while backward computes the gradient of the
+/// scores, without sequence parallelism. This is the peak, unless sequences are short.
 std::vector<Term> peak_terms(const BlockSizes& sizes, std::int64_t length,
                              std::int64_t batch, int ranks) {
     const std::int64_t sbh = length * batch * sizes.hidden;
@@ -344,7 +344,7 @@ std::vector<Term> peak_terms(const BlockSizes& sizes, std::int64_t length,
             {"score_gradients", 0, 2 * scores}};
 }
 
-/// A block of a size that is trained in earnest: that of GPT-3's 2.7 B model.
+/// The sizes of a block of a real model: GPT-3 with 2.7 B parameters.
 constexpr std::int64_t kLength = 2048;
 constexpr std::int64_t kBatch = 1;
 
@@ -381,7 +381,7 @@ void give_terms(Findings& found, const std::string& list,
 
 void give_peak(TensorParallelLesson& lesson, Findings& found, const BlockSizes& sizes,
                std::int64_t length, const Activations& measured) {
-    // Shared out further, the scores are no longer what counts.
+    // On more devices, the scores are no longer the largest term.
     constexpr int kScoresCount = 8;
     found.give("scores_count", lesson.ranks <= kScoresCount);
     if (lesson.ranks > kScoresCount) return;
@@ -425,8 +425,8 @@ void give_activations(Findings& found, const std::string& name, const Activation
                 "sent"_is = Figure::memory(of.sent), "time"_is = Figure::time(of.time)});
 }
 
-/// Returns what the checker says if each device updates norms with its own part of
-/// their gradients.
+/// Returns what the checker says if each device updates a bias with its own tokens'
+/// part of the gradient.
 std::string diagnosis_of_parts(const TensorParallelLesson& lesson) {
     const LessonOptions watched = lesson.options().with_full_check();
     const Twins sizes = twins_of(*lesson.task, lesson.options());
@@ -476,12 +476,12 @@ void sequence(TensorParallelLesson& lesson, Findings& found) {
     found.give({"f23_shown"_is = !said.empty(), "f23"_is = said});
 }
 
-/// Columns of the logits that each of `ranks` devices has.
+/// Returns how many columns of the logits each of `ranks` devices has.
 std::int64_t own_columns_of(std::int64_t vocabulary, int ranks) {
     return (vocabulary + ranks - 1) / ranks;
 }
 
-/// The text's first characters.
+/// Returns the text's first characters.
 Tensor targets_of(const GptTask& task, Device& device) {
     HostTensor targets({task.tokens()}, DType::i32);
     for (std::int64_t i = 0; i < targets.elements(); ++i)
@@ -490,7 +490,7 @@ Tensor targets_of(const GptTask& task, Device& device) {
     return device.upload(targets);
 }
 
-/// The loss of random logits, by way of shards; each rank keeps it.
+/// Computes the loss of random logits from their shards. Each rank keeps it.
 Program shared_loss(const GptTask& task, const LessonOptions& options) {
     return [&task, dtype = options.dtype, seed = options.seed](Rank& rank) {
         Device& device = rank.device();
@@ -508,7 +508,7 @@ Program shared_loss(const GptTask& task, const LessonOptions& options) {
     };
 }
 
-/// The loss of whole rows on one device, without the padding.
+/// Computes the loss of whole rows on one device, without the padding.
 Program whole_loss(const GptTask& task, const LessonOptions& options, int ranks) {
     return [&task, ranks, dtype = options.dtype, seed = options.seed](Rank& rank) {
         Device& device = rank.device();
@@ -522,7 +522,7 @@ Program whole_loss(const GptTask& task, const LessonOptions& options, int ranks)
     };
 }
 
-/// A token's logits on two devices, two characters each; the target is the last one.
+/// A token's logits on two devices, two characters each. The last one is the target.
 constexpr std::array<std::array<double, 2>, 2> kLogits{{{2, 0}, {3, 1}}};
 
 void give_loss_by_hand(Findings& found) {
@@ -548,8 +548,8 @@ void give_loss_by_hand(Findings& found) {
                 "hand_loss"_is = Figure::decimals(std::log(sum) + maximum - target, 3)});
 }
 
-/// Gives the bytes of the loss over a vocabulary that is shared out, `columns` a
-/// device.
+/// Gives the bytes of the loss over a sharded vocabulary, with `columns`
+/// columns on each device.
 void give_loss_bytes(TensorParallelLesson& lesson, Findings& found,
                      const RunReport& shared, std::int64_t columns) {
     const std::int64_t rows = lesson.task->tokens();
@@ -597,8 +597,8 @@ void vocabulary(TensorParallelLesson& lesson, Findings& found) {
                           lesson.bound());
 }
 
-/// One GPT on every device, its weights shared out if there are several.
-/// Leaves what train() does; every rank has all losses.
+/// Trains one GPT on all devices, with its weights sharded if there are several. Keeps
+/// what train() keeps; every rank has all losses.
 RunReport train_gpt(Cluster& cluster, const GptTask& task, Regions regions,
                     const Advance& advance = {}) {
     return cluster.run([&](Rank& rank) {
@@ -617,7 +617,7 @@ std::vector<double> losses(const RunReport& report) {
     return report.ranks[0].series.at("loss");
 }
 
-/// Trains on `ranks` devices, and leaves it in the record.
+/// Trains on `ranks` devices, and records the run.
 RunReport train_on(TensorParallelLesson& lesson, int ranks, Regions regions,
                    const std::string& variant) {
     RunReport report = train_gpt(*lesson.devices(ranks), *lesson.task, regions,
@@ -671,7 +671,7 @@ void train(TensorParallelLesson& lesson, Findings& found) {
 constexpr std::int64_t kHidden = 20'480;
 constexpr std::int64_t kHeads = 160;
 
-/// Parameters, gradients and AdamW's state of a block, in 16 bits.
+/// Returns the memory of a block's parameters, gradients and AdamW state, in 16 bits.
 RankReport block_of(int ranks) {
     return make_shapes_only_cluster(ranks)
         ->run([](Rank& rank) {
@@ -695,8 +695,8 @@ void give_block_sizes(Findings& found) {
                                 "gradients"_is = memory(MemoryCategory::gradients),
                                 "optimizer"_is = memory(MemoryCategory::optimizer),
                                 "all"_is = Figure::memory(rank.memory.peak)});
-        // There are 13 h: two norms (4 h) and the biases after a row split
-        // (2 h) are on every device; 7 h are shared out.
+        // Biases and norms have 13 h. Two norms (4 h) and the biases of row-parallel
+        // layers (2 h) are on every device; 7 h are sharded.
         const std::int64_t expected =
             2 * ((12 * kHidden * kHidden + 7 * kHidden) / ranks + 6 * kHidden);
         row.equal("size", Figure::bytes(rank.memory.peak_of(MemoryCategory::parameters)),

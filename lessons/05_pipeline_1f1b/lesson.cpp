@@ -27,7 +27,7 @@ GptSizes sizes_of(const LessonOptions& options, int ranks, std::int64_t vocabula
     GptSizes sizes;
     sizes.vocabulary = vocabulary;
     sizes.context = options.values.integer("context");
-    // Enough for two chunks a stage, with embeddings, norm and head.
+    // Enough for two chunks on each stage; embeddings, norm and head count as layers.
     sizes.layers = options.values.integer("layers", std::max(ranks, 2 * ranks - 4));
     sizes.block.heads = options.values.integer("heads");
     sizes.block.hidden = options.values.integer("hidden", 16 * sizes.block.heads);
@@ -43,8 +43,8 @@ GptSizes sizes_of(const LessonOptions& options, int ranks, std::int64_t vocabula
     return sizes;
 }
 
-/// A GPT that `ranks` stages of two chunks can share out; a batch that can
-/// be cut into the micro-batches.
+/// Makes a GPT that can be cut into `ranks` stages of two chunks, and a batch that can be
+/// cut into the micro-batches.
 std::shared_ptr<const GptTask> make_pipeline_gpt_task(const LessonOptions& options,
                                                       int ranks, int micro_batches) {
     auto task = make_gpt_task(
@@ -57,9 +57,9 @@ std::shared_ptr<const GptTask> make_pipeline_gpt_task(const LessonOptions& optio
     return task;
 }
 
-/// What the lesson's experiments share.
+/// The state that the lesson's experiments share.
 struct PipelineLesson final : Lesson {
-    /// Throws UsageError if the options ask for what cannot be.
+    /// Throws UsageError if the lesson cannot run with these options.
     PipelineLesson(const LessonOptions& options, Record& record)
         : Lesson(options, record), ranks(options.ranks.value_or(4)) {
         micro_batches = static_cast<int>(
@@ -77,18 +77,18 @@ struct PipelineLesson final : Lesson {
     int ranks;
     int micro_batches;
     std::shared_ptr<const GptTask> task;
-    std::map<std::string, RunReport> runs;  ///< of the stack
-    RunReport alone;                        ///< of the GPT, on one device
+    std::map<std::string, RunReport> runs;  ///< runs of the stack, by name
+    RunReport alone;                        ///< the GPT's run on one device
 };
 
-/// The schedules that the lesson speaks of, by which it trains.
+/// The names of the schedules by which the lesson trains.
 const std::vector<std::string>& trained() {
     static const std::vector<std::string> names{"naive",       "gpipe", "1f1b",
                                                 "interleaved", "zb-h1", "zb-h2"};
     return names;
 }
 
-/// A schedule of this lesson's stages; of its micro-batches, unless told otherwise.
+/// Returns a schedule of the lesson's stages, and of its micro-batches if none are given.
 Schedule schedule(const PipelineLesson& lesson, const std::string& name, int chunks = 1,
                   int micro_batches = 0) {
     return make_schedule(
@@ -96,8 +96,8 @@ Schedule schedule(const PipelineLesson& lesson, const std::string& name, int chu
         {lesson.ranks, micro_batches ? micro_batches : lesson.micro_batches, chunks});
 }
 
-/// Runs it over the stack where forward takes a second and each half of
-/// backward another, unless that was done under this name before.
+/// Runs the schedule over the stack, or returns the earlier run of that name. Forward
+/// takes one second, and each half of backward takes one second.
 const RunReport& run(PipelineLesson& lesson, const Schedule& schedule,
                      const std::string& name) {
     const auto known = lesson.runs.find(name);
@@ -113,11 +113,11 @@ const RunReport& run(PipelineLesson& lesson, const Schedule& schedule,
     return lesson.runs.emplace(name, std::move(report)).first->second;
 }
 
-constexpr double kForward = 1;   ///< seconds of a stage, in the cluster `unit`
+constexpr double kForward = 1;   ///< seconds on a stage, in the cluster `unit`
 constexpr double kBackward = 2;  ///< both halves
 constexpr double kBoth = kForward + kBackward;
 
-/// The stages take as long as in the cluster `unit`.
+/// Times the schedule with the durations of the cluster `unit`.
 Timing timed(const Schedule& schedule) {
     return time_schedule(schedule, {{}});
 }
@@ -150,7 +150,7 @@ void staircase(PipelineLesson& lesson, Findings& found) {
     found.equal("staircase_share", timed(naive).utilisation(), 1.0 / lesson.ranks);
 }
 
-/// All forwards, then all backwards.
+/// Measures GPipe: all forwards, then all backwards.
 void gpipe(PipelineLesson& lesson, Findings& found) {
     const int p = lesson.ranks;
     const int m = lesson.micro_batches;
@@ -171,7 +171,7 @@ std::int64_t activations(const RunReport& report, int stage) {
     return report.ranks[stage].memory.peak_of(MemoryCategory::activations);
 }
 
-/// Gives what each stage holds, against what one micro-batch and two cost.
+/// Gives the bytes that each stage holds. Compares them with one and two micro-batches.
 void give_ledger(PipelineLesson& lesson, Findings& found, const Schedule& turns) {
     const RunReport& one = run(lesson, schedule(lesson, "gpipe", 1, 1), "gpipe_one");
     const RunReport& two = run(lesson, schedule(lesson, "gpipe", 1, 2), "gpipe_two");
@@ -200,7 +200,7 @@ void give_ledger(PipelineLesson& lesson, Findings& found, const Schedule& turns)
     found.equal("ledger_off", off, 0);
 }
 
-/// What stages hold: 1F1B against GPipe.
+/// Compares what stages hold under 1F1B and under GPipe.
 void memory(PipelineLesson& lesson, Findings& found) {
     const int p = lesson.ranks;
     const int m = lesson.micro_batches;
@@ -229,12 +229,12 @@ void memory(PipelineLesson& lesson, Findings& found) {
     lesson.makespan_equals(found, "turns_clock", report, (m + p - 1) * kBoth);
 }
 
-/// What an instruction waits for, beside the one before it on its stage.
+/// Returns what an instruction waits for, apart from the one before it on its stage.
 Place needed_by(const Schedule& schedule, const WorkIndex& index, Place place) {
     return is_message(schedule.at(place).kind) ? index.partner(place) : index.need(place);
 }
 
-/// A stage's instructions from its first backward to just before its third.
+/// Returns a stage's instructions from its first backward up to its third.
 std::vector<Place> two_rounds(const Schedule& schedule, int stage) {
     std::vector<Place> places;
     int backwards = 0;
@@ -249,7 +249,7 @@ std::vector<Place> two_rounds(const Schedule& schedule, int stage) {
     return places;
 }
 
-/// A stage's instructions one by one, with its messages.
+/// Shows a stage's instructions one by one, with its messages.
 void steady_state(PipelineLesson& lesson, Findings& found) {
     const int stage = lesson.ranks / 2 - 1;
     const Schedule sent = with_messages(schedule(lesson, "1f1b"));
@@ -279,8 +279,8 @@ Timing timing_of(int stages, int micro_batches) {
     return timed(make_schedule("1f1b", {stages, micro_batches, 1}));
 }
 
-/// Gives the bubble for several numbers of stages and micro-batches, over both
-/// denominators.
+/// Gives the bubble for several numbers of stages and micro-batches, as a part of the
+/// total time and of the ideal time.
 void give_bubbles(Findings& found) {
     double widest = 0;
     for (const int stages : {2, 4, 8, 16}) {
@@ -308,7 +308,7 @@ void bubble(Findings& found) {
     found.at_most("enough_lost", timing_of(kStages, kEnough).bubble_over_total(), 0.1);
 }
 
-/// Two smaller chunks of the model on each device in place of one.
+/// Measures two smaller chunks of the model on each device, in place of one chunk.
 void interleaved(PipelineLesson& lesson, Findings& found) {
     const int p = lesson.ranks;
     const int m = lesson.micro_batches;
@@ -333,7 +333,7 @@ void interleaved(PipelineLesson& lesson, Findings& found) {
                 "rounds_worth"_is = Figure::count(static_cast<double>(held) / kChunks)});
 }
 
-/// Backward in two halves: ZB-H1 and ZB-H2.
+/// Measures backward in two halves: ZB-H1 and ZB-H2.
 void halves(PipelineLesson& lesson, Findings& found) {
     const int p = lesson.ranks;
     const int m = lesson.micro_batches;
@@ -352,10 +352,10 @@ void halves(PipelineLesson& lesson, Findings& found) {
     found.equal("h2_idle", Figure::seconds(static_cast<double>(timed(h2).bubble())), 0);
 }
 
-/// Idle times that a paper published, from the durations that it gives.
+/// Compares idle times with those of a paper, for the durations that the paper gives.
 void published(Findings& found) {
-    // Table of the 1.5 B model, 8 stages and 24 micro-batches, in
-    // milliseconds, in thousandths.
+    // From the paper's table: 1.5 B model, 8 stages, 24 micro-batches; in
+    // thousandths of a millisecond.
     constexpr Durations kMeasured{18'522, 18'086, 9'337, 601};
     Durations no_messages = kMeasured;
     no_messages.message = 0;
@@ -389,8 +389,8 @@ std::string diagnosis_of_plan(const PipelinePlan& plan, const StackOptions& opti
     });
 }
 
-/// Interleaved, with two slips that are easily made: each stage runs ahead as plain 1F1B
-/// over p v stages would, and backwards take the chunks in the same order as forwards.
+/// Returns an interleaved schedule with two common mistakes: each stage runs ahead as
+/// plain 1F1B over p v stages would, and backwards take chunks in the order of forwards.
 Schedule interleaved_with_slips(const PipelineShape& shape) {
     Schedule schedule = empty_schedule("interleaved with slips", shape);
     const int round = shape.stages * shape.chunks;
@@ -410,7 +410,7 @@ Schedule interleaved_with_slips(const PipelineShape& shape) {
     return schedule;
 }
 
-/// A stage's list up to the message behind its second backward: "RA0 F0 B0 …".
+/// Returns a stage's list up to its second backward, without it: "RA0 F0 B0 …".
 std::string begin_of(const Schedule& schedule, int stage) {
     std::string list;
     int backwards = 0;
@@ -421,7 +421,7 @@ std::string begin_of(const Schedule& schedule, int stage) {
     return list + " …";
 }
 
-/// Two orders of messages, of which one hangs; an order of work that does, too.
+/// Tries two orders of messages; one hangs. Tries an order of work that hangs, too.
 void deadlock(PipelineLesson& lesson, Findings& found) {
     const StackOptions stack{lesson.dtype(), lesson.options().seed};
     const Schedule in_place = with_messages_in_place(schedule(lesson, "1f1b"));
@@ -450,7 +450,7 @@ void deadlock(PipelineLesson& lesson, Findings& found) {
     found.equal("slips", refused && !refused->cycle.empty() ? 1 : 0, 1);
 }
 
-/// Tensors that differ in any bit.
+/// Returns the number of tensors that differ in any bit.
 int different(const std::map<std::string, HostTensor>& a,
               const std::map<std::string, HostTensor>& b) {
     int count = 0;
@@ -461,7 +461,7 @@ int different(const std::map<std::string, HostTensor>& a,
     return count + static_cast<int>(b.size() > a.size());
 }
 
-/// Tensors of which several ranks kept copies that are not the same.
+/// Returns the number of tensors whose copies on several ranks differ.
 int differing_copies(const RunReport& report) {
     std::map<std::string, const HostTensor*> first;
     std::set<std::string> differing;
@@ -473,7 +473,7 @@ int differing_copies(const RunReport& report) {
     return static_cast<int>(differing.size());
 }
 
-/// The page's name of a run's losses: "loss_zb_h1".
+/// Returns the page's name of a run's losses: "loss_zb_h1".
 std::string loss_name(std::string name) {
     std::ranges::replace(name, '-', '_');
     return "loss_" + name;
@@ -484,7 +484,7 @@ void check_bits(const PipelineLesson& lesson, Findings& row, const RunReport& re
                 int replicas) {
     if (replicas > 1 || lesson.task->sizes.tied)
         row.equal("copies", differing_copies(report), 0);
-    // On a GPU the library chooses how it adds up, by shape and by card.
+    // On a GPU, the library chooses the order of additions by shape and by card.
     if (replicas == 1 && !lesson.task->sizes.tied && lesson.options().backend == "sim")
         row.equal(
             "bits",
@@ -493,8 +493,8 @@ void check_bits(const PipelineLesson& lesson, Findings& row, const RunReport& re
             0);
 }
 
-/// Trains on `cluster`, of the schedule's stages times replicas, each of which has so
-/// many micro-batches. Leaves what train() does.
+/// Trains on `cluster`, which has the schedule's stages times replicas. Each replica has
+/// the schedule's number of micro-batches. Keeps what train() keeps.
 RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
                              const GptTask& task, int replicas,
                              const Advance& advance = {}) {
@@ -523,7 +523,7 @@ RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
     });
 }
 
-/// Trains by one schedule, and leaves it in the record.
+/// Trains by one schedule, and records the run.
 std::vector<double> train_by(PipelineLesson& lesson, Findings& found,
                              const Schedule& schedule, int replicas,
                              const std::string& variant) {
@@ -548,7 +548,7 @@ std::vector<double> train_by(PipelineLesson& lesson, Findings& found,
     return curve;
 }
 
-/// Gives time and memory of the runs of training, the last in the record.
+/// Gives time and memory of the training runs, which are the last in the record.
 void give_costs(PipelineLesson& lesson, Findings& found,
                 const std::vector<std::string>& names) {
     std::map<std::string, Picoseconds> times;
@@ -569,7 +569,7 @@ void give_costs(PipelineLesson& lesson, Findings& found,
                                        times["interleaved"] >= times["1f1b"]});
 }
 
-/// A GPT on real text, by every schedule.
+/// Trains a GPT on real text, by every schedule.
 void train(PipelineLesson& lesson, Findings& found) {
     const GptSizes& sizes = lesson.task->sizes;
     found.give({"cluster"_is = lesson.options().cluster, "blocks"_is = sizes.layers,

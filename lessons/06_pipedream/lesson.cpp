@@ -26,28 +26,28 @@ namespace {
 /// The weights that a pass of one part reads.
 struct WeightsRead {
     int version = 0;  ///< counted in updates of the part
-    /// If it is not 0, they are an estimate of the version that lies so many updates
-    /// ahead, or behind if it is negative: so many times the average of the steps up to
-    /// `version` is added.
+    /// If it is not 0, the weights are an estimate of the version `ahead` updates later,
+    /// or earlier if it is negative: `version` plus `ahead` times the average of the
+    /// steps up to `version`.
     int ahead = 0;
 
     bool operator==(const WeightsRead&) const = default;
 };
 
-/// The rule for weights of a pipeline of `stages` stages, as its paper writes it. The
-/// lesson holds what the schedules do against these formulas.
+/// The rule by which a pipeline of `stages` stages reads weights, as its paper writes it.
+/// The lesson compares what the schedules do with these formulas.
 struct WeightRule {
     std::string schedule;  ///< its name, as in make_schedule
     int stages = 1;
     int per_update = 1;  ///< micro-batches whose gradients an update sums up
-    /// Updates by which each stage's gradients are late, if no schedule says it.
+    /// By how many updates each stage's gradients are late. Replaces `schedule` if set.
     std::vector<int> late{};
 
     /// Returns the weights that a micro-batch reads on a stage, both counted from 0.
     WeightsRead forward(int stage, int micro_batch) const;
     WeightsRead backward(int stage, int micro_batch) const;
-    /// The version that is the newest when the micro-batch's backward runs, and that its
-    /// gradient changes.
+    /// Returns the newest version at the time of the micro-batch's backward. The
+    /// micro-batch's gradient changes this version.
     int newest(int micro_batch) const { return micro_batch / per_update; }
 };
 
@@ -60,7 +60,7 @@ WeightsRead WeightRule::forward(int stage, int micro_batch) const {
     if (schedule == "pipedream-vertical")
         return {std::max(micro_batch - (stages - 1), 0)};
     const int newest_there = std::max(micro_batch - (stages - 1 - stage), 0);
-    // Chen et al. 2018, 1809.02839, section 4: what backward will find.
+    // Chen et al. 2018, 1809.02839, section 4: forward predicts what backward will read.
     if (schedule == "spectrain")
         return {newest_there, newest(micro_batch) - newest_there};
     return {newest_there};
@@ -70,14 +70,14 @@ WeightsRead WeightRule::backward(int stage, int micro_batch) const {
     const int now = newest(micro_batch);
     if (schedule == "unstashed" || schedule == "spectrain") return {now};
     const WeightsRead read = forward(stage, micro_batch);
-    // Yang et al. 2021, 1910.05124, section 3.2: what forward has read.
+    // Yang et al. 2021, 1910.05124, section 3.2: an estimate of what forward read.
     if (schedule == "pipemare") return {now, read.version - now};
     return read;
 }
 
-/// A run of the GPT, and what the tables show of it.
+/// A run of the GPT, with what the tables show of it.
 struct Trained {
-    std::string name;  ///< the page's
+    std::string name;  ///< its name on the page
     WeightRule rule;
     std::vector<double> losses;  ///< by micro-batch
     Picoseconds time = 0;
@@ -98,9 +98,9 @@ GptSizes sizes_of(const LessonOptions& options, int stages, std::int64_t vocabul
     return sizes;
 }
 
-/// What the lesson's experiments share.
+/// The state that the lesson's experiments share.
 struct PipedreamLesson final : Lesson {
-    /// Throws UsageError if the options ask for what cannot be.
+    /// Throws UsageError if the lesson cannot run with these options.
     PipedreamLesson(const LessonOptions& options, Record& record)
         : Lesson(options, record), ranks(options.ranks.value_or(4)) {
         per_update = static_cast<int>(
@@ -128,18 +128,18 @@ struct PipedreamLesson final : Lesson {
     int half_of_them() const { return std::max(1, task->steps / 2) * per_update; }
 
     int ranks;
-    int per_update;  ///< micro-batches of a step, where there are steps
+    int per_update;  ///< micro-batches of a step, in schedules that have steps
     std::shared_ptr<const GptTask> task;
     std::vector<Trained> trained;
 };
 
-/// Schedules in which a micro-batch meets two versions of the weights on purpose, which
-/// the full check would stop.
+/// Returns whether a schedule's micro-batches read two versions of the weights on
+/// purpose. The full check would stop such a schedule.
 bool mixes_versions(const std::string& schedule) {
     return schedule == "unstashed" || schedule == "spectrain" || schedule == "pipemare";
 }
 
-/// Takes in another difference; NaN is the widest.
+/// Raises `widest` to another difference. NaN is the widest.
 void widen(double& widest, double here) {
     if (!std::isnan(widest) && !(here <= widest)) widest = here;
 }
@@ -148,20 +148,20 @@ void widen(double& widest, double here) {
 struct PartedTraining {
     int parts = 0;
     std::function<std::unique_ptr<Module>(Device& device, int part)> make_part;
-    /// Makes so many micro-batches, each with that weight in an update's mean.
+    /// Makes `count` micro-batches. Each has the weight `weight` in an update's mean.
     std::function<std::vector<MicroBatch>(Device& device, int count, double weight)>
         make_batches;
     PartBoundary boundary;
     Loss loss = mean_squared_error;
     SgdOptions optimizer;
 
-    /// How much the average of steps, by which a part's weights are estimated, keeps of
-    /// itself at each step: D^(1/updates ahead or behind), as in PipeMare (Yang et al.
-    /// 2021, 1910.05124, section 3.2), with D = 0.1. See Pipeline::estimate_by.
+    /// The decay of the average of steps by which a part's weights are estimated:
+    /// D^(1/updates ahead or behind), as in PipeMare (Yang et al. 2021, 1910.05124,
+    /// section 3.2), with D = 0.1. See Pipeline::estimate_by.
     double decay(int part) const;
 };
 
-/// The stack of the lesson before, a part of two layers on each stage.
+/// Returns the training of lesson 5's stack, with a part of two layers on each stage.
 PartedTraining stack_training(const StackOptions& options, int stages) {
     PartedTraining training;
     training.parts = stages;
@@ -182,12 +182,12 @@ double PartedTraining::decay(int part) const {
     return updates > 0 ? std::pow(kKept, 1.0 / updates) : 0;
 }
 
-/// Returns the schedule that the rule is for, with so many micro-batches in all.
+/// Returns the schedule that the rule is for, with `micro_batches` micro-batches in all.
 Schedule schedule_of(const WeightRule& rule, int micro_batches) {
     return make_schedule(rule.schedule, {rule.stages, micro_batches, 1, rule.per_update});
 }
 
-/// The loss of a micro-batch without its weight in the update.
+/// Keeps the loss of a micro-batch without its weight in the update.
 void keep_loss(Rank& rank, const Tensor& weighted, double weight) {
     rank.keep_value("loss", rank.device().peek(weighted).at(0) / weight);
 }
@@ -196,9 +196,9 @@ void keep_values(Rank& rank, Module& part) {
     keep_parameters(rank, part.parameters(), "", &Parameter::value);
 }
 
-/// Trains by the schedule of the rule, without a stop. Each rank keeps its part's
-/// parameters after the last update, and the last one the loss of each micro-batch in the
-/// series "loss".
+/// Trains all micro-batches in one run, by the schedule of the rule. Each rank keeps its
+/// part's parameters after the last update. The last rank also keeps the loss of each
+/// micro-batch, in the series "loss".
 // lesson: endless-program
 RunReport train_endless(Cluster& cluster, const WeightRule& rule,
                         const PartedTraining& training, int micro_batches,
@@ -227,7 +227,7 @@ RunReport train_endless(Cluster& cluster, const WeightRule& rule,
 }
 // lesson: end
 
-/// A part, and all versions that its weights have had.
+/// A part, with all versions of its weights so far.
 class VersionedPart {
   public:
     VersionedPart(Device& device, std::unique_ptr<Module> part, const SgdOptions& options,
@@ -242,7 +242,7 @@ class VersionedPart {
 
     Module& module() { return *part_; }
 
-    /// Runs `pass` with the weights that are read in the place of the newest.
+    /// Runs `pass` with the weights of `read` in place of the newest weights.
     template <typename Pass>
     Tensor with(const WeightsRead& read, Pass&& pass) {
         std::vector<Tensor> weights = weights_of(read);
@@ -262,7 +262,7 @@ class VersionedPart {
         return std::sqrt(squares);
     }
 
-    /// Steps from the newest weights, which become a version of their own.
+    /// Steps from the newest weights to a new version.
     void update() {
         optimizer_->step();
         zero_gradients(*part_);
@@ -287,7 +287,7 @@ class VersionedPart {
   private:
     struct Version {
         std::vector<Tensor> weights;
-        std::vector<Tensor> average;  ///< of the steps up to it; none before the first
+        std::vector<Tensor> average;  ///< of the steps up to it; empty for version 0
     };
 
     std::vector<Tensor> copies() {
@@ -326,8 +326,8 @@ class VersionedPart {
 };
 
 // lesson: versions-alone
-/// Micro-batch i goes forward and back through all parts, each with the
-/// weights that the rule names. Gives its loss.
+/// Runs micro-batch i forward and backward through all parts. Each part reads the weights
+/// that the rule names. Returns the loss.
 Tensor pass_by_rule(Device& device, std::vector<VersionedPart>& parts,
                     const WeightRule& rule, const Loss& loss, const MicroBatch& batch,
                     int i) {
@@ -346,8 +346,8 @@ Tensor pass_by_rule(Device& device, std::vector<VersionedPart>& parts,
 // lesson: end
 
 /// Trains all parts on one device, which keeps every version of the weights and reads
-/// those that the rule says. Keeps the same, and the length of each part's gradient after
-/// the first micro-batch in the series "norm".
+/// those that the rule names. Keeps the parameters and losses as train_endless() does,
+/// and the norm of each part's gradient after the first micro-batch in the series "norm".
 RunReport train_alone(Cluster& cluster, const WeightRule& rule,
                       const PartedTraining& training, int micro_batches) {
     return cluster.run([&](Rank& rank) {
@@ -374,7 +374,7 @@ RunReport train_alone(Cluster& cluster, const WeightRule& rule,
     });
 }
 
-/// Trains the stack where forward takes a second and each half of backward another.
+/// Trains the stack. Forward and each half of backward take one second each.
 RunReport run_stack(PipedreamLesson& lesson, const WeightRule& rule, int micro_batches,
                     bool trace = false) {
     LessonOptions unit = mixes_versions(rule.schedule)
@@ -391,12 +391,12 @@ RunReport run_stack(PipedreamLesson& lesson, const WeightRule& rule, int micro_b
 
 constexpr double kBoth = 3;  ///< seconds of a forward and a backward in `unit`
 
-/// Returns how many times as fast a pipeline is that does not flush behind each m.
+/// Returns the speedup of a pipeline that does not flush after every m micro-batches.
 double gain_without_flush(int p, int m) {
     return static_cast<double>(m + p - 1) / m;
 }
 
-/// The stages take as long as in the cluster `unit`.
+/// Times the schedule with the durations of the cluster `unit`.
 Timing timed(const Schedule& schedule) {
     return time_schedule(schedule, {{}});
 }
@@ -409,7 +409,7 @@ PeriodTiming period_of(const WeightRule& rule) {
     return time_period(make_endless_schedule(rule.schedule, shape).value(), {{}});
 }
 
-/// Each flush costs (p - 1)(t_f + t_b).
+/// Measures flushes. Each costs (p - 1)(t_f + t_b).
 void flush(PipedreamLesson& lesson, Findings& found) {
     const int p = lesson.ranks, m = lesson.per_update;
     constexpr int kSteps = 2;
@@ -430,7 +430,7 @@ void flush(PipedreamLesson& lesson, Findings& found) {
                 (p - 1) * kBoth);
 }
 
-/// Without a flush nothing is idle in the long run.
+/// Measures training without a flush. In the long run, nothing is idle.
 void endless(PipedreamLesson& lesson, Findings& found) {
     const int p = lesson.ranks, m = lesson.per_update;
     const WeightRule one = lesson.rule("pipedream");
@@ -461,7 +461,7 @@ void endless(PipedreamLesson& lesson, Findings& found) {
                 0);
 }
 
-/// One value for each stage: "0 1 2 3".
+/// Writes one value for each stage: "0 1 2 3".
 template <typename Value>
 std::string by_stage(int stages, Value&& value) {
     std::string text;
@@ -470,7 +470,7 @@ std::string by_stage(int stages, Value&& value) {
     return text;
 }
 
-/// Counts where the schedule reads or changes other weights than the rule says.
+/// Counts uses where the schedule reads or changes other weights than the rule says.
 int uses_off(const WeightRule& rule, int micro_batches) {
     const auto uses = weight_uses(schedule_of(rule, micro_batches));
     int off = 0;
@@ -484,7 +484,7 @@ int uses_off(const WeightRule& rule, int micro_batches) {
     return off;
 }
 
-/// Which weights each micro-batch meets.
+/// Shows which versions of the weights each micro-batch reads.
 void versions(PipedreamLesson& lesson, Findings& found) {
     const int p = lesson.ranks;
     const int shown = p + 4, asked = p + 1;
@@ -501,7 +501,7 @@ void versions(PipedreamLesson& lesson, Findings& found) {
     found.equal("reads_off", uses_off(one, 4 * lesson.per_update), 0);
 }
 
-/// Returns the checker's words on a stack whose pipeline keeps no old weights.
+/// Returns what the checker says of a pipeline that keeps no old weights.
 std::string diagnosis_without_stash(const PipedreamLesson& lesson) {
     sim::ClusterOptions watched;
     watched.ranks = lesson.ranks;
@@ -516,7 +516,7 @@ std::string diagnosis_without_stash(const PipedreamLesson& lesson) {
     });
 }
 
-/// How old gradients are, and what they are gradients of.
+/// Shows how late gradients are, and for which weights they are computed.
 void stale(PipedreamLesson& lesson, Findings& found) {
     const int p = lesson.ranks;
     found.give("stalest", p - 1);
@@ -542,7 +542,7 @@ void stale(PipedreamLesson& lesson, Findings& found) {
     found.equal("class_f25", said.starts_with("F25") ? 1 : 0, 1);
 }
 
-/// The largest difference of a weight from one device's that keeps all versions.
+/// Returns the largest difference of a weight to one device that keeps all versions.
 double gap_to_one_device(PipedreamLesson& lesson, const WeightRule& rule,
                          int micro_batches, const RunReport& report) {
     const RunReport alone =
@@ -559,7 +559,7 @@ double gap_to_one_device(PipedreamLesson& lesson, const WeightRule& rule,
     return gap;
 }
 
-/// Bytes of one version of a stage's weights.
+/// Returns the bytes of one version of a stage's weights.
 std::int64_t version_bytes(DType dtype) {
     return kStackLayers * (kStackWidth * kStackWidth + kStackWidth) * bytes_of(dtype);
 }
@@ -568,10 +568,10 @@ std::int64_t weights_held(const RunReport& report, int stage) {
     return report.ranks[stage].memory.peak_of(MemoryCategory::parameters);
 }
 
-/// Rounding may make so much of a weight of the stack; on the simulator nothing.
+/// How far rounding may change a weight of the stack. On the simulator: not at all.
 constexpr RoundingBound kSameWeights{1e-5, 1e-13};
 
-/// Old weights that are kept, and the bytes that they take.
+/// Measures the old weights that stages keep, and their bytes.
 void stash(PipedreamLesson& lesson, Findings& found) {
     const int p = lesson.ranks, m = 2 * lesson.per_update;
     const std::int64_t each = version_bytes(lesson.dtype());
@@ -618,7 +618,7 @@ void give_models(Findings& found) {
     }
 }
 
-/// Two versions for all: PipeDream-2BW.
+/// Measures PipeDream-2BW, in which each stage keeps two versions.
 void buffers(PipedreamLesson& lesson, Findings& found) {
     const int p = lesson.ranks, m = 4 * lesson.per_update;
     const WeightRule two = lesson.rule("pipedream-2bw", lesson.per_update);
@@ -661,17 +661,17 @@ void buffers(PipedreamLesson& lesson, Findings& found) {
 //
 // It goes to 0 if a is positive and not too large.
 
-/// Returns the largest a by formula: 2 sin(pi / (2 (2 delay + 1))). For it w(t) = z^t
-/// with |z| = 1, which the equation z^(delay + 1) - z^delay + a = 0 gives.
+/// Returns the largest a by formula: 2 sin(pi / (2 (2 delay + 1))). With this a,
+/// w(t) = z^t with |z| = 1 is a solution: z^(delay + 1) - z^delay + a = 0.
 double largest_step(int delay) {
     return 2 * std::sin(std::numbers::pi / (2.0 * (2 * delay + 1)));
 }
 
-/// Returns whether w goes to 0: whether its swings become small, and not large.
+/// Returns whether w goes to 0: whether its swings become small before they become large.
 bool shrinks(double a, int delay) {
     constexpr std::size_t kSteps = 500'000;
     constexpr double kLarge = 1e3, kSmall = 1e-3;
-    // w of the last delay + 1 times, in a ring.
+    // The last delay + 1 values of w, in a ring buffer.
     std::vector<double> last(static_cast<std::size_t>(delay) + 1, 1.0);
     double now = 1, swing = 0;
     for (std::size_t t = 0; t < kSteps; ++t) {
@@ -687,7 +687,7 @@ bool shrinks(double a, int delay) {
     return false;
 }
 
-/// Returns the largest a by trying, to some 1e-4.
+/// Finds the largest a by bisection, to about 1e-4.
 double largest_step_tried(int delay) {
     double good = 0, bad = 2.5;
     for (int halving = 0; halving < 30; ++halving) {
@@ -697,7 +697,7 @@ double largest_step_tried(int delay) {
     return good;
 }
 
-/// One weight shows by how much a delay lowers the largest learning rate.
+/// Shows on one weight how much a delay lowers the largest learning rate.
 void delay(Findings& found) {
     double widest = 0;
     for (const int updates : {0, 1, 2, 3, 7, 15}) {
@@ -713,20 +713,20 @@ void delay(Findings& found) {
     found.at_most("delays_off", widest, 1e-3);
 }
 
-/// The mean of some losses in a row.
+/// Returns the mean of the losses in [first, last).
 double mean_of(const std::vector<double>& losses, std::size_t first, std::size_t last) {
     return std::accumulate(losses.begin() + static_cast<std::ptrdiff_t>(first),
                            losses.begin() + static_cast<std::ptrdiff_t>(last), 0.0) /
            static_cast<double>(last - first);
 }
 
-/// The mean of the last quarter of the first so many.
+/// Returns the mean of the last quarter of the first `count` losses.
 double end_of(const std::vector<double>& losses, std::size_t count) {
     return mean_of(losses, count - (count + 3) / 4, count);
 }
 
-/// Gives a loss, or says that training broke: it is no number, or twice that of a
-/// model that knows nothing of the text.
+/// Gives a loss, or "broken" if it is no number, or more than twice the loss of a model
+/// that knows nothing of the text. Returns whether the training holds.
 bool give_loss(const PipedreamLesson& lesson, Findings& row, const std::string& name,
                double loss) {
     const bool holds =
@@ -738,8 +738,8 @@ bool give_loss(const PipedreamLesson& lesson, Findings& row, const std::string& 
     return holds;
 }
 
-/// The task's GPT, cut into parts whose products cost about the same. Micro-batch i is
-/// the task's sequence i, of which there must be as many. The task must outlive it.
+/// Cuts the task's GPT into parts whose products cost about the same. Micro-batch i is
+/// sequence i of the task, which must have enough, and must outlive the result.
 PartedTraining gpt_training(const GptTask& task, int stages) {
     const GptSizes& sizes = task.sizes;
     const auto cut = cut_layers(gpt_layer_flops(sizes, sizes.context, 1), stages);
@@ -767,7 +767,7 @@ const Trained& run_called(const PipedreamLesson& lesson, const std::string& name
     return *std::ranges::find(lesson.trained, name, &Trained::name);
 }
 
-/// Trains the GPT, and leaves it in the record under the name.
+/// Trains the GPT, and records the run under the name.
 Trained train_by(PipedreamLesson& lesson, const std::string& name,
                  const WeightRule& rule) {
     const Advance advance = advancing(name, lesson.micro_batches() / rule.per_update);
@@ -785,7 +785,7 @@ Trained train_by(PipedreamLesson& lesson, const std::string& name,
     return trained;
 }
 
-/// Holds its first losses against those of one device.
+/// Returns the largest difference between the run's first losses and those of one device.
 double first_losses_gap(const PipedreamLesson& lesson, const Trained& trained) {
     const int count = std::min(lesson.micro_batches(), 8 * lesson.per_update);
     const std::vector<double> alone = losses_of(
@@ -794,7 +794,7 @@ double first_losses_gap(const PipedreamLesson& lesson, const Trained& trained) {
     double gap = 0;
     for (std::size_t i = 0; i < alone.size(); ++i) {
         const double ours = trained.losses[i], theirs = alone[i];
-        // A training that breaks is to break alike.
+        // If a training breaks here, it must also break on one device.
         const bool both_broken = !std::isfinite(ours) && !std::isfinite(theirs);
         if (!both_broken) widen(gap, std::abs(ours - theirs));
     }
@@ -814,8 +814,8 @@ void give_curves(const PipedreamLesson& lesson, Findings& found) {
     }
 }
 
-/// Micro-batches follow one another at an even pace, so that a run's time says how many
-/// it has done when PipeDream is through.
+/// Gives times, and how far each run is when PipeDream finishes. Micro-batches follow at
+/// an even pace, so the run's time tells their number.
 void give_times(const PipedreamLesson& lesson, Findings& found) {
     static const std::set<std::string> kAsked{"flush_each", "stashed", "flush",
                                               "two_buffers"};
@@ -848,12 +848,12 @@ void give_times(const PipedreamLesson& lesson, Findings& found) {
                                        run_called(lesson, "corrected").time > plain);
 }
 
-/// Gives the time of a micro-batch in the long run, for longer sequences.
+/// Gives the time of a micro-batch in the long run, for longer and longer sequences.
 void give_paces(const PipedreamLesson& lesson, Findings& found) {
     ClusterSpec spec = load_cluster(lesson.options().cluster);
     spec.memory_bytes = 0;
     const int count = 8 * lesson.per_update;
-    std::vector<double> gains;  // of PipeDream
+    std::vector<double> gains;  // PipeDream's speedups
     for (const int context : {32, 256, 2048}) {
         GptTask task = *lesson.task;
         task.sizes.context = context;
@@ -886,7 +886,7 @@ void give_paces(const PipedreamLesson& lesson, Findings& found) {
                off(gains.back()) < off(gains.front()) && off(gains.back()) < 0.1);
 }
 
-/// A GPT on real text, by every schedule.
+/// Trains a GPT on real text, by every schedule.
 void train(PipedreamLesson& lesson, Findings& found) {
     const GptSizes& sizes = lesson.task->sizes;
     found.give({"cluster"_is = lesson.options().cluster, "blocks"_is = sizes.layers,
@@ -923,14 +923,14 @@ void train(PipedreamLesson& lesson, Findings& found) {
         loss_bound(lesson.dtype(), stores, lesson.trained.front().losses));
 }
 
-/// The mean loss at the end of a run of so many micro-batches.
+/// Returns the mean loss at the end of a run of `micro_batches` micro-batches.
 double end_of_run(PipedreamLesson& lesson, const WeightRule& rule, double learning_rate,
                   int micro_batches) {
     GptTask task = *lesson.task;
     task.learning_rate = learning_rate;
     task.sizes.layers = std::max<std::int64_t>(task.sizes.layers, rule.stages);
     LessonOptions chosen = lesson.options().without_full_check();
-    // If there are more stages than ranks, they are virtual devices, in every process.
+    // If stages and ranks differ in number, stages are virtual devices, in every process.
     if (rule.stages != lesson.ranks) {
         chosen.backend = "sim";
         chosen.process = nullptr;
@@ -943,10 +943,10 @@ double end_of_run(PipedreamLesson& lesson, const WeightRule& rule, double learni
     return end_of(losses, losses.size());
 }
 
-/// A learning rate so many times as large, at which some schedules break.
+/// The factor of a larger learning rate, at which some schedules break.
 constexpr double kLarger = 2.5;
 
-/// The last losses at larger learning rates, after half as many micro-batches.
+/// Gives the last losses at larger learning rates, after half of the micro-batches.
 void give_rates(PipedreamLesson& lesson, Findings& found) {
     const int half = lesson.half_of_them();
     const std::vector<double> times{1, kLarger, 10};
@@ -974,8 +974,8 @@ void give_rates(PipedreamLesson& lesson, Findings& found) {
                                                      : *first->begin());
 }
 
-/// By how many updates each stage is late: none; as in PipeDream; all but the last stage
-/// (with two stages this is PipeDream's); that one alone; and all, as with vertical sync.
+/// Returns by how many updates each stage is late: none; as in PipeDream; all but the
+/// last (for two stages: PipeDream's); only the last; all, as with vertical sync.
 std::vector<std::vector<int>> ways_to_be_late(int stages) {
     const int last = stages - 1;
     std::vector<std::vector<int>> ways(5, std::vector<int>(stages, 0));
@@ -989,7 +989,7 @@ std::vector<std::vector<int>> ways_to_be_late(int stages) {
     return ways;
 }
 
-/// Whose lateness matters: on one device, each part is late as a row says.
+/// Shows which stage's lateness matters. On one device, each part is late as a row says.
 void give_late(const PipedreamLesson& lesson, Findings& found) {
     const int p = lesson.ranks;
     GptTask task = *lesson.task;
@@ -1004,7 +1004,7 @@ void give_late(const PipedreamLesson& lesson, Findings& found) {
             train_alone(*make_cluster(lesson.options().without_full_check(), 1), rule,
                         gpt_training(task, p), lesson.half_of_them());
         const std::vector<double> losses = losses_of(report);
-        // The first micro-batch is the same for all.
+        // All rows have the same first micro-batch, and so the same norms.
         norms = report.ranks[0].series.at("norm");
         Findings& row = found.row(
             "lates", {"stages"_is = by_stage(p, [&](int s) { return late[s]; })});
@@ -1018,7 +1018,7 @@ void give_late(const PipedreamLesson& lesson, Findings& found) {
             holds.back() = holds.back() && here;
         }
     }
-    // The last row is late on all stages, the one before on the last stage alone.
+    // In the last row all stages are late, in the row before it only the last stage.
     found.give(
         {"only_all_break"_is = std::ranges::find(holds, false) == std::prev(holds.end()),
          "last_costs_most"_is =
@@ -1030,7 +1030,7 @@ void give_late(const PipedreamLesson& lesson, Findings& found) {
              by_stage(p, [&](int s) { return fmt::format("{:.2f}", norms[s]); })});
 }
 
-/// A pipeline of many stages, where gradients are much older.
+/// Trains a pipeline of many stages, whose gradients are much older.
 void give_deep(PipedreamLesson& lesson, Findings& found) {
     constexpr int kStages = 16;
     const int count = std::min(lesson.micro_batches(), 96);
@@ -1040,7 +1040,7 @@ void give_deep(PipedreamLesson& lesson, Findings& found) {
     for (std::size_t i = 0; i < times.size(); ++i)
         found.give(fmt::format("deep_rate_{}", i),
                    Figure::count(times[i] * lesson.task->learning_rate));
-    // Those that break, by learning rate.
+    // The schedules that break, by learning rate.
     std::vector<std::set<std::string>> broken(times.size());
     for (const auto& [name, schedule] :
          {std::pair{"flush_each", "1f1b"}, std::pair{"stashed", "pipedream"},
@@ -1057,13 +1057,13 @@ void give_deep(PipedreamLesson& lesson, Findings& found) {
                std::ranges::count(broken, std::set<std::string>{"unstashed"}) > 0);
 }
 
-/// The learning rate is raised until training breaks.
+/// Raises the learning rate until training breaks.
 void breaks(PipedreamLesson& lesson, Findings& found) {
     if (!lesson.has_numbers()) return;
     const auto end = [](const Trained& trained) {
         return end_of(trained.losses, trained.losses.size());
     };
-    constexpr double kAlike = 0.01;  // of the loss
+    constexpr double kAlike = 0.01;  // relative to the loss
     const double flushed = end(run_called(lesson, "flush_each"));
     found.give("most_learn_alike",
                std::ranges::count_if(lesson.trained, [&](const Trained& trained) {

@@ -7,7 +7,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// This rank's rows.
+/// Returns this rank's rows of `whole`.
 Tensor dealt(Device& device, const TokenDeal& deal, const AttentionProblem& problem,
              HostTensor (AttentionProblem::*whole)() const, std::int64_t columns) {
     const std::int64_t share = deal.share_of(problem.tokens, "attention");
@@ -17,7 +17,7 @@ Tensor dealt(Device& device, const TokenDeal& deal, const AttentionProblem& prob
                                               : HostTensor(shape, problem.dtype));
 }
 
-/// In a run of shapes only there is nothing to keep.
+/// Keeps a tensor, unless the run has shapes only.
 void keep(Rank& rank, const char* name, const Tensor& tensor) {
     if (rank.device().has_numbers()) rank.keep(name, tensor);
 }

@@ -28,12 +28,12 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// One device that has all tokens runs CoreAttention, which holds all
-/// weights, or FlashAttention. Several devices run the one that they share.
+/// A single device runs CoreAttention, which holds all weights, or FlashAttention.
+/// Several devices run context-parallel attention.
 enum class AttentionKind { core, flash, shared };
 
-/// How devices share out a step's tokens: replicas take different
-/// sequences, parts different tokens of the same.
+/// How a step's tokens are sharded: replicas take different sequences, parts take
+/// different tokens of the same sequences.
 struct ContextRun {
     int replicas = 1;
     int parts = 1;
@@ -46,7 +46,7 @@ struct ContextRun {
         run.attention = attention;
         return run;
     }
-    /// Two replicas of half as many parts each, if there are as many.
+    /// Returns two replicas of ranks / 2 parts, or nothing if `ranks` is odd or 2.
     static std::optional<ContextRun> mesh_of(int ranks);
 
     int ranks() const { return replicas * parts; }
@@ -82,8 +82,8 @@ std::optional<ContextRun> ContextRun::mesh_of(int ranks) {
     return mesh;
 }
 
-/// A GPT whose sequences `ranks` devices can share out in any order, and
-/// whose heads if the method asks for that.
+/// Makes a GPT whose sequences can be sharded over `ranks` devices in any order. If the
+/// method needs it, its heads can be sharded, too.
 std::shared_ptr<const GptTask> make_context_gpt_task(const LessonOptions& options,
                                                      int ranks, ContextMethod method) {
     const bool shares_heads = method == ContextMethod::ulysses;
@@ -97,9 +97,9 @@ std::shared_ptr<const GptTask> make_context_gpt_task(const LessonOptions& option
     return task;
 }
 
-/// What the lesson's experiments share.
+/// The state that the lesson's experiments share.
 struct RingLesson final : Lesson {
-    /// Throws UsageError if the options ask for what cannot be.
+    /// Throws UsageError if the lesson cannot run with these options.
     RingLesson(const LessonOptions& options, Record& record)
         : Lesson(options, record),
           ranks(options.ranks.value_or(4)),
@@ -115,12 +115,12 @@ struct RingLesson final : Lesson {
         note_task(*this, *task, {"heads", "kv_heads", "hidden", "context"});
     }
 
-    /// Stored one behind the other: scores, weights and output, their three gradients,
-    /// and sums over the devices, forward and backward.
+    /// Counts the numbers that are stored one after another: scores, weights and output,
+    /// their three gradients, and sums over the devices, forward and backward.
     double bound() const {
         return RoundingBound{2e-5, 1e-12}.of(options().dtype, 6 + 2 * ranks);
     }
-    /// A problem of a size that is trained in earnest, in 16 bits, for shapes only.
+    /// Returns a problem of realistic size, in 16 bits, for shapes only.
     AttentionProblem large() const;
 
     int ranks;
@@ -129,7 +129,7 @@ struct RingLesson final : Lesson {
     TokenOrder order;
 };
 
-/// How a page calls a method: "ring_attention".
+/// Returns the page's name of a method: "ring_attention".
 std::string key_of(ContextMethod method) {
     std::string key = name_of(method);
     std::ranges::replace(key, '-', '_');
@@ -148,8 +148,8 @@ AttentionProblem RingLesson::large() const {
     return problem;
 }
 
-/// A few tokens a device, for what is computed; and a problem of a size that is
-/// trained in earnest, in 16 bits, for shapes only.
+/// Returns a problem of a few tokens on each device. Unlike those of large(), its
+/// numbers are computed.
 AttentionProblem small(const RingLesson& lesson, bool causal) {
     constexpr std::int64_t kTokensPerRank = 4;
     AttentionProblem problem;
@@ -161,7 +161,7 @@ AttentionProblem small(const RingLesson& lesson, bool causal) {
     return problem;
 }
 
-/// Leaves what goes into the small problem in the record.
+/// Records the inputs of the small problem.
 void record_small(RingLesson& lesson) {
     if (!lesson.has_numbers()) return;
     const AttentionProblem problem = small(lesson, /*causal=*/false);
@@ -173,7 +173,7 @@ void record_small(RingLesson& lesson) {
                                            {"backward_from", "dy"}};
 }
 
-/// The largest relative difference of y and dx from one device's.
+/// Returns the largest relative difference of y and dx from one device's.
 double core_difference(RingLesson& lesson, const std::string& variant,
                        const RunReport& shared, bool causal) {
     const RunReport alone = run_core(*lesson.devices(1), small(lesson, causal));
@@ -185,8 +185,8 @@ double core_difference(RingLesson& lesson, const std::string& variant,
     return difference(together, all_kept(alone)).relative;
 }
 
-/// Runs a method on the small problem, leaves y and dx in the record,
-/// and holds them against one device's.
+/// Runs a method on the small problem, records y and dx, and compares
+/// them with one device's.
 void check_method(RingLesson& lesson, Findings& found, ContextMethod method) {
     record_small(lesson);
     for (const bool causal : {false, true}) {
@@ -207,7 +207,7 @@ constexpr std::int64_t kChanged = 2;  ///< the token that is changed
 constexpr std::int64_t kHidden = 8;
 constexpr std::int64_t kHeads = 2;
 
-/// Tokens whose rows differ in any bit.
+/// Returns the number of tokens whose rows differ in any bit.
 std::int64_t changed_tokens(const HostTensor& a, const HostTensor& b) {
     std::int64_t changed = 0;
     for (std::int64_t token = 0; token < a.shape()[0]; ++token)
@@ -217,7 +217,7 @@ std::int64_t changed_tokens(const HostTensor& a, const HostTensor& b) {
 
 using MakeLayer = std::function<std::unique_ptr<Module>(const ParameterInit&)>;
 
-/// In how many tokens the layer's output changes where one token of its input does.
+/// Returns in how many tokens a layer's output changes if one input token changes.
 std::int64_t tokens_reached(const LessonOptions& options, std::int64_t columns,
                             const MakeLayer& make) {
     HostTensor x({kTokens, 1, columns}, options.dtype);
@@ -264,8 +264,8 @@ void reach(RingLesson& lesson, Findings& found) {
          });
 }
 
-/// Each rank keeps its row block of "scores", and as the series "from"
-/// whose keys it had, hop by hop.
+/// Each rank keeps its row block of "scores" and, in the series "from", the rank whose
+/// keys it had at each hop.
 RunReport run_scores(Cluster& cluster, const AttentionProblem& problem) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
@@ -291,7 +291,7 @@ std::string trimmed(std::string line) {
     return line + "\n";
 }
 
-/// Shows what each rank has of its row block of scores, hop by hop.
+/// Shows which blocks of its scores each rank has, hop by hop.
 std::string hop_by_hop(const RunReport& report) {
     const int n = static_cast<int>(report.ranks.size());
     constexpr int kWidth = 11;
@@ -333,10 +333,10 @@ std::string hops_by_block(const RunReport& report) {
     return text;
 }
 
-/// More ranks than these do not fit beside one another.
+/// More ranks than this do not fit side by side.
 constexpr int kMostBeside = 6;
 
-/// Rows of all ranks, (b, a, s/N, s) each, as (b, a, s, s).
+/// Puts the rows of all ranks, (b, a, s/N, s) each, together as (b, a, s, s).
 HostTensor all_scores(const RunReport& report) {
     const HostTensor& first = report.ranks[0].kept.at("scores");
     const Shape& shape = first.shape();
@@ -377,7 +377,7 @@ void output(RingLesson& lesson, Findings& found) {
     check_method(lesson, found, ContextMethod::ring_self_attention);
 }
 
-/// What a rank sent in both passes, and in the first.
+/// The elements and messages that a rank sent in forward, and in both passes.
 struct Counted {
     Sent forward;
     Sent both;
@@ -393,12 +393,12 @@ Counted count(const AttentionProblem& problem, ContextMethod method, int ranks) 
     return {sent(Passes::forward), sent(Passes::both)};
 }
 
-/// The keys of a rank's tokens, or their values, as numbers: e = b c a w.
+/// Returns the count of numbers in a rank's keys, or in its values: e = b c a w.
 std::int64_t block_of(const ContextShape& of) {
     return of.batch * of.heads * (of.tokens / of.ranks) * of.width;
 }
 
-/// So many elements as a multiple of e.
+/// Writes a number of elements as a multiple of e.
 Figure in_blocks(std::int64_t elements, const ContextShape& shape) {
     return Figure::count(ratio(elements, block_of(shape)));
 }
@@ -407,7 +407,7 @@ Sent sum(const Sent& a, const Sent& b) {
     return {a.elements + b.elements, a.messages + b.messages};
 }
 
-/// Elements that a rank sends for a whole block whose weights are shared out.
+/// Returns the elements that a rank sends for a whole tensor-parallel block.
 std::int64_t count_tensor_parallel(const AttentionProblem& problem, int ranks) {
     const std::int64_t hidden = problem.sizes.heads * problem.width;
     const RunReport report = make_shapes_only_cluster(ranks)->run([&](Rank& rank) {
@@ -426,8 +426,8 @@ std::int64_t count_tensor_parallel(const AttentionProblem& problem, int ranks) {
     return report.ranks[0].bytes_sent() / bytes_of(problem.dtype);
 }
 
-/// Gives the numbers and messages that a method sends on the large problem, and holds
-/// them against the formulas.
+/// Gives the numbers and messages that a method sends on the large problem, and compares
+/// them with the formulas.
 void check_sent(RingLesson& lesson, Findings& found, ContextMethod method) {
     const AttentionProblem problem = lesson.large();
     const ContextShape shape = problem.shared_out_to(lesson.ranks);
@@ -445,7 +445,7 @@ void check_sent(RingLesson& lesson, Findings& found, ContextMethod method) {
     hold("messages", counted.both.messages, both.messages);
 }
 
-/// Counts what Ring Self-Attention sends, and a block whose weights are shared out.
+/// Counts what Ring Self-Attention sends, and what a tensor-parallel block sends.
 void bytes(RingLesson& lesson, Findings& found) {
     const AttentionProblem problem = lesson.large();
     const ContextShape shape = problem.shared_out_to(lesson.ranks);
@@ -469,7 +469,7 @@ void bytes(RingLesson& lesson, Findings& found) {
     found.give("shared_weights_blocks", in_blocks(shared_weights, shape));
 }
 
-// Six keys in two blocks, one query 1 and heads of width 1, so that the
+// Six keys in two blocks, and one query, which is 1. Heads have width 1, so the
 // scores are the keys.
 constexpr int kBlock = 3;
 constexpr double kScores[] = {1, 3, 2, 5, 4, 0};
@@ -498,7 +498,7 @@ struct State {
     }
 };
 
-/// The softmax's weighted mean, all at once.
+/// Returns the softmax's weighted mean, computed all at once.
 double at_once() {
     double sum = 0, y = 0;
     for (int i = 0; i < kCount; ++i) {
@@ -508,7 +508,7 @@ double at_once() {
     return y / sum;
 }
 
-/// Does the same on a device, which keeps its state after each block, and "y".
+/// Computes the same on a device, which keeps the sum after each block, and "y".
 RunReport run_blocks(Cluster& cluster, DType dtype) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
@@ -538,7 +538,7 @@ void give_state(Findings& found, const std::string& block, const State& state) {
                        "y"_is = Figure::decimals(state.y / state.sum, 4)});
 }
 
-/// Goes through six scores by hand, and on a device; then through a ring.
+/// Computes six scores by hand and on a device, and then checks Ring Attention.
 void online(RingLesson& lesson, Findings& found) {
     State first;
     first.take_in(0, /*rescale=*/true);
@@ -586,7 +586,7 @@ using RunOn = std::function<RunReport(Cluster&, const AttentionProblem&)>;
 struct Way {
     std::string key;
     int ranks;
-    int matrices;  ///< of scores that its ranks hold together at the peak
+    int matrices;  ///< how many matrices of scores its ranks together hold at the peak
     RunOn run;
 };
 
@@ -601,14 +601,14 @@ std::vector<Way> ways(int ranks) {
     return all;
 }
 
-/// The most that a device holds.
+/// Returns the most bytes that a device holds.
 std::int64_t peak_of(const Way& way, AttentionProblem problem, std::int64_t tokens) {
     problem.tokens = tokens;
     return way.run(*make_shapes_only_cluster(way.ranks), problem).most_held();
 }
 
-/// The largest multiple of `step` tokens whose peak a device of `capacity`
-/// holds; peaks grow with tokens.
+/// Returns the largest multiple of `step` tokens whose peak fits a device of `capacity`.
+/// Peaks grow with tokens.
 std::int64_t longest(const Way& way, const AttentionProblem& problem, std::int64_t step,
                      std::int64_t capacity) {
     return step * largest_that([&](std::int64_t steps) {
@@ -616,7 +616,7 @@ std::int64_t longest(const Way& way, const AttentionProblem& problem, std::int64
            });
 }
 
-/// Returns whether a device of that capacity runs it.
+/// Returns whether devices of that capacity can run that many tokens.
 bool runs(const Way& way, AttentionProblem problem, std::int64_t tokens,
           std::int64_t capacity) {
     problem.tokens = tokens;
@@ -630,7 +630,7 @@ bool runs(const Way& way, AttentionProblem problem, std::int64_t tokens,
     }
 }
 
-/// The power of N that a growth is nearest to.
+/// Returns the power of N that is nearest to a growth.
 const char* growth_key(double times, int ranks) {
     const double power = std::log(times) / std::log(ranks);
     return power < 0.25   ? "none"
@@ -689,7 +689,7 @@ void memory(RingLesson& lesson, Findings& found) {
     find_longest(lesson, found);
 }
 
-/// Devices whose arithmetic alone takes time: launches, memory and links are free.
+/// Returns a cluster where launches, memory and links are free, but not arithmetic.
 ClusterSpec arithmetic_alone() {
     ClusterSpec spec = load_cluster("classroom");
     spec.memory_bytes = 0;
@@ -699,7 +699,7 @@ ClusterSpec arithmetic_alone() {
     return spec;
 }
 
-/// Pairs of tokens in what each rank computed of Ring Attention's forward.
+/// Returns the pairs of tokens that each rank computed in Ring Attention's forward.
 std::vector<std::int64_t> pairs_of(const RunReport& report, const AttentionProblem& of) {
     const auto ranks = static_cast<std::int64_t>(report.ranks.size());
     const std::int64_t rows = of.tokens / ranks * of.batch * of.sizes.heads;
@@ -713,8 +713,8 @@ std::vector<std::int64_t> pairs_of(const RunReport& report, const AttentionProbl
     return pairs;
 }
 
-/// The pairs of the last rank if tokens are contiguous: all blocks before
-/// its own, and half of its own.
+/// Returns the pairs of the last rank if tokens are contiguous: all blocks before its own
+/// block, and half of its own.
 double pairs_of_last(const AttentionProblem& of, int ranks) {
     const auto c = static_cast<double>(of.tokens) / ranks;
     return (ranks - 1) * c * c + c * (c + 1) / 2;
@@ -725,7 +725,7 @@ std::int64_t spread(const std::vector<std::int64_t>& of) {
            *std::min_element(of.begin(), of.end());
 }
 
-/// Which of the devices computes the most pairs.
+/// Returns which device computes the most pairs.
 const char* busiest_key(const std::vector<std::int64_t>& pairs) {
     const auto most = std::ranges::max_element(pairs);
     return spread(pairs) == 0        ? "alike"
@@ -737,8 +737,8 @@ const char* busiest_key(const std::vector<std::int64_t>& pairs) {
 constexpr TokenOrder kOrders[] = {TokenOrder::contiguous, TokenOrder::striped,
                                   TokenOrder::zigzag};
 
-/// Forward of Ring Attention on the large problem, by an order, on
-/// devices whose arithmetic alone takes time.
+/// Runs Ring Attention's forward on the large problem, in an order. Only the devices'
+/// arithmetic takes time.
 RunReport run_causal(const RingLesson& lesson, TokenOrder order) {
     AttentionProblem problem = lesson.large();
     problem.sizes.causal = true;
@@ -790,8 +790,8 @@ void causal(RingLesson& lesson, Findings& found) {
     found.at_most("time_ratio_gap", std::abs(slower - (2 - 1.0 / lesson.ranks)), 0.01);
 }
 
-/// Round figures, 16 bits: 2 TFLOP/s; launches and memory are free, and so
-/// is a message's latency.
+/// Returns a cluster with 2 TFLOP/s in 16 bits. Launches, memory and a
+/// message's latency are free.
 ClusterSpec with_link(double bytes_per_second) {
     ClusterSpec spec = load_cluster("classroom");
     spec.memory_bytes = 0;
@@ -809,12 +809,12 @@ RunReport run_ring(const AttentionProblem& problem, int ranks, double bytes_per_
                       Passes::forward);
 }
 
-/// Times of one block: of attending to it, of handing it on, and of what
-/// stands behind the last.
+/// The times of one block: to attend to it, to send it on, and to finish
+/// after the last block.
 struct BlockTimes {
     Picoseconds attend, hop, finish;
 
-    /// N blocks, of which all but the first come by hops beside the others.
+    /// Returns the time of N blocks. All but the first arrive during an earlier one.
     Picoseconds formula(int ranks) const {
         return attend + (ranks - 1) * std::max(attend, hop) + finish;
     }
@@ -832,12 +832,12 @@ BlockTimes times_of(const AttentionProblem& of, int ranks, const ClusterSpec& sp
                  computed_in(of.dtype))};
 }
 
-/// F/β.
+/// Returns F/β. With this many tokens on a rank, attention takes as long as a hop.
 double least_tokens(const AttentionProblem& problem) {
     return with_link(kLink).flops(problem.dtype) / kLink;
 }
 
-/// Gives the times of a block, of a hop and of all, for several lengths.
+/// Gives the time of a block, of a hop and of the whole, for several lengths.
 void give_blocks(RingLesson& lesson, Findings& found) {
     AttentionProblem problem = lesson.large();
     const ClusterSpec spec = with_link(kLink);
@@ -876,7 +876,7 @@ void overlap(RingLesson& lesson, Findings& found) {
     }
 }
 
-/// Says which tokens a rank has, and how it attends.
+/// Returns the kit that says which tokens a rank has, and how it attends.
 GptKit kit_of(const ContextRun& run, Communicator& cp) {
     GptKit kit;
     switch (run.attention) {
@@ -893,7 +893,7 @@ GptKit kit_of(const ContextRun& run, Communicator& cp) {
     return kit;
 }
 
-/// Trains on `cluster`, of run.ranks() devices. Leaves what train() does.
+/// Trains on `cluster`, which has run.ranks() devices. Keeps what train() keeps.
 RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const ContextRun& run,
                             const Advance& advance = {}) {
     return cluster.run([&](Rank& rank) {
@@ -904,7 +904,7 @@ RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const Context
         declare_replicas_of(rank.world(), *gpt);
         const std::int64_t sequences = task.batch / run.replicas;
         const auto batches = [&](int step) {
-            // To the weights, a rank's tokens are a share of the batch.
+            // For the weights, a rank's tokens are one share of the batch.
             return std::vector{upload_tokens(device, task, step,
                                              mesh.coordinate("dp") * sequences, sequences,
                                              1.0 / rank.size(), kit.tokens)};
@@ -913,7 +913,7 @@ RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const Context
     });
 }
 
-/// The most that a device holds while it trains with that context, by the
+/// Returns the most bytes that a device holds while it trains with that context, by the
 /// ledger, with shapes only.
 std::int64_t training_peak(const GptTask& task, const ContextRun& run,
                            std::int64_t context) {
@@ -924,12 +924,12 @@ std::int64_t training_peak(const GptTask& task, const ContextRun& run,
         .most_held();
 }
 
-/// See RoundingBound.
+/// Returns the number of stores for RoundingBound.
 int stores_of(const GptTask& task, int ranks) {
     return static_cast<int>(task.sizes.layers) * block_stores(ranks);
 }
 
-/// The largest relative difference of a first gradient.
+/// Returns the largest relative difference of the first gradients from one device's.
 double gradient_difference(const NamedTensors& outputs, const std::string& variant) {
     return difference(under(outputs, variant + "/grad/"), under(outputs, "gpt_1/grad/"))
         .relative;

@@ -24,13 +24,13 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Layers without biases, of which each is a bucket, or a unit. They are trained as large
-/// models are: values and gradients in bf16, AdamW with f32 masters and moments. Made
-/// without memory, until a strategy makes it.
+/// Layers without biases. Each layer is a bucket, or a unit. They are trained as large
+/// models are: values and gradients in bf16, AdamW with f32 masters and moments. They
+/// have no memory until a strategy allocates it.
 struct Stack {
     int layers = 8;
     std::int64_t width = 512;
-    std::int64_t rows = 512;  ///< of a micro-batch
+    std::int64_t rows = 512;  ///< rows of a micro-batch
     int micro_batches = 1;
 
     std::int64_t layer() const { return width * width; }
@@ -39,12 +39,12 @@ struct Stack {
     MeasuredStep step() const;
 };
 
-/// GPTs of a family: n layers, 2 n heads of 128 columns, so that about 12 n (256 n)²
-/// numbers are in the blocks; 50,257 words, a table of its own for the head. One sequence
-/// of 1,024 tokens on each device. Trained as a Stack is.
+/// GPTs of a family: n layers and 2 n heads of 128 columns, so the blocks have about 12 n
+/// (256 n)² numbers. They have 50,257 words, and the head has its own table. Each device
+/// has one sequence of 1,024 tokens. Trained as a Stack is.
 struct FamilyGpt {
-    /// Blocks keep one of these for backward: all that it needs, all but what stands
-    /// between attention's linear layers, or their input; on the device or on the host.
+    /// What a block keeps for backward: all that it needs, all except the tensors between
+    /// attention's linear layers, or its input; on the device or on the host.
     enum class Keeps { all, all_but_attention, input, all_on_host, input_on_host };
 
     int layers = 0;
@@ -62,7 +62,7 @@ ParameterInit without_memory(Device& device, const std::string& name) {
     return {device, DType::bf16, 0, name, false};
 }
 
-/// Data parallelism in buckets: all hold everything.
+/// Data parallelism in buckets: every device holds everything.
 MakeStrategy replicas(const BucketSizes& sizes = {}) {
     return [=](Rank& rank, Module& model) {
         make_flat(rank.device(), model.parameters(), &Parameter::value);
@@ -147,7 +147,7 @@ MeasuredStep FamilyGpt::step() const {
     return step;
 }
 
-/// Values, gradients and the optimizer's state, each at its peak.
+/// Returns the bytes of values, gradients and the optimizer's state, each at its peak.
 std::int64_t state_of(const RankReport& rank) {
     return rank.memory.peak_of(MemoryCategory::parameters) +
            rank.memory.peak_of(MemoryCategory::gradients) +
@@ -158,8 +158,8 @@ constexpr int kDevices = 8;
 constexpr Stack kStack{};
 constexpr double kPerParameter = 16;  // bytes of values, gradients, masters, moments
 
-/// The classroom's links between as many devices as one likes, and devices whose memory
-/// has no end.
+/// Returns a cluster with the classroom's links for up to 64 devices, whose
+/// memory is unlimited.
 ClusterSpec classroom() {
     ClusterSpec spec = load_cluster("classroom");
     spec.devices_per_node = 64;
@@ -168,7 +168,7 @@ ClusterSpec classroom() {
     return spec;
 }
 
-/// Replicas and the three stages, as the tables have them.
+/// Replicas, or one of the three stages, as the tables have them.
 struct Way {
     const char* name;
     MakeStrategy strategy;
@@ -182,7 +182,7 @@ std::vector<Way> ways(const BucketSizes& sizes) {
     // The analyzer does not see that a std::function frees what it holds.
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
 
-/// Shows where 16 bytes a parameter go.
+/// Shows what the 16 bytes of each parameter are.
 void bytes(LanguageLesson& lesson, Findings& found) {
     found.give({"parts"_is = lesson.parts(), "steps"_is = lesson.language()->steps,
                 "parameters"_is = lesson.language()->sizes.parameters(),
@@ -208,7 +208,7 @@ void bytes(LanguageLesson& lesson, Findings& found) {
          "large_moments"_is = Figure::memory(static_cast<std::int64_t>(12 * kLarge))});
 }
 
-/// Stage 1: the optimizer's state is shared out.
+/// Measures stage 1: the optimizer's state is sharded.
 void stage_1(LanguageLesson& lesson, Findings& found) {
     lesson.train_and_check(found, "zero_1", zero_1({.sizes = {600, 200}}));
 
@@ -240,7 +240,7 @@ void stage_1(LanguageLesson& lesson, Findings& found) {
     found.equal("first_memory", Figure::bytes(state_of(shared.ranks[0])), state);
 }
 
-/// Stage 2: gradients are shared out, too.
+/// Measures stage 2: gradients are sharded, too.
 void stage_2(LanguageLesson& lesson, Findings& found) {
     lesson.train_and_check(found, "zero_2", zero_2({.sizes = {600, 200}}));
 
@@ -274,7 +274,7 @@ void stage_2(LanguageLesson& lesson, Findings& found) {
     found.give("once", Figure::memory(once));
 }
 
-/// Stage 3: values are shared out, too.
+/// Measures stage 3: values are sharded, too.
 void stage_3(LanguageLesson& lesson, Findings& found) {
     lesson.train_and_check(found, "by_rows", fully_sharded());
     lesson.train_and_check(found, "flat", fully_sharded({.by = ShardBy::flat}));
@@ -286,10 +286,10 @@ void stage_3(LanguageLesson& lesson, Findings& found) {
     lesson.record_run("stage_3", third);
     const std::int64_t unit = 2 * kStack.layer();
     found.give("unit", Figure::memory(unit));
-    // Values of two units, and gradients of two.
+    // Values of two units, and gradients of two units.
     const std::int64_t state = 16 * psi / kDevices + 4 * unit;
     found.equal("third_memory", Figure::bytes(state_of(third.ranks[0])), state);
-    // The last layer is not gathered twice.
+    // The last layer is gathered only once.
     const std::int64_t once = 2 * psi * (kDevices - 1) / kDevices;
     const std::int64_t sent = 3 * once - once / kStack.layers;
     found.give({"third_bytes"_is = Figure::memory(3 * once),
@@ -316,12 +316,12 @@ void stage_3(LanguageLesson& lesson, Findings& found) {
     }
 }
 
-/// Time in which a device computes nothing.
+/// Returns the time in which a device computes nothing.
 Picoseconds exposed_in(const RunReport& report) {
     return report.makespan() - report.ranks[0].time.compute;
 }
 
-/// Shows what gathering in time hides.
+/// Shows how much a prefetch hides.
 void prefetch(LanguageLesson& lesson, Findings& found) {
     Stack stack{6, 512, 1024};
     ClusterSpec spec = products_and_messages();
@@ -349,7 +349,7 @@ void prefetch(LanguageLesson& lesson, Findings& found) {
     found.equal("prefetched", Figure::time(run("early", {.prefetch = 1})), 2 * message);
 }
 
-/// Measures what sharing out costs in time, and saves in memory.
+/// Measures what sharding costs in time, and what it saves in memory.
 void price(Findings& found) {
     constexpr FamilyGpt kGpt{8};
     constexpr std::int64_t kMiB = std::int64_t{1} << 20;
@@ -376,7 +376,7 @@ void price(Findings& found) {
     }
 }
 
-/// Moves shards, and what the optimizer has, to the host.
+/// Moves shards and the optimizer's state to the host.
 void host(LanguageLesson& lesson, Findings& found) {
     lesson.train_and_check(found, "offload", zero_offload({.sizes = {600, 200}}));
 
@@ -401,8 +401,8 @@ void host(LanguageLesson& lesson, Findings& found) {
     found.equal("to_host", Figure::bytes(kDevices * offload.to_host(0)), 2 * psi);
 }
 
-/// Returns the largest n such that the family's GPT fits each of so many devices of the
-/// cluster. By bisection from a size on that is known to fit; each GPT is run.
+/// Returns the largest n such that the family's GPT fits each of `devices` devices.
+/// Bisects from `fitting`, a size that is known to fit. Each GPT is run.
 // lesson: largest-that-fits
 int largest_that_fits(int devices, const ClusterSpec& spec, const MakeStrategy& strategy,
                       int fitting = 0) {
@@ -430,7 +430,7 @@ int largest_that_fits(int devices, const ClusterSpec& spec, const MakeStrategy& 
 /// Searches for the largest model that fits.
 void fits(Findings& found) {
     const ClusterSpec spec = load_cluster("h100");
-    std::map<std::string, int> fitting;  // more devices do not make it smaller
+    std::map<std::string, int> fitting;  // never smaller on more devices
     for (const int devices : {1, 4, 8, 64}) {
         Findings& row = found.row("largest", {"devices"_is = devices});
         for (const Way& way : ways({})) {
@@ -443,7 +443,7 @@ void fits(Findings& found) {
     }
 }
 
-/// Measures activations, which are left over.
+/// Measures activations, which ZeRO does not shard.
 void activations(Findings& found) {
     using Keeps = FamilyGpt::Keeps;
     const ClusterSpec spec = load_cluster("h100");

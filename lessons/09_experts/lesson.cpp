@@ -24,7 +24,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// A GPT of experts whose sequences, experts and heads `ranks` devices can share out.
+/// Makes a GPT of experts whose sequences, experts and heads `ranks` devices can shard.
 std::shared_ptr<const GptTask> make_experts_task(const LessonOptions& options,
                                                  int ranks) {
     const std::int64_t batch = options.values.integer("batch", least_multiple(ranks, 8));
@@ -45,7 +45,7 @@ std::shared_ptr<const GptTask> make_experts_task(const LessonOptions& options,
         experts.inner = options.values.integer("inner", least_multiple(ranks, 32));
         experts.gate.chosen = options.values.integer("chosen");
         experts.gate.form = GateForm::softmax_then_top_k;
-        // A single weight, divided by itself, would be 1, and the gate learn nothing.
+        // A single weight divided by itself would be 1, and the gate would learn nothing.
         experts.gate.normalized = experts.gate.chosen > 1;
         const std::string all = fmt::format("{} ranks", ranks);
         require_shared_out("heads", block.heads, ranks, all);
@@ -57,9 +57,9 @@ std::shared_ptr<const GptTask> make_experts_task(const LessonOptions& options,
     });
 }
 
-/// What the lesson's experiments share.
+/// The state that the lesson's experiments share.
 struct ExpertsLesson final : Lesson {
-    /// Throws UsageError if the options ask for what cannot be.
+    /// Throws UsageError if the lesson cannot run with these options.
     ExpertsLesson(const LessonOptions& options, Record& record)
         : Lesson(options, record), ranks(options.ranks.value_or(4)) {
         task = make_experts_task(options, ranks);
@@ -73,18 +73,18 @@ struct ExpertsLesson final : Lesson {
 
 using Counts = std::vector<std::int64_t>;
 
-/// A layer of experts by itself; each of `ranks` devices has `tokens` of its own.
+/// A layer of experts without a model. Each of `ranks` devices has `tokens` own tokens.
 struct LayerRun {
     MixtureOfExperts::Sizes sizes{};
     int ranks = 1;
     std::int64_t tokens = 0;
-    bool trains = false;  ///< else forward alone
+    bool trains = false;  ///< else forward only
     DType dtype = DType::f32;
     std::uint64_t seed = 0;
 };
 
-/// Returns the sizes of a layer of E experts of `inner` columns, of which a token chooses
-/// k.
+/// Returns the sizes of a layer of E experts with `inner` columns. Each
+/// token chooses k experts.
 MixtureOfExperts::Sizes layer_of(std::int64_t hidden, std::int64_t experts,
                                  std::int64_t inner, std::int64_t chosen) {
     MixtureOfExperts::Sizes sizes;
@@ -95,9 +95,9 @@ MixtureOfExperts::Sizes layer_of(std::int64_t hidden, std::int64_t experts,
     return sizes;
 }
 
-/// Runs it once. The tokens are random, token t of all the same on however many ranks.
-/// Each rank keeps "y" if there are numbers, and the series "load", copies by expert, if
-/// it trains.
+/// Runs the layer once. Tokens are random; token t is the same for any number of
+/// ranks. Each rank keeps "y" if there are numbers and, if it trains, its copies by
+/// expert in the series "load".
 RunReport run_layer(Cluster& cluster, const LayerRun& of) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
@@ -123,7 +123,7 @@ RunReport run_layer(Cluster& cluster, const LayerRun& of) {
     });
 }
 
-/// Shows what experts cost a token, and what they hold.
+/// Shows what experts cost for each token, and how many numbers they hold.
 void sparse(ExpertsLesson& lesson, Findings& found) {
     const GptSizes mixtral = mixtral_8x7b(4096);
     const BlockSizes& block = mixtral.block;
@@ -167,7 +167,7 @@ void sparse(ExpertsLesson& lesson, Findings& found) {
 
 constexpr std::int64_t kTokensByHand = 8, kExpertsByHand = 4, kChosenByHand = 2;
 
-/// Logits of eight tokens for four experts.
+/// Returns the logits of eight tokens for four experts.
 HostTensor logits_by_hand() {
     return HostTensor::of({kTokensByHand, kExpertsByHand},
                           std::vector<double>{3, 1, 0, 0,  //
@@ -180,7 +180,7 @@ HostTensor logits_by_hand() {
                                               2, 0, 0, 1});
 }
 
-/// The gate's formulas in plain loops, for those logits.
+/// The gate's formulas in plain loops, for the logits of logits_by_hand().
 struct GateByHand {
     std::array<std::array<std::int64_t, kChosenByHand>, kTokensByHand> ids{};
     std::array<std::array<double, kChosenByHand>, kTokensByHand> weights{};
@@ -286,7 +286,7 @@ void gate(ExpertsLesson& lesson, Findings& found) {
 
 constexpr std::int64_t kDevicesByHand = 2;
 
-/// A copy goes from a token to an expert.
+/// A copy of a token, for one expert.
 struct CopyByHand {
     std::int64_t expert;
     std::int64_t token;
@@ -294,7 +294,7 @@ struct CopyByHand {
     std::int64_t device() const { return expert * kDevicesByHand / kExpertsByHand; }
 };
 
-/// A device's copies, expert by expert.
+/// Returns a device's copies, expert by expert.
 std::vector<CopyByHand> copies_by_hand(const GateByHand& gate, std::int64_t device) {
     constexpr std::int64_t kOwn = kTokensByHand / kDevicesByHand;
     std::vector<CopyByHand> copies;
@@ -305,7 +305,7 @@ std::vector<CopyByHand> copies_by_hand(const GateByHand& gate, std::int64_t devi
     return copies;
 }
 
-/// "0:1 0:3", or "-" for none.
+/// Writes copies as "0:1 0:3", expert and token, or "-" if there are none.
 std::string words(const std::vector<CopyByHand>& copies) {
     std::string text;
     for (const CopyByHand& copy : copies)
@@ -313,7 +313,7 @@ std::string words(const std::vector<CopyByHand>& copies) {
     return text.empty() ? "-" : text;
 }
 
-/// Runs the same layer on one device and on all of them.
+/// Compares the same layer on one device and on all devices.
 void compare_layers(ExpertsLesson& lesson, Findings& found) {
     const DType dtype = lesson.dtype();
     constexpr std::int64_t kHidden = 16, kTokens = 12;
@@ -335,7 +335,7 @@ void compare_layers(ExpertsLesson& lesson, Findings& found) {
             gap = std::max(gap, std::abs(many.at(i) - expected.at(i)));
     }
     lesson.values_at_most(found, "same_y", gap, RoundingBound{1e-5, 1e-12}.of(dtype, 8));
-    // Copies for other devices, there and back, forward and backward.
+    // Rows of copies for other devices. Each is sent there and back, in both passes.
     std::int64_t rows = 0;
     const auto own = static_cast<std::size_t>(layer.sizes.of.count / lesson.ranks);
     for (std::size_t rank = 0; rank < shared.ranks.size(); ++rank) {
@@ -352,7 +352,7 @@ void compare_layers(ExpertsLesson& lesson, Findings& found) {
         found.equal("sent", Figure::bytes(sent), 4 * rows * kHidden * bytes_of(dtype));
 }
 
-/// Shows the way of each copy to its expert and back.
+/// Shows how each copy gets to its expert and back.
 void dispatch(ExpertsLesson& lesson, Findings& found) {
     const GateByHand gate;
     found.give({"hand.devices"_is = kDevicesByHand, "ranks"_is = lesson.ranks,
@@ -378,7 +378,7 @@ void dispatch(ExpertsLesson& lesson, Findings& found) {
     compare_layers(lesson, found);
 }
 
-/// Shows who waits when loads are unequal.
+/// Shows which devices wait if loads are unequal.
 void waiting(ExpertsLesson& lesson, Findings& found) {
     constexpr int kDevices = 4;
     constexpr std::int64_t kHidden = 256, kInner = 1024, kTokens = 256;
@@ -411,7 +411,7 @@ void waiting(ExpertsLesson& lesson, Findings& found) {
             hot_time = report.makespan();
             found.timeline("hot_layer", report);
             lesson.record_run("hot", report);
-            // Counts, its rows from the others, what it computes, and as many rows back.
+            // Counts, rows from others, the computation, and equally many rows back.
             const Picoseconds way =
                 (kDevices - 1) * message_time(spec.inside, most * kHidden * 4);
             const Picoseconds counts =
@@ -422,7 +422,7 @@ void waiting(ExpertsLesson& lesson, Findings& found) {
     found.at_most("slowest", Figure::time(std::abs(hot_time - expected)), 1000);
 }
 
-/// Gates many tokens, some experts being liked more than others: counts by choice.
+/// Gates many tokens, with some experts preferred. Returns counts by choice and expert.
 std::vector<std::int64_t> gate_many(const ExpertsLesson& lesson, std::int64_t tokens,
                                     std::int64_t experts) {
     const RunReport report = lesson.devices(1)->run([&](Rank& rank) {
@@ -445,7 +445,7 @@ std::vector<std::int64_t> gate_many(const ExpertsLesson& lesson, std::int64_t to
     return by_choice;
 }
 
-/// Runs a layer with just the capacity that its busiest expert needs, and one copy less.
+/// Runs a layer with the capacity that its busiest expert needs, and with one less.
 void drop_in_a_layer(ExpertsLesson& lesson, Findings& found) {
     constexpr std::int64_t kTokens = 128, kHidden = 16, kExperts = 8, kChosen = 2;
     constexpr std::int64_t kCopies = kTokens * kChosen;
@@ -477,11 +477,11 @@ void drop_in_a_layer(ExpertsLesson& lesson, Findings& found) {
         return tokens;
     };
     found.equal("none_dropped", changed(most), 0);
-    // Each of the busiest experts, mostly one, drops its last copy.
+    // Each of the busiest experts drops its last copy. Usually there is only one.
     found.equal("one_dropped", changed(most - 1), std::ranges::count(load, most));
 }
 
-/// Shows what a capacity drops, and that order decides which.
+/// Shows what a capacity drops, and that the order of copies decides which ones.
 void capacity(ExpertsLesson& lesson, Findings& found) {
     constexpr std::int64_t kTokens = 512, kExperts = 8, kChosen = 2;
     found.give({"capacity.tokens"_is = kTokens, "capacity.experts"_is = kExperts,
@@ -507,7 +507,7 @@ void capacity(ExpertsLesson& lesson, Findings& found) {
              "dropped"_is = dropped,
              "part"_is = Figure::percent(
                  100.0 * static_cast<double>(dropped) / (kTokens * kChosen), 1)});
-        // First choices that are dropped although they come first.
+        // First choices that are dropped, although they come before second choices.
         std::int64_t first = 0;
         for (std::size_t e = 0; e < kExperts; ++e)
             first += std::max<std::int64_t>(0, by_choice[e] - capacity);
@@ -517,8 +517,8 @@ void capacity(ExpertsLesson& lesson, Findings& found) {
     drop_in_a_layer(lesson, found);
 }
 
-/// How devices share it out: `ep` have sequences and experts of their own, and each is a
-/// tensor group of `tp`, which shares out layers and the columns of each expert.
+/// How devices shard a model: `ep` tensor groups have their own sequences and experts.
+/// The `tp` devices of a group shard the layers and the columns of each expert.
 struct ExpertRun {
     int ep = 1;
     int tp = 1;
@@ -527,7 +527,7 @@ struct ExpertRun {
     int ranks() const { return ep * tp; }
 };
 
-/// How much busier than the mean the busiest expert of any layer was.
+/// Returns the load of the busiest expert of any layer, as a multiple of the mean load.
 double busiest(const std::vector<std::vector<std::int64_t>>& loads) {
     double most = 0;
     for (const std::vector<std::int64_t>& load : loads) {
@@ -539,9 +539,9 @@ double busiest(const std::vector<std::vector<std::int64_t>>& loads) {
     return most;
 }
 
-/// Trains on `cluster`, of run.ranks() devices. Leaves what train does, and in the
-/// series "load" of rank 0, after each step, how many times as many copies as the mean
-/// the busiest expert of any layer got.
+/// Trains on `cluster`, which has run.ranks() devices. Keeps what train() keeps and, in
+/// rank 0's series "load", the load of the busiest expert of any layer after each step,
+/// as a multiple of the mean.
 // lesson: experts-mesh
 RunReport train_gpt_experts(Cluster& cluster, const GptTask& task, const ExpertRun& run,
                             const Advance& advance = {}) {
@@ -571,19 +571,19 @@ RunReport train_gpt_experts(Cluster& cluster, const GptTask& task, const ExpertR
     });
 }
 
-/// Trains on a cluster of its own, shows its progress, and records it as `variant`.
+/// Trains on a cluster of its own, shows its progress, and records the run as `variant`.
 RunReport train(ExpertsLesson& lesson, const std::string& variant, const GptTask& task,
                 const ExpertRun& run) {
     const Advance advance = advancing(variant, task.steps);
     RunReport report =
         train_gpt_experts(*lesson.devices(run.ranks()), task, run, advance);
-    // All begin with the same; each of the two steps that train has such a run.
+    // All runs begin with equal values. The first run of each step records them.
     const bool first = variant == "alone" || variant == "balance_none";
     record_training(lesson.record(), variant, first, losses_of(report), report);
     return report;
 }
 
-/// Shows how a loss, and a bias, even out the load.
+/// Shows how a loss, and a bias, balance the load.
 void balance(ExpertsLesson& lesson, Findings& found) {
     const BlockSizes& block = lesson.task->sizes.block;
     found.give(
@@ -601,7 +601,7 @@ void balance(ExpertsLesson& lesson, Findings& found) {
     runs.emplace_back("none", train(lesson, "balance_none", *lesson.task, {}));
     runs.emplace_back("by_loss", train(lesson, "balance_loss", by_loss, {}));
     runs.emplace_back("by_bias", train(lesson, "balance_bias", by_bias, {1, 1, kRate}));
-    constexpr int kEnough = 60;  // steps, for what a gate learns to be seen
+    constexpr int kEnough = 60;  // steps after which the gate's learning shows
     const bool trained = lesson.has_numbers() && lesson.task->steps >= kEnough;
     found.give("trained", trained);
     if (!lesson.has_numbers()) return;
@@ -630,8 +630,8 @@ void balance(ExpertsLesson& lesson, Findings& found) {
     }
 }
 
-/// Runs a plain MLP, (tokens, hidden), its layers shared out by the ranks, each of which
-/// has all tokens; forward and backward.
+/// Runs a plain MLP forward and backward on (tokens, hidden). The ranks shard its layers,
+/// and each rank has all tokens.
 RunReport run_shared_mlp(Cluster& cluster, std::int64_t tokens, std::int64_t hidden,
                          std::int64_t inner, DType dtype) {
     return cluster.run([&](Rank& rank) {
@@ -645,7 +645,7 @@ RunReport run_shared_mlp(Cluster& cluster, std::int64_t tokens, std::int64_t hid
     });
 }
 
-/// Counts what experts send, and what a layer that is shared out by columns sends.
+/// Counts what experts send, and what a layer that is sharded by columns sends.
 void bytes(Findings& found) {
     constexpr std::int64_t kHidden = 64, kInner = 128, kTokens = 64;
     constexpr std::int64_t kNumber = 4;  // bytes of f32
@@ -689,7 +689,7 @@ void bytes(Findings& found) {
                 "same_bytes"_is = 1});
 }
 
-/// Verifies, term by term, that columns of an expert make terms of a sum.
+/// Verifies, number by number, that an expert's shards by columns compute terms of a sum.
 void inside(ExpertsLesson& lesson, Findings& found) {
     constexpr std::int64_t kTokens = 6, kHidden = 8;
     const std::int64_t inner = std::int64_t{4} * lesson.ranks;
@@ -735,7 +735,7 @@ void inside(ExpertsLesson& lesson, Findings& found) {
     lesson.values_at_most(found, "terms_sum", gap, 1e-13);
 }
 
-/// Trains the same model on one device, by experts, by columns and by both.
+/// Trains the same model on one device, and sharded by experts, by columns and by both.
 void same(ExpertsLesson& lesson, Findings& found) {
     GptTask task = *lesson.task;
     task.sizes.block.experts.gate.balance = 0.01;
@@ -787,14 +787,14 @@ void layer_on_nodes(Findings& found, std::int64_t experts, std::int64_t chosen) 
     }
 }
 
-/// So much leaves its node, of the copies that a gate of random tokens makes.
+/// How many copies leave their node, if a gate spreads random tokens.
 struct Crossings {
-    std::int64_t copies = 0;  ///< to other nodes
-    std::int64_t tokens = 0;  ///< the same, if a token goes to a node once
+    std::int64_t copies = 0;  ///< copies to other nodes
+    std::int64_t tokens = 0;  ///< the same, if each token is sent to a node once
 };
 
-/// Counts what leaves its node, if experts are dealt evenly to `nodes`, and so are
-/// tokens; a token chooses `chosen` of `experts`, on at most `most` nodes.
+/// Counts the copies that leave their node. Experts and tokens are spread evenly over
+/// `nodes`. A token chooses `chosen` of `experts`, on at most `most` nodes.
 Crossings count_crossings(Device& device, std::int64_t tokens, std::int64_t experts,
                           std::int64_t chosen, std::int64_t nodes, std::int64_t most) {
     GateOptions options;
@@ -822,7 +822,7 @@ Crossings count_crossings(Device& device, std::int64_t tokens, std::int64_t expe
     return crossings;
 }
 
-/// Counts what leaves a node.
+/// Counts what leaves a node, with and without a limit on a token's nodes.
 void nodes(ExpertsLesson& lesson, Findings& found) {
     constexpr std::int64_t kTokens = 1024, kExperts = 64, kChosen = 8;
     constexpr std::int64_t kMost = 2;

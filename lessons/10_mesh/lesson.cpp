@@ -28,20 +28,20 @@ struct MeshSizes {
     int dp = 1, pp = 1, cp = 1, tp = 1;
 
     int ranks() const { return dp * pp * cp * tp; }
-    /// In the order in which the lesson has them, the slowest first.
+    /// Returns the axes in the lesson's order, the slowest first.
     std::vector<MeshShape::Axis> axes() const {
         return {{"dp", dp}, {"pp", pp}, {"cp", cp}, {"tp", tp}};
     }
-    /// Of a replica, in a step: twice as many as stages keep the pipeline busy.
+    /// Micro-batches of a replica in a step. 2 pp of them keep the pipeline busy.
     int micro_batches() const { return 2 * pp; }
 };
 
-/// Returns the sizes that the settings dp, pp, cp and tp ask for. Those that are not set
-/// share out what is left of the ranks: 2 each, tp and pp first, and odd factors are
-/// dp's. Throws UsageError if they do not multiply to the ranks that are asked for.
+/// Returns the sizes by the settings dp, pp, cp and tp. Axes that are not set divide the
+/// remaining ranks: each gets factors of 2 in turn, tp and pp first; dp gets odd factors.
+/// Throws UsageError if the sizes do not multiply to the ranks that are asked for.
 MeshSizes mesh_sizes(const LessonOptions& options) {
     MeshSizes sizes;
-    // In the order in which they get a 2.
+    // In the order in which axes get a factor of 2.
     const std::vector<std::pair<std::string, int*>> axes{
         {"tp", &sizes.tp}, {"pp", &sizes.pp}, {"dp", &sizes.dp}, {"cp", &sizes.cp}};
     std::vector<int*> free;
@@ -67,8 +67,8 @@ MeshSizes mesh_sizes(const LessonOptions& options) {
     return sizes;
 }
 
-/// A GPT that such a mesh can share out, with heads of keys and values that two of
-/// queries share, and a table that is tied to its head.
+/// Makes a GPT that such a mesh can shard. Two heads of queries share a head of keys and
+/// values, and the table is tied to the output head.
 std::shared_ptr<const GptTask> make_mesh_task(const LessonOptions& options,
                                               const MeshSizes& sizes) {
     const std::int64_t micro_batches = std::int64_t{sizes.dp} * sizes.micro_batches();
@@ -97,7 +97,7 @@ std::shared_ptr<const GptTask> make_mesh_task(const LessonOptions& options,
     });
 }
 
-/// The lesson's way to spread a GPT over those axes: sequence parallelism, ring
+/// Returns the lesson's way to spread a GPT over those axes: sequence parallelism, ring
 /// attention in zigzag order, 1F1B, and ZeRO's stage 1 over all replicas.
 MeshOptions mesh_options(std::vector<MeshShape::Axis> axes, int micro_batches) {
     MeshOptions options;
@@ -110,9 +110,9 @@ MeshOptions mesh_options(std::vector<MeshShape::Axis> axes, int micro_batches) {
 
 constexpr int kMostRanks = 16;
 
-/// What the lesson's experiments share.
+/// The state that the lesson's experiments share.
 struct MeshLesson final : Lesson {
-    /// Throws UsageError if the options ask for what cannot be.
+    /// Throws UsageError if the lesson cannot run with these options.
     MeshLesson(const LessonOptions& options, Record& record)
         : Lesson(options, record),
           sizes(mesh_sizes(options)),
@@ -131,13 +131,13 @@ struct MeshLesson final : Lesson {
     std::unique_ptr<const MeshPlan> plan;
 };
 
-/// "0–3", or "2" of one.
+/// Writes a range as "0–3", or as "2" if it has only one number.
 std::string range_text(std::int64_t first, std::int64_t count) {
     return count == 1 ? std::to_string(first)
                       : fmt::format("{}–{}", first, first + count - 1);
 }
 
-/// "dp 2 x tp 4", without the axes that have one rank.
+/// Writes axes as "dp 2 x tp 4", without the axes that have one rank.
 std::string axes_text(const std::vector<MeshShape::Axis>& axes) {
     std::vector<MeshShape::Axis> longer;
     std::ranges::copy_if(axes, std::back_inserter(longer),
@@ -145,7 +145,7 @@ std::string axes_text(const std::vector<MeshShape::Axis>& axes) {
     return MeshShape(longer).text();
 }
 
-/// The largest difference of two curves that end with the same step.
+/// Returns the largest difference of two curves that end with the same step.
 double widest_gap(const std::vector<double>& one, const std::vector<double>& many) {
     double widest = 0;
     for (std::size_t i = 1; i <= std::min(one.size(), many.size()); ++i) {
@@ -156,7 +156,7 @@ double widest_gap(const std::vector<double>& one, const std::vector<double>& man
     return widest;
 }
 
-/// Returns the report of the pipeline of rank 0 alone: the others did the same.
+/// Returns the report of rank 0's pipeline only. The other pipelines did the same.
 RunReport of_one_pipeline(RunReport report, const MeshShape& mesh) {
     const std::vector<int> line = mesh.line(0, "pp");
     const auto is_other = [&](int rank) { return !std::ranges::count(line, rank); };
@@ -169,24 +169,24 @@ RunReport of_one_pipeline(RunReport report, const MeshShape& mesh) {
     return report;
 }
 
-/// "0 8".
+/// Writes ranks as "0 8".
 std::string ranks_text(const std::vector<int>& ranks) {
     return fmt::format("{}", fmt::join(ranks, " "));
 }
 
-/// Where a training begins and ends, and what it leaves on the way.
+/// Where a training begins and ends, and what it saves on the way.
 struct MeshTraining {
-    /// Checkpoints go there, after every so many steps.
+    /// The folder of the checkpoints, one after every `save_every` steps.
     std::filesystem::path folder{};
     int save_every = 0;
-    /// Begins with the newest of these.
+    /// If set, training begins with the newest checkpoint of this folder.
     std::filesystem::path resume{};
-    /// This rank is lost before that step.
+    /// If set, this rank is lost before step `lost_at`.
     std::optional<int> lost_rank{};
     int lost_at = 0;
 };
 
-/// A replica's micro-batches.
+/// Returns the micro-batches of a replica at a step.
 std::vector<MicroBatch> own_batches(const GptTask& task, GptOnMesh& gpt, int step) {
     const MeshPlan& plan = gpt.plan();
     const int own = plan.options().micro_batches;
@@ -207,8 +207,8 @@ void keep_norm(Rank& rank, const std::vector<Parameter*>& updated) {
         rank.keep_value("norm", std::sqrt(rank.device().peek(squares).at(0)));
 }
 
-/// Trains on `cluster`, of the plan's ranks. Leaves what train does, and in rank
-/// 0's series "norm" the norm of each step's gradients.
+/// Trains on `cluster`, which has the plan's ranks. Keeps what train() keeps, and the
+/// norm of each step's gradients in rank 0's series "norm".
 RunReport train_on_mesh(Cluster& cluster, const GptTask& task, const MeshPlan& plan,
                         const Advance& advance = {}, const MeshTraining& training = {}) {
     return cluster.run([&](Rank& rank) {
@@ -235,8 +235,8 @@ RunReport train_on_mesh(Cluster& cluster, const GptTask& task, const MeshPlan& p
     });
 }
 
-/// Trains on one device with as many micro-batches a step, and none of a mesh's code.
-/// Leaves the same.
+/// Trains on one device with the same micro-batches in a step, without a mesh's code.
+/// Keeps what train_on_mesh() keeps.
 RunReport train_alone(Cluster& cluster, const GptTask& task, int micro_batches,
                       const Advance& advance = {}) {
     return cluster.run([&](Rank& rank) {
@@ -253,7 +253,7 @@ RunReport train_alone(Cluster& cluster, const GptTask& task, int micro_batches,
     });
 }
 
-/// Trains on a cluster of its own, shows its progress, and records it as `variant`.
+/// Trains on a cluster of its own, shows its progress, and records the run as `variant`.
 std::vector<double> train(MeshLesson& lesson, const std::string& variant,
                           const GptTask& task, const MeshPlan* plan) {
     const Advance advance = advancing(variant, task.steps);
@@ -272,7 +272,7 @@ std::vector<double> train(MeshLesson& lesson, const std::string& variant,
     return losses_of(report);
 }
 
-/// Returns what a device has of the model and of the batch, a line each: "heads 0–1".
+/// Returns a device's parts of the model and of the batch, one line each: "heads 0–1".
 std::vector<std::string> share_of(const MeshLesson& lesson, int rank) {
     const GptSizes& gpt = lesson.task->sizes;
     const MeshShape& shape = lesson.plan->shape();
@@ -291,7 +291,7 @@ std::vector<std::string> share_of(const MeshLesson& lesson, int rank) {
     share.push_back("heads " + range_text(tp * heads, heads));
     const std::int64_t sequences = lesson.task->batch / lesson.sizes.dp;
     share.push_back("sequences " + range_text(dp * sequences, sequences));
-    // In zigzag order: a stretch from the front, and its mirror image.
+    // In zigzag order, a device has a stretch from the front, and its mirror image.
     const std::int64_t stretch = gpt.context / (std::int64_t{2} * lesson.sizes.cp);
     const int mirror = 2 * lesson.sizes.cp - 1 - cp;
     if (lesson.sizes.cp == 1) {
@@ -303,7 +303,7 @@ std::vector<std::string> share_of(const MeshLesson& lesson, int rank) {
     return share;
 }
 
-/// Shows what each device has of the model and of the batch.
+/// Shows each device's parts of the model and of the batch.
 void holds(MeshLesson& lesson, Findings& found) {
     const GptSizes& gpt = lesson.task->sizes;
     const MeshShape& shape = lesson.plan->shape();
@@ -323,7 +323,7 @@ void holds(MeshLesson& lesson, Findings& found) {
                 rank.keep_value("numbers",
                                 static_cast<double>(parameter->shape().elements()));
         });
-    // Nodes come later; here all devices are alike.
+    // Nodes come in a later step of the lesson; here all devices are in one node.
     MeshPicture picture = MeshPicture::of(shape, shape.ranks());
     std::int64_t held = 0;
     for (int rank = 0; rank < shape.ranks(); ++rank) {
@@ -344,7 +344,7 @@ void holds(MeshLesson& lesson, Findings& found) {
     found.equal("held", held, parameters_on_mesh(*lesson.plan));
 }
 
-/// Trains on the mesh and on one device.
+/// Compares training on the mesh with training on one device.
 void same(MeshLesson& lesson, Findings& found) {
     record_gpt_inputs(lesson.record(), *lesson.task);
     const std::vector<double> alone = train(lesson, "alone", *lesson.task, nullptr);
@@ -386,7 +386,7 @@ void same(MeshLesson& lesson, Findings& found) {
                           RoundingBound{1e-2, 1e-10}.of(dtype, stores));
 }
 
-/// Lets each rank read the sequences that its number among all ranks says.
+/// Lets each rank read sequences by its rank in the world, which is a mistake.
 void read_by_rank(const MeshLesson& lesson, Findings& found) {
     found.give("has_reading", lesson.sizes.tp > 1 && lesson.has_numbers());
     if (lesson.sizes.tp == 1 || !lesson.has_numbers()) return;
@@ -406,7 +406,7 @@ void read_by_rank(const MeshLesson& lesson, Findings& found) {
     }
 }
 
-/// Asks for norms over too few of the mesh's ranks.
+/// Asks for norms over too few of the mesh's ranks, and shows the error.
 void refuse_other_norms(const MeshLesson& lesson, Findings& found) {
     found.give("has_planes", lesson.sizes.dp * lesson.sizes.cp > 1);
     if (lesson.sizes.dp * lesson.sizes.cp == 1) return;
@@ -428,13 +428,13 @@ void refuse_other_norms(const MeshLesson& lesson, Findings& found) {
             if (rank.index() == 0) sentence = error.what();
         }
     });
-    // Without the line of this file, which says nothing to a reader of the page.
+    // Cuts off the line of this file, which says nothing to a reader of the page.
     found.give("refused_norm", sentence.substr(sentence.find("the norm")));
 }
 
 constexpr std::int64_t kDropRows = 4, kDropColumns = 8;
 
-/// "1011 0010": which elements of a row stay.
+/// Writes which elements of a row stay: "1011 0010".
 std::string mask_text(const HostTensor& mask, std::int64_t row) {
     std::string text;
     for (std::int64_t j = 0; j < kDropColumns; ++j)
@@ -443,7 +443,7 @@ std::string mask_text(const HostTensor& mask, std::int64_t row) {
     return text;
 }
 
-/// A mask of ones, dropped by numbers of a stream from each element's place on.
+/// Returns a mask of ones after dropout, by the stream's numbers at each element's place.
 HostTensor dropped(Device& device, const Shape& shape, const RandomStream& stream,
                    const RandomPart& part) {
     const Tensor ones = device.empty(shape, DType::f32);
@@ -451,8 +451,8 @@ HostTensor dropped(Device& device, const Shape& shape, const RandomStream& strea
     return device.download(device.dropout(ones, 0.5, stream, part));
 }
 
-/// Drops elements of one matrix on one device, on four that know their places, and on
-/// four with seeds of their own.
+/// Applies dropout to one matrix: on one device, on four devices by place, on four
+/// devices with different seeds, and on four with the same seed.
 void drop_by_place(const MeshLesson& lesson, Findings& found) {
     const RandomStream stream(lesson.options().seed, "dropout");
     HostTensor whole({kDropRows, kDropColumns}, DType::f32);
@@ -508,7 +508,7 @@ void dealt(MeshLesson& lesson, Findings& found) {
     drop_by_place(lesson, found);
 }
 
-/// Counts each axis' bytes.
+/// Counts the bytes of each axis.
 void messages(MeshLesson& lesson, Findings& found) {
     const MicroBatchShape shape{lesson.task->length(),
                                 lesson.task->batch / lesson.plan->micro_batches(),
@@ -530,7 +530,7 @@ void messages(MeshLesson& lesson, Findings& found) {
         });
     };
     const MeshTraffic counted = mesh_traffic(step(*lesson.plan, shape));
-    // Without ZeRO, whose buckets may be padded, all replicas do the same, too.
+    // ZeRO may pad its buckets, so the formula is compared with replicas without ZeRO.
     MeshOptions options = lesson.plan->options();
     options.zero = 0;
     const MeshPlan plain(lesson.task->sizes, options);
@@ -568,8 +568,8 @@ void messages(MeshLesson& lesson, Findings& found) {
                 "ratio_all"_is = times(&MeshTraffic::pp)});
 }
 
-/// One step, by shapes only, from the first message on: bf16 with masters in f32, AdamW,
-/// gradients clipped by their norm over all devices.
+/// One step to measure, by shapes only: bf16 with masters in f32, AdamW, and gradients
+/// clipped by their norm over all devices.
 struct MeshStep {
     GptSizes sizes;
     MeshOptions options;
@@ -577,15 +577,15 @@ struct MeshStep {
     ClusterSpec spec;
 };
 
-/// Runs the second of two steps, by shapes only: what comes before the first one, and
-/// values that are on their way behind it, are in both. Throws OutOfMemoryError if a
-/// device is full.
+/// The cost of one step, by shapes only: its time, its report and the memory, with
+/// everything from the first message on. measure_mesh_step() throws OutOfMemoryError
+/// if a device is full.
 struct MeasuredMeshStep {
     Picoseconds time = 0;
     RunReport report;  ///< of one step
 
-    /// The largest of any device.
-    std::int64_t state = 0;        ///< values, gradients, and the optimizer's
+    /// The largest of all devices.
+    std::int64_t state = 0;        ///< values, gradients and the optimizer's state
     std::int64_t activations = 0;  ///< what forward keeps for backward
     std::int64_t peak = 0;
 };
@@ -631,7 +631,7 @@ MeasuredMeshStep measure_mesh_step(const MeshStep& step, bool trace = false) {
     return measured;
 }
 
-/// The same, or nothing if it does not fit.
+/// Returns the measured step, or nothing if it does not fit.
 std::optional<MeasuredMeshStep> measure_if_it_fits(const MeshStep& step) {
     try {
         return measure_mesh_step(step);
@@ -640,7 +640,7 @@ std::optional<MeasuredMeshStep> measure_if_it_fits(const MeshStep& step) {
     }
 }
 
-/// Bytes that all devices together send between nodes.
+/// Returns the bytes that all devices together send between nodes.
 std::int64_t sent_between_nodes(const RunReport& report) {
     std::int64_t bytes = 0;
     for (const RankReport& rank : report.ranks)
@@ -649,7 +649,7 @@ std::int64_t sent_between_nodes(const RunReport& report) {
     return bytes;
 }
 
-/// The sizes of GPTs that are only measured; 51,200 words, tied.
+/// Returns the sizes of a GPT that is only measured: 51,200 words and a tied table.
 GptSizes measured_gpt(std::int64_t layers, std::int64_t hidden, std::int64_t context) {
     GptSizes sizes;
     sizes.vocabulary = 51'200;
@@ -661,8 +661,8 @@ GptSizes measured_gpt(std::int64_t layers, std::int64_t hidden, std::int64_t con
     return sizes;
 }
 
-/// A step on those axes, one sequence a micro-batch, with FlashAttention where a device
-/// has whole sequences.
+/// Returns a step on those axes, with one sequence in a micro-batch. Devices that have
+/// whole sequences use FlashAttention.
 MeshStep measured_step(const GptSizes& sizes, const std::vector<MeshShape::Axis>& axes,
                        std::int64_t batch, const ClusterSpec& spec) {
     int replicas = 1;
@@ -691,7 +691,7 @@ Figure billions(std::int64_t parameters) {
     return Figure::decimals(static_cast<double>(parameters) / kBillion, 1);
 }
 
-/// Lays the same mesh out in other orders.
+/// Measures the same mesh with other orders of its axes.
 void nodes(Findings& found) {
     constexpr int kNode = 4;
     constexpr std::int64_t kBatch = 16;
@@ -746,7 +746,7 @@ void nodes(Findings& found) {
     found.at_most("usual_is_best", ratio(usual, best), 1.0);
 }
 
-/// Shares one model out along one axis after the other.
+/// Shards one model along one axis after the other.
 void prices(Findings& found) {
     constexpr std::int64_t kBatch = 16;
     const GptSizes gpt = measured_gpt(16, 2048, 4096);
@@ -755,7 +755,7 @@ void prices(Findings& found) {
                 "prices_context"_is = gpt.context, "prices_batch"_is = kBatch,
                 "prices_parameters"_is = billions(gpt.parameters())});
     Picoseconds alone = 0;
-    // This axis saves the fewest activations, with 16 devices.
+    // `saves_nothing` is the axis that saves the fewest activations on 16 devices.
     std::int64_t most = 0;
     std::string saves_nothing;
     const auto measure = [&](const char* axis, const std::vector<MeshShape::Axis>& axes) {
@@ -783,7 +783,7 @@ void prices(Findings& found) {
     found.give("saves_nothing", "along_" + saves_nothing);
 }
 
-/// Shows where the table lies that is tied to the head.
+/// Shows which devices have the table that is tied to the head.
 void tied(MeshLesson& lesson, Findings& found) {
     const MeshShape& shape = lesson.plan->shape();
     found.give("several_stages", lesson.sizes.pp > 1);
@@ -812,7 +812,7 @@ void tied(MeshLesson& lesson, Findings& found) {
                           RoundingBound{1e-4, 1e-12}.of(lesson.dtype(), 8));
 }
 
-/// A folder that goes when this does.
+/// A temporary folder. The destructor removes it.
 class Scratch {
   public:
     Scratch() : path_(os::make_temporary_folder()) {}
@@ -828,8 +828,8 @@ class Scratch {
     std::filesystem::path path_;
 };
 
-/// A smaller mesh for the same model: the first axis that has several ranks loses half of
-/// them.
+/// Returns a smaller mesh for the same model: the first axis with an even number of
+/// ranks loses half of them.
 std::vector<MeshShape::Axis> smaller(std::vector<MeshShape::Axis> axes) {
     const auto halved = std::ranges::find_if(
         axes, [](const MeshShape::Axis& axis) { return axis.size % 2 == 0; });
@@ -837,7 +837,7 @@ std::vector<MeshShape::Axis> smaller(std::vector<MeshShape::Axis> axes) {
     return axes;
 }
 
-/// Goes on with half of the devices, and compares with a training that lost none.
+/// Continues on half of the devices, and compares with a training that lost no device.
 void resume(MeshLesson& lesson, Findings& found, const GptTask& task,
             const std::filesystem::path& folder) {
     const MeshSizes all = lesson.sizes;
@@ -847,7 +847,7 @@ void resume(MeshLesson& lesson, Findings& found, const GptTask& task,
         if (axis.name == "dp") replicas = axis.size;
         ranks *= axis.size;
     }
-    // As many micro-batches as before, on fewer replicas.
+    // The same number of micro-batches as before, on fewer replicas.
     const MeshPlan fewer(task.sizes,
                          mesh_options(axes, lesson.plan->micro_batches() / replicas));
     found.give({"before_axes"_is = axes_text(all.axes()),
@@ -860,7 +860,7 @@ void resume(MeshLesson& lesson, Findings& found, const GptTask& task,
         train_on_mesh(*lesson.virtual_devices(all.ranks()), task, *lesson.plan);
     const std::vector<double> late = losses_of(rest), losses = losses_of(whole);
     const int first = task.steps - static_cast<int>(late.size());
-    // In the last step but one of six, or in the second of fewer.
+    // The device is lost in the last step but one, and not before the second step.
     const int lost_step = std::max(2, task.steps - 1);
     found.give({"from_step"_is = first + 1, "lost_step_before"_is = lost_step - 1,
                 "steps_again"_is = lost_step - 1 - first});
@@ -884,11 +884,11 @@ void resume(MeshLesson& lesson, Findings& found, const GptTask& task,
         RoundingBound{1e-3, 1e-11}.of(lesson.dtype(), stores));
 }
 
-/// Loses a device, and goes on with fewer from a checkpoint.
+/// Loses a device, and continues on fewer devices from a checkpoint.
 void restart(MeshLesson& lesson, Findings& found) {
     GptTask task = *lesson.task;
     task.steps = std::min(6, lesson.task->steps);
-    // The step before the last one is lost, and a checkpoint lies before it.
+    // The device is lost at the earliest in step 2, so a checkpoint is saved before.
     const int lost_step = std::max(2, task.steps - 1);
     const int every = lost_step > 3 ? 3 : 1;
     const int lost_rank = lesson.sizes.ranks() - 1;
@@ -914,11 +914,11 @@ void restart(MeshLesson& lesson, Findings& found) {
     resume(lesson, found, task, scratch.path());
 }
 
-/// Numbers of parameters that have the same copies.
+/// Parameters that have copies along the same axes.
 struct Kind {
-    std::int64_t numbers = 0;  ///< on rank 0
+    std::int64_t numbers = 0;  ///< numbers on rank 0
     std::int64_t whole = 0;
-    std::vector<std::string> axes;  ///< along which ranks hold the same
+    std::vector<std::string> axes;  ///< ranks along these axes hold the same
 
     void add(const Parameter& parameter, const Mesh& mesh) {
         numbers += parameter.shape().elements();
@@ -931,7 +931,7 @@ struct Kind {
     }
 };
 
-/// Rank 0's parameters: those that are no experts', and those of experts.
+/// Returns two kinds of rank 0's parameters: those outside of experts, and the experts'.
 std::pair<Kind, Kind> kinds_on(const MeshPlan& plan) {
     std::pair<Kind, Kind> kinds;
     make_shapes_only_cluster(plan.shape().ranks())->run([&](Rank& rank) {
@@ -946,7 +946,7 @@ std::pair<Kind, Kind> kinds_on(const MeshPlan& plan) {
     return kinds;
 }
 
-/// Shares experts out, and sees which ranks hold the same.
+/// Shards experts, and shows which ranks hold the same parameters.
 void experts(MeshLesson& lesson, Findings& found) {
     int ep = 1;
     if (lesson.sizes.ranks() % 2 == 0) ep = 2;
@@ -991,7 +991,7 @@ void experts(MeshLesson& lesson, Findings& found) {
         loss_bound(dtype, 12 * static_cast<int>(task.sizes.layers) + 4, one));
 }
 
-/// A thousand devices, by shapes only.
+/// Measures a thousand devices, by shapes only.
 void large(Findings& found) {
     constexpr std::int64_t kContext = 2048;
     const GptSizes gpt = measured_gpt(60, 10'240, kContext);
@@ -1039,7 +1039,7 @@ void large(Findings& found) {
                 "paper_peak"_is = 312});
 }
 
-/// A mesh that was tried.
+/// A mesh, and its measured step, if that fits.
 struct Tried {
     std::vector<MeshShape::Axis> axes;
     std::optional<MeasuredMeshStep> step;
@@ -1051,7 +1051,7 @@ struct Tried {
     }
 };
 
-/// All meshes of sixteen devices whose replicas can share out the batch, by time.
+/// Returns all meshes of sixteen devices whose replicas divide the batch, fastest first.
 std::vector<Tried> try_all(const GptSizes& gpt, std::int64_t batch,
                            const ClusterSpec& spec) {
     std::vector<Tried> all;
@@ -1074,7 +1074,7 @@ std::vector<Tried> try_all(const GptSizes& gpt, std::int64_t batch,
     return all;
 }
 
-/// Gives how long the fastest mesh takes with so many ranks along the axis.
+/// Gives the time of the fastest mesh that has `ranks` ranks along the axis.
 void give_fastest_with(Findings& found, const std::string& name, const char* axis,
                        int ranks, const std::vector<Tried>& by_time) {
     const auto fastest = std::ranges::find_if(
@@ -1084,7 +1084,7 @@ void give_fastest_with(Findings& found, const std::string& name, const char* axi
     found.give(which + "_time", Figure::time(fastest->step->time));
 }
 
-/// Returns over how many ranks those that fit share out the parameters at least.
+/// Returns the least number of ranks that shard the parameters in a mesh that fits.
 int least_sharing(const std::vector<Tried>& all) {
     int least = kMostRanks;
     for (const Tried& tried : all)
@@ -1098,7 +1098,7 @@ void choose(Findings& found) {
         const char* name;
         GptSizes gpt;
         std::int64_t batch;
-        const char* asked;  ///< the axis that is predicted; null: how many share it out
+        const char* asked;  ///< the axis to predict; null: how many ranks shard the model
     };
     const ClusterSpec spec = h100_nodes_of(8);
     for (const Case& each : {Case{"large", measured_gpt(24, 8192, 2048), 8, nullptr},
@@ -1132,7 +1132,7 @@ void choose(Findings& found) {
                 give_fastest_with(found, name, each.asked, ranks, all);
         found.give(name, {"best_model"_is = all[0].size("pp") * all[0].size("tp"),
                           "least"_is = least_sharing(all), "all"_is = kMostRanks});
-        // ZeRO: 4 bytes of value and gradient, 12 of the optimizer's state over dp.
+        // ZeRO: 4 bytes for a value and its gradient, 12 / dp for the optimizer's state.
         const double bytes = static_cast<double>(each.gpt.parameters()) * (4 + 12. / 16);
         found.give(name + ".state_of_one", Figure::decimals(bytes / 1e9, 0));
     }
@@ -1147,7 +1147,7 @@ LessonEntry mesh_lesson() {
     entry.default_ranks = kMostRanks;
     entry.most_ranks = kMostRanks;
     entry.settings = {
-        // The default is what the other axes leave of the ranks.
+        // By default, an axis gets the ranks that the other axes leave.
         {"dp", "replicas with sequences of their own", Whole{1, kMostRanks}, "2 of 16"},
         {"pp", "stages with layers of their own", Whole{1, kMostRanks}, "2 of 16"},
         {"cp", "devices with tokens of their own, of each sequence", Whole{1, kMostRanks},

@@ -27,8 +27,8 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// A GPT of the text's characters that `ranks` devices can share out, which then writes
-/// on.
+/// Makes a GPT of the text's characters that `ranks` devices can shard. The lesson trains
+/// it, and then lets it write.
 std::shared_ptr<const GptTask> make_inference_task(const LessonOptions& options,
                                                    int ranks) {
     const std::int64_t batch = options.values.integer("batch");
@@ -42,7 +42,7 @@ std::shared_ptr<const GptTask> make_inference_task(const LessonOptions& options,
         block.heads = options.values.integer("heads", 2 * least_multiple(ranks, 4));
         block.kv_heads = options.values.integer("kv_heads", block.heads / 2);
         block.hidden = options.values.integer("hidden", 8 * block.heads);
-        // The bias of keys has no gradient but rounding, which AdamW makes steps of.
+        // The keys' bias has only rounding as its gradient, and AdamW would follow it.
         block.bias = false;
         require_shared_out("heads", block.heads, ranks, fmt::format("{} ranks", ranks));
         require_shared_out("heads", block.heads, block.kv_heads,
@@ -57,7 +57,7 @@ std::shared_ptr<const GptTask> make_inference_task(const LessonOptions& options,
     });
 }
 
-/// The weights of a GPT that was trained, whole, by their names; none without numbers.
+/// The whole weights of a trained GPT, by their names. There are none without numbers.
 struct TrainedGpt {
     GptSizes sizes;
     DType dtype = DType::f32;
@@ -70,9 +70,9 @@ constexpr std::int64_t kPromptWritten = 16, kWritten = 40;
 
 constexpr double kChipMemory = 16e9;
 
-/// What the lesson's experiments share.
+/// The state that the lesson's experiments share.
 struct InferenceLesson final : Lesson {
-    /// Throws UsageError if the options ask for what cannot be.
+    /// Throws UsageError if the lesson cannot run with these options.
     InferenceLesson(const LessonOptions& options, Record& record)
         : Lesson(options, record),
           ranks(options.ranks.value_or(4)),
@@ -90,7 +90,7 @@ struct InferenceLesson final : Lesson {
     std::vector<double> losses;
 };
 
-/// A chip of 197 TFLOP/s, 820 GB/s and 16 GB, whose links and launches are free.
+/// Returns a chip of 197 TFLOP/s, 820 GB/s and 16 GB. Its links and launches are free.
 ClusterSpec chip() {
     ClusterSpec spec;
     spec.name = "chip";
@@ -99,14 +99,14 @@ ClusterSpec chip() {
     return spec;
 }
 
-/// H100s, of which launches take no time: so a formula of bytes gives a time.
+/// Returns H100s whose launches take no time, so that a formula of bytes gives a time.
 ClusterSpec h100_without_launches() {
     ClusterSpec spec = load_cluster("h100");
     spec.launch_seconds = 0;
     return spec;
 }
 
-/// LLaMA-2 13B with a fifth of its heads of keys and values, and as many parameters.
+/// Returns LLaMA-2 13B with a fifth of the heads of keys, and equally many parameters.
 GptSizes grouped_13b(std::int64_t context) {
     GptSizes sizes = llama2_13b(context);
     sizes.block.kv_heads = 8;
@@ -122,13 +122,13 @@ double gigabytes(std::int64_t bytes) {
     return static_cast<double>(bytes) / 1e9;
 }
 
-/// Trains it by AdamW on one device; leaves what train does.
+/// Trains the GPT by AdamW on one device. Keeps what train() keeps.
 RunReport train_by_adamw(Cluster& cluster, const GptTask& task, const Advance& advance) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         const auto gpt = make_gpt(task.init(device), task.sizes);
         AllReduceSync sync(gpt->parameters());
-        // With a smaller epsilon steps would be made of the rounding of small gradients.
+        // With a smaller epsilon, AdamW would make steps of rounding in small gradients.
         const auto optimizer = make_optimizer<AdamW>(
             gpt->parameters(),
             AdamWOptions{.learning_rate = task.learning_rate, .epsilon = 1e-5});
@@ -151,7 +151,7 @@ TrainedGpt train(InferenceLesson& lesson, const std::string& variant,
     return {task.sizes, lesson.dtype(), lesson.options().seed, kept_under(report, "")};
 }
 
-/// The GPT that this lesson trains; the first who asks waits for it.
+/// Returns the GPT that this lesson trains. The first call trains it.
 const TrainedGpt& trained(InferenceLesson& lesson) {
     if (!lesson.trained) lesson.trained = train(lesson, "alone", *lesson.task);
     return *lesson.trained;
@@ -159,12 +159,12 @@ const TrainedGpt& trained(InferenceLesson& lesson) {
 
 constexpr std::int64_t kPageRows = 16;
 
-/// Pages for so many tokens.
+/// Returns the pages for `tokens` tokens.
 CacheSizes pages_for(std::int64_t tokens) {
     return {.pages = (tokens + kPageRows - 1) / kPageRows, .page_rows = kPageRows};
 }
 
-/// Heads and columns shared out to all of the ranks; on one, nothing is.
+/// Returns a kit that shards heads and columns over all ranks. One rank has all of them.
 GptKit shared_kit(TensorParallel& tp, int ways) {
     return ways > 1 ? copy_key_heads(tensor_parallel({}, tp), tp) : GptKit();
 }
@@ -176,7 +176,7 @@ std::unique_ptr<Module> loaded(Device& device, const TrainedGpt& gpt, const GptK
     return model;
 }
 
-/// A prompt of the text: so many characters from where a sequence begins.
+/// Returns a prompt: `tokens` characters of the text from the beginning of a sequence.
 std::vector<std::int32_t> prompt(const InferenceLesson& lesson, std::int64_t sequence,
                                  std::int64_t tokens) {
     const std::vector<std::int32_t>& ids = lesson.task->text.ids;
@@ -187,7 +187,7 @@ std::vector<std::int32_t> prompt(const InferenceLesson& lesson, std::int64_t seq
     return prompt;
 }
 
-/// Characters in one line.
+/// Writes the characters in one line.
 std::string text_of(const InferenceLesson& lesson,
                     const std::vector<std::int32_t>& tokens) {
     std::string text;
@@ -199,7 +199,7 @@ std::string text_of(const InferenceLesson& lesson,
     return text;
 }
 
-/// The request that is answered with a cache and without.
+/// Returns the request that is answered with a cache and without.
 Request written_request(const InferenceLesson& lesson) {
     Sampling sampling;
     sampling.temperature = 0.7;
@@ -210,8 +210,8 @@ Request written_request(const InferenceLesson& lesson) {
 
 void compare_writing(InferenceLesson& lesson, Findings& found, const RunReport& alone,
                      const RunReport& many) {
-    // Rounding in 16 bits may make another character the most probable one, after which
-    // all others are others.
+    // Rounding in 16 bits may change which character is the most probable. All characters
+    // after it then differ, too.
     const bool exact = lesson.dtype() != DType::bf16;
     found.give("exact", exact);
     std::int64_t other = 0;
@@ -243,9 +243,9 @@ void compare_writing(InferenceLesson& lesson, Findings& found, const RunReport& 
                           bound.of(lesson.dtype(), 1));
 }
 
-/// Answers a request. Every rank leaves the logits of its columns under "logits/i", and
-/// the first one "tokens". Without a cache a device computes all characters anew for each
-/// token.
+/// Answers a request. Every rank keeps the logits of its columns under "logits/i", and
+/// the first rank keeps "tokens". Without a cache, a device computes all characters
+/// again for each token.
 RunReport write_on(Cluster& cluster, const TrainedGpt& gpt, const Request& request,
                    bool cached) {
     const std::vector<std::int32_t>& prompt = request.prompt;
@@ -265,8 +265,8 @@ RunReport write_on(Cluster& cluster, const TrainedGpt& gpt, const Request& reque
             Tensor logits;
             // lesson: with-and-without-cache
             if (cached) {
-                // The model computes what is new since the last token: its keys and
-                // values join those in the cache.
+                // The model computes only what is new since the last token. The new keys
+                // and values join those in the cache.
                 pool.grow(pages, end);
                 const Pass pass{{{{computed, end - computed, pages.pages}}},
                                 {ids.begin() + computed, ids.end()},
@@ -292,7 +292,7 @@ RunReport write_on(Cluster& cluster, const TrainedGpt& gpt, const Request& reque
     });
 }
 
-/// Writes on with a cache and without, on one device and on all.
+/// Writes a text with a cache and without, on one device and on all devices.
 void generate(InferenceLesson& lesson, Findings& found) {
     const GptSizes& sizes = lesson.task->sizes;
     const TrainedGpt& gpt = trained(lesson);
@@ -306,7 +306,7 @@ void generate(InferenceLesson& lesson, Findings& found) {
          "loss_after"_is =
              Figure::decimals(lesson.losses.empty() ? 0 : lesson.losses.back(), 2),
          "written"_is = kWritten, "written_before"_is = kPromptWritten});
-    // With a cache all but the last token are computed, once.
+    // With a cache, each token except the last is computed once.
     const std::int64_t once = kPromptWritten + kWritten - 1;
     std::int64_t anew = 0;
     for (std::int64_t i = 0; i < kWritten; ++i)
@@ -320,8 +320,8 @@ void generate(InferenceLesson& lesson, Findings& found) {
     const RunReport many = write_on(*lesson.devices(lesson.ranks), gpt, request, true);
     lesson.record_run("written", many);
     record_gpt_inputs(lesson.record(), *lesson.task);
-    // Products of a token cost as many flops wherever it is computed; attention comes to
-    // little here.
+    // The products of a token cost equally many flops with and without a cache.
+    // Attention costs little here.
     const double flops = ratio(alone.ranks[0].flops, cached.ranks[0].flops);
     found.give("flops_times", Figure::decimals(flops, 1));
     if (lesson.has_numbers()) {
@@ -334,16 +334,16 @@ void generate(InferenceLesson& lesson, Findings& found) {
     compare_writing(lesson, found, alone, many);
 }
 
-/// A pass of equal sequences, which have `before` tokens in the cache and `rows` new
-/// ones.
+/// A pass of equal sequences. Each has `before` tokens in the cache
+/// and `rows` new tokens.
 struct EqualPass {
     std::int64_t sequences = 1;
     std::int64_t before = 0;
     std::int64_t rows = 1;
 };
 
-/// The time of a pass on devices that share out heads and columns, and what one holds, by
-/// shapes alone.
+/// The time of a pass on devices that shard heads and columns, and the bytes that a
+/// device holds, by shapes only.
 struct PassCosts {
     double seconds = 0;
     std::int64_t weights = 0;  ///< bytes
@@ -360,7 +360,7 @@ ParameterInit served(Device& device) {
     return ParameterInit{device, kServed, 1, ""}.for_inference();
 }
 
-/// Keeps what the device holds that has most.
+/// Takes in the most bytes that any device holds.
 void keep_memory(PassCosts& costs, const RunReport& report) {
     for (const RankReport& rank : report.ranks) {
         costs.weights =
@@ -397,11 +397,11 @@ void time(Findings& found) {
     reads.flops_bf16 = 0;
     computes.memory_bytes_per_second = 0;
     const GptSizes sizes = llama2_13b(8192);
-    // A pass reads a row of the table of tokens for each token, not all of it.
+    // A pass reads only one row of the table of tokens for each token.
     const auto numbers =
         static_cast<double>(sizes.parameters() - sizes.vocabulary * sizes.block.hidden);
     const double reading = 2 * numbers / (kChips * both.memory_bytes_per_second);
-    const double computing = 2 * numbers / (kChips * both.flops_bf16);  // a row
+    const double computing = 2 * numbers / (kChips * both.flops_bf16);  // for one row
     found.give(
         {"chips"_is = kChips, "chip_flops"_is = Figure::count(both.flops_bf16 / 1e12),
          "chip_bytes"_is = Figure::count(both.memory_bytes_per_second / 1e9),
@@ -426,7 +426,7 @@ void time(Findings& found) {
     found.give({"meeting"_is = Figure::count(std::round(ideal)),
                 "meeting_twice"_is = Figure::count(std::round(2 * ideal)),
                 "meeting_half"_is = Figure::count(std::round(ideal / 2))});
-    // Beside the weights, each row has activations that kernels read and write.
+    // Kernels read and write activations of each row, in addition to the weights.
     const double of_row = (read_many - read_one) / (kMany - 1);
     found.give(
         {"activations"_is =
@@ -444,7 +444,7 @@ void time(Findings& found) {
 
 constexpr std::int64_t kCached = 8192;  ///< tokens of each sequence
 
-/// Rows of models, each with what a token takes in its cache.
+/// Gives a row for each model, with the bytes that a token takes in its cache.
 void give_tokens(Findings& found) {
     GptSizes all_heads = llama3_405b(kCached), one_head = all_heads;
     all_heads.block.kv_heads = all_heads.block.heads;
@@ -466,7 +466,7 @@ void give_tokens(Findings& found) {
     }
 }
 
-/// The bytes that a chip holds of the weights, and of a sequence's cache.
+/// Return the bytes that a chip holds: of the weights, and of a sequence's cache.
 double weights_of_chip(const GptSizes& sizes) {
     return 2 * static_cast<double>(sizes.parameters()) / kChips;
 }
@@ -476,8 +476,8 @@ double sequence_of_chip(const GptSizes& sizes) {
            kChips;
 }
 
-/// Rows of more and more sequences that decode together. Returns how far from the formula
-/// the worst one is.
+/// Gives rows for more and more sequences that decode together. Returns the largest
+/// relative error of the formula.
 double give_decodes(Findings& found, const char* list, const GptSizes& sizes) {
     double worst = 0;
     for (const std::int64_t batch : {1, 8, 16, 32, 64, 240}) {
@@ -519,7 +519,7 @@ void cache(Findings& found) {
          "most_without_weights"_is = most(kChipMemory, whole)});
 }
 
-/// The time of a round of a ring of stages, in which each of `groups` equal groups gets a
+/// Measures a round of a ring of stages. In a round, each of `groups` equal groups gets a
 /// token for each of its sequences, which have about `before` tokens each.
 PassCosts ring_costs(const GptSizes& sizes, const ClusterSpec& spec, int stages,
                      int groups, const EqualPass& pass) {
@@ -562,13 +562,13 @@ PassCosts ring_costs(const GptSizes& sizes, const ClusterSpec& spec, int stages,
         keep_memory(costs, report);
         return report.makespan();
     };
-    // The first tokens are those of the prompts.
+    // The difference leaves out the first tokens, which the prompts give.
     constexpr std::int64_t kFew = 3, kMany = 7;
     costs.seconds = seconds_between(makespan(kFew), makespan(kMany)) / (kMany - kFew);
     return costs;
 }
 
-/// Compares ways to share out a decode on eight devices.
+/// Compares ways to shard a decode over eight devices.
 void sharding(Findings& found) {
     constexpr int kDevices = 8;
     constexpr std::int64_t kTokens = 2048;
@@ -601,19 +601,19 @@ void sharding(Findings& found) {
     const auto alone = [&](std::int64_t sequences) {
         return (weights + static_cast<double>(sequences) * cache) / memory;
     };
-    // One sequence alone.
+    // A single sequence.
     give("alone", "tp", pass_costs(sizes, spec, kDevices, {1, kTokens - 1, 1}), tensor(1),
          1);
     give("alone", "pp", ring_costs(sizes, spec, kDevices, 1, {1, kTokens - 1, 1}),
          alone(1), 1);
     give("alone", "dp", pass_costs(sizes, spec, 1, {1, kTokens - 1, 1}), alone(1), 1);
-    // Eight for each device.
+    // Eight sequences for each device.
     constexpr std::int64_t kAll = 64, kOwn = kAll / kDevices;
     give("busy", "tp", pass_costs(sizes, spec, kDevices, {kAll, kTokens - 1, 1}),
          tensor(kAll), kAll);
     const PassCosts ring =
         ring_costs(sizes, spec, kDevices, kDevices, {kOwn, kTokens - 1, 1});
-    // All stages wait for the one that has most.
+    // All stages wait for the stage that has the most weights.
     give("busy", "pp", ring,
          (kDevices * static_cast<double>(ring.weights) + kOwn * cache) / memory, kAll);
     give("busy", "dp", pass_costs(sizes, spec, 1, {kOwn, kTokens - 1, 1}), alone(kOwn),
@@ -624,8 +624,8 @@ void sharding(Findings& found) {
     found.at_most("sharing_by_formula", Figure::percent(100 * worst, 1), 10);
 }
 
-/// The time of both all-to-alls of a layer of experts in a decode, where nothing else
-/// takes time.
+/// Returns the time of both all-to-alls of a layer of experts in a decode, if
+/// nothing else takes time.
 double exchange_seconds(const GptSizes& sizes, int ranks, double bytes_per_second,
                         std::int64_t tokens) {
     ClusterSpec spec;
@@ -650,7 +650,7 @@ double exchange_seconds(const GptSizes& sizes, int ranks, double bytes_per_secon
     return seconds_between(makespan(1), makespan(2));
 }
 
-/// Shows how fast tokens can follow if they go to experts of many devices.
+/// Shows how fast tokens can follow one another if their experts are on many devices.
 void exchange(Findings& found) {
     constexpr int kRanks = 32;
     constexpr std::int64_t kTokens = 32;
@@ -658,7 +658,7 @@ void exchange(Findings& found) {
     found.give({"exchange_devices"_is = kRanks, "exchange_tokens"_is = kTokens});
     double worst = 0;
     for (const double bytes : {50e9, 900e9}) {
-        // As published: a byte a number there, two back, 9 experts of 7,000 numbers.
+        // As published: 1 byte per number there, 2 back; 9 experts; 7,000 numbers.
         const double published = (1 + 2) * 32.0 * 9 * 7000 / bytes;
         const double took = exchange_seconds(sizes, kRanks, bytes, kTokens);
         const double copies = 8.0 * kTokens * (kRanks - 1) / kRanks;
@@ -682,15 +682,15 @@ void exchange(Findings& found) {
                     Figure::count(std::round(1 / (61 * 3 * 32.0 * 9 * 7000 / 50e9)))});
 }
 
-/// Answers of a plan's devices, and how they came to them.
+/// The answers of a plan's devices, and the passes that made them.
 struct ServiceRun {
-    std::vector<Served> served;      ///< of all replicas, by request
-    std::vector<ServedPass> passes;  ///< of the first one
+    std::vector<Served> served;      ///< answers of all replicas, by request
+    std::vector<ServedPass> passes;  ///< passes of the first replica
     RunReport report;
 
     std::int64_t rows() const;
     std::int64_t preemptions() const;
-    /// The longest time from a request's token to the next, of those that pass `counts`.
+    /// Returns the longest time between two tokens of a request that `counts`.
     Picoseconds longest_gap(
         const std::function<bool(std::int64_t request)>& counts) const;
 };
@@ -725,7 +725,7 @@ Picoseconds ServiceRun::longest_gap(
     return longest;
 }
 
-/// `gpt` may be null: without numbers weights do not matter.
+/// Runs a plan's service. `gpt` may be null: without numbers, weights do not matter.
 ServiceRun run_service(Cluster& cluster, const ServicePlan& plan,
                        const std::vector<Request>& requests,
                        const TrainedGpt* gpt = nullptr) {
@@ -774,7 +774,7 @@ ServiceOptions small_service(const InferenceLesson& lesson) {
     return service;
 }
 
-/// Requests whose tokens are others than those that each has alone.
+/// Counts the requests whose tokens differ from those that each gets on its own.
 std::int64_t other_tokens(InferenceLesson& lesson, const ServiceRun& run,
                           const std::vector<Request>& requests) {
     ServiceOptions one_by_one = small_service(lesson);
@@ -788,8 +788,8 @@ std::int64_t other_tokens(InferenceLesson& lesson, const ServiceRun& run,
     return other;
 }
 
-/// Serves eight requests in batches that wait for each other, and in one that others
-/// join.
+/// Serves eight requests by static batching, and by continuous batching, in which
+/// requests join a running batch.
 void batching(InferenceLesson& lesson, Findings& found) {
     const std::vector<Request> requests = small_requests(lesson);
     ServiceOptions service = small_service(lesson);
@@ -849,7 +849,7 @@ std::vector<Request> common_requests(const InferenceLesson& lesson) {
     return requests;
 }
 
-/// Finds pages again, and gives some back that are needed.
+/// Reuses the pages of a common prompt, and preempts sequences if pages are missing.
 void pages(InferenceLesson& lesson, Findings& found) {
     const std::vector<Request> requests = common_requests(lesson);
     ServiceOptions service = small_service(lesson);
@@ -900,7 +900,7 @@ void pages(InferenceLesson& lesson, Findings& found) {
     lesson.values_equal(found, "paged_tokens", other, 0);
 }
 
-/// Lets a long prompt come between decodes, whole and in pieces.
+/// Lets a long prompt arrive between decodes, whole and in pieces.
 void pieces(Findings& found) {
     constexpr std::int64_t kLong = 4096, kOthers = 16;
     const GptSizes sizes = grouped_13b(8192);
@@ -963,7 +963,7 @@ ServiceRun serve_long_prompts(const GptSizes& sizes, const std::vector<Request>&
                        ServicePlan(sizes, service), requests);
 }
 
-/// Gives what a prompt of the mean length costs that goes from one device to another.
+/// Gives what it costs to send a prompt of mean length from one device to another.
 void give_prompt_apart(Findings& found, const GptSizes& sizes) {
     constexpr std::int64_t kMean = (kShortest + kLongest) / 2;
     const ClusterSpec spec = load_cluster("h100");
@@ -979,7 +979,7 @@ void give_prompt_apart(Findings& found, const GptSizes& sizes) {
                     milliseconds(pass_costs(sizes, spec, 1, {1, 0, kMean}).seconds)});
 }
 
-/// Computes prompts on the same devices, and on others.
+/// Computes prompts on the devices that decode, and on other devices.
 void apart(InferenceLesson& lesson, Findings& found) {
     constexpr PromptsWay kApartWay{"apart", true, false};
     const GptSizes sizes = grouped_13b(2 * kLongest);
@@ -1016,7 +1016,7 @@ void apart(InferenceLesson& lesson, Findings& found) {
     give_prompt_apart(found, sizes);
 }
 
-/// Rows of more and more drafts of a model of 1.1 billion parameters for one of 13.
+/// Gives rows for more and more drafts of a 1.1 B model, which a 13 B model checks.
 void give_drafts(Findings& found, double acceptance) {
     const GptSizes large = grouped_13b(4096);
     GptSizes small = llama2_13b(4096);
@@ -1064,7 +1064,7 @@ SpeculationReport write_with_drafts(Cluster& cluster, const TrainedGpt& writer,
         const auto small_model = loaded(device, drafter, with_cache({}, small));
         PagePool pages(sizes.pages, kPageRows, false);
         PagePool others(sizes.pages, kPageRows, false);
-        // So a pass of several rows gives the bits that passes of one row give.
+        // Row by row, a pass of several rows gives the same bits as passes of one row.
         const RowByRow scope(device);
         report = speculate(device, {*large_model, large, pages},
                            {*small_model, small, others}, request, {.drafts = drafts});
@@ -1072,10 +1072,10 @@ SpeculationReport write_with_drafts(Cluster& cluster, const TrainedGpt& writer,
     return report;
 }
 
-/// Lets a small model draft what a large one checks.
+/// Lets a small model draft tokens, which a large model checks.
 void speculation(InferenceLesson& lesson, Findings& found) {
     give_drafts(found, 0.8);
-    // The trained model, and one of a single block that drafts for it.
+    // The trained model checks the drafts of a model with a single block.
     GptTask task = *lesson.task;
     task.sizes.layers = 1;
     const TrainedGpt drafter = train(lesson, "draft", task);
@@ -1110,8 +1110,8 @@ std::vector<Request> tiny_requests() {
     return requests;
 }
 
-/// Answers requests; `gives_up` says after each pass whether the last one is dropped, and
-/// is told whether it is late by this rank's clock.
+/// Answers requests. After each pass `gives_up` is told whether the last request is late
+/// by this rank's clock, and returns whether it is dropped.
 void answer_or_drop(Rank& rank, const std::function<bool(bool is_late)>& gives_up) {
     Device& device = rank.device();
     TensorParallel tp(device, rank.world());
@@ -1127,7 +1127,7 @@ void answer_or_drop(Rank& rank, const std::function<bool(bool is_late)>& gives_u
     while (!batcher.idle()) {
         const Tensor logits = gpt->infer(cache.begin(batcher.next()));
         batcher.take(sample_rows(device, rank.world(), logits, 16, batcher.wanted()));
-        // Rank 0 also sends answers to their users, and is later.
+        // Rank 0 also sends answers to the users, so it is later.
         if (rank.index() == 0) device.sleep_until(device.now() + kMillisecond);
         if (gives_up(device.now() > limit)) batcher.drop(3);
     }
@@ -1135,9 +1135,9 @@ void answer_or_drop(Rank& rank, const std::function<bool(bool is_late)>& gives_u
     rank.keep_value("answered", static_cast<double>(batcher.answers().size()));
 }
 
-/// Both share out the heads of a model. A request that has waited for too long is
-/// dropped: each rank goes by its own clock, or both by rank 0's. Leaves in the series
-/// "answered" how many requests have been answered, also in part.
+/// Both ranks shard the heads of a model. A request that has waited for too long is
+/// dropped, by each rank's own clock or by rank 0's clock. Keeps in the series "answered"
+/// how many requests have been answered, at least in part.
 void drop_by_own_clock(Rank& rank) {
     // lesson: drop-by-own-clock
     answer_or_drop(rank, [](bool is_late) { return is_late; });
@@ -1152,7 +1152,7 @@ void drop_by_one_clock(Rank& rank) {
     // lesson: end
 }
 
-/// They share out experts, and have requests of their own. One that has none left rests.
+/// The ranks shard experts, and have their own requests. A rank without requests stops.
 void rest_without_requests(Rank& rank) {
     Device& device = rank.device();
     Mesh mesh(rank.world(), {{"ep", 2}});
@@ -1171,7 +1171,7 @@ void rest_without_requests(Rank& rank) {
     // lesson: end
 }
 
-/// They go on until nobody has any. Leaves the same.
+/// The ranks continue until no rank has a request. Keeps "answered" as above.
 void serve_each_other(Rank& rank) {
     const ServicePlan plan(tiny_sizes(4),
                            {.axes = {{"ep", 2}}, .cache = kPages, .dtype = DType::f32});
@@ -1180,7 +1180,7 @@ void serve_each_other(Rank& rank) {
                     static_cast<double>(service.serve(tiny_requests()).size()));
 }
 
-/// Shows two services that hang, what is said of them, and their cures.
+/// Shows two services that hang, the diagnosis of each, and their cures.
 void hangs(InferenceLesson& lesson, Findings& found) {
     LessonOptions here = lesson.options().without_full_check();
     here.backend = "sim";

@@ -9,18 +9,18 @@
 
 namespace lockstep::lessons {
 
-/// All assignments, in the order of the course.
+/// Returns all assignments, in the order of the course.
 const std::vector<Assignment>& assignments();
 
-/// UsageError names those there are.
+/// Returns an assignment by its name. Throws UsageError, with all names, if none has it.
 const Assignment& find_assignment(const std::string& slug);
 
-/// Returns where a criterion is taught: "ring-self-attention, step 7" of the step whose
-/// section of the lesson's page has that name, "## How long a sequence fits {#memory}".
-/// UsageError if there is none.
+/// Returns where a criterion is taught: "ring-self-attention, step 7". `name` is the name
+/// of the step's section on the lesson's page, "## How long a sequence fits {#memory}".
+/// Throws UsageError if there is no such step.
 std::string lesson_step(const std::string& lesson, const std::string& name);
 
-/// Completes criteria whose `lesson` has only the name of a step of this lesson.
+/// Completes criteria whose `lesson` is only the name of a step of this lesson.
 std::vector<Criterion> taught_by(const std::string& lesson,
                                  std::vector<Criterion> criteria);
 
@@ -32,7 +32,7 @@ std::function<void(Judge&)> each_run(
     const std::vector<Runs>& all, const std::string& task,
     const std::function<void(Judge&, const TaskRun&)>& judge_run);
 
-// Each assignment, as its grading/criteria.cpp has it:
+// The assignments, each defined in its grading/criteria.cpp:
 
 /// Reduce-scatter, all-gather and all-reduce from send and recv.
 Assignment ring_all_reduce_assignment();
@@ -40,28 +40,28 @@ Assignment ring_all_reduce_assignment();
 Assignment data_parallel_assignment();
 /// Gradients in buckets that are all-reduced while backward goes on.
 Assignment ddp_buckets_assignment();
-/// The optimizer's state, gradients and values, shared out among replicas.
+/// The optimizer's state, gradients and values, sharded over replicas.
 Assignment zero_assignment();
 /// A linear layer by columns and by rows, and an MLP of both.
 Assignment column_row_linear_assignment();
-/// Pipeline schedules as data: 1F1B, under a limit of memory, with backward in halves.
+/// Pipeline schedules as data: 1F1B, a limit of memory, and backward in halves.
 Assignment pipeline_1f1b_assignment();
-/// PipeDream-2BW: a pipeline that does not stop, its memory, and when to choose it.
+/// PipeDream-2BW: a pipeline without flushes, its memory, and when to choose it.
 Assignment two_buffers_assignment();
 /// The online softmax on the host; Ring Attention, forward and backward.
 Assignment ring_attention_assignment();
-/// Attention by an all-to-all to the heads, and one back.
+/// Attention between two all-to-alls: from tokens to heads, and back.
 Assignment ulysses_assignment();
-/// A layer of experts: a gate, the way of copies there and back, a capacity.
+/// A layer of experts: the gate, copies that are sent to experts and back, a capacity.
 Assignment experts_assignment();
 /// The program of one device of a mesh, and which mesh to choose.
 Assignment mesh_assignment();
-/// Tokens by a cache, on one device and on several, and a batcher of many requests.
+/// Generating with a cache, on one device and on several, and a batcher of many requests.
 Assignment decode_assignment();
-/// Six programs with a mistake each, to be found and mended.
+/// Six programs, each with a mistake to find and to fix.
 Assignment debug_the_cluster_assignment();
 
-// Their solutions, which mistakes.py makes of reference/ and mistakes.txt:
+// Their solutions, which mistakes.py makes from reference/ and mistakes.txt:
 
 std::vector<Solution> ring_all_reduce_solutions();
 std::vector<Solution> data_parallel_solutions();

@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// As text, which has no place for a number that cannot be, and not the name, which may
-/// be any.
+/// Writes a schedule as text. The text cannot hold impossible numbers. The name, which
+/// may be any, is left out.
 inline std::string text_of_schedule(Schedule schedule) {
     schedule.name = "left";
     const auto problem = find_bad_number(schedule);
@@ -19,7 +19,7 @@ inline std::string text_of_schedule(Schedule schedule) {
     return schedule_json(schedule);
 }
 
-/// A task that leaves the schedule as text, asked for twice: left_schedule.hpp reads it.
+/// Returns a task that outputs a schedule twice, as text. left_schedule.hpp reads it.
 inline Task leaves_schedule(std::function<Schedule(const TaskInputs& in)> make) {
     return
         [make = std::move(make)](Rank& /*rank*/, const TaskInputs& in, TaskOutputs& out) {

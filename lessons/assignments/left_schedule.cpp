@@ -20,7 +20,7 @@ bool LeftSchedules::has_halves() const {
     return std::ranges::count(right.of(0), backward_input, &Instruction::kind) > 0;
 }
 
-// Reading what was left.
+// Reading the outputs.
 
 namespace {
 
@@ -41,7 +41,7 @@ Schedule read(const std::string& text) {
     return schedule;
 }
 
-/// Reads one of the reference's, or of a mistake's.
+/// Reads a schedule of the reference, or of a mistake.
 Schedule read_right(const TaskResult& result) {
     return read(result.ranks.at(0).texts.at("schedule"));
 }
@@ -72,8 +72,8 @@ void ask_sizes(Judge& judge, const LeftSchedules& made) {
                       fmt::format("stage {} holds part {}", stage, left.part(stage, 0)));
 }
 
-/// Asks for instructions one after another, at the newest weights, if the reference's
-/// name no version.
+/// Asks that all instructions run one after another and, if the reference's name no
+/// version, at the newest weights.
 void ask_kinds(Judge& judge, const LeftSchedules& made) {
     std::set<InstructionKind> kinds;
     std::set<std::string> texts;
@@ -108,12 +108,12 @@ LeftSchedules left_schedules(Judge& judge, const TaskRun& run) {
     return made;
 }
 
-// Orders, and schedules that can run.
+// Orders of work, and schedules that can run.
 
 namespace {
 
 Schedule order_of(Schedule schedule) {
-    schedule.period.reset();  // of the whole list
+    schedule.period.reset();  // which is for the whole list
     for (auto& list : schedule.work) {
         std::erase_if(list,
                       [](const Instruction& each) { return !is_computation(each.kind); });
@@ -161,12 +161,12 @@ void ask_runnable(Judge& judge, const LeftSchedules& made, const std::string& co
     judge.ask(true, asked, "it can");
 }
 
-// What stages hold, and how long they take.
+// Holdings of stages, and times.
 
 namespace {
 
-/// Asks, and says of a wrong answer which mistake leaves the same order, or what else is
-/// wrong.
+/// Asks. Explains a wrong answer by the mistake that leaves the same order, or
+/// else by `otherwise`.
 void ask_of_order(Judge& judge, const LeftSchedules& made, bool answer,
                   const std::string& asked, const std::string& measured,
                   const std::function<std::string()>& otherwise) {
@@ -175,7 +175,7 @@ void ask_of_order(Judge& judge, const LeftSchedules& made, bool answer,
     judge.ask(answer, asked, measured, cause);
 }
 
-/// A stage holds at most so many micro-batches, from this forward on.
+/// The most micro-batches that a stage holds, from this forward on.
 struct Peak {
     int held = 0;
     Instruction from;
@@ -215,7 +215,7 @@ void ask_held(Judge& judge, const LeftSchedules& made) {
 
 namespace {
 
-/// Says which work begins later than in the reference, of that the first.
+/// Names the first work that begins later than in the reference.
 std::string first_late(const LeftSchedules& made, const Timing& left,
                        const Timing& right) {
     std::string said;

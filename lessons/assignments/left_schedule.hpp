@@ -8,9 +8,9 @@
 
 namespace lockstep::lessons {
 
-// A task was asked for a schedule of one chunk a stage and has left it as text, made
-// twice (leave_schedule.hpp). Here is what is asked of schedules, whatever their order
-// is. A mistake that leaves the same order says why one is wrong.
+// A task was asked for a schedule with one chunk on each stage, and has output it as
+// text, twice (leave_schedule.hpp). These questions fit schedules in any order. If an
+// order is wrong, a mistake that leaves the same order explains it.
 
 /// The schedules that the student and the reference made of a run.
 struct LeftSchedules {
@@ -21,44 +21,44 @@ struct LeftSchedules {
     int number(const std::string& name) const {
         return static_cast<int>(run.ranks.front().numbers.at(name));
     }
-    /// Returns whether backward is in halves, I and W.
+    /// Returns whether backward is in two halves, I and W.
     bool has_halves() const;
 };
 
-/// Reads both, and asks for the reference's sizes, parts and kinds of instructions.
-/// Sentences about the student's name stage and instruction, not lines that nobody has
-/// seen.
+/// Reads both schedules, and asks for the reference's sizes, parts and kinds of
+/// instructions. Later sentences name a stage and an instruction of the student's
+/// schedule, but no lines of the text, which students have not seen.
 LeftSchedules left_schedules(Judge& judge, const TaskRun& run);
 
-/// Returns F, B, I and W alone, without versions: other mistakes leave them as they are.
+/// Returns only F, B, I and W, without versions, so that other mistakes do not matter.
 LeftSchedules order_alone(const LeftSchedules& made);
 
-/// Returns what is said of a mistake whose schedule fits; empty if none does.
+/// Returns the sentence for a mistake whose schedule fits, or nothing if none fits.
 std::string mistaken_schedule(const Judge& judge, const LeftSchedules& made,
                               const std::function<bool(const Schedule&)>& fits);
 
-/// Returns what is said of a mistake that leaves the same order, which is not the
-/// reference's; empty if none does.
+/// Returns the sentence for a mistake that leaves the same order, if the order is not the
+/// reference's. Returns nothing if no mistake fits.
 std::string cause_of_order(const Judge& judge, const LeftSchedules& made);
 
-/// Asks for the same schedule when asked again.
+/// Asks that the task makes the same schedule twice.
 void ask_made_alike(Judge& judge, const LeftSchedules& made);
 
-/// Asks for a schedule without problems. The others below need one.
-/// `counted` stands before what is wrong.
+/// Asks for a schedule without problems. The questions below need one. `counted` is put
+/// before the problem's sentence.
 void ask_runnable(Judge& judge, const LeftSchedules& made,
                   const std::string& counted = "");
 
-/// Asks each stage for as many micro-batches as the number "limit" of the run allows, or,
-/// if there is none, as the reference has.
+/// Asks that each stage holds at most "limit" micro-batches, if the run has that number,
+/// or else at most as many as in the reference.
 void ask_held(Judge& judge, const LeftSchedules& made);
 
-/// Asks for at most so much time, if all kinds take 1: one micro-batch after another
-/// holds little, too. For halves it is the time of the stage that takes longest.
+/// Asks for a time of at most `most` if each kind takes 1. Otherwise one micro-batch
+/// after another, which holds little, would pass. For halves: the slowest stage's time.
 void ask_overlap(Judge& judge, const LeftSchedules& made, Picoseconds most);
 
-/// Asks for the reference's time, with forwards that are longer than backwards, and
-/// shorter; for halves, which take the same time, for its bubble.
+/// Asks for the reference's time, both with forwards that are longer than backwards and
+/// with shorter ones. For halves, which take equally long, asks for its bubble.
 void ask_time(Judge& judge, const LeftSchedules& made);
 
 }  // namespace lockstep::lessons

@@ -1,4 +1,4 @@
-// The grader: what `lockstep assignment` and `lockstep grade` run.
+// The grader's program, which `lockstep assignment` and `lockstep grade` run.
 #include <algorithm>
 #include <thread>
 #include <unistd.h>
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Nothing that is there is written over.
+/// Asks for a folder that is new or empty, so that nothing is overwritten.
 void require_nothing_there(const fs::path& folder) {
     require(!fs::exists(fs::symlink_status(folder)) ||
                 (fs::is_directory(folder) && fs::is_empty(folder)),
@@ -30,7 +30,7 @@ void require_nothing_there(const fs::path& folder) {
             printable(folder.string()));
 }
 
-/// Criteria that have been come to.
+/// Returns the number of criteria that have been judged.
 std::int64_t judged(const GradeReport& report) {
     return std::count_if(
         report.criteria.begin(), report.criteria.end(),
@@ -148,8 +148,8 @@ int grade_several(const GradeRequest& request, const GradePlan& each, const Kit&
     return result.stopped == 0 ? kSuccess : kLacking;
 }
 
-/// Returns whether --out is a folder for all reports, however many submissions a shell
-/// has found: it is one, or ends with a slash.
+/// Returns whether --out is a folder for reports of any number of submissions: the folder
+/// exists, or the name ends with a slash, or there are several submissions.
 bool is_of_course(const GradeRequest& request) {
     if (request.submissions.size() > 1) return true;
     return request.out &&

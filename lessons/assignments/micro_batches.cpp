@@ -18,7 +18,7 @@ std::int64_t sum(const std::vector<std::int64_t>& rows) {
     return std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
 }
 
-/// "3+1", "12 x 8" or "none"
+/// Writes rows of micro-batches as "3+1", "12 x 8" or "none".
 std::string text_of(const std::vector<std::int64_t>& rows) {
     if (rows.empty()) return "none";
     if (rows.size() > 2 &&
@@ -75,7 +75,7 @@ MicroBatchCase draw_case(const Judge& judge, const std::string& label,
             own.push_back(
                 draw(fmt::format("rows {} of rank {}", i, drawn.ranks()), 1, 4));
     }
-    // One has more rows than any other.
+    // One micro-batch has more rows than any other.
     drawn.rows.back().back() += 4;
     return drawn;
 }

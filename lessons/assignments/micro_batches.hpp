@@ -12,27 +12,27 @@
 namespace lockstep::lessons {
 
 /// A classifier of linear layers with tanh between them, and the rows of each rank's
-/// micro-batches: a case of the assignments in which ranks train one network together.
+/// micro-batches: a case for assignments in which ranks train one network together.
 struct MicroBatchCase {
     std::string label;                            ///< "small buckets"
-    std::vector<std::vector<std::int64_t>> rows;  ///< by rank, of each micro-batch
+    std::vector<std::vector<std::int64_t>> rows;  ///< by rank and micro-batch
     int layers = 3;
     std::int64_t width = 7;
     std::int64_t features = 5;
     std::int64_t classes = 4;
 
     std::int64_t ranks() const { return static_cast<std::int64_t>(rows.size()); }
-    /// "small buckets, 2 ranks, micro-batches of 3+1, 2 rows"
+    /// Returns a name such as "small buckets, 2 ranks, micro-batches of 3+1, 2 rows".
     std::string name() const;
-    /// Names and shapes of the parameters, in the network's order: "layer0.weight" (out,
-    /// in), "layer0.bias" (out), and on.
+    /// Returns names and shapes of the parameters, in the network's order:
+    /// "layer0.weight" (out, in), "layer0.bias" (out), and so on.
     std::vector<std::pair<std::string, Shape>> parameters() const;
     std::int64_t in(int layer) const { return layer == 0 ? features : width; }
     std::int64_t out(int layer) const { return layer + 1 == layers ? classes : width; }
 };
 
-/// Draws a network's sizes, and the rows of so many micro-batches of each rank, whose
-/// last has one at least; anew for each grading.
+/// Draws a network's sizes and the rows of each rank's micro-batches, again for each
+/// grading. The last rank must have at least one micro-batch.
 MicroBatchCase draw_case(const Judge& judge, const std::string& label,
                          const std::vector<int>& micro_batches);
 
@@ -40,16 +40,16 @@ MicroBatchCase draw_case(const Judge& judge, const std::string& label,
 std::map<std::string, HostTensor> draw_network(const Judge& judge,
                                                const MicroBatchCase& one);
 
-/// Returns the run of a task on the case's ranks, each of which is given the network's
+/// Returns the run of a task on the case's ranks. Each rank is given the network's
 /// parameters, the number of its layers, and its own rows.
 TaskRun run_on_network(const Judge& judge, const MicroBatchCase& one, RankTask given);
 
-/// Asks such a run for the parameters that it ends with, which are the same on every
-/// rank, if it trains; else for the gradients.
+/// Asks for the parameters at the end of the run, the same on every rank, if the task
+/// trains. Otherwise asks for the gradients.
 void judge_parameters(Judge& judge, const TaskRun& run);
 
-/// Returns the run of a task on the case's ranks. What each is given gets drawn rows: "x"
-/// and "targets" of all its micro-batches, which given_batches() takes apart.
+/// Returns the run of a task on the case's ranks. Drawn rows are added to each rank's
+/// inputs: "x" and "targets" of all its micro-batches, which given_batches() splits.
 TaskRun run_on_rows(const Judge& judge, const MicroBatchCase& one,
                     std::vector<RankTask> given);
 

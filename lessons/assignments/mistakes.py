@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""The solutions of an assignment: its reference, and a copy of that for each mistake.
+"""The solutions of an assignment: its reference, and a changed copy for each mistake.
 
 usage: mistakes.py OUTPUT.cpp OUTPUT.json FOLDER DEPFILE
 
-Writes them as one C++ source, and what they say in files that are not C++: for each solution
+Writes them as one C++ source. Writes their files that are not C++ as JSON: for each solution,
 the texts by name.
 
-A mistake is a patch of the reference with a sentence, in mistakes.txt beside it:
+A mistake is a patch of the reference with a sentence. FOLDER's mistakes.txt has the mistakes:
 
     # a title
-    says: what a student reads whose program leaves or costs what this one does
+    says: the sentence for a student whose program has the same results or costs
     loses: a1.1-values, a1.3-values
     --- ring.cpp
      a line that stays
@@ -19,14 +19,14 @@ A mistake is a patch of the reference with a sentence, in mistakes.txt beside it
     -a line of the same file, anywhere
     +another one
 
-Lines that stay and lines that go are found together, whole, and once. In the place of `says`
-may stand `expects`, if other code of the grader says it: `...` in it stands for any text. If a
-program fits several mistakes, it is told the sentence of the first one, of those first whose
-`loses` begins with the criterion that asks. A mistake that is `confined: yes` is tried as a
-student's program, and is no part of the grader: one that never ends, or looks at what no rank
-may see.
+Lines that stay and lines that go must be found together, as whole lines, and only once.
+`expects` replaces `says` if other code of the grader says the sentence; `...` in it stands for
+any text. If a program fits several mistakes, the student reads the first one's sentence. Mistakes
+whose `loses` begins with the criterion that asks come first. A mistake with `confined: yes` is
+tested as a student's program, and is not compiled into the grader: it never ends, or looks at
+something that no rank may see.
 
-A solution of few lines is a patch, too: reference/changes.txt has the same form, without titles.
+A solution of few lines is also a patch: reference/changes.txt has the same form, without titles.
 """
 
 import dataclasses
@@ -36,18 +36,18 @@ import re
 import sys
 
 CHANGES = "changes.txt"
-# What calls a student's sources is compiled behind them.
+# Sources that call a student's functions are compiled after them.
 LAST_SOURCES = ("adapters.cpp", "tasks.cpp")
 NO_SOLUTION = ("run.cpp", "test.cpp")
 
 
 class PatchError(ValueError):
-    """Says which place of a patch is wrong."""
+    """Says what is wrong in a patch, and where."""
 
 
 @dataclasses.dataclass
 class Change:
-    """Lines of a file, and those that take their place."""
+    """Lines of a file, and the lines that replace them."""
     file: str
     before: list
     after: list
@@ -64,7 +64,7 @@ class Mistake:
 
 
 def read_changes(lines, where):
-    """Reads "--- FILE" and what follows, up to the end."""
+    """Reads changes of files, each from "--- FILE" on."""
     changes = []
     file, before, after = None, [], []
 
@@ -98,7 +98,7 @@ def read_changes(lines, where):
 
 
 def read_mistake(block, where):
-    """Reads a title, what is said of the mistake, and its changes."""
+    """Reads a title, the mistake's entries, and its changes."""
     head, *lines = block.splitlines()
     mistake = Mistake(head[2:].strip())
     where = f"{where}: {mistake.title}"
@@ -129,12 +129,12 @@ def read_mistakes(path):
 
 
 def places_of(part, lines):
-    """Returns the places at which lines stand among others."""
+    """Returns the indices at which `part` is found in `lines`."""
     return [at for at in range(len(lines) - len(part) + 1) if lines[at:at + len(part)] == part]
 
 
 def changed(texts, changes, where):
-    """Returns files' texts, by name, with the changes, each of which fits once."""
+    """Returns files' texts, by name, with the changes. Each change must fit once."""
     texts = dict(texts)
     for change in changes:
         if change.file not in texts:
@@ -152,7 +152,7 @@ def changed(texts, changes, where):
 
 
 def read_folder(folder):
-    """Returns the texts of a folder's files, by name; an editor's hidden files are none."""
+    """Returns the texts of a folder's files, by name, without an editor's hidden files."""
     texts = {}
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
@@ -167,7 +167,7 @@ def read_folder(folder):
 
 
 def reference(folder):
-    """Returns an assignment's files, solved, by name; `folder` is the assignment's."""
+    """Returns the solved files of an assignment, by name. `folder` is the assignment's."""
     texts = read_folder(os.path.join(folder, "handout"))
     solved = read_folder(os.path.join(folder, "reference"))
     changes = solved.pop(CHANGES, "")
@@ -180,7 +180,7 @@ INCLUDE = re.compile(r'^#include (<[^>]+>|"[^"]+")\n', re.MULTILINE)
 
 
 class Unit:
-    """Solutions as one C++ source: what they share, then each in a namespace of its own."""
+    """Solutions as one C++ source: shared files, then each solution in its own namespace."""
 
     def __init__(self, shared):
         self.includes = {}
@@ -192,7 +192,7 @@ class Unit:
                              if name not in self.known and f'"{name}"' in shared["tasks.cpp"])
 
     def add(self, name, texts):
-        """Adds one solution's files, and the tasks that call it."""
+        """Adds one solution's files, and the tasks that call them."""
         own = [file for file in texts if file.endswith(".cpp")
                and file not in LAST_SOURCES + NO_SOLUTION]
         included = set(self.known)
@@ -201,7 +201,7 @@ class Unit:
         self.text += f"namespace {name} {{\n{self.adapters}\n{text}}}  // namespace {name}\n"
 
     def source(self, texts, name, included):
-        """Returns a file with the files beside it that it includes, each once."""
+        """Returns a file, with each file of its folder that it includes put in once."""
         included.add(name)
         text = texts[name].replace("#pragma once\n", "\n")
         parts = [f'#line 1 "{name}"\n']
@@ -217,7 +217,7 @@ class Unit:
             parts.append(f'#line {line} "{name}"\n')
             place = found.end()
         text = "".join([*parts, text[place:]])
-        # What stands in lockstep stands in the copy's own namespace.
+        # Code of namespace lockstep goes into the copy's own namespace.
         text = text.replace("namespace lockstep {", "inline namespace of_tasks {")
         return text.replace("namespace lockstep::", "namespace ")
 
@@ -227,7 +227,7 @@ def quoted(text):
 
 
 def write_solutions(output, data, folder):
-    """Returns the names of the files that were read."""
+    """Writes both files. Returns the names of the files that were read."""
     slug = os.path.basename(folder)
     texts = reference(folder)
     for name, text in read_folder(os.path.join(folder, "grading")).items():
@@ -258,7 +258,7 @@ def write_solutions(output, data, folder):
     with open(data, "w", encoding="utf-8") as file:
         json.dump(files, file)
     parts = [os.path.join(folder, part) for part in ("grading", "handout", "reference")]
-    # Folders, too: a file may be added.
+    # The folders are listed, too, because a file may be added.
     return [os.path.join(folder, "mistakes.txt"), *parts,
             *(os.path.join(part, name) for part in parts for name in os.listdir(part))]
 

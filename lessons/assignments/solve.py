@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Puts the reference solution of an assignment into a folder that `lockstep assignment new`
-made.
+"""Writes the reference solution of an assignment into a folder from `lockstep assignment new`.
 
 usage: solve.py NAME DIR     NAME is a folder here, such as ring_all_reduce
 """
@@ -15,9 +14,9 @@ import public_headers  # pylint: disable=wrong-import-position
 
 
 def solve(sources, folder, changes=()):
-    """Writes the files that the reference, with these changes, has in the place of what was
-    handed out, with the includes that they have outside of this tree. `sources` is the
-    assignment's folder."""
+    """Writes the files in which the reference, with these changes, differs from the handout.
+    Their includes are rewritten for use outside of this tree. `sources` is the assignment's
+    folder."""
     given = mistakes.read_folder(os.path.join(sources, "handout"))
     for name, text in mistakes.changed(mistakes.reference(sources), changes, sources).items():
         if text != given[name]:
@@ -26,7 +25,7 @@ def solve(sources, folder, changes=()):
 
 
 def join_adapters(folder):
-    """Moves the adapters behind one of the student's sources, so that less is compiled."""
+    """Moves the adapters to the end of a student's source, so that less is compiled."""
     adapters = os.path.join(folder, "adapters.cpp")
     with open(adapters, "r+", encoding="utf-8") as file:
         text = file.read()

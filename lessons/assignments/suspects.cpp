@@ -23,7 +23,7 @@ bool have_form(const OfRanks& tensors, const HostTensor& of) {
     });
 }
 
-/// Returns whether what ranks left adds up to what each should have.
+/// Returns whether the ranks' tensors add up to the tensor that each should have.
 bool adds_up(const OfRanks& left, const HostTensor& expected, double bound) {
     return left.size() > 1 && have_form(left, expected) &&
            Judge::are_close(weighted_sum(left, std::vector(left.size(), 1.0)), expected,
@@ -39,7 +39,7 @@ std::string suspected_sum(const OfRanks& left, const HostTensor& expected, doubl
     const auto all_are = [&](double factor) {
         return are_close(left, {ranks, weighted_sum({expected}, {factor})}, bound);
     };
-    // Ranks that all have the n-th part have the sum together, too.
+    // If all ranks have the n-th part, these add up to the sum, so ask this first.
     if (all_are(1 / n)) return "that is the mean over the ranks; the sum is asked";
     if (adds_up(left, expected, bound))
         return "each rank has its own terms alone; added up over the ranks they would be "
@@ -58,7 +58,7 @@ std::function<std::string(const std::string& tensor, const OfRanks& left)> suspe
         OfRanks right;
         for (const RankResult& rank : judge.right(run).ranks)
             right.push_back(rank.tensors.at(tensor));
-        // If each rank should have something else, nothing is summed over the ranks.
+        // If the right tensors differ between ranks, they are not sums over the ranks.
         const bool is_sum = are_close(right, {right.size(), right.front()}, 0);
         return is_sum ? suspected_sum(left, right.front()) : "";
     };

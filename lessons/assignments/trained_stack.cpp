@@ -19,10 +19,10 @@ namespace lockstep::lessons {
 namespace {
 
 constexpr std::int64_t kStackWidth = 3;
-constexpr std::int64_t kStackRows = 2;  ///< of a micro-batch
+constexpr std::int64_t kStackRows = 2;  ///< rows of a micro-batch
 constexpr int kPipelines = 2;
 
-/// tanh(linear(x)).
+/// Makes a layer tanh(linear(x)).
 std::unique_ptr<Module> make_layer(Device& device, int number) {
     auto layer = std::make_unique<Sequential>();
     layer->add<Linear>(ParameterInit{device, DType::f64, 1, std::to_string(number)},
@@ -31,7 +31,7 @@ std::unique_ptr<Module> make_layer(Device& device, int number) {
     return layer;
 }
 
-/// Micro-batches of other values each, (kStackRows, kStackWidth), from number `first` on.
+/// Makes micro-batches (kStackRows, kStackWidth), all different, from number `first`.
 std::vector<MicroBatch> make_batches(Device& device, int first, int count,
                                      int per_update) {
     std::vector<MicroBatch> batches;
@@ -54,8 +54,8 @@ void keep(Rank& rank, Module& module) {
     }
 }
 
-/// What is left of each parameter, by name: "grad/0.weight", the last batch's, and
-/// "value/0.weight".
+/// The results for each parameter, by name: "grad/0.weight", the last batch's gradient,
+/// and "value/0.weight".
 using TrainedStack = std::map<std::string, HostTensor>;
 
 TrainedStack run_on(int ranks, const Program& program) {
@@ -68,7 +68,7 @@ TrainedStack run_on(int ranks, const Program& program) {
     return all;
 }
 
-/// Throws UsageError if the schedule cannot train.
+/// Trains by the schedule. Throws UsageError if the schedule cannot train.
 TrainedStack train_by(const Schedule& schedule, int per_update) {
     const PipelinePlan plan(schedule);
     const int count = schedule.micro_batches;

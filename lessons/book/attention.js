@@ -1,7 +1,7 @@
 "use strict";
-// The laboratory of attention whose tokens lie on several devices: who attends to which
-// keys, when. Pairs and times are those of runs of Lockstep on virtual devices
-// (attention_runs.cpp); here they are only drawn.
+// The laboratory of attention with tokens on several devices: who attends to which keys, and
+// when. Pairs and times come from runs of Lockstep on virtual devices (attention_runs.cpp); here
+// they are only drawn.
 
 (function () {
   const {said, gap, element: make} = Lockstep;
@@ -9,7 +9,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const place = document.getElementById("laboratory");
 
-  const kCell = 10, kEdge = 22;  // pixels of a pair, and of the labels beside the grid
+  const kCell = 10, kEdge = 22;  // pixels of a pair, and of the labels next to the grid
   const distinct = (name) => [...new Set(data.runs.map((run) => run[name]))];
   const choices = {
     devices: distinct("devices"), method: distinct("method"), mask: distinct("mask"),
@@ -46,7 +46,7 @@
     return chosen;
   }
 
-  // After how many steps a device has attended to another one's keys.
+  // The number of steps after which a device has attended to another device's keys.
   const stepOf = (device, from) =>
     1 + run.ranks[device].blocks.findIndex((block) => block[0] === from || block[0] === -1);
 
@@ -54,7 +54,7 @@
 
   // ---- The grid of queries and keys ----
 
-  // All pairs of one device's queries and one's keys that the mask lets through.
+  // All pairs of one device's queries and another one's keys that the mask allows.
   function pairsPath(device, from, where) {
     let path = "";
     for (const query of tokens[device])
@@ -134,7 +134,7 @@
     bars.replaceChildren(svg);
   }
 
-  // The blocks that a device attends to, as [whose keys, pairs, start, end, place].
+  // The blocks that a device attends to, as [owner of the keys, pairs, start, end, index].
   const busy = (rank) => rank.blocks.map((one, i) => [...one, i]).filter((one) => one[2] !== null);
 
   function bar([from, pairs, start, end, i], x, y) {
@@ -154,7 +154,7 @@
 
   // ---- Sentences ----
 
-  // The pairs of a block that is not masked.
+  // The number of pairs of a block without a mask.
   function allPairs() {
     const n = settings.devices, share = data.tokens / n;
     return {"ring-attention": share * share, gather: share * data.tokens,
@@ -235,7 +235,7 @@
     tablePart.replaceChildren(table());
   }
 
-  // Another view leaves the step as it is; so does another run that has as many.
+  // Another view keeps the step; so does another run with the same number of steps.
   function change(what) {
     const asked = Object.fromEntries(Object.entries({...settings, ...what}).map(([k, v]) => [k, String(v)]));
     set(fit(asked), "");

@@ -17,7 +17,7 @@ constexpr TokenOrder kOrders[] = {TokenOrder::contiguous, TokenOrder::striped,
 constexpr ContextMethod kMethods[] = {ContextMethod::ring_attention,
                                       ContextMethod::gather, ContextMethod::ulysses};
 
-/// Few tokens, so that each pair of them can be drawn.
+/// Only a few tokens, so that each pair of them can be drawn.
 AttentionProblem drawn_problem(bool causal) {
     AttentionProblem problem;
     problem.tokens = 32;
@@ -33,12 +33,12 @@ struct LinkChoice {
     double bytes_per_second;
 };
 
-// So few tokens are attended to soon, so links are faster than any real one. With 4
-// devices a hop over the first kind takes about half as long as attending to a block of
-// which every pair is seen, over the second twice as long.
+// Attention of so few tokens takes little time, so these links are faster than any real
+// ones. With 4 devices, a hop over the fast link takes about half as long as attending to
+// a block without mask; over the slow link, twice as long.
 constexpr LinkChoice kLinks[] = {{"fast", 450e9}, {"slow", 112.5e9}};
 
-/// Arithmetic and messages take time; launches and memory do not.
+/// Only arithmetic and messages take time, not launches and memory.
 ClusterSpec spec_with(const LinkChoice& link) {
     ClusterSpec spec = load_cluster("classroom");
     spec.memory_bytes = 0;
@@ -59,7 +59,7 @@ struct AttentionSetting {
         const std::int64_t share = drawn_problem(causal).tokens / devices;
         return TokenDeal{order, devices, device}.own(share);
     }
-    /// Pairs of a query of one device and a key of another, in one head.
+    /// Returns the pairs of a query of one device and a key of another one, in one head.
     std::int64_t pairs(int device, int of_keys) const {
         const std::int64_t share = drawn_problem(causal).tokens / devices;
         return causal ? causal_pairs(tokens_of(device), share, tokens_of(of_keys), share)
@@ -67,7 +67,7 @@ struct AttentionSetting {
     }
 };
 
-/// The times of a device's spans of one kind and, unless it is empty, name.
+/// Returns a device's spans of one kind and, if given, of one name.
 std::vector<TraceEvent> spans(const RunReport& report, int device,
                               const std::string& kind, const std::string& name = "") {
     std::vector<TraceEvent> found;
@@ -78,9 +78,8 @@ std::vector<TraceEvent> spans(const RunReport& report, int device,
     return found;
 }
 
-/// Returns of each block of keys and values that a ring brings to a device, in order,
-/// [whose it is, pairs, start, end]. If there are no pairs the device is not busy with
-/// it.
+/// Returns for each block of keys and values that a ring brings to a device, in order,
+/// [its owner, pairs, start, end]. Without pairs, start and end are null.
 Json ring_blocks(const AttentionSetting& setting, const RunReport& report, int device) {
     const std::vector<TraceEvent> attending =
         spans(report, device, "operation", "attend");
@@ -99,8 +98,8 @@ Json ring_blocks(const AttentionSetting& setting, const RunReport& report, int d
     return blocks;
 }
 
-/// Likewise of devices that attend to all keys at once, with -1 for whose they are. Pairs
-/// are those of one head; Ulysses' devices compute all of them, but of fewer heads.
+/// The same for devices that attend to all keys at once, with -1 as the owner. Pairs are
+/// those of one head; a device of Ulysses computes all pairs, but for fewer heads.
 Json one_block(const AttentionSetting& setting, const RunReport& report, int device) {
     std::int64_t pairs = 0;
     for (int query = 0; query < setting.devices; ++query)
@@ -120,7 +119,7 @@ Json times_json(const std::vector<TraceEvent>& events) {
     return times;
 }
 
-/// Returns when a device computes something else: it puts heads together, makes means.
+/// Returns when a device computes something else, such as joining heads or taking means.
 std::vector<TraceEvent> other_operations(const RunReport& report, int device) {
     std::vector<TraceEvent> found = spans(report, device, "operation");
     std::erase_if(found, [](const TraceEvent& event) { return event.name == "attend"; });
@@ -157,7 +156,7 @@ Json attention_run_json(const AttentionSetting& setting) {
             {"ranks", std::move(devices)}};
 }
 
-/// The tokens of each device, by the number of devices and the order.
+/// Returns the tokens of each device, for each number of devices and each order.
 Json deals_json() {
     Json deals = Json::array();
     for (const int devices : kDevices)

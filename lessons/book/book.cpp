@@ -26,8 +26,7 @@ namespace {
 
 constexpr std::array kLanguages{Language::english, Language::chinese};
 
-/// A laboratory: a page with a part that its script fills, and the data that the script
-/// shows.
+/// A laboratory: a page with a part that its script fills, and the data for the script.
 struct Laboratory {
     const char* name;
     std::function<Json()> data;
@@ -39,15 +38,15 @@ const std::vector<Laboratory>& laboratories() {
     return kAll;
 }
 
-/// Returns the text of a page in a language, or in English if it has not been translated.
+/// Returns the text of a page in a language; in English if there is no translation.
 std::string_view translated(const std::string& stem, Language language) {
     std::string_view text;
     if (language == Language::chinese) text = text_called(stem + ".zh.md");
     return text.empty() ? text_called(stem + ".md") : text;
 }
 
-/// Returns where a link of a page in the source tree leads in the book; empty if the book
-/// has no such page.
+/// Returns the target in the book of a link from the source tree; empty if the book has
+/// no such page.
 std::string place_in_book(const std::string& link) {
     if (link.starts_with("https://") || link.starts_with("#")) return link;
     const std::size_t hash = std::min(link.find('#'), link.size());
@@ -72,13 +71,13 @@ std::string link(const std::string& place, const std::string& words) {
     return fmt::format("<a href=\"{}\">{}</a>", xml_escaped(place), xml_escaped(words));
 }
 
-/// The title of a page in Markdown.
+/// Returns the title of a page in Markdown.
 std::string title_of(const Document& page) {
     const auto* heading = page.empty() ? nullptr : page.front().as<Heading>();
     return heading ? plain(heading->title) : "";
 }
 
-/// Returns data as a script can read them: "</" would end the element.
+/// Returns data for a script; "</" is escaped, because it would end the element.
 std::string script_of(const std::string& json) {
     std::string text;
     for (const char c : json)
@@ -101,7 +100,7 @@ class PagesInLanguage {
     void add_faults() {
         add("faults.html", said("Mistakes"),
             html_of(fault_page("README", language_), look()));
-        std::vector<std::pair<std::string, std::string>> titles;  // of all pages
+        std::vector<std::pair<std::string, std::string>> titles;  // for all pages
         for (const FaultClass& fault : fault_classes())
             titles.emplace_back(fault.id, title_of(fault_page(fault.id, language_)));
         for (std::size_t i = 0; i < titles.size(); ++i) {
@@ -127,8 +126,8 @@ class PagesInLanguage {
             {"laboratory.js", name + ".js"});
     }
 
-    /// `found` is what the lesson's experiments have given, `record` the SHA-256 of what
-    /// they have recorded.
+    /// `found` has the results of the lesson's experiments, `record` the SHA-256 of their
+    /// record.
     void add_lesson(const BookLesson& run, const Findings& found,
                     const RunOptions& options, const std::string& record) {
         const LessonPage page = page_of(*run.lesson, language_);
@@ -172,9 +171,9 @@ class PagesInLanguage {
                       const Findings& found, Solutions solutions) const {
         return html_of(filled(page, section, found, language_, solutions), look());
     }
-    /// "" or "zh/".
+    /// Returns "" or "zh/".
     std::string folder() const { return language_ == Language::chinese ? "zh/" : ""; }
-    /// The way from a page to the site's own files.
+    /// Returns the path from a page to the site's common files.
     std::string root() const { return language_ == Language::chinese ? "../" : ""; }
 
     void add_text(const std::string& name) {
@@ -184,7 +183,7 @@ class PagesInLanguage {
                 html_of(Document(page.begin() + 1, page.end()), look()));
     }
 
-    /// A long page begins with them.
+    /// Returns the links with which a long page begins.
     std::string links_to_sections(const Document& page) const {
         constexpr int kMost = 5;  // sections of a page that is not long
         std::string links;
@@ -212,7 +211,8 @@ class PagesInLanguage {
         return has(lesson) ? link(lesson.slug + ".html", title) : xml_escaped(title);
     }
 
-    /// "gradient-accumulation, column-linear" as the titles of these lessons.
+    /// Replaces the lessons in "gradient-accumulation, column-linear" by links with their
+    /// titles.
     std::string titles_of(std::string slugs) const {
         for (const LessonEntry& lesson : catalogue())
             if (const std::size_t at = slugs.find(lesson.slug); at != slugs.npos)
@@ -220,7 +220,7 @@ class PagesInLanguage {
         return slugs;
     }
 
-    /// An assignment is named by the command that begins it.
+    /// An assignment's name is the command that begins it.
     std::string facts(const LessonPage& page) const {
         std::string assignment = page.fact("assignment");
         if (!assignment.empty() && assignment != "none")
@@ -266,7 +266,7 @@ class PagesInLanguage {
         return "<ul class=\"syllabus\">\n" + items + "</ul>\n";
     }
 
-    /// Returns a page of the book's own, with its directives carried out.
+    /// Returns one of the book's own pages, with its directives carried out.
     std::string page_in_parts(const std::string& stem) const {
         std::string html;
         for (const Block& block : read_markdown(translated(stem, language_))) {
@@ -354,7 +354,7 @@ std::string words_script() {
     return "const chineseWords = " + words.dump(0) + ";\n";
 }
 
-/// Returns where the module lies that computes in a browser, Lockstep itself.
+/// Returns the path of the module for browsers, which is Lockstep itself.
 std::filesystem::path module_file() {
     const std::filesystem::path folder = os::folder_of_program();
     for (const char* place : {"book/lockstep.js", LOCKSTEP_MODULE})

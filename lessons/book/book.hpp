@@ -9,20 +9,19 @@
 
 namespace lockstep::lessons {
 
-/// A lesson as the book shows it: run once, with these options.
+/// A lesson for the book: run once, with these options.
 struct BookLesson {
     const LessonEntry* lesson = nullptr;
     LessonOptions options;  ///< resolved
 };
 
-/// Throws MissingError, saying how to get it, unless this program has the module that
-/// computes in a browser.
+/// Throws MissingError with the remedy if this program lacks the module for browsers.
 void require_module();
 
-/// Returns the course as a web site that needs no server and nothing from outside: these
-/// lessons, which are run for it, and all faults, words and laboratories, in English and
-/// in Chinese. `say` is told what is being done, since a lesson takes seconds. Throws
-/// what a lesson throws, and MissingError without the module for browsers.
+/// Returns the course as a web site that needs no server and no other sites. It has these
+/// lessons, which are run now, and all faults, words and laboratories, in English and in
+/// Chinese. Running a lesson takes seconds, so `say` is called with each one. Throws what
+/// a lesson throws, and MissingError without the module for browsers.
 Site make_book(const std::vector<BookLesson>& lessons,
                const std::function<void(const std::string&)>& say);
 

@@ -1,5 +1,5 @@
-// All pages of the book share this: colours, pictures that answer, and predictions. Lockstep
-// itself, in lockstep.js, computes; here it is asked, and what it answers is shown.
+// Shared by all pages of the book: colours, pictures with explanations, and predictions. Lockstep
+// itself, in lockstep.js, computes the answers; these scripts only ask and show.
 const Lockstep = (() => {
   "use strict";
 
@@ -8,24 +8,24 @@ const Lockstep = (() => {
   const root = page.dataset.root;
   page.classList.add("js");
 
-  // All sentences of these scripts are written in English, where they are said; those of
-  // lessons/page/language.cpp are in words.js of the Chinese book.
+  // All sentences of these scripts are written in English, where they are used. Their
+  // translations in lessons/page/language.cpp are in words.js of the Chinese book.
   const words = language === "zh" ? chineseWords : {};
 
-  // said("{} of {}", 1, 5): the sentence in the page's language, with these values in
-  // its places. A translation that needs another order says {1} and {0}.
+  // said("{} of {}", 1, 5) is the sentence in the page's language, with these values for {}. A
+  // translation with another order has {1} and {0}.
   function said(english, ...values) {
     let next = 0;
     return (words[english] ?? english).replace(/\{(\d?)\}/g, (_, place) => values[place || next++]);
   }
 
-  // Between two sentences.
+  // The text between two sentences.
   const gap = language === "zh" ? "" : " ";
 
   const svgTags = new Set(["svg", "g", "rect", "line", "path", "text", "circle", "title",
     "pattern", "defs", "polygon"]);
 
-  // element("button", {id: "play", onclick: f}, "Play") is a new element. Attributes and
+  // element("button", {id: "play", onclick: f}, "Play") makes a new element. Attributes and
   // children that are null or false are left out.
   function element(tag, attributes = {}, ...children) {
     const made = svgTags.has(tag)
@@ -38,8 +38,8 @@ const Lockstep = (() => {
     return made;
   }
 
-  // This browser keeps what a reader has done. It may have no room, or forbid it: then
-  // nothing is kept.
+  // What a reader has done is kept in this browser. If it has no room or forbids that, nothing is
+  // kept.
   const kept = {
     get(name) {
       try { return JSON.parse(localStorage.getItem("lockstep " + name)); } catch { return null; }
@@ -80,7 +80,7 @@ const Lockstep = (() => {
     return module;
   }
 
-  // Asks Lockstep; both the request and the answer are objects. What it refuses is thrown.
+  // Sends a request to Lockstep; request and answer are objects. If it refuses, throws.
   async function call(request) {
     const loaded = await load();
     const text = JSON.stringify({language, ...request});
@@ -99,7 +99,7 @@ const Lockstep = (() => {
       marked.classList.remove("pointed", "waited-for");
   }
 
-  // Says what a box of a picture is, and marks what it waits for.
+  // Explains a box of a picture, and marks the boxes that it waits for.
   function explain(box, x, y) {
     hideTip();
     box.classList.add("pointed");
@@ -165,7 +165,7 @@ const Lockstep = (() => {
     for (const svg of element.querySelectorAll("figure.picture > svg")) startPicture(svg);
   }
 
-  // Nobody sees that pictures answer, so it is said once on a page.
+  // Readers cannot see that pictures have explanations, so each page says it once.
   function tellOfPictures() {
     document.querySelector("figure.picture")?.after(element("p", {class: "facts"},
       said("Point at a box, or choose the picture with the Tab key and use the arrow keys: it says what it is.")));
@@ -220,7 +220,7 @@ const Lockstep = (() => {
       if (this.answer(form)) this.showAnswer(form);
     }
 
-    // One answer at a time: another try may only follow what is said to the first.
+    // Judges one answer at a time: the next attempt must wait for the remark on the first.
     async judge(form) {
       const typed = new FormData(form).get("answer")?.trim() ?? "";
       const advice = form.querySelector(".advice");
@@ -251,7 +251,7 @@ const Lockstep = (() => {
         advice.innerHTML = said("Not yet.") + gap + (judged.hint >= 0 ? prediction.hints[judged.hint].html : judged.remark);
     }
 
-    // The answer is locked from here on.
+    // Locks the answer.
     settle(form, answer, shows = true) {
       this.answers[this.name(form)] = {...answer, figure: form.dataset.figure};
       this.showAnswer(form);
@@ -280,7 +280,7 @@ const Lockstep = (() => {
       label.className = outcome === "wrong" ? "bad" : "good";
     }
 
-    // Hides all that stands behind an open question.
+    // Hides everything after an open question.
     show() {
       let locked = false;
       for (const section of this.article.querySelectorAll(":scope > section")) {
@@ -358,7 +358,7 @@ const Lockstep = (() => {
     }
   }
 
-  // Anything may stand behind "#" in the address.
+  // The address can have any text after "#".
   function elementInAddress() {
     try {
       return document.getElementById(decodeURIComponent(location.hash.slice(1)));

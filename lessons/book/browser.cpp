@@ -1,6 +1,6 @@
-// A page of the book asks, and Lockstep answers: compiled for browsers, where it is
-// lockstep.js. Requests and answers are JSON; "do" says what is asked. A mistake of the
-// caller comes back as {"error": "a sentence"}.
+// Lockstep compiled for browsers (lockstep.js): answers the requests of the book's pages.
+// Requests and answers are JSON; "do" is the kind of request. A caller's mistake gives
+// {"error": "a sentence"}.
 
 #include <algorithm>
 #include <exception>
@@ -26,13 +26,13 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// The value of an option, as text; fields of a form and numbers are taken alike.
+/// Returns an option's value as text, from a form's field or from a number.
 std::string text_in(const Json& value) {
     return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-/// Reads what the command `lockstep schedule` takes as options, by the same names and
-/// with the same words for what is wrong. "work" stands for a file, as CSV.
+/// Reads the options of `lockstep schedule`, with the same names and the same messages.
+/// "work" is a file's content, as CSV.
 ScheduleSettings settings_in(const Json& request) {
     ScheduleSettings settings;
     const auto take = [&](const char* key, const char* option, const auto& read) {
@@ -69,7 +69,7 @@ ScheduleSettings settings_in(const Json& request) {
     return settings;
 }
 
-/// A page shows the sizes, so what is wrong with them is said without the options.
+/// The page shows the sizes, so errors in them are reported without the options.
 Schedule schedule_in(const Json& request, const ScheduleSettings& settings) {
     if (request.contains("work"))
         return read_schedule_csv(request.at("work").get<std::string>(), settings.name);
@@ -77,7 +77,7 @@ Schedule schedule_in(const Json& request, const ScheduleSettings& settings) {
     return make_schedule(settings.name, settings.shape());
 }
 
-/// "en" or "zh"; English if it is not said.
+/// Returns the language, "en" or "zh"; English if it is missing.
 Language language_in(const Json& request) {
     return language_of_locale(
         request.contains("language") ? request.at("language").get<std::string>() : "");
@@ -106,7 +106,7 @@ Json json_of(const SvgPart& picture, const std::string& title) {
             {"svg", picture.svg}};
 }
 
-/// The order of work, as text: what one can change by hand.
+/// Returns the order of work as text, which can be changed by hand.
 Json work_of(const Schedule& schedule) {
     Json stages = Json::array();
     for (const std::vector<Instruction>& list : schedule.work) {
@@ -132,7 +132,7 @@ Json formulas_of(const ScheduleSettings& settings, const ExaminedSchedule& found
     return formulas;
 }
 
-/// {"problem", "place", "cycle"}, or all that is known of its times.
+/// Returns {"problem", "place", "cycle"}, or all times.
 Json answer_schedule(const Json& request) {
     const ScheduleSettings settings = settings_in(request);
     const ExaminedSchedule found =
@@ -167,7 +167,7 @@ Json answer_schedule(const Json& request) {
     return answer;
 }
 
-/// A prediction as a page has it: what is needed to judge an answer.
+/// Returns a page's prediction: what is needed to judge an answer.
 Prediction prediction_in(const Json& asked) {
     Prediction prediction;
     if (asked.contains("choices"))
@@ -211,7 +211,7 @@ Json answer_to(const Json& request) {
 
 }  // namespace lockstep::lessons
 
-/// Answers one request; the answer stays until the next.
+/// Answers one request; the answer is valid until the next request.
 extern "C" const char* lockstep_call(const char* request) {
     using namespace lockstep;
     static std::string answer;

@@ -29,13 +29,13 @@ void declare_book(CommandLine& line) {
 
 namespace {
 
-/// Says on standard error what takes time.
+/// Prints on standard error which lesson runs, because that takes time.
 void say(const std::string& lesson) {
     write_all(STDERR_FILENO, fmt::format("lockstep: running {}\n", lesson),
               "standard error");
 }
 
-/// Returns where pages that nobody has asked to keep are kept.
+/// Returns the folder for pages that no option asks to keep.
 fs::path cached_book(const std::string& slug) {
     const std::optional<std::string> cache = os::variable("XDG_CACHE_HOME");
     const std::optional<std::string> home = os::variable("HOME");
@@ -44,8 +44,8 @@ fs::path cached_book(const std::string& slug) {
     return os::make_temporary_folder() / slug;
 }
 
-/// Asks the desktop for a browser, if there is one to be seen. Returns whether it was
-/// asked: the browser may last longer than this program, and says nothing here.
+/// Asks the desktop to open a browser, if there is a screen. Returns whether it was
+/// asked. The browser may outlive this program, and its output is discarded.
 bool is_opened(const fs::path& page) {
     const bool has_screen = os::variable("DISPLAY") || os::variable("WAYLAND_DISPLAY");
     constexpr const char* kStart = "setsid xdg-open \"$1\" </dev/null >/dev/null 2>&1 &";

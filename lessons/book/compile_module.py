@@ -1,10 +1,10 @@
-"""Compiles sources for browsers: one JavaScript file that holds the WebAssembly module.
+"""Compiles sources for browsers: one JavaScript file that contains the WebAssembly module.
 
 usage: compile_module.py OUTPUT DEPFILE SOURCE ROOT LIBRARIES EM++…
 
-LIBRARIES is the folder with the headers of fmt and nlohmann. It cannot be searched as it is,
-since what lies beside them is the system's and not emscripten's. What em++ writes besides the
-output lies in the output's folder: its own may be read-only.
+LIBRARIES is the folder with the headers of fmt and nlohmann. It cannot be searched directly,
+because it also has the system's headers, which are not emscripten's. em++'s own folder may be
+read-only, so its other files go to the output's folder.
 """
 
 import os
@@ -15,11 +15,11 @@ import tempfile
 OPTIONS = [
     "-std=c++20", "-O2", "-fexceptions", "-DFMT_HEADER_ONLY",
     "-sMODULARIZE=1", "-sEXPORT_NAME=LockstepModule",
-    "-sSINGLE_FILE=1",  # a page that was opened from a file may load nothing else
+    "-sSINGLE_FILE=1",  # a page that was opened as a file cannot load other files
     "-sEXPORTED_FUNCTIONS=_lockstep_call,_malloc,_free", "-sEXPORTED_RUNTIME_METHODS=ccall",
     "-sALLOW_MEMORY_GROWTH=1", "-sENVIRONMENT=web,node", "-sFILESYSTEM=0",
 ]
-# Debian's emscripten needs acorn, which is here; a node that is not Debian's does not look.
+# Debian's emscripten needs acorn from here; a node that is not Debian's does not search here.
 NODE_MODULES = "/usr/share/nodejs"
 
 

@@ -1,6 +1,5 @@
 "use strict";
-// All laboratories share this: settings in the address, and a player that goes from step to
-// step.
+// Shared by all laboratories: settings in the address, and a player that goes from step to step.
 
 (function () {
   const {said, gap, element: make} = Lockstep;
@@ -15,11 +14,11 @@
 
   const stillness = window.matchMedia("(prefers-reduced-motion: reduce)");
 
-  // Says whether things may move.
+  // Whether things may move.
   const moves = () => !stillness.matches;
 
-  // Settings behind "#" in the address. `fit` takes what is written there, and makes it
-  // something that can be shown; `note` says what could not be.
+  // Reads the settings after "#" in the address. `fit` turns them into settings that can be
+  // shown; `note` names those that could not be used.
   function readAddress(fit) {
     clearTimeout(writing);
     const asked = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
@@ -30,7 +29,7 @@
       said("There is no {}={} here; what is shown is something else.", name, asked[name])).join(gap)};
   }
 
-  // Browsers let a page write its address a few times a second, and refuse more.
+  // Browsers let a page write its address only a few times a second.
   let writing;
   function writeAddress(settings) {
     const text = new URLSearchParams(settings).toString().replaceAll("%2C", ",").replaceAll("%3B", ";");
@@ -40,13 +39,13 @@
     }, 250);
   }
 
-  // Returns the one of the values that was asked for, or `usual` if there is no such value.
+  // Returns the value that was asked for, or `usual` if there is no such value.
   function among(values, asked, usual) {
     return values.find((value) => String(value) === asked) ?? usual;
   }
 
-  // Buttons and a slider that choose a step from 0 to `last`. `show(step, before)` is called
-  // when another one is chosen; how long one step takes when it plays is `pause()`.
+  // Buttons and a slider that choose a step from 0 to `last`. `show(step, before)` is called when
+  // another step is chosen. `pause()` is the time of one step in play.
   class Player {
     constructor(show) {
       this.show = show;
@@ -72,7 +71,7 @@
       const usual = {slow: 2400, medium: 1300, fast: 600}[this.speed];
       return moves() ? usual : Math.max(usual, 1300);
     }
-    // Another row of steps; nothing is shown by this.
+    // Sets another row of steps, without showing any.
     reset(step, last) {
       this.stop();
       this.last = last;
@@ -113,8 +112,8 @@
     }
   }
 
-  // Shows what the address asks for, now and whenever it changes; `redraw` follows the
-  // width of `picture`.
+  // Shows the settings of the address, now and whenever they change. Calls `redraw` when the
+  // width of `picture` changes.
   function begin(fit, set, picture, redraw) {
     const load = () => {
       const {settings, note} = readAddress(fit);
@@ -130,7 +129,7 @@
     }).observe(picture);
   }
 
-  // Colours of devices 0, 1, …: those of Okabe and Ito, as in the charts, and two of Tol's.
+  // Colours of devices 0, 1, …: those of Okabe and Ito, as in the charts, and one of Tol's.
   const colours = ["#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#D55E00", "#0072B2",
     "#999933"];
 

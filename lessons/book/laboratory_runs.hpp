@@ -4,18 +4,19 @@
 
 namespace lockstep::lessons {
 
-// The runs of virtual devices that two laboratories of the book show.
+// The runs on virtual devices that two of the book's laboratories show.
 
-/// Returns an all-reduce by hand on rings of 2 to 6 devices: which numbers each device
-/// had before the first step and after each one, and what each sent. The program runs as
-/// it is, without the wait of one step, without any, and with a send that is waited for
-/// before the receive; with these go the checker's diagnoses. See `ring.js`.
+/// Returns a hand-written all-reduce on rings of 2 to 6 devices: the numbers of each
+/// device before the first step and after each step, and what each device sent. The
+/// program runs unchanged, without the wait of one step, without any wait, and with a
+/// blocking send before the receive. For the last three, the checker's diagnoses are
+/// included. See `ring.js`.
 Json ring_runs();
 
-/// Returns the forward pass of attention on 2, 4 and 8 devices that share out a
-/// sequence's tokens: by Ring Attention, by an all-gather and by Ulysses, with and
-/// without a causal mask, for each order of tokens and two speeds of links. Says of every
-/// device which pairs of tokens it computed when. See `attention.js`.
+/// Returns the forward pass of attention on 2, 4 and 8 devices that divide a sequence's
+/// tokens: by Ring Attention, by an all-gather and by Ulysses, with and without a causal
+/// mask, for each order of tokens and two speeds of links. For each device it has the
+/// pairs of tokens that it computed, with their times. See `attention.js`.
 Json attention_runs();
 
 }  // namespace lockstep::lessons

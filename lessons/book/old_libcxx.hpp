@@ -1,8 +1,8 @@
 #pragma once
 
-// Parts of C++20's library that Lockstep uses and old versions of libc++ lack. Debian 12
-// and Ubuntu 24.04 have emscripten 3.1.6, which comes with libc++ 13. compile_module.py
-// has it included before all else; with a newer libc++ it says nothing.
+// Parts of C++20's library that Lockstep uses and that old versions of libc++ lack.
+// Debian 12 and Ubuntu 24.04 have emscripten 3.1.6 with libc++ 13. compile_module.py
+// includes this file before all others. With a newer libc++ it is empty.
 
 #include <algorithm>
 #include <cerrno>
@@ -16,7 +16,7 @@
 
 // NOLINTBEGIN(cert-dcl58-cpp,readability-identifier-naming): the library's own names
 
-// Versions before 16 have five digits (15.0.7 is 15007), later ones six (16.0.6 is
+// Versions before 16 have five digits (15.0.7 is 15007), later ones have six (16.0.6 is
 // 160006).
 #if defined(_LIBCPP_VERSION) && _LIBCPP_VERSION < 15000
 
@@ -123,8 +123,8 @@ constexpr bool is_permutation(Range&& range, Other&& other) {
 
 namespace std {
 
-/// Reads a decimal number as from_chars does: without spaces, a plus or hexadecimal
-/// digits before or in it.
+/// Reads a decimal number as from_chars does: it does not accept spaces, plus signs or
+/// hexadecimal digits.
 inline from_chars_result from_chars(const char* first, const char* last, double& value) {
     const char* digits = first != last && *first == '-' ? first + 1 : first;
     const bool is_word = last - digits >= 3 && (*digits | 0x20) > '9';  // nan, inf

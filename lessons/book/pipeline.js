@@ -1,5 +1,5 @@
-// The laboratory of pipeline schedules. Lockstep, compiled for browsers, makes, checks, times
-// and draws each schedule; here it is only asked for, shown, and changed.
+// The laboratory of pipeline schedules. Lockstep, compiled for browsers, makes, checks, times and
+// draws each schedule; this script only asks for it, shows it and changes it.
 (() => {
   "use strict";
 
@@ -64,14 +64,15 @@
       .lab-row input { grid-column: 1; }
     }`;
 
-  // The charts' own colours (src/chart/look.cpp).
+  // The charts' colours (src/chart/look.cpp).
   const colours = {F: "#56B4E9", B: "#E69F00", I: "#D55E00", W: "#009E73"};
 
-  // Those whose work can be changed by hand: a row of instructions a stage says all.
+  // The schedules that can be changed by hand: they consist only of a row of instructions per
+  // stage.
   const names = ["naive", "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2"];
-  // These have as many chunks as one likes; one would be another schedule.
+  // These have any number of chunks; with one they would be another schedule.
   const hasChunks = (name) => name === "interleaved" || name === "looped-bfs";
-  // The settings, by their names in the address, which are the command's options, too.
+  // The settings, by their names in the address, which are also the command's options.
   const settings = {
     "stages": {label: said("Stages, p"), least: 1, most: 8, usual: 4, step: 1},
     "micro-batches": {label: said("Micro-batches, m"), least: 1, most: 24, usual: 8, step: 1},
@@ -81,14 +82,14 @@
     "backward-weight": {label: said("Backward of weights, t_w"), least: 0, most: 4, usual: 1, step: 0.25, isTime: true},
     "comm": {label: said("A message"), least: 0, most: 2, usual: 0, step: 0.25, isTime: true},
   };
-  const kMostInstructions = 200;  // of a stage, in the address
+  const kMostInstructions = 200;  // per stage, in the address
 
   // The settings, and the schedule by hand: the instructions of each stage, or null.
   const state = {};
 
   // ---- The address ----
 
-  // The values at which a slider can stand.
+  // The values of a slider.
   const valuesOf = ({least, most, step}) =>
     Array.from({length: (most - least) / step + 1}, (_, i) => least + i * step);
 
@@ -116,7 +117,7 @@
 
   const cellsOf = (text) => text.split(/[\s,;]+/).filter(Boolean);
 
-  // A line a stage. One without instructions would be no line, one with # a comment.
+  // One line per stage. A row without instructions would be no line, and one with # a comment.
   const csv = () => state.work.map((row) => {
     const line = row.join(",");
     return (line === "" || line.startsWith("#") ? "," : "") + line + "\n";
@@ -147,7 +148,7 @@
 
   // ---- Answers ----
 
-  // "t_f" with its letter below the line.
+  // Makes "t_f" with a subscript.
   function formula(text) {
     return [element("span", {class: "formula"}, ...text.split(/(t_\w)/).flatMap((part) =>
       /^t_\w$/.test(part) ? [element("i", {}, "t"), element("sub", {}, part[2])] : [part]))];
@@ -190,7 +191,7 @@
       try {
         await navigator.clipboard.writeText(text.textContent);
         done.textContent = said("Copied.");
-      } catch {  // the browser does not let a page do so
+      } catch {  // the browser does not allow it
         getSelection().selectAllChildren(text);
         done.textContent = said("It is selected: press Ctrl+C.");
       }
@@ -209,7 +210,7 @@
   const generatedPart = element("div", {id: "generated"});
   const controls = element("form", {class: "lab-settings", onsubmit: (event) => event.preventDefault()});
   const fields = {};
-  let generated = null;  // the last schedule of a generator: what "start" takes
+  let generated = null;  // the last schedule of a generator, which "start" takes
 
   function slider(key) {
     const {label, least, most, step} = settings[key];
@@ -219,7 +220,7 @@
       change();
     }});
     fields[key] = {show: () => { input.value = state[key]; value.textContent = state[key]; }};
-    // Without "for" the label would be that of the output.
+    // Without "for", the label would belong to the output.
     fields[key].label = element("label", {for: key}, element("span", {}, ...formula(label)), value, input);
     return fields[key].label;
   }
@@ -246,7 +247,7 @@
     fields.chunks.label.hidden = !hasChunks(state.schedule);
   }
 
-  // The tables that a schedule's answer has, whoever made the schedule.
+  // The tables of a schedule's answer, for both halves of the page.
   const timeTables = (answer) => [
     [said("Figures"), table(answer.whole, said("Figures"))],
     [said("Each stage"), element("div", {}, table(answer.by_stage, said("Each stage")),
@@ -254,10 +255,10 @@
         "done and whose backward is not. Between halves: the most whose backward of inputs is done and whose backward " +
         "of weights is not.")))]];
 
-  // The words of a mistake, and the remarks, are in English only.
+  // The sentence about a mistake, and the remarks, are only in English.
   function showGenerated(answer) {
     summaryLine.classList.toggle("bad", "error" in answer);
-    generatedPart.inert = "error" in answer;  // the last one that could be made
+    generatedPart.inert = "error" in answer;  // it shows the last schedule that could be made
     generated = answer.work ?? null;
     if (answer.error) {
       summaryLine.replaceChildren(element("span", {lang: "en"}, answer.error));
@@ -279,10 +280,10 @@
   const handVerdict = element("div", {"aria-live": "polite", id: "hand-told"});
   const handResult = element("div", {id: "hand-shown"});
   const announcement = element("p", {"aria-live": "polite", class: "facts", id: "announced"});
-  let problem = {cycle: []};  // what the last answer said
+  let problem = {cycle: []};  // of the last answer
   let lifted = null;          // {stage, at, from} of the chip that is being moved
-  let drag = null;            // {x, y, moving} of the pointer that holds it
-  let isNew = false;          // it came with the address: the page goes there
+  let drag = null;            // {x, y, moving} of the pointer that drags it
+  let isNew = false;          // the schedule came with the address, so scroll to it
 
   const chipAt = (stage, at) => rows.querySelectorAll(".lab-chips")[stage]?.children[at];
 
@@ -311,7 +312,7 @@
     field.setAttribute("aria-invalid", named !== null && Number(named[1]) === stage + 1);
   }
 
-  // Draws all chips anew; the one that has the focus keeps it.
+  // Draws all chips anew; the focus stays on its chip.
   function showRows() {
     const focus = placeOf(document.activeElement);
     state.work.forEach((_, stage) => showRow(stage, focus?.stage === stage ? focus.at : 0));
@@ -338,7 +339,7 @@
     showRows();
   }
 
-  // From each instruction of the cycle to the one that it waits for.
+  // Draws an arrow from each instruction of the cycle to the one that it waits for.
   function showArrows() {
     rows.querySelector(":scope > svg")?.remove();
     if (problem.cycle.length < 2) return;
@@ -353,7 +354,7 @@
       const [dx, dy] = [to.x - from.x, to.y - from.y];
       const far = Math.hypot(dx, dy) || 1;
       const [nx, ny] = [dx / far, dy / far];
-      const bend = Math.min(26, far / 4);  // to one side, so that there and back are two lines
+      const bend = Math.min(26, far / 4);  // to one side, so that two directions are two lines
       const edge = Math.min(20, far / 3);  // of the chip
       const at = (point, sign) => `${point.x + sign * edge * nx} ${point.y + sign * edge * ny}`;
       const middle = `${(from.x + to.x) / 2 - 2 * bend * ny} ${(from.y + to.y) / 2 + 2 * bend * nx}`;
@@ -386,7 +387,7 @@
     goTo(stage, at);
   }
 
-  // Moves the chip that is lifted; the schedule follows at once.
+  // Moves the lifted chip; the schedule is updated at once.
   function moveTo(at) {
     const list = state.work[lifted.stage];
     at = Math.max(0, Math.min(at, list.length - 1));
@@ -399,7 +400,7 @@
     change(true);
   }
 
-  // No chip is moved any more, by keyboard or by pointer.
+  // Ends the moving of a chip, by keyboard or by pointer.
   function letGo() {
     lifted = drag = null;
   }
@@ -444,7 +445,7 @@
     event.preventDefault();
   }
 
-  // A pointer takes a chip once it has moved a little; the page scrolls where it moves up or down.
+  // A pointer takes a chip once it has moved a little. The page scrolls if it moves up or down.
   function onPointerDown(event) {
     const place = placeOf(event.target);
     if (!place || event.button !== 0) return;
@@ -479,7 +480,7 @@
     new ResizeObserver(showArrows).observe(rows);
     const start = element("button", {type: "button", id: "start", onclick: () => {
       if (!generated) return;
-      // The end of a step takes no time and would only be in the way.
+      // Leave out the end of a step: it takes no time and would be in the way.
       state.work = generated.map((list) => list.filter((text) => !/^[RU]/.test(text)));
       letGo();
       announcement.textContent = "";
@@ -494,7 +495,7 @@
       element("p", {}, start), rows, announcement, handVerdict, handResult);
   }
 
-  // Lockstep speaks of the lines of a file; here each of them is a stage.
+  // Lockstep's messages name the lines of a file; here each line is a stage.
   const onThisPage = (sentence) => sentence?.replace(/, line \d+/g, "")
     .replace(/^schedule\.csv(?::|, row )(\d+)/, (_, line) => `stage ${line - 1}`)
     .replace(/^(stage \d+): \1/, "$1").replace(/^schedule\.csv:? /, "");
@@ -524,8 +525,7 @@
 
   // ---- Changes ----
 
-  // Asks for the schedule that is set now. An answer to an earlier question that comes later
-  // is not shown.
+  // Asks for the current schedule. A late answer to an earlier request is not shown.
   const asking = {count: 0, hand: 0};
   async function ask(which, asked, show) {
     const number = ++asking[which];

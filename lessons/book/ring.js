@@ -1,6 +1,6 @@
 "use strict";
-// The laboratory of the ring: chunks that go round it step by step. The numbers are those
-// that virtual devices had in runs of Lockstep (ring_runs.cpp); here they are only drawn.
+// The laboratory of the ring: chunks that go around it step by step. The numbers come from runs
+// of Lockstep on virtual devices (ring_runs.cpp); here they are only drawn.
 
 (function () {
   const {said, gap, element: make} = Lockstep;
@@ -31,7 +31,7 @@
     return {devices, without, step};
   }
 
-  // Chunks by device and number, before the first step and after each.
+  // Chunks by device and number, before the first step and after each one.
   function statesOf(steps) {
     const state = Array.from({length: ring.devices}, () => []);
     return [ring.first, ...steps.map((step) => step.changes)].map((changes) => {
@@ -45,7 +45,7 @@
 
   // ---- The picture ----
 
-  // The middle of each card: on a circle, or, where that is too wide, in two columns.
+  // The middle of each card: on a circle, or in two columns if the circle is too wide.
   function places(n, isWide) {
     const height = kHead + kRow * n + 6;
     if (isWide) {
@@ -115,7 +115,7 @@
         isWrong(device, c) ? "var(--bad)" : changed.has(c) ? "var(--accent)" : null)));
   }
 
-  // Draws the state after a step, and returns where things are.
+  // Draws the state after a step, and returns the places of things.
   function draw(step) {
     const n = ring.devices, height = kHead + kRow * n + 6;
     const layout = places(n, picture.clientWidth >= 600);
@@ -138,7 +138,7 @@
     moving = [];
   }
 
-  // Lets the chunks of a step go to their neighbours, and then shows what came of it.
+  // Moves the chunks of a step to their neighbours, then shows the result.
   function travel(step) {
     const {svg, layout, height} = draw(step - 1);
     const duration = 0.6 * player.pause();
@@ -229,7 +229,7 @@
 
   function listing() {
     const blamed = new Set(run.fault ? run.fault.lines : []);
-    let waits = 0;  // the first one is that of reduce-scatter, the other that of all-gather
+    let waits = 0;  // the first is that of reduce-scatter, the second that of all-gather
     const lines = data.program.code.split("\n").map((line, i) => {
       const loop = line.includes("moving.wait()") ? ++waits : 0;
       const isGone = loop > 0 && (run.name === "all" || loop === loopOf(Number(run.name)));
@@ -271,7 +271,7 @@
   controls.append(make("label", {class: "lab-slider"}, said("Devices"), " ", devicesSlider, " ",
     devicesOutput), programPart);
 
-  // Lets the controls show what is chosen.
+  // Updates the controls to show what is chosen.
   function tell() {
     devicesSlider.value = settings.devices;
     devicesOutput.textContent = settings.devices;

@@ -17,36 +17,36 @@ namespace {
 constexpr int kLeastDevices = 2;
 constexpr int kMostDevices = 6;
 
-// A chunk's first number is the one that is drawn: (c + 1) 10^d of device d's chunk c, so
-// that its digits tell whose contributions a sum has. The others say it exactly: number
-// 1 + n c + d of that chunk is 1 and the rest 0, so that after some additions it says how
-// often device d's chunk c is in there.
+// A chunk's first number is drawn. For device d's chunk c it is (c + 1) 10^d, so the
+// digits of a sum show whose contributions it has. The other numbers count exactly:
+// number 1 + n c + d is 1 in device d's chunk c, and the rest are 0. After some additions
+// it says how often device d's chunk c is in the sum.
 constexpr std::int64_t kNumbersOfChunk = 64;
 static_assert(1 + kMostDevices * kMostDevices <= kNumbersOfChunk);
 
-/// Which number of chunk `at` says how often device d's chunk c is in there.
+/// Returns the index of the number in chunk `at` that counts device d's chunk c.
 std::int64_t count_of(int n, int at, int c, int d) {
     return at * kNumbersOfChunk + 1 + std::int64_t{n} * c + d;
 }
 
-/// How the program differs from the one that is right.
+/// How the program differs from the correct one.
 struct Change {
     static constexpr int kNone = -1;
     static constexpr int kAll = -2;
     int no_wait = kNone;   ///< the step whose wait is missing, or kAll
-    bool in_group = true;  ///< send and receive are started together
+    bool in_group = true;  ///< send and receive are in one group
 
     bool waits(int step) const { return no_wait != kAll && no_wait != step; }
 };
 
-/// Chunk `index` of the buffer, counted round the ring.
+/// Returns chunk `index` of the buffer, modulo n.
 Tensor chunk_at(const Tensor& buffer, int n, int index) {
     const Chunk part = chunk(buffer.elements(), n, (index % n + n) % n);
     return buffer.slice(part.begin, part.count);
 }
 
 // lesson: ring-laboratory
-/// Starts a step: one chunk goes to the right, and one comes from the left.
+/// Starts a step: sends one chunk to the right, and receives one from the left.
 Work exchange(Communicator& ring, const Tensor& going, const Tensor& coming,
               bool in_group) {
     const int right = (ring.rank() + 1) % ring.size();
@@ -80,7 +80,7 @@ void changed_all_reduce(Device& device, Communicator& ring, const Tensor& buffer
 }
 // lesson: end
 
-/// A communicator that shows the first operation of each launch before it hands them on.
+/// A communicator that shows the first operation of each launch before it passes it on.
 class WatchedRing final : public Communicator {
   public:
     using Look = std::function<void(const CommOperation& first)>;
@@ -125,8 +125,8 @@ HostTensor numbers_at_first(int device, int n) {
 using AllReduce =
     std::function<void(Device& device, Communicator& ring, const Tensor& buffer)>;
 
-/// Keeps a device's buffer as "0" before the first step, as "1" after it, and so on; and
-/// in the series "going" the chunk that each step sends.
+/// Keeps a device's buffer before the first step as "0", after it as "1", and so on. The
+/// series "going" has the chunk that each step sends.
 void watched_program(Rank& rank, const AllReduce& all_reduce) {
     Device& device = rank.device();
     const Tensor buffer = device.upload(numbers_at_first(rank.index(), rank.size()));
@@ -143,13 +143,13 @@ void watched_program(Rank& rank, const AllReduce& all_reduce) {
     keep();
 }
 
-/// A run, which may have ended with a mistake.
+/// A run; it may have ended with a mistake.
 struct RingRun {
     RunReport report;
     Json fault;  ///< its class, if there is one
 };
 
-/// The part of a diagnosis that the page shows.
+/// Returns the part of a diagnosis that the page shows.
 Json fault_json(const Diagnosis& diagnosis) {
     const Json whole = Json::parse(diagnosis_json(diagnosis));
     Json shown = Json::object();
@@ -170,7 +170,7 @@ sim::ClusterOptions ring_options(int n, sim::CheckLevel check) {
     return options;
 }
 
-/// Under cheap checking, so that races go through.
+/// Runs with cheap checking, which does not find races.
 RingRun run_watched(int n, const AllReduce& all_reduce) {
     sim::ClusterOptions options = ring_options(n, sim::CheckLevel::cheap);
     options.trace = true;
@@ -183,8 +183,8 @@ RingRun run_watched(int n, const AllReduce& all_reduce) {
     }
 }
 
-/// Returns what full checking says. Nobody looks at the buffer: that would be a read,
-/// too.
+/// Returns the diagnosis of full checking. The buffer is not kept, because that would be
+/// a read, too.
 Json checked(int n, const AllReduce& all_reduce) {
     try {
         sim::make_cluster(ring_options(n, sim::CheckLevel::full))->run([&](Rank& rank) {
@@ -197,8 +197,8 @@ Json checked(int n, const AllReduce& all_reduce) {
     }
 }
 
-/// A chunk as [value, {"c": "counts"}]: for each chunk of which there is something in it,
-/// how often each device's is in it.
+/// Returns a chunk as [value, {"c": "counts"}]: for each chunk c in it, how often each
+/// device's chunk c is in it.
 Json chunk_json(const HostTensor& buffer, int n, int index) {
     Json made_of = Json::object();
     for (int c = 0; c < n; ++c) {
@@ -211,8 +211,8 @@ Json chunk_json(const HostTensor& buffer, int n, int index) {
     return {buffer.at(index * kNumbersOfChunk), made_of};
 }
 
-/// The chunks that are other ones than at the step before, as [device, chunk, value,
-/// made of]; all of them at first.
+/// Returns the chunks that have changed since the previous step, as [device, chunk,
+/// value, made of]; all chunks for the first step.
 Json changes_json(const RunReport& report, int step) {
     Json changes = Json::array();
     const auto n = static_cast<int>(report.ranks.size());
@@ -229,8 +229,8 @@ Json changes_json(const RunReport& report, int step) {
     return changes;
 }
 
-/// The additions of a step that began before the chunk that they add had arrived, as
-/// [device, began, arrived], both in picoseconds.
+/// Returns the additions of a step that began before their chunk had arrived, as [device,
+/// began, arrived], both in picoseconds.
 Json early_json(const RunReport& report, int step) {
     Json early = Json::array();
     for (int device = 0; device < static_cast<int>(report.ranks.size()); ++device) {
@@ -246,7 +246,7 @@ Json early_json(const RunReport& report, int step) {
     return early;
 }
 
-/// Returns what each device has sent after so many of its messages.
+/// Returns the bytes that each device has sent in its first `messages` messages.
 Json bytes_json(const RunReport& report, int messages) {
     Json bytes = Json::array();
     for (int device = 0; device < static_cast<int>(report.ranks.size()); ++device) {
@@ -259,7 +259,7 @@ Json bytes_json(const RunReport& report, int messages) {
     return bytes;
 }
 
-/// Returns the steps, from 1, that every device came to the end of.
+/// Returns the steps, from 1, that every device has completed.
 Json steps_json(const RunReport& report) {
     Json steps = Json::array();
     for (int step = 1;; ++step) {

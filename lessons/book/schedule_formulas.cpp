@@ -9,15 +9,15 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// p stages, m micro-batches, v chunks on each stage, and times of a chunk, in ticks.
+/// p stages, m micro-batches, v chunks on each stage, and the times of a chunk, in ticks.
 struct Sizes {
     Picoseconds p, m, v, t_f, t_i, t_w;
-    Picoseconds s = 0;  ///< the stage, where a formula is of one
+    Picoseconds s = 0;  ///< the stage, if a formula is about one
 
     Picoseconds both_ways() const { return t_f + t_i + t_w; }
-    /// Units of p micro-batches, one behind another, wait so long once a stage.
+    /// Units of p micro-batches follow each other; each stage waits this long once.
     Picoseconds by_units() const { return t_i + t_w + (m / p - 1) * (t_i + t_w - t_f); }
-    /// A pair of passes and a backward take this, less three weight halves.
+    /// The time of a pair of passes and a backward, minus three weight halves.
     Picoseconds by_pairs() const { return t_f + 2 * t_i - t_w; }
 };
 
@@ -48,7 +48,7 @@ constexpr Condition kAllAlike{"t_f = t_i = t_w", [](const Sizes& of) {
                                   return of.t_f == of.t_i && of.t_i == of.t_w;
                               }};
 
-// Times are those of a chunk: what a stage takes for a micro-batch is v of them.
+// Times are those of a chunk: a stage takes v of them for a micro-batch.
 constexpr std::array kFormulas{
     Formula{"naive", Quantity::makespan, "m p (t_f + t_b)",
             [](const Sizes& of) { return of.m * of.p * of.both_ways(); }},
@@ -142,7 +142,7 @@ void add_conditions(ScheduleFormula& shown, const Formula& formula, const Sizes&
     }
 }
 
-/// Returns a formula of the whole schedule beside what was timed.
+/// Returns a formula of the whole schedule, with the measured value.
 ScheduleFormula of_schedule(const Formula& formula, const Sizes& sizes,
                             bool messages_are_free, const ExaminedSchedule& examined) {
     const auto time = [&](Picoseconds ticks) {
@@ -161,7 +161,7 @@ ScheduleFormula of_schedule(const Formula& formula, const Sizes& sizes,
     return shown;
 }
 
-/// Returns a formula of each stage beside what the schedule's stages hold.
+/// Returns a formula of each stage, with what the schedule's stages hold.
 ScheduleFormula of_stages(const Formula& formula, Sizes sizes,
                           const std::vector<Holdings>& peaks) {
     const bool in_flight = formula.quantity == Quantity::in_flight;

@@ -7,20 +7,20 @@
 
 namespace lockstep::lessons {
 
-/// A statement of src/pipeline/generators.hpp about a generator, beside a measurement.
+/// A formula of src/pipeline/generators.hpp about a generator, with a measurement.
 struct ScheduleFormula {
     std::string what;       ///< "makespan", "bubble", "in flight", "between halves"
     std::string text;       ///< "(m + p - 1)(t_f + t_b)"
-    std::string condition;  ///< under which it holds; empty if always
+    std::string condition;  ///< under which the formula holds; empty if always
     bool applies = true;    ///< whether the condition is met
-    std::string value;      ///< what it comes to, of all stages if it is a stage's
+    std::string value;      ///< its result; for all stages if it is about a stage
     std::string measured;
 
     bool equal() const { return value == measured; }
 };
 
-/// Returns the formulas of a generator's schedule; none for a schedule of one's own, and
-/// none if the stages differ in their times.
+/// Returns the formulas of a generator's schedule; none for a user's own schedule, and
+/// none if the stages have different times.
 std::vector<ScheduleFormula> schedule_formulas(const ScheduleSettings& settings,
                                                const ExaminedSchedule& examined);
 

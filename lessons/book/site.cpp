@@ -23,11 +23,11 @@ constexpr const char* kList = "site.json";
 constexpr std::uint64_t kLongestList = 1 << 20;
 constexpr std::uint64_t kLargestFile = 64 << 20;
 
-/// The SHA-256 of what a site has written, by the paths of its files. While a site is
-/// being written over another one, a file may be either's.
+/// The SHA-256 of a site's files, by path. While one site is written over another, a file
+/// may belong to either, so it can have two.
 using Written = std::map<std::string, std::set<std::string>>;
 
-/// Returns the first link on the way from the folder to a file in it, the file included;
+/// Returns the first link on the path from the folder to a file, including the file;
 /// empty if there is none.
 fs::path link_on_the_way(const fs::path& folder, const fs::path& file) {
     fs::path way;
@@ -38,14 +38,14 @@ fs::path link_on_the_way(const fs::path& folder, const fs::path& file) {
     return {};
 }
 
-/// Returns whether a path names a file inside of the folder: a list that somebody else
-/// has written must not make us remove anything outside.
+/// Returns whether a path names a file in the folder. The list may come from someone
+/// else, and must not make us remove files elsewhere.
 bool stays_inside(const fs::path& path) {
     return !path.empty() && path.is_relative() &&
            std::ranges::find(path, "..") == path.end();
 }
 
-/// Returns what a site written before has in the folder; none if there is no list.
+/// Returns the files of an earlier site in the folder; none if there is no list.
 std::optional<Written> listed_files(const fs::path& folder) {
     require(!fs::is_symlink(folder / kList),
             "{}: {} in it is a link; nothing was written, name another folder",
@@ -81,7 +81,7 @@ Written written_by(const Site& site) {
     return files;
 }
 
-/// Returns whether a file is as a site has written it. A file that is not there is.
+/// Returns whether a site wrote this file and it has not changed; true if it is missing.
 bool is_ours(const fs::path& file, const std::set<std::string>& sums) {
     const fs::file_status status = fs::symlink_status(file);
     return !fs::exists(status) ||
@@ -89,8 +89,8 @@ bool is_ours(const fs::path& file, const std::set<std::string>& sums) {
             sums.contains(sha256(read_text_file(file, kLargestFile))));
 }
 
-/// Throws UsageError if what no site has put there is where one of the site's files is
-/// to be, or if a link would lead out of the folder.
+/// Throws UsageError if a foreign file is in the place of one of the site's files, or if
+/// a link would lead out of the folder.
 void require_places(const fs::path& folder, const Written& ours, const Site& site) {
     for (const auto& [name, text] : site) {
         const fs::path link = link_on_the_way(folder, name);
@@ -128,7 +128,7 @@ void take_site_folder(const fs::path& folder) {
 void write_site(const fs::path& folder, const Site& site) {
     const Written before = listed_files(folder).value_or(Written());
     require_places(folder, before, site);
-    // If this is stopped half-way, what is there is known to be ours.
+    // If writing is interrupted, the files of both sites are known to be ours.
     Written either = before;
     for (const auto& [name, text] : site)
         either[name].insert(sha256(text));

@@ -6,19 +6,18 @@
 
 namespace lockstep::lessons {
 
-/// The files of a web site, by their paths inside of it: "zh/F16.html".
+/// The files of a web site, by their paths in it: "zh/F16.html".
 using Site = std::map<std::string, std::string>;
 
-/// Makes the folder if it is not there, and marks it as a site's: site.json lists the
-/// site's files, with the SHA-256 of each. Throws UsageError, naming the folder, if it
-/// holds anything and is no site's, and std::system_error if nothing can be written
-/// there.
+/// Makes the folder if it does not exist, and marks it as a site's: site.json lists the
+/// site's files, with the SHA-256 of each. Throws UsageError with the folder if it has
+/// files but is not a site's, and std::system_error if it cannot be written to.
 void take_site_folder(const std::filesystem::path& folder);
 
-/// Writes the site into a folder that was taken. What an earlier site had left there and
-/// this one does not have is removed, if it is as that site wrote it; no other file is
-/// touched. Throws UsageError, and writes nothing, if a link or a file that no site has
-/// written is in the place of one.
+/// Writes the site into a folder that was taken. Removes files of an earlier site that
+/// this one does not have, if they have not changed since. Touches no other files. If a
+/// link or a foreign file is in the place of one of the site's files, throws UsageError
+/// and writes nothing.
 void write_site(const std::filesystem::path& folder, const Site& site);
 
 }  // namespace lockstep::lessons

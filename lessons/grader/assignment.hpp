@@ -10,7 +10,7 @@ namespace lockstep::lessons {
 
 class Judge;
 
-/// One thing that is graded, all or nothing.
+/// One thing that is graded: it earns all of its points or none.
 struct Criterion {
     std::string id;     ///< "a1.3-bytes"; begins with the part of the handout
     std::string title;  ///< "all_reduce sends what a ring must, and no more"
@@ -18,21 +18,22 @@ struct Criterion {
     std::string lesson;  ///< where it is taught: "gradient-accumulation, step 5"
     /// Runs the student's tasks and asks the judge; returns if nothing is wrong.
     std::function<void(Judge&)> judge;
-    /// Ids of criteria that have to be met before, in the order in which they are asked.
+    /// Ids of criteria that must be met first, in the order in which they are asked.
     std::vector<std::string> needs{};
-    /// Ids of criteria that say it first if the same is wrong there.
+    /// If this criterion fails, these are asked too. If one of them fails, the report
+    /// only names it.
     std::vector<std::string> after{};
 };
 
-/// An assignment, as the grader knows it. What students are given lies in the kit.
+/// An assignment as the grader knows it. The files for students are in the kit.
 struct Assignment {
     std::string slug;   ///< "ring-all-reduce"
     std::string title;  ///< "A ring all-reduce"
     std::string about;  ///< one line for the list
-    /// The student's files, sources and headers; all others are the grader's.
+    /// The student's files, sources and headers; all other files are the grader's.
     std::vector<std::string> files;
     std::vector<Criterion> criteria;
-    /// Makes its reference, and what usual mistakes make of that.
+    /// Makes the reference, and its copies with typical mistakes.
     std::vector<Solution> (*solutions)() = nullptr;
 };
 

@@ -45,7 +45,7 @@ struct Place {
     int line = 0;
 };
 
-/// Takes ":12" off the end.
+/// Removes ":12" from the end and returns 12.
 std::optional<int> take_number(std::string_view& text) {
     const std::size_t colon = text.rfind(':');
     if (colon == std::string_view::npos || colon + 1 == text.size()) return std::nullopt;
@@ -57,19 +57,19 @@ std::optional<int> take_number(std::string_view& text) {
     return number;
 }
 
-/// "file:line:column", "file:line" or "file".
+/// Reads "file:line:column", "file:line" or "file".
 Place parse_place(std::string_view text) {
     const std::optional<int> last = take_number(text);
     const std::optional<int> before = last ? take_number(text) : std::nullopt;
     return {text, before.value_or(last.value_or(0))};
 }
 
-/// Names of files as a student knows them: those in the folder, from there.
+/// File names as a student knows them: relative to the folder.
 class Folder {
   public:
     explicit Folder(const std::filesystem::path& folder) : folder_(folder) {}
 
-    /// Empty if the file is not in the folder.
+    /// Returns the name in the folder; empty if the file is not in the folder.
     std::string own(std::string_view file) const {
         if (file.empty() || file.front() == '<') return "";
         const std::filesystem::path name =
@@ -96,8 +96,8 @@ std::optional<Split> split(std::string_view line, std::string_view word) {
     return Split{line.substr(0, at), line.substr(at + word.size())};
 }
 
-/// "ring.cpp:3:4: error: message", in the words of compilers and assemblers. A quoted
-/// line of code, which may have such words too, is indented or has a bar.
+/// Splits "ring.cpp:3:4: error: message", in the words of compilers and assemblers. A
+/// quoted line of code may have such words too, but it is indented or has a bar.
 std::optional<Split> error_in(std::string_view line) {
     if (line.empty() || line.front() == ' ') return std::nullopt;
     for (const std::string_view word :
@@ -124,9 +124,9 @@ std::string lines_below(const Lines& lines, std::size_t error) {
     return text;
 }
 
-/// The place that a line of the chain to an error names, if it is in the folder: "from
-/// ring.cpp:1:", "referenced by ring.cpp:5", "ring.cpp:7:12:   required from here",
-/// "ring.cpp:7:12: note: in instantiation of ... requested here".
+/// Returns the place that a line of the chain to an error names: "from ring.cpp:1:",
+/// "referenced by ring.cpp:5", "ring.cpp:7:12:   required from here", "ring.cpp:7:12:
+/// note: in instantiation of ... requested here".
 std::optional<Place> named_place(std::string_view line) {
     for (const std::string_view word : {":   ", ": note: in instantiation"})
         if (const auto found = split(line, word)) return parse_place(found->before);
@@ -139,8 +139,8 @@ std::optional<Place> named_place(std::string_view line) {
     return std::nullopt;
 }
 
-/// Sets file and line to what led to the error: instantiations before it (GCC) or after
-/// it (clang), else inclusions.
+/// Sets file and line to the student's line that led to the error. It is in the
+/// instantiations before the error (GCC) or after it (clang), or else in the inclusions.
 void find_own_place(const Lines& lines, std::size_t error, const Folder& folder,
                     BuildFailure& failure) {
     std::size_t first = error;
@@ -166,7 +166,7 @@ void find_own_place(const Lines& lines, std::size_t error, const Folder& folder,
     }
 }
 
-/// A linker's complaint: "ring.cpp:5: undefined reference to `f()'", if it knows the
+/// Reads a linker's error: "ring.cpp:5: undefined reference to `f()'" if it knows the
 /// line; "ring.cpp:(.text+0x9): ..." if it does not.
 std::optional<BuildFailure> link_error(std::string_view line, const Folder& folder) {
     for (const std::string_view word :
@@ -184,7 +184,7 @@ std::optional<BuildFailure> link_error(std::string_view line, const Folder& fold
     return std::nullopt;
 }
 
-/// Returns whether a driver only passes on that the linker has failed; the linker itself
+/// Returns whether a driver only repeats that the linker has failed; the linker itself
 /// said why.
 bool passes_on(std::string_view message) {
     return message.starts_with("ld returned") ||
@@ -240,14 +240,14 @@ std::string object_of(const std::string& source) {
     return source + ".o";
 }
 
-/// Lines for the linker's complaints; one mistake is enough; nothing that depends on the
-/// terminal. Callers' flags come later, and win.
+/// Debug lines for the linker's errors, only the first error, and a form that does not
+/// depend on the terminal. The caller's flags come later and override these.
 std::vector<std::string> own_flags() {
     return {"-g1", "-Wfatal-errors", "-fdiagnostics-color=never",
             "-fno-diagnostics-show-option", "-fmessage-length=0"};
 }
 
-/// The folder is the confined programs' own while one lives.
+/// While this object lives, the folder belongs to the confined programs' user.
 class HandedOver {
   public:
     explicit HandedOver(const BuildPlan& plan) : folder_(plan.folder), user_(plan.user) {
@@ -257,7 +257,7 @@ class HandedOver {
         try {
             take_back(folder_, user_);
         } catch (const std::exception&) {
-            // If something cannot be read, that shows when the program is started.
+            // If a file cannot be read, that shows when the program is started.
         }
     }
     HandedOver(const HandedOver&) = delete;
@@ -320,7 +320,7 @@ class Build {
     Confinement confinement() const {
         const double left =
             std::chrono::duration<double>(deadline_ - Clock::now()).count();
-        // The slack in processes: others may have the same user.
+        // Many processes are allowed, because others may have the same user.
         return {.user = plan_.user,
                 .cpu_seconds = plan_.wall_seconds,
                 .wall_seconds = std::max(left, 0.0),
@@ -340,8 +340,8 @@ class Build {
                          .variables = {"LC_ALL=C", "CCACHE_DISABLE=1"}});
     }
 
-    /// Returns what is wrong in the source. A compiler that was killed is run once more:
-    /// the machine may have had no memory left, and has it now.
+    /// Returns what is wrong in the source. If the compiler was killed, runs it once
+    /// more: the machine may have had no memory left then.
     std::optional<BuildFailure> result(std::unique_ptr<ConfinedProcess> process,
                                        const std::vector<std::string>& words,
                                        const std::string& source) const {
@@ -365,7 +365,7 @@ class Build {
                             output.substr(0, 1000)};
     }
 
-    /// Returns whether the compiler, or one that it started, was killed, as it says.
+    /// Returns whether the compiler, or a program that it started, was killed.
     static bool was_killed(ConfinedProcess& process) {
         const Ending ending = *process.wait();
         const std::string output = process.output(kMostOutput);
@@ -375,8 +375,8 @@ class Build {
                  output.find("unable to execute command: Killed") != std::string::npos));
     }
 
-    /// Why the compiler, or one that it started, could not go on; empty if it is not for
-    /// a limit.
+    /// Returns which limit stopped the compiler or a program that it started; empty if
+    /// none did.
     std::string limit_reached(const Ending& ending, const std::string& output) const {
         const auto said = [&output](const char* text) {
             return output.find(text) != std::string::npos;

@@ -11,42 +11,41 @@
 
 namespace lockstep::lessons {
 
-/// Returns the compiler of students' programs: the one in the environment's CXX, else the
-/// first of g++, c++ and clang++ that is on the PATH. Throws MissingError if there is
-/// none.
+/// Returns the compiler for students' programs: the environment's CXX, or else the first
+/// of g++, c++ and clang++ on the PATH. Throws MissingError if there is none.
 std::vector<std::string> student_compiler();
 
 /// The sources to compile, and how to compile them.
 struct BuildPlan {
     std::vector<std::string> compiler{
-        "c++"};  ///< the driver, and words before all others
-    /// Has the sources; nothing else is written to. Absolute, without links. If this
-    /// process is root, the folder belongs to `user` meanwhile (hand_over(),
-    /// take_back()).
+        "c++"};  ///< the driver, then words that come before all others
+    /// Contains the sources; nothing is written outside of it. Absolute, without links.
+    /// If this process is root, the folder belongs to `user` during the build
+    /// (hand_over(), take_back()).
     std::filesystem::path folder = {};
     std::vector<std::string> sources = {};  ///< "ring.cpp": relative to the folder
     std::vector<std::string> flags = {};    ///< for each source; paths are absolute
     std::vector<std::string> link = {};     ///< after the objects: libraries, flags
-    std::string program = "program";        ///< to make, in the folder
-    /// Folders that flags and link name, without links; the compiler sees nothing else
-    /// but its own and the system's.
+    std::string program = "program";        ///< the program to make, in the folder
+    /// Folders that flags and link name, without links. Apart from these the compiler
+    /// sees only its own folders and the system's.
     std::vector<std::filesystem::path> reads = {};
     unsigned user = kNobody;                   ///< of the compiler, if root starts it
-    double wall_seconds = 120;                 ///< for all of it
+    double wall_seconds = 120;                 ///< for the whole build
     std::int64_t memory_bytes = 1536LL << 20;  ///< of each process
-    int at_once = 2;                           ///< sources that are compiled at a time
+    int at_once = 2;                           ///< sources compiled at the same time
 };
 
-/// Compiles each source by itself in the folder, then links; confined all the while,
-/// since what the compiler does is up to the source. Nothing if that succeeds, with
-/// warnings or without; else the first mistake of the first source that has one, at the
-/// student's own line where a library's template failed. Throws std::system_error if the
-/// compiler cannot be started.
+/// Compiles each source separately in the folder, then links. Both are confined, because
+/// a source can control what the compiler does. Returns nothing on success, with or
+/// without warnings. Otherwise returns the first mistake of the first source that has
+/// one; if a library's template failed, with the student's own line. Throws
+/// std::system_error if the compiler cannot be started.
 std::optional<BuildFailure> build_program(const BuildPlan& plan);
 
-/// The first error in what GCC or clang printed, or the linker that they called, run in a
-/// folder. If it stands in a file that is not in the folder, file and line are the
-/// innermost ones there that led to it, if any is named.
+/// Returns the first error in the output of GCC, clang or their linker, which ran in
+/// `folder`. If the error is in a file outside the folder, file and line are the
+/// innermost place in the folder that led to it, if the output names one.
 std::optional<BuildFailure> first_error(const std::string& output,
                                         const std::filesystem::path& folder);
 

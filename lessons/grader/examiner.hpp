@@ -12,21 +12,22 @@
 
 namespace lockstep::lessons {
 
-/// Returns what a rank of a student's program may use.
+/// Returns the limits of one rank of a student's program.
 Confinement usual_confinement();
 
-/// A student's program, and how it is run.
+/// A student's program, and how to run it.
 struct StudentProgram {
     std::filesystem::path folder;  ///< absolute, without links
     std::string program;           ///< a file in it
     Confinement confinement = usual_confinement();
-    bool shows_output = false;  ///< what it printed is told where it ended badly
+    bool shows_output = false;  ///< reports quote its output if it ended badly
 };
 
-/// Returns how the program is started, with a descriptor that it is given, or none.
+/// Returns the plan to start the program; `given` is a descriptor that it gets (-1:
+/// none).
 ConfinedPlan confined(const StudentProgram& program, int given = -1);
 
-/// A student's program as one rank, confined, with its line to the grader.
+/// A student's program as one rank, confined, with its connection to the grader.
 class StudentProcess final : public RankProcess {
   public:
     explicit StudentProcess(const StudentProgram& program);
@@ -45,16 +46,16 @@ class StudentProcess final : public RankProcess {
     ConfinedProcess process_;
 };
 
-/// Runs a student's program: each rank in a confined process of its own, which asks this
-/// one for all that devices and communicators do, under every check that there is.
+/// Runs a student's program. Each rank is a confined process, which asks this process for
+/// everything that devices and communicators do. All checks of the simulator are on.
 class Examiner final : public StudentWork {
   public:
-    /// Each rank has its own limits, a run `longest`.
+    /// Each rank has its own limits; a run takes at most `longest`.
     explicit Examiner(StudentProgram program,
                       std::chrono::seconds longest = std::chrono::seconds{20})
         : program_(std::move(program)), longest_(longest) {}
 
-    /// A task that has run out of time once is not run again.
+    /// A task that has run out of time is not run again.
     const TaskResult& run(const TaskRun& run) override;
 
     std::string file(const std::string& name) const override;
@@ -65,7 +66,7 @@ class Examiner final : public StudentWork {
     StudentProgram program_;
     std::chrono::seconds longest_;
     MadeRuns made_;
-    std::map<std::string, std::string> late_;  ///< tasks that ran out of time, and how
+    std::map<std::string, std::string> late_;  ///< how tasks ran out of time, by task
 };
 
 }  // namespace lockstep::lessons

@@ -48,8 +48,8 @@ void enter(const Judgement& judgement, CriterionReport& entry) {
     entry.said = judgement.said;
 }
 
-/// Returns a sentence for each thing that this machine does not keep students' programs
-/// from, and that matters to those who read the report.
+/// Returns a sentence for each missing protection of this machine that matters to readers
+/// of the report.
 std::vector<std::string> remarks_on(const std::vector<ConfinementLayer>& layers) {
     const auto on = [&](const std::string& name) {
         const auto layer = std::ranges::find(layers, name, &ConfinementLayer::name);
@@ -67,13 +67,13 @@ std::vector<std::string> remarks_on(const std::vector<ConfinementLayer>& layers)
     return remarks;
 }
 
-/// A student's program may run as the same user, and must not look into this one.
+/// A student's program may run as the same user; it must not look into this process.
 void hide_this_process() {
     ::prctl(PR_SET_DUMPABLE, 0);
 }
 
-/// Returns what a student does first: the first criterion that did not pass, in the order
-/// of the handout.
+/// Returns what the student should do first: the first criterion that did not pass, in
+/// the order of the handout.
 std::string first_to_do(const GradeReport& report) {
     if (report.build_failure)
         return report.build_failure->line > 0

@@ -19,20 +19,20 @@ struct GradePlan {
     const Assignment* assignment = nullptr;
     std::filesystem::path folder;  ///< the student's, or a .zip (Submission)
     std::vector<std::string> compiler{"c++"};
-    std::chrono::seconds longest{400};  ///< what is not judged by then is not
+    std::chrono::seconds longest{400};  ///< what is not judged by then stays unjudged
     bool machine_is_checked = false;    ///< require_can_grade() was called already
-    bool requires_confinement = false;  ///< stops where a layer of it is missing
-    bool shows_output = false;          ///< tells what a program printed that ended badly
-    /// Draws as the grading did whose report has this number; else anew.
+    bool requires_confinement = false;  ///< stops if a layer of it is missing
+    bool shows_output = false;          ///< quotes the output of a program that failed
+    /// Repeats the random draws of the report with this number; otherwise draws anew.
     std::optional<std::int64_t> drawn{};
 };
 
-/// Told of the report whenever it has changed: first with nothing judged.
+/// Called whenever the report has changed; the first time before anything is judged.
 using GradeSink = std::function<void(const GradeReport& report)>;
 
-/// Builds what is in the student's folder and judges it. What the student did wrong is in
-/// the report. What the machine or the grader lacks is thrown, and the report says that
-/// it stopped for it.
+/// Builds the student's program and judges it. The student's mistakes are in the report.
+/// If the machine or the grader has a problem, it is thrown, and the report says why it
+/// stopped.
 GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& changed);
 
 }  // namespace lockstep::lessons

@@ -53,8 +53,8 @@ std::string name_of(GradeFormat format) {
         ->first;
 }
 
-/// The grading of one submission, in a process of its own, which sends its report as JSON
-/// when it is done.
+/// The grading of one submission in its own process, which sends its report as JSON when
+/// it is done.
 class Grading {
   public:
     Grading(const GradePlan& plan, const Kit& kit, GradeFormat format,
@@ -78,14 +78,14 @@ class Grading {
     Grading(const Grading&) = delete;
     Grading& operator=(const Grading&) = delete;
 
-    /// poll() finds this readable when there is a report, or none will come.
+    /// poll() finds this readable once there is a report or none can come any more.
     int descriptor() const { return socket_.number(); }
 
-    /// After this there will be none.
+    /// After this time there will be no report.
     os::Clock::time_point deadline() const { return deadline_; }
 
-    /// Returns the report; null if the process ended without one, never began, or has
-    /// none at the deadline.
+    /// Returns the report. It is null if the process ended without one, did not begin, or
+    /// had none at the deadline.
     Json report() const {
         const std::optional<std::string> text =
             Frames(socket_.number()).receive(deadline_);
@@ -110,8 +110,8 @@ class Grading {
         ::_exit(sent ? 0 : 1);
     }
 
-    /// Whatever a machine does, others come to their turn: more than a grading and all
-    /// that is built for it may take.
+    /// More than a grading and its builds can take, so that others get their turn on any
+    /// machine.
     static constexpr double kLongestSeconds = 1200;
 
     os::Clock::time_point deadline_ = os::after(os::Clock::now(), kLongestSeconds);
@@ -119,7 +119,7 @@ class Grading {
     os::Descriptor socket_;
 };
 
-/// Returns the names by which reports are called; no two are the same.
+/// Returns the names of the reports; no two are the same.
 std::vector<std::string> names_of(const std::vector<fs::path>& submissions) {
     std::map<std::string, fs::path> known;
     std::vector<std::string> names;
@@ -134,7 +134,7 @@ std::vector<std::string> names_of(const std::vector<fs::path>& submissions) {
     return names;
 }
 
-/// Makes the folder for the reports, unless it is there and is to be gone on with.
+/// Makes the folder for the reports, unless it exists and the command continues there.
 void make_folder(const fs::path& folder, bool goes_on) {
     fs::create_directories(folder);
     const bool begun = goes_on && fs::exists(folder / kTable);
@@ -154,7 +154,7 @@ void count(const Json& report, GradedMany& result) {
         ++result.with_all_points;
 }
 
-/// Returns the place of a grading that has something to say, or whose time is over.
+/// Returns the number of a grading that has sent something or whose time is over.
 std::size_t next_done(const std::map<std::size_t, std::unique_ptr<Grading>>& running) {
     std::vector<pollfd> watched;
     watched.reserve(running.size());
@@ -177,15 +177,15 @@ fs::path report_file(const GradeManyPlan& plan, const std::string& name) {
     return plan.out / (name + extension_of(plan.format));
 }
 
-/// A submission that is to be graded.
+/// A submission to grade.
 struct Entry {
-    std::size_t place = 0;  ///< among all, in the table
+    std::size_t place = 0;  ///< number among all submissions, in the table
     fs::path submission;
     std::string name;
     std::string fingerprint;
 };
 
-/// Returns what is to be graded. The rest has its report and its line already.
+/// Returns what must be graded. The others already have a report and a line in the table.
 std::vector<Entry> entries_to_grade(const GradeManyPlan& plan, GradeTable& table) {
     const std::vector<std::string> names = names_of(plan.submissions);
     std::vector<Entry> entries;

@@ -10,32 +10,33 @@
 
 namespace lockstep::lessons {
 
-/// The submissions of a course, to be graded in one go.
+/// The submissions of a course, to be graded with one command.
 struct GradeManyPlan {
-    GradePlan each;  ///< all but the folder
+    GradePlan each;  ///< everything except the folder
     std::vector<std::filesystem::path> submissions;
-    /// A folder for grades.csv and a report each, NAME.json or what the format's are
-    /// called.
+    /// A folder for grades.csv and one report per submission: NAME.json, or the name that
+    /// the format uses.
     std::filesystem::path out;
     GradeFormat format = GradeFormat::text;
     int at_once = 1;
-    /// Keeps what an earlier command left in `out`: submissions that have a report and
-    /// points there, by this version of Lockstep, and that have not changed since.
+    /// Keeps the reports and points that an earlier command left in `out`, if the
+    /// submission has not changed since and the version of Lockstep is the same.
     bool goes_on = false;
 };
 
 struct GradedMany {
     std::size_t with_all_points = 0;
     std::size_t graded = 0;
-    std::size_t stopped = 0;  ///< by what the machine lacks
-    std::size_t kept = 0;     ///< as an earlier command had graded them
+    std::size_t stopped = 0;  ///< because the machine lacked something
+    std::size_t kept = 0;     ///< graded by an earlier command
 };
 
-/// Grades each as grade() does, some at a time, each in a process of its own; a report
-/// for each, and a table of all that is written anew whenever one is done: a line a
-/// submission, in their order, with points by criterion. `done` is told how many are.
-/// Throws UsageError if two submissions have the same name, or if something is in `out`
-/// already that is not to be gone on with, or cannot be.
+/// Grades each submission as grade() does, several at the same time, each in its own
+/// process. Writes a report for each, and a table with a line per submission, in their
+/// order, with points by criterion. The table is rewritten whenever a submission is done,
+/// and `done` is called with the number of those that are done. Throws UsageError if two
+/// submissions have the same name. Also throws it if `out` already contains something and
+/// the plan does not continue there, or cannot.
 GradedMany grade_many(const GradeManyPlan& plan, const Kit& kit,
                       const std::function<void(std::size_t)>& done);
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Installs the kit: all but its libraries, which the build installs, and where it was made.
+"""Installs the kit, except its libraries (the build installs those) and the path of its sources.
 
 usage: install_kit.py KIT FOLDER DATA
 
-What answers are compared with goes to DATA/SLUG, to which the kit has a link: FOLDER lies among
-the libraries, which students' programs may read.
+The data that answers are compared with goes to DATA/SLUG, and the kit gets a link to it. FOLDER is
+among the libraries, which students' programs may read.
 """
 
 import os

@@ -86,7 +86,8 @@ double bound_of(const HostTensor& expected, double bound) {
     return bound * largest;
 }
 
-/// Returns the first element that is further away than the bound; -1: none is.
+/// Returns the index of the first element that is further away than the bound; -1 if none
+/// is.
 std::int64_t first_apart(const HostTensor& got, const HostTensor& expected,
                          double bound) {
     for (std::int64_t i = 0; i < expected.elements(); ++i)
@@ -96,7 +97,7 @@ std::int64_t first_apart(const HostTensor& got, const HostTensor& expected,
     return -1;
 }
 
-/// Says that nothing was computed there, if it looks so.
+/// Returns a sentence if it looks as if nothing was computed there.
 std::string cause_of_nothing(const HostTensor& got) {
     bool zeros = true;
     for (std::int64_t i = 0; i < got.elements(); ++i) {
@@ -152,7 +153,7 @@ void Judge::figure(const std::string& name, const std::string& unit,
 
 namespace {
 
-/// Returns what each rank left under a name; a tensor of nothing where it left none.
+/// Returns what each rank left under a name; an empty tensor if it left none.
 std::vector<HostTensor> on_ranks(const TaskResult& result, const std::string& tensor) {
     std::vector<HostTensor> left;
     for (const RankResult& rank : result.ranks) {
@@ -189,7 +190,7 @@ void Judge::as_right(const TaskRun& run, const AskedValues& asked) {
 
 namespace {
 
-/// "3 ranks: rank 2: y"
+/// Returns "3 ranks: rank 2: y".
 std::string text_of(const TaskRun& run, std::size_t rank, const std::string& tensor,
                     const AskedValues& asked) {
     return fmt::format("{}: rank {}: {}", run.name, rank,
@@ -381,7 +382,7 @@ Judge::Way opposite(Judge::Way way) {
 }  // namespace
 
 const TaskResult& Judge::run_ring(const TaskRun& run, Way way) {
-    const TaskResult& tried = work_.run(run);  // or what it had left when it stopped
+    const TaskResult& tried = work_.run(run);  // the state at its stop, if it stopped
     const std::string said =
         tried.trouble ? other_way(tried.report, static_cast<int>(run.ranks.size()), way)
                       : "";

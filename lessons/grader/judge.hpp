@@ -12,25 +12,25 @@
 
 namespace lockstep::lessons {
 
-/// The grader has this, and students have not.
+/// What the grader has and students do not have.
 struct GradingSide {
     std::filesystem::path data;  ///< a folder of files
     /// Drawn anew for each grading.
     std::uint64_t secret = 0;
-    Answers* answers = nullptr;  ///< outlives all judges
+    Answers* answers = nullptr;  ///< must outlive all judges
 };
 
-/// How far from what is expected a student's figure may be, in hundredths of it; rounded
-/// outwards.
+/// How far a student's figure may be from the expected one, in percent of that, rounded
+/// up.
 struct Allowed {
     int percent_less = 0;
     int percent_more = 0;
 };
 
-/// The unit of virtual time, which is shown in the unit that suits it.
+/// The unit of virtual time; times are shown in a suitable unit.
 inline constexpr const char* kPicoseconds = "ps";
 
-/// A figure of one rank, as its report has it.
+/// A figure of one rank, read from its report.
 struct RankFigure {
     const char* name;
     const char* unit;
@@ -43,8 +43,8 @@ inline constexpr RankFigure kSent{
 inline constexpr RankFigure kPeak{
     "peak", "bytes of memory", [](const RankReport& rank) { return rank.memory.peak; }};
 
-/// A figure that is asked of each rank, and what is allowed beside the reference's;
-/// `less` says how it becomes less, if it is more.
+/// A figure that is asked of each rank, and its allowed distance from the reference's.
+/// `less` is advice for a figure that is too high.
 struct AskedFigure {
     RankFigure figure;
     Allowed allowed{};
@@ -53,93 +53,98 @@ struct AskedFigure {
 
 /// What is asked of the values that a run left.
 struct AskedValues {
-    /// Names of tensors; none stands for all that the reference leaves, on each rank.
+    /// Names of tensors; if there are none, all tensors that the reference leaves on any
+    /// rank.
     std::vector<std::string> tensors{};
-    /// What a tensor is called in sentences, if not by its name.
+    /// Returns a tensor's name in sentences; without it, the tensor's own name is used.
     std::function<std::string(const std::string& tensor)> called{};
-    /// Says what is wrong with what all ranks left under a name, or nothing. A mistake
-    /// that leaves the same is looked for behind it.
+    /// Returns the cause of wrong values that all ranks left under a name; empty if it
+    /// knows none. Then the judge looks for a mistake that leaves the same values.
     std::function<std::string(const std::string& tensor,
                               const std::vector<HostTensor>& left)>
         cause{};
-    double bound = 1e-10;  ///< as Judge::close() has it
-    /// All ranks leave the same bits, too.
+    double bound = 1e-10;  ///< as in Judge::close()
+    /// Also requires the same bits on all ranks.
     bool same_on_ranks = false;
 };
 
-/// A criterion asks its questions through this: it runs the student's tasks, compares,
-/// and keeps what was asked and measured. A question that is answered with no ends the
-/// criterion.
+/// A criterion asks its questions through this. The judge runs the student's tasks,
+/// compares results, and keeps what was asked and measured. The first question that is
+/// answered with no ends the criterion.
 class Judge {
   public:
     Judge(StudentWork& work, const GradingSide& own) : work_(work), own_(own) {}
 
-    /// Not for criteria: the id of the one that asks from now on.
+    /// Sets the id of the criterion that asks from now on. Not for criteria.
     void set_criterion(const std::string& id) { criterion_ = id; }
-    /// Returns the exercise whose criterion asks: "a1.2".
+    /// Returns the exercise of the criterion that asks: "a1.2".
     std::string exercise() const { return criterion_.substr(0, criterion_.find('-')); }
 
-    /// Asks from now on for what another solution than the reference makes of a run: one
-    /// whose mistake costs no more than it did elsewhere.
+    /// From now on, compares with the runs of `other` instead of the reference's. Then a
+    /// mistake that has already lost points in another criterion loses no more here.
     void compare_with(const Solution& other);
 
-    /// Not for criteria: how a question was answered with no.
+    /// A question that was answered with no. Not for criteria.
     struct No {
         Mark mark = Mark::failed;
         std::string asked;
         std::string measured;
         std::string said;
 
-        /// Says the cause, if one is known.
+        /// Sets the cause, if one is known.
         void explain(const std::string& cause) {
             if (!cause.empty()) said = cause;
         }
     };
 
-    /// Returns what came of a run that came to its end.
+    /// Returns the result of a run that reached its end; throws No if it did not.
     const TaskResult& run(const TaskRun& run);
-    /// One of the assignment's files, as the student has it: any bytes.
+    /// Returns one of the assignment's files as the student wrote it; it may contain any
+    /// bytes.
     std::string file(const std::string& name) const { return work_.file(name); }
 
-    /// A file of the grader's own data for this assignment.
+    /// Returns a file of the grader's own data for this assignment.
     std::string data(const std::string& name) const;
 
-    /// `got` is `expected` in other words: the same shape, and nowhere further away than
-    /// `bound` times the largest value expected (or times 1). NaN is no number's
-    /// neighbour.
+    /// Asks that `got` is close to `expected`: the same shape, and every element within
+    /// `bound` times the largest expected value (or times 1 if that is larger). NaN is
+    /// close to no number.
     void close(const std::string& what, const HostTensor& got, const HostTensor& expected,
                double bound = 1e-10);
     static bool are_close(const HostTensor& got, const HostTensor& expected,
                           double bound = 1e-10);
-    /// `got` has the bits of `expected`.
+    /// Asks that `got` has the bits of `expected`.
     void same(const std::string& what, const HostTensor& got, const HostTensor& expected);
-    /// Returns what the task left under that name on a rank. It may have any form.
+    /// Returns what the task left under that name on a rank. It may have any shape and
+    /// type.
     const HostTensor& left(const RankResult& rank, const std::string& name);
-    /// Asks that it has a form; `what` it is, for sentences.
+    /// Asks for this shape and type; `what` names the tensor in sentences.
     static void form(const std::string& what, const HostTensor& got, const Shape& shape,
                      DType dtype = DType::f64);
 
-    /// `measured` is what a formula gives, or within what is allowed beside it; `less`
-    /// says how it becomes less, if it is more. A time's unit is kPicoseconds.
+    /// Asks that `measured` equals a formula's result, within what is allowed. `less` is
+    /// advice if it is too high. The unit of a time is kPicoseconds.
     void figure(const std::string& name, const std::string& unit, std::int64_t expected,
                 std::int64_t measured, Allowed allowed = {},
                 const std::string& less = "");
-    /// Returns what the reference makes of a run.
+    /// Returns the result of the reference's run.
     const TaskResult& right(const TaskRun& run) const { return own_.answers->right(run); }
-    /// The values that a run left are those of the reference. Throws GradingError if
-    /// the reference leaves none of that name: comparing nothing shows nothing.
+    /// Asks that the values that a run left are those of the reference. Throws
+    /// GradingError if the reference leaves none with such a name: then nothing would be
+    /// compared.
     void as_right(const TaskRun& run, const AskedValues& asked = {});
-    /// What ranks were given, and the task leaves under the same names, is as it was.
+    /// Asks that tensors that ranks were given, and left under the same names, have not
+    /// changed.
     void given_as_before(const TaskRun& run);
-    /// A run's figure is the reference's, or within what is allowed beside it. If not,
-    /// `less` says how it becomes less, if it is more; else a mistake that costs the
-    /// same.
+    /// Asks that a run's figure is the reference's, within what is allowed. If it is too
+    /// high, `less` is the advice. Otherwise the advice is that of a mistake with the
+    /// same costs.
     void figure_as_right(const TaskRun& run, const std::string& name,
                          const std::string& unit,
                          const std::function<std::int64_t(const RunReport&)>& measure,
                          Allowed allowed = {}, const std::string& less = "");
-    // The same of figures of each rank, rank by rank; of its messages and bytes, of its
-    // bytes by verb, and of the time that all took. `exercise` is "a1.2".
+    // The same for figures of each rank; for its messages and bytes; for its bytes by
+    // verb; and for the time of all ranks. `exercise` is "a1.2".
     void figures_as_right(const TaskRun& run, const std::string& exercise,
                           const std::vector<AskedFigure>& figures);
     void traffic_as_right(const TaskRun& run, const std::string& exercise,
@@ -147,40 +152,40 @@ class Judge {
     void verbs_as_right(const TaskRun& run, const std::string& exercise);
     void time_as_right(const TaskRun& run, const std::string& exercise, Allowed allowed,
                        const std::string& less = "");
-    /// Returns what is said of the first mistake whose run `fits`; empty if none does.
+    /// Returns the sentence of the first mistake whose run `fits`; empty if none does.
     std::string mistake(const TaskRun& run,
                         const std::function<bool(const TaskResult&)>& fits) const {
         return own_.answers->mistake(run, criterion_, fits);
     }
-    /// Asks what another criterion asks, which has to be right before. If it is not, says
-    /// only where that is said: what was asked there is not told here.
+    /// Asks what another criterion asks, because that must be right first. If it is not,
+    /// the report only names that criterion and does not repeat its question.
     void needs(const std::string& id, const std::function<void(Judge&)>& before) const;
-    /// Returns whether the answer to all that is asked is yes.
+    /// Returns whether the answer to all questions in `asked` is yes.
     bool meets(const std::function<void(Judge&)>& asked) const;
-    /// Asks first that a run comes to its end, and what the exercise's criterion of
-    /// values asks of it: what a run costs counts if that is right, as doing nothing is
+    /// Asks that a run reaches its end, then what the exercise's criterion of values asks
+    /// of it. A run's cost counts only if its values are right, because doing nothing is
     /// fast.
     void needs_values(
         const TaskRun& run,
         const std::function<void(Judge&, const TaskRun&)>& values = {}) const;
-    /// The ways round a ring.
+    /// The directions of a ring.
     enum class Way : std::uint8_t { to_next, to_rank_before };
-    /// Returns a run round a ring that came to its end and made no call but send and
-    /// recv.
+    /// Returns a run around a ring that reached its end and called only send and recv.
     const TaskResult& run_ring(const TaskRun& run, Way way);
-    /// Messages go by send and recv alone, and that way round. `name` is the case's.
+    /// Asks that all messages are by send and recv, and in that direction. `name` is the
+    /// case's.
     void one_way(const std::string& name, const RunReport& report, Way way);
-    /// Says that all messages between so many ranks go the other way round, if they do.
+    /// Returns a sentence if all messages between the ranks go in the other direction.
     static std::string other_way(const RunReport& report, int ranks, Way way);
 
     void ask(bool answer, const std::string& asked, const std::string& measured,
              const std::string& said = "");
 
-    /// Drawn in [low, high]; the same for the same name, but another one in another
-    /// grading.
+    /// Draws a number in [low, high]. The same name gives the same number in one grading,
+    /// and another one in the next.
     std::int64_t draw(const std::string& name, std::int64_t low, std::int64_t high) const;
-    /// Normal, f64; the same for the same name, but others in another grading, so that
-    /// nobody can make another rank's.
+    /// Draws normal values, f64. The same name gives the same values in one grading, and
+    /// others in the next, so that no program can compute another rank's values.
     HostTensor normal(const std::string& name, const Shape& shape) const;
 
     /// Return what was asked and measured so far.
@@ -188,7 +193,7 @@ class Judge {
     std::string measured() const;
 
   private:
-    /// Messages go by send and recv alone. `name` is the case's.
+    /// Asks that all messages are by send and recv. `name` is the case's.
     void by_send_and_recv(const std::string& name, const RunReport& report);
     void tensor_as_right(const TaskRun& run, const std::string& name,
                          const AskedValues& asked);
@@ -199,8 +204,8 @@ class Judge {
 
     StudentWork& work_;
     GradingSide own_;
-    std::shared_ptr<Answers> others_;  ///< in the place of the grading side's
-    std::string criterion_;            ///< the id of that which asks
+    std::shared_ptr<Answers> others_;  ///< replaces the grading side's answers
+    std::string criterion_;            ///< id of the criterion that asks
     bool explains_ = true;             ///< looks for mistakes that explain a no
     std::vector<std::string> asked_;
     std::vector<std::string> measured_;
@@ -214,10 +219,10 @@ struct Judgement {
     std::string said{};
 };
 
-/// Judges the assignment's criterion with that index, which is not asked where one fails
-/// that it needs; where it fails after another one that has failed, it says only that.
-/// Whatever it meets in what the student left fails it; what the machine or the grader
-/// itself lacks is thrown: MissingError, std::system_error, GradingError.
+/// Judges the criterion with that index. If a criterion that it needs fails, this one is
+/// not asked. If it fails after another one that has failed (`after`), it only names that
+/// one. Any problem in the student's results fails it. A problem of the machine or the
+/// grader is thrown: MissingError, std::system_error, GradingError.
 Judgement judgement_of(const Assignment& assignment, std::size_t index, Judge judge);
 
 }  // namespace lockstep::lessons

@@ -28,17 +28,17 @@ namespace {
 
 constexpr std::string_view kCouldNot = "the grader could not judge this: ";
 
-/// `spent` is a judgement after which the process has no memory left.
+/// After a `spent` judgement the process has no memory left.
 enum class Kind : char { judgement, spent, missing_error };
 
-/// Four messages: how the work ended and the mark, then the texts.
+/// Sent as four messages: first the kind and the mark, then the texts.
 struct Answer {
     Kind kind = Kind::judgement;
     Judgement judgement{};
 };
 
 void send_answer(Frames& line, const Answer& answer) {
-    constexpr std::size_t kMostText = 1 << 20;  // reports show less
+    constexpr std::size_t kMostText = 1 << 20;  // more than reports show
     const Judgement& judgement = answer.judgement;
     const std::array<char, 2> head{static_cast<char>(answer.kind),
                                    static_cast<char>(judgement.mark)};

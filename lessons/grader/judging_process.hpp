@@ -11,10 +11,9 @@
 
 namespace lockstep::lessons {
 
-/// Judges criteria in a process of its own, since the simulator does there what students'
-/// programs ask for: what they bring about, were it the end of that process, costs the
-/// criterion it was at, and no other. The process is kept from one criterion to the next,
-/// with what it remembers.
+/// Judges criteria in a separate process, because the simulator runs there what students'
+/// programs ask for. If they bring down that process, only the current criterion fails.
+/// The process and its memory are kept from one criterion to the next.
 class JudgingProcess {
   public:
     using Clock = Frames::Clock;
@@ -22,9 +21,9 @@ class JudgingProcess {
     using Work = std::function<Judgement(std::size_t)>;
 
     struct Limits {
-        Clock::time_point deadline;                  ///< of all
-        std::chrono::milliseconds longest{100'000};  ///< of one criterion
-        /// The process' address space may grow by this much.
+        Clock::time_point deadline;                  ///< for all criteria
+        std::chrono::milliseconds longest{100'000};  ///< for one criterion
+        /// The process's address space may grow by this much.
         std::int64_t memory_bytes = std::int64_t{512} << 20;
     };
 
@@ -36,17 +35,17 @@ class JudgingProcess {
     JudgingProcess(const JudgingProcess&) = delete;
     JudgingProcess& operator=(const JudgingProcess&) = delete;
 
-    /// Throws MissingError if the machine lacks something, so that the work threw that or
-    /// std::system_error, and if the grading itself errs (GradingError). All else that
-    /// goes wrong there is said in a judgement that has failed, or is of nothing if the
-    /// time for all was over.
+    /// Throws MissingError if the work threw it or std::system_error, because the machine
+    /// lacks something, or if the grading itself has an error (GradingError). Any other
+    /// problem becomes a failed judgement. If the time for all is over, the judgement is
+    /// empty.
     Judgement judge(std::size_t index);
 
   private:
     void start();
     [[noreturn]] void serve(int descriptor) const noexcept;
     Judgement judgement_without_answer();
-    /// Ends it; returns its status, as wait() has it.
+    /// Ends it; returns its status in the form of wait().
     int end();
 
     Work work_;

@@ -78,7 +78,7 @@ std::vector<std::string> Kit::compile_flags(const std::string& slug) const {
 }
 
 std::vector<std::string> Kit::link_flags(const std::string& slug) const {
-    // The tasks call the library, whose main calls the tasks.
+    // The tasks call the library, and the library's main calls the tasks.
     std::vector<std::string> flags{"-L" + (folder_ / "lib").string(),
                                    "-Wl,--start-group"};
     for (const std::string& library : rank_libraries(slug))

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Puts together what students' programs are built with: the kit.
+"""Makes the kit, with which students' programs are built.
 
 usage: make_kit.py ROOT VERSION KIT STAMP DEPENDENCIES LEFT_OUT MORE LIBRARY…
 
-    include/      headers of the library, as <lockstep/…>, but for what assignments ask for
-    more/SLUG/    headers that students of one assignment have besides
+    include/      headers of the library, as <lockstep/…>, except those that are to be written
+    more/SLUG/    additional headers for the students of one assignment
     lib/          the libraries
     pkgconfig/    lockstep-course.pc, for a student's own build, and lockstep-course-SLUG.pc
-    assignments/  of each assignment, the handout and what the grader adds
+    assignments/  each assignment's handout, and what the grader adds to it
     unpack.py     takes a student's files out of a .zip
-    sources       where Lockstep's own sources are
+    sources       the path of Lockstep's own sources
 
-LEFT_OUT are the stems of sources, separated by commas, whose headers students do without; MORE,
-"SLUG=STEM,STEM …", those that an assignment's have all the same, with the library libmore_NAME.a.
-The kit can be moved. In it, sources and what is said of headers have the names that these have
-outside of the tree. What was looked at is listed in the file DEPENDENCIES, for Ninja.
+LEFT_OUT has the stems of sources, separated by commas, whose headers students do not get. MORE
+("SLUG=STEM,STEM …") has the stems that one assignment's students get anyway, with the library
+libmore_NAME.a. The kit can be moved. Its sources and its texts about headers use the names that
+headers have outside of the tree. DEPENDENCIES lists all files that were read, for Ninja.
 """
 
 import os
@@ -49,7 +49,7 @@ Libs: -L${prefix}/lib -lmore_{name}
 """
 
 
-# Files that were copied, and folders, where others may come.
+# Files that were copied, and folders in which new files may appear.
 looked_at = [os.path.abspath(public_headers.__file__)]
 
 
@@ -60,13 +60,12 @@ def copy(here, there):
 
 
 def page_outside_of_tree(text):
-    """A page calls headers as a student's program does, and does not say of which text it is a
-    translation."""
+    """Returns a page with a student's names of headers, and without the mark of a translation."""
     return re.sub(r"^<!-- of \w+ -->\n", "", text.replace("`src/", "`lockstep/"), flags=re.M)
 
 
 def copy_of_handout(here, there):
-    """As it is outside of the tree."""
+    """Copies a file in its form outside of the tree."""
     if not here.endswith((".hpp", ".cpp", ".md")):
         return copy(here, there)
     with open(here, encoding="utf-8") as file:
@@ -92,7 +91,7 @@ def copy_headers(root, kit, left_out):
 
 
 def copy_more(root, kit, more, headers):
-    """`headers` are those that all students have."""
+    """Copies each assignment's own headers; `headers` are those that all students have."""
     for slug, stems in more.items():
         own = {f"src/{stem}.hpp" for stem in stems}
         public_headers.put(root, os.path.join(kit, "more", slug, "include"), own, headers)
@@ -107,7 +106,7 @@ def write_config(kit, name, text, values):
 
 
 def copy_assignments(root, kit):
-    """Never the reference, nor its mistakes: only what a student or the grader needs."""
+    """Copies only what a student or the grader needs, never the reference or its mistakes."""
     here = os.path.join(root, "lessons/assignments")
     for name in sorted(os.listdir(here)):
         if not os.path.isdir(os.path.join(here, name, "handout")):

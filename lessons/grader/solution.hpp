@@ -11,11 +11,11 @@
 namespace lockstep::lessons {
 
 /// A solution of an assignment that is compiled into the grader: the reference, or a copy
-/// of it with a mistake (lessons/assignments/mistakes.py makes them).
+/// of it with a mistake (made by lessons/assignments/mistakes.py).
 struct Solution {
-    std::string title;  ///< "skips the all-reduce"
-    std::string says;   ///< to a student whose program does what this one does; or empty
-    std::string expects;  ///< what is said of it by other code; "..." is any text
+    std::string title;    ///< "skips the all-reduce"
+    std::string says;     ///< to a student whose program does the same; or empty
+    std::string expects;  ///< what other code must say about it; "..." is any text
     std::vector<std::string> loses;  ///< ids of criteria
     Tasks tasks;
 };
@@ -23,7 +23,7 @@ struct Solution {
 /// A solution's runs, in the grader's own process.
 class SolutionWork final : public StudentWork {
   public:
-    /// `solution` outlives it. `files` has the texts that criteria look at, by name.
+    /// `solution` must outlive it. `files` has the texts that criteria look at, by name.
     SolutionWork(const Solution& solution, sim::CheckLevel check,
                  std::map<std::string, std::string> files = {})
         : solution_(solution), check_(check), files_(std::move(files)) {}
@@ -40,21 +40,21 @@ class SolutionWork final : public StudentWork {
     MadeRuns made_;
 };
 
-/// What a grader knows and a student does not: the reference's runs, and those of its
+/// What a grader knows and a student does not: the runs of the reference and of its
 /// mistaken copies.
 class Answers {
   public:
-    /// The first is the reference.
+    /// The first solution is the reference.
     explicit Answers(std::vector<Solution> solutions);
     Answers(const Answers&) = delete;
     Answers& operator=(const Answers&) = delete;
 
-    /// Returns what the reference makes of a run. Throws GradingError if it does not
-    /// come to its end.
+    /// Returns the result of the reference's run. Throws GradingError if it does not
+    /// reach its end.
     const TaskResult& right(const TaskRun& run);
-    /// Returns what is said of the first mistake whose run `fits`; empty if none does.
-    /// Those that lose `criterion` first come first. Each mistake that has a sentence is
-    /// run anew.
+    /// Returns the sentence of the first mistake whose run `fits`; empty if none does.
+    /// Mistakes that lose `criterion` first come first. Each mistake that has a sentence
+    /// is run anew.
     std::string mistake(const TaskRun& run, const std::string& criterion,
                         const std::function<bool(const TaskResult&)>& fits) const;
 

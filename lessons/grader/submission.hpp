@@ -10,27 +10,27 @@
 
 namespace lockstep::lessons {
 
-/// Returns what a submission is called: "ada" for "all/ada/" and for "all/ada.zip".
+/// Returns a submission's name: "ada" for "all/ada/" and for "all/ada.zip".
 std::string name_of_submission(const std::filesystem::path& path);
 
-/// Returns 64 digits that are others if what is asked for in the submission changes, or
-/// the version of Lockstep. Nothing is taken out of a .zip: it counts as a whole. Empty
-/// if it cannot be read.
+/// Returns 64 digits that change if the submission's files or the version of Lockstep
+/// change. A .zip is not unpacked, but counts as a whole. Empty if it cannot be read.
 std::string fingerprint_of(const std::filesystem::path& submission,
                            const std::vector<std::string>& files);
 
-/// A student's work as it was handed in: a folder with the files, one with a single
-/// folder that has them, or a .zip of either.
+/// A student's work as it was handed in: a folder with the files, a folder that contains
+/// such a folder and no other one, or a .zip of either.
 class Submission {
   public:
-    /// `files` are those that are asked for. Out of a .zip they come into `scratch`, a
-    /// folder that is not there yet. Throws MissingError if the machine cannot do that.
+    /// `files` are the files that are asked for. Those of a .zip are unpacked into
+    /// `scratch`, a folder that must not exist yet. Throws MissingError if the machine
+    /// cannot do that.
     Submission(const std::filesystem::path& path, const std::vector<std::string>& files,
                const Kit& kit, const std::filesystem::path& scratch);
 
     /// Returns the folder that has the files; some may be missing.
     const std::filesystem::path& folder() const { return folder_; }
-    /// Returns what is wrong with a .zip out of which nothing could be taken.
+    /// Returns what is wrong with a .zip from which nothing could be unpacked.
     const std::optional<BuildFailure>& failure() const { return failure_; }
 
   private:

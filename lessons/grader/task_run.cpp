@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::int64_t kDeviceMemory = std::int64_t{32} << 20;
 
-/// In a handler: what of a student's program ended the run, into the result. What is the
-/// grader's own trouble is thrown on.
+/// Call it in a handler. Puts a failure of the student's program into the result;
+/// rethrows any problem of the grader itself.
 void take_exception(TaskResult& result) {
     try {
         throw;
@@ -49,7 +49,7 @@ ClusterSpec examination_cluster() {
 }
 
 std::map<std::string, Tensor> upload_given(Device& device, const RankTask& task) {
-    // Not made at any line of the program's.
+    // This upload belongs to no line of the program.
     constexpr SourceLine kAtItsStart{"the start, where a task is given its tensors", 0};
     std::map<std::string, Tensor> tensors;
     for (const auto& [name, given] : task.tensors) {
@@ -63,7 +63,7 @@ std::map<std::string, Tensor> upload_given(Device& device, const RankTask& task)
 
 std::map<std::string, HostTensor> read_left(
     Device& device, const std::map<std::string, Tensor>& tensors) {
-    // Not made at any line of the program's.
+    // This read belongs to no line of the program.
     constexpr SourceLine kAtItsEnd{"its end, where the grader reads what is left", 0};
     std::map<std::string, HostTensor> left;
     for (const auto& [name, tensor] : tensors)
@@ -77,7 +77,7 @@ TaskResult make_run(const TaskRun& run, sim::CheckLevel check,
     options.ranks = static_cast<int>(run.ranks.size());
     options.spec = run.spec;
     options.numbers = run.numbers;
-    options.workers = 1;  // threads take room, however many cores there are
+    options.workers = 1;  // threads need memory, whatever the number of cores
     options.check = check;
     options.trace = true;
     const auto cluster = sim::make_cluster(options);

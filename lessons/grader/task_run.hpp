@@ -15,7 +15,7 @@
 
 namespace lockstep::lessons {
 
-/// A tensor that a task is given, and what the ledger counts it for.
+/// A tensor that a task is given, and its category in the memory ledger.
 struct TaskTensor {
     HostTensor values;
     MemoryCategory category = MemoryCategory::activations;
@@ -23,39 +23,38 @@ struct TaskTensor {
     bool operator==(const TaskTensor&) const = default;
 };
 
-/// A task on one rank, with what it is given there.
+/// A task on one rank, with its inputs there.
 struct RankTask {
     std::string task;
     std::map<std::string, TaskTensor> tensors;
     std::map<std::string, std::int64_t> numbers;
-    /// It may read its device's tensors on the host: download().
+    /// Whether it may read its device's tensors on the host: download().
     bool may_download = false;
 
     bool operator==(const RankTask&) const = default;
 };
 
-/// The task left this, on the host.
+/// What the task left, on the host.
 struct RankResult {
     std::map<std::string, HostTensor> tensors;
     std::map<std::string, HostTensor> values;
     std::map<std::string, std::string> texts;
 };
 
-/// Brings a task's tensors to a rank's device, each with its name.
+/// Uploads a task's tensors to a rank's device, each with its name.
 std::map<std::string, Tensor> upload_given(Device& device, const RankTask& task);
-/// Returns what lies there of the tensors that a task leaves, but for those that are
-/// none.
+/// Downloads the tensors that a task leaves; skips null ones.
 std::map<std::string, HostTensor> read_left(Device& device,
                                             const std::map<std::string, Tensor>& tensors);
 
-/// A grading itself errs, whatever the student wrote: its reference does not come to its
-/// end, say. No grade comes of that.
+/// The grading itself is wrong, whatever the student wrote; for example, its reference
+/// does not reach its end. Then there is no grade.
 class GradingError : public std::logic_error {
   public:
     using std::logic_error::logic_error;
 };
 
-/// Says why a task did not come to its end on a rank, if no device or communicator knows.
+/// Why a task did not reach its end on a rank, if no device or communicator knows.
 class TaskEnded : public std::runtime_error {
   public:
     enum class Cause : std::uint8_t {
@@ -63,7 +62,7 @@ class TaskEnded : public std::runtime_error {
         threw,        ///< something else
         process,      ///< its process ended, or was ended
         late,         ///< time ran out
-        line          ///< its process said what a program does not say
+        line          ///< its process broke the protocol
     };
 
     TaskEnded(Cause cause, int rank, const std::string& text)
@@ -77,25 +76,25 @@ class TaskEnded : public std::runtime_error {
     int rank_;
 };
 
-/// The devices on which tasks are run: the preset `classroom` with little memory, whose
-/// copies from the host, which bring a task what it is given, are free.
+/// The devices on which tasks run: the preset `classroom` with little memory. Copies from
+/// the host, which bring the task's inputs, are free.
 ClusterSpec examination_cluster();
 
-/// One run of a task on virtual devices, with what each rank is given.
+/// One run of a task on virtual devices, with each rank's inputs.
 struct TaskRun {
-    /// "5 ranks, 37 elements": for sentences. Runs on other devices have other names.
+    /// "5 ranks, 37 elements": for sentences. Runs on other devices need other names.
     std::string name;
     std::vector<RankTask> ranks;
     ClusterSpec spec = examination_cluster();
-    /// False computes shapes only: the same time, bytes and memory, for sizes that no
-    /// grader can compute. Tensors that are left are then NaN.
+    /// False computes only shapes: the same time, bytes and memory, for sizes that no
+    /// grader can compute. Then the tensors that are left are NaN.
     bool numbers = true;
 };
 
-/// How wide a diagnosis is in a report, which indents it.
+/// The width of a diagnosis in a report, which indents it.
 inline constexpr int kDiagnosisColumns = 72;
 
-/// Why a run did not come to its end.
+/// Why a run did not reach its end.
 struct Trouble {
     Mark mark = Mark::failed;
     std::string text;
@@ -108,13 +107,13 @@ struct TaskResult {
     std::vector<RankResult> ranks;  ///< if there is no trouble
 };
 
-/// Runs that were made: each is made once.
+/// Runs that were made; each is made once.
 class MadeRuns {
   public:
-    /// Returns what came of a run, which `make` makes if none of its name with these
-    /// tasks and inputs was made, with numbers or without.
+    /// Returns the result of a run. Calls `make` if there is no run yet with this name
+    /// and these tasks, inputs and `numbers`.
     const TaskResult& get(const TaskRun& run, const std::function<TaskResult()>& make);
-    /// How many were made.
+    /// Returns how many runs were made.
     std::size_t size() const { return made_.size(); }
 
   private:
@@ -126,19 +125,19 @@ class MadeRuns {
     std::multimap<std::string, Made> made_;  ///< by name
 };
 
-/// Makes a run, on each rank by `run_rank`, which throws TaskEnded, or what devices and
+/// Makes a run. Each rank calls `run_rank`, which throws TaskEnded, or what devices and
 /// communicators throw.
 TaskResult make_run(const TaskRun& run, sim::CheckLevel check,
                     const std::function<RankResult(Rank&)>& run_rank);
 
-/// Somebody's solution of an assignment, as far as criteria can ask for it.
+/// A solution of an assignment, as far as criteria can ask for it.
 class StudentWork {
   public:
     virtual ~StudentWork() = default;
 
-    /// Returns what came of a run of the student's program.
+    /// Returns the result of a run of the student's program.
     virtual const TaskResult& run(const TaskRun& run) = 0;
-    /// A file of the student's, as text: any bytes.
+    /// Returns one of the student's files as text; it may contain any bytes.
     virtual std::string file(const std::string& name) const = 0;
 };
 

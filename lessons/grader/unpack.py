@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Takes a student's files out of a .zip, wherever in it they lie.
+"""Unpacks a student's files from a .zip, from any folder in it.
 
 usage: unpack.py FILE.zip FOLDER NAME…
 
-Of the folders in the archive it is the one that has most of the files that are asked for; the
-outermost, if several have as many. Nothing else is taken out: no links, no other names, no file
+The files come from the folder of the archive that has most of the requested files; if several have
+the same number, from the outermost one. Nothing else is unpacked: no links, no other names, no file
 of more than a megabyte. One sentence on standard error says what is wrong with the archive, with
-exit status 1; any other end is the machine's trouble.
+exit status 1; any other end is a problem of the machine.
 """
 
 import io
@@ -23,7 +23,7 @@ MOST_MEMORY_BYTES = 1 << 30
 
 
 def folders_of(archive, names):
-    """For each folder, the entries that are asked for, by name."""
+    """Returns for each folder the requested entries, by name."""
     folders = {}
     for entry in archive.infolist():
         folder, name = posixpath.split(entry.filename.replace("\\", "/"))
@@ -33,7 +33,7 @@ def folders_of(archive, names):
 
 
 def contents(path, names):
-    """The names and bytes of the files that are asked for."""
+    """Yields the names and bytes of the requested files."""
     with open(path, "rb") as file:
         data = file.read(MOST_ARCHIVE_BYTES + 1)
     if len(data) > MOST_ARCHIVE_BYTES:
@@ -71,7 +71,7 @@ def main():
         raise
     except MemoryError:
         sys.exit(f"to read it takes more than {MOST_MEMORY_BYTES >> 30} GiB of memory")
-    except Exception as error:  # pylint: disable=broad-except  # an archive can hold anything
+    except Exception as error:  # pylint: disable=broad-except  # an archive can contain anything
         sys.exit((str(error).splitlines() or [type(error).__name__])[0])
     for name, data in files:
         with open(os.path.join(there, name), "wb") as file:

@@ -28,7 +28,8 @@ constexpr const char* kKind = "grade-";
     throw std::system_error(errno, std::generic_category(), what);
 }
 
-/// Opens a workspace's folder and locks it. Not open if another grader has it.
+/// Opens a workspace's folder and locks it. Returns a closed descriptor if another grader
+/// has the lock.
 os::Descriptor lock(const fs::path& folder) {
     os::Descriptor opened(
         ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -36,7 +37,7 @@ os::Descriptor lock(const fs::path& folder) {
     return opened;
 }
 
-/// Whoever makes a folder locks it right behind; until then it is young.
+/// Returns whether the folder is new: a grader locks its folder only after making it.
 bool is_young(const fs::path& folder) {
     constexpr std::chrono::seconds kYoung{60};
     std::error_code error;
@@ -44,8 +45,8 @@ bool is_young(const fs::path& folder) {
     return error || fs::file_time_type::clock::now() - written < kYoung;
 }
 
-/// Returns whether a grader of this user may have left the folder: root's gives it to a
-/// student's program for a while, so that any owner will do there.
+/// Returns whether a grader of this user may have left the folder. For root any owner is
+/// possible, because root's grader gives the folder to a student's program for a while.
 bool is_ours(const fs::path& folder) {
     struct stat status = {};
     return ::lstat(folder.c_str(), &status) == 0 &&
@@ -66,8 +67,8 @@ void sweep() {
             fs::remove_all(folder, error);
 }
 
-/// While it lives, no signal ends this process, nor one that it forks meanwhile, which
-/// keeps it so.
+/// While this object lives, no signal ends this process. A process that it forks
+/// meanwhile inherits that.
 class NoSignals {
   public:
     NoSignals() {
@@ -83,8 +84,8 @@ class NoSignals {
     sigset_t before_ = {};
 };
 
-/// Removes the folder once nobody holds the other end of the descriptor. Processes that
-/// work in the folder may need a moment to end.
+/// Removes the folder once all copies of the descriptor's other end are closed. Processes
+/// that work in the folder may need a moment to end.
 [[noreturn]] void remove_when_left(const fs::path& folder, int descriptor) noexcept {
     ::setsid();
     ::dup2(descriptor, 0);

@@ -7,9 +7,9 @@
 
 namespace lockstep::lessons {
 
-/// A temporary folder that nobody else can enter, and that goes with this object, or with
-/// the process that made it, however that ends: a process of its own waits for that, and
-/// removes the folder. If that one is killed too, the next grader removes what is left.
+/// A temporary folder that other users cannot enter. It is removed with this object. If
+/// this process ends first, in whatever way, a second process removes the folder. If that
+/// one is killed too, the next grader removes it.
 class WorkFolder {
   public:
     /// Throws std::system_error if it cannot be made.
@@ -23,9 +23,9 @@ class WorkFolder {
 
   private:
     std::filesystem::path path_;
-    os::Descriptor held_;  ///< its other end tells the remover that all who had it went
+    os::Descriptor held_;  ///< when all copies of it are closed, the remover acts
     pid_t remover_ = -1;
-    os::Descriptor lock_;  ///< of the folder: who has it is still there
+    os::Descriptor lock_;  ///< on the folder; shows that its owner is alive
 };
 
 }  // namespace lockstep::lessons

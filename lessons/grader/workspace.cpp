@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::uint64_t kLargestSource = 1 << 20;
 
-/// Copies the student's file, or returns what is wrong with it. Links could lead
-/// anywhere.
+/// Copies the student's file; returns what is wrong with it, if anything. Links are
+/// refused, because they could lead anywhere.
 std::optional<BuildFailure> copy_source(const fs::path& from, const fs::path& to,
                                         const std::string& name) {
     const auto failure = [&](const std::string& what) {
@@ -40,7 +40,7 @@ std::optional<BuildFailure> copy_source(const fs::path& from, const fs::path& to
     return std::nullopt;
 }
 
-/// Returns whether others than their owner can read these, or are shown them in a room.
+/// Returns whether other users can read these folders, directly or in a room.
 bool is_open(const std::vector<fs::path>& parts) {
     if (::geteuid() != 0) return true;
     const auto others = [](const fs::path& path, fs::perms wanted) {
@@ -85,7 +85,7 @@ std::optional<BuildFailure> Workspace::build(const Assignment& assignment, const
     building.flags = used.compile_flags(slug);
     building.link = used.link_flags(slug);
     building.reads = used.parts(slug);
-    // The grader's own: a student's file of the same name is not looked at.
+    // Use the grader's own file, even if the student has one of the same name.
     fs::copy_file(kit.handout(slug) / "adapters.hpp", folder() / "adapters.hpp");
     for (const std::string& name : assignment.files) {
         if (auto failure = copy_source(student, folder(), name)) return failure;

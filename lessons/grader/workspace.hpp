@@ -15,20 +15,21 @@
 
 namespace lockstep::lessons {
 
-/// A fresh folder in which a student's program is built and run: the student's own files,
-/// and nothing else of theirs; the rest is the kit's, compiled or not. It is closed to
-/// others, and goes with this object, or with the grader. Making one throws
-/// std::system_error if that cannot be.
+/// A fresh folder in which a student's program is built and run. It contains the
+/// student's own files and nothing else of theirs; the rest comes from the kit. Other
+/// users cannot enter it, and it is removed with this object, or when the grader ends.
+/// The constructor throws std::system_error if the folder cannot be made.
 class Workspace {
   public:
-    /// Copies the files and builds the program; what the student did wrong, or nothing.
+    /// Copies the files and builds the program. Returns the student's mistake, or
+    /// nothing.
     std::optional<BuildFailure> build(const Assignment& assignment, const Kit& kit,
                                       const std::filesystem::path& student,
                                       const std::vector<std::string>& compiler);
 
-    /// Returns what build() has made.
+    /// Returns the program that build() has made.
     StudentProgram program() const;
-    /// Returns how sources in the folder are built; which, the caller adds.
+    /// Returns how sources in the folder are built; the caller adds the sources.
     BuildPlan plan(const std::vector<std::string>& compiler) const;
     const std::filesystem::path& folder() const { return folder_.path(); }
 
@@ -37,12 +38,13 @@ class Workspace {
     WorkFolder folder_;
 };
 
-/// Builds an empty program and runs it as students' are. Throws MissingError that says
-/// what this machine lacks for that.
+/// Builds an empty program and runs it as a student's. Throws MissingError with what this
+/// machine lacks for that.
 void require_can_grade(const std::vector<std::string>& compiler);
 
-/// Builds what is handed out, which anybody can; asked where a student's could not be
-/// built. Throws MissingError if this cannot be, either: then the machine is why.
+/// Builds the handout, which always compiles. Called if a student's program could not be
+/// built. Throws MissingError if the handout cannot be built either, because then the
+/// machine is the cause.
 void require_can_build(const Assignment& assignment, const Kit& kit,
                        const std::vector<std::string>& compiler);
 

@@ -20,7 +20,7 @@ bool is_word(char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-/// Returns where the literal ends that begins at `at` with a quotation mark.
+/// Returns the end of the literal whose quotation mark is at `at`.
 std::size_t end_of_literal(std::string_view line, std::size_t at) {
     const char mark = line[at];
     for (++at; at < line.size() && line[at] != mark; ++at)
@@ -30,7 +30,7 @@ std::size_t end_of_literal(std::string_view line, std::size_t at) {
 
 using Kind = CodePiece::Kind;
 
-/// Takes the next piece of a line of C++ off its begin.
+/// Removes and returns the first piece of a line of C++.
 CodePiece next_piece(std::string_view& line) {
     std::size_t end = 1;
     Kind kind = Kind::plain;

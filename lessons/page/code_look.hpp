@@ -6,15 +6,15 @@
 
 namespace lockstep::lessons {
 
-/// A piece of a line of code, to be coloured.
+/// A piece of a line of code, for colouring.
 struct CodePiece {
     enum class Kind { plain, keyword, comment, literal, added, removed };
     Kind kind = Kind::plain;
     std::string text;
 };
 
-/// Takes a line of code apart. `language` is "cpp" or "diff"; of others nothing stands
-/// out.
+/// Splits a line of code into pieces. `language` is "cpp" or "diff"; in other languages
+/// all is plain.
 std::vector<CodePiece> code_pieces(std::string_view line, std::string_view language);
 
 }  // namespace lockstep::lessons

@@ -14,17 +14,17 @@
 
 namespace lockstep::lessons {
 
-// What a page shows, as a tree of blocks. Markdown becomes one (markdown.hpp); a lesson's
-// page and what its experiments found become one (fill.hpp); terminals and browsers show
-// one (terminal_text.hpp, html.hpp).
+// The content of a page, as a tree of blocks. It comes from Markdown (markdown.hpp), or
+// from a lesson's page with the results of its experiments (fill.hpp). Terminals and
+// browsers show it (terminal_text.hpp, html.hpp).
 
-/// A piece of text in one look.
+/// A piece of text in one style.
 struct Span {
     std::string text;
     bool strong = false;
     bool emphasis = false;
     bool code = false;
-    std::string link;  ///< where it leads; empty for most
+    std::string link;  ///< its target; empty for most
 
     bool looks_like(const Span& other) const {
         return strong == other.strong && emphasis == other.emphasis &&
@@ -34,13 +34,13 @@ struct Span {
 
 using Words = std::vector<Span>;
 
-/// Returns the text without its looks.
+/// Returns the text without its styles.
 std::string plain(const Words& words);
 
-/// Returns text that has no looks.
+/// Returns text without a style.
 Words words_of(std::string text);
 
-/// Appends a piece; it becomes one with the last piece if both look alike.
+/// Appends a piece; it is joined with the last piece if both have the same style.
 void append(Words& words, const Span& span);
 
 struct Block;
@@ -55,11 +55,11 @@ struct Paragraph {
     Words text;
 };
 
-/// Lines that stay as they are: code, a formula, what a program printed.
+/// Lines that stay as they are: code, a formula, a program's output.
 struct Listing {
     std::string language;  ///< "cpp", "diff"; empty for most
     std::string text;
-    std::string place;  ///< "src/parallel/ring.cpp:18", of quoted code
+    std::string place;  ///< of quoted code: "src/parallel/ring.cpp:18"
 };
 
 struct List {
@@ -68,7 +68,7 @@ struct List {
     std::vector<Document> items;
 };
 
-/// A word, and below it what it means.
+/// A word, and below it its meaning.
 struct Definition {
     Words word;
     Document meaning;
@@ -86,23 +86,23 @@ struct Quotation {
     std::vector<Block> blocks;
 };
 
-/// What a picture shows. Its painters draw it as text or as SVG.
+/// The content of a picture. Its painters draw it as text or as SVG.
 using Drawing = std::variant<Chart, MeshPicture>;
 using Draw = std::function<Drawing(const std::string& title)>;
 
-/// A drawing is made when it is shown, since its title is the page's.
+/// A picture is drawn when it is shown, because its title comes from the page.
 struct Picture {
     std::shared_ptr<const Draw> draw;
     std::string title;
 };
 
-/// A check, said as a sentence.
+/// A check, as a sentence.
 struct Verdict {
     bool passed = true;
     Words sentence;
 };
 
-/// A paragraph behind a word that stands out: "Right:  6,000 bytes".
+/// A paragraph after a word that stands out: "Right:  6,000 bytes".
 struct Labelled {
     enum class Look { strong, good, bad };
     std::string label;
@@ -110,14 +110,14 @@ struct Labelled {
     Look look = Look::strong;
 };
 
-/// Checks that nobody has to read, since all have passed.
+/// Checks that need not be read, because all have passed.
 struct FoldedChecks {
     std::string summary;  ///< "And 10 more checks, all true."
     std::vector<Words> checks;
 };
 
-/// A question that is asked before its answer is shown; what a right answer is, and what
-/// is said of a wrong one, is in prediction.hpp.
+/// A question that is asked before its answer is shown. prediction.hpp has its right
+/// answer and its remarks on wrong ones.
 struct Prediction;
 
 struct Question {
@@ -128,7 +128,7 @@ struct Block {
     std::variant<Heading, Paragraph, Listing, List, Definition, TableBlock, Quotation,
                  Picture, Verdict, Labelled, FoldedChecks, Question>
         is;
-    int line = 0;  ///< of the page's file, from 1
+    int line = 0;  ///< in the page's file, from 1
 
     template <typename Kind>
     const Kind* as() const {

@@ -10,7 +10,7 @@
 
 namespace lockstep::lessons {
 
-/// What a number counts; it decides how the number is written, everywhere.
+/// The kind of a number; it decides how the number is written everywhere.
 enum class Unit {
     number,    ///< 25,647; 0.0123
     bytes,     ///< 153,884 bytes
@@ -18,11 +18,11 @@ enum class Unit {
     time,      ///< 45.4 us; the value is in picoseconds
     seconds,   ///< 12 s
     percent,   ///< 27.3 %; the value is in hundredths
-    decimals,  ///< 3.3566, with as many digits as it says
+    decimals,  ///< 3.3566, with `digits` digits
     power,     ///< 1.4e-1
 };
 
-/// "bytes".
+/// Returns a unit's name: "bytes".
 std::string_view name_of(Unit unit);
 /// Returns the unit with this name. Throws UsageError if there is none.
 Unit unit_called(std::string_view name);
@@ -30,7 +30,7 @@ Unit unit_called(std::string_view name);
 struct Figure {
     double value = 0;
     Unit unit = Unit::number;
-    int digits = 0;  ///< behind the point, of decimals and percent
+    int digits = 0;  ///< after the decimal point, of decimals and percent
 
     template <typename Number>
     static Figure count(Number number) {
@@ -49,7 +49,7 @@ struct Figure {
     static Figure percent(double hundredths, int digits = 0) {
         return {hundredths, Unit::percent, digits};
     }
-    /// A part of a whole: "25 %", "27.3 %".
+    /// Makes a part of a whole: "25 %", "27.3 %".
     static Figure part(double over, double under) {
         const double hundredths = 100 * over / under;
         return percent(hundredths, hundredths == std::floor(hundredths) ? 0 : 1);
@@ -60,13 +60,13 @@ struct Figure {
     static Figure power(double value) { return {value, Unit::power}; }
 };
 
-/// Returns how many times as large one number is as another.
+/// Returns `over` divided by `under`.
 template <typename Over, typename Under>
 double ratio(Over over, Under under) {
     return static_cast<double>(over) / static_cast<double>(under);
 }
 
-/// "153,884 bytes", "45.4 us", "27.3 %".
+/// Returns "153,884 bytes", "45.4 us", "27.3 %".
 std::string text_of(const Figure& figure, Language language = Language::english);
 
 }  // namespace lockstep::lessons

@@ -15,7 +15,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Returns what a check that failed has to say.
+/// Returns the message about a check that failed.
 std::string failure_text(const MadeCheck& made, Language language) {
     Figure bound = made.unit;
     bound.value = made.check.bound;
@@ -29,7 +29,7 @@ std::string failure_text(const MadeCheck& made, Language language) {
                        text_of(bound, language));
 }
 
-/// Draws the same, with the words of pictures in Chinese.
+/// Returns the same drawing, with the words of pictures in Chinese.
 std::shared_ptr<const Draw> drawn_in_chinese(const std::shared_ptr<const Draw>& draw) {
     return std::make_shared<const Draw>([draw](const std::string& title) {
         Drawing drawing = (*draw)(title);
@@ -38,7 +38,7 @@ std::shared_ptr<const Draw> drawn_in_chinese(const std::shared_ptr<const Draw>& 
     });
 }
 
-/// Goes through the blocks of a section and makes what is shown of them.
+/// Goes through the blocks of a section and makes the blocks that are shown.
 class Filler {
   public:
     Filler(const LessonPage& page, const Findings& found, Language language,
@@ -88,7 +88,7 @@ class Filler {
     }
 
     /// Fills blocks from `at` on, up to a directive that ends something; returns its
-    /// place.
+    /// index.
     std::size_t fill_until_end(const Document& blocks, std::size_t at, Document& shown) {
         while (at < blocks.size()) {
             const Block& block = blocks[at];
@@ -116,8 +116,8 @@ class Filler {
         return kEnds.contains(word);
     }
 
-    /// Passes over blocks without a look at their values, up to a directive of `ends`
-    /// that is not an inner one's.
+    /// Skips blocks up to a directive of `ends` that does not belong to an inner one.
+    /// Does not look at their values.
     std::size_t skip_until(const Document& blocks, std::size_t at, const Ends& ends) {
         for (int depth = 0; at < blocks.size(); ++at) {
             const std::optional<Directive> directive = directive_of(blocks[at]);
@@ -197,7 +197,7 @@ class Filler {
         return at + 1;
     }
 
-    /// The answer is what the experiment has given, or a check's figure.
+    /// The answer is the value that the experiment gave, or a check's figure.
     void set_answer(const Block& block, Prediction& prediction) const {
         const Value* value = found_.value(prediction.name);
         if (value && std::holds_alternative<Figure>(*value))
@@ -222,7 +222,7 @@ class Filler {
                  prediction.name, prediction.right_choice);
     }
 
-    /// A hint for a wrong choice names an option, one for a wrong number a number.
+    /// A hint for a wrong option must name an option; one for a wrong number, a number.
     void require_hints(const Block& block, const Prediction& prediction) const {
         for (const Hint& hint : prediction.hints) {
             const bool is_option =
@@ -234,8 +234,8 @@ class Filler {
         }
     }
 
-    /// `{{hint 1/2}}` is for half of the answer, `{{hint NAME}}` for a value, or for the
-    /// option of that name.
+    /// `{{hint 1/2}}` is for half of the answer. `{{hint NAME}}` is for a value, or for
+    /// the option with that name.
     Hint hint_of(const Directive& part, const Document& text,
                  const Figure& answer) const {
         Hint hint;
@@ -260,7 +260,7 @@ class Filler {
         return hint;
     }
 
-    /// A directive begins a paragraph of its own.
+    /// A directive must begin its own paragraph.
     void require_apart(const Block& block, const Directive& directive) const {
         if (plain(directive.rest).find("{{") != std::string::npos)
             fail(block, "behind {{{{{}}}}} a blank line is missing", directive.word);
@@ -302,8 +302,8 @@ class Filler {
                 fmt::format("{}:{}", quote->file, quote->line)};
     }
 
-    /// Returns the code that an assignment asks for, behind what is said of it, or who
-    /// asks for it.
+    /// Returns the code that an assignment asks for, after the text about it; if it is
+    /// hidden, the text that names the assignment.
     Document solution(const Block& block, const Directive& directive) const {
         Document code;
         if (!directive.rest.empty())
@@ -322,7 +322,7 @@ class Filler {
     }
 
     void fill_check(const Block& block, const Directive& directive, Document& shown) {
-        // "list.name" is a check of each row, and its sentence is of all of them.
+        // "list.name" is a check of each row; its sentence is about all of them.
         const std::size_t dot = directive.name.rfind('.');
         const auto* rows = dot == std::string::npos
                                ? nullptr
@@ -343,7 +343,7 @@ class Filler {
             if (row->check(name)) fill_check_of(*row, name, block, directive, shown);
     }
 
-    /// Says so once a step.
+    /// Shows this sentence once per step.
     void say_not_compared(const Block& block, Document& shown) {
         if (std::exchange(said_not_compared_, true)) return;
         shown.push_back(
@@ -438,7 +438,7 @@ class Filler {
         return cells;
     }
 
-    /// A column of values that may be missing is left out if all of them are.
+    /// Leaves out a column of optional values if all of them are missing.
     static bool is_left_out(const TableBlock& table, const TableBlock& shown,
                             std::size_t column) {
         const bool optional = std::ranges::any_of(table.rows, [&](const auto& row) {

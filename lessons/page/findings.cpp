@@ -51,7 +51,7 @@ std::map<std::string, std::string> Findings::names() const {
 
 namespace {
 
-/// In the record words stand as they were given, whatever a page makes of them.
+/// In the record, words are as they were given, not as a page writes them.
 class AsGiven final : public Wording {
   public:
     std::string check_label(const std::string&) const override { return ""; }
@@ -159,8 +159,8 @@ constexpr std::string_view kNameBegins =
 constexpr std::string_view kNameGoesOn =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
 
-/// Returns what a name stands for, or none if it was not given. A check's name is its
-/// figure, with ".bound" behind it its bound.
+/// Returns the text for a name; none if it was not given. A check's name gives its
+/// figure; with ".bound" after it, its bound.
 std::optional<std::string> text_called(const std::string& name, const Findings& found,
                                        const Wording& wording) {
     constexpr std::string_view kBound = ".bound";

@@ -24,16 +24,16 @@ struct Timing;
 
 namespace lockstep::lessons {
 
-/// A value that a name on a page can stand for.
+/// A value for a name on a page.
 using Value = std::variant<Figure, std::string, bool>;
 
-/// A name and the value that it stands for.
+/// A name and its value.
 struct Given {
     std::string name;
     Value value;
 };
 
-/// A name that is given a value: "steps"_is = steps, or Called(name) = steps.
+/// A name that gets a value: "steps"_is = steps, or Called(name) = steps.
 class Called {
   public:
     explicit Called(std::string name) : name_(std::move(name)) {}
@@ -42,7 +42,7 @@ class Called {
     Given operator=(std::string words) const { return {name_, std::move(words)}; }
     Given operator=(const char* words) const { return {name_, std::string(words)}; }
     Given operator=(bool flag) const { return {name_, flag}; }
-    /// A number that is not whole is a Figure.
+    /// A number that is not whole must be a Figure.
     Given operator=(double number) const = delete;
     /// A whole number of things.
     template <typename Integer>
@@ -59,7 +59,7 @@ inline Called operator""_is(const char* name, std::size_t size) {
     return Called(std::string(name, size));
 }
 
-/// A check that an experiment made. `figure` and `bound` are written in one unit.
+/// A check that an experiment made. `figure` and `bound` are written in the same unit.
 struct MadeCheck {
     Check check;
     Figure unit;
@@ -70,41 +70,41 @@ struct MadeCheck {
 class Wording {
   public:
     virtual ~Wording() = default;
-    /// A check's name in the record; empty if the page does not say.
+    /// Returns a check's name in the record; empty if the page does not say.
     virtual std::string check_label(const std::string& name) const = 0;
-    /// How a word that an experiment gave is written: "halving_doubling" as "halving,
-    /// doubling". Most are written as they are.
+    /// Returns how a word from an experiment is written: "halving_doubling" as "halving,
+    /// doubling". Most are written unchanged.
     virtual std::string written(const std::string& word) const = 0;
-    /// The language in which figures are written.
+    /// Returns the language in which figures are written.
     virtual Language language() const { return Language::english; }
 };
 
-/// What a lesson's experiments have found: numbers with units, words, flags, checks and
-/// pictures, each under the name by which the page shows it. A name is given once. Rows
-/// of a table, and whatever else there are several of, are findings of their own.
+/// The results of a lesson's experiments: numbers with units, words, flags, checks and
+/// pictures, each under its name on the page. Each name is given once. Each row of a
+/// table, or of another list, is a Findings object of its own.
 class Findings {
   public:
-    /// `wording`, the original page's, and `record` outlive it.
+    /// `wording` is that of the original page; it and `record` must outlive this.
     Findings(const Wording& wording, Record& record)
         : wording_(wording), record_(record) {}
 
-    // Each notes the line that gives the name.
+    // Each function notes the line that gives the name.
 
-    /// Gives one name its value; a list gives several.
+    /// Gives one name its value; with a list, several names.
     template <typename Single>
     void give(const std::string& name, Single value, SourceLine at = SourceLine::here()) {
         put(Called(name) = std::move(value), at.text());
     }
     void give(std::initializer_list<Given> values, SourceLine at = SourceLine::here());
-    /// Gives each name behind a prefix: "alone.time" if they are "alone" and "time".
+    /// Gives names with a prefix: "alone" and "time" become "alone.time".
     void give(const std::string& prefix, std::initializer_list<Given> values,
               SourceLine at = SourceLine::here());
 
-    /// Appends a row to a list, which `{{each NAME}}` in a table goes through.
+    /// Appends a row to a list, which `{{each NAME}}` in a table shows.
     Findings& row(const std::string& list, std::initializer_list<Given> values = {},
                   SourceLine at = SourceLine::here());
 
-    /// Checks that a figure is exactly what is expected, and records that.
+    /// Checks that a figure is exactly as expected, and records the check.
     void equal(const std::string& name, Figure figure, double expected,
                SourceLine at = SourceLine::here());
     template <typename Integer>
@@ -126,32 +126,33 @@ class Findings {
                  SourceLine at = SourceLine::here()) {
         at_most(name, Figure::count(figure), bound, at);
     }
-    /// Says that there is nothing to check, since this run has no numbers.
+    /// Notes that nothing is checked, because this run has no numbers.
     void not_compared(const std::string& name, SourceLine at = SourceLine::here());
 
-    /// A run's timeline, its memory over time, or a schedule's picture.
+    /// Pictures of a run's timeline, of its memory over time, and of a schedule.
     void timeline(const std::string& name, const RunReport& report,
                   SourceLine at = SourceLine::here());
     void memory(const std::string& name, const RunReport& report,
                 SourceLine at = SourceLine::here());
     void picture(const std::string& name, const Schedule& schedule, const Timing& timing,
                  SourceLine at = SourceLine::here());
-    /// A mesh of devices, whose title is the page's:
+    /// A picture of a mesh of devices; its title comes from the page:
     ///
     ///     MeshPicture mesh = MeshPicture::of(shape, spec.devices_per_node);
-    ///     mesh.labels = …;  // of each rank, what it holds
+    ///     mesh.labels = …;  // what each rank holds
     ///     found.mesh("who_holds_what", mesh);
     void mesh(const std::string& name, MeshPicture mesh,
               SourceLine at = SourceLine::here());
-    /// A picture of what a replica of a service did, whose title is the page's.
+    /// A picture of what a service's replica did; its title comes from the page.
     void service(const std::string& name, ServiceTrace trace,
                  SourceLine at = SourceLine::here());
 
-    /// Returns all names that were given, also those of rows, "sizes.devices", and which
-    /// lines gave them; of those that a list gave its place there, too: "…:31, value 2".
+    /// Returns all names that were given, including those of rows ("sizes.devices"), with
+    /// the line that gave each. For a name from a list, its place in the list follows:
+    /// "…:31, value 2".
     std::map<std::string, std::string> names() const;
 
-    /// Those of a row have what stands outside of it, too. Null if it was not given.
+    /// A row also finds the values outside of it. Null if the name was not given.
     const Value* value(const std::string& name) const;
     const MadeCheck* check(const std::string& name) const;
     const Picture* picture(const std::string& name) const;
@@ -180,9 +181,9 @@ class Findings {
     std::map<std::string, std::vector<std::unique_ptr<Findings>>> lists_;
 };
 
-/// Puts values in place of their names: "{rows} rows" becomes "100 rows". What is in
-/// braces and no name stays. Throws UsageError, beginning with `place`, for a name that
-/// was not given; one with a question mark behind it may be missing.
+/// Replaces names by their values: "{rows} rows" becomes "100 rows". Other text in braces
+/// stays. Throws UsageError, beginning with `place`, for a name that was not given. A
+/// name with a question mark after it may be missing.
 std::string filled(std::string_view text, const Findings& found, const Wording& wording,
                    const std::string& place);
 

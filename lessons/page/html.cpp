@@ -21,7 +21,7 @@ std::string element(const char* tag, const std::string& inner) {
     return fmt::format("<{0}>{1}</{0}>\n", tag, inner);
 }
 
-/// Returns where a span leads. The command `lockstep fault F16` shows a page, too.
+/// Returns a span's target. The command `lockstep fault F16` links to a page, too.
 std::string link_of(const Span& span) {
     constexpr std::string_view kCommand = "lockstep fault F";
     if (!span.link.empty() || !span.code || !span.text.starts_with(kCommand))
@@ -63,7 +63,7 @@ std::string html_of(const Listing& listing) {
         listing.place.empty()
             ? ""
             : fmt::format("<figcaption>{}</figcaption>\n", xml_escaped(listing.place));
-    // It scrolls where the window is narrow, so the keyboard must reach it.
+    // It scrolls in a narrow window, so the keyboard must be able to reach it.
     return fmt::format(
         "<figure class=\"listing\">{}<pre "
         "tabindex=\"0\"><code>{}</code></pre></figure>\n",
@@ -80,7 +80,7 @@ std::string html_of(const List& list, const HtmlLook& look) {
     return fmt::format("<ol start=\"{}\">{}</ol>\n", list.first, items);
 }
 
-/// Numbers stand below one another.
+/// Returns whether a cell is a number; numbers are aligned.
 bool is_number(const Words& cell) {
     const std::string text = plain(cell);
     return !text.empty() && (std::isdigit(static_cast<unsigned char>(text[0])) != 0 ||
@@ -139,7 +139,7 @@ std::string html_of(const FoldedChecks& folded, const HtmlLook& look) {
         xml_escaped(folded.summary), checks);
 }
 
-/// Returns what a browser has to know to judge an answer; browser.cpp reads it.
+/// Returns what a browser needs to judge an answer; browser.cpp reads it.
 Json json_of(const Prediction& prediction, const HtmlLook& look) {
     Json hints = Json::array();
     for (const Hint& hint : prediction.hints)
@@ -213,7 +213,7 @@ std::string html_of(const Verdict& verdict, const HtmlLook& look) {
         look);
 }
 
-/// An answer that is folded away until it is asked for.
+/// Returns an answer that is folded until the reader opens it.
 std::string html_of_answer(const Words& answer, const HtmlLook& look) {
     return fmt::format("<details><summary>{}</summary>{}</details>\n",
                        said(look.language, "The answer"), html_of(answer, look));

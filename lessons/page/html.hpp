@@ -8,25 +8,26 @@
 
 namespace lockstep::lessons {
 
-/// How pages look in a browser. Colours and sizes are the style sheet's, lessons/book/.
+/// How pages look in a browser. Colours and sizes are in the style sheet, lessons/book/.
 struct HtmlLook {
     Language language = Language::english;
-    /// Returns where a link leads, "F16.html" for "F16.md"; empty if there is no such
-    /// page, and its words then stand alone. Without it links stay as they are.
+    /// Returns a link's target, "F16.html" for "F16.md"; empty if there is no such page,
+    /// and then only the link's words are shown. Without this function links stay as they
+    /// are.
     std::function<std::string(const std::string& link)> link_to = nullptr;
 };
 
-/// Returns blocks as HTML. A question is a form; behind it stands its answer, in an
-/// element of the class "outcome", which a script shows when it is time.
+/// Returns blocks as HTML. A question is a form. Its answer follows in an element of the
+/// class "outcome", which a script shows later.
 std::string html_of(const Document& blocks, const HtmlLook& look);
 
-/// Returns words as HTML, to stand in a paragraph.
+/// Returns words as HTML, for use in a paragraph.
 std::string html_of(const Words& words, const HtmlLook& look);
 
-/// Returns text for an address behind "#": "The cure" is "the-cure".
+/// Returns a text's anchor, for an address after "#": "The cure" is "the-cure".
 std::string anchor_of(const std::string& text);
 
-/// Returns what all pictures of a page need once: how idle time and arrows are drawn.
+/// Returns the definitions that all pictures of a page share, of idle time and arrows.
 std::string picture_definitions();
 
 }  // namespace lockstep::lessons

@@ -11,7 +11,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-// Around a page.
+// Texts around a page.
 constexpr auto kChinese = std::to_array<Phrase>({
     {"Step {} of {}: {}", "第 {} 步（共 {} 步）：{}"},
     {"Predict:", "预测："},
@@ -300,7 +300,7 @@ constexpr auto kChinese = std::to_array<Phrase>({
      "始，或除以总和）。细条：消息。"},
 });
 
-// Pictures and tables. Their words are put together elsewhere; {} stands for anything.
+// Pictures and tables. Their words are put together elsewhere; {} is for any text.
 constexpr auto kPictureWords = std::to_array<Phrase>({
     {"operation", "操作"},
     {"forward", "前向"},
@@ -446,8 +446,7 @@ constexpr auto kPictureWords = std::to_array<Phrase>({
     {"{}, messages are free", "{}，消息不花时间"},
 });
 
-/// Returns what stands at the pattern's places {} in the text, or none if the text is not
-/// of this pattern.
+/// Returns the texts at the pattern's {}; none if the text does not match the pattern.
 std::optional<std::vector<std::string>> matched(std::string_view pattern,
                                                 std::string_view text) {
     constexpr std::string_view kPlace = "{}";
@@ -505,7 +504,7 @@ std::string in_chinese(std::string_view english) {
                in_chinese(english.substr(end + 1));
     constexpr std::size_t kMostPlaces = 5;
     for (const Phrase& each : kPictureWords) {
-        // A word that is a pattern itself, "time in {}", is filled by who asked for it.
+        // A word that is itself a pattern, "time in {}", is filled by the caller.
         if (each.english == english) return std::string(each.chinese);
         std::optional<std::vector<std::string>> values = matched(each.english, english);
         if (!values) continue;

@@ -6,34 +6,33 @@
 
 namespace lockstep::lessons {
 
-/// The language that pages are shown in.
+/// The language in which pages are shown.
 enum class Language { english, chinese };
 
-/// Returns the language that a locale asks for: "zh_CN.UTF-8" is Chinese. All but those
-/// that there are pages in are English.
+/// Returns the language of a locale: "zh_CN.UTF-8" is Chinese. Locales without pages of
+/// their own get English.
 Language language_of_locale(std::string_view locale);
 
-/// A sentence or a word, in which values stand at {}. A translation that needs them in
-/// another order says {1} and {0}.
+/// A sentence or a word; values replace its {}. A translation with another order of
+/// values has {1} and {0}.
 struct Phrase {
     std::string_view english;
     std::string_view chinese;
 };
 
-/// Returns all that the program, its pictures and the scripts of the book say around a
-/// page. Nothing is translated anywhere else.
+/// Returns all texts around a page: those of the program, its pictures and the book's
+/// scripts. All translations are here.
 std::vector<Phrase> phrases();
 
-/// Returns what the program itself says around a page ("Predict:") in that language.
-/// Throws std::logic_error if nobody has translated it.
+/// Returns a text of the program around a page ("Predict:") in that language. Throws
+/// std::logic_error if there is no translation.
 std::string said(Language language, std::string_view english);
 
-/// Returns sentences behind one another, without those that are empty; Chinese ones have
-/// no space between them.
+/// Joins sentences, without the empty ones; Chinese sentences have no space between them.
 std::string joined(Language language, const std::vector<std::string>& sentences);
 
-/// Returns what a picture or a table says, "idle" or "chunk 0", in Chinese, line by line;
-/// as it is if nobody has translated it.
+/// Returns a text of a picture or table, "idle" or "chunk 0", in Chinese, line by line;
+/// unchanged if there is no translation.
 std::string in_chinese(std::string_view english);
 
 }  // namespace lockstep::lessons

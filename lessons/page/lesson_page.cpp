@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::string_view kRule = "---\n";
 
-/// Takes the lines "key: value" between two rules off the text's begin, and returns how
-/// many lines that were.
+/// Removes the lines "key: value" between two rules from the beginning of the text.
+/// Returns the number of lines.
 int take_facts(std::string_view& text, std::map<std::string, std::string>& facts) {
     if (!text.starts_with(kRule)) return 0;
     int lines = 1;
@@ -34,7 +34,7 @@ int take_facts(std::string_view& text, std::map<std::string, std::string>& facts
     return lines;
 }
 
-/// Takes the name off "A step {#name}".
+/// Removes the name from "A step {#name}" and returns it.
 std::string take_name(std::string& title) {
     const std::size_t open = title.rfind("{#");
     if (open == std::string::npos || !title.ends_with('}')) return "";
@@ -135,7 +135,7 @@ std::optional<Directive> directive_of(const Block& block) {
     const std::string text = plain(paragraph->text);
     std::size_t end = text.find("}}");
     if (!text.starts_with("{{") || end == std::string::npos) return std::nullopt;
-    while (text.substr(end + 2).starts_with('}'))  // of a value at the label's end
+    while (text.substr(end + 2).starts_with('}'))  // of a value at the end of the label
         ++end;
 
     Directive directive;
@@ -149,7 +149,7 @@ std::optional<Directive> directive_of(const Block& block) {
     directive.word = inside.substr(0, space);
     directive.name = trimmed(inside.substr(space));
 
-    // What stands behind the braces keeps its looks.
+    // The text after the braces keeps its styles.
     std::size_t skip = end + 2;
     for (Span span : paragraph->text) {
         const std::size_t here = std::min(skip, span.text.size());

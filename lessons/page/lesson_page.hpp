@@ -12,8 +12,9 @@
 
 namespace lockstep::lessons {
 
-/// A part of a lesson's page under a heading "## Title {#name}". One with a name is a
-/// step: the lesson has an experiment of that name. One without is shown at the end.
+/// A part of a lesson's page under a heading "## Title {#name}". A section with a name is
+/// a step: the lesson has an experiment with that name. A section without one is shown at
+/// the end.
 struct PageSection {
     std::string name;
     std::string title;
@@ -23,30 +24,31 @@ struct PageSection {
     bool is_step() const { return !name.empty(); }
 };
 
-/// A lesson's page, as it is written: values still stand as names, and directives as
-/// paragraphs that begin with `{{`. CONTRIBUTING.md says how one is written.
+/// A lesson's page as it is written: with names instead of values, and with directives as
+/// paragraphs that begin with `{{`. CONTRIBUTING.md explains how to write one.
 class LessonPage : public Wording {
   public:
-    /// Reads a file's text; `file` is for sentences about it, and "lesson.zh.md" is in
-    /// Chinese. Throws UsageError that names file and line if it is no lesson's page.
+    /// Reads a file's text. `file` is its name in messages; "lesson.zh.md" is in Chinese.
+    /// Throws UsageError with file and line if the text is not a lesson's page.
     LessonPage(std::string file, std::string_view text);
 
     const std::string& file() const { return file_; }
-    /// "lessons/01_gradient_accumulation/lesson.md:34"
+    /// Returns "lessons/01_gradient_accumulation/lesson.md:34".
     std::string place(int line) const;
 
     const std::string& title() const { return title_; }
     const std::string& question() const { return question_; }
-    /// What the page says of itself between lines "---" at its begin: "minutes", "after".
+    /// Returns a fact about the page from the lines between "---" at its beginning:
+    /// "minutes", "after".
     std::string fact(const std::string& key) const;
     const std::vector<PageSection>& sections() const { return sections_; }
-    /// Those that are steps.
+    /// Returns the sections that are steps.
     std::vector<const PageSection*> steps() const;
 
     std::string check_label(const std::string& name) const override;
     std::string written(const std::string& word) const override;
     Language language() const override;
-    /// What a run is called in pictures of a record, by {{title NAME: …}}.
+    /// The names of runs in pictures of a record, from {{title NAME: …}}.
     const std::map<std::string, std::string>& run_titles() const { return titles_; }
 
   private:
@@ -62,30 +64,30 @@ class LessonPage : public Wording {
     std::map<std::string, std::string> titles_;
 };
 
-/// "About 20 minutes. After: column-linear. Assignment: column_row_linear.": what the
-/// page says of itself, in its language. `after` is shown for the lessons before it, and
-/// `assignment` for the assignment behind it.
+/// Returns the page's facts in its language: "About 20 minutes. After: column-linear.
+/// Assignment: column_row_linear." `after` is the text for the lessons before it, and
+/// `assignment` for its assignment.
 std::string facts_text(const LessonPage& page, const std::string& after,
                        const std::string& assignment);
 
-/// A paragraph `{{check same_weights: label}} The weights are …`, in parts.
+/// A paragraph `{{check same_weights: label}} The weights are …`, split into parts.
 struct Directive {
     std::string word;   ///< "check"
-    std::string name;   ///< "same_weights"; may hold several words: "not numbers"
-    std::string label;  ///< behind the colon
-    Words rest;         ///< behind the braces
+    std::string name;   ///< "same_weights"; may have several words: "not numbers"
+    std::string label;  ///< after the colon
+    Words rest;         ///< after the braces
 };
 
-/// Returns the directive that the block is, or none.
+/// Returns the block's directive; none if it is not one.
 std::optional<Directive> directive_of(const Block& block);
 
-/// Says whether a page quotes the code that an assignment asks for, or names the
+/// Whether a page quotes the code that an assignment asks for, or only names the
 /// assignment.
 enum class Solutions : std::uint8_t { hidden, shown };
 
-/// Returns the step or the section with its values in place, its checks as sentences and
-/// its predictions as questions. Throws UsageError that names file and line for a name
-/// that was not given, a directive that there is not, or one that is not ended.
+/// Returns a step or section with its values filled in, its checks as sentences and its
+/// predictions as questions. Throws UsageError with file and line for a name that was not
+/// given, and for a directive that is unknown or not ended.
 Document filled(const LessonPage& page, const Document& section, const Findings& found,
                 Language language, Solutions solutions = Solutions::hidden);
 

@@ -6,8 +6,8 @@
 
 namespace lockstep::lessons {
 
-/// Reads Markdown: CommonMark, with the tables of GitHub. HTML and comments are left out;
-/// of an image its text stays.
+/// Reads Markdown: CommonMark, with GitHub's tables. HTML and comments are left out; an
+/// image becomes its text.
 Document read_markdown(std::string_view text);
 
 }  // namespace lockstep::lessons

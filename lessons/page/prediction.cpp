@@ -23,7 +23,7 @@ struct UnitName {
 };
 
 constexpr double kKibi = 1024;
-// The first that fits is taken, so longer names stand before those they end with.
+// The first match is taken, so a longer name comes before the name that it ends with.
 constexpr std::array<UnitName, 21> kBytes{{{"kbit", 125},
                                            {"Mbit", 125e3},
                                            {"Gbit", 125e6},
@@ -62,7 +62,7 @@ double size_asked_for(const Figure& answer) {
     return size;
 }
 
-/// Reads "1/4", too.
+/// Also reads "1/4".
 std::optional<double> typed_fraction(std::string_view text) {
     const std::size_t stroke = text.find('/');
     if (stroke == text.npos) return parse_typed_number(text);
@@ -85,7 +85,7 @@ std::optional<double> with_unit(std::string_view text,
     return value ? std::optional(*value * otherwise) : std::nullopt;
 }
 
-/// Returns the values that a typed text may mean, in the answer's unit: a part of a whole
+/// Returns the possible meanings of a typed text, in the answer's unit. A part of a whole
 /// may be typed as 25, 25% or 1/4.
 std::vector<double> meanings(std::string_view text, const Figure& answer) {
     std::optional<double> value;
@@ -115,7 +115,7 @@ std::vector<double> meanings(std::string_view text, const Figure& answer) {
     return {*value};
 }
 
-/// A remark on a wrong number, whatever is asked.
+/// Returns a remark on a wrong number of any question.
 const char* remark_on(double value, const Figure& answer) {
     const char* const direction =
         value < answer.value ? "The answer is larger." : "The answer is smaller.";

@@ -10,21 +10,21 @@
 
 namespace lockstep::lessons {
 
-/// A choice that a question offers; its key is never shown.
+/// An option of a question; its key is never shown.
 struct Choice {
     std::string key;
     Document text;
 };
 
-/// A sentence on a wrong answer that many give.
+/// A remark on a wrong answer that many learners give.
 struct Hint {
-    double wrong = 0;    ///< of a number
-    std::string choice;  ///< of a choice
+    double wrong = 0;    ///< the wrong number
+    std::string choice;  ///< the wrong option
     Words text;
 };
 
-/// A question that the learner answers before the run's figure is shown: a number, or one
-/// of several choices.
+/// A question that the learner answers before the run's figure is shown: either a number
+/// or one of several options.
 struct Prediction {
     std::string name;
     Document question;
@@ -32,33 +32,33 @@ struct Prediction {
     std::vector<Choice> choices;
     std::string right_choice;  ///< its key
     std::vector<Hint> hints;
-    Document working;  ///< how one gets there
+    Document working;  ///< the way to the answer
 
     bool has_choices() const { return !choices.empty(); }
 };
 
-/// The letter by which a choice is typed: "a" for the first.
+/// Returns the letter of an option: "a" for the first.
 std::string letter_of(std::size_t choice);
 
-/// "6,000 bytes"; of a choice its letter and, if it is a sentence, its words: "b, stage
-/// 3".
+/// Returns "6,000 bytes". For an option, returns its letter and, if it is a sentence, its
+/// words: "b, stage 3".
 std::string answer_text(const Prediction& prediction,
                         Language language = Language::english);
 
-/// The unit in which a plain number is understood, "us"; empty if there is none. Times
-/// are asked for in the unit in which the answer would be written.
+/// Returns the unit of a plain number, such as "us"; empty if it has none. Times are
+/// asked for in the unit in which the answer is written.
 std::string unit_asked_for(const Figure& answer, Language language = Language::english);
 
-/// Says what a typed answer comes to.
+/// The verdict on a typed answer.
 struct Judgement {
     enum class Outcome { right, wrong, unreadable };
     Outcome outcome = Outcome::unreadable;
-    const Hint* hint = nullptr;    ///< made for this wrong answer
-    const char* remark = nullptr;  ///< for wrong answers of the kind, in English
+    const Hint* hint = nullptr;    ///< the hint for this wrong answer
+    const char* remark = nullptr;  ///< on wrong answers of this kind, in English
 };
 
 /// Reads and judges an answer: "1,500", "1.5e3", "1/4", "25%", "150 KiB", "45.4 us". A
-/// number is right within 1 %.
+/// number is right if it is within 1 %.
 Judgement judge(const Prediction& prediction, std::string_view typed);
 
 }  // namespace lockstep::lessons

@@ -9,18 +9,18 @@
 namespace lockstep::lessons {
 
 /// Code of the project between `// lesson: NAME` and `// lesson: end`, as the build found
-/// it. Regions may lie inside one another; the lines that mark them are left out.
+/// it. Regions may be nested; the lines that mark them are left out.
 struct Quote {
     std::string_view name;
     std::string_view file;  ///< from the project's root
-    int line = 0;           ///< of the first line of code
-    std::string_view code;  ///< without common indentation; ends without a line break
+    int line = 0;           ///< the first line of code
+    std::string_view code;  ///< without common indentation and without a final line break
 };
 
-/// All of them, by name. Defined in the file that quote.py makes at build time.
+/// Returns all of them, by name. quote.py makes the file that defines it, at build time.
 std::span<const Quote> quotes();
 
-/// Throws std::logic_error if no code is marked with this name.
+/// Throws std::logic_error if no code has this name.
 inline const Quote& find_quote(std::string_view name) {
     const auto found = std::ranges::find(quotes(), name, &Quote::name);
     if (found == quotes().end())

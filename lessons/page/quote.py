@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Gathers the code that lessons quote, as a C++ table.
+"""Collects the code that lessons quote, as a C++ table.
 
 usage: quote.py OUTPUT.cpp ROOT SOURCE…
 
-A region lies between a line `// lesson: NAME` and a line `// lesson: end`. Regions may lie
-inside one another; the outer one then holds the inner one's code without its marks. Names are
-unique over all sources. Exit status 1 with a sentence where a region is not closed, closed
-without being open, empty, or has a name that is taken.
+A region is between a line `// lesson: NAME` and a line `// lesson: end`. Regions may be nested; the
+outer one then contains the inner one's code without its marks. Names are unique over all sources.
+Exit status 1 with a sentence if a region is not closed, closed without being open, or empty, or if
+its name is already used.
 """
 
 import os
@@ -30,7 +30,7 @@ class BadMark(Exception):
 
 
 def quotes_of(text, file):
-    """The regions of one source."""
+    """Returns the regions of one source."""
     found, open_regions = [], []
     for number, line in enumerate(text.splitlines(), 1):
         mark = MARK.match(line)
@@ -60,7 +60,7 @@ def quote(file, name, number, lines):
 
 
 def quotes_in(root, sources):
-    """The regions of all sources, by name."""
+    """Returns the regions of all sources, by name."""
     found = {}
     for source in sources:
         file = os.path.relpath(source, root).replace(os.sep, "/")
@@ -75,7 +75,8 @@ def quotes_in(root, sources):
 
 
 def literal(text):
-    """A C++ string literal; octal escapes, since hexadecimal ones swallow digits behind them."""
+    """Returns a C++ string literal, with octal escapes: hexadecimal ones would include the digits
+    after them."""
     def escaped(byte):
         plain = 0x20 <= byte < 0x7f and chr(byte) not in '"\\?'
         return chr(byte) if plain else f"\\{byte:03o}"

@@ -32,10 +32,10 @@ bool is_space(char c) {
     return c == ' ' || c == '\n' || c == '\t';
 }
 
-/// Returns words wrapped to lines, dressed piece by piece.
+/// Returns words wrapped to lines, each piece in its style.
 Lines wrapped_words(const Words& words, int width, const TextLook& look) {
     const std::string all = plain(words);
-    std::vector<const char*> codes;  // of each byte of it
+    std::vector<const char*> codes;  // for each byte of `all`
     for (const Span& span : words)
         codes.insert(codes.end(), span.text.size(), code_of(span));
     std::size_t at = 0;
@@ -107,7 +107,7 @@ Lines lines_of(const Listing& listing, const TextLook& look) {
             lines.push_back(dressed(line, "2", look));
     const Lines all = split_lines(listing.text);
     const bool is_code = listing.language == "cpp";
-    // What a program printed may be as wide as the window.
+    // A program's output may be as wide as the window.
     const bool has_room = std::ranges::all_of(all, [&](const std::string& line) {
         return columns_of(line) <= look.width - kIndent;
     });

@@ -15,17 +15,18 @@ struct TextLook {
     Language language = Language::english;
 };
 
-/// Returns a block as lines, without a blank one behind it. A question is shown without
+/// Returns a block as lines, without a blank line after it. A question is shown without
 /// its answer.
 std::vector<std::string> lines_of(const Block& block, const TextLook& look);
 
-/// Returns whether a blank line stands between two blocks: checks stand together.
+/// Returns whether there is a blank line between two blocks; between checks there is
+/// none.
 bool stand_apart(const Block& block, const Block& next);
 
 /// Returns the lines of all blocks, with blank lines between them.
 std::vector<std::string> lines_of(const Document& blocks, const TextLook& look);
 
-/// Returns the text in bold, if there are colours.
+/// Returns the text in bold if colours are on.
 std::string bold(const std::string& text, const TextLook& look);
 
 }  // namespace lockstep::lessons

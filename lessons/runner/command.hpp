@@ -19,10 +19,10 @@
 
 namespace lockstep::lessons {
 
-// The requests of the commands. A command line is turned into one of these once, and
-// nothing after it parses text again.
+// The requests of the commands. A command line becomes one request, once; after that no
+// text is parsed again.
 
-/// Help, or the version.
+/// Prints help or the version.
 struct TextRequest {
     std::string text;
 };
@@ -40,7 +40,7 @@ struct LessonRequest {
     std::string slug;
     LessonOptions options;
     bool html = false;  ///< as a page for a browser
-    /// The program's words: --backend nccl starts it again, once a rank.
+    /// The program's words; with --backend nccl they start it again for each rank.
     std::vector<std::string> words;
 };
 
@@ -49,7 +49,7 @@ struct BookRequest {
     std::filesystem::path folder;
 };
 
-/// Two records, compared.
+/// Compares two records.
 struct CompareRequest {
     std::filesystem::path a;
     std::filesystem::path b;
@@ -57,32 +57,32 @@ struct CompareRequest {
     bool json = false;
 };
 
-/// A lesson on two backends, and the two records compared.
+/// Runs a lesson on two backends, and compares the two records.
 struct BackendsRequest {
     std::string slug;
     std::array<std::string, 2> backends;    ///< may be the same
     std::vector<std::string> lesson_words;  ///< options for both, "--ranks=4"
-    LessonOptions lesson_options;           ///< what the words say
+    LessonOptions lesson_options;           ///< the parsed words
     std::optional<double> bound;
-    std::optional<std::filesystem::path> out;  ///< the records stay there
+    std::optional<std::filesystem::path> out;  ///< the folder to keep the records in
     bool json = false;
 };
 
-/// A pipeline schedule, timed and drawn.
+/// Times and draws a pipeline schedule.
 struct ScheduleRequest : ScheduleSettings {
-    bool with_messages = false;  ///< planned, unless it is said how
+    bool with_messages = false;  ///< planned, unless an option says how
     bool json = false;
     bool spans = false;
     std::optional<std::filesystem::path> svg;
     std::optional<std::filesystem::path> svg_period;
     std::optional<std::filesystem::path> csv;
-    std::optional<std::filesystem::path> pytorch;  ///< in PyTorch's own words
+    std::optional<std::filesystem::path> pytorch;  ///< in PyTorch's format
 };
 
-/// A mesh of devices, and a model that is spread over it.
+/// Shows a mesh of devices, and a model that is spread over it.
 struct MeshRequest {
     MeshShape shape{{}};
-    std::vector<std::vector<std::string>> planes;  ///< the axes of each
+    std::vector<std::vector<std::string>> planes;  ///< the axes of each plane
     std::optional<int> rank;
     std::optional<int> per_node;
     std::optional<std::string> cluster;
@@ -92,46 +92,46 @@ struct MeshRequest {
     std::optional<std::string> schedule;
     std::optional<int> chunks;
     std::optional<std::filesystem::path> svg;
-    std::optional<std::string> colour;  ///< an axis; the slowest one if it is not given
+    std::optional<std::string> colour;  ///< an axis; by default the slowest one
     bool json = false;
 };
 
-/// A service that answers requests. What is given takes the place of what the file says.
+/// Simulates a service that answers requests. Options override the file.
 struct ServeRequest {
-    std::vector<std::string> files;  ///< one, unless there is to be an example
+    std::vector<std::string> files;  ///< one file, unless an example is asked for
     bool example = false;
-    /// As it was given, and its sizes.
+    /// The option's text, and its sizes.
     std::optional<std::pair<std::string, GptSizes>> model;
     std::optional<std::vector<MeshShape::Axis>> mesh;
     std::optional<std::string> cluster;
     bool apart = false;
-    std::vector<double> rates;   ///< requests a second
-    std::optional<int> replica;  ///< which is drawn
+    std::vector<double> rates;   ///< requests per second
+    std::optional<int> replica;  ///< the replica to draw
     std::optional<std::filesystem::path> svg;
     bool json = false;
     bool passes = false;
 };
 
-/// The page on a kind of mistake.
+/// Shows the page on a kind of mistake.
 struct FaultRequest {
     std::string fault;  ///< "F16"
     std::optional<Language> language;
 };
 
-/// Asks what a word of the course means; for all words, if it is empty.
+/// Shows what a word of the course means; if it is empty, lists all words.
 struct WordRequest {
     std::string word;
 };
 
 struct AssignmentsRequest {};
 
-/// A student's folder for an assignment.
+/// Makes a student's folder for an assignment.
 struct NewAssignmentRequest {
     std::string slug;
     std::filesystem::path folder;
 };
 
-/// An autograder for Gradescope.
+/// Makes an autograder for Gradescope.
 struct GradescopeRequest {
     std::string slug;
     std::filesystem::path file;
@@ -153,8 +153,8 @@ struct DoctorRequest {
     bool json = false;
 };
 
-/// What the grader is for, a program of its own beside this one: no lesson needs what it
-/// is built of.
+/// The requests for the grader. It is a separate program next to this one, because
+/// lessons do not need its parts.
 using GraderRequest = std::variant<AssignmentsRequest, NewAssignmentRequest,
                                    GradescopeRequest, GradeRequest>;
 
@@ -163,12 +163,11 @@ using Request = std::variant<TextRequest, LessonsRequest, LessonRequest, Compare
                              FaultRequest, WordRequest, HandInRequest, BookRequest,
                              GraderRequest, DoctorRequest>;
 
-/// Returns what a command line asks for. Throws UsageError with one sentence that names
-/// the option and the value. Whether a lesson or a setting exists is asked later.
+/// Returns the request of a command line. Throws UsageError in one sentence with the
+/// option and the value. Lessons and settings are looked up later.
 Request read_request(const std::vector<std::string>& words);
 
-// Each command prints to standard output and returns an exit status. What goes wrong is
-// thrown.
+// Each command prints to standard output and returns an exit status. Errors are thrown.
 
 int run(const TextRequest& request);
 int run(const LessonsRequest& request);
@@ -185,11 +184,11 @@ int run(const FaultRequest& request);
 int run(const WordRequest& request);
 int run(const DoctorRequest& request);
 
-/// Runs the grader in the place of this program, with the same words.
+/// Replaces this program by the grader, with the same words.
 [[noreturn]] void become_grader(const std::vector<std::string>& words);
 
-/// A program's main(): carries out the words behind the program's name, and says what
-/// went wrong.
+/// A program's main(): carries out the words behind the program's name, and prints
+/// errors.
 int run_main(int count, char** words,
              const std::function<int(const std::vector<std::string>& words)>& carry_out);
 

@@ -27,7 +27,7 @@ Take bound_into(std::optional<double>& bound) {
     };
 }
 
-/// Takes "sim,gpu".
+/// Parses "sim,gpu".
 Take backends_into(std::array<std::string, 2>& backends) {
     return [&backends](const std::string& option, const std::string& value) {
         const std::size_t comma = std::min(value.find(','), value.size());
@@ -112,7 +112,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The folders of the two records, until the comparison is made.
+/// The folders of the two records, until they are compared.
 class RecordFolders {
   public:
     explicit RecordFolders(const std::optional<fs::path>& wanted) {
@@ -143,7 +143,8 @@ class RecordFolders {
     bool temporary_ = false;
 };
 
-/// "running … on sim" on standard error while it lives, if that is a terminal.
+/// While this object lives, shows "running … on sim" on standard error if that is a
+/// terminal.
 class Notice {
   public:
     explicit Notice(const std::string& text) : shown_(is_clever_terminal(STDERR_FILENO)) {
@@ -167,8 +168,8 @@ struct Run {
     std::vector<std::string> failed;  ///< names of the checks that failed
 };
 
-/// The ranks of both runs: those asked for, or what either backend would take by itself,
-/// whichever is fewer.
+/// Returns the number of ranks for both runs: the number asked for, or the smaller of the
+/// two backends' default numbers.
 int settled_ranks(const BackendsRequest& request, const LessonOptions& asked,
                   int default_ranks) {
     int ranks = sim::ClusterOptions::kMaxRanks;
@@ -182,8 +183,8 @@ int settled_ranks(const BackendsRequest& request, const LessonOptions& asked,
 }
 
 void refuse_placement(const gpu::Placement& placement) {
-    // The others end in silence: with a failure they might have rank 0 ended before it
-    // speaks.
+    // The other ranks end without a message. If they failed, a launcher might kill rank 0
+    // before it prints its own.
     require(placement.rank != 0,
             "compare --backends starts the processes of both runs itself, but {} started "
             "{} of compare: run it without {}",
@@ -202,7 +203,7 @@ os::Child run_lesson_on(const BackendsRequest& request, const std::string& backe
     return os::run_child(words);
 }
 
-/// Libraries can write to standard output, too.
+/// Libraries can also write to standard output.
 Json parsed(const std::string& document) {
     require(
         document.starts_with('{'),
@@ -213,8 +214,7 @@ Json parsed(const std::string& document) {
     return Json::parse(document);
 }
 
-/// Returns what the lesson's JSON document says of its checks and of the backend that it
-/// took.
+/// Reads the backend and the checks from the lesson's JSON document.
 Run read_run(const std::string& document, const fs::path& folder) {
     const Json json = parsed(document);
     Run run{json.at("options").at("backend").get<std::string>(), folder, 0, {}};
@@ -226,13 +226,13 @@ Run read_run(const std::string& document, const fs::path& folder) {
     return run;
 }
 
-/// Returns whether a mistake ended the run: its record is no result.
+/// Returns whether a mistake ended the run; then its record is no result.
 bool was_stopped(const std::string& document) {
     return parsed(document).contains("diagnosis");
 }
 
-/// Returns the status that this program ends with if a run has left no record; says why
-/// on standard error, in the lesson's own words if it had any.
+/// Returns this program's exit status for a run that left no record. Explains it on
+/// standard error, in the lesson's own words if it printed any.
 int explain_lost_run(const os::Child& child, const std::string& backend) {
     std::string text = child.errors;
     const bool signalled = child.status > 128;

@@ -21,8 +21,8 @@ void declare_lessons(CommandLine& line) {
 
 namespace {
 
-/// Returns what help says of --set: the settings of every lesson, and those of a lesson
-/// that is named.
+/// Returns the help on --set: the settings of every lesson, and those of the named
+/// lesson.
 std::string settings_text(const CommandLine& line) {
     std::string text = settings_help("Settings (--set KEY=VALUE)", common_settings());
     for (const LessonEntry& lesson : catalogue())
@@ -31,7 +31,7 @@ std::string settings_text(const CommandLine& line) {
     return text;
 }
 
-/// Ranks that a lesson can have, of those among the words.
+/// The numbers of ranks that the named lessons allow.
 struct RanksRange {
     int least = 1;
     int most = sim::ClusterOptions::kMaxRanks;
@@ -100,7 +100,7 @@ void declare_lesson(CommandLine& line) {
 
 namespace {
 
-/// Says how far one is in a lesson; nothing if one has not begun it.
+/// Returns the learner's progress in a lesson; empty if it was not begun.
 std::string progress_text(const LessonEntry& lesson, Language language) {
     const Notebook notebook(notebook_file(lesson.slug));
     if (notebook.is_done()) return said(language, "Done.");

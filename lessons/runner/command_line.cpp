@@ -41,7 +41,7 @@ void declare_language(Command& command, std::optional<Language>& language) {
 
 Language language_of(std::optional<Language> asked) {
     if (asked) return *asked;
-    // As POSIX orders them: the first that is set counts.
+    // In the order of POSIX: the first variable that is set counts.
     for (const char* name : {"LC_ALL", "LC_MESSAGES", "LANG"})
         if (const auto locale = os::variable(name); locale && !locale->empty())
             return language_of_locale(*locale);
@@ -51,7 +51,7 @@ Language language_of(std::optional<Language> asked) {
 int run_main(int count, char** words,
              const std::function<int(const std::vector<std::string>& words)>& carry_out) {
     guard_standard_streams();
-    // A file over its limit is an error of write(), not our end.
+    // A file over its limit is an error of write() and must not kill the program.
     std::signal(SIGXFSZ, SIG_IGN);
     try {
         const std::vector<std::string> arguments(words + (count > 0 ? 1 : 0),

@@ -50,7 +50,7 @@ void declare_spread(Command& command, MeshRequest& request) {
     command.footer(settings_help("Sizes of --model", model_settings()));
 }
 
-/// Those that only say how a model is spread.
+/// Refuses options that only say how a model is spread.
 void require_model(const MeshRequest& request) {
     if (request.model) return;
     for (const auto& [option, is_given] :
@@ -143,7 +143,7 @@ MeshOptions spread_of(const MeshRequest& request) {
     options.schedule = request.schedule.value_or(options.schedule);
     options.chunks = request.chunks.value_or(1);
     const int stages = request.shape.has("pp") ? request.shape.size("pp") : 1;
-    options.micro_batches = stages;  // who holds what does not depend on it
+    options.micro_batches = stages;  // it does not change who holds what
     return options;
 }
 
@@ -182,7 +182,7 @@ int run(const MeshRequest& request) {
         print(mesh_json(mesh));
         return kSuccess;
     }
-    picture.labels.clear();  // the tables below say more
+    picture.labels.clear();  // the tables below give more details
     print(mesh_text(picture,
                     {window_columns(STDOUT_FILENO), wants_colour(STDOUT_FILENO), ""}) +
           "\n");

@@ -26,7 +26,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Keeps the times by their name.
+/// Stores the times under the option's name.
 Take times_into(ScheduleRequest& request, const char* name) {
     return [&request, name](const std::string& option, const std::string& value) {
         request.times[name] = read_times(option, value);
@@ -162,7 +162,7 @@ LoadedSchedule loaded(const ScheduleRequest& request) {
     return file;
 }
 
-/// Says on standard error why the schedule deadlocks. Throws what else is wrong with it.
+/// Prints on standard error why the schedule deadlocks. Throws any other problem.
 int explain(const ScheduleRequest& request, const Schedule& schedule,
             const ScheduleProblem& problem) {
     require(!problem.cycle.empty(), [&] { return problem.sentence; });
@@ -174,7 +174,7 @@ int explain(const ScheduleRequest& request, const Schedule& schedule,
 
 using MaybePath = std::optional<std::filesystem::path>;
 
-/// Refuses to write over the schedule's own file, or twice into one.
+/// Refuses to overwrite the schedule's own file, or to write one file twice.
 void require_other_files(const ScheduleRequest& request) {
     std::map<std::filesystem::path, const char*> asked;
     const auto check = [&](const char* option, const MaybePath& file) {
@@ -200,7 +200,7 @@ struct NewFile {
     std::string text;
 };
 
-/// Makes what goes into the files that are asked for. Throws UsageError if one cannot be
+/// Makes the contents of the files that are asked for. Throws UsageError if one cannot be
 /// made.
 std::vector<NewFile> new_files(const ScheduleRequest& request,
                                const ExaminedSchedule& found) {
@@ -234,7 +234,7 @@ int run(const ScheduleRequest& request) {
     const ExaminedSchedule found = examined(settled, std::move(schedule));
     if (found.problem) return explain(settled, found.schedule, *found.problem);
 
-    // All are made before the first one is written.
+    // Make all contents before the first file is written.
     for (const NewFile& file : new_files(settled, found))
         naming(file.option, file.path,
                [&](const auto& path) { write_text_file(path, file.text); });

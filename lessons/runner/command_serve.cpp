@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::size_t kMostRates = 32;
 
-/// Reads "1,2.5,4": rates, each once.
+/// Reads "1,2.5,4": rates without repetitions.
 std::vector<double> read_rates(const std::string& option, const std::string& value) {
     std::vector<double> rates;
     std::set<double> seen;
@@ -76,7 +76,7 @@ void declare_instead(Command& command, ServeRequest& request) {
                    });
 }
 
-/// --example needs no file, and goes with nothing else.
+/// --example takes no file and no other option.
 void require_sound(const ServeRequest& request) {
     require(request.files.size() <= 1, "serve: '{}' is one argument too many",
             request.files.size() > 1 ? printable(request.files[1]) : "");
@@ -121,7 +121,7 @@ void declare_serve(CommandLine& line) {
 
 namespace {
 
-/// Returns what the file says, with what the command line says instead.
+/// Returns the file's settings, overridden by the command line's.
 ServiceSettings settings_of(const ServeRequest& request) {
     ServiceSettings settings = load_service(request.files[0]);
     if (request.model) {
@@ -148,7 +148,7 @@ ServiceSettings settings_of(const ServeRequest& request) {
     return settings;
 }
 
-/// Refuses to write over a file that was read.
+/// Refuses to overwrite a file that was read.
 void require_other_file(const ServeRequest& request, const ServiceSettings& settings) {
     if (!request.svg) return;
     require_not_read("--svg", *request.svg, request.files[0], "the service");

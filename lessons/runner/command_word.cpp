@@ -56,7 +56,7 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
     return text;
 }
 
-/// Returns all words, by section; no line ends within one.
+/// Returns all words, by section. A line never breaks within a word.
 std::string list_of(const std::vector<GlossarySection>& glossary) {
     std::string text;
     for (const GlossarySection& section : glossary) {
@@ -69,7 +69,7 @@ std::string list_of(const std::vector<GlossarySection>& glossary) {
     return replaced(text, kNoBreakSpace, " ");
 }
 
-/// Returns the name, and below it, indented, what it means.
+/// Returns the name and, indented below it, its meaning.
 Document document_of(const GlossaryEntry& entry) {
     Document meaning = entry.text;
     if (!entry.where.empty())

@@ -7,7 +7,7 @@
 
 namespace lockstep::lessons {
 
-/// Loss curves of several runs, side by side.
+/// Loss curves of several runs.
 struct Curves {
     std::vector<std::string> names;
     std::vector<std::vector<double>> losses;
@@ -16,10 +16,10 @@ struct Curves {
         names.push_back(name);
         losses.push_back(std::move(curve));
     }
-    /// Returns the largest difference of any curve from the first at any step; NaN if
-    /// there is one.
+    /// Returns the largest difference between any curve and the first one at any step;
+    /// NaN if there is a NaN.
     double widest_gap() const;
-    /// Gives a few steps of each: rows of `list`, with "step" and each curve's name.
+    /// Gives some steps of each curve: rows of `list` with "step" and each curve's name.
     void give(Findings& found, const std::string& list) const;
 };
 

@@ -27,7 +27,7 @@ Json json_of(const Command& command) {
                 {"options", std::move(options)}};
 }
 
-/// Commands that lie in others are told; the others have nothing of their own.
+/// Returns whether other commands are part of this one; then only those are described.
 bool has_commands(const CommandLine& line, const Command& command) {
     return std::ranges::any_of(line.commands(), [&](const Command& other) {
         return other.name().starts_with(command.name() + " ");
@@ -44,7 +44,7 @@ Json json_of(const std::vector<Setting>& settings) {
 }  // namespace
 
 std::string description() {
-    // A command that takes other things if it is given --backends has two entries.
+    // A command that takes other arguments with --backends has two entries.
     CommandLine plain = command_line({});
     CommandLine with_backends = command_line({"--backends"});
     declare_commands(plain);

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Puts files into the program, without a compiler: as one block of data and the lines of
-assembler that include it.
+"""Builds files into the program without a compiler: writes a block of data, and assembler lines
+that include it.
 
 usage: embed_files.py OUTPUT.bin OUTPUT.S ROOT FILE…
 
-The data is, for each file, a line with its path below ROOT, a line with its size in bytes, and
-what is in it. The program finds it between lockstep_files and lockstep_files_end.
+For each file the data has a line with its path below ROOT, a line with its size in bytes, and its
+content. The program finds the data between lockstep_files and lockstep_files_end.
 """
 
 import os

@@ -13,7 +13,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Takes the first number out of a text, "Line 16:", and leaves "{}" in its place.
+/// Replaces the first number of a text such as "Line 16:" by "{}", and returns it.
 std::string take_number(std::string& text) {
     const auto is_digit = [](char letter) {
         return std::isdigit(static_cast<unsigned char>(letter)) != 0;
@@ -25,16 +25,18 @@ std::string take_number(std::string& text) {
     return number;
 }
 
-/// The file lessons/faults/zh.md: a table of what all pages have, and for each page
-/// "## F16: title", its first paragraphs, and "### heading" with those that it has there.
+/// The file lessons/faults/zh.md: a table with the sentences of all pages and, for each
+/// page, "## F16: title", its first paragraphs, and the paragraphs under each "###
+/// heading".
 struct Translation {
     explicit Translation(Document blocks);
 
-    /// Returns a heading or a sentence that all pages have, or none.
+    /// Returns the translation of a sentence or heading that all pages have; none if
+    /// there is none.
     std::optional<std::string> sentence(std::string text) const;
-    /// Returns a page's title, or none.
+    /// Returns a page's title; none if there is none.
     std::optional<std::string> title(const std::string& id) const;
-    /// Returns the paragraphs under a heading that is translated; null if there are none.
+    /// Returns the translated paragraphs under a heading; null if there are none.
     const Document* prose_under(const std::string& id, const Block& block) const;
 
     std::map<std::string, std::string> sentences;
@@ -86,14 +88,14 @@ const Document* Translation::prose_under(const std::string& id,
     return found == prose.end() ? nullptr : &found->second;
 }
 
-/// Puts other words in place of some, with the look of the first of them.
+/// Replaces words by a text, with the style of the first word.
 void put(Words& words, std::string text) {
     words.resize(1);
     words.front().text = std::move(text);
 }
 
-/// Translates what the table of all pages has, and a page's title; returns whether the
-/// block was that.
+/// Translates the sentences that all pages have, and a page's title. Returns whether the
+/// block was one of these.
 bool translate(Block& block, const std::string& id, const Translation& translation) {
     auto* heading = std::get_if<Heading>(&block.is);
     auto* paragraph = std::get_if<Paragraph>(&block.is);
@@ -106,8 +108,8 @@ bool translate(Block& block, const std::string& id, const Translation& translati
     return said.has_value();
 }
 
-/// Paragraphs under a heading are replaced if the translation has some, as far as they
-/// are this page's own; programs and what is printed stay.
+/// Replaces a page's own paragraphs under a heading if there is a translation. Programs
+/// and output are not translated.
 Document translated(Document page, const std::string& id,
                     const Translation& translation) {
     Document shown;

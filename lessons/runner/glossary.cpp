@@ -11,7 +11,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Returns the pieces of `text` between separators, without white space around them.
+/// Returns the parts of `text` between separators, without white space around them.
 std::vector<std::string> pieces_of(std::string_view text, std::string_view separator) {
     std::vector<std::string> pieces;
     while (true) {

@@ -8,10 +8,10 @@
 
 namespace lockstep::lessons {
 
-/// An entry of the glossary: a word, or a letter with one of its meanings.
+/// An entry of the glossary: a word, or one meaning of a letter.
 struct GlossaryEntry {
     std::vector<std::string> names;  ///< "send" and "recv"
-    std::string where;               ///< "lesson 6", of a letter
+    std::string where;               ///< of a letter: "lesson 6"
     Document text;
 };
 
@@ -20,12 +20,12 @@ struct GlossarySection {
     std::vector<GlossaryEntry> entries;
 };
 
-/// Returns the sections of lessons/glossary.md: "## " begins a section, "### " a word,
-/// and each row of a table with three columns is a letter.
+/// Reads the sections of lessons/glossary.md: "## " begins a section, "### " a word, and
+/// each row of a table with three columns is a letter.
 std::vector<GlossarySection> read_glossary();
 
-/// Returns the entries of this name: those that are spelt just so, else those that differ
-/// in capitals, hyphens or spaces only ("AllReduce" is all-reduce).
+/// Returns the entries with exactly this name. If there are none, returns those that
+/// differ only in capitals, hyphens or spaces ("AllReduce" is all-reduce).
 std::vector<GlossaryEntry> entries_called(const std::vector<GlossarySection>& glossary,
                                           std::string_view name);
 

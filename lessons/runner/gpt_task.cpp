@@ -15,7 +15,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Refuses what does not fit or does not end: a lesson trains it several times over.
+/// Refuses a task that is too large or takes too long: a lesson trains it several times.
 void require_trainable(const GptTask& task) {
     constexpr std::int64_t kMostParameters = 20'000'000;
     constexpr std::int64_t kMostTokens = 65'536;

@@ -28,7 +28,7 @@ std::string load_file(const std::filesystem::path& path) {
     }
 }
 
-/// The code points of a text, each as a number.
+/// Returns the code points of a text, as numbers.
 std::vector<std::int32_t> code_points(std::string_view bytes, const std::string& name) {
     std::vector<std::int32_t> points;
     points.reserve(bytes.size());
@@ -44,7 +44,7 @@ std::vector<std::int32_t> code_points(std::string_view bytes, const std::string&
     return points;
 }
 
-/// Replaces each code point by its place among the distinct ones, and returns these.
+/// Replaces each code point by its index among the distinct ones, and returns those.
 std::u32string number_by_vocabulary(std::vector<std::int32_t>& points) {
     constexpr std::size_t kCodePoints = 0x110000;
     constexpr std::int32_t kAbsent = -1;
@@ -102,7 +102,7 @@ bool is_text(const std::string& cell) {
     return !cell.empty() && !parse_number(cell);
 }
 
-/// Returns "'abc'", or its begin if it is long.
+/// Returns "'abc'"; only its beginning if it is long.
 std::string shown(const std::string& cell) {
     constexpr std::size_t kLongest = 40;
     const std::string clean = printable(cell);
@@ -124,7 +124,7 @@ std::string problem_of(const std::string& cell) {
            (comma ? ": a decimal point is expected" : "");
 }
 
-/// Checks rows against the first one and gathers their numbers.
+/// Compares rows with the first one and collects their numbers.
 class Rows {
   public:
     Rows(std::string name, const CsvRow& first)

@@ -13,29 +13,29 @@ namespace lockstep::lessons {
 
 inline constexpr std::size_t kLargestInputBytes = std::size_t{64} << 20;
 
-// A learner brings these: files, or pipes. Each of the functions that load one throws
-// what read_text_input in src/report/files.hpp says, with this limit.
+// Files or pipes that a learner brings. Each function that loads one throws as
+// read_text_input in src/report/files.hpp does, with this limit.
 
 /// A text as a character-level language model reads it.
 struct Text {
     std::u32string vocabulary;      ///< its distinct code points, ascending
-    std::vector<std::int32_t> ids;  ///< each character's place in the vocabulary
+    std::vector<std::int32_t> ids;  ///< each character's index in the vocabulary
 };
 
-/// Reads a UTF-8 file; a byte order mark at its begin is not part of the text. Throws
-/// UsageError with one sentence if it is no UTF-8 (a NUL counts as binary), or shorter
-/// than `least_characters`.
+/// Reads a UTF-8 file, without a byte order mark at its beginning. Throws UsageError in
+/// one sentence if it is not UTF-8 (a NUL counts as binary), or shorter than
+/// `least_characters`.
 Text load_text(const std::filesystem::path& path, std::int64_t least_characters = 1);
 
-/// Reads bytes in memory as load_text does; `name` is what messages call them.
+/// As load_text, from bytes in memory; `name` is their name in messages.
 Text read_text(std::string_view bytes, const std::string& name,
                std::int64_t least_characters = 1);
 
-/// Returns nats a character if each is drawn by its frequency alone, without looking at
-/// those before.
+/// Returns the entropy in nats per character if each character is drawn only by its
+/// frequency, independent of those before.
 double unigram_entropy(const Text& text);
 
-/// Returns the text that lessons train on; the build makes it from
+/// Returns the text that lessons train on. The build makes it from
 /// lessons/01_gradient_accumulation/text.txt.
 std::string_view lesson_text();
 
@@ -45,17 +45,17 @@ struct NumberTable {
     HostTensor values;                 ///< (rows, columns), f64
 };
 
-/// Reads numeric CSV as spreadsheets and pandas write it (RFC 4180): separated by tab,
-/// semicolon or comma, whichever the first row has, in this order; cells may be quoted;
-/// lines end in LF or CRLF; a UTF-8 byte order mark and blank lines at the end are
-/// ignored. The first row is a header if a cell of it is text.
+/// Reads numeric CSV as spreadsheets and pandas write it (RFC 4180). The separator is the
+/// first of tab, semicolon and comma that is in the first row. Cells may be quoted; lines
+/// end in LF or CRLF. A UTF-8 byte order mark and blank lines at the end are ignored. If
+/// a cell of the first row is text, that row is a header.
 ///
-/// Throws UsageError if it is empty, a row has more or fewer cells than the first, or a
-/// cell is empty, text, NaN or infinite: "prices.csv, row 17, column 3 (price): 'abc' is
-/// not a number". A row's number is that of its line in the file.
+/// Throws UsageError if the file is empty, if a row has more or fewer cells than the
+/// first, or if a cell is empty, text, NaN or infinite: "prices.csv, row 17, column 3
+/// (price): 'abc' is not a number". The row's number is that of its line in the file.
 NumberTable load_csv(const std::filesystem::path& path);
 
-/// Reads bytes in memory as load_csv does; `name` is what messages call them.
+/// As load_csv, from bytes in memory; `name` is their name in messages.
 NumberTable read_csv(std::string_view bytes, const std::string& name);
 
 }  // namespace lockstep::lessons

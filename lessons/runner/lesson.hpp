@@ -20,21 +20,21 @@
 
 namespace lockstep::lessons {
 
-/// Programs of one's own share the rest with lessons: it is in program/.
+/// The rest is in program/, because users' own programs share it with lessons.
 using namespace programs;
 
-/// The options that a lesson was asked for with on the command line.
+/// The options of a lesson on the command line.
 struct LessonOptions : Options {
-    std::optional<int> step;           ///< only this step is shown (from 1)
-    std::optional<int> from;           ///< the step to begin at; else where one left
-    std::optional<Language> language;  ///< else the locale's
+    std::optional<int> step;           ///< shows only this step (from 1)
+    std::optional<int> from;           ///< the first step; default: the reader's place
+    std::optional<Language> language;  ///< by default the locale's
     Solutions solutions = Solutions::hidden;
     std::optional<std::filesystem::path> text;
     std::optional<std::filesystem::path> data;
     bool json = false;
 
-    /// For a sentence that refuses one rank: says where it comes from, unless it was
-    /// asked for.
+    /// The end of a message that refuses one rank: says where the one comes from, unless
+    /// it was asked for.
     std::string gpus_hint() const {
         return backend == "nccl" && ranks == 1
                    ? "; with --backend nccl there are as many as this machine has GPUs, "
@@ -42,14 +42,14 @@ struct LessonOptions : Options {
                    : "";
     }
 
-    /// Returns the options for a run that makes a mistake on purpose, which --check full
-    /// would stop.
+    /// Returns the options for a run that makes a mistake on purpose; --check full would
+    /// stop such a run.
     LessonOptions without_full_check() const {
         LessonOptions other = *this;
         other.check = sim::CheckLevel::cheap;
         return other;
     }
-    /// Returns the options for a run on virtual devices that looks for every mistake.
+    /// Returns the options for a run on virtual devices with all checks.
     LessonOptions with_full_check() const {
         LessonOptions other = *this;
         other.check = sim::CheckLevel::full;
@@ -59,41 +59,43 @@ struct LessonOptions : Options {
     }
 };
 
-/// Returns what is said of the mistake that ends a run, as wide as a page quotes it;
-/// nothing if none does.
+/// Returns the diagnosis of the mistake that ends a run, at the width of a page's
+/// quotations; empty if there is none.
 std::string diagnosis_of(const std::function<void()>& run);
 
-/// Makes virtual devices that compute shapes only, with memory without limit, in every
-/// process and whatever the backend: for sizing what nobody here could run.
+/// Makes virtual devices that compute only shapes and have unlimited memory, in every
+/// process and with any backend. They are for estimating runs that are too large for this
+/// machine.
 std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks);
-/// They have the times and the memory of `spec` instead of the classroom's.
+/// The same with the times and the memory of `spec` instead of the classroom's.
 std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks, const ClusterSpec& spec,
                                                   bool trace = false);
 
-/// One step: its title, and what runs it and gives what it shows. Later steps may use
-/// what earlier ones left in the lesson; if a step is asked for alone, those before it
-/// run unseen. What stands at a lesson's end has no title.
+/// One step: its title, and a function that runs it and returns what it shows. Later
+/// steps may use results of earlier ones in the lesson. If only one step is asked for,
+/// those before it run without output. The end of a lesson is a step without a title.
 struct Step {
     std::string title;
     std::function<Document()> run;
 };
 
-/// What a step of a lesson's page computes: it gives values to the names on the page, and
-/// has no prose in it.
+/// The computation for one section of a lesson's page. It gives values to the names on
+/// the page, and contains no prose.
 struct Experiment {
-    std::string name;  ///< of the section, "## Title {#name}"
+    std::string name;  ///< the section's name, in "## Title {#name}"
     std::function<void(Findings&)> run;
 };
 
-/// What a lesson's experiments share, and the experiments. Whatever it records goes into
-/// `record`, whose options are set already. Both outlive the lesson.
+/// A lesson's experiments and what they share. Everything that it records goes into
+/// `record`, whose options are set already. `options` and `record` must outlive the
+/// lesson.
 class Lesson {
   public:
     Lesson(const LessonOptions& options, Record& record)
         : options_(options), record_(record) {}
     virtual ~Lesson() = default;
 
-    /// In any order: the page has theirs.
+    /// In any order: the page decides.
     std::vector<Experiment> experiments;
 
     const LessonOptions& options() const { return options_; }
@@ -106,10 +108,10 @@ class Lesson {
     std::unique_ptr<Cluster> devices(int ranks, bool trace = false) const {
         return make_cluster(options_, ranks, trace);
     }
-    /// Makes virtual ones of this process, for what does not depend on the backend.
+    /// Makes virtual devices in this process, for runs that do not depend on the backend.
     std::unique_ptr<Cluster> virtual_devices(int ranks, bool trace = false) const;
 
-    // Each leaves something in the record under the name.
+    // Each adds something to the record under the name.
     void record_input(const std::string& name, const HostTensor& tensor) {
         record_.inputs.insert_or_assign(name, tensor);
     }
@@ -119,18 +121,19 @@ class Lesson {
     void record_run(const std::string& name, const RunReport& report) {
         record_.runs.emplace_back(name, report);
     }
-    /// Leaves in the record the value that a setting has in this run.
+    /// Notes in the record the value that a setting has in this run.
     void note(const std::string& key, std::int64_t value) {
         record_.options.settings[key] = std::to_string(value);
     }
 
-    /// Checks a difference of values, which is at most `limit`, or a number of them; in a
-    /// run of shapes only there are none.
+    /// Checks that a difference of values is at most `limit`, or that a number of values
+    /// is equal. If only shapes are computed, notes that nothing was compared.
     void values_at_most(Findings& found, const std::string& name, double difference,
                         double limit, SourceLine at = SourceLine::here()) const;
     void values_equal(Findings& found, const std::string& name, std::int64_t figure,
                       std::int64_t expected, SourceLine at = SourceLine::here()) const;
-    /// Holds the virtual clock's time against a formula's seconds, if there is one.
+    /// Compares the virtual clock's time with a formula's seconds, if there is a virtual
+    /// clock.
     void makespan_equals(Findings& found, const std::string& name,
                          const RunReport& report, double seconds,
                          SourceLine at = SourceLine::here()) const;
@@ -140,8 +143,8 @@ class Lesson {
     Record& record_;
 };
 
-/// An experiment that is a function. It takes what the lesson's experiments share, if it
-/// needs that.
+/// An experiment that is a function. It may take the data that the lesson's experiments
+/// share.
 template <typename Shared>
 struct ExperimentOf {
     ExperimentOf(std::string called, void (*function)(Shared&, Findings&))
@@ -169,7 +172,7 @@ auto lesson_of(std::vector<ExperimentOf<Shared>> experiments) {
     };
 }
 
-/// Returns which of so many steps, from 0, a curve is shown at.
+/// Returns the steps, from 0, at which a curve with this many steps is shown.
 std::vector<std::size_t> shown_steps(std::size_t steps);
 
 /// Returns the smallest multiple of `part` that is at least `least`.
@@ -177,30 +180,30 @@ constexpr std::int64_t least_multiple(std::int64_t part, std::int64_t least) {
     return (least + part - 1) / part * part;
 }
 
-/// How the catalogue knows a lesson.
+/// A lesson in the catalogue.
 struct LessonEntry {
     std::string slug;
-    std::string folder;  ///< of its page, lesson.md
+    std::string folder;  ///< the folder of its page, lesson.md
     std::string page;    ///< the page itself, if it is not a file of the program
     int default_ranks = 4;
     int least_ranks = 1;
     int most_ranks = sim::ClusterOptions::kMaxRanks;
-    std::vector<Setting> settings;  ///< beside those that every lesson understands
+    std::vector<Setting> settings;  ///< in addition to those of every lesson
     bool takes_text = false;
     bool takes_data = false;
-    /// Reads --text, --data and settings, so that what is wrong with them is said before
-    /// the first step is shown; steps read no options. It computes nothing yet.
+    /// Reads --text, --data and the settings, so that errors in them are reported before
+    /// the first step; steps read no options. Computes nothing yet.
     std::function<std::unique_ptr<Lesson>(const LessonOptions&, Record&)> make;
 };
 
-/// Returns the lesson's page: its original, or what there is in a language.
+/// Returns the lesson's page: the original, or its parts in a language.
 LessonPage page_of(const LessonEntry& lesson, Language language = Language::english);
 
-/// The steps of a lesson that was made: its page, and what its experiments find.
+/// The steps of a lesson: its page, with the results of its experiments.
 class LessonSteps {
   public:
-    /// `lesson` and `record` outlive it. Throws UsageError for a page that has not the
-    /// lesson's steps.
+    /// `lesson` and `record` must outlive it. Throws UsageError if the page does not have
+    /// the lesson's steps.
     LessonSteps(const LessonEntry& entry, Lesson& lesson, Language language,
                 Record& record, Solutions solutions = Solutions::hidden);
     LessonSteps(const LessonSteps&) = delete;
@@ -208,17 +211,17 @@ class LessonSteps {
 
     std::vector<Step>& steps() { return steps_; }
     const Findings& found() const { return found_; }
-    /// Returns what the page has behind its steps.
+    /// Returns the page's text after its last step.
     Document end() const;
 
   private:
     Document show(const PageSection& section) const;
-    /// Gives the runs of the record the titles that the page has for them.
+    /// Gives the record's runs their titles on the page.
     void name_runs(Record& record) const;
 
     Language language_;
     Solutions solutions_;
-    LessonPage original_;  ///< its labels are the record's
+    LessonPage original_;  ///< its labels are those of the record
     LessonPage shown_;
     Findings found_;
     std::vector<Step> steps_;
@@ -230,24 +233,24 @@ const std::vector<LessonEntry>& catalogue();
 /// Returns their names.
 std::vector<std::string> lesson_slugs();
 
-/// Returns the lesson with this name; UsageError names those there are.
+/// Returns the lesson with this name; throws UsageError with all names if there is none.
 const LessonEntry& find_lesson(const std::string& slug);
 
-/// Returns the options as this machine has them: see programs::resolved. Throws
-/// UsageError also for a file that the processes of nccl could not all read.
+/// Returns the options for this machine: see programs::resolved. Also throws UsageError
+/// for a file that not all processes of nccl could read.
 LessonOptions resolved(LessonOptions options, int default_ranks,
                        const std::optional<gpu::Placement>& placement);
 
-/// Throws UsageError, "--text FILE: <reason> must be a regular file", if --text or
-/// --data is a pipe or another stream, which can be read once only.
+/// Throws UsageError, "--text FILE: <reason> must be a regular file", if --text or --data
+/// is a pipe or another stream, which can be read only once.
 void require_regular_files(const LessonOptions& options, const std::string& reason);
 
-/// Throws UsageError for a number of ranks that is not the lesson's.
+/// Throws UsageError if the lesson does not run on this number of ranks.
 void require_ranks(const LessonEntry& lesson, const LessonOptions& options);
 
-/// Returns the options with the values of their settings, as every lesson and this one
-/// declare them. Throws UsageError for a setting or a value that is not declared, and for
-/// --text or --data if the lesson takes none.
+/// Returns the options with the values of all settings of this lesson. Throws UsageError
+/// for a setting or a value that is not declared, and for --text or --data if the lesson
+/// takes none.
 LessonOptions understood(LessonOptions options, const LessonEntry& lesson);
 
 }  // namespace lockstep::lessons

@@ -18,7 +18,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Returns what run.json says of the run, with what else decides the numbers.
+/// Returns the options for run.json: everything that decides the numbers.
 RunOptions recorded_options(const LessonEntry& lesson, const LessonOptions& options) {
     RunOptions run =
         run_options(lesson.slug, options, lesson.default_ranks, lesson.settings);
@@ -49,7 +49,7 @@ Json options_json(const LessonOptions& options, const RunOptions& run) {
     return json;
 }
 
-/// Returns how the predictions went, if any were asked.
+/// Returns the results of the predictions, if any were asked.
 std::string score_text(const Score& score, Language language) {
     if (score.asked() == 0) return "";
     return fmt::format(
@@ -59,7 +59,7 @@ std::string score_text(const Score& score, Language language) {
         score.right, score.asked(), score.right_later, score.wrong, score.passed);
 }
 
-/// A lesson that was made, and all that running it needs.
+/// A lesson, with everything that is needed to run it.
 struct LessonRun {
     const LessonEntry& lesson;
     const LessonOptions& options;
@@ -87,9 +87,9 @@ struct LessonRun {
     void say_where_it_goes_on(std::size_t step) const;
 };
 
-/// Returns what a lesson has run, as one JSON document: what it was asked for, its steps
-/// with the checks of each, metrics.json, and the diagnosis if a mistake ended it; the
-/// steps are then those before. `checks_after` counts the checks after each step.
+/// Returns one JSON document: the lesson's options, its steps with the checks of each,
+/// metrics.json, and the diagnosis if a mistake ended the run. In that case the steps are
+/// those before it. `checks_after` has the number of checks after each step.
 std::string LessonRun::json(const std::vector<std::size_t>& checks_after) const {
     const Json metrics = Json::parse(metrics_json(record));
     Json steps_run = Json::array();
@@ -122,7 +122,8 @@ void LessonRun::leave_record() const {
            [&](const auto& folder) { write_record(folder, record); });
 }
 
-/// A run that ended with a mistake leaves what it has, which must not hide the mistake.
+/// A run that ended with a mistake leaves the record so far. This must not hide the
+/// mistake.
 void LessonRun::leave_stopped_record(const FaultError& fault) {
     record.stopped_by(fault);
     if (!options.out) return;
@@ -142,7 +143,7 @@ void LessonRun::leave_stopped_record(const FaultError& fault) {
     }
 }
 
-/// Returns what is to be said of checks, and where the record is.
+/// Returns the summary of the checks, and where the record is.
 Document LessonRun::account() const {
     std::string failed;
     std::size_t failures = 0;
@@ -186,7 +187,7 @@ void LessonRun::run_silently() {
     print(json(checks_after));
 }
 
-/// Returns the assignment that goes with a lesson, and the next lesson.
+/// Returns the assignment for this lesson, and the next lesson.
 Document LessonRun::what_comes_next() const {
     Document next{{Heading{2, words_of(said(language, "What comes next"))}}};
     const std::string assignment = page_of(lesson, language).fact("assignment");
@@ -203,7 +204,7 @@ Document LessonRun::what_comes_next() const {
     return next;
 }
 
-/// Returns what a lesson shows behind its last step, once it has left its record.
+/// Returns what a lesson shows after its last step; the record is written first.
 Step LessonRun::end(Notebook& notebook) {
     return {"", [this, &notebook] {
                 leave_record();
@@ -219,7 +220,7 @@ Step LessonRun::end(Notebook& notebook) {
             }};
 }
 
-/// The step to begin at, from 0: as it was asked for, or where the reader left.
+/// Returns the step to begin at, from 0: the one asked for, or where the reader stopped.
 std::size_t LessonRun::first_step(const Notebook& notebook) const {
     if (options.step) return static_cast<std::size_t>(*options.step) - 1;
     if (options.from) return static_cast<std::size_t>(*options.from) - 1;
@@ -228,7 +229,7 @@ std::size_t LessonRun::first_step(const Notebook& notebook) const {
     return 0;
 }
 
-/// Returns what stands before the first step that is shown.
+/// Returns the text before the first step that is shown.
 Document LessonRun::opening(std::size_t first) const {
     const LessonPage page = page_of(lesson, language);
     if (first == 0)

@@ -7,11 +7,11 @@
 
 namespace lockstep::lessons {
 
-/// Asked once the steps are known: may change them, or run them and give false, which
-/// ends the lesson.
+/// Called once the steps are known. It may change them; or it runs them itself and
+/// returns false, which ends the lesson.
 using Direction = std::function<bool(std::vector<Step>& steps)>;
 
-/// Runs the steps of a lesson, as its options ask; returns the exit status.
+/// Runs the steps of a lesson as its options say; returns the exit status.
 int run_steps(const LessonEntry& lesson, const LessonOptions& options,
               const Direction& direction);
 

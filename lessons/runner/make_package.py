@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes a Debian package of what a build folder would install.
+"""Makes a Debian package of everything that a build folder would install.
 
 usage: make_package.py ROOT BUILD FOLDER
 
-Leaves FOLDER/lockstep_VERSION_ARCHITECTURE.deb and prints its path. The program's own
-dependencies are what dpkg-shlibdeps finds. What students' programs are built with is only
-suggested, so that lessons come with a small download.
+Writes FOLDER/lockstep_VERSION_ARCHITECTURE.deb and prints its path. dpkg-shlibdeps finds the
+program's dependencies. The packages for building students' programs are only suggested, so that
+the lessons need only a small download.
 """
 
 import datetime
@@ -23,10 +23,10 @@ import tempfile
 import textwrap
 
 MESON = shlex.split(os.environ.get("MESON", "meson"))
-# Who makes the package; Debian's tools ask the same variables.
+# The package's maintainer; Debian's tools read the same variables.
 MAINTAINER = (f"{os.environ.get('DEBFULLNAME', 'The Lockstep authors')} "
               f"<{os.environ.get('DEBEMAIL', 'lockstep@example.org')}>")
-# pkg-config and the compiler's own name are in these.
+# These packages have pkg-config, and the compiler under its plain name.
 SUGGESTED = ["g++", "libfmt-dev", "libboost-context-dev", "libeigen3-dev", "nlohmann-json3-dev",
              "meson", "pkg-config"]
 CONTROL = """\
@@ -57,7 +57,7 @@ Copyright: {holder}
 License: Expat
 {text}
 """
-# A module for GPUs finds CUDA's libraries where the machine that built it has them.
+# A module for GPUs searches CUDA's libraries where they were on the machine that built it.
 OVERRIDES = """\
 # NVIDIA's libraries lie outside of the system's folders.
 lockstep: custom-library-search-path
@@ -90,7 +90,7 @@ def read(*path):
 
 
 def files_below(folder):
-    """The files in it, without links."""
+    """Yields the files in the folder, without links."""
     for path, _, names in os.walk(folder):
         for name in names:
             if not os.path.islink(os.path.join(path, name)):
@@ -117,7 +117,7 @@ def install(build, stage):
 
 
 def strip(stage):
-    """Takes away what only a debugger reads, as Debian does; modes are Debian's, too."""
+    """Strips debug information and sets modes, both as Debian does."""
     for path, _, _ in os.walk(stage):
         os.chmod(path, 0o755)
     for path in files_below(stage):
@@ -133,7 +133,7 @@ def strip(stage):
 
 
 def dependencies(stage, scratch):
-    """Packages that have the shared libraries of the programs."""
+    """Returns the packages with the shared libraries of the programs."""
     write(os.path.join(scratch, "debian/control"),
           "Source: lockstep\n\nPackage: lockstep\nArchitecture: any\n")
     os.makedirs(os.path.join(stage, "DEBIAN"))
@@ -143,13 +143,14 @@ def dependencies(stage, scratch):
 
 
 def released(root):
-    """When: as the environment says, for builds that can be repeated, or the last change."""
+    """Returns the time from the environment, for reproducible builds, or else of the last
+    change."""
     said = os.environ.get("SOURCE_DATE_EPOCH")
     return int(said) if said else int(os.path.getmtime(os.path.join(root, "CHANGELOG.md")))
 
 
 def changelog(root):
-    """CHANGELOG.md as Debian's tools read it."""
+    """Returns CHANGELOG.md in the format of Debian's tools."""
     text = ""
     for version, changes in re.findall(r"^## (\d\S*)\n(.*?)(?=^## |\Z)",
                                        read(root, "CHANGELOG.md"), re.S | re.M):
@@ -183,7 +184,7 @@ def add_documents(root, stage):
 
 
 def add_shared_libraries(stage, version):
-    """What other packages have to ask for, and the cache that the loader looks into."""
+    """Adds the dependency for other packages, and updates the loader's cache."""
     for path in files_below(stage):
         name, number = SHARED.search(path).groups() if SHARED.search(path) else ("", None)
         if number:

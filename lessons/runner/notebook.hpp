@@ -11,50 +11,50 @@
 
 namespace lockstep::lessons {
 
-/// A learner's answer to a prediction. It is locked once the figure has been shown.
+/// A learner's answer to a prediction. It cannot change once the figure has been shown.
 struct Answer {
     enum class Outcome { right, right_later, wrong, passed };
-    std::vector<std::string> typed;  ///< each try
+    std::vector<std::string> typed;  ///< each attempt
     Outcome outcome = Outcome::passed;
-    std::string figure;  ///< what came out
+    std::string figure;  ///< the result
 };
 
-/// How the predictions of a lesson went.
+/// The results of a lesson's predictions.
 struct Score {
-    int right = 0;        ///< at the first try
-    int right_later = 0;  ///< at the second
+    int right = 0;        ///< at the first attempt
+    int right_later = 0;  ///< at the second attempt
     int wrong = 0;
     int passed = 0;
 
     int asked() const { return right + right_later + wrong + passed; }
 };
 
-/// Notes on one way to run a lesson: the answers to its predictions, and, once it
-/// has been run to its end, the SHA-256 of its metrics.json.
+/// Notes on one way to run a lesson: the answers to its predictions and, after it was run
+/// to its end, the SHA-256 of its metrics.json.
 struct LessonNotes {
     std::map<std::string, Answer> answers;
     std::string record;
 };
 
-/// Notes on a learner's way through a lesson: the step to go on at, and notes, in
-/// a file of its own. One without a file forgets all at its end.
+/// A learner's progress in a lesson: the step to continue at, and notes, in a file. A
+/// notebook without a file is forgotten at its end.
 class Notebook {
   public:
     Notebook() = default;
-    /// Reads the file, if it is there; what cannot be read counts as nothing. `key` says
-    /// with which options the lesson is run: answers to other figures are others.
+    /// Reads the file if it exists; an unreadable part counts as empty. `key` identifies
+    /// the options of the run, because other options have other figures and so other
+    /// answers.
     explicit Notebook(std::filesystem::path file, std::string key = "");
 
-    /// Returns the step to go on at, from 0; none if there is none to go back to.
+    /// Returns the step to continue at, from 0; none if the lesson was not begun.
     std::optional<std::size_t> step() const;
     bool is_done() const { return done_; }
     const Answer* answer(const std::string& prediction) const;
     Score score() const;
-    /// Those of all options, by key.
+    /// The notes of all options, by key.
     const std::map<std::string, LessonNotes>& notes() const { return notes_; }
 
-    // Each is written to the file at once. A file that cannot be written is no reason to
-    // stop a lesson.
+    // Each is written to the file at once. If that fails, the lesson continues.
     void reach(std::size_t step);
     void finish(const std::string& metrics);
     void put(const std::string& prediction, Answer answer);
@@ -69,16 +69,16 @@ class Notebook {
     std::map<std::string, LessonNotes> notes_;
 };
 
-/// Returns what tells answers to other figures apart: "4 ranks, f32, seed 0, classroom".
+/// Returns the key of a run's figures: "4 ranks, f32, seed 0, classroom".
 std::string notebook_key(const RunOptions& run);
 
 Score score_of(const std::map<std::string, Answer>& answers);
 
-/// Returns notes as JSON: what was predicted, what came out, the score, the record.
+/// Returns notes as JSON: the predictions, the results, the score, the record.
 Json json_of(const LessonNotes& notes);
 
 /// Returns the file of a lesson's notebook: in $XDG_STATE_HOME/lockstep, or in
-/// ~/.local/state/lockstep; empty if there is neither.
+/// ~/.local/state/lockstep; empty if neither folder is known.
 std::filesystem::path notebook_file(const std::string& slug);
 
 }  // namespace lockstep::lessons

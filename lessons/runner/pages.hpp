@@ -6,7 +6,8 @@ namespace lockstep::lessons {
 
 /// Returns a text that is part of the program, by its path below lessons/: a lesson's
 /// page, "glossary.md", "faults/F16.md". Empty if there is none. Texts are built in
-/// without a compiler (embed_files.py), so a changed sentence shows up in half a second.
+/// without a compiler (embed_files.py), so a rebuild after a changed sentence takes half
+/// a second.
 std::string_view text_called(std::string_view path);
 
 }  // namespace lockstep::lessons

@@ -6,7 +6,7 @@ namespace {
 
 constexpr const char* kNoMoreSteps = "end";
 
-/// On rank 0: tells the others of each step before it runs it.
+/// On rank 0: tells the others of each step before it runs.
 void lead(gpu::Control& control, std::vector<Step>& steps) {
     for (std::size_t index = 0; index < steps.size(); ++index)
         steps[index].run = [&control, index, run = steps[index].run] {
@@ -40,7 +40,7 @@ int run_placed(const LessonEntry& lesson, LessonOptions options, Processes& proc
     return status;
 }
 
-/// Refuses wrong options once, before a process is started for each rank.
+/// Refuses wrong options once, before it starts a process for each rank.
 void check_options(const LessonEntry& lesson, const LessonOptions& options) {
     Record record;
     require_ranks(lesson, options);

@@ -10,10 +10,10 @@
 
 namespace lockstep::lessons {
 
-/// Runs a lesson with --backend nccl: one process a rank. If nobody started this
-/// process as one of several, it starts a copy of itself for each rank. All processes run
-/// the same steps, as rank 0 says, which alone shows and records them. The first failure
-/// of any ends all, with its status; rank 0 says what it was.
+/// Runs a lesson with --backend nccl, with one process per rank. If no launcher started
+/// this process as one of several, it starts a copy of itself for each rank. All
+/// processes run the same steps as rank 0. Only rank 0 shows and records them. The first
+/// failure of any process ends all, with its status; rank 0 prints it.
 int run_on_processes(const LessonEntry& lesson, const LessonOptions& options,
                      const std::optional<gpu::Placement>& placement,
                      const std::vector<std::string>& arguments);

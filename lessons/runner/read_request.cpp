@@ -22,7 +22,7 @@ void declare_commands(CommandLine& line) {
 
 namespace {
 
-/// Takes what a command has made, if it is one of these.
+/// Takes a command's result if it is one of these requests.
 template <typename... Requests>
 void take(Request& request, const std::any& made, const std::variant<Requests...>&) {
     const auto take_one = [&](const auto* value) {

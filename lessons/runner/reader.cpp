@@ -123,7 +123,7 @@ Reader::Screen Reader::show_screen(Position from, std::size_t most_lines) {
         const bool gap = !screen.empty() && stand_apart(blocks[at.block - 1], block);
         const std::size_t room = most_lines - screen.size();
         if (left + (gap ? 1 : 0) > room) {
-            // A block that fits a screen of its own is not cut.
+            // Does not cut a block that fits on one screen.
             if (!screen.empty()) break;
             const auto first = lines.begin() + static_cast<std::ptrdiff_t>(begin);
             screen.assign(first, first + static_cast<std::ptrdiff_t>(room));
@@ -146,14 +146,14 @@ std::string Reader::prompt(Position next) const {
     };
     const bool step_ends = next.block >= pages_[next.step].size();
     const bool lesson_ends = step_ends && next.step + 1 == end_;
-    // Behind the last step comes the lesson's end, which is none.
+    // After the last step comes the lesson's end, which is not a step.
     const bool step_follows =
         step_ends && !lesson_ends && !steps_[next.step + 1].title.empty();
     const std::string first =
         fmt::format("[Enter] {}", said(look_.language, lesson_ends    ? "end"
                                                        : step_follows ? "next step"
                                                                       : "more"));
-    // In a narrow window as many as fit, of those that matter most.
+    // In a narrow window, show as many as fit; the most important ones come first.
     const std::vector<std::string> others{say("q", "quit"), say("?", "help"),
                                           say("b", "back"),
                                           step_ends ? "" : say("n", "next step")};
@@ -191,7 +191,7 @@ std::string question_prompt(const Prediction& prediction, Language language, boo
 constexpr const char* kKeysAtQuestions =
     "A line with q, b, n or s alone does what these keys do elsewhere; n and s pass.";
 
-/// Returns what can be read as an answer.
+/// Returns which answers can be read.
 std::string expected(const Prediction& prediction, Language language) {
     if (!prediction.has_choices())
         return said(language,
@@ -201,7 +201,7 @@ std::string expected(const Prediction& prediction, Language language) {
                        letter_of(prediction.choices.size() - 1));
 }
 
-/// Returns what is said of an answer that is not right yet.
+/// Returns the advice on an answer that is not right.
 std::string advice(const Prediction& prediction, const Judgement& judgement,
                    const TextLook& look) {
     const Language language = look.language;
@@ -217,7 +217,7 @@ std::string advice(const Prediction& prediction, const Judgement& judgement,
     return joined(lines_of(Block{Paragraph{words}}, look));
 }
 
-/// Returns the key that a line is if it is no answer: one may leave here, too.
+/// Returns the key that was typed instead of an answer, if any; keys work here, too.
 std::optional<Key> key_typed(const std::string& typed, const Judgement& judgement) {
     if (judgement.outcome != Judgement::Outcome::unreadable || typed.size() != 1)
         return std::nullopt;
@@ -225,7 +225,7 @@ std::optional<Key> key_typed(const std::string& typed, const Judgement& judgemen
     return key == Key::next ? std::nullopt : key;
 }
 
-/// Notes a try in the answer, unless nobody can read it. Returns whether it is right.
+/// Adds an attempt to the answer, unless it is unreadable. Returns whether it is right.
 bool note_try(Answer& answer, const std::string& typed, Judgement::Outcome outcome) {
     if (outcome == Judgement::Outcome::unreadable) return false;
     answer.typed.push_back(typed);
@@ -244,7 +244,7 @@ std::optional<Key> Reader::ask(Position question) {
         *pages_[question.step][question.block].as<Question>()->prediction;
     Answer answer;
     answer.figure = answer_text(prediction);
-    bool is_sure = false;  // Enter goes on everywhere else, so here it does so twice
+    bool is_sure = false;  // elsewhere Enter goes on, so here it must be pressed twice
     std::optional<Key> wish;
     while (answer.typed.size() < kTries) {
         const std::optional<std::string> line =
@@ -307,7 +307,7 @@ std::optional<std::size_t> Reader::lead_through() {
     bool shows_all = false;
     while (from.step < end_) {
         page(from.step);
-        // One who looks at a step alone is still where the lesson was left.
+        // If a learner views only one step, the place in the lesson does not change.
         const bool is_lesson = end_ == steps_.size();
         if (is_lesson && !steps_[from.step].title.empty()) notebook_.reach(from.step);
         const Screen screen = show_screen(from, shows_all ? kAll : rows() - kPrompt);

@@ -15,19 +15,20 @@
 
 namespace lockstep::lessons {
 
-/// Leads a learner through the steps of a lesson, a window at a time: as many blocks as
-/// fit, then a key. Predictions are asked before what stands behind them is shown, and
-/// their answers kept. No step is run twice. The window's size is looked up for each
-/// screen. In a pipe all is printed at once, with the answers.
+/// Leads a learner through the steps of a lesson, a screen at a time: it shows as many
+/// blocks as fit, then waits for a key. It asks predictions before it shows the text
+/// after them, and keeps their answers. Each step is run once. The window's size is read
+/// for each screen. In a pipe everything is printed at once, with the answers.
 class Reader {
   public:
-    /// `waits` for keys; both ends must be terminals then. `notebook` outlives it.
+    /// `waits`: waits for keys; then both ends must be terminals. `notebook` must outlive
+    /// it.
     Reader(std::vector<Step> steps, TextLook look, bool waits, Notebook& notebook)
         : steps_(std::move(steps)), look_(look), waits_(waits), notebook_(notebook) {}
 
-    /// Shows `opening`, then the steps from the one at `first` up to the one at `end`,
-    /// and runs those before unseen. Returns the step at which the learner leaves before
-    /// the end; none if all was shown.
+    /// Shows `opening`, then the steps from `first` up to `end`; runs earlier steps
+    /// without output. Returns the step at which the learner leaves; none if everything
+    /// was shown.
     std::optional<std::size_t> run(Document opening, std::size_t first, std::size_t end);
 
   private:
@@ -40,7 +41,7 @@ class Reader {
     /// The end of a screen.
     struct Screen {
         Position next;
-        bool asks = false;  ///< the block before `next` is a question without an answer
+        bool asks = false;  ///< the block before `next` is an unanswered question
     };
 
     TextLook window_look() const;
@@ -48,18 +49,19 @@ class Reader {
     void run_to(std::size_t step);
     bool is_open(const Block& block) const;
     void settle(std::size_t step, std::size_t block, const Answer& answer);
-    /// Settles the questions that were answered before; in a pipe all.
+    /// Shows the answers of questions that were answered before; in a pipe, of all
+    /// questions.
     void settle_known(std::size_t step);
 
     std::optional<std::size_t> lead_through();
-    /// Returns where the screen begins that a key asks for, or an answer.
+    /// Returns where the screen begins that a key (or an answer) asks for.
     Position place_after(std::optional<Key> key, Position from, const Screen& screen);
     Screen show_screen(Position from, std::size_t most_lines);
     std::size_t rows() const;
-    /// Asks the question that ends a screen. Returns what the learner wants instead of an
-    /// answer, if that is so; whoever goes on has passed.
+    /// Asks the question at the end of a screen. Returns the learner's key if there was
+    /// one instead of an answer; to go on counts as passing.
     std::optional<Key> ask(Position question);
-    /// Waits for a key behind a screen that ends with no question; help is given.
+    /// Waits for a key after a screen without a question; shows help if asked.
     Key key_behind(const Screen& screen);
     std::string prompt(Position next) const;
     std::string help() const;
@@ -69,22 +71,21 @@ class Reader {
     TextLook look_;
     bool waits_;
     Notebook& notebook_;
-    std::vector<Position> before_;  ///< where screens began that one can go back to
+    std::vector<Position> before_;  ///< beginnings of earlier screens, to go back to
     Document opening_;
     std::size_t first_ = 0, end_ = 0;
-    std::vector<Document> pages_;    ///< of the steps that were run
-    std::set<std::string> settled_;  ///< questions whose answer stands on the page
+    std::vector<Document> pages_;    ///< of the steps that have run
+    std::set<std::string> settled_;  ///< questions whose answer is shown
 };
 
-/// Returns what stands behind a question once it is answered: what was answered, what is
-/// right, and how one gets there.
+/// Returns the text after an answered question: the given answer, the right one, and the
+/// way to it.
 Document outcome_of(const Prediction& prediction, const Answer& answer,
                     Language language);
 
-/// Prints a page that has no questions, as standard output wants it.
+/// Prints a page without questions, in the form that suits standard output.
 void print_document(const Document& page);
-/// Prints what a command has found, and where the picture of it is, if it has written
-/// one.
+/// Prints a command's results, and the file of the picture if it has written one.
 void print_found(Document page, const std::optional<std::filesystem::path>& picture);
 
 }  // namespace lockstep::lessons

@@ -7,14 +7,14 @@
 
 namespace lockstep::lessons {
 
-/// What rounding may make of a number that is computed in two ways, as a part of the
-/// largest one beside it; checks print it.
+/// The difference that rounding can cause in a number that is computed in two ways,
+/// relative to the largest number next to it. Checks print it.
 ///
-/// In f32 and f64 each term of a sum is rounded, and the bounds are stated. In bf16 sums
-/// are f32's, and a number is rounded where it is stored. With ε = 2^-7 from a number to
-/// the next, each of K stores one behind the other adds an error whose deviation is at
-/// most ε/√12; on two ways together they come to ε √(K/6), and the bound, √K ε, is two
-/// and a half times that.
+/// In f32 and f64 each term of a sum is rounded, and the bounds are given. In bf16, sums
+/// are in f32, and a number is rounded when it is stored. With ε = 2^-7 from one number
+/// to the next, each of K successive stores adds an error whose deviation is at most
+/// ε/√12. For two ways together that is ε √(K/6). The bound is √K ε, two and a half times
+/// as large.
 struct RoundingBound {
     double f32;
     double f64;
@@ -25,15 +25,15 @@ struct RoundingBound {
     }
 };
 
-/// The stores one behind the other in a block of a GPT: twelve results forward, as many
-/// backward, and as many sums over devices as tensor parallelism makes, four.
+/// The number of successive stores in a block of a GPT: twelve results forward, twelve
+/// backward, and tensor parallelism's four sums over devices, each with `devices` stores.
 constexpr int block_stores(int devices) {
     return 24 + 4 * devices;
 }
 
-/// The same for a loss at any step of training, in bf16 as a part of the first loss. The
-/// errors of many tokens even out in their mean, but a step at which momentum carries the
-/// parameters over a ridge shows them larger.
+/// The same for a loss at any training step; in bf16, relative to the first loss. The
+/// errors of many tokens average out. But they are larger at a step at which momentum
+/// carries the parameters over a ridge.
 inline double loss_bound(DType dtype, int stores, const std::vector<double>& losses,
                          const RoundingBound& bound = {1e-3, 1e-11}) {
     const double first = dtype != DType::bf16 ? 1 : losses.empty() ? 0 : losses.front();

@@ -48,7 +48,8 @@ class LineProgress : public Progress {
             total_ > 0 ? static_cast<double>(done) / static_cast<double>(total_) : 0;
         const std::string line =
             fmt::format("{}  {:.0f} %", what_, 100 * std::clamp(share, 0., 1.));
-        // One column stays free: a full line would make the terminal begin another.
+        // Leave one column free, because a full line would make the terminal begin
+        // another.
         const int room = window_columns(STDERR_FILENO) - 1;
         const std::string fits = line.substr(0, bytes_in_columns(line, room));
         write("\r" + pad_right(fits, shown_));
@@ -60,7 +61,7 @@ class LineProgress : public Progress {
         if (shown_ > 0) write("\r" + pad_right("", shown_) + "\r");
     }
 
-    /// A terminal that is gone is no reason to stop.
+    /// If the terminal has gone, the program continues.
     static void write(const std::string& text) {
         [[maybe_unused]] const ssize_t written =
             ::write(STDERR_FILENO, text.data(), text.size());
@@ -87,8 +88,7 @@ std::function<void(int done)> advancing(const std::string& what, std::int64_t to
 
 namespace {
 
-// The handler only writes the signal's number here, where read() waits for it beside the
-// keys.
+// The handler only writes the signal's number here. read() waits for it and for keys.
 int signal_pipe = -1;
 
 void note_signal(int number) {
@@ -104,13 +104,13 @@ int read_byte(int descriptor) {
     return os::read_some(descriptor, &byte, 1) == 1 ? byte : -1;
 }
 
-/// While one lives, standard input hands over single keys without showing them, and
-/// signals that would end or suspend the program are kept until they are asked for. One
-/// at a time.
+/// While this object lives, standard input delivers single keys without showing them.
+/// Signals that would end or suspend the program are kept until let_signal_act(). Only
+/// one object may exist at a time.
 class RawMode {
   public:
     RawMode();
-    /// Puts everything back, and lets a signal act that was not asked for.
+    /// Restores the terminal, and lets a pending signal act.
     ~RawMode();
     RawMode(const RawMode&) = delete;
     RawMode& operator=(const RawMode&) = delete;
@@ -119,9 +119,8 @@ class RawMode {
     /// first.
     std::optional<int> read();
 
-    /// Lets the signal that came act on a terminal that is as it was. It returns if the
-    /// program goes on: true if the window has another size now, false after a
-    /// suspension.
+    /// Restores the terminal and lets the pending signal act. If the program continues,
+    /// it returns true if the window has a new size, and false after a suspension.
     bool let_signal_act();
 
   private:
@@ -157,7 +156,7 @@ void RawMode::enter() {
     action.sa_handler = note_signal;
     for (std::size_t i = 0; i < kSignals.size(); ++i) {
         ::sigaction(kSignals[i], nullptr, &handlers_before_[i]);
-        // The program goes on to ignore what it was told to ignore (nohup).
+        // If a signal is ignored (nohup), it stays ignored.
         if (handlers_before_[i].sa_handler != SIG_IGN)
             ::sigaction(kSignals[i], &action, nullptr);
     }

@@ -48,8 +48,8 @@ namespace {
 const std::string kBoth = "--backend cuda and --backend nccl";
 const std::string kPackages = "; NVIDIA's apt repository has the packages:";
 
-/// Returns whether an NCCL, "2.28.9", has the calls that 2.28 brought. They are used if
-/// the one that this was built against has them.
+/// Returns whether an NCCL, such as "2.28.9", has the calls that were new in 2.28. They
+/// are used if the NCCL that this was built with has them.
 bool has_all_to_all(const std::string& version) {
     int major = 0;
     int minor = 0;
@@ -61,7 +61,7 @@ Finding driver_finding(const gpu::Survey& survey) {
     if (survey.problem.empty() || !survey.gpus.empty())
         return {"driver", true, "up to CUDA " + survey.driver, "", ""};
     const std::string part = survey.driver.empty() ? "driver" : "driver and GPU";
-    // "" is 0: there is none.
+    // An empty text gives 0: there is none.
     const bool too_old = std::strtod(survey.driver.c_str(), nullptr) <
                          std::strtod(survey.cuda.c_str(), nullptr);
     if (!too_old) return {part, false, survey.problem, kBoth, ""};
@@ -110,7 +110,7 @@ std::vector<Finding> gpu_findings(const gpu::Survey& survey) {
     if (!survey.built)
         return {{"GPU twin", false, survey.problem, kBoth + kPackages,
                  "sudo apt-get install cuda-toolkit libnccl-dev"}};
-    // It is there but could not be loaded, so it says nothing of itself.
+    // It exists but could not be loaded, so its version is unknown.
     if (survey.cuda.empty()) return {{"GPU twin", false, survey.problem, kBoth, ""}};
     std::vector<Finding> findings{
         {"GPU twin", true, "built against CUDA " + survey.cuda, "", ""},
@@ -133,8 +133,7 @@ std::vector<std::string> usable_backends(const gpu::Survey& survey) {
 
 namespace {
 
-/// Returns the first line of what the program says to --version; empty if it says
-/// nothing.
+/// Returns the first line of the program's output for --version; empty if there is none.
 std::string version_of(const std::string& program) {
     constexpr double kPatience = 5;
     try {
@@ -170,7 +169,7 @@ std::vector<Finding> launcher_findings() {
 
 namespace {
 
-/// Findings of `lockstep doctor` that stand under one title.
+/// Findings of `lockstep doctor` under one title.
 struct Section {
     std::string title;
     std::vector<Finding> findings;
@@ -190,7 +189,7 @@ std::string machine_text() {
 
 constexpr int kNames = 18;
 
-/// The name, and beside it the lines of what is to say about it.
+/// Returns a name, and next to it lines of text.
 std::string entry(const std::string& name, const std::vector<std::string>& paragraphs,
                   int width) {
     std::string text;
@@ -206,7 +205,7 @@ std::string entry(const Finding& finding, int width) {
     std::string text =
         entry(finding.part,
               {"MISSING: " + finding.found, "it would give " + finding.gives}, width);
-    // A command stays in one piece.
+    // A command is not wrapped.
     if (!finding.install.empty()) text += pad_right("", kNames) + finding.install + "\n";
     return text;
 }

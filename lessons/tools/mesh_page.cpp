@@ -40,7 +40,7 @@ RankGroups groups_of(const MeshSettings& settings, const std::vector<std::string
     return groups;
 }
 
-/// Axes of more than one rank.
+/// Returns the axes with more than one rank.
 std::vector<std::string> long_axes(const MeshShape& shape) {
     std::vector<std::string> names;
     for (const MeshShape::Axis& axis : shape.axes())
@@ -99,7 +99,7 @@ std::string where_text(const MeshShape& shape, const std::vector<int>& ranks) {
 
 namespace {
 
-/// "0,8", "0–7", "0,8,16,…,56".
+/// Returns "0,8", "0–7" or "0,8,16,…,56".
 std::string ranks_text(const std::vector<int>& ranks, std::size_t most) {
     const int apart = ranks.back() - ranks.front();
     if (ranks.size() > 2 && apart + 1 == static_cast<int>(ranks.size()))
@@ -110,7 +110,7 @@ std::string ranks_text(const std::vector<int>& ranks, std::size_t most) {
     return fmt::format("{},…,{}", fmt::join(first, ","), ranks.back());
 }
 
-/// "0,8 | 1,9 | … | 7,15"; all if they are few.
+/// Returns "0,8 | 1,9 | … | 7,15"; all groups if there are few.
 std::string groups_text(const RankGroups& groups) {
     constexpr std::size_t kMostShown = 8;
     constexpr std::size_t kMostRanks = 4;
@@ -125,7 +125,7 @@ std::string groups_text(const RankGroups& groups) {
     return fmt::format("{}", fmt::join(texts, " | "));
 }
 
-/// Says whether they lie inside nodes.
+/// Returns "inside a node" or "across 2 nodes".
 std::string where_they_lie(int fewest, int most) {
     if (most == 1) return "inside a node";
     if (fewest == most) return fmt::format("across {} nodes", most);
@@ -157,7 +157,7 @@ Table plane_table(const ExaminedMesh& mesh) {
     return table;
 }
 
-/// The ranks of a node.
+/// Returns the ranks of a node.
 std::vector<int> ranks_of_node(const ExaminedMesh& mesh, int node) {
     std::vector<int> ranks;
     const int first = node * mesh.settings.per_node;
@@ -171,7 +171,7 @@ int count_nodes(const ExaminedMesh& mesh) {
     return mesh.node_of(mesh.shape().ranks() - 1) + 1;
 }
 
-/// Of many nodes the first ones and the last.
+/// Shows only the first nodes and the last one if there are many.
 Table node_table(const ExaminedMesh& mesh) {
     constexpr int kMostShown = 8;
     constexpr int kFirst = 3;

@@ -10,21 +10,21 @@
 
 namespace lockstep::lessons {
 
-// What `lockstep mesh` says about a mesh.
+// The output of `lockstep mesh`.
 
-/// Says which mesh is meant, and what is to be said of it.
+/// Which mesh to show, and what of it.
 struct MeshSettings {
     MeshShape shape;
-    int per_node = 8;                              ///< devices
-    std::vector<std::vector<std::string>> planes;  ///< the axes of each
-    std::optional<int> rank;                       ///< of which it is said
+    int per_node = 8;                              ///< devices per node
+    std::vector<std::vector<std::string>> planes;  ///< the axes of each plane
+    std::optional<int> rank;                       ///< shows only this rank
 };
 
-/// Ranks that differ along some axes alone: lines, if it is one axis, else planes.
+/// Ranks that differ only along some axes: lines for one axis, planes for several.
 struct RankGroups {
     std::vector<std::string> axes;
-    std::vector<std::vector<int>> ranks;  ///< of each; all ranks of the mesh together
-    int fewest_nodes = 0;                 ///< that one of them touches
+    std::vector<std::vector<int>> ranks;  ///< of each; together all ranks of the mesh
+    int fewest_nodes = 0;                 ///< the fewest nodes that a line spans
     int most_nodes = 0;
 
     const std::vector<int>& of(int rank) const;
@@ -32,7 +32,7 @@ struct RankGroups {
 
 struct ExaminedMesh {
     MeshSettings settings;
-    std::vector<RankGroups> lines;  ///< of each axis
+    std::vector<RankGroups> lines;  ///< for each axis
     std::vector<RankGroups> planes;
     std::optional<ModelOnMesh> model;
 
@@ -40,19 +40,21 @@ struct ExaminedMesh {
     int node_of(int rank) const { return rank / settings.per_node; }
 };
 
-/// Finds lines and planes; if there is a rank and nobody has asked for planes, those of
-/// any two axes. Throws UsageError for a plane of what is no axis, or of one twice, and
-/// for a rank that is not there.
+/// Finds lines and planes. If a rank is given and no planes are asked for, uses the
+/// planes of any two axes. Throws UsageError for a plane with an unknown or repeated
+/// axis, and for a rank that does not exist.
 ExaminedMesh examined_mesh(MeshSettings settings, std::optional<ModelOnMesh> model = {});
 
-/// Lines, planes and nodes, or those of the one rank; and who holds what of the model.
+/// Shows lines, planes and nodes, or only those of one rank; then who holds what of the
+/// model.
 Document mesh_page(const ExaminedMesh& mesh);
 
-/// All of it as one JSON document.
+/// Returns all of it as one JSON document.
 std::string mesh_json(const ExaminedMesh& mesh);
 
-/// "pp 0, tp 0–1": the places that those ranks have along axes, but for axes along which
-/// they have all; "all ranks". If they are no such block of the mesh, "ranks 0, 3".
+/// Returns the ranks' coordinates, "pp 0, tp 0–1". Axes along which the ranks have all
+/// coordinates are left out; "all ranks" if that is each axis. Returns "ranks 0, 3" if
+/// the ranks are not such a block of the mesh.
 std::string where_text(const MeshShape& shape, const std::vector<int>& ranks);
 
 }  // namespace lockstep::lessons

@@ -40,7 +40,7 @@ std::vector<std::string> model_names() {
 const std::vector<programs::Setting>& model_settings() {
     using programs::Choice;
     using programs::Whole;
-    // Together they make at most 2^62 bytes, which can be counted.
+    // With these limits a model has at most 2^62 bytes, which can be counted.
     constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
     constexpr std::int64_t kMostColumns = std::int64_t{1} << 16;
     constexpr std::int64_t kMostInner = std::int64_t{1} << 18;
@@ -93,7 +93,8 @@ GptSizes sizes_of(const programs::Settings& values) {
             sizes.dense_blocks, sizes.layers);
     block.experts.inner = values.integer("expert-inner", 0);
     block.experts.shared = values.integer("shared");
-    // How many a token chooses costs no parameters, but there must be as many.
+    // The number of chosen experts does not change the parameters, but that many experts
+    // must exist.
     block.experts.gate.chosen = std::min<std::int64_t>(
         block.experts.gate.chosen, std::max<std::int64_t>(block.experts.count, 1));
     return sizes;
@@ -173,8 +174,8 @@ std::vector<std::string> pieces_of(const std::vector<std::string>& parameters) {
 
 namespace {
 
-/// Parts of parameters, each kept once: ranks that hold the same have the same number.
-/// The ranks of a run of shapes run one after the other.
+/// Parts of parameters, each kept once: equal parts have the same number. If only shapes
+/// are computed, the ranks run one after another.
 class PartNumbers {
   public:
     int number_of(const Parameter& parameter) {
@@ -204,10 +205,10 @@ class PartNumbers {
     std::vector<std::pair<std::string, Part>> all_;
 };
 
-/// By rank, the numbers of the parts that it has.
+/// For each rank, the numbers of the parts that it has.
 using PartsOfRanks = std::vector<std::vector<int>>;
 
-/// The parameters' names, as one device has them.
+/// Returns the parameters' names, as on one device.
 std::vector<std::string> names_in(const GptSizes& sizes) {
     std::vector<std::string> names;
     sim::ClusterOptions alone;
@@ -220,7 +221,7 @@ std::vector<std::string> names_in(const GptSizes& sizes) {
     return names;
 }
 
-/// In the order of `names`.
+/// Returns the parameters in the order of `names`.
 std::vector<SpreadParameter> spread_of(const PartsOfRanks& ranks,
                                        const PartNumbers& parts,
                                        const std::vector<std::string>& names) {
@@ -243,8 +244,8 @@ std::vector<SpreadParameter> spread_of(const PartsOfRanks& ranks,
     return all;
 }
 
-/// Parameters that lie between steps on the rank: shards stand for those that are not
-/// there.
+/// Returns the parameters that are on the rank between steps. If a parameter has no value
+/// there, its shard takes its place.
 std::vector<Parameter*> held_between_steps(const GptOnMesh& gpt,
                                            const std::vector<Parameter*>& shards) {
     std::vector<Parameter*> held;
@@ -266,7 +267,8 @@ std::int64_t elements_of_all(const std::vector<Parameter*>& parameters) {
     return elements;
 }
 
-/// Each rank makes its parameters: so many at most, on all of them together.
+/// Limits the number of parameters on all ranks together, because each rank makes its
+/// own.
 void require_room(const MeshPlan& plan, const std::vector<std::string>& names) {
     constexpr std::int64_t kMost = 4'000'000;
     const auto of_experts = std::ranges::count_if(names, [](const std::string& name) {

@@ -12,9 +12,9 @@
 namespace lockstep::lessons {
 
 /// Reads "mixtral-8x7b", "deepseek-v3", or sizes of a GPT, "layers=4,hidden=64". Throws
-/// UsageError that names the option.
+/// UsageError with the option.
 GptSizes read_model(const std::string& option, const std::string& value);
-/// Names of published models; the sizes that others can have.
+/// Return the names of published models, and the sizes that other models can have.
 std::vector<std::string> model_names();
 const std::vector<programs::Setting>& model_settings();
 
@@ -24,17 +24,17 @@ struct HeldPart {
     std::vector<int> ranks;
 };
 
-/// A parameter of the whole model, and where its parts lie.
+/// A parameter of the whole model, and the places of its parts.
 struct SpreadParameter {
     std::string name;
     Shape whole;
-    std::vector<HeldPart> parts;  ///< by their first rank
+    std::vector<HeldPart> parts;  ///< ordered by their first rank
 
-    /// The part that a rank holds; null if it holds none.
+    /// Returns the part that a rank holds; null if it holds none.
     const Part* part_on(int rank) const;
 };
 
-/// What a rank has of a model between two steps, without activations.
+/// What a rank holds of a model between two steps, without activations.
 struct RankHolding {
     std::int64_t numbers = 0;  ///< of values, without padding
     std::int64_t updated = 0;  ///< numbers that it updates
@@ -46,34 +46,35 @@ struct RankHolding {
     bool operator==(const RankHolding&) const = default;
 };
 
-/// A GPT in bf16 that is spread over a mesh and trained by AdamW, whose state is in f32:
-/// who holds what of it between two steps.
+/// A GPT in bf16, spread over a mesh and trained by AdamW with f32 state: who holds what
+/// of it between two steps.
 struct ModelOnMesh {
     GptSizes sizes;
     MeshOptions options;
-    std::vector<SpreadParameter> held;  ///< values; in the model's order
-    /// What ranks update, if that is not what they hold: ZeRO shares it out.
+    std::vector<SpreadParameter> held;  ///< values, in the model's order
+    /// What ranks update, if that is not what they hold: ZeRO shards it.
     std::vector<SpreadParameter> updated;
     std::vector<RankHolding> ranks;
 
-    /// Short lines for a picture of the mesh, by rank: layers, and how many numbers.
+    /// Returns short lines for a picture of the mesh, by rank: layers and number of
+    /// parameters.
     std::vector<std::vector<std::string>> labels() const;
 };
 
-/// Makes the model on as many virtual devices, without numbers and without a limit of
-/// their memory, and looks at what each rank has. Throws UsageError if it cannot be
-/// spread so, and if all ranks together have millions of parameters.
+/// Makes the model on virtual devices without numbers and without a memory limit, and
+/// finds what each rank holds. Throws UsageError if the model cannot be spread this way,
+/// or if all ranks together have more than some million parameters.
 ModelOnMesh model_on_mesh(const GptSizes& sizes, const MeshOptions& options);
 
-/// The layer that a parameter belongs to, and its name without that: "transformer.h.3."
-/// and the rest; -1 and the name if it is of no layer.
+/// The layer of a parameter, and the rest of its name: "transformer.h.3." gives layer 3.
+/// If it belongs to no layer, -1 and the whole name.
 struct LayerName {
     int layer = -1;
     std::string rest;
 };
 LayerName layer_name(const std::string& parameter);
 
-/// "wte, wpe, layers 0–3": what of a model these parameters are.
+/// Returns the parts of a model that these parameters are: "wte, wpe, layers 0–3".
 std::vector<std::string> pieces_of(const std::vector<std::string>& parameters);
 
 }  // namespace lockstep::lessons

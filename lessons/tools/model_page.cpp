@@ -18,21 +18,21 @@ namespace lockstep::lessons {
 
 namespace {
 
-constexpr const char* kStages = "pp";  // shares out layers
+constexpr const char* kStages = "pp";  // divides the layers among stages
 
 std::string without_prefix(const std::string& name) {
     constexpr std::string_view kPrefix = "transformer.";
     return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
 }
 
-/// "h.0–3.mlp.c_fc.weight": the parameter of that name in all those layers.
+/// Returns "h.0–3.mlp.c_fc.weight": the parameter with that name in all those layers.
 std::string name_in_layers(const std::string& name, const std::vector<int>& layers) {
     const LayerName parsed = layer_name(name);
     if (parsed.layer < 0) return without_prefix(name);
     return fmt::format("h.{}.{}", ranges_text(layers), parsed.rest);
 }
 
-/// The ranks' places along the stages' axis.
+/// Returns the ranks' places along the axis of stages.
 std::set<int> stages_of(const MeshShape& shape, const std::vector<int>& ranks) {
     std::set<int> stages;
     for (const int rank : ranks)
@@ -53,7 +53,7 @@ std::string sentence_of(const ModelOnMesh& model) {
         count_text(static_cast<std::int64_t>(model.held.size())), spread);
 }
 
-/// What lies on each stage.
+/// Shows the parameters on each stage.
 Table stage_table(const MeshShape& shape, const ModelOnMesh& model) {
     std::map<int, std::vector<std::string>> names;
     for (const SpreadParameter& parameter : model.held) {
@@ -70,25 +70,26 @@ Table stage_table(const MeshShape& shape, const ModelOnMesh& model) {
     return table;
 }
 
-/// A part in words, and where it lies.
+/// A part in words, and its place.
 using PartWords = std::pair<std::string, std::string>;
 
-/// Parameters of several layers that are cut alike.
+/// Parameters of several layers that are divided in the same way.
 struct Alike {
-    std::string name;  ///< of the first one
+    std::string name;  ///< name of the first one
     std::string whole;
     std::vector<PartWords> parts;
     std::vector<int> layers;
 };
 
-/// Where the ranks are within their stage, if a layer's parts all lie on the same stages.
+/// Returns the ranks' places in their stage, if a layer's parts are all on the same
+/// stages.
 std::string where_within(const MeshShape& shape, const std::vector<int>& ranks) {
     const std::set<int> stages = stages_of(shape, ranks);
     std::vector<int> of_one;
     for (const int rank : ranks)
         if (shape.coordinate(rank, kStages) == *stages.begin()) of_one.push_back(rank);
     if (of_one.size() * stages.size() != ranks.size()) return where_text(shape, ranks);
-    // As if the mesh had that stage alone.
+    // As if the mesh had only that stage.
     std::vector<MeshShape::Axis> axes;
     for (const MeshShape::Axis& axis : shape.axes())
         if (axis.name != kStages) axes.push_back(axis);
@@ -161,7 +162,7 @@ Table part_table(const MeshShape& shape, const std::vector<SpreadParameter>& par
     return table;
 }
 
-/// What ranks have, those that have as much in one row.
+/// Shows what ranks hold; ranks that hold the same amounts share a row.
 Table holding_table(const MeshShape& shape, const ModelOnMesh& model) {
     constexpr std::size_t kMostShown = 12;
     std::vector<std::pair<RankHolding, std::vector<int>>> groups;
@@ -193,7 +194,8 @@ Table holding_table(const MeshShape& shape, const ModelOnMesh& model) {
     return table;
 }
 
-/// All that a rank has of these parameters: layers that are cut alike in one row.
+/// Shows everything that a rank holds of these parameters. Layers that are divided in the
+/// same way share a row.
 Table table_of_rank(const std::vector<SpreadParameter>& parameters, int rank,
                     std::int64_t bytes_each) {
     struct Row {

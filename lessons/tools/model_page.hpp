@@ -9,12 +9,12 @@
 
 namespace lockstep::lessons {
 
-/// Says who holds what of a model that is spread over the mesh: layers by stage, parts of
-/// each parameter, and how many bytes; or all that one rank has.
+/// Shows who holds what of a model on the mesh: the layers of each stage, the parts of
+/// each parameter, and the bytes; or everything that one rank holds.
 Document model_page(const MeshShape& shape, const ModelOnMesh& model,
                     std::optional<int> rank);
 
-/// {"sizes", "spread", "parameters", "updated", "ranks"}.
+/// Returns {"sizes", "spread", "parameters", "updated", "ranks"}.
 Json model_json(const ModelOnMesh& model);
 
 }  // namespace lockstep::lessons

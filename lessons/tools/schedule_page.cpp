@@ -73,7 +73,7 @@ double read_memory(const std::string& option, const std::string& value) {
     return *read;
 }
 
-/// A generator has a name, and needs sizes; a file has its own.
+/// A generator has a name and needs sizes; a file has its own.
 void require_known(const ScheduleSettings& settings) {
     if (settings.is_file()) return;
     const std::vector<std::string>& names = schedule_names();
@@ -108,7 +108,7 @@ Schedule generated_schedule(const ScheduleSettings& settings) {
 
 namespace {
 
-/// "--backward-input".
+/// Returns "--backward-input".
 std::string option_of(const std::string& name) {
     if (name == "message") return "--comm";
     std::string option = "--" + name;
@@ -116,11 +116,11 @@ std::string option_of(const std::string& name) {
     return option;
 }
 
-/// The file's times, with those of the settings in their place.
+/// Returns the file's times, overridden by those of the settings.
 TickedTimes times_of(const ScheduleSettings& settings, const LoadedSchedule& loaded) {
     const Schedule& schedule = loaded.schedule;
     const auto stages = static_cast<std::size_t>(schedule.stages);
-    // A chunk takes T / v of what a stage takes; a file has times of parts.
+    // A chunk takes T / v if a stage takes T; a file has times for each part.
     const int v = schedule.chunks;
     WrittenTimes written = loaded.times.value_or(WrittenTimes{});
     const bool scaled = !loaded.times;
@@ -141,7 +141,7 @@ TickedTimes times_of(const ScheduleSettings& settings, const LoadedSchedule& loa
     return ticked(written, schedule, scaled ? v : 1);
 }
 
-/// The only thing that timing can refuse in a schedule without a problem.
+/// Times that do not fit are the only error of a schedule without a problem.
 Examination timed(const Schedule& schedule, const ScheduleTimes& times) {
     try {
         times.require_fit(schedule);
@@ -151,7 +151,7 @@ Examination timed(const Schedule& schedule, const ScheduleTimes& times) {
     return examine_schedule(schedule, times);
 }
 
-/// The file's memory, with that of the settings in its place: of a part, or of a chunk.
+/// Returns the file's memory, overridden by the settings': for a part, or for a chunk.
 ScheduleMemory memory_of(const ScheduleSettings& settings, const LoadedSchedule& loaded) {
     const double v = loaded.schedule.chunks;
     ScheduleMemory memory = loaded.memory.value_or(KeptMemory{1 / v, 1 / v});
@@ -189,7 +189,7 @@ SchedulePicture picture_of(const Schedule& schedule, double ticks) {
 
 namespace {
 
-/// Returns the file's, or that of a generator which has one. If there is none, says why.
+/// Returns the file's endless schedule, or the generator's. If there is none, says why.
 std::optional<Schedule> endless(const ScheduleSettings& settings,
                                 const Schedule& schedule, std::string& why_not) {
     if (schedule.period) return schedule;
@@ -247,7 +247,7 @@ ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loade
         made.no_period = error.what();
     }
     made.picture = picture_of(made.schedule, ticks.per_unit);
-    // Unless there are units to count, chunks are drawn whole.
+    // Draw whole chunks, unless there are units of memory to count.
     if (loaded.memory || settings.memory_activation.value_or(1) != 1 ||
         settings.memory_weight.value_or(1) != 1)
         made.picture.memory = memory;
@@ -273,7 +273,7 @@ std::string problem_json(const Schedule& schedule, const ScheduleProblem& proble
 
 namespace {
 
-/// Seven significant digits.
+/// Returns seven significant digits.
 std::string figure(double value) {
     return fmt::format("{:.7g}", value);
 }
@@ -336,7 +336,7 @@ Table period_table(const ExaminedSchedule& examined) {
 
 namespace {
 
-/// "3", or "3, 1" of several chunks; "never" of one that nothing updates.
+/// Returns "3", or "3, 1" for several chunks; "never" for a chunk that is not updated.
 std::string updates_late(const std::vector<int>& chunks) {
     std::vector<std::string> texts;
     texts.reserve(chunks.size());
@@ -401,7 +401,7 @@ Table stage_table(const ExaminedSchedule& examined) {
 
 namespace {
 
-/// "stage 0 F0, F1; stage 1 F1".
+/// Returns "stage 0 F0, F1; stage 1 F1".
 std::string places_text(const Schedule& schedule, const std::vector<Place>& path,
                         std::size_t begin, std::size_t end) {
     std::string text;

@@ -19,105 +19,104 @@
 
 namespace lockstep::lessons {
 
-// What `lockstep schedule` and the book's page on pipelines say about a schedule. Neither
-// a terminal nor a file is needed for it, so that it runs in a browser, too.
+// The output of `lockstep schedule` and of the book's page on pipelines. It needs neither
+// a terminal nor files, so it also runs in a browser.
 
-/// Says how a schedule is given its messages.
+/// How a schedule gets its messages.
 enum class MessagesAs : std::uint8_t { none, planned, groups, in_place, by_direction };
 
-/// Says which schedule is meant, and how long things take. What is not said is as the
-/// schedule's file has it, or else as Durations and KeptMemory have it.
+/// Which schedule to show, and how long its parts take. The defaults come from the
+/// schedule's file, or else from Durations and KeptMemory.
 struct ScheduleSettings {
-    /// In billionths of the unit that the user has in mind: one for all stages, or one
-    /// a stage.
+    /// In billionths of the user's unit: one time for all stages, or one per stage.
     using Times = WrittenTimes::Amounts;
 
-    std::string name;  ///< of a generator, or the path of a file
+    std::string name;  ///< the name of a generator, or the path of a file
     std::optional<int> stages;
     std::optional<int> micro_batches;
     std::optional<int> chunks;
     std::optional<int> per_update;  ///< micro-batches
-    /// By the names that WrittenTimes has. Computations are of a stage's chunks together,
-    /// as is what overlaps.
+    /// By the names in WrittenTimes. Times of computations, and of overlaps, are for all
+    /// chunks of a stage together.
     std::map<std::string, Times> times;
     MessagesAs messages = MessagesAs::none;
-    /// They are of a stage, all its chunks together.
+    /// For all chunks of a stage together.
     std::optional<double> memory_activation;
     std::optional<double> memory_weight;
-    /// Then the best order of the same work is searched for in which no stage holds more.
+    /// If set, searches the best order of the same work in which no stage holds more.
     std::optional<double> limit;
 
     bool is_file() const;
-    PipelineShape shape() const;  ///< if stages and micro-batches are known
+    PipelineShape shape() const;  ///< if stages and micro-batches are set
 };
 
-/// Reads "1,2.5,1", the value of an option. Throws UsageError that names both.
+/// Reads an option's value, "1,2.5,1". Throws UsageError with the option and the value.
 ScheduleSettings::Times read_times(const std::string& option, const std::string& value);
-/// Reads the time of a whole backward likewise, of which each half takes half.
+/// Reads the time of a whole backward; each half takes half of it.
 void read_backward(const std::string& option, const std::string& value,
                    ScheduleSettings& settings);
-/// "planned", "groups", "in-place", "by-direction"; throws UsageError for another word.
+/// Reads "planned", "groups", "in-place" or "by-direction"; throws UsageError otherwise.
 MessagesAs read_messages_as(const std::string& option, const std::string& value);
-/// Reads an amount of memory likewise.
+/// Reads an amount of memory.
 double read_memory(const std::string& option, const std::string& value);
 
-/// A generator has a name, and needs sizes; a file has its own. Throws UsageError for a
-/// name that is neither's, and if a size is missing.
+/// A generator has a name and needs sizes; a file has its own. Throws UsageError for an
+/// unknown name, or if a size is missing.
 void require_known(const ScheduleSettings& settings);
 
-/// Returns what the generator of that name makes. Throws UsageError if it cannot be.
+/// Returns the generator's schedule. Throws UsageError if it cannot make one.
 Schedule generated_schedule(const ScheduleSettings& settings);
 
-/// A schedule with its times, or with what is wrong with it.
+/// A schedule with its times, or with its problem.
 struct ExaminedSchedule {
     Schedule schedule;
-    std::optional<ScheduleProblem> problem;  ///< then nothing is timed
+    std::optional<ScheduleProblem> problem;  ///< if there is one, nothing is timed
     Timing timing;
-    std::optional<PeriodTiming> period;  ///< if its middle can repeat for ever
-    std::string no_period = {};          ///< why it is not known then, if it is not
-    std::optional<double> limit;         ///< under which its order was searched for
-    std::vector<KnownOrder> known;       ///< other orders of its work, if it was
+    std::optional<PeriodTiming> period;  ///< if its middle can repeat forever
+    std::string no_period = {};          ///< why there is no period
+    std::optional<double> limit;         ///< for the search of its order
+    std::vector<KnownOrder> known;       ///< other orders of its work, for comparison
     TimingJsonOptions shown;
     SchedulePicture picture;
 
-    /// The picture; this must outlive it.
+    /// Returns the picture; this object must outlive it.
     Chart chart() const { return schedule_chart(schedule, timing, picture); }
     SchedulePicture period_picture = {};
-    /// That of the period, if there is one; likewise.
+    /// Returns the picture of the period, if there is one; this object must outlive it.
     Chart chart_of_period() const {
         return schedule_chart(period->sent, period->timing, period_picture);
     }
 };
 
-/// Times the schedule as the settings and its file say, with its messages if they ask for
-/// them. Throws UsageError for times that do not go with its stages or its file's, or
-/// that cannot be counted.
+/// Times the schedule as the settings and its file say, and adds messages if they ask for
+/// them. Throws UsageError if the times do not fit its stages or its file's times, or if
+/// they are too large to count.
 ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loaded);
 
-/// {"name", "problem", "cycle"} as JSON: what `--json` prints of a schedule that cannot
-/// run.
+/// Returns {"name", "problem", "cycle"} as JSON: the output of `--json` for a schedule
+/// that cannot run.
 std::string problem_json(const Schedule& schedule, const ScheduleProblem& problem);
 
-/// All that is known of its times, and of its period, as one JSON document; `spans`: with
-/// when each instruction begins and ends.
+/// Returns its times and its period as one JSON document; with `spans`, also when each
+/// instruction begins and ends.
 std::string examined_json(const ExaminedSchedule& examined, bool spans = false);
 
-/// The order that was searched for beside those that generators have.
+/// Returns a table of the order that was searched for and of the generators' orders.
 Table known_table(const ExaminedSchedule& examined);
-/// Makespan, bubble, utilisation, in the unit that is shown.
+/// Returns a table of makespan, bubble and utilisation, in the unit that is shown.
 Table bubble_table(const ExaminedSchedule& examined);
 /// Returns a table of what each stage does and holds.
 Table stage_table(const ExaminedSchedule& examined);
-/// The period's length and bubble; and what each stage holds in it, and how stale its
-/// gradients are.
+/// Return tables of the period's length and bubble, and of what each stage holds in it
+/// and how stale its gradients are.
 Table period_table(const ExaminedSchedule& examined);
 Table period_stage_table(const ExaminedSchedule& examined);
-/// The critical path in words.
+/// Returns the critical path in words.
 std::string critical_path_text(const ExaminedSchedule& examined);
-/// Returns what is to be known of how the times were counted; a paragraph each.
+/// Returns remarks on how the times were counted, one paragraph each.
 std::vector<std::string> timing_remarks(const Schedule& schedule);
 
-/// All of these.
+/// Returns a page with all of these.
 Document timing_page(const ExaminedSchedule& examined);
 
 }  // namespace lockstep::lessons

@@ -26,10 +26,10 @@ namespace {
 
 constexpr int kMostServiceRanks = 1024;
 constexpr std::int64_t kMostRequests = 100'000;
-constexpr std::int64_t kMostTokens = 1'000'000;  // of a prompt, or an output
+constexpr std::int64_t kMostTokens = 1'000'000;  // of a prompt or an output
 constexpr double kMostSeconds = 1e6;
 
-/// Reads a service's JSON; each complaint names the file and the key.
+/// Reads a service's JSON; each error names the file and the key.
 class ServiceReader {
   public:
     explicit ServiceReader(ServiceSettings& settings) : settings_(settings) {}
@@ -140,7 +140,7 @@ class ServiceReader {
                              counted(mix.least_prompt)));
     }
 
-    /// A number, or the least and the most.
+    /// Reads a number, or the least and the most.
     void range(const Json& value, const std::string& key, std::int64_t& least,
                std::int64_t& most) {
         if (!value.is_array()) {
@@ -200,7 +200,7 @@ class ServiceReader {
         return DType::f32;
     }
 
-    /// Goes through an object's members, each of which must be among those.
+    /// Reads an object's members; each one must be known.
     void object(const Json& json, const std::string& key, const Members& known) {
         if (!json.is_object())
             fail(key.empty() ? "the file" : key, "is not a JSON object");
@@ -343,11 +343,11 @@ ServiceOptions ServiceSettings::options(std::int64_t with_pages) const {
 
 namespace {
 
-/// Requests ask for so much, at most.
+/// The most that all requests ask for.
 struct Amounts {
     std::int64_t prompts = 0;  ///< tokens of all prompts
     std::int64_t outputs = 0;
-    std::int64_t longest = 0;  ///< tokens of a request that go through the model
+    std::int64_t longest = 0;  ///< most tokens of one request that go through the model
 };
 
 Amounts amounts_of(const ServiceSettings& settings) {
@@ -364,11 +364,12 @@ Amounts amounts_of(const ServiceSettings& settings) {
     return amounts;
 }
 
-/// A run must end: each device computes each pass layer by layer, and keeps what it was.
+/// Limits the time and memory of a run: each device computes each pass layer by layer,
+/// and keeps a record of it.
 void require_time(const ServiceSettings& settings, const Amounts& amounts,
                   std::size_t runs) {
     constexpr double kMostLayers = 2e8;
-    constexpr double kLeastLayers = 6;  // a pass of fewer takes as much memory
+    constexpr double kLeastLayers = 6;  // a pass with fewer layers takes as much memory
     constexpr double kMostPromptTokens = 1e8;
     const BlockSizes& block = settings.sizes->block;
     const auto experts =
@@ -394,7 +395,7 @@ void require_time(const ServiceSettings& settings, const Amounts& amounts,
             count_text(static_cast<std::int64_t>(kMostPromptTokens)));
 }
 
-/// With numbers this machine computes all, and holds it.
+/// With numbers, this machine computes everything and holds it in memory.
 void require_numbers(const ServiceSettings& settings, const Amounts& amounts) {
     const GptSizes& sizes = *settings.sizes;
     if (!settings.numbers) {

@@ -14,18 +14,18 @@
 
 namespace lockstep::lessons {
 
-inline constexpr std::int64_t kMostPages = std::int64_t{1} << 20;  ///< of a device
+inline constexpr std::int64_t kMostPages = std::int64_t{1} << 20;  ///< per device
 
-/// `lockstep serve` reads this: a service, and the requests that come to it.
+/// The input of `lockstep serve`: a service, and the requests that come to it.
 struct ServiceSettings {
-    std::string file;   ///< as messages call it
-    std::string model;  ///< as it was given
+    std::string file;   ///< its name in messages
+    std::string model;  ///< as written in the file
     std::optional<GptSizes> sizes;
     std::vector<MeshShape::Axis> axes;
     bool apart = false;
     bool numbers = false;
     ClusterSpec cluster;
-    std::filesystem::path cluster_file;  ///< empty for one that is known by name
+    std::filesystem::path cluster_file;  ///< empty for a cluster that is known by name
     DType dtype = DType::bf16;
     std::optional<std::int64_t> pages;  ///< none: as many as fit
     std::int64_t page_rows = 16;
@@ -33,7 +33,7 @@ struct ServiceSettings {
     BatchRules rules{};
     ServiceLimits limits{};
 
-    /// Requests at random, of a vocabulary that is the model's; else the list.
+    /// Random requests with the model's vocabulary; without it, the list is used.
     std::optional<RequestMix> mix;
     struct Asked {
         double arrival = 0;  ///< in seconds
@@ -41,40 +41,40 @@ struct ServiceSettings {
         std::int64_t output = 1;
     };
     std::vector<Asked> list;
-    std::int64_t shared = 0;  ///< tokens that all prompts begin with
+    std::int64_t shared = 0;  ///< number of tokens with which all prompts begin
 
     std::int64_t count() const {
         return mix ? mix->count : static_cast<std::int64_t>(list.size());
     }
     int size(const std::string& axis) const;
     int replicas() const { return size("dp") * size("ep"); }
-    /// Ranks that work on the same requests.
+    /// The number of ranks that work on the same requests.
     int ways() const { return size("tp") * (apart ? 2 : 1); }
     int ranks() const { return replicas() * ways(); }
     ServiceOptions options(std::int64_t with_pages) const;
 };
 
-/// Reads a JSON file of at most 64 MiB; a cluster that is no preset is a file beside it.
-/// Throws UsageError with the file, the key and what was expected, and std::system_error
-/// if it cannot be read.
+/// Reads a JSON file of at most 64 MiB. A cluster that is not a preset is a file,
+/// relative to this one. Throws UsageError with the file, the key and what was expected,
+/// and std::system_error if the file cannot be read.
 ServiceSettings load_service(const std::filesystem::path& file);
-/// Reads text; `name` stands for the file in messages.
+/// Reads text; `name` is the file's name in messages.
 ServiceSettings read_service(const std::string& text, const std::string& name);
 
-/// Reads "dp=2,tp=4"; `what` names it in messages.
+/// Reads "dp=2,tp=4"; `what` is its name in messages.
 std::vector<MeshShape::Axis> read_service_mesh(const std::string& what,
                                                const std::string& text);
 
-/// Throws UsageError unless all is there that a run needs, and if so many runs would take
-/// too long, or too much of this machine's memory.
+/// Throws UsageError if a setting that a run needs is missing, or if this number of runs
+/// would take too long or too much of this machine's memory.
 void require_possible(const ServiceSettings& settings, std::size_t runs = 1);
 
-/// The requests, in the order of their arrivals; if there is a rate, so many come a
-/// second, whatever the mix says.
+/// Returns the requests in the order of their arrivals. If a rate is given, it replaces
+/// that of the mix.
 std::vector<Request> requests_of(const ServiceSettings& settings,
                                  std::optional<double> per_second = {});
 
-/// A file to begin with, which `lockstep serve --example` prints.
+/// Returns an example file, which `lockstep serve --example` prints.
 std::string_view example_service();
 
 }  // namespace lockstep::lessons

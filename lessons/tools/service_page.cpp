@@ -24,13 +24,13 @@ std::string counted(std::int64_t count, const std::string& one) {
     return count_text(count) + " " + one + (count == 1 ? "" : "s");
 }
 
-/// "1,234", "12.34": four digits at least.
+/// Returns at least four digits: "1,234", "12.34".
 std::string amount(double value) {
     constexpr double kWhole = 1000;
     return value < kWhole ? number_text(value) : count_text(std::llround(value));
 }
 
-/// The model's name; sizes are too long for one.
+/// Returns the model's name, or "a GPT" for sizes, which are too long.
 std::string name_of(const ServiceSettings& settings) {
     return settings.model.find('=') == std::string::npos ? printable(settings.model)
                                                          : "a GPT";

@@ -7,16 +7,16 @@
 
 namespace lockstep::lessons {
 
-// Says about a service what `lockstep serve` shows.
+// The output of `lockstep serve`.
 
-/// The service, what a device holds, and what became of the requests: of one run in
-/// tables of its own, of several with a line a rate.
+/// Shows the service, what a device holds, and the results of the requests: for one run
+/// in several tables, for several runs with one line per rate.
 Document service_page(const ExaminedService& service);
 
-/// All of it as one JSON document; `passes`: with each pass of each replica.
+/// Returns all of it as one JSON document; with `passes`, also each pass of each replica.
 std::string service_json(const ExaminedService& service, bool passes = false);
 
-/// The requests of a replica, drawn.
+/// Returns a picture of a replica's requests.
 Chart service_chart_of(const ExaminedService& service, int replica);
 
 }  // namespace lockstep::lessons

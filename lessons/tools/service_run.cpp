@@ -26,8 +26,8 @@ sim::ClusterOptions cluster_of(const ServiceSettings& settings) {
     return options;
 }
 
-/// Runs a program on as many devices as the service has. What the library refuses, and a
-/// device that is full, are the file's mistakes.
+/// Runs a program on the devices of the service. If the library refuses it, or a device
+/// is full, the error is the file's.
 RunReport run_on(const ServiceSettings& settings, const Program& program) {
     try {
         return sim::make_cluster(cluster_of(settings))->run(program);
@@ -41,7 +41,8 @@ RunReport run_on(const ServiceSettings& settings, const Program& program) {
     }
 }
 
-/// As many pages as fit into most of a device's memory, beside the weights.
+/// Returns the number of pages that fit into most of a device's memory, next to the
+/// weights.
 std::int64_t pages_that_fit(const ServiceSettings& settings,
                             const ServiceHolding& holding) {
     constexpr std::int64_t kMostOnAll = std::int64_t{1} << 24;
@@ -64,7 +65,7 @@ std::int64_t pages_that_fit(const ServiceSettings& settings,
 }  // namespace
 
 ServiceHolding holding_of(const ServiceSettings& settings) {
-    // Replicas are alike, and so are devices that compute prompts and those that go on.
+    // All replicas hold the same, and so do the devices for prompts and the others.
     ServiceSettings one = settings;
     one.axes = {{"ep", settings.size("ep")}, {"tp", settings.size("tp")}};
     one.apart = false;
@@ -100,10 +101,11 @@ ServiceHolding holding_of(const ServiceSettings& settings) {
 
 namespace {
 
-/// Ranks leave this: the first of each replica's devices, by side.
+/// The results that the ranks leave: those of the first device of each replica, for both
+/// kinds of devices.
 struct Left {
     std::vector<std::vector<Served>> served;
-    std::vector<std::vector<Served>> prefilled;  ///< by devices that compute prompts
+    std::vector<std::vector<Served>> prefilled;  ///< by devices that only compute prompts
     std::vector<std::vector<ServedPass>> prompts, passes;
 };
 
@@ -120,7 +122,7 @@ RunReport run_all(const ServiceSettings& settings, const ServicePlan& plan,
     });
 }
 
-/// Time 0 is when the weights are there: takes that off all times.
+/// Time 0 is when the weights are ready: subtracts that time from all times.
 void from_time(Picoseconds ready, std::vector<Request>& requests, Left& left) {
     for (Request& request : requests)
         request.arrival -= ready;
@@ -180,7 +182,7 @@ ServiceOutcome served(const ServiceSettings& settings, const ServiceHolding& hol
     std::vector<Served> all;
     all.reserve(requests.size());
     outcome.requests.resize(requests.size());
-    // Requests are dealt to replicas one after the other.
+    // Requests go to the replicas in turn.
     const std::vector<ServiceTrace::Asked> asked = asked_of(requests);
     for (std::size_t replica = 0; replica < replicas; ++replica) {
         ServiceTrace trace;

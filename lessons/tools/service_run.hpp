@@ -9,38 +9,39 @@
 
 namespace lockstep::lessons {
 
-/// A device of a service has this before the first request comes; of several, the one
-/// that has most.
+/// What a device of a service holds before the first request; the largest among several
+/// devices.
 struct ServiceHolding {
-    std::int64_t memory_bytes = 0;  ///< 0: as much as one likes
+    std::int64_t memory_bytes = 0;  ///< 0: unlimited
     std::int64_t weight_bytes = 0;
-    std::int64_t page_bytes = 0;  ///< of all layers that are on it
+    std::int64_t page_bytes = 0;  ///< for all layers on the device
     std::int64_t pages = 0;
-    bool all_that_fit = false;  ///< nobody has said how many pages
-    Picoseconds ready = 0;      ///< when the weights are there, and requests may come
+    bool all_that_fit = false;  ///< the number of pages was not given
+    Picoseconds ready = 0;      ///< when the weights are ready and requests may come
 
     std::int64_t cache_bytes() const { return pages * page_bytes; }
 };
 
-/// Makes the model's parts on devices without numbers, and looks. Throws UsageError if
-/// nothing says how many pages there are, and if they do not fit beside the weights.
+/// Makes the model's parts on devices without numbers, and measures them. Throws
+/// UsageError if the number of pages is not known, or if they do not fit next to the
+/// weights.
 ServiceHolding holding_of(const ServiceSettings& settings);
 
-/// Says what became of the requests of a service.
+/// The results of a service's requests.
 struct ServiceOutcome {
     std::optional<double> per_second;  ///< the rate of a mix
     ServiceReport report;
-    /// A request, whose it was, and what became of it.
+    /// A request with its replica and its result.
     struct Ended {
         std::int64_t prompt = 0;
         std::int64_t replica = 0;
         Served served;
     };
     std::vector<Ended> requests;  ///< by id
-    /// Each replica has done this.
+    /// What each replica has done.
     std::vector<ServiceTrace> replicas;
 
-    /// Passes, and their rows.
+    /// A number of passes, and their rows.
     struct Work {
         std::int64_t passes = 0;
         std::int64_t rows = 0;
@@ -49,21 +50,21 @@ struct ServiceOutcome {
                                : static_cast<double>(rows) / static_cast<double>(passes);
         }
     };
-    Work prompts;                  ///< of devices that compute prompts apart
-    Work passes;                   ///< of the others
+    Work prompts;                  ///< of devices that only compute prompts
+    Work passes;                   ///< of the other devices
     std::int64_t peak_bytes = 0;   ///< the most that a device has held
-    std::int64_t moved_bytes = 0;  ///< from devices that compute prompts to others
+    std::int64_t moved_bytes = 0;  ///< from devices that compute prompts to the others
 };
 
-/// Runs the service, with another rate than its mix has if one is given.
+/// Runs the service; if a rate is given, it replaces that of the mix.
 ServiceOutcome served(const ServiceSettings& settings, const ServiceHolding& holding,
                       std::optional<double> per_second = {});
 
-/// A service, and what became of its requests at each rate.
+/// A service, and the results of its requests at each rate.
 struct ExaminedService {
     ServiceSettings settings;
     ServiceHolding holding;
-    std::vector<ServiceOutcome> outcomes;  ///< one, unless there are several rates
+    std::vector<ServiceOutcome> outcomes;  ///< one per rate
 };
 
 }  // namespace lockstep::lessons

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Prints grading/answers.json: what the right answers hash to, since what is built and installed
-has no answers in it. right_answers.json has them, with the text of each line, which the program
-has once; where several answers are right, all of them:
+"""Prints grading/answers.json: the hashes of the right answers. Builds and installations must not
+have the answers. right_answers.json has them; for a line it has the line's text, which its program
+has once. If several answers are right, it has them all:
 
-- prefetch: who gathers the first layer may wait for it, too;
-- clip: one rank may count what all hold, or none, and each adds it afterwards.
+- prefetch: the line that gathers the first layer may also wait for it;
+- clip: one rank may count the replicated gradients, or each rank adds them after the sum.
 
 usage: hash_answers.py > grading/answers.json
 """
@@ -18,7 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def number_of(text, program):
-    """The number of the line, in the program as it is handed out."""
+    """Returns the number of the line in the program that students get."""
     with open(os.path.join(HERE, "handout", program + ".cpp"), encoding="utf-8") as file:
         numbers = [number for number, line in enumerate(file, 1) if line.strip() == text]
     if len(numbers) != 1:
@@ -27,7 +27,7 @@ def number_of(text, program):
 
 
 def texts_of(program, part, answers):
-    """The answers in the words in which the grader compares them."""
+    """Returns the answers as the texts that the grader compares."""
     if part == "ranks":
         return [" ".join(map(str, ranks)) for ranks in answers]
     return [str(number_of(text, program)) for text in answers] if part == "line" else answers

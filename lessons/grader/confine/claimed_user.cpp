@@ -18,11 +18,11 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Users that systems give to services for a while, and to nobody for good.
+/// Numbers that systems give to services for a while, and to no user for good.
 constexpr unsigned kFirst = 61'184;
 constexpr unsigned kLast = 65'519;
 
-/// Returns whether this system, or the container that it is, has the user.
+/// Returns whether this system, or this container, has the user.
 bool exists(unsigned user) {
     std::ifstream map("/proc/self/uid_map");
     unsigned long inside = 0, outside = 0, count = 0;
@@ -31,13 +31,13 @@ bool exists(unsigned user) {
     return false;
 }
 
-/// A name that one process on the machine can have at a time, and that goes with it.
-/// Not open if another has it.
+/// Claims a name that one process on the machine can have at a time, until it ends.
+/// Returns a closed descriptor if another process has it.
 os::Descriptor claim(unsigned user) {
     os::Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
-    // A first byte of 0: the name is no file's.
+    // The first byte is 0, so the name is not a file's.
     const std::string name = fmt::format("lockstep grading as user {}", user);
     std::memcpy(&address.sun_path[1], name.data(), name.size());
     const auto length =
@@ -54,7 +54,7 @@ ClaimedUser::ClaimedUser() : number_(kNobody) {
     constexpr unsigned kCount = kLast - kFirst + 1;
     for (unsigned i = 0; i < kCount; ++i) {
         const unsigned user = kFirst + (static_cast<unsigned>(::getpid()) + i) % kCount;
-        if (::getpwuid(user) != nullptr) continue;  // a service's
+        if (::getpwuid(user) != nullptr) continue;  // belongs to a service
         claim_ = claim(user);
         if (!claim_.open()) continue;
         number_ = user;

@@ -4,18 +4,18 @@
 
 namespace lockstep::lessons {
 
-/// A user that no other grading in this network namespace has, for as long as this object
-/// lives, so that students' programs cannot reach those of others. Only root can run
-/// programs as another user; else this is kNobody, and means nothing.
+/// A user that no other grading in this network namespace has while this object lives, so
+/// that students' programs cannot reach those of others. Only root can run programs as
+/// another user; otherwise the number is kNobody and has no effect.
 class ClaimedUser {
   public:
     /// Throws MissingError if all are taken.
     ClaimedUser();
 
-    /// Also the number of the user's group.
+    /// The user's group has the same number.
     unsigned number() const { return number_; }
 
-    /// Returns whether root grades, and may choose users.
+    /// Returns whether root grades and can choose users.
     static bool works();
 
   private:

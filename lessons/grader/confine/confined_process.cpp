@@ -86,7 +86,7 @@ namespace {
 using os::Clock;
 using os::Descriptor;
 
-/// How long the keeper may take to end all, and report.
+/// The time in which the keeper must end all processes and report.
 constexpr double kPatienceSeconds = 4;
 
 [[noreturn]] void fail(int error, const std::string& what) {
@@ -98,8 +98,8 @@ Descriptor opened(int descriptor, const char* what) {
     return Descriptor(descriptor);
 }
 
-/// The file that a program's name stands for. One in the folder is named from there: its
-/// user need not be able to enter the folders above.
+/// Returns the file of a program's name. A file in the folder is named relative to it,
+/// because the program's user may not be able to enter the folders above.
 std::string program_file(const std::string& name, const std::filesystem::path& folder) {
     if (name.find('/') != std::string::npos) {
         const auto inside = std::filesystem::path(name).lexically_relative(folder);
@@ -152,11 +152,12 @@ View view_of(const ConfinedPlan& plan) {
     return view;
 }
 
-/// Returns whether nothing that the program did can have brought it SIGKILL. A filter
-/// refuses it that signal, which it could not send to its keeper either. Its processor
-/// time is not used up so early: the system's ticks, which the limit goes by, are no
-/// longer than the time that passed; later, the system has to have killed processes. And
-/// if it had much memory, it may be why the machine had none left.
+/// Returns whether the SIGKILL cannot be the program's own doing. The filter does not let
+/// it send SIGKILL to itself or to its keeper. The program cannot have reached its limit
+/// of processor time before that much time has passed (the limit is in ticks). After
+/// that, the cause is outside only if the system killed processes for lack of memory. A
+/// program that had much memory may itself be why the machine ran out of it, so it is
+/// excluded.
 bool is_from_outside(const KeeperReport& report, const Ending& ending,
                      const Confinement& confinement) {
     if (report.keeper_was_killed) return true;
@@ -165,7 +166,7 @@ bool is_from_outside(const KeeperReport& report, const Ending& ending,
            report.peak_bytes < confinement.memory_bytes / 2;
 }
 
-/// Fills in the report's meaning, as far as it goes without the output.
+/// Sets the ending from the report, as far as that is possible without the output.
 void read_report(const KeeperReport& report, const Confinement& confinement,
                  bool filtered, Ending& ending) {
     ending.cpu_seconds = report.cpu_seconds;
@@ -173,7 +174,7 @@ void read_report(const KeeperReport& report, const Confinement& confinement,
         ending.signal = WTERMSIG(report.status);
     else
         ending.exit_status = WEXITSTATUS(report.status);
-    // The limit goes by ticks, which may be far from the time that is reported.
+    // The limit is in ticks, which may differ much from the reported time.
     const bool used_up =
         ending.signal == SIGXCPU ||
         (ending.signal == SIGKILL && report.cpu_seconds > confinement.cpu_seconds / 2);
@@ -311,7 +312,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The folder, and what is in it, links as themselves.
+/// Returns the folder and everything in it; links are not followed.
 std::vector<fs::path> entries(const fs::path& folder) {
     std::vector<fs::path> all{folder};
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder))
@@ -326,7 +327,7 @@ void give(const fs::path& folder, uid_t user, gid_t group) {
                                     "cannot give away " + entry.string());
 }
 
-/// Folders can be entered, files read and run, by the group; nothing by others.
+/// Lets the group enter folders and read and run files; others get nothing.
 void open_to_group(const fs::path& folder) {
     for (const fs::path& entry : entries(folder)) {
         const fs::file_status status = fs::symlink_status(entry);

@@ -12,8 +12,8 @@ namespace lockstep::lessons {
 
 namespace {
 
-// As <linux/landlock.h> has them, which may be older than the system; the same numbers on
-// all architectures.
+// Constants of <linux/landlock.h>, which may be older than the system. The numbers are
+// the same on all architectures.
 constexpr long kCreateRuleset = 444;
 constexpr long kAddRule = 445;
 constexpr long kRestrictSelf = 446;
@@ -24,7 +24,7 @@ constexpr std::uint64_t kExecute = 1 << 0;
 constexpr std::uint64_t kWriteFile = 1 << 1;
 constexpr std::uint64_t kReadFile = 1 << 2;
 constexpr std::uint64_t kReadFolder = 1 << 3;
-/// Removing folders and files, and making all sorts of them.
+/// Removes folders and files, and makes files of all kinds.
 constexpr std::uint64_t kRemoveAndMake = 0x1FF0;
 constexpr std::uint64_t kMoveBetweenFolders = 1 << 13;  // version 2
 constexpr std::uint64_t kTruncate = 1 << 14;            // version 3
@@ -54,7 +54,7 @@ Ruleset refused() {
     return rules;
 }
 
-/// Older systems know the first fields alone.
+/// Older systems know only the first fields.
 std::size_t known_size() {
     const int known = Fence::version();
     return known >= 6   ? sizeof(Ruleset)

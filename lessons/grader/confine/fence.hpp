@@ -5,21 +5,21 @@
 
 namespace lockstep::lessons {
 
-/// A fence (Landlock) around a program, even against those of the same user: it reads and
-/// runs what its view has and nothing else, changes files in what it may write to alone,
-/// signals no process but those that it made, reads no other process's memory, and uses
-/// no TCP; as far as the system's version goes. Whether a file is there, and how long it
-/// is, can be asked all the same.
+/// A fence (Landlock) around a program, which also works against processes of the same
+/// user. The program reads and runs only files of its view, and changes files only in the
+/// view's writable folders. It signals only processes that it made, reads no other
+/// process's memory, and uses no TCP. How much of this holds depends on the system's
+/// version. The program can still ask whether any file exists and how long it is.
 class Fence {
   public:
     explicit Fence(const View& view);
 
     /// Puts the fence around the calling process, which must have set no_new_privs. May
-    /// be called between fork and exec. False, with errno, if the system has fences and
-    /// refuses this one.
+    /// be called between fork and exec. Returns false, with errno, if the system has
+    /// fences and refuses this one.
     bool enter() const noexcept;
 
-    /// Returns the version that the system has; 0: it has no fences.
+    /// Returns the system's version of fences; 0 if it has none.
     static int version();
 
   private:

@@ -34,7 +34,7 @@ std::size_t threads_if_of(unsigned user, const std::filesystem::path& process) {
     return owner == user ? threads : 0;
 }
 
-/// The threads that a user has on this machine, as far as /proc shows them.
+/// Returns how many threads a user has on this machine, as far as /proc shows them.
 std::size_t count_threads_of(unsigned user) {
     std::size_t count = 0;
     std::error_code error;
@@ -54,11 +54,11 @@ std::array<Limit, 8> limits_of(const Confinement& confinement) {
     constexpr rlim_t kStackOnRequest = 64 << 20;
     const auto units = [](auto value) { return static_cast<rlim_t>(value); };
     const unsigned user = ::geteuid() == 0 ? confinement.user : ::getuid();
-    // Threads of the same user count, wherever they came from.
+    // All threads of the same user count.
     rlim_t processes = 0;
     if (confinement.processes > 0)
         processes = units(confinement.processes) + 1 + count_threads_of(user);
-    // SIGXCPU tells of the end; a second later, to who ignores that, comes SIGKILL.
+    // SIGXCPU announces the end. A program that ignores it gets SIGKILL a second later.
     const rlim_t seconds = units(std::ceil(confinement.cpu_seconds));
     return {{{RLIMIT_CPU, seconds, seconds + 1},
              {RLIMIT_AS, units(confinement.memory_bytes)},
@@ -86,12 +86,12 @@ namespace {
 constexpr int kGiven = 3;
 constexpr int kFailure = 4;
 
-/// Above the descriptors that the program has.
+/// Moves a descriptor above those of the program.
 int moved_up(int descriptor) {
     return ::fcntl(descriptor, F_DUPFD_CLOEXEC, kFailure + 1);
 }
 
-/// 0 to 2, 3 if one is given, and 4 for a failure, which exec closes.
+/// Sets descriptors 0 to 2, 3 if one is given, and 4 for a failure, which exec closes.
 bool arrange_descriptors(KeeperPlan& plan) {
     const int failure = moved_up(plan.failure);
     if (failure < 0) return false;
@@ -113,7 +113,7 @@ bool arrange_descriptors(KeeperPlan& plan) {
     return true;
 }
 
-/// Root becomes the user, whose group has the same number.
+/// If this is root, becomes the user; the group has the same number.
 bool drop_user(unsigned user) {
     return ::geteuid() != 0 ||
            (::setgroups(0, nullptr) == 0 && ::setresgid(user, user, user) == 0 &&
@@ -133,8 +133,8 @@ bool set_limits(const KeeperPlan& plan) {
     return true;
 }
 
-/// Signals as any program finds them, except that writing too much is an error of
-/// write(), not a death.
+/// Resets all signals. But SIGXFSZ is ignored, so that writing too much is an error of
+/// write() and does not kill the program.
 void reset_signals() {
     struct sigaction usual = {};
     usual.sa_handler = SIG_DFL;
@@ -147,7 +147,8 @@ void reset_signals() {
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-/// If memory runs out on the machine, what is forked while this is there goes first.
+/// While this object lives, forked processes are killed first if the machine runs out of
+/// memory.
 class OfferToBeKilled {
   public:
     OfferToBeKilled() noexcept
@@ -169,7 +170,7 @@ class OfferToBeKilled {
     ssize_t length_;
 };
 
-/// Tells of a failure, and ends this process.
+/// Reports a failure, and ends this process.
 [[noreturn]] void fail_to_start(const KeeperPlan& plan, StartStep step, int error) {
     const StartFailure failure{step, error};
     [[maybe_unused]] const auto written = ::write(plan.failure, &failure, sizeof failure);
@@ -177,7 +178,7 @@ class OfferToBeKilled {
 }
 
 /// Runs in the keeper's child: takes the plan's descriptors, user, limits and filter, and
-/// becomes the program. It only makes calls that are allowed between fork and exec.
+/// becomes the program. It makes only calls that are allowed between fork and exec.
 [[noreturn]] void become_program(const KeeperPlan& given_plan, pid_t keeper) {
     KeeperPlan plan = given_plan;
     ::setsid();
@@ -185,10 +186,11 @@ class OfferToBeKilled {
     ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     if (!plan.fence->enter()) fail_to_start(plan, StartStep::fence, errno);
     if (!arrange_descriptors(plan)) fail_to_start(plan, StartStep::descriptors, errno);
-    // The user first: exec fails for a user that has too many processes when it is set.
+    // Set the user first: if limits were set before, exec would fail for a user with too
+    // many processes.
     if (!drop_user(plan.user)) fail_to_start(plan, StartStep::user, errno);
     if (!set_limits(plan)) fail_to_start(plan, StartStep::limits, errno);
-    // A change of user clears this.
+    // A change of user clears this setting.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != keeper) ::_exit(127);
     reset_signals();
@@ -200,7 +202,7 @@ class OfferToBeKilled {
 
 using os::Clock;
 
-/// How long processes that were killed may take to go.
+/// How long killed processes may take to end.
 constexpr double kEndSeconds = 2;
 
 double seconds(const timeval& time) {
@@ -214,7 +216,7 @@ timespec time_until(Clock::time_point deadline) {
             static_cast<long>(std::chrono::nanoseconds(left - whole).count())};
 }
 
-/// All signals wait, but SIGCHLD wakes ppoll() under the mask that this returns.
+/// Blocks all signals. ppoll() under the returned mask wakes up at SIGCHLD.
 sigset_t hold_signals() {
     struct sigaction wakes = {};
     wakes.sa_handler = [](int) {};
@@ -226,7 +228,7 @@ sigset_t hold_signals() {
     return all;
 }
 
-/// Kills the children of this process: the program, and orphans that it left.
+/// Kills the children of this process: the program, and the orphans that it left.
 void kill_children() {
     std::array<char, 4096> text;
     const int file = ::open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
@@ -237,7 +239,7 @@ void kill_children() {
     while (at < end) {
         pid_t child = 0;
         const auto [rest, error] = std::from_chars(at, end, child);
-        // A number that the buffer's end may have cut is read the next time.
+        // The buffer may have cut this number; it is read the next time.
         if (error == std::errc() && rest < end) ::kill(child, SIGKILL);
         at = rest + 1;
     }
@@ -260,7 +262,7 @@ class Keeper {
     }
 
   private:
-    /// Takes children that ended. False if there are none left, alive or not.
+    /// Collects children that ended. Returns false if there are no children any more.
     bool reap() {
         int status = 0;
         rusage used = {};
@@ -278,20 +280,21 @@ class Keeper {
         return child == 0 || errno == EINTR;
     }
 
-    /// Until a child ends, the time comes, or there is something (true) on a descriptor.
+    /// Waits until a child ends, the time comes, or the descriptor is readable (true).
     bool wait_until(Clock::time_point time, int descriptor) {
         pollfd watched{descriptor, POLLIN, 0};
         const timespec left = time_until(time);
         return ::ppoll(&watched, 1, &left, &waiting_) > 0;
     }
 
-    /// No process that came of the program is left after this; unless the system cannot
-    /// end one in time.
+    /// Kills every process that the program started. Some may be left if the system
+    /// cannot end them in time.
     void end_all() {
         const auto deadline = os::after(Clock::now(), kEndSeconds);
         if (!ended_) ::kill(-program_, SIGKILL);
         while (reap() && Clock::now() < deadline) {
-            // In a room of its own, the keeper is the first process: all others are its.
+            // In a room the keeper is process 1, so all other processes are the
+            // program's.
             if (plan_.room != nullptr)
                 ::kill(-1, SIGKILL);
             else
@@ -308,7 +311,7 @@ class Keeper {
     bool ended_ = false;
 };
 
-/// The keeper keeps one of the grader's descriptors, and closes all others.
+/// Closes all of the grader's descriptors except one.
 void keep_only(int& descriptor) {
     if (descriptor != 0) ::dup2(descriptor, 0);
     descriptor = 0;
@@ -321,7 +324,7 @@ void keep(const KeeperPlan& given_plan) {
     KeeperPlan plan = given_plan;
     const sigset_t waiting = hold_signals();
     ::setsid();
-    // This process still has the grader's memory: nobody may read it.
+    // This process still has the grader's memory, so forbid reading it.
     ::prctl(PR_SET_DUMPABLE, 0);
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     const pid_t keeper = ::getpid();

@@ -12,21 +12,21 @@
 
 namespace lockstep::lessons {
 
-/// One of setrlimit()'s.
+/// A limit for setrlimit().
 struct Limit {
     int resource;
-    rlim_t most;       ///< asked for; a lower one that holds already stays
-    rlim_t reach = 0;  ///< up to which the program may raise it, where more than `most`
+    rlim_t most;       ///< the soft limit; if a lower one is set already, it stays
+    rlim_t reach = 0;  ///< the hard limit, if above `most`
 };
 
-/// The system's limits for a confinement. Counts the threads that the program's user has
-/// now, where it may make processes: it has as many more.
+/// Returns the system's limits for a confinement. If it may make processes, they come on
+/// top of the threads that the program's user has now.
 std::array<Limit, 8> limits_of(const Confinement& confinement);
 
-/// Closes all descriptors from one on. May be called between fork and exec.
+/// Closes all descriptors from `first` on. May be called between fork and exec.
 void close_from(int first) noexcept;
 
-/// All that is needed between fork and exec: there, nothing can be allocated.
+/// Everything that is needed between fork and exec, where nothing can be allocated.
 struct KeeperPlan {
     const char* file;
     char* const* arguments;
@@ -35,8 +35,8 @@ struct KeeperPlan {
     int nothing;  ///< /dev/null
     int output;
     int given = -1;  ///< becomes descriptor 3; -1: none
-    int failure;     ///< takes a StartFailure; closed by a successful exec
-    int channel;     ///< takes a KeeperReport; its end is the wish that all end
+    int failure;     ///< a StartFailure is written here; closed by a successful exec
+    int channel;     ///< for a KeeperReport; if its other end closes, the program ends
     os::Clock::time_point deadline;
     std::array<Limit, 8> limits;
     unsigned user;     ///< of the program, if root starts it
@@ -64,23 +64,22 @@ struct StartFailure {
 };
 
 struct KeeperReport {
-    int status = 0;  ///< as wait() has it
+    int status = 0;  ///< in the form of wait()
     bool over_wall = false;
-    bool requested = false;          ///< somebody closed the channel before the end
-    bool keeper_was_killed = false;  ///< so it sent none
+    bool requested = false;          ///< the channel was closed before the end
+    bool keeper_was_killed = false;  ///< then it sent no report
     double cpu_seconds = 0;
-    /// The most memory that the program had; 0 if that is no more than the keeper had,
-    /// whose copy it was at first.
+    /// The most memory that the program had; 0 if it never had more than the keeper,
+    /// because it began as a copy of the keeper.
     std::int64_t peak_bytes = 0;
 };
 
-/// Runs in the child of a fork, or of a clone if there is a room, which becomes the
-/// keeper of the program, not the program itself. It shuts itself in the room, and
-/// starts the program as its own child, in a new session. It waits for
-/// the program's end, the deadline or the end of the channel. Then it kills every process
-/// that came of the program, wherever that fled (orphans become the keeper's), reports,
-/// and ends. If the keeper is killed, so is the program. It only makes calls that are
-/// allowed between fork and exec.
+/// Becomes the keeper of the program. Runs in the child of a fork, or of a clone if there
+/// is a room. It enters the room, and starts the program as its own child, in a new
+/// session. It waits for the program's end, for the deadline, or for the end of the
+/// channel. Then it kills every process that the program started (orphans become the
+/// keeper's children), reports, and ends. If the keeper is killed, so is the program. It
+/// makes only calls that are allowed between fork and exec.
 [[noreturn]] void keep(const KeeperPlan& plan);
 
 }  // namespace lockstep::lessons

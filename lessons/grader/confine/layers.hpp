@@ -5,17 +5,17 @@
 
 namespace lockstep::lessons {
 
-/// One of the things that keep a student's program to itself.
+/// One of the layers that isolate a student's program.
 struct ConfinementLayer {
     std::string name;  ///< "landlock": a word
     bool on = false;
-    std::string keeps;  ///< what it keeps the program from, or to
+    std::string keeps;  ///< what it keeps the program from, or limits it to
 };
 
-/// The layers, as they are on this machine for this user.
+/// Returns the layers of this machine for this user.
 std::vector<ConfinementLayer> confinement_layers();
 
-/// Throws MissingError that names the layers which are not there, if any is not.
+/// Throws MissingError with the missing layers, if there are any.
 void require_confinement();
 
 }  // namespace lockstep::lessons

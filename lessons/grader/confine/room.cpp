@@ -25,11 +25,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The room is furnished here before it becomes the root: every system has this folder,
-/// and no view has anything of it.
+/// The room is built here before it becomes the root: every system has this folder, and
+/// no view contains anything in it.
 constexpr const char* kRoot = "/proc";
 
-// <linux/mount.h> has them, but may be older than the system.
+// Constants of <linux/mount.h>, which may be older than the system.
 constexpr long kMountSetAttributes = 442;
 constexpr unsigned kRecursive = 0x8000;
 struct MountAttributes {
@@ -48,7 +48,7 @@ bool bind(const char* source, const char* target, bool writable) noexcept {
     if (::syscall(kMountSetAttributes, AT_FDCWD, target, kRecursive, &attributes,
                   sizeof attributes) == 0)
         return true;
-    // Systems before 5.12 do not know that call.
+    // Systems before 5.12 do not have that call.
     const unsigned long read_only =
         writable ? 0UL : static_cast<unsigned long>(MS_RDONLY);
     return ::mount(nullptr, target, nullptr, MS_REMOUNT | MS_BIND | MS_NOSUID | read_only,
@@ -79,7 +79,7 @@ Room::Room(const View& view) {
     for (const fs::path& path : view.writes)
         add(path, true);
     add("/dev/null", true);
-    // Those that hold others come first.
+    // Folders come before their content.
     std::ranges::stable_sort(things_, {}, [](const Thing& thing) {
         return std::ranges::count(thing.target, '/');
     });
@@ -116,7 +116,7 @@ pid_t Room::fork() noexcept {
 
 bool Room::map_user() const noexcept {
     if (user_map_.empty()) return true;
-    // Who cannot be looked into has no files in /proc that it could write to.
+    // Only a dumpable process can write to its own files in /proc.
     ::prctl(PR_SET_DUMPABLE, 1);
     const bool mapped = write_to("/proc/self/setgroups", "deny") &&
                         write_to("/proc/self/gid_map", group_map_) &&
@@ -146,7 +146,7 @@ bool Room::furnish() const noexcept {
 
 bool Room::enter() const noexcept {
     if (!map_user()) return false;
-    // Nothing that is mounted here shows outside.
+    // Mounts made here are not visible outside.
     if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
     if (::mount("room", kRoot, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755") != 0)
         return false;

@@ -8,32 +8,33 @@
 
 namespace lockstep::lessons {
 
-/// A room (Linux namespaces) for a confined program and its keeper: in it are the files
-/// of a view and no others, no process that was not made in it, no /proc, and no network.
-/// A normal user needs a system that lets them make user namespaces.
+/// A room (Linux namespaces) for a confined program and its keeper. It contains only the
+/// files of a view and the processes that were made in it, and has no /proc and no
+/// network. Users other than root need a system that allows user namespaces.
 class Room {
   public:
-    /// The view's paths are absolute, and have no links in them but the last part.
+    /// The view's paths must be absolute; only their last part may be a link.
     explicit Room(const View& view);
 
-    /// Forks a process that can enter a room; only calls that are allowed between fork
-    /// and exec may follow there. Returns as fork() does.
+    /// Forks a process that can enter a room. It may make only calls that are allowed
+    /// between fork and exec. Returns as fork() does.
     static pid_t fork() noexcept;
-    /// Furnishes the room, and shuts the calling process, just forked, in it. May be
-    /// called between fork and exec. False, with errno, if the system refuses.
+    /// Builds the room, and moves the calling process, which was just forked, into it.
+    /// May be called between fork and exec. Returns false, with errno, if the system
+    /// refuses.
     bool enter() const noexcept;
 
-    /// Returns whether the system has rooms for this user. The first call tries one.
+    /// Returns whether the system allows rooms for this user. The first call tries one.
     static bool works();
 
   private:
     enum class Kind : unsigned char { folder, file, link };
-    /// One of the view's files, as it is put into the room.
+    /// One of the view's files, as it is mounted in the room.
     struct Thing {
         Kind kind = Kind::folder;
         bool writable = false;
         std::string source;
-        std::string target;  ///< below the room's root, while that is made
+        std::string target;  ///< below the place where the room is built
         std::string leads_to{};
     };
 

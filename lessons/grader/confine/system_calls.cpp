@@ -21,10 +21,10 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Calls that a program may make whatever their arguments: the most frequent first. Some
-/// are there on older architectures alone.
+/// Calls that are allowed with any arguments, the most frequent ones first. Some exist
+/// only on older architectures.
 constexpr std::array kAllowedCalls{
-    // Files that are open.
+    // Open files.
     SYS_read,
     SYS_write,
     SYS_readv,
@@ -49,7 +49,7 @@ constexpr std::array kAllowedCalls{
     SYS_mprotect,
     SYS_madvise,
     SYS_brk,
-    // Time, and waiting.
+    // Time and waiting.
     SYS_clock_gettime,
     SYS_clock_getres,
     SYS_clock_nanosleep,
@@ -62,7 +62,7 @@ constexpr std::array kAllowedCalls{
     SYS_futex,
     SYS_sched_yield,
     SYS_restart_syscall,
-    // Itself, and the machine.
+    // The process itself and the machine.
     SYS_getpid,
     SYS_gettid,
     SYS_getppid,
@@ -86,7 +86,7 @@ constexpr std::array kAllowedCalls{
     SYS_sigaltstack,
     SYS_rt_sigtimedwait,
     SYS_rt_sigsuspend,
-    // Looking for files.
+    // Finding files.
     SYS_fstat,
     SYS_newfstatat,
     SYS_statx,
@@ -116,11 +116,11 @@ constexpr std::array kAllowedCalls{
 #endif
 };
 
-/// Calls that the C library makes in an older way if they do not exist. (Numbers are the
-/// same on all architectures; headers may be older than the system.)
+/// Calls that report ENOSYS; then the C library uses older ones. The numbers are the same
+/// on all architectures; headers may be older than the system.
 constexpr std::array kAbsentCalls{435L /* clone3 */, 437L /* openat2 */};
 
-/// Calls that came later than the lists above do not exist either.
+/// Calls that are newer than these lists also report ENOSYS.
 constexpr long kLastKnownCall = 450;
 
 #if defined(__x86_64__)
@@ -134,7 +134,7 @@ constexpr std::uint32_t kArchitecture = 0;
 constexpr std::uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
 constexpr std::uint32_t kAbsent = SECCOMP_RET_ERRNO | ENOSYS;
 
-/// The low half of an argument, on machines whose bytes run from low to high.
+/// Returns the offset of an argument's low half, on little-endian machines.
 constexpr std::uint32_t low_half(int argument) {
     return static_cast<std::uint32_t>(offsetof(seccomp_data, args) +
                                       sizeof(std::uint64_t) *
@@ -144,15 +144,15 @@ constexpr std::uint32_t high_half(int argument) {
     return low_half(argument) + 4;
 }
 
-/// Writes a filter's code. A check that fails returns kRefuse; what is left over after
-/// all checks of a call is allowed.
+/// Writes a filter's code. A check that fails returns kRefuse; a call that passes all its
+/// checks is allowed.
 class Code {
   public:
     explicit Code(std::vector<sock_filter>& code) : code_(code) {}
 
     void load(std::uint32_t offset) { add(BPF_LD | BPF_W | BPF_ABS, offset); }
     void answer(std::uint32_t answer) { add(BPF_RET | BPF_K, answer); }
-    /// Goes on where the loaded word is (or is not) `value`; else answers.
+    /// Continues if the loaded word is (or is not) `value`; otherwise returns the answer.
     void unless(std::uint32_t value, std::uint32_t otherwise) {
         add(BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0);
         answer(otherwise);
@@ -166,7 +166,7 @@ class Code {
         answer(then);
     }
 
-    /// A call that is allowed where the checks in between hold.
+    /// Begins a call that is allowed if all checks before end_call() pass.
     void begin_call(long number) {
         call_ = code_.size();
         add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(number));
@@ -219,7 +219,7 @@ void begin(Code& code) {
     code.load(offsetof(seccomp_data, arch));
     code.unless(kArchitecture, SECCOMP_RET_KILL_PROCESS);
     code.load(offsetof(seccomp_data, nr));
-    // Calls of x32, which have a high bit, among them.
+    // This includes calls of x32, which have a high bit.
     code.when_above(kLastKnownCall, kAbsent);
 }
 
@@ -236,7 +236,7 @@ void allow_reading_files(Code& code) {
 #endif
 }
 
-/// None that send signals to a process of one's choice (F_SETOWN, FIOASYNC).
+/// Not F_SETOWN and FIOASYNC, which can send signals to other processes.
 void allow_asking_descriptors(Code& code) {
     code.begin_call(SYS_fcntl);
     code.one_of(1, {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL});
@@ -244,7 +244,7 @@ void allow_asking_descriptors(Code& code) {
     code.begin_call(SYS_ioctl);
     code.one_of(1, {TCGETS, TIOCGWINSZ, FIONREAD});
     code.end_call();
-    // On a socket that is connected, to no other address.
+    // Only on a connected socket, without another address.
     code.begin_call(SYS_sendto);
     code.pointer(4, nullptr);
     code.end_call();
@@ -266,12 +266,12 @@ SystemCallFilter::SystemCallFilter(const char* file, char* const* arguments) {
     code.pointer(0, file);
     code.pointer(1, arguments);
     code.end_call();
-    // Its own limits, to read.
+    // Reading its own limits.
     code.begin_call(SYS_prlimit64);
     code.word(0, 0);
     code.pointer(2, nullptr);
     code.end_call();
-    // abort() and raise().
+    // For abort() and raise().
     for (const long call : {SYS_tgkill, SYS_kill}) {
         code.begin_call(call);
         code.load(low_half(0));

@@ -6,31 +6,33 @@
 
 namespace lockstep::lessons {
 
-/// A seccomp filter under which a program can start (its loader reads libraries), then
-/// compute, ask for memory and for the time, sleep, read files, read and write what is
-/// open, and end. Refused with EPERM, or ENOSYS where the C library then tries an older
+/// A seccomp filter. Under it a program can start (its loader reads libraries), compute,
+/// ask for memory and for the time, sleep, read files, read and write open descriptors,
+/// and end.
+///
+/// These are refused with EPERM, or with ENOSYS if the C library then tries an older
 /// call: processes and threads, opening files to write, changing files and folders,
 /// sockets, signals to others, SIGKILL to itself, ptrace and other processes' memory,
-/// changing limits, and whatever is not listed. A call of another architecture ends the
-/// program.
+/// changing limits, and every call that is not listed. A call of another architecture
+/// ends the program.
 ///
-/// For x86_64 and aarch64; elsewhere install() does nothing and says so.
+/// For x86_64 and aarch64; elsewhere install() does nothing and returns false.
 class SystemCallFilter {
   public:
-    /// For a program that execve(file, arguments, …) starts: with these very pointers,
-    /// execve is allowed. Costs about 300 instructions.
+    /// For the program that execve(file, arguments, …) starts; execve is allowed only
+    /// with these same pointers. Takes about 300 instructions.
     SystemCallFilter(const char* file, char* const* arguments);
 
     /// Puts the filter on the calling process, which must have set no_new_privs. May be
-    /// called between fork and exec. False if the system refuses.
+    /// called between fork and exec. Returns false if the system refuses.
     bool install() noexcept;
 
-    /// Returns whether a filter holds here. The first call tries one, in a child.
+    /// Returns whether a filter works here. The first call tries one, in a child.
     static bool works();
 
   private:
     std::vector<sock_filter> code_;
-    std::vector<std::size_t> own_process_;  ///< instructions that compare with its id
+    std::vector<std::size_t> own_process_;  ///< instructions that compare its id
 };
 
 }  // namespace lockstep::lessons

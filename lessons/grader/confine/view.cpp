@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns those that are there.
+/// Returns those paths that exist.
 std::vector<fs::path> existing(std::initializer_list<fs::path> paths) {
     std::vector<fs::path> found;
     std::error_code error;
@@ -22,9 +22,9 @@ std::vector<fs::path> existing(std::initializer_list<fs::path> paths) {
     return found;
 }
 
-/// Returns the folders that a compiler is installed in below this one: its own, and those
-/// for other processors, "aarch64-linux-gnu". Neither pages and data, among which an
-/// installed Lockstep has what answers are compared with, nor sources.
+/// Returns the folders in `prefix` that a compiler needs: its own, and those for other
+/// processors ("aarch64-linux-gnu"). Sources, pages and data are left out: an installed
+/// Lockstep has there the data that answers are compared with.
 std::vector<fs::path> compiler_folders(const fs::path& prefix) {
     std::vector<fs::path> found;
     std::error_code error;
@@ -62,7 +62,7 @@ std::vector<fs::path> toolchain_files(const std::string& compiler) {
     const fs::path named = fs::absolute(found.empty() ? compiler : found);
     const fs::path program = fs::canonical(named, error);
     if (error) return files;
-    if (named != program) files.push_back(named);  // it is started by this name
+    if (named != program) files.push_back(named);  // it is started with this name
     if (is_below(program, files)) return files;
     const fs::path folder = program.parent_path();
     files.push_back(program);

@@ -6,14 +6,14 @@
 
 namespace lockstep::lessons {
 
-/// The files that a confined program has: what is not in it, and not below it, is not
-/// there, as far as the system can keep it away (Fence, Room).
+/// The files that a confined program sees. Files outside of it do not exist for the
+/// program, as far as the system can hide them (Fence, Room).
 struct View {
-    std::vector<std::filesystem::path> reads;   ///< files and folders; can be run, too
-    std::vector<std::filesystem::path> writes;  ///< folders; can be read, too
+    std::vector<std::filesystem::path> reads;   ///< files and folders; can also be run
+    std::vector<std::filesystem::path> writes;  ///< folders; can also be read
 };
 
-/// Returns whether a path lies below one of these.
+/// Returns whether a path is below one of these folders.
 bool is_below(const std::filesystem::path& path,
               const std::vector<std::filesystem::path>& folders);
 
@@ -21,9 +21,9 @@ bool is_below(const std::filesystem::path& path,
 /// index.
 std::vector<std::filesystem::path> system_libraries();
 
-/// Returns what a compiler needs besides: programs, headers and libraries of the system,
-/// in /usr and /usr/local, and those of its own folder if that is neither, such as
-/// /opt/gcc. Not what else is there, such as share and src.
+/// Returns what a compiler needs in addition: programs, headers and libraries of the
+/// system, in /usr and /usr/local, and those of the compiler's own folder if it is
+/// elsewhere, such as /opt/gcc. Other folders, such as share and src, are not included.
 std::vector<std::filesystem::path> toolchain_files(const std::string& compiler);
 
 }  // namespace lockstep::lessons

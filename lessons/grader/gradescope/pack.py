@@ -3,8 +3,8 @@
 
 usage: pack.py ROOT SLUG FILE.zip
 
-Tests stay out. What the grader has of the reference and its mistakes is compiled from their
-sources, which setup.sh removes.
+Tests are left out. The reference and its mistakes are compiled into the grader from their sources;
+setup.sh then removes these.
 """
 
 import os
@@ -35,7 +35,7 @@ def sources(root):
 
 
 def add(archive, source, name, executable=False):
-    """The same bytes give the same archive, whatever the files' times."""
+    """Gives the entry a fixed time, so that the same bytes give the same archive."""
     entry = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
     entry.compress_type = zipfile.ZIP_DEFLATED
     entry.external_attr = (0o100755 if executable else 0o100644) << 16

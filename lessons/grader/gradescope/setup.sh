@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Gradescope runs this once, when the autograder's image is made: installs what Lockstep is
-# built from, and builds it. Grading needs no network after that.
+# Gradescope runs this once, when the autograder's image is made. It installs what Lockstep needs,
+# and builds it. Grading then needs no network.
 #
-# The image: Ubuntu 24.04 or later, or Debian 12 or later. On Ubuntu 22.04 it takes GCC 12
-# and, from PyPI, Meson.
+# The image: Ubuntu 24.04 or later, or Debian 12 or later. On Ubuntu 22.04 the script installs GCC
+# 12 and, from PyPI, Meson.
 
 set -euo pipefail
 
@@ -36,17 +36,17 @@ touch "$here/environment"
 # shellcheck source=/dev/null
 . "$here/environment"
 
-# For any processor: what makes the image need not be what grades. One at a time: memory may
-# be small.
+# Build for any processor, because another machine may grade than made the image. Build one file
+# at a time, because memory may be small.
 cd "$here/lockstep"
 meson setup build -Dbuildtype=release -Dnative=false -Dgpu=disabled -Dtests=false
 ninja -C build -j 1 lessons/lockstep grading
 
-# Solutions are in the grader now, which can be run and not read.
+# The solutions are now in the grader, which can be run but not read.
 rm -rf lessons/assignments/*/reference lessons/assignments/*/mistakes.txt \
     build/lessons/assignments/*_solutions*
 strip build/lessons/lockstep-grader
 chmod 711 build/lessons/lockstep-grader
 
-# Students' programs run as another user, who may read what they are built with alone.
+# Students' programs run as another user, who may read only what they are built with.
 chmod 700 lessons program src sim gpu build/lessons/kit/assignments

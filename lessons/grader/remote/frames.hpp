@@ -9,20 +9,20 @@
 namespace lockstep::lessons {
 
 /// One end of the line between the grader and the process of a rank: messages of bytes
-/// over a socket, each behind its length. The descriptor stays its owner's.
+/// over a socket, each after its length. The owner keeps the descriptor and closes it.
 class Frames {
   public:
     using Clock = os::Clock;
 
     explicit Frames(int descriptor) : descriptor_(descriptor) {}
 
-    /// Returns false if the other side has gone, or takes nothing until `deadline`.
+    /// Returns false if the other side has gone, or has not received it by `deadline`.
     [[nodiscard]] bool send(std::string_view message,
                             Clock::time_point deadline = os::kNever);
 
     enum class End { none, gone, late, too_long };
-    /// Returns the next message; none if the other side has gone, it is late, or it
-    /// announces more than a message may hold: end() says which.
+    /// Returns the next message; none if the other side has gone, if time is over, or if
+    /// the message is longer than kMostBytes. end() says which.
     std::optional<std::string> receive(Clock::time_point deadline = os::kNever);
     End end() const { return end_; }
 
@@ -34,7 +34,7 @@ class Frames {
 
     int descriptor_;
     End end_ = End::none;
-    std::string buffer_;  ///< read, and not taken yet
+    std::string buffer_;  ///< read but not returned yet
 };
 
 }  // namespace lockstep::lessons

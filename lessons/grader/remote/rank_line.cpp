@@ -8,7 +8,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Nobody is there to hear why.
+/// Ends the process without a message, because the grader has gone.
 [[noreturn]] void leave() {
     constexpr int kGraderGone = 120;
     ::_exit(kGraderGone);
@@ -32,8 +32,8 @@ std::string RankLine::receive() {
 
 TensorOnWire RankLine::named(const Tensor& tensor) {
     if (!tensor) return {};
-    // The name of this very range: a part of it needs none, since the other side finds
-    // it.
+    // Send the name of exactly this range. A part of a named range needs no name, because
+    // the other side finds it.
     const Storage::Label* range = tensor.labelled();
     const bool is_named = range != nullptr && range->begin == tensor.offset_bytes() &&
                           range->bytes == tensor.bytes();

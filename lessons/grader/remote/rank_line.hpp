@@ -9,13 +9,13 @@
 
 namespace lockstep::lessons {
 
-/// The rank's end of the line: asks the grader for what a Device and a Communicator do.
-/// If the grader has gone, the process ends.
+/// The rank's end of the line: asks the grader for everything that a Device and a
+/// Communicator do. If the grader has gone, the process ends.
 class RankLine final : public TensorNames {
   public:
     explicit RankLine(int descriptor) : frames_(descriptor) {}
 
-    /// Whose tensors come over the line.
+    /// Sets the device whose tensors are sent over the line.
     void set_device(Device& device) { device_ = &device; }
 
     template <typename... T>
@@ -35,7 +35,7 @@ class RankLine final : public TensorNames {
 
     TensorOnWire named(const Tensor& tensor) override;
     Tensor found(const TensorOnWire& tensor) override;
-    /// Tells the grader that a tensor of this line has gone.
+    /// Tells the grader that a tensor of this line was freed.
     void forget(const Storage& storage) noexcept;
 
   private:
@@ -46,8 +46,8 @@ class RankLine final : public TensorNames {
     std::map<std::int64_t, Storage*> storages_;  ///< by handle
 };
 
-/// A storage's handle. It stands where the data's address would: what is on a device
-/// cannot be read from the host.
+/// Returns a storage's handle. It replaces the data's address, because the host cannot
+/// read the device's data.
 std::int64_t handle_of(const Storage& storage);
 
 }  // namespace lockstep::lessons

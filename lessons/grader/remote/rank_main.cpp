@@ -1,5 +1,5 @@
-// The program that a student's code is linked into for grading: one process a rank. Its
-// line to the grader is descriptor 3.
+// The main program of a student's code for grading: one process per rank. Its line to the
+// grader is descriptor 3.
 
 #include <cstdlib>
 #include <exception>
@@ -29,7 +29,7 @@ TaskOutputs run(RemoteDevice& device, const TaskStart& start) {
     return out;
 }
 
-/// In a handler.
+/// Call it in a handler.
 void tell_exception(RankLine& line) {
     const auto tell = [&line](ThrownKind kind, const std::string& text) {
         line.tell(RankRequest::threw, kind, text);
@@ -54,7 +54,7 @@ void tell_exception(RankLine& line) {
 void serve() {
     RankLine line(kLineDescriptor);
     const std::string first = line.receive();
-    // The device's number is in the message, whose tensors are the device's.
+    // The message begins with the device's number; reading its tensors needs the device.
     WireReader head(line, first);
     RemoteDevice device(head.get<int>(), line);
     TaskStart start = head.get<TaskStart>();
@@ -64,7 +64,7 @@ void serve() {
     } catch (...) {
         tell_exception(line);
     }
-    // All that still lives is let go of with the process.
+    // Everything that is still alive is freed with the process.
     std::_Exit(EXIT_SUCCESS);
 }
 

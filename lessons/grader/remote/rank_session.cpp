@@ -49,7 +49,8 @@ void RankSession::start(const RankTask& task) {
 
 std::string RankSession::receive() {
     std::optional<std::string> message = process_.frames().receive(deadline_);
-    // A process that asks without end never keeps its line waiting.
+    // A process that sends requests without end never leaves the line empty, so check the
+    // time.
     if (!message || Frames::Clock::now() > deadline_) end_of_line();
     return std::move(*message);
 }
@@ -180,7 +181,7 @@ void RankSession::serve_asked(RankRequest request, WireReader& in, WireWriter& o
     }
 }
 
-/// The one that has ended is used up, but stays until the process lets go of it.
+/// The finished work is used up, but stays here until the process releases it.
 void RankSession::wait_any(WireReader& in, WireWriter& out) {
     const auto numbers = in.get<std::vector<std::int64_t>>();
     const auto at = in.get<SourceLine>();
@@ -196,7 +197,8 @@ void RankSession::wait_any(WireReader& in, WireWriter& out) {
     out(static_cast<std::int64_t>(place));
 }
 
-/// No memory bounds the time of attention, and nothing ends it on its way.
+/// Attention needs this check: no memory limit bounds its time, and it cannot be
+/// interrupted.
 void RankSession::require_short(const AttentionHeads& heads, bool computed,
                                 SourceLine at) {
     const Heads& queries = heads.queries;
@@ -230,7 +232,7 @@ void RankSession::upload_into(WireReader& in) {
     rank_.device().upload_into(destination, values, at);
 }
 
-/// Sends values to the host.
+/// Sends values to the rank's host.
 void RankSession::read(RankRequest request, WireReader& in, WireWriter& out) {
     const auto source = in.get<Tensor>();
     const auto at = in.get<SourceLine>();
@@ -368,7 +370,7 @@ void RankSession::finish(WireReader& in) {
 
 void RankSession::rethrow(WireReader& in) const {
     const auto kind = in.get<ThrownKind>();
-    // Up to a 0, where a sentence ends.
+    // Only up to a 0, where a sentence ends.
     const std::string text = in.get<std::string>().c_str();
     in.end();
     const int rank = rank_.index();

@@ -19,7 +19,7 @@ class RankProcess {
   public:
     virtual ~RankProcess() = default;
     virtual Frames& frames() = 0;
-    /// How it ended, which it has, or is made to.
+    /// How the process ended. ending() ends it if it still runs.
     struct End {
         std::string sentence;
         bool out_of_time = false;
@@ -27,17 +27,17 @@ class RankProcess {
     virtual End ending() = 0;
 };
 
-/// The grader's end of the line: does, on a rank's device and communicators, what the
-/// rank's process asks for, each call with the checks and costs that it has anywhere. So
-/// what is measured is measured here, and the process can ask and nothing else. Checks of
-/// arguments, here and in devices and communicators, are a boundary of trust: they hold
-/// for any integers, and none overflows.
+/// The grader's end of the line. It carries out, on a rank's device and communicators,
+/// what the rank's process asks for; each call has its usual checks and costs. So
+/// everything is measured here, and the process can only ask. The checks of arguments,
+/// here and in devices and communicators, are a trust boundary: they work for any
+/// integers, and none overflows.
 class RankSession final : public TensorNames {
   public:
     RankSession(Rank& rank, RankProcess& process, Frames::Clock::time_point deadline);
     ~RankSession() override;
 
-    /// Runs the task to its end. Throws TaskEnded, and what devices and communicators
+    /// Runs the task to its end. Throws TaskEnded, or what devices and communicators
     /// throw.
     RankResult run(const RankTask& task);
 
@@ -46,25 +46,26 @@ class RankSession final : public TensorNames {
     SourceLine source_line(const std::string& file, int line) override;
 
   private:
-    // These hold for one run. The reference solutions come nowhere near them: at most 998
-    // requests of the 200,000.
+    // Limits for one run. The reference solutions stay far below them: they make at most
+    // 998 of the 200,000 requests.
     static constexpr std::int64_t kMostRequests = 200'000;
     static constexpr int kMostOpenPhases = 64;
     static constexpr std::size_t kMostLeft = 256;
     static constexpr std::int64_t kMostBytesLeft = std::int64_t{64} << 20;
-    static constexpr std::size_t kMostHeld = 20'000;  ///< of each kind of thing
+    static constexpr std::size_t kMostHeld = 20'000;  ///< of each kind of object
     static constexpr std::size_t kMostInGroup = 4096;
     static constexpr std::size_t kLongestName = 1000;
     static constexpr std::size_t kMostAxes = 16;
-    /// Queries times keys of all heads, each with its width and what else it takes.
+    /// Queries times keys, over all heads, times the width and a constant for other work.
     static constexpr double kMostAttention = 1 << 30;
-    /// The same where shapes alone are computed: the flops can be counted.
+    /// The same limit if only shapes are computed: the number of flops can still be
+    /// counted.
     static constexpr double kMostAttentionOfShapes = 0x1p54;
 
     void start(const RankTask& task);
     std::string receive();
     void answer(WireWriter& out);
-    /// False for the last request.
+    /// Returns false for the last request.
     bool serve(WireReader& in);
     bool serve_told(RankRequest request, WireReader& in);
     void serve_asked(RankRequest request, WireReader& in, WireWriter& out);
@@ -98,7 +99,7 @@ class RankSession final : public TensorNames {
     std::int64_t last_handle_ = 0;
     std::map<std::int64_t, Work> works_;
     std::int64_t last_work_ = 0;
-    std::map<int, std::unique_ptr<Communicator>> communicators_;  ///< split off
+    std::map<int, std::unique_ptr<Communicator>> communicators_;  ///< made by splits
     int last_communicator_ = kWorldNumber;
     int open_phases_ = 0;
     std::set<std::string> files_;

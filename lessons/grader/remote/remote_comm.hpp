@@ -5,8 +5,8 @@
 
 namespace lockstep::lessons {
 
-/// A communicator in the process of a rank: hands what the rank launches to the grader,
-/// which has the communicator.
+/// A communicator in the process of a rank: sends the rank's launches to the grader,
+/// which has the real communicator.
 class RemoteComm final : public Communicator {
   public:
     RemoteComm(RemoteDevice& device, int number, const std::string& name, int rank,

@@ -6,7 +6,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Moves that cost nothing are a communicator's alone.
+/// Only communicators may move values without cost.
 [[noreturn]] void refuse() {
     throw UsageError(
         "this is for communicators; a program uses copy(), add() and the like");

@@ -5,8 +5,8 @@
 
 namespace lockstep::lessons {
 
-/// Tells the grader of phases. All else that a monitor learns, the grader's own device
-/// tells its own monitor.
+/// Tells the grader of phases. The grader's own device tells its own monitor everything
+/// else.
 class RemoteMonitor final : public DeviceMonitor {
   public:
     explicit RemoteMonitor(RankLine& line) : line_(line) {}
@@ -25,9 +25,9 @@ class RemoteMonitor final : public DeviceMonitor {
     RankLine& line_;
 };
 
-/// A rank's device in the process of the rank. Each operation goes to the grader, which
-/// has the device: it checks, charges and computes. So there is no arithmetic, and no
-/// memory, here.
+/// A rank's device in the process of the rank. It sends each operation to the grader,
+/// which has the real device: that checks, charges and computes. So this process does no
+/// arithmetic and holds no device memory.
 class RemoteDevice final : public Device {
   public:
     RemoteDevice(int index, RankLine& line)

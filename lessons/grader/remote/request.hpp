@@ -8,10 +8,11 @@
 
 namespace lockstep::lessons {
 
-/// The process of a rank asks the grader for this. A request that is told gets no answer.
+/// What the process of a rank asks of the grader. A request that is "told" gets no
+/// answer.
 enum class RankRequest : std::uint8_t {
     empty,              ///< category, shape, dtype, line; a tensor
-    upload_into,        ///< tensor, values, line; nothing
+    upload_into,        ///< tensor, values, line; no result
     download,           ///< tensor, line; its values
     peek,               ///< as download
     operation,          ///< category, kind, the operation, line; its results
@@ -20,24 +21,24 @@ enum class RankRequest : std::uint8_t {
     phase_ended,        ///< told
     launch,             ///< communicator, operations, line; number of the work
     all_to_all_v,       ///< communicator, arguments; number of the work
-    wait,               ///< work, line; nothing
-    wait_any,           ///< works, line; the place of one of them
+    wait,               ///< work, line; no result
+    wait_any,           ///< works, line; the index of one of them
     work_released,      ///< told: work
     split,              ///< communicator, request, line; number, rank and size
     communicator_gone,  ///< told: communicator
     bytes_sent,         ///< communicator, line; bytes by verb
-    expect_replicated,  ///< communicator, tensor, name, line; nothing
+    expect_replicated,  ///< communicator, tensor, name, line; no result
     declare_replicas,   ///< as expect_replicated
     declare_same,       ///< as expect_replicated
-    declare_values,     ///< declare_same: communicator, values, name, line; nothing
-    returned,           ///< told: tensors, values and texts; the last
-    threw               ///< told: how, and what it said; the last
+    declare_values,     ///< as declare_same, with values instead of a tensor
+    returned,           ///< told: tensors, values and texts; the last request
+    threw               ///< told: kind and text; the last request
 };
 
-/// A task threw one of these.
+/// The kind of exception that a task threw.
 enum class ThrownKind : std::uint8_t { not_written, usage, fault, memory, other };
 
-/// The grader says this first: which task, and what it is given.
+/// The grader's first message: the task and its inputs.
 struct TaskStart {
     std::string task;
     int rank = 0;
@@ -46,7 +47,7 @@ struct TaskStart {
     std::map<std::string, std::int64_t> numbers;
 };
 
-/// The number of world among a rank's communicators; those split off follow.
+/// The number of the world communicator; communicators made by splits have the next ones.
 inline constexpr int kWorldNumber = 0;
 
 }  // namespace lockstep::lessons

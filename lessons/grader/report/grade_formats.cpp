@@ -24,7 +24,7 @@ void add_line(std::string& lines, const std::string& label, const std::string& t
     lines += label + text;
 }
 
-/// "not judged", "not written", "failed", "passed".
+/// Returns "not judged", "not written", "failed" or "passed".
 std::string mark_text(Mark mark) {
     switch (mark) {
         case Mark::not_judged:
@@ -45,7 +45,8 @@ struct LessonStep {
     std::optional<int> step;
 };
 
-/// Reads "gradient-accumulation, step 6"; what has no such end is a lesson's name.
+/// Reads "gradient-accumulation, step 6"; without such an end, the text is a lesson's
+/// name.
 LessonStep read_lesson_step(const std::string& text) {
     const std::string before = ", step ";
     const std::size_t at = text.rfind(before);
@@ -58,26 +59,27 @@ LessonStep read_lesson_step(const std::string& text) {
     return {text.substr(0, at), step};
 }
 
-/// "a1.2-bytes: all_gather sends what it must, and no more"
+/// Returns "a1.2-bytes: all_gather sends what it must, and no more".
 std::string name_text(const CriterionReport& criterion) {
     return criterion.id + ": " + criterion.title;
 }
 
-/// "ring.cpp:12: expected ';' before '}' token", with as much of the place as is known.
+/// Returns "ring.cpp:12: expected ';' before '}' token", with as much of the place as is
+/// known.
 std::string build_error_text(const BuildFailure& failure) {
     if (failure.file.empty()) return failure.message;
     if (failure.line <= 0) return failure.file + ": " + failure.message;
     return fmt::format("{}:{}: {}", failure.file, failure.line, failure.message);
 }
 
-/// "The program could not be built, and so earns none of the 13 points."
+/// Returns "The program could not be built, and so earns none of the 13 points."
 std::string not_built_text(const GradeReport& report) {
     return fmt::format(
         "The program could not be built, and so earns none of the {}.",
         report.points() == 1 ? "1 point" : fmt::format("{} points", report.points()));
 }
 
-/// "Grading has not finished: 3 of 7 criteria are judged."
+/// Returns "Grading has not finished: 3 of 7 criteria are judged."
 std::string not_finished_text(const GradeReport& report) {
     if (!report.stopped.empty())
         return fmt::format("This is not a grade. The machine stopped the grading: {}.",
@@ -88,13 +90,13 @@ std::string not_finished_text(const GradeReport& report) {
                        report.criteria.size());
 }
 
-/// "4 of 13 points", "1 of 1 point"
+/// Returns "4 of 13 points" or "1 of 1 point".
 std::string points_text(int earned, int points) {
     return fmt::format("{} of {} {}", earned, points, points == 1 ? "point" : "points");
 }
 
-/// Asked, measured, said and the lesson's command, each from a line of its own on; empty
-/// if there is none of them.
+/// Returns what was asked, measured and said, and the lesson's command, each on its own
+/// lines; empty if there is none of these.
 std::string details_text(const CriterionReport& criterion) {
     std::string lines;
     add_line(lines, "asked: ", criterion.asked);
@@ -104,9 +106,9 @@ std::string details_text(const CriterionReport& criterion) {
     return lines;
 }
 
-/// Returns what is said of the work as a whole, in lines: that it could not be built,
-/// with what the compiler showed; that grading has not finished; what to do first; the
-/// remarks. It is empty if there is none of these.
+/// Returns what the report says of the work as a whole, in lines: that it could not be
+/// built, with the compiler's output; that grading has not finished; what to do first;
+/// the remarks. Empty if there is none of these.
 std::string whole_text(const GradeReport& report) {
     std::string lines;
     if (report.build_failure) {
@@ -126,7 +128,7 @@ constexpr int kNarrowest = 20;
 constexpr int kWidestText = 100;  // longer lines are hard to read
 constexpr int kMarkColumns = 11;  // "not written"
 constexpr int kIndent = 4;
-constexpr std::size_t kLongSaid = 200;  // longer is said once
+constexpr std::size_t kLongSaid = 200;  // a longer text is shown once
 
 enum class Look : std::uint8_t { plain, strong, faint, good, bad };
 
@@ -187,14 +189,14 @@ class GradePage {
             line(pad_right("", indent) + part, look);
     }
 
-    /// Lines stay as they are where they fit.
+    /// Prints lines unchanged if they fit.
     void verbatim(const std::string& lines, int indent) {
         for (const std::string& one : split_lines(lines))
             for (const std::string& part : fold(one, width_ - indent))
                 line(part.empty() ? part : pad_right("", indent) + part);
     }
 
-    /// A word, and text that hangs beside it.
+    /// Prints a label, and the text next to it with a hanging indent.
     void labelled(const std::string& label, const std::string& text) {
         if (text.empty()) return;
         const int hang = kIndent + 10;
@@ -231,7 +233,8 @@ class GradePage {
         if (!report_.criteria.empty()) line("");
     }
 
-    /// Mark, points and title in columns, or below each other where those are narrow.
+    /// Prints mark, points and title in columns, or below each other if the columns are
+    /// too narrow.
     void show(const CriterionReport& criterion) {
         const std::string points =
             pad_left(fmt::format("{} of {}", criterion.earned(), criterion.points),
@@ -278,7 +281,7 @@ class GradePage {
             verbatim(criterion.said, kIndent);
     }
 
-    /// The first that was asked the same, of which the same is known.
+    /// Returns the first criterion with the same mark and the same texts.
     std::string first_like(const CriterionReport& criterion) const {
         const auto known = [](const CriterionReport& each) {
             return std::tie(each.mark, each.asked, each.measured, each.said);
@@ -358,7 +361,7 @@ Json build_failure_json(const BuildFailure& failure) {
             {"lines", text_or_null(failure.lines)}};
 }
 
-/// {"seccomp": true, ...}
+/// Returns {"seccomp": true, ...}.
 Json confinement_json(const std::vector<ConfinementLayer>& layers) {
     Json json = Json::object();
     for (const ConfinementLayer& layer : layers)
@@ -398,7 +401,7 @@ Json gradescope_test(const CriterionReport& criterion, std::size_t number) {
     std::string output = mark_text(criterion.mark);
     const std::string details = details_text(criterion);
     if (!details.empty()) output += "\n" + details;
-    // Without a status, a test of no points would count as passed.
+    // Without a status, a test with no points would count as passed.
     return {{"score", criterion.earned()},
             {"max_score", criterion.points},
             {"status", criterion.mark == Mark::passed ? "passed" : "failed"},
@@ -475,7 +478,7 @@ std::string grade_as_prairielearn(const GradeReport& report) {
 
 namespace {
 
-/// As text between tags and as an attribute in double quotes.
+/// Escapes text for use between tags and in attributes in double quotes.
 std::string escaped(const std::string& text) {
     std::string xml;
     for (const char c : text) {
@@ -575,7 +578,7 @@ class JUnitSuite {
                               points_text(criterion.earned(), criterion.points));
     }
 
-    /// One line: what readers show without being asked.
+    /// Returns one line, which readers show at once.
     static std::string reason(const CriterionReport& criterion) {
         if (criterion.measured.empty())
             return criterion.said.empty()

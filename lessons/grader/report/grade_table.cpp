@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns a field of a table, in which no program takes it for a formula.
+/// Returns a field for the table that no spreadsheet takes for a formula.
 std::string csv_field(const std::string& text) {
     std::string field = clean_line(text, 400);
     if (!field.empty() && std::string("=+-@").find(field[0]) != std::string::npos)
@@ -30,7 +30,7 @@ std::string csv_field(const std::string& text) {
     return quoted + "\"";
 }
 
-/// Returns the first field of a line, as it stands there.
+/// Returns the first field of a line, unchanged.
 std::string first_field(const std::string& line) {
     bool quoted = false;
     std::size_t end = 0;
@@ -44,7 +44,7 @@ std::string text_of(const Json& report, const char* member) {
     return value.is_null() ? "" : value.get<std::string>();
 }
 
-/// Returns how many criteria had no time, of a program that was built.
+/// Returns how many criteria had no time; 0 if the program was not built.
 std::size_t not_judged(const Json& report) {
     std::size_t late = 0;
     for (const Json& criterion : report.at("criteria").elements())
@@ -52,7 +52,7 @@ std::size_t not_judged(const Json& report) {
     return report.at("build_failure").is_null() ? late : 0;
 }
 
-/// Returns what a table says of a submission beside its points.
+/// Returns the table's remark on a submission, apart from its points.
 std::string note_of(const Json& report) {
     if (report.is_null())
         return "not graded: its grader could not start, was killed, or never ended";
@@ -117,8 +117,8 @@ std::string GradeTable::header() const {
     return text + ",seconds,note,fingerprint";
 }
 
-/// Points, seconds and the fingerprint are empty fields if a submission was not graded;
-/// the fingerprint also where time was over, so that it is graded again.
+/// Points, seconds and the fingerprint are empty if a submission was not graded. The
+/// fingerprint is also empty if time ran out, so that it is graded again.
 std::string GradeTable::row(const std::string& name, const Json& report,
                             const std::string& fingerprint) const {
     const bool graded = !report.is_null() && report.at("stopped").is_null();

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes bash's completion of `lockstep`, made of what `lockstep --describe` says.
+"""Writes the bash completion of `lockstep`, from the output of `lockstep --describe`.
 
 usage: completion.py PROGRAM OUTPUT
 """
@@ -63,7 +63,7 @@ complete -o default -F _lockstep lockstep
 
 
 def suggested(taken):
-    """Words for an option or a positional; f32|f64 are words, NAME|FILE are not."""
+    """Returns the words for an option or a positional; f32|f64 are words, NAME|FILE are not."""
     listed = taken["suggested"]
     if not listed and re.fullmatch(r"[a-z0-9]+(\|[a-z0-9]+)+", taken["value"]):
         listed = taken["value"].split("|")
@@ -71,7 +71,7 @@ def suggested(taken):
 
 
 def words_by_place(description):
-    """What may follow, by command and place."""
+    """Returns what may follow, by command and place."""
     words = {("", "1"): [], ("", "options"): ["--help", "--version"]}
 
     def add(command, place, more):

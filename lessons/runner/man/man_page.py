@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the man page: what `lockstep --describe` says, and pages of text behind it.
+"""Writes the man page: the output of `lockstep --describe`, then pages of text.
 
 usage: man_page.py PROGRAM OUTPUT PAGE.md…
 
-Each page is a section, which its heading names. Of Markdown it may have paragraphs, code in
-fences, tables of two columns, `code`, **bold** and links.
+Each page is a section; its heading is the section's name. It may contain this Markdown: paragraphs,
+fenced code, tables of two columns, `code`, **bold** and links.
 """
 
 import json
@@ -16,7 +16,7 @@ ESCAPED = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\`", "^": "\\(ha", "~":
 
 
 def roff(text):
-    """Text as it is, for troff. A word in typewriter is bold, as manuals have it."""
+    """Escapes text for troff."""
     escaped = "".join(ESCAPED.get(letter, letter) for letter in text)
     return re.sub(r"^\.", r"\\&.", escaped)
 
@@ -37,7 +37,7 @@ def code(lines):
 
 
 def table(rows):
-    """The rows of a table of two columns, below its head, as a list of entries."""
+    """Returns the rows of a table of two columns, below its head, as a list of entries."""
     lines = []
     for row in rows[2:]:
         name, meaning = row.strip("| ").split(" | ", 1)
@@ -46,7 +46,7 @@ def table(rows):
 
 
 def section(page):
-    """A page of Markdown."""
+    """Returns the lines of a page of Markdown."""
     lines, block = [], []
     fenced = False
     for line in page.splitlines() + [""]:
@@ -67,11 +67,11 @@ def section(page):
 
 
 def command_lines(command):
-    """A command: what it is called with, what it does, what it takes."""
+    """Returns the lines of a command: how it is called, what it does, what it takes."""
     called = f"\\fBlockstep {roff(command['name'])}\\fR"
     for positional in command["positionals"]:
         called += f" \\fI{roff(positional['name'])}\\fR"
-    # The option that tells two forms of a command apart.
+    # The option that distinguishes two forms of a command.
     shown = [each for each in command["options"] if command["form"] == each["name"]]
     for option in shown:
         called += f" \\fB{roff(option['name'])}\\fR \\fI{roff(option['value'])}\\fR"
@@ -102,7 +102,7 @@ def man_page(description, pages):
     lines = [
         '.\\" Made by lessons/runner/man/man_page.py.',
         f'.TH LOCKSTEP 1 "" "lockstep {version}" "User Commands"',
-        # No line is stretched, and no word is cut: names of options are long.
+        # Lines are not stretched and words are not cut, because names of options are long.
         ".ad l", ".nh",
         ".SH NAME", "lockstep \\- a laboratory for understanding distributed training",
         ".SH SYNOPSIS", ".B lockstep", "\\fICOMMAND\\fR [\\fIoptions\\fR]",
@@ -113,7 +113,7 @@ def man_page(description, pages):
     ]
     named = set()
     for command in description["commands"]:
-        # The second form of a command is called with the first option that it has alone.
+        # The second form of a command is called with the first option that only it has.
         again = command["name"] in named
         named.add(command["name"])
         lines += command_lines({**command, "form": command["options"][0]["name"] if again else ""})

@@ -16,9 +16,9 @@ namespace lockstep::lessons {
 
 namespace {
 
-// The grader's cases, and what ranks are given of them.
+// The grader's cases, and the tensors that ranks are given.
 
-/// A layer from `in` to `out` columns; of an MLP the first, and the second leads back.
+/// A layer from `in` to `out` columns. In an MLP this is the first; the second goes back.
 struct Sizes {
     int ranks = 1;
     std::int64_t rows = 0, in = 0, out = 0;
@@ -29,8 +29,8 @@ struct Sizes {
     }
 };
 
-/// Columns that ranks divide and do not divide, one rank, fewer columns than ranks, and
-/// more ranks; drawn anew for each grading.
+/// Returns sizes that are drawn again for each grading: columns that ranks divide and do
+/// not divide, one rank, fewer columns than ranks, and more ranks.
 std::vector<Sizes> layers(const Judge& judge) {
     const auto draw = [&](const char* name, std::int64_t low, std::int64_t high) {
         return judge.draw(name, low, high);
@@ -45,13 +45,13 @@ std::vector<Sizes> layers(const Judge& judge) {
              draw("in", 9, 23), draw("out", 9, 29)}};
 }
 
-/// A product takes about as long as an all-reduce of its result.
+/// Returns sizes for which a product takes about as long as an all-reduce of its result.
 Sizes slow(const Judge& judge) {
     return {3, 8 * judge.draw("rows, slow", 15, 17), 48 * judge.draw("in, slow", 3, 4),
             48 * judge.draw("out, slow", 16, 17)};
 }
 
-/// Weights are all that takes memory.
+/// Returns sizes for which weights take almost all of the memory.
 Sizes large(const Judge& judge) {
     return {4, 4, judge.draw("in, large", 140, 180), judge.draw("out, large", 600, 700)};
 }
@@ -88,7 +88,7 @@ HostTensor columns(const HostTensor& a, const Chunk& own) {
 enum class Dx : std::uint8_t { wanted, unwanted };
 using Given = std::map<std::string, TaskTensor>;
 
-/// Returns a run of a task that gives each rank what `given` has of its share of `count`.
+/// Returns a run that gives each rank the result of `given` for its chunk of `count`.
 TaskRun run_of(const std::string& task, const Sizes& sizes, Dx dx, std::int64_t count,
                const std::function<Given(const Chunk&)>& given) {
     TaskRun run{fmt::format("{}, {}{}", task, sizes.name(),
@@ -137,8 +137,8 @@ TaskRun mlp(const Judge& judge, const std::string& task, const Sizes& sizes, Dx 
 
 using Build = TaskRun (*)(const Judge&, const std::string& task, const Sizes&, Dx);
 
-/// Returns runs of a layer's forward and backward, which does without dx if nobody wants
-/// it; a layer by rows makes dx without messages.
+/// Returns runs of a layer's forward and backward. Backward also runs with dx unwanted,
+/// except for a layer by rows, which makes dx without messages.
 std::vector<TaskRun> runs(const Judge& judge, const std::string& layer) {
     const Build build = layer == "column" ? column : layer == "row" ? row : mlp;
     std::vector<TaskRun> all;
@@ -151,9 +151,9 @@ std::vector<TaskRun> runs(const Judge& judge, const std::string& layer) {
     return all;
 }
 
-// What is asked of a run.
+// Questions about a run.
 
-/// Judges what a task computed, in the order in which it does.
+/// Judges the tensors that a task computed, in the order of the computation.
 void judge_results(Judge& judge, const TaskRun& run) {
     const auto& expected = judge.right(run).ranks.front().tensors;
     AskedValues asked;
@@ -170,8 +170,8 @@ void judge_values(Judge& judge, const TaskRun& run) {
     judge.given_as_before(run);
 }
 
-/// Judges what each rank sends. Chunks differ by an element, and which a ring hands on is
-/// up to it; other all-reduces need fewer messages.
+/// Judges what each rank sends. Chunks differ by an element, and a ring may begin with
+/// any of them. Other all-reduces need fewer messages.
 void judge_bytes(Judge& judge, const TaskRun& run) {
     judge.needs_values(run, judge_results);
     for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
@@ -196,12 +196,12 @@ void judge_column_time(Judge& judge) {
         judge_time(judge, column(judge, "column_backward", slow(judge), dx), 25);
 }
 
-/// A product more, or a dx that is waited for at once, takes 13 % more.
+/// With one product more, or if dx is waited for at once, a pass takes 13 % more time.
 void judge_mlp_time(Judge& judge) {
     judge_time(judge, mlp(judge, "mlp_backward", slow(judge), Dx::wanted), 10);
 }
 
-/// A rank's weights and their gradients are nineteen of twenty bytes that it needs.
+/// A rank's weights and their gradients are 95 % of the bytes that it needs.
 void judge_mlp_memory(Judge& judge) {
     const TaskRun run = mlp(judge, "mlp_backward", large(judge), Dx::wanted);
     judge.needs_values(run, judge_results);

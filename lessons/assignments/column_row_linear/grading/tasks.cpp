@@ -41,7 +41,7 @@ void mlp_forward(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
         adapters::mlp_forward(rank, in.tensor("x"), parts_of_mlp(in)).at("y");
 }
 
-/// Both ways.
+/// Runs forward and backward.
 void mlp_backward(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const adapters::Tensors parts = parts_of_mlp(in);
     const adapters::Tensors forward = adapters::mlp_forward(rank, in.tensor("x"), parts);
@@ -50,7 +50,7 @@ void mlp_backward(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     out.tensors["y"] = forward.at("y");
 }
 
-/// Leaves also what the task was given, as it is after it.
+/// Also adds the task's inputs to its outputs, as they are after the task.
 Task and_given(Task task) {
     return [task = std::move(task)](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
         task(rank, in, out);

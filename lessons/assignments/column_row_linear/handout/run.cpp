@@ -1,4 +1,4 @@
-// Your MLP, forward and backward, on three virtual devices, as a timeline.
+// Shows your MLP, forward and backward, on three virtual devices, as a timeline.
 
 #include "adapters.hpp"
 #include "sim/cluster.hpp"

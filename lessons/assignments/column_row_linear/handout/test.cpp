@@ -1,5 +1,5 @@
-// Everybody may see these tests. The grader asks more: other numbers of ranks,
-// other sizes, and how it was done.
+// These tests are public. The grader tests more: other numbers of ranks, other sizes, and
+// what your program costs.
 
 #include <cmath>
 #include <functional>
@@ -13,7 +13,7 @@
 
 using namespace lockstep;
 
-/// Different everywhere.
+/// Returns values that all differ.
 HostTensor values(const Shape& shape, double seed) {
     HostTensor a(shape, DType::f64);
     for (std::int64_t i = 0; i < a.elements(); ++i)
@@ -29,7 +29,7 @@ HostTensor transposed(const HostTensor& a) {
     return b;
 }
 
-/// a (m, k) times b (k, n).
+/// Returns a (m, k) times b (k, n).
 HostTensor product(const HostTensor& a, const HostTensor& b) {
     const std::int64_t k = a.shape()[1], n = b.shape()[1];
     HostTensor c({a.shape()[0], n}, DType::f64);
@@ -47,7 +47,7 @@ HostTensor columns(const HostTensor& a, const Chunk& part) {
     return transposed(rows(transposed(a), part));
 }
 
-/// A whole layer, and what one device makes of it.
+/// A whole layer, and what one device computes of it.
 struct Layer {
     HostTensor x, weight, bias, dy;
 
@@ -80,7 +80,7 @@ void keep(Rank& rank, const adapters::Tensors& tensors) {
         if (tensor) rank.keep(name, tensor);
 }
 
-/// Expects that each rank kept what is `expected` of its share of `count`.
+/// Expects that each rank kept the result of `expected` for its own chunk of `count`.
 void expect_kept(const RunReport& report, const std::string& name, std::int64_t count,
                  const std::function<HostTensor(const Chunk&)>& expected) {
     const int ranks = static_cast<int>(report.ranks.size());
@@ -133,7 +133,7 @@ RunReport row_backward(int ranks, const Layer& layer) {
     });
 }
 
-/// Forward and backward; keeps what the rank was given, too, as it is in the end.
+/// Runs forward and backward. Also keeps the rank's inputs as they are in the end.
 RunReport mlp(int ranks, const Layer& first, const Layer& second, bool wants_dx) {
     return sim::make_cluster(ranks)->run([&](Rank& rank) {
         const Chunk own = chunk(first.out(), ranks, rank.index());
@@ -233,7 +233,7 @@ void test_mlp_given(int ranks, std::int64_t hidden, std::int64_t inner) {
     expect_kept(report, "dy", inner, [&](const Chunk&) { return second.dy; });
 }
 
-/// Two all-reduces of (N, hidden), of which every rank sends 2(t-1)/t each.
+/// Two all-reduces of (N, hidden). In each, every rank sends 2(t-1)/t of the bytes.
 void test_mlp_bytes(int ranks, std::int64_t hidden, std::int64_t inner) {
     const Layer first(5, hidden, inner), second(5, inner, hidden);
     expect_equal(mlp(ranks, first, second, true).bytes_sent(),

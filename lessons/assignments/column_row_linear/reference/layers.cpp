@@ -14,7 +14,7 @@ void add_parameter_gradients(Rank& rank, const Tensor& x, const Tensor& dy,
 
 }  // namespace
 
-// y_r (N, out_r) = x (N, in) W_r^T (in, out_r) + b_r: all its terms are here.
+// y_r (N, out_r) = x (N, in) W_r^T (in, out_r) + b_r: this rank has all terms.
 Tensor column_forward(Rank& rank, const Tensor& x, const Tensor& weight,
                       const Tensor& bias) {
     Tensor y = rank.device().matmul(x, weight, {.transpose_b = true});
@@ -37,7 +37,7 @@ Gradients column_backward(Rank& rank, const Tensor& x, const Tensor& weight,
     return gradients;
 }
 
-// y (N, out) is the sum of x_r (N, in_r) W_r^T (in_r, out) over the ranks, and b.
+// y (N, out) is the sum of x_r (N, in_r) W_r^T (in_r, out) over the ranks, plus b.
 Tensor row_forward(Rank& rank, const Tensor& x, const Tensor& weight,
                    const Tensor& bias) {
     Tensor y = rank.device().matmul(x, weight, {.transpose_b = true});
@@ -55,7 +55,7 @@ Gradients row_backward(Rank& rank, const Tensor& x, const Tensor& weight,
     return gradients;
 }
 
-// GELU works number by number, so a rank's own columns are all it needs.
+// GELU works number by number, so a rank needs only its own columns.
 MlpForward mlp_forward(Rank& rank, const Tensor& x, const Mlp& mlp) {
     const Tensor before = column_forward(rank, x, mlp.weight1, mlp.bias1);
     const Tensor after = rank.device().gelu(before);

@@ -13,15 +13,15 @@ namespace lockstep::lessons {
 
 namespace {
 
-// The grader's cases, drawn anew for each grading.
+// The grader's cases, drawn again for each grading.
 
-/// A rank's rows: whole micro-batches, and some rows besides, fewer than those have.
+/// A rank's rows: whole micro-batches, and a rest of fewer rows.
 struct Share {
     std::int64_t whole = 0;
     std::int64_t rest = 0;
 };
 
-/// Returns a network without ranks: linear, tanh, linear.
+/// Returns a network, without rows for ranks: linear, tanh, linear.
 MicroBatchCase network(const Judge& judge, const std::string& label) {
     const auto draw = [&](const char* what, std::int64_t low, std::int64_t high) {
         return judge.draw(label + ", " + what, low, high);
@@ -34,7 +34,7 @@ MicroBatchCase network(const Judge& judge, const std::string& label) {
             draw("classes", 3, 5)};
 }
 
-/// Returns a run of a task: each rank is given the network, and its share of the batch.
+/// Returns a run of a task. Each rank is given the network, and its share of the batch.
 TaskRun deal(const Judge& judge, const std::string& task, MicroBatchCase network,
              std::int64_t most_rows, const std::vector<Share>& shares) {
     network.label += fmt::format(", at most {} rows at once", most_rows);
@@ -57,9 +57,9 @@ TaskRun deal(const Judge& judge, const std::string& task, const std::string& lab
                 judge.draw(label + ", rows at once", 4, 5), shares);
 }
 
-/// Shards of whole micro-batches, or of less than one. They differ, so that a mean of
-/// means is another one: one rank, ranks without rows, fewer rows than a micro-batch may
-/// have, and more ranks.
+/// Returns runs with shards of whole micro-batches, or of less than one. The shards
+/// differ, so that a mean of means is wrong: one rank, ranks without rows, fewer rows
+/// than a micro-batch may have, and more ranks.
 std::vector<TaskRun> whole_runs(const Judge& judge, const std::string& task) {
     std::vector<Share> idle{{1}, {2}, {3}};
     idle[static_cast<std::size_t>(judge.draw("idle rank", 0, 2))] = {};
@@ -78,7 +78,7 @@ std::vector<TaskRun> whole_runs(const Judge& judge, const std::string& task) {
         deal(judge, task, "more ranks", many)};
 }
 
-/// Shards whose last micro-batch has fewer rows than the others.
+/// Returns runs in which a shard's last micro-batch has fewer rows than its others.
 std::vector<TaskRun> odd_runs(const Judge& judge, const std::string& task) {
     const auto odd = [&](const std::string& label, std::int64_t ranks) {
         std::vector<Share> shares(static_cast<std::size_t>(ranks));
@@ -97,7 +97,7 @@ std::vector<TaskRun> odd_runs(const Judge& judge, const std::string& task) {
                  odd("odd, more ranks", judge.draw("odd ranks", 5, 6)))};
 }
 
-/// Whatever gradients held before, of a shard without rows, too.
+/// Returns runs whose gradients hold other values before, also in shards without rows.
 std::vector<TaskRun> runs_with_gradients(const Judge& judge, const std::string& task) {
     std::vector<TaskRun> runs = whole_runs(judge, task);
     for (TaskRun& run : runs) {
@@ -109,8 +109,8 @@ std::vector<TaskRun> runs_with_gradients(const Judge& judge, const std::string& 
     return runs;
 }
 
-// Ranks with equally many rows, in whole micro-batches. What a run costs is looked at in
-// these, so that a mean of means costs no points twice.
+// Ranks have equally many rows, in whole micro-batches. Costs are judged in these runs,
+// so that a mean of means does not cost points twice.
 
 std::vector<TaskRun> even_run(const Judge& judge, const std::string& task) {
     const std::vector<Share> shares(
@@ -118,7 +118,7 @@ std::vector<TaskRun> even_run(const Judge& judge, const std::string& task) {
     return {deal(judge, task, "even", shares)};
 }
 
-/// One where a micro-batch's activations are most of what a device holds.
+/// Returns a run in which a micro-batch's activations are most of what a device holds.
 std::vector<TaskRun> wide_run(const Judge& judge, const std::string& task) {
     MicroBatchCase wide = network(judge, "wide");
     wide.features = 3;
@@ -127,14 +127,14 @@ std::vector<TaskRun> wide_run(const Judge& judge, const std::string& task) {
     return {deal(judge, task, wide, judge.draw("wide rows at once", 56, 72), shares)};
 }
 
-/// One with many micro-batches.
+/// Returns a run with many micro-batches.
 std::vector<TaskRun> long_run(const Judge& judge, const std::string& task) {
     const std::vector<Share> shares(4, {judge.draw("long micro-batches", 11, 14)});
     return {deal(judge, task, network(judge, "long"),
                  judge.draw("long rows at once", 6, 9), shares)};
 }
 
-// What is asked of a run.
+// Questions about a run.
 
 void judge_loss(Judge& judge, const TaskRun& run) {
     const bool trains = run.ranks.front().task == "train";
@@ -156,15 +156,15 @@ void judge_shard_gradient(Judge& judge, const TaskRun& run) {
     judge.figures_as_right(run, "a2.1", {{kMessages}});
 }
 
-/// The buffer may have some elements more than it must, which has 64 at least; and which
-/// chunks a ring hands on, whose sizes differ by an element, is up to it.
+/// The buffer has at least 64 elements, and may have some more than it must. The chunks
+/// of a ring differ by an element, and the ring may begin with any of them.
 void judge_traffic(Judge& judge, const TaskRun& run) {
     judge.needs_values(run);
     judge.traffic_as_right(run, judge.exercise(), {3, 8});
 }
 
-/// Asks for right values where all shards are equal, and that all other runs come to
-/// their end: what is wrong with unequal shards is said elsewhere.
+/// Asks for right values with equal shards, and that all other runs end. Other criteria
+/// say what is wrong with unequal shards.
 std::function<void(Judge&)> bytes_of_runs(const char* task) {
     return [=](Judge& judge) {
         judge.needs_values(even_run(judge, task).front(), judge_parameters);

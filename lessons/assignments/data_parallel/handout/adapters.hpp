@@ -5,15 +5,15 @@
 #include "src/comm/rank.hpp"
 #include "src/nn/module.hpp"
 
-// All that tests and the grader call, and what they give. How your own functions are
-// called is up to you: adapters.cpp calls them.
+// Tests and the grader call only these functions, with these types. Your own functions
+// may have any signature: adapters.cpp calls them.
 
-/// One rank's rows of a batch that ranks have dealt out to each other. Shards differ in
-/// size; one may have no rows.
+/// One rank's rows of a batch that is sharded over the ranks. Shards differ in size;
+/// one may have no rows.
 struct Shard {
     lockstep::Tensor x;        ///< (rows, features), f64
-    lockstep::Tensor targets;  ///< (rows), i32: of each row, its class
-    std::int64_t batch_rows;   ///< of all ranks' shards together; at least 1
+    lockstep::Tensor targets;  ///< (rows), i32: the class of each row
+    std::int64_t batch_rows;   ///< rows of all ranks' shards together; at least 1
 
     std::int64_t rows() const { return targets.elements(); }
 };

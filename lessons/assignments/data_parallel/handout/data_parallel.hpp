@@ -2,26 +2,26 @@
 
 #include "adapters.hpp"
 
-// The network makes of x (rows, features) the logits (rows, classes); its parameters and
+// The network maps x (rows, features) to logits (rows, classes). Its parameters and
 // gradients are f64. A row's loss is its cross entropy, -log softmax(logits)[target].
 
-/// a2.1. The mean loss over the shard's rows, (1), and in the network's gradients,
-/// whatever they held before, the gradient of that mean. The rows go through the network
-/// in as few micro-batches of at most most_rows rows as it takes, and the device holds
-/// what forward saves of one micro-batch at a time. Without rows, mean and gradient are
-/// 0. Sends nothing.
+/// a2.1. Returns the mean loss over the shard's rows, (1). Sets the network's gradients,
+/// whatever they held before, to the gradient of that mean. The rows go through the
+/// network in as few micro-batches of at most most_rows rows as possible. The device
+/// holds what forward saves of only one micro-batch at a time. Without rows, mean and
+/// gradient are 0. Sends nothing.
 lockstep::Tensor shard_gradient(lockstep::Rank& rank, lockstep::Module& network,
                                 const Shard& shard, std::int64_t most_rows);
 
-/// a2.2. The mean loss over the rows of all ranks' shards, (1), and in the network's
-/// gradients the gradient of that mean: both the same on every rank. One all-reduce, of
-/// one buffer.
+/// a2.2. Returns the mean loss over the rows of all ranks' shards, (1), and sets the
+/// network's gradients to the gradient of that mean. Both are the same on every rank. One
+/// all-reduce, of one buffer.
 lockstep::Tensor batch_gradient(lockstep::Rank& rank, lockstep::Module& network,
                                 const Shard& shard, std::int64_t most_rows);
 
 /// a2.3. Takes `steps` steps of SGD, without momentum, each with the gradient of the mean
-/// over all ranks' rows. Gives the mean losses, (steps): of each step, with the
-/// parameters that it began with. Parameters are the same on every rank before and after.
+/// over all ranks' rows. Returns each step's mean loss, (steps), with the parameters at
+/// its beginning. Parameters are the same on every rank before and after.
 lockstep::Tensor train(lockstep::Rank& rank, lockstep::Module& network,
                        const Shard& shard, std::int64_t most_rows, int steps,
                        double learning_rate);

@@ -1,4 +1,4 @@
-// Two steps of your train on four virtual devices with unequal shards, as a timeline.
+// Shows two steps of your train on four virtual devices with unequal shards: a timeline.
 
 #include "adapters.hpp"
 #include "sim/cluster.hpp"

@@ -1,5 +1,5 @@
-// Everybody may see these tests. The grader asks more: other networks, other
-// shards, other numbers of ranks, and how it was done.
+// These tests are public. The grader tests more: other networks, other shards, other
+// numbers of ranks, and what your program costs.
 
 #include <numeric>
 
@@ -27,7 +27,7 @@ std::int64_t sum(const Rows& rows) {
     return std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
 }
 
-/// Makes the same parameters wherever it is called.
+/// Makes a network whose parameters are the same on every rank.
 std::unique_ptr<Sequential> make_network(Device& device) {
     constexpr std::int64_t kHidden = 5;
     auto network = std::make_unique<Sequential>();
@@ -40,7 +40,7 @@ std::unique_ptr<Sequential> make_network(Device& device) {
     return network;
 }
 
-/// Rows [begin, begin + count) of a batch.
+/// Returns rows [begin, begin + count) of a batch.
 Shard make_shard(Device& device, std::int64_t begin, std::int64_t count,
                  std::int64_t batch_rows) {
     const RandomStream stream(1, "x");
@@ -59,7 +59,7 @@ Shard shard_of(Rank& rank, const Rows& rows) {
                       *own, sum(rows));
 }
 
-/// Fills gradients with what somebody has left there.
+/// Fills gradients with values from an earlier use.
 void fill_gradients(Rank& rank, Module& network) {
     for (const Parameter* parameter : network.parameters())
         rank.device().fill(parameter->gradient, 3);
@@ -70,7 +70,7 @@ void keep_gradients(Rank& rank, Module& network) {
         rank.keep("gradient of " + parameter->name(), parameter->gradient);
 }
 
-/// Returns what your function leaves on each rank.
+/// Returns what each rank has after your function.
 RunReport run(const Rows& rows, decltype(adapters::batch_gradient) function) {
     return sim::make_cluster(static_cast<int>(rows.size()))->run([&](Rank& rank) {
         const auto network = make_network(rank.device());
@@ -80,7 +80,7 @@ RunReport run(const Rows& rows, decltype(adapters::batch_gradient) function) {
     });
 }
 
-/// Rows [begin, begin + count) at once, on one device.
+/// Computes rows [begin, begin + count) at once, on one device.
 RunReport run_alone(std::int64_t begin, std::int64_t count) {
     return sim::make_cluster(1)->run([=](Rank& rank) {
         const auto network = make_network(rank.device());
@@ -94,7 +94,7 @@ RunReport run_alone(std::int64_t begin, std::int64_t count) {
     });
 }
 
-/// Losses first, then gradients or parameters.
+/// Compares losses first, then gradients or parameters.
 void expect_kept(const RunReport& got, int rank, const RunReport& expected) {
     for (const bool loss : {true, false})
         for (const auto& [name, values] : expected.ranks[0].kept)
@@ -128,7 +128,7 @@ void test_messages(const Rows& rows) {
         expect_equal(rank.messages_sent(), 2 * (ranks - 1), "messages of one all-reduce");
 }
 
-/// Three steps, with your function.
+/// Takes three steps, with your function.
 RunReport train(const Rows& rows) {
     return sim::make_cluster(static_cast<int>(rows.size()))->run([&](Rank& rank) {
         const auto network = make_network(rank.device());
@@ -140,7 +140,7 @@ RunReport train(const Rows& rows) {
     });
 }
 
-/// With all rows at once, on one device.
+/// Takes three steps with all rows at once, on one device.
 RunReport train_alone(std::int64_t count) {
     return sim::make_cluster(1)->run([=](Rank& rank) {
         Device& device = rank.device();

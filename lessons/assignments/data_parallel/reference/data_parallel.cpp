@@ -9,8 +9,8 @@ using namespace lockstep;
 
 namespace {
 
-/// The network's gradients, and after them the loss, in one buffer; from then on the
-/// gradients are views of it.
+/// Moves the network's gradients, and the loss behind them, into one buffer. From then on
+/// the gradients are views of it.
 Tensor in_one_buffer(Device& device, Module& network, const Tensor& loss) {
     std::int64_t elements = loss.elements();
     for (const Parameter* parameter : network.parameters())
@@ -37,7 +37,7 @@ Tensor shard_gradient(Rank& rank, Module& network, const Shard& shard,
     const Tensor mean = device.zeros({1}, DType::f64);
     for (std::int64_t begin = 0; begin < shard.rows(); begin += most_rows) {
         const std::int64_t count = std::min(most_rows, shard.rows() - begin);
-        // A micro-batch's mean counts for its part of the rows.
+        // A micro-batch's mean is weighted by its part of the rows.
         const double weight =
             static_cast<double>(count) / static_cast<double>(shard.rows());
         Saved saved;
@@ -54,7 +54,7 @@ Tensor batch_gradient(Rank& rank, Module& network, const Shard& shard,
                       std::int64_t most_rows) {
     const Tensor mean = shard_gradient(rank, network, shard, most_rows);
     const Tensor buffer = in_one_buffer(rank.device(), network, mean);
-    // A shard's mean counts for its part of the batch.
+    // A shard's mean is weighted by its part of the batch.
     const double weight =
         static_cast<double>(shard.rows()) / static_cast<double>(shard.batch_rows);
     rank.device().scale(buffer, weight);

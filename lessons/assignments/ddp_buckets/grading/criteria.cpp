@@ -18,9 +18,9 @@ namespace {
 
 constexpr int kSteps = 3;
 
-// The grader's cases, drawn anew for each grading.
+// The grader's cases, drawn again for each grading.
 
-/// Returns a run of a task: all ranks are given the network, each its own rows.
+/// Returns a run of a task. All ranks are given the network, and each its own rows.
 TaskRun given(const Judge& judge, const std::string& task, const MicroBatchCase& one,
               std::int64_t first_bytes, std::int64_t bytes) {
     return run_on_network(judge, one,
@@ -33,8 +33,8 @@ TaskRun given(const Judge& judge, const std::string& task, const MicroBatchCase&
                             {"learning rate in thousandths", 250}}});
 }
 
-/// Buckets of one or a few parameters of a drawn network; a layer's weight has 128 to 648
-/// bytes.
+/// Returns a run with buckets of one or a few parameters of a drawn network. A layer's
+/// weight has 128 to 648 bytes.
 TaskRun small_buckets(const Judge& judge, const std::string& task,
                       const std::string& label, const std::vector<int>& micro_batches) {
     return given(judge, task, draw_case(judge, label, micro_batches),
@@ -42,8 +42,8 @@ TaskRun small_buckets(const Judge& judge, const std::string& task,
                  judge.draw(label + ", bytes", 500, 900));
 }
 
-/// A micro-batch for each rank: a bucket a parameter, small ones, one for all, and a
-/// large first one.
+/// Returns runs with a micro-batch for each rank, and with these buckets: one for each
+/// parameter, small ones, one for all, and a large first one.
 std::vector<TaskRun> single_runs(const Judge& judge, const std::string& task) {
     const auto ranks = static_cast<std::size_t>(judge.draw("small, ranks", 5, 7));
     return {
@@ -55,13 +55,13 @@ std::vector<TaskRun> single_runs(const Judge& judge, const std::string& task) {
               judge.draw("bytes behind a large first", 100, 300))};
 }
 
-/// One rank with several micro-batches: sums over these, and none over ranks.
+/// Returns a run of one rank that sums over its micro-batches, and not over ranks.
 std::vector<TaskRun> accumulated_run(const Judge& judge, const std::string& task) {
     return {small_buckets(judge, task, "accumulation",
                           {static_cast<int>(judge.draw("accumulated", 3, 4))})};
 }
 
-/// Ranks have more or fewer micro-batches, or none.
+/// Returns runs whose ranks have different numbers of micro-batches, or none.
 std::vector<TaskRun> several_runs(const Judge& judge, const std::string& task) {
     const auto some = [&](const char* what) {
         return static_cast<int>(judge.draw(what, 2, 3));
@@ -72,7 +72,7 @@ std::vector<TaskRun> several_runs(const Judge& judge, const std::string& task) {
         small_buckets(judge, task, "an idle rank", {some("one"), 0, 1, some("another")})};
 }
 
-/// A micro-batch for each of 4 ranks, all of the same rows, and a bucket a layer.
+/// Returns a run of 4 ranks: one micro-batch of `rows` rows each, and a bucket a layer.
 TaskRun large_layers(const Judge& judge, const std::string& task,
                      const std::string& label, std::int64_t rows, std::int64_t width) {
     const MicroBatchCase large{label, {4, {rows}}, 6, width, width, 4};
@@ -80,20 +80,20 @@ TaskRun large_layers(const Judge& judge, const std::string& task,
                  (width + 1) * width * bytes_of(DType::f64));
 }
 
-/// Has few rows, so that parameters and gradients are most of what is held.
+/// Returns a run with few rows: parameters and gradients are most of what is held.
 std::vector<TaskRun> heavy_run(const Judge& judge, const std::string& task) {
     return {large_layers(judge, task, "large layers", judge.draw("few rows", 2, 4),
                          judge.draw("large width", 112, 128))};
 }
 
-/// An all-reduce takes about half as long as a layer's backward.
+/// Returns a run in which an all-reduce takes about half as long as a layer's backward.
 std::vector<TaskRun> timed_run(const Judge& judge, const std::string& task) {
     return {large_layers(judge, task, "a bucket a layer",
                          judge.draw("many rows", 240, 248),
                          judge.draw("width", 124, 130))};
 }
 
-// What is asked of a run.
+// Questions about a run.
 
 /// Returns how many elements each bucket of a rank has.
 std::vector<std::int64_t> bucket_sizes(const RankResult& left) {
@@ -129,7 +129,7 @@ void judge_buckets(Judge& judge, const TaskRun& run) {
     judge.figures_as_right(run, "a7.1", {{kMessages}});
 }
 
-/// Ranks have parts of a loss, or of several: their sum is the mean.
+/// Judges the ranks' parts of a loss, or of several losses. Their sum is the mean.
 void judge_loss(Judge& judge, const TaskRun& run) {
     const char* name = run.ranks.front().task == "train" ? "losses" : "loss";
     OfRanks parts, right;
@@ -155,8 +155,8 @@ void judge_loss(Judge& judge, const TaskRun& run) {
     }
 }
 
-/// Judges what ranks send in so many steps: a ring all-reduce a step of each bucket that
-/// the student makes. Whether these are the right ones is asked in a7.1-buckets.
+/// Judges what ranks send in `steps` steps: in each, a ring all-reduce of each bucket
+/// that the student makes. a7.1-buckets judges whether these are the right buckets.
 void judge_traffic(Judge& judge, const TaskRun& run, int steps) {
     TaskRun making = run;
     for (RankTask& own : making.ranks)
@@ -206,8 +206,8 @@ void judge_memory(Judge& judge, const TaskRun& run) {
     judge.figures_as_right(run, "a7.2", {{kPeak, {100, 10}}});
 }
 
-/// If backward hid nothing, it would take 25 % more, and with one bucket for everything
-/// 17 %. A third of the former is allowed: copies of gradients are charged as memory.
+/// If backward hid nothing, it would take 25 % more time; with a single bucket, 17 %.
+/// Here 8 % more is allowed, because copies of gradients are charged as memory.
 void judge_time(Judge& judge, const TaskRun& run) {
     judge.needs_values(run, judge_parameters);
     judge.time_as_right(run, "a7.2", {20, 8},

@@ -12,12 +12,12 @@ BucketLimits limits_of(const TaskInputs& in) {
     return {in.number("first bytes"), in.number("bytes")};
 }
 
-/// Leaves each bucket, and the gradients that lie in all of them, one behind the other.
+/// Adds each bucket to the outputs, and the gradients in all buckets, one after another.
 void make_buckets(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const auto network = given_network(rank.device(), in);
     const std::vector<Tensor> buckets =
         adapters::make_buckets(rank, *network, limits_of(in));
-    // Views show what is written to the gradients.
+    // Buckets show what is written to the gradients, if gradients are views of them.
     double number = 0;
     for (const Parameter* parameter : network->parameters())
         rank.device().fill(parameter->gradient, ++number);

@@ -6,24 +6,24 @@
 #include "src/comm/rank.hpp"
 #include "src/nn/module.hpp"
 
-// All that tests and the grader call, and what they give. How your own functions are
-// called is up to you: adapters.cpp calls them.
+// Tests and the grader call only these functions, with these types. Your own functions
+// may have any signature: adapters.cpp calls them.
 
-/// Some of one rank's rows of a step, which go through the network together.
+/// Some of a rank's rows in a step. They go through the network together.
 struct MicroBatch {
     lockstep::Tensor x;        ///< (rows, features), f64; at least one row
-    lockstep::Tensor targets;  ///< (rows), i32: of each row, its class
-    /// Its rows, divided by the rows of all micro-batches of all ranks in the step: so
-    /// much its own mean counts in the mean over all rows.
+    lockstep::Tensor targets;  ///< (rows), i32: the class of each row
+    /// Its rows, divided by the rows of all micro-batches of all ranks in the step. This
+    /// is the weight of its own mean in the mean over all rows.
     double weight;
 };
-/// One rank's of a step. Ranks have more or fewer of them; one may have none.
+/// A rank's micro-batches of a step. Ranks may have different numbers of them, or none.
 using MicroBatches = std::vector<MicroBatch>;
 
 /// The most bytes of a bucket.
 struct BucketLimits {
-    std::int64_t first_bytes;  ///< of the first bucket, which the last layers begin
-    std::int64_t bytes;        ///< of every other one
+    std::int64_t first_bytes;  ///< of the first bucket, which begins with the last layers
+    std::int64_t bytes;        ///< of every other bucket
 };
 
 namespace adapters {

@@ -1,5 +1,5 @@
-// Two steps of your train on four virtual devices, as a timeline: do all-reduces run
-// beside backward?
+// Shows two steps of your train on four virtual devices, as a timeline: do all-reduces
+// run during backward?
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
-// Everybody may see these tests. The grader asks more: other networks, other limits,
-// other numbers of ranks, and how it was done.
+// These tests are public. The grader tests more: other networks, other limits, other
+// numbers of ranks, and what your program costs.
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ constexpr std::int64_t kHidden = 5;
 constexpr int kSteps = 3;
 constexpr double kRate = 0.5;
 
-/// Rows of each micro-batch of each rank.
+/// For each rank, the rows of each of its micro-batches.
 using Rows = std::vector<std::vector<std::int64_t>>;
 
 std::int64_t sum(const Rows& rows) {
@@ -30,8 +30,8 @@ std::int64_t sum(const Rows& rows) {
     return all;
 }
 
-/// Makes the same parameters wherever it is called, and gradients that somebody left.
-/// Bytes of the gradients, in f64: 120, 40, 160, 32.
+/// Makes a network whose parameters are the same on every rank, with gradients from an
+/// earlier use. Bytes of the gradients, in f64: 120, 40, 160, 32.
 std::unique_ptr<Sequential> make_network(Device& device) {
     auto network = std::make_unique<Sequential>();
     network->add<Linear>(ParameterInit{device, DType::f64, 1, "hidden"}, kFeatures,
@@ -45,7 +45,7 @@ std::unique_ptr<Sequential> make_network(Device& device) {
     return network;
 }
 
-/// Rows [begin, begin + count) of a batch.
+/// Returns rows [begin, begin + count) of a batch.
 MicroBatch make_rows(Device& device, std::int64_t begin, std::int64_t count,
                      double weight) {
     const RandomStream stream(1, "x");
@@ -96,7 +96,7 @@ void test_buckets(const BucketLimits& limits, const std::vector<std::int64_t>& b
     });
 }
 
-/// Returns losses and gradients, or parameters, of your function.
+/// Returns your function's losses, and its gradients or parameters.
 RunReport run(const Rows& rows, const BucketLimits& limits, bool trains) {
     return sim::make_cluster(static_cast<int>(rows.size()))->run([&](Rank& rank) {
         const auto network = make_network(rank.device());
@@ -110,7 +110,7 @@ RunReport run(const Rows& rows, const BucketLimits& limits, bool trains) {
     });
 }
 
-/// All rows at once, on one device.
+/// Computes all rows at once, on one device.
 RunReport run_alone(std::int64_t count, bool trains) {
     return sim::make_cluster(1)->run([=](Rank& rank) {
         Device& device = rank.device();

@@ -7,7 +7,7 @@ using namespace lockstep;
 
 namespace {
 
-/// One buffer of all these parameters' gradients, which become views of it.
+/// Makes one buffer of these parameters' gradients, which become views of it.
 Tensor in_one_buffer(Device& device, const std::vector<Parameter*>& parameters) {
     std::int64_t elements = 0;
     for (const Parameter* parameter : parameters)
@@ -92,7 +92,7 @@ Tensor batch_gradient(Rank& rank, Module& network, Buckets& buckets,
     for (const MicroBatch& micro_batch : micro_batches) {
         Saved saved;
         const Tensor logits = network.forward(micro_batch.x, saved);
-        // The weight is all that is divided: sums of what it gives are the mean's.
+        // Only the weight divides. Sums of weighted losses and gradients are the mean's.
         const LossResult loss =
             cross_entropy_loss(device, logits, micro_batch.targets, micro_batch.weight);
         network.backward(loss.gradient, saved);

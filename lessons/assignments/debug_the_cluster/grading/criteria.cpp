@@ -18,7 +18,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// A figure of a whole run.
+/// A figure of a whole run, over all ranks.
 struct RunFigure {
     const char* name;
     const char* unit;
@@ -28,8 +28,8 @@ constexpr RunFigure kAllBytes{"all ranks sent", "bytes", &RunReport::bytes_sent}
 constexpr RunFigure kAllMessages{"all ranks sent", "messages", &RunReport::messages_sent};
 constexpr RunFigure kTime{"time", kPicoseconds, &RunReport::makespan};
 
-/// Bounds of the numbers of ranks of a run, and of its steps, micro-batches, layers, rows
-/// or per cent, which are drawn.
+/// Bounds of numbers that are drawn: the ranks of a run, and its steps, micro-batches,
+/// layers, rows or per cent.
 struct Sizes {
     int least_ranks, most_ranks, least, most;
 };
@@ -37,24 +37,24 @@ struct Sizes {
 /// A program with a mistake.
 struct Broken {
     std::string program;
-    std::string lesson;  ///< where one learns of the mistake
+    std::string lesson;  ///< where the mistake is taught
     TaskRun (*run)(const Judge&, int ranks, int size);
     /// Its runs: sizes that ranks divide and do not divide, one rank, and others.
     std::vector<Sizes> sizes;
-    int size_in_all;  ///< where all six are run together
-    /// What a mended program costs, as far as a wrong mend would do worse in it.
+    int size_in_all;  ///< the size, if all six run together
+    /// The costs that are judged, because a wrong fix would raise them.
     std::vector<std::pair<RunFigure, Allowed>> of_all;
     std::vector<AskedFigure> of_each_rank;
 
     std::string file() const { return program + ".cpp"; }
 };
 
-/// Returns all, in the order of the handout: a6.1 to a6.6.
+/// Returns all six, in the order of the handout: a6.1 to a6.6.
 const std::vector<Broken>& all_broken() {
     static const std::vector<Broken> all{
-        // Ranks that first agree whether any has a document send a number more a step,
-        // and may leave out the last step, in which none has. The chunks of an
-        // all-reduce differ by a number.
+        // If ranks first agree whether any has a document, they send one number more in a
+        // step. They may leave out the last step, in which no rank has a document. The
+        // chunks of an all-reduce differ by a number.
         {"filter",
          lesson_step("gradient-accumulation", "distribute"),
          filter_run,
@@ -62,7 +62,7 @@ const std::vector<Broken>& all_broken() {
          2,
          {{kAllBytes, {21, 4}}},
          {{kSent, {100, 10}}, {kMessages, {100, 50}}}},
-        // More micro-batches than stages and fewer, down to one.
+        // More micro-batches than stages, and fewer, down to one.
         {"pipeline",
          lesson_step("pipeline-1f1b", "memory"),
          pipeline_run,
@@ -77,7 +77,7 @@ const std::vector<Broken>& all_broken() {
          2,
          {{kTime, {100, 5}}},
          {{kMessages}, {kSent}, {kPeak, {100, 5}}}},
-        // In these two ranks sum up one number, and may sum up another.
+        // In these two programs ranks sum up one number, and may sum up a second.
         {"evaluate",
          lesson_step("gradient-accumulation", "average"),
          evaluate_run,
@@ -122,15 +122,15 @@ void judge_values(Judge& judge, const Broken& broken) {
         judge.as_right(run);
 }
 
-/// None of these programs needs one; and one may hide a wait that is missing.
+/// No program needs a barrier, and a barrier may hide that a wait is missing.
 void judge_no_barrier(Judge& judge, const TaskRun& run) {
     for (const RankReport& rank : judge.run(run).report.ranks)
         for (const Traffic& traffic : rank.traffic)
             judge.ask(traffic.verb != "barrier", run.name + ": no barrier", traffic.verb);
 }
 
-/// Judges a mended program's values on every rank; and when they are right in all runs,
-/// what they cost. `exercise` is "a6.1".
+/// Judges a fixed program's values on every rank and, if they are right in all runs, its
+/// costs. `exercise` is "a6.1".
 void judge_mended(Judge& judge, const std::string& exercise, const Broken& broken) {
     judge_values(judge, broken);
     for (const TaskRun& run : runs_of(judge, broken)) {
@@ -143,7 +143,7 @@ void judge_mended(Judge& judge, const std::string& exercise, const Broken& broke
     }
 }
 
-/// Judges the values of all six in one run. One that is wrong alone is not told again.
+/// Judges the values of all six in one run, if each program is right when it runs alone.
 void judge_all(Judge& judge) {
     const int ranks = drawn(judge, "ranks of all six", 5, 8);
     TaskRun all{fmt::format("all six on {} ranks", ranks), {}};
@@ -162,11 +162,11 @@ void judge_all(Judge& judge) {
 }
 
 constexpr const char* kAnswers = "answers.json";
-/// run.cpp has as many; the answers name ranks of these.
+/// The ranks of run.cpp. Answers name ranks of such a run.
 constexpr int kRanks = 4;
 
-/// Returns the "ranks", the "line" or the "cause" of the student's answer, as text; empty
-/// if it is open.
+/// Returns the "ranks", the "line" or the "cause" of the student's answer, as text, or
+/// nothing if it is still open.
 std::string answer_of(const Judge& judge, const std::string& program,
                       const std::string& part) {
     const FoundMistake found(judge.file(kAnswers), kAnswers, program);
@@ -176,8 +176,8 @@ std::string answer_of(const Judge& judge, const std::string& program,
     return ranks ? fmt::format("{}", fmt::join(*ranks, " ")) : "";
 }
 
-/// Judges a part of an answer. The right ones are not written here: answers.json of the
-/// grading side, which hash_answers.py makes, has what they hash to.
+/// Judges a part of an answer. The right answers are not here: answers.json of the
+/// grading side, made by hash_answers.py, has their hashes.
 void judge_found(Judge& judge, const std::string& program, const std::string& part) {
     const std::string answer = answer_of(judge, program, part);
     const std::string asked = fmt::format("the {} of {}.cpp's mistake", part, program);
@@ -190,7 +190,7 @@ void judge_found(Judge& judge, const std::string& program, const std::string& pa
               "it is another");
 }
 
-/// Ranks are few, and so easily guessed.
+/// Few ranks are easily guessed, so another part of the answer must be right, too.
 void judge_ranks(Judge& judge, const std::string& program) {
     judge_found(judge, program, "ranks");
     const auto is_found = [&](const char* part) {
@@ -203,7 +203,7 @@ void judge_ranks(Judge& judge, const std::string& program) {
               found ? "one at least" : "neither", "ranks alone are a guess");
 }
 
-/// Adds what is asked of a program; `exercise` is "a6.1".
+/// Adds the criteria of a program; `exercise` is "a6.1".
 void add_criteria(const Broken& broken, const std::string& exercise,
                   std::vector<Criterion>& criteria) {
     const std::string file = broken.file(), program = broken.program;

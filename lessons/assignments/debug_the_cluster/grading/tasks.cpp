@@ -7,10 +7,10 @@ namespace lockstep {
 
 namespace {
 
-// The names of what is given and left begin with the program's, so that all six can be
-// run in one task.
+// The names of inputs and outputs begin with the program's name, so that all six
+// can run in one task.
 
-/// Returns "name 0", "name 1" …: as many as there are.
+/// Returns the inputs "name 0", "name 1" …, as far as they go.
 adapters::Tensors list(const TaskInputs& in, const std::string& name) {
     adapters::Tensors tensors;
     for (int i = 0;; ++i) {
@@ -20,7 +20,7 @@ adapters::Tensors list(const TaskInputs& in, const std::string& name) {
     }
 }
 
-/// Leaves them as "name 0", "name 1" …
+/// Adds the tensors to the outputs as "name 0", "name 1" …
 void leave(TaskOutputs& out, const std::string& name, const adapters::Tensors& tensors) {
     for (std::size_t i = 0; i < tensors.size(); ++i)
         out.tensors[fmt::format("{} {}", name, i)] = tensors[i];

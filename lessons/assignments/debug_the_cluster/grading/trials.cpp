@@ -16,8 +16,8 @@ std::string counted(int count, const char* one, const char* many) {
     return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
-/// Fills one run of a program in, with drawn values. The names of what a rank is given
-/// begin with the program's.
+/// Fills in one run of a program, with drawn values. The names of a rank's inputs begin
+/// with the program's name.
 class Draft {
   public:
     Draft(const Judge& judge, const std::string& program, int ranks,
@@ -40,7 +40,7 @@ class Draft {
     void give(int rank, const std::string& name, const Shape& shape) {
         give(rank, name, normal(fmt::format("{} of rank {}", name, rank), shape));
     }
-    /// These two give the same to all ranks.
+    /// The next two functions give the same values to all ranks.
     void give_all(const std::string& name, const Shape& shape) {
         const HostTensor values = normal(name, shape);
         for (int rank = 0; rank < std::ssize(run.ranks); ++rank)
@@ -63,7 +63,7 @@ class Draft {
     std::string program_;
 };
 
-/// Sums up the squares of a gradient to be clipped.
+/// Returns the sum of the squares of the gradient that is to be clipped.
 double squares(const TaskRun& run) {
     double sum = 0;
     for (const RankTask& rank : run.ranks)
@@ -76,7 +76,7 @@ double squares(const TaskRun& run) {
 
 }  // namespace
 
-/// In each step a rank has no document, and in the last step none has any.
+/// In each step one rank has no document, and in the last step no rank has one.
 TaskRun filter_run(const Judge& judge, int ranks, int steps) {
     Draft draft(judge, "filter", ranks, counted(steps, "step", "steps"), true);
     const std::int64_t in = draft.draw("in", 20, 24), out = draft.draw("out", 10, 14);

@@ -4,13 +4,13 @@
 
 namespace lockstep::lessons {
 
-// A run of each of the six programs, whose values are drawn anew for each grading.
+// A run of each of the six programs. Values are drawn again for each grading.
 
 TaskRun filter_run(const Judge& judge, int ranks, int steps);
 TaskRun pipeline_run(const Judge& judge, int ranks, int micro_batches);
 TaskRun prefetch_run(const Judge& judge, int ranks, int layers);
 TaskRun evaluate_run(const Judge& judge, int ranks, int rows);
-/// With a bound that the norm is `percent` of.
+/// The norm is `percent` per cent of the bound.
 TaskRun clip_run(const Judge& judge, int ranks, int percent);
 TaskRun accumulate_run(const Judge& judge, int ranks, int micro_batches);
 

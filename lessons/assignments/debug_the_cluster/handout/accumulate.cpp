@@ -1,4 +1,4 @@
-// Data parallelism in which each rank goes through several micro-batches a step.
+// Data parallelism in which each rank computes several micro-batches in a step.
 
 #include "programs.hpp"
 
@@ -6,7 +6,7 @@ using namespace lockstep;
 
 namespace {
 
-/// Gradients of W1 and W2 by one micro-batch's squared error, times `share`.
+/// Returns gradients of W1 and W2 of one micro-batch's squared error, times `share`.
 std::vector<Tensor> backward(Device& device, const std::vector<Tensor>& weights,
                              const Tensor& x, const Tensor& target, double share) {
     const Tensor hidden = device.tanh(device.matmul(x, weights[0]));

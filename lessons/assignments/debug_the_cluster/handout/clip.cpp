@@ -1,4 +1,4 @@
-// The gradient of a tensor-parallel model, clipped by its norm.
+// Clips the gradient of a tensor-parallel model by its norm.
 
 #include <cmath>
 

@@ -23,7 +23,7 @@ HostTensor normal(const std::string& name, const Shape& shape) {
     return values;
 }
 
-/// `count` of one shape: "name 0", "name 1" …
+/// Returns `count` tensors of one shape, with the values of "name 0", "name 1" …
 HostTensors normals(const std::string& name, int count, const Shape& shape) {
     HostTensors values;
     for (int i = 0; i < count; ++i)
@@ -47,7 +47,7 @@ std::vector<std::map<std::string, HostTensor>> on_each(
     return {static_cast<std::size_t>(ranks), expected};
 }
 
-/// In the second of four steps one rank has none.
+/// Returns a rank's documents in a step. In the second of four steps one rank has none.
 std::int64_t documents(int step, int rank, int ranks) {
     const bool none = step % 4 == 1 && rank == std::min(2, ranks - 1);
     return none ? 0 : 1 + (3 * step + 2 * rank + step * rank) % 4;

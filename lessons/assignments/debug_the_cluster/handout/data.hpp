@@ -6,25 +6,25 @@
 
 #include "src/comm/rank.hpp"
 
-// Data for the six programs: for run.cpp and test.cpp.
+// Data for the six programs. run.cpp and test.cpp use them.
 
 constexpr int kRanks = 4;
 
 struct ProgramCase {
     std::string name;  ///< of the program, as in answers.json
-    /// Calls it, and keeps what it left.
+    /// Calls the program, and keeps its results.
     lockstep::Program program;
-    /// Each rank should have left this, by name.
+    /// The tensors that each rank should have in the end, by name.
     std::vector<std::map<std::string, lockstep::HostTensor>> expected;
 };
 
 /// A program that can be run at any size.
 struct ProgramData {
     std::string name;
-    std::string counted;  ///< what its size is the number of: "micro-batches"
-    int size;             ///< if nobody says another
+    std::string counted;  ///< what `size` counts: "micro-batches"
+    int size;             ///< the size, unless another is given
     ProgramCase (*made)(int ranks, int size);
 };
 
-/// All six.
+/// Returns all six.
 const std::vector<ProgramData>& program_data();

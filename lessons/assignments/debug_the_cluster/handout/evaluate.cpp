@@ -1,4 +1,4 @@
-// The loss on a validation set that is dealt out to all ranks.
+// The loss on a validation set that is sharded over all ranks.
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@ using namespace lockstep;
 
 namespace {
 
-/// As many as fit into memory with their logits.
+/// The number of rows that fit into memory, together with their logits.
 constexpr std::int64_t kRowsAtOnce = 4;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Data parallelism over documents of which some were too long for the model.
+// Data parallelism over documents. Some were too long for the model and were taken out.
 
 #include "programs.hpp"
 
@@ -8,7 +8,7 @@ namespace {
 
 constexpr SgdOptions kSgd{.learning_rate = 0.01};
 
-/// Returns the gradient of the squared error, summed over this rank's documents.
+/// Computes the gradient of the squared error, summed over this rank's documents.
 void backward(Device& device, const Tensor& x, const Tensor& error,
               const Tensor& d_weight, const Tensor& d_bias) {
     device.matmul_into(d_weight, x, error, {.transpose_a = true});

@@ -31,7 +31,7 @@ HostTensor matmul(const HostTensor& a, const HostTensor& b) {
     return c;
 }
 
-/// a + factor b.
+/// Returns a + factor b.
 HostTensor sum(HostTensor a, const HostTensor& b, double factor = 1) {
     for (std::int64_t i = 0; i < a.elements(); ++i)
         a.set(i, a.at(i) + factor * b.at(i));

@@ -1,4 +1,4 @@
-// A pipeline of layers y = tanh(x W), a stage each: one forward, one backward.
+// A pipeline of layers y = tanh(x W), one for each stage: one forward, one backward.
 
 #include <algorithm>
 
@@ -17,7 +17,7 @@ void pipeline_gradients(Rank& rank, const Tensor& weight, const Tensor& gradient
     Stage layer(device, weight, gradient);
     auto input = inputs.begin(), target = targets.begin();
 
-    // Each takes what a neighbour sends, or is here; something goes there meanwhile.
+    // Each takes a neighbour's tensor, or its own. It can send something meanwhile.
     const auto next_x = [&](const Tensor& dx = {}) {
         if (stage == 0) return *input++;
         const Tensor x = device.empty(shape, weight.dtype());
@@ -35,7 +35,7 @@ void pipeline_gradients(Rank& rank, const Tensor& weight, const Tensor& gradient
         return dy;
     };
 
-    // Forwards before the first backward, and then as many backwards behind.
+    // The forwards before the first backward; equally many backwards come at the end.
     const int ahead = std::min(last, micro_batches) - stage;
     for (int i = 0; i < ahead; ++i)
         rank.world().send(layer.forward(next_x()), stage + 1).wait();

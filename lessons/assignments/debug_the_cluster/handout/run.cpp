@@ -1,5 +1,5 @@
-// One of the programs on four virtual devices: its timeline, or what the simulator says
-// of its mistake; and what it left, beside what one device with all data would have.
+// Shows one of the programs on four virtual devices: its timeline, or what the simulator
+// says of its mistake. Then compares its results with one device that has all data.
 //
 //     ./build/run pipeline
 //     LOCKSTEP_CHECK=full ./build/run pipeline
@@ -22,7 +22,7 @@ namespace {
 constexpr int kMostRanks = 16;
 constexpr int kLargest = 100;
 
-/// Keeps the report of its last run.
+/// A cluster that keeps the report of its last run.
 class Reported : public Cluster {
   public:
     explicit Reported(Cluster& cluster) : cluster_(cluster) {}
@@ -37,7 +37,7 @@ class Reported : public Cluster {
     Cluster& cluster_;
 };
 
-/// Shows of each tensor the element that is furthest off.
+/// Shows, for each tensor, the element with the largest error.
 void show_values(const RunReport& report, const ProgramCase& shown) {
     constexpr double kRight = 1e-10;
     fmt::print("\nWhat each rank left, and what one device with all data would have:\n");
@@ -80,7 +80,7 @@ int usage() {
     return 2;
 }
 
-/// The word as a number from 1 to `most`; 0 where it is none.
+/// Returns the word as a number from 1 to `most`, or 0 if it is none.
 int number(const char* word, int most) {
     char* end = nullptr;
     const long value = std::strtol(word, &end, 10);

@@ -5,7 +5,7 @@
 
 #include "src/device/device.hpp"
 
-/// One stage of the pipeline: a layer y = tanh(x W), and what its forwards left for
+/// One stage of the pipeline: a layer y = tanh(x W), and what its forwards saved for the
 /// backwards that are still to come.
 class Stage {
   public:
@@ -21,7 +21,7 @@ class Stage {
         return in_flight_.emplace_back(x, y).second;
     }
 
-    /// Takes the earliest micro-batch in flight.
+    /// Runs the backward of the earliest micro-batch in flight.
     lockstep::Tensor backward(const lockstep::Tensor& dy) {
         const lockstep::PhaseScope phase(device_, lockstep::Phase::backward,
                                          backwards_++);

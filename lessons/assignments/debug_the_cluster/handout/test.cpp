@@ -1,6 +1,6 @@
-// Everybody may see these tests: each program on four ranks, under every check, and
-// whether answers.json can be read. The grader asks more: whether the answers are right,
-// other numbers of ranks, other sizes, and how it was done.
+// These tests are public. They run each program on four ranks, under every check, and
+// read answers.json. The grader tests more: whether the answers are right, other numbers
+// of ranks, other sizes, and what the programs cost.
 
 #include <fmt/format.h>
 
@@ -30,7 +30,7 @@ RunReport run(const ProgramCase& tested) {
     return sim::make_cluster(options)->run(tested.program);
 }
 
-/// Asks for what one all-reduce of the gradients sends.
+/// Asks for the bytes that one all-reduce of the gradients sends.
 void test_sent(const RunReport& report, const ProgramCase& tested) {
     std::int64_t bytes = 0;
     for (const auto& [name, gradient] : tested.expected[0])

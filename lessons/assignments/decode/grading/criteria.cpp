@@ -30,9 +30,9 @@ void give(Numbers& numbers, const std::vector<Asked>& prompts) {
     }
 }
 
-// a12.1 and a12.2: what follows prompts.
+// a12.1 and a12.2: the tokens that follow prompts.
 
-/// How tokens are generated.
+/// A way to generate tokens.
 struct Way {
     const char* exercise;
     const char* task;
@@ -45,9 +45,9 @@ struct Case {
     std::string name;
     int ranks = 1;
     std::int64_t key_heads = 1;
-    std::int64_t of_each = 1;  ///< heads that share keys
+    std::int64_t of_each = 1;  ///< heads of queries that share a head of keys
     std::vector<Asked> prompts{};
-    Numbers sizes{};  ///< that are not drawn as others are
+    Numbers sizes{};  ///< sizes that are not drawn as in other cases
 };
 
 TaskRun given(const Judge& judge, const Way& way, const Case& of) {
@@ -79,14 +79,14 @@ TaskRun given(const Judge& judge, const Way& way, const Case& of) {
     return run;
 }
 
-// The grader's cases, drawn anew for each grading.
+// The grader's cases, drawn again for each grading.
 
 std::vector<Case> drawn_cases(const Judge& judge, const Way& way) {
     const auto draw = [&](const char* what, std::int64_t low, std::int64_t high) {
         return judge.draw(fmt::format("{}: {}", way.task, what), low, high);
     };
-    // One of them is of a single token. The first to end is not the last of them, and the
-    // longest is not the first.
+    // One prompt has a single token. The first prompt to end is not the last in the list,
+    // and the longest prompt is not the first.
     const std::vector<Asked> four{{draw("prompt 0", 3, 6), draw("output 0", 6, 9)},
                                   {1, 2},
                                   {draw("prompt 2", 8, 13), draw("output 2", 4, 8)},
@@ -97,15 +97,15 @@ std::vector<Case> drawn_cases(const Judge& judge, const Way& way) {
                 {"3 ranks", 3, 3, 2, four},
                 {"1 rank", 1, 2, 2, four},
                 {"4 ranks", 4, 4, of_each, four}};
-    // By the tokens after one prompt mistakes are often not told apart: it comes last.
+    // Tokens after a single prompt often fit several mistakes, so this case is last.
     return {
         {"heads share keys", 1, of_each, 2, four},
         {"all heads share keys", 1, 1, draw("heads", 3, 5), four},
         {"each head has keys", 1, 4, 1, {{draw("prompt", 4, 6), draw("output", 6, 8)}}}};
 }
 
-/// So large that matrices and attention are most of the work. All pages are full, and all
-/// ranks send the same number of bytes.
+/// Returns a run so large that matrices and attention are most of the work. All pages are
+/// full, and all ranks send the same number of bytes.
 TaskRun large_run(const Judge& judge, const Way& way) {
     const auto draw = [&](const char* what, std::int64_t low, std::int64_t high) {
         return judge.draw(fmt::format("large: {}", what), low, high);
@@ -124,11 +124,11 @@ TaskRun large_run(const Judge& judge, const Way& way) {
                    {"page rows", 8}}});
 }
 
-// What is asked of a run.
+// Questions about a run.
 
 using TokensOfRanks = std::vector<std::vector<Tokens>>;
 
-/// Returns what each rank says follows each prompt.
+/// Returns the tokens that each rank generated after each prompt.
 TokensOfRanks tokens_left(Judge& judge, const TaskRun& run, const TaskResult& result) {
     const HostTensor& right = judge.right(run).ranks[0].tensors.at("tokens");
     TokensOfRanks all;
@@ -143,7 +143,7 @@ TokensOfRanks tokens_left(Judge& judge, const TaskRun& run, const TaskResult& re
     return all;
 }
 
-/// Returns why tokens are wrong; `otherwise` if nothing is known.
+/// Returns why tokens are wrong, or `otherwise` if nothing is known.
 std::string cause_of(Judge& judge, const TaskRun& run, const TokensOfRanks& left,
                      const char* otherwise) {
     std::string mistake = judge.mistake(run, [&](const TaskResult& mistaken) {
@@ -177,7 +177,7 @@ void judge_run(Judge& judge, const TaskRun& run, const char* otherwise) {
     judge.ask(true, run.name, "the same tokens");
 }
 
-/// One pass, of more prompts: by few tokens mistakes cannot be told apart.
+/// Judges one pass of more prompts, because a few tokens fit several mistakes.
 void judge_first(Judge& judge, const Way& way) {
     constexpr int kMore = 6;
     for (Case& drawn : drawn_cases(judge, way)) {
@@ -189,7 +189,7 @@ void judge_first(Judge& judge, const Way& way) {
     }
 }
 
-/// The first token of each is right: that has been asked before.
+/// Another criterion has asked for the first tokens, so they are right.
 constexpr const char* kLater =
     "the first token of each is right, and so is the pass of the prompts; what is wrong "
     "is in those that follow: the place, the pages or the token that goes in";
@@ -221,7 +221,7 @@ constexpr AskedFigure kWorkOfRank{
     {10, 10},
     "a rank has a / t heads, g / t of keys and c / t columns of the MLP, and of each "
     "token logits once it is asked for what follows"};
-/// A page of a sequence that has ended may be used again: one of seven at most.
+/// A sequence may reuse the pages of one that has ended: at most one page of seven.
 constexpr AskedFigure kCacheAlone{kCache,
                                   {15, 0},
                                   "a sequence has the pages that its own tokens take, "
@@ -238,7 +238,7 @@ constexpr AskedFigure kSentByRank{
 
 using TokensJudge = std::function<void(Judge&, const Way&)>;
 
-/// Figures count of runs whose tokens are right.
+/// Judges figures of runs whose tokens are right.
 TokensJudge figures(const std::vector<AskedFigure>& asked) {
     return [=](Judge& judge, const Way& way) {
         const TaskRun run = large_run(judge, way);
@@ -247,7 +247,7 @@ TokensJudge figures(const std::vector<AskedFigure>& asked) {
     };
 }
 
-/// A criterion of what follows prompts may need another one.
+/// Returns a criterion about the tokens after prompts. It may need another criterion.
 Criterion of_tokens(const Way& way, const char* what, const char* title, int points,
                     const TokensJudge& judged, const char* needed = "") {
     const std::string id = std::string(way.exercise) + "-";
@@ -259,23 +259,23 @@ Criterion of_tokens(const Way& way, const char* what, const char* title, int poi
     return criterion;
 }
 
-// a12.3: what a batcher plans.
+// a12.3: the passes that a batcher plans.
 
-/// More than a batcher needs that serves one request after another.
+/// More passes than a batcher needs if it serves one request after another.
 constexpr std::int64_t kPasses = 250;
 
-/// Requests are drawn from this.
+/// A mix from which requests are drawn.
 struct Mix {
     const char* name;
-    Rules rules;  ///< or near these
+    Rules rules;  ///< these, or near these
     int requests;
     std::int64_t most_prompt;
     std::int64_t most_output;
-    std::int64_t most_apart;  ///< passes from one arrival to the next
+    std::int64_t most_apart;  ///< most passes from one arrival to the next
 };
 
-/// Requests that wait for rows, for one of few places, for pages (so that some are sent
-/// back), and that come late.
+/// Requests wait for rows, for one of few places, or for pages (so that some are sent
+/// back), and some come late.
 constexpr Mix kMixes[] = {{"long prompts", {8, 4, 64, 4}, 8, 26, 8, 2},
                           {"many at once", {12, 3, 48, 4}, 10, 8, 12, 0},
                           {"few pages", {10, 5, 9, 3}, 9, 9, 14, 1},
@@ -315,7 +315,7 @@ TaskRun run_of(const char* name, const Batch& batch) {
         {{"batch", {}, numbers}}};
 }
 
-/// What is wrong with a plan, and with all of it.
+/// The first mistakes in a plan, by kind.
 struct Judged : Verdict {
     std::string passes;
     std::string pages;
@@ -345,7 +345,7 @@ Judged judged(Judge& judge, const Batch& batch, const TaskRun& run) {
     return own;
 }
 
-/// A criterion of one thing that may be wrong with plans.
+/// Returns a criterion about one kind of mistake in plans.
 Criterion of_plans(const char* id, const char* title, int points, const char* step,
                    std::string Judged::*wrong, const char* asked, const char* said = "") {
     const auto judge_all = [=](Judge& judge) {
@@ -356,7 +356,7 @@ Criterion of_plans(const char* id, const char* title, int points, const char* st
             const std::string& found = own.*wrong;
             judge.ask(found.empty(), fmt::format("{}: {}", run.name, asked),
                       found.empty() ? "so it is" : found, said);
-            // A plan is judged up to where tokens are wrong.
+            // A plan is only judged up to its first wrong token.
             judge.needs("a12.3-tokens", [&](Judge& asking) {
                 asking.ask(own.tokens.empty(), "", own.tokens);
             });

@@ -26,15 +26,15 @@ std::optional<Plan> read_plan(const HostTensor& left, const Rules& rules,
 
 namespace {
 
-/// Says how far a request has come.
+/// The progress of a request.
 struct Progress {
     Asked asked;
     std::int64_t known =
-        asked.prompt;           ///< tokens that it has, and that are computed once
-    std::int64_t computed = 0;  ///< since it has begun, or begun again
+        asked.prompt;           ///< the tokens that it has; each is computed only once
+    std::int64_t computed = 0;  ///< tokens computed since it began, or began again
     bool under_way = false;
     bool was_sent_back = false;
-    std::int64_t last_pass = -1;  ///< that has rows of it
+    std::int64_t last_pass = -1;  ///< the last pass that has rows of it
     std::int64_t lost_pass = -1;  ///< for which it was sent back instead of one row
 
     /// The last token is never computed.
@@ -44,7 +44,7 @@ struct Progress {
     bool decodes() const { return known > asked.prompt && known - computed == 1; }
 };
 
-/// A row of a page holds this.
+/// The content of a row of a page.
 struct Stored {
     std::int64_t request = 0;
     std::int64_t token = 0;
@@ -95,7 +95,7 @@ class Replay {
         if (entry.empty()) entry = fmt::format("pass {}: {}", pass_, sentence);
     }
 
-    /// Returns why the rows of a share cannot be computed; nothing if they can.
+    /// Returns why the rows of a share cannot be computed, or nothing if they can.
     std::string problem_of(const Share& share) const {
         const auto& [number, tokens] = share;
         if (number < 0 || number >= std::ssize(requests_))
@@ -132,7 +132,7 @@ class Replay {
             stored_[place(share, it.computed)] = {share.request, it.computed, pass_};
     }
 
-    /// Returns where the keys of a token lie: a page, and a row of it.
+    /// Returns the place of a token's keys: a page, and a row of the page.
     std::pair<std::int64_t, std::int64_t> place(const Share& share,
                                                 std::int64_t token) const {
         return {share.tokens.pages.at(token / rules_.page_rows),
@@ -155,8 +155,8 @@ class Replay {
                               rules_.sequences));
     }
 
-    /// A request lacks rows. Decodes have them before prompts; of prompts, and of those
-    /// that wait, the oldest has them first; the youngest of all is sent back.
+    /// Judges a request that lacks rows. Decodes get rows before prompts. Of prompts and
+    /// waiting requests the oldest is first. Only the youngest is sent back.
     void judge_turn(std::int64_t number, const std::vector<Share>& shares,
                     const std::vector<Share>& prompts) {
         const Progress& it = requests_.at(number);
@@ -180,7 +180,7 @@ class Replay {
                                       : "waits"));
     }
 
-    /// Each row finds the tokens of its request in their places.
+    /// Asks that each row finds the tokens of its request in their places.
     void look_up(const Share& share) {
         for (std::int64_t token = 0; token < share.tokens.tokens(); ++token) {
             const auto where = place(share, token);
@@ -200,20 +200,20 @@ class Replay {
         }
     }
 
-    /// The pass has been computed.
+    /// Ends the pass for a request.
     void leave(std::int64_t number) {
         Progress& it = requests_.at(number);
         if (!it.lacks_rows() && !it.is_done()) ++it.known;
         it.under_way = goes_on(number);
         if (it.under_way || it.is_done()) return;
         it.was_sent_back = true;
-        // One that lacks more than one row might have none in the next pass either: when
-        // it was sent back is not known.
+        // A request that lacks more rows might get none in the next pass either, so it is
+        // not known when it was sent back.
         if (it.decodes()) it.lost_pass = pass_ + 1;
         it.computed = 0;
     }
 
-    /// Returns whether a request's next rows, if there are any, are not its first.
+    /// Returns whether a request's next rows, if any, come after its first rows.
     bool goes_on(std::int64_t number) const {
         for (auto pass = plan_.begin() + pass_ + 1; pass != plan_.end(); ++pass) {
             const auto next = std::ranges::find(*pass, number, &Share::request);
@@ -225,7 +225,7 @@ class Replay {
     const Rules& rules_;
     const Plan& plan_;
     std::vector<Progress> requests_;
-    std::map<std::pair<std::int64_t, std::int64_t>, Stored> stored_;  ///< by place
+    std::map<std::pair<std::int64_t, std::int64_t>, Stored> stored_;  ///< by page and row
     std::int64_t pass_ = 0;
     Verdict verdict_;
 };

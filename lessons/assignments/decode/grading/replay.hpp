@@ -8,20 +8,20 @@
 #include "lessons/assignments/decode/handout/adapters.hpp"
 #include "src/core/host_tensor.hpp"
 
-// Plays what a batcher has planned, pass by pass: each row stores its token in its place,
-// and looks for those before it in theirs, as the keys and values of a real cache.
+// Replays a batcher's plan, pass by pass. Each row stores its token in its place, and
+// looks for the tokens before it in their places, as keys and values of a real cache.
 
 namespace lockstep::lessons::decode {
 
-/// The tokens that a prompt has, those that are to follow, and the pass before which a
-/// batcher gets it.
+/// The tokens of a prompt, the tokens that are to follow, and the pass before which a
+/// batcher gets the request.
 struct Asked {
     std::int64_t prompt = 1;
     std::int64_t output = 1;
     std::int64_t arrival = 0;
 };
 
-/// Requests are numbered from 0 up, in the order of their arrivals.
+/// Requests are numbered from 0, in the order of their arrivals.
 struct Batch {
     Rules rules;
     std::vector<Asked> requests{};
@@ -30,17 +30,17 @@ struct Batch {
 /// The shares of each pass.
 using Plan = std::vector<std::vector<Share>>;
 
-/// Reads what the task has left of a plan of so many passes. Nothing if it cannot be
-/// that.
+/// Reads a plan of `passes` passes from what the task left. Returns nothing
+/// if that is not a plan.
 std::optional<Plan> read_plan(const HostTensor& left, const Rules& rules,
                               std::int64_t passes);
 
-/// Says what is wrong with a plan, each as a sentence; empty if nothing is.
+/// The mistakes in a plan, one sentence of each kind; empty if there is none.
 struct Verdict {
-    std::string tokens;  ///< a token that would not be the right one, or never comes
+    std::string tokens;  ///< a token that would be wrong, or never comes
     std::string limits;
     std::string order;
-    std::int64_t last_pass = -1;  ///< that has rows
+    std::int64_t last_pass = -1;  ///< the last pass that has rows
 };
 
 /// Judges a plan up to the first pass in which a token would be wrong.

@@ -13,13 +13,13 @@ namespace {
 using Generate = std::vector<Tokens> (*)(Rank&, const Gpt&, const std::vector<Prompt>&,
                                          std::int64_t);
 
-/// A number of prompt i, or of request i.
+/// Returns a number of prompt i, or of request i.
 std::int64_t number_of(const TaskInputs& in, const char* what, std::int64_t i) {
     return in.number(fmt::format("{} {}", what, i));
 }
 
-/// Leaves the tokens that follow each prompt: a row for each, which ends with -1, once at
-/// least.
+/// Returns a task that outputs the tokens after each prompt: a row for each prompt, which
+/// ends with at least one -1.
 Task generates(Generate generate) {
     return [generate](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
         const Sizes sizes{in.number("vocabulary"), in.number("context"),
@@ -49,16 +49,16 @@ Task generates(Generate generate) {
     };
 }
 
-/// What is too large is the largest number.
+/// Converts a number to i32; one that is out of range becomes the nearest limit.
 std::int32_t as_i32(std::int64_t value) {
     using Limits = std::numeric_limits<std::int32_t>;
     return static_cast<std::int32_t>(
         std::clamp<std::int64_t>(value, Limits::min(), Limits::max()));
 }
 
-/// Asks a batcher for passes, to each of which requests come as they are to. Leaves the
-/// pages that are free in the end, and a row for each share: its pass, its request, its
-/// first token, how many, and its pages, of which the cache has no more; -1 is none.
+/// Asks a batcher for passes, and adds each request before its pass. Outputs how many
+/// pages are free in the end, and a row for each share: pass, request, first token, count
+/// of tokens, and pages. A row has room for all pages of the cache; -1 is none.
 void batch(Rank& /*rank*/, const TaskInputs& in, TaskOutputs& out) {
     constexpr std::size_t kLongest = 1 << 20;
     const Rules rules{in.number("rows"), in.number("sequences"), in.number("pages"),

@@ -9,34 +9,34 @@
 #include "src/comm/rank.hpp"
 #include "src/device/paged_tokens.hpp"
 
-// All that tests and the grader call, and what they give. How your own functions are
-// called is up to you: adapters.cpp calls them.
+// Tests and the grader call only these functions, with these types. Your own functions
+// may have any signature: adapters.cpp calls them.
 
 using Tokens = std::vector<std::int32_t>;
 
-/// The sizes of a GPT. Each a / g heads of queries share one head of keys and values.
+/// The sizes of a GPT. a / g heads of queries share one head of keys and values.
 struct Sizes {
     std::int64_t vocabulary = 0;  ///< V
     std::int64_t context = 0;     ///< C, the longest sequence
     std::int64_t layers = 0;      ///< L
     std::int64_t hidden = 0;      ///< h
-    std::int64_t heads = 0;       ///< a, of queries
-    std::int64_t key_heads = 0;   ///< g, of keys and values
+    std::int64_t heads = 0;       ///< a, heads of queries
+    std::int64_t key_heads = 0;   ///< g, heads of keys and values
     std::int64_t width = 0;       ///< w, the columns of a head
-    std::int64_t inner = 0;       ///< c, the columns within the MLP
+    std::int64_t inner = 0;       ///< c, the columns inside the MLP
 };
 
-/// The weights of a block, f64. A matrix has the columns of heads, or of the MLP, as its
-/// rows, head by head: so what some heads have of it are rows of it (Tensor::rows).
+/// The weights of a block, f64. The rows of a matrix are the columns of the heads, or of
+/// the MLP, head by head. So the part of some heads is a range of rows (Tensor::rows).
 struct Block {
     lockstep::Tensor norm_1;   ///< (h)
     lockstep::Tensor queries;  ///< (a w, h): x is multiplied by the transpose
     lockstep::Tensor keys;     ///< (g w, h), likewise
     lockstep::Tensor values;   ///< (g w, h), likewise
-    lockstep::Tensor out;      ///< (a w, h): what heads have found is multiplied by it
+    lockstep::Tensor out;      ///< (a w, h): the output of heads is multiplied by it
     lockstep::Tensor norm_2;   ///< (h)
     lockstep::Tensor up;       ///< (c, h): x is multiplied by the transpose
-    lockstep::Tensor down;     ///< (c, h): what is within the MLP is multiplied by it
+    lockstep::Tensor down;     ///< (c, h): the columns in the MLP are multiplied by it
 };
 
 struct Gpt {
@@ -48,57 +48,57 @@ struct Gpt {
     lockstep::Tensor head;  ///< (V, h)
 };
 
-/// Some tokens, at least one, and how many are to follow them, at least one. Together
-/// they are not more than the context.
+/// A prompt of at least one token, and the number of tokens that follow, at least one.
+/// Together they fit into the context.
 struct Prompt {
     Tokens ids;
     std::int64_t output = 1;
 };
 
-// A batcher plans passes. It knows how long sequences are, not what is in them.
+// A batcher plans passes. It knows how long sequences are, but not their tokens.
 
 /// The limits of a pass, and of the cache.
 struct Rules {
-    std::int64_t rows = 0;       ///< R, of a pass, at most; not less than S
-    std::int64_t sequences = 0;  ///< S, under way at once, at most
-    std::int64_t pages = 0;      ///< P, of the cache, numbered from 0
+    std::int64_t rows = 0;       ///< R, the most rows of a pass; not less than S
+    std::int64_t sequences = 0;  ///< S, the most requests under way at once
+    std::int64_t pages = 0;      ///< P, pages of the cache, numbered from 0
     std::int64_t page_rows = 0;  ///< tokens that a page holds
 };
 
-/// A prompt of so many tokens, and how many are to follow. All of them but the last one,
-/// which is never computed, fit on the pages of the cache.
+/// The length of a prompt, and the number of tokens that follow. All of them except the
+/// last, which is never computed, fit on the pages of the cache.
 struct Request {
     std::int64_t id = 0;
     std::int64_t prompt = 1;
     std::int64_t output = 1;
 };
 
-/// The rows of a pass that are one request's: which of its tokens they are, and all of
-/// its pages.
+/// One request's rows of a pass: which of its tokens they are,
+/// and all of its pages.
 struct Share {
     std::int64_t request = 0;
     lockstep::PagedSequence tokens;
 };
 
-/// The grader asks this of a batcher. It adds requests between passes, and asks for the
-/// next pass when the one before it has been computed.
+/// The interface by which the grader calls a batcher. It adds requests between passes. It
+/// asks for the next pass when the one before has been computed.
 class Batching {
   public:
     virtual ~Batching() = default;
     virtual void add(const Request& request) = 0;
-    /// The rows of the next pass; none if nothing is under way and nothing waits.
+    /// Returns the rows of the next pass; none if no request is under way or waits.
     virtual std::vector<Share> next() = 0;
-    /// Pages that no request has, after a next() that gave no rows.
+    /// Returns how many pages no request has. Called after a next() that gave no rows.
     virtual std::int64_t free_pages() const = 0;
 };
 
 namespace adapters {
 
-/// Returns what follows each prompt, in the order of the prompts.
+/// Returns the tokens that follow each prompt, in the order of the prompts.
 std::vector<Tokens> generate(lockstep::Rank& rank, const Gpt& gpt,
                              const std::vector<Prompt>& prompts, std::int64_t page_rows);
-/// Returns the same by all ranks together, each of which is given the whole GPT and all
-/// prompts.
+/// Returns the same tokens, by all ranks together. Each rank is given the whole
+/// GPT and all prompts.
 std::vector<Tokens> generate_shared(lockstep::Rank& rank, const Gpt& gpt,
                                     const std::vector<Prompt>& prompts,
                                     std::int64_t page_rows);
@@ -106,18 +106,18 @@ std::unique_ptr<Batching> make_batcher(const Rules& rules);
 
 }  // namespace adapters
 
-// Given to you: the parts of a GPT that a cache does not change, and how a GPT without
-// one generates. Rows of x (n, 1, h) are tokens, of any sequences.
+// You are given the parts of a GPT that a cache does not change, and how a GPT without a
+// cache generates. Rows of x (n, 1, h) are tokens, of any sequences.
 
 namespace given {
 
-/// Numbers as a tensor (n, 1), i32.
+/// Returns the numbers as a tensor (n, 1), i32.
 inline lockstep::Tensor uploaded(lockstep::Device& device, const Tokens& numbers) {
     const auto count = static_cast<std::int64_t>(numbers.size());
     return device.upload(lockstep::HostTensor::of<std::int32_t>({count, 1}, numbers));
 }
 
-/// x of the tokens with these ids, each at its place in its sequence, from 0 up.
+/// Returns x of the tokens with these ids, at these places in their sequences, from 0.
 inline lockstep::Tensor embedded(lockstep::Device& device, const Gpt& gpt,
                                  const Tokens& ids, const Tokens& places) {
     lockstep::Tensor x = device.embedding(gpt.tokens, uploaded(device, ids));
@@ -125,13 +125,13 @@ inline lockstep::Tensor embedded(lockstep::Device& device, const Gpt& gpt,
     return x;
 }
 
-/// The logits (n, 1, V) of what follows each row, after the last block.
+/// Returns the logits (n, 1, V) of the token after each row. x comes from the last block.
 inline lockstep::Tensor logits(lockstep::Device& device, const Gpt& gpt,
                                const lockstep::Tensor& x) {
     return device.matmul(device.rms_norm(x, gpt.norm).y, gpt.head, {.transpose_b = true});
 }
 
-/// The token of the largest logit of each row, on the host.
+/// Returns the token with the largest logit of each row, on the host.
 inline Tokens largest(lockstep::Device& device, const lockstep::Tensor& logits) {
     const std::int64_t rows = logits.shape().matrix_rows();
     const lockstep::Tensor values = device.empty({rows, 1}, logits.dtype());
@@ -146,7 +146,7 @@ inline double score_factor(const Sizes& sizes) {
     return 1 / std::sqrt(static_cast<double>(sizes.width));
 }
 
-/// A block of one whole sequence, as it is without a cache: x (n, 1, h) to (n, 1, h).
+/// Computes a block for one whole sequence, without a cache: x (n, 1, h) to (n, 1, h).
 inline lockstep::Tensor block(lockstep::Device& device, const Sizes& sizes,
                               const Block& block, const lockstep::Tensor& x) {
     const lockstep::Tensor normed = device.rms_norm(x, block.norm_1).y;
@@ -167,7 +167,7 @@ inline lockstep::Tensor block(lockstep::Device& device, const Sizes& sizes,
     return y;
 }
 
-/// Returns what follows a prompt. For each token the whole sequence is computed anew.
+/// Returns the tokens after a prompt. Computes the whole sequence again for each token.
 inline Tokens generate_anew(lockstep::Device& device, const Gpt& gpt,
                             const Prompt& prompt) {
     Tokens ids = prompt.ids, places;
@@ -182,7 +182,7 @@ inline Tokens generate_anew(lockstep::Device& device, const Gpt& gpt,
     return {ids.begin() + static_cast<std::ptrdiff_t>(prompt.ids.size()), ids.end()};
 }
 
-/// A GPT of random weights, the same for the same seed.
+/// Returns a GPT of random weights. The same seed gives the same weights.
 inline Gpt random_gpt(lockstep::Device& device, const Sizes& sizes, std::uint64_t seed) {
     const lockstep::MemoryScope scope(device, lockstep::MemoryCategory::parameters);
     const auto matrix = [&](const std::string& name, std::int64_t rows,
@@ -222,7 +222,7 @@ inline Gpt random_gpt(lockstep::Device& device, const Sizes& sizes, std::uint64_
     return gpt;
 }
 
-/// A prompt of random tokens, the same for the same seed and number.
+/// Returns a prompt of random tokens, the same for the same seed and number.
 inline Prompt random_prompt(const Sizes& sizes, std::uint64_t seed, std::int64_t number,
                             std::int64_t length, std::int64_t output) {
     const lockstep::RandomStream stream(seed, "prompt " + std::to_string(number));

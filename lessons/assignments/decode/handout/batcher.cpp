@@ -3,8 +3,8 @@
 
 using namespace lockstep;
 
-// Continuous batching (Yu et al. 2022, Orca, OSDI, section 3), prompts in pieces beside
-// the decodes (Agrawal et al. 2024, Sarathi-Serve, 2403.02310, section 4), pages and
+// Continuous batching (Yu et al. 2022, Orca, OSDI, section 3), prompts in pieces together
+// with decodes (Agrawal et al. 2024, Sarathi-Serve, 2403.02310, section 4), pages and
 // preemption (Kwon et al. 2023, PagedAttention, 2309.06180, sections 4.2 and 4.5).
 
 namespace {

@@ -10,11 +10,11 @@
 std::vector<Tokens> generate(lockstep::Rank& rank, const Gpt& gpt,
                              const std::vector<Prompt>& prompts, std::int64_t page_rows);
 
-/// a12.2. The same, by all ranks together. Rank r of t has the heads r a / t and up, the
-/// heads of keys and values r g / t and up, and the columns r c / t and up of each MLP.
+/// a12.2. The same tokens, by all ranks together. Rank r of t has the heads from r a / t
+/// on, heads of keys and values from r g / t on, and columns of each MLP from r c / t on.
 std::vector<Tokens> generate_shared(lockstep::Rank& rank, const Gpt& gpt,
                                     const std::vector<Prompt>& prompts,
                                     std::int64_t page_rows);
 
-/// a12.3. A batcher that plans passes under these rules.
+/// a12.3. Makes a batcher that plans passes under these rules.
 std::unique_ptr<Batching> make_batcher(const Rules& rules);

@@ -1,5 +1,5 @@
-// Your generate_shared on four virtual devices, as a timeline. Then what your batcher
-// plans for some requests, pass by pass.
+// Shows your generate_shared on four virtual devices, as a timeline. Then shows the
+// passes that your batcher plans for some requests.
 
 #include <cstdio>
 
@@ -46,7 +46,7 @@ constexpr Rules kRules{.rows = 12, .sequences = 4, .pages = 8, .page_rows = 4};
 constexpr Request kRequests[] = {{0, 7, 6}, {1, 16, 4}, {2, 2, 9},
                                  {3, 4, 5}, {4, 10, 3}, {5, 3, 4}};
 
-/// A line a pass: how many rows each request has in it.
+/// Shows a line for each pass: how many rows each request has in it.
 void show_passes() {
     const std::unique_ptr<Batching> batcher = adapters::make_batcher(kRules);
     fmt::print(

@@ -1,5 +1,5 @@
-// Everybody may see these tests. The grader asks more: other sizes, other numbers of
-// ranks, other requests, and how it was done.
+// These tests are public. The grader tests more: other sizes, other numbers of ranks,
+// other requests, and what your program costs.
 
 #include <set>
 
@@ -26,7 +26,7 @@ Sizes sizes_of(std::int64_t heads, std::int64_t key_heads) {
             .inner = 24};
 }
 
-/// Prompts of so many tokens, each of which so many are to follow.
+/// Returns prompts by their lengths: the tokens that each has, and those that follow it.
 std::vector<Prompt> prompts_of(const Sizes& sizes,
                                const std::vector<std::pair<int, int>>& lengths) {
     std::vector<Prompt> prompts;
@@ -41,7 +41,7 @@ std::string text_of(const Tokens& tokens) {
     return fmt::format("{}", fmt::join(tokens, " "));
 }
 
-/// Your tokens are those of whole sequences, computed anew for each token.
+/// Compares your tokens with those of whole sequences, computed again for each token.
 RunReport run_generate(const Sizes& sizes, const std::vector<Prompt>& prompts, int ranks,
                        bool shared) {
     std::vector<Tokens> expected;
@@ -80,7 +80,7 @@ void test_cache(int ranks, bool shared) {
     const Sizes sizes = sizes_of(8, 4);
     const RunReport report =
         run_generate(sizes, prompts_of(sizes, {{6, 3}, {1, 4}}), ranks, shared);
-    // 8 and 4 tokens, which take three pages, keys and values of 4 heads in 2 layers.
+    // 8 and 4 tokens take three pages. There are keys and values of 4 heads in 2 layers.
     const std::int64_t bytes = 3 * kPageRows * 2 * 4 * sizes.width * 2 * 8;
     for (const RankReport& rank : report.ranks)
         expect_equal(rank.memory.peak_of(MemoryCategory::cache), bytes / ranks,
@@ -101,7 +101,7 @@ void test_sums() {
 
 // A batcher.
 
-/// "0: 0-2": the rows of request 0 are its tokens 0 to 2.
+/// Writes "0: 0-2" if the rows of request 0 are its tokens 0 to 2.
 std::string text_of(const std::vector<Share>& pass) {
     std::vector<std::string> shares;
     shares.reserve(pass.size());
@@ -111,7 +111,7 @@ std::string text_of(const std::vector<Share>& pass) {
     return fmt::format("{}", fmt::join(shares, ", "));
 }
 
-/// Each sequence has pages for its tokens, and nobody else has them.
+/// Expects that each request has pages for its tokens, and that no two share a page.
 void expect_own_pages(const Rules& rules, const std::vector<Share>& pass) {
     std::set<std::int32_t> seen;
     for (const Share& share : pass) {
@@ -143,22 +143,22 @@ void test_passes(const Rules& rules, const std::vector<Request>& requests,
 }
 
 void test_batching() {
-    // The decode of request 0 goes first, and what is left is for the prompt of 1.
+    // The decode of request 0 goes first. The prompt of request 1 gets the other rows.
     test_passes({.rows = 4, .sequences = 2, .pages = 4, .page_rows = 2},
                 {{0, 3, 2}, {1, 2, 3}},
                 {"0: 0-2, 1: 0-0", "0: 3-3, 1: 1-1", "1: 2-2", "1: 3-3"});
 }
 
 void test_places() {
-    // Request 2 begins when one of two places is free.
+    // Request 2 begins when one of the two places is free.
     test_passes({.rows = 6, .sequences = 2, .pages = 9, .page_rows = 2},
                 {{0, 2, 1}, {1, 2, 3}, {2, 5, 1}},
                 {"0: 0-1, 1: 0-1", "1: 2-2, 2: 0-4", "1: 3-3"});
 }
 
 void test_sent_back() {
-    // Of three pages request 0 needs the second in pass 1. Then none is left for request
-    // 1, the youngest. Its three tokens need two pages before it begins again.
+    // In pass 1 request 0 takes the last of three pages. None is left for request 1, the
+    // youngest. It begins again when two pages are free for its three tokens.
     test_passes({.rows = 4, .sequences = 2, .pages = 3, .page_rows = 2},
                 {{0, 2, 4}, {1, 2, 2}},
                 {"0: 0-1, 1: 0-1", "0: 2-2", "0: 3-3", "0: 4-4", "1: 0-2"});

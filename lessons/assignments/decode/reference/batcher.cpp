@@ -7,8 +7,8 @@
 
 using namespace lockstep;
 
-// Continuous batching (Yu et al. 2022, Orca, OSDI, section 3), prompts in pieces beside
-// the decodes (Agrawal et al. 2024, Sarathi-Serve, 2403.02310, section 4), pages and
+// Continuous batching (Yu et al. 2022, Orca, OSDI, section 3), prompts in pieces together
+// with decodes (Agrawal et al. 2024, Sarathi-Serve, 2403.02310, section 4), pages and
 // preemption (Kwon et al. 2023, PagedAttention, 2309.06180, sections 4.2 and 4.5).
 
 namespace {
@@ -25,9 +25,9 @@ class Batcher : public Batching {
   private:
     struct Sequence {
         Request request;
-        std::int64_t known = 0;     ///< tokens of the prompt, and those that followed
-        std::int64_t computed = 0;  ///< of them, those of the pass that is planned too
-        std::int64_t planned = 0;   ///< rows of that pass
+        std::int64_t known = 0;     ///< tokens of the prompt, and those after it so far
+        std::int64_t computed = 0;  ///< of these, with those of the pass that is planned
+        std::int64_t planned = 0;   ///< rows in the pass that is planned
         std::vector<std::int32_t> pages{};
 
         std::int64_t missing() const { return known - computed; }
@@ -45,7 +45,7 @@ class Batcher : public Batching {
     std::vector<std::int32_t> free_;
     std::deque<Sequence> waiting_;
     std::deque<Sequence> running_;  ///< the oldest request first
-    std::int64_t rows_left_ = 0;    ///< of the pass that is planned
+    std::int64_t rows_left_ = 0;    ///< in the pass that is planned
 };
 
 Batcher::Batcher(const Rules& rules) : rules_(rules) {
@@ -76,8 +76,8 @@ std::int64_t Batcher::free_pages() const {
     return std::ssize(free_);
 }
 
-/// The pass before has been computed: sequences all of whose tokens are computed have one
-/// more, and those that have all that was asked for end.
+/// The pass before has been computed. Sequences whose tokens are all computed get one
+/// more token, and those that have all of their tokens end.
 void Batcher::take_tokens() {
     std::deque<Sequence> going_on;
     for (Sequence& it : running_) {
@@ -90,8 +90,8 @@ void Batcher::take_tokens() {
     running_ = std::move(going_on);
 }
 
-/// Plans sequences that decode, or the prompts of the others. The oldest goes first, and
-/// if no page is left, the youngest goes.
+/// Plans sequences that decode, or the prompts of the others, the oldest first. If no
+/// page is free, the youngest is sent back.
 void Batcher::plan_running(bool decodes) {
     for (std::size_t i = 0; i < running_.size();) {
         Sequence& it = running_[i];
@@ -102,7 +102,7 @@ void Batcher::plan_running(bool decodes) {
     }
 }
 
-/// Requests that wait begin, in their order, while there is room for all of their tokens.
+/// Waiting requests begin, in their order, while there is room for all of their tokens.
 void Batcher::admit() {
     while (!waiting_.empty() && rows_left_ > 0 &&
            std::ssize(running_) < rules_.sequences &&
@@ -113,8 +113,8 @@ void Batcher::admit() {
     }
 }
 
-/// The sequence's next rows, as many as fit, belong to the pass, if there are pages for
-/// them.
+/// Adds as many of the sequence's next rows as fit to the pass. Returns false if there
+/// are no pages for them.
 bool Batcher::plan(Sequence& sequence) {
     const std::int64_t rows = std::min(sequence.missing(), rows_left_);
     const std::int64_t more =
@@ -134,7 +134,7 @@ std::int64_t Batcher::pages_for(std::int64_t tokens) const {
     return (tokens + rules_.page_rows - 1) / rules_.page_rows;
 }
 
-/// Its tokens will be computed anew; if it was in this pass already, it is taken out.
+/// The request's rows leave the pass. Its tokens will be computed again.
 void Batcher::send_back_youngest() {
     Sequence youngest = std::move(running_.back());
     running_.pop_back();

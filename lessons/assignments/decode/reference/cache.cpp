@@ -7,10 +7,10 @@ using namespace lockstep;
 
 namespace {
 
-/// A sequence that grows, and the pages that its keys and values lie on.
+/// A sequence that grows, and the pages of its keys and values.
 struct Sequence {
     Tokens ids;
-    std::size_t end = 0;  ///< tokens that it has at the end
+    std::size_t end = 0;  ///< number of its tokens in the end
     std::vector<std::int32_t> pages;
     std::size_t computed = 0;  ///< tokens that have gone through the GPT
 
@@ -35,7 +35,7 @@ class Decoder {
                 {device.empty(shape, DType::f64), device.empty(shape, DType::f64)});
     }
 
-    /// All tokens that have not been computed yet go through the GPT at once; each
+    /// Runs all tokens that have not been computed yet through the GPT, in one pass. Each
     /// sequence that lacks tokens gets its next one.
     void step(std::vector<Sequence>& sequences) {
         auto pass = std::make_shared<PagedTokens>();
@@ -63,7 +63,7 @@ class Decoder {
     }
 
   private:
-    /// x += what the heads find in the cache, which has the keys of x's rows by then.
+    /// Stores the keys and values of x's rows, and adds the heads' output to x.
     void attend(const Tensor& x, const Block& block, const Pages& pages,
                 const PagedTokensRef& pass) {
         const Sizes& sizes = gpt_.sizes;
@@ -107,7 +107,7 @@ class Decoder {
     std::vector<Pages> cache_;
 };
 
-/// Each sequence has the pages that all of its tokens but the last take.
+/// Returns sequences with pages for all of their tokens except the last.
 std::vector<Sequence> sequences_of(const std::vector<Prompt>& prompts,
                                    std::int64_t page_rows, std::int32_t& pages) {
     std::vector<Sequence> sequences;

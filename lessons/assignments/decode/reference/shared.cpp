@@ -4,7 +4,7 @@ using namespace lockstep;
 
 namespace {
 
-/// The heads and the columns of a rank; what is outside of heads and MLP stays whole.
+/// Returns a rank's heads and columns. Weights outside of heads and MLP stay whole.
 Gpt share_of(const Gpt& gpt, int rank, int ranks) {
     Gpt own = gpt;
     own.sizes.heads /= ranks;

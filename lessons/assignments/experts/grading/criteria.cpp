@@ -31,7 +31,7 @@ TaskRun choosing(const Judge& judge, std::int64_t tokens, std::int64_t experts,
     return {name, {task}};
 }
 
-/// The first has no ties.
+/// Returns runs of choose(). The first run has no ties.
 std::vector<TaskRun> choices(const Judge& judge) {
     return {choosing(judge, judge.draw("chosen by few", 6, 9), 5, 2, false),
             choosing(judge, judge.draw("chosen by more", 8, 12),
@@ -45,20 +45,20 @@ void judge_choice(Judge& judge) {
         judge.as_right(run);
 }
 
-// The grader's cases of a layer; drawn anew for each grading.
+// The grader's cases of a layer, drawn again for each grading.
 
-/// Counts tokens of each rank.
+/// The tokens of each rank.
 using Counts = std::vector<std::int64_t>;
 
 /// The sizes of a layer, and the tokens of each rank.
 struct Sizes {
-    Counts tokens;                 ///< of each rank
-    std::int64_t own_experts = 1;  ///< of each rank
+    Counts tokens;                 ///< by rank
+    std::int64_t own_experts = 1;  ///< on each rank
     std::int64_t chosen = 1;
     std::int64_t hidden = 3;
     std::int64_t inner = 4;
     std::int64_t capacity = 0;
-    bool crowded = false;  ///< all tokens' first choice is expert 0
+    bool crowded = false;  ///< whether expert 0 is the first choice of all tokens
 
     std::int64_t ranks() const { return std::ssize(tokens); }
     std::int64_t experts() const { return ranks() * own_experts; }
@@ -74,7 +74,7 @@ struct Sizes {
     }
 };
 
-/// Draws tokens of each rank; an idle one has none.
+/// Draws the tokens of each rank. The idle rank has none.
 Counts draw_tokens(const Judge& judge, const std::string& name, std::int64_t ranks,
                    std::int64_t idle = -1) {
     Counts tokens;
@@ -85,9 +85,9 @@ Counts draw_tokens(const Judge& judge, const std::string& name, std::int64_t ran
     return tokens;
 }
 
-/// One expert on each rank: nothing special, which comes first, and a single choice, a
-/// rank without tokens, as many choices as experts, all tokens to one expert, and more
-/// ranks.
+/// Cases with one expert on each rank: a plain one, which comes first; a single
+/// choice; a rank without tokens; as many choices as experts; all tokens to one
+/// expert; and more ranks.
 std::vector<Sizes> lone_cases(const Judge& judge) {
     return {{draw_tokens(judge, "plain", 3), 1, 2},
             {draw_tokens(judge, "one choice", 2), 1, 1},
@@ -97,8 +97,8 @@ std::vector<Sizes> lone_cases(const Judge& judge) {
             {draw_tokens(judge, "more ranks", judge.draw("ranks", 5, 6)), 1, 2, 5, 3}};
 }
 
-/// Several experts on each rank: all on one rank, two ranks, a rank without tokens, all
-/// tokens to one expert, and more choices.
+/// Cases with several experts on each rank: all on one rank; two ranks; a rank without
+/// tokens; all tokens to one expert; and more choices.
 std::vector<Sizes> shared_cases(const Judge& judge) {
     return {{draw_tokens(judge, "alone", 1), 4, 2},
             {draw_tokens(judge, "two", 2), 3, 2, 4, 5},
@@ -108,9 +108,9 @@ std::vector<Sizes> shared_cases(const Judge& judge) {
             {draw_tokens(judge, "more", 4), 3, 3, 5, 3}};
 }
 
-/// Those cases with experts that cannot take all; before them, one in which no two
-/// mistakes keep the same copies: one rank alone has more than an expert takes; behind
-/// them, one whose capacity is just enough.
+/// The cases above, with experts that cannot take all copies. The case before them tells
+/// all mistakes apart: only one rank has more copies than an expert takes. The case after
+/// them has a capacity that is just enough.
 std::vector<Sizes> full_cases(const Judge& judge) {
     std::vector<Sizes> full{
         {{judge.draw("more than there is room", 7, 9), 2, 3}, 1, 2, 3, 4, 4, true}};
@@ -126,14 +126,14 @@ std::vector<Sizes> full_cases(const Judge& judge) {
     return full;
 }
 
-/// So wide that all counts have far fewer bytes than a copy, and experts have all the
-/// work.
+/// A case so wide that counts have far fewer bytes than a copy, and that experts have
+/// almost all of the work.
 Sizes wide_case(const Judge& judge, std::int64_t own_experts) {
     const std::int64_t more = judge.draw("wide: tokens", 0, 3);
     return {{3 + more, 16 - more, 5 + more, 11 - more}, own_experts, 2, 240, 160};
 }
 
-/// With room for fewer copies than come.
+/// The wide case, with room for fewer copies than come.
 Sizes wide_full_case(const Judge& judge) {
     Sizes sizes = wide_case(judge, 1);
     sizes.capacity = sizes.all_tokens() * sizes.chosen / sizes.experts() *
@@ -141,14 +141,14 @@ Sizes wide_full_case(const Judge& judge) {
     return sizes;
 }
 
-/// Returns a run of "forward" or of "pass": all ranks are given the gate, each its own
-/// experts and tokens.
+/// Returns a run of "forward" or of "pass". All ranks are given the same gate, and each
+/// its own experts and tokens.
 TaskRun given(const Judge& judge, const std::string& task, const Sizes& sizes) {
     const auto draw = [&](const std::string& what, const Shape& shape) {
         return judge.normal(fmt::format("{}: {}", sizes.name(), what), shape);
     };
     HostTensor gate = draw("gate", {sizes.experts(), sizes.hidden});
-    // The first column is 1, and expert 0's logit is far above all others.
+    // The first column of x is 1, so expert 0's logit is far above all others.
     if (sizes.crowded) gate.set(0, 100);
     TaskRun run{sizes.name(), {}};
     for (std::int64_t rank = 0; rank < sizes.ranks(); ++rank) {
@@ -174,13 +174,13 @@ TaskRun given(const Judge& judge, const std::string& task, const Sizes& sizes) {
     return run;
 }
 
-// What is asked of a run.
+// Questions about a run.
 
 void ask_y(Judge& judge, const TaskRun& run) {
     judge.as_right(run, {{"y"}});
 }
 
-/// Asks for dx, and for the gradients of experts.
+/// Asks for dx, and for the experts' gradients.
 void ask_gradients(Judge& judge, const TaskRun& run) {
     AskedValues asked{{"dx"}};
     for (const auto& [name, given] : run.ranks[0].tensors)
@@ -195,7 +195,7 @@ void ask_gate(Judge& judge, const TaskRun& run) {
     judge.as_right(run, asked);
 }
 
-/// Returns a run whose values are right; if they are not, `id` says so.
+/// Returns a run whose values are right. If they are wrong, criterion `id` reports it.
 TaskRun right_run(const Judge& judge, const std::string& id, const std::string& task,
                   const Sizes& sizes) {
     TaskRun run = given(judge, task, sizes);
@@ -205,7 +205,7 @@ TaskRun right_run(const Judge& judge, const std::string& id, const std::string& 
     return run;
 }
 
-/// Without a right forward of a few ranks with an expert each nothing else can be.
+/// Needs a right forward in the first case, without which nothing else can be right.
 void needs_forward(const Judge& judge) {
     right_run(judge, "a9.2-values", "forward", lone_cases(judge).front());
 }
@@ -227,7 +227,7 @@ void judge_shared_forward(Judge& judge) {
     judge_forward(judge, shared_cases(judge));
 }
 
-/// y is not asked for: a9.2 does.
+/// Does not ask for y, because a9.2 does.
 void judge_backward(Judge& judge) {
     judge.needs("a9.2-values", [](Judge& asking) {
         asking.run(given(asking, "forward", lone_cases(asking).front()));
@@ -249,7 +249,7 @@ void judge_gate(Judge& judge) {
         ask_gate(judge, given(judge, "pass", sizes));
 }
 
-/// Returns whether only the sum of the gate's gradients over the ranks is wrong.
+/// Returns whether the sum of the gate's gradients over the ranks has a known mistake.
 bool gate_sum_is_wrong(Judge& judge, const TaskRun& run) {
     const std::string name = "gate.weight's gradient";
     OfRanks left;
@@ -258,8 +258,8 @@ bool gate_sum_is_wrong(Judge& judge, const TaskRun& run) {
     return !suspected_sums(judge, run)(name, left).empty();
 }
 
-/// If the sum of the gate's gradients is wrong without a capacity, a9.3 says so, and it
-/// is not asked for here.
+/// If the sum of the gate's gradients is already wrong without a capacity, a9.3 reports
+/// it, and this criterion does not ask for it.
 void judge_capacity(Judge& judge) {
     needs_forward(judge);
     const TaskRun lone =
@@ -281,8 +281,8 @@ constexpr RankFigure kExchanged{
         return rank.bytes_sent() - rank.bytes_sent_by("all_reduce");
     }};
 
-/// Each copy crosses once each way. Counts beside them are less than a hundredth, and may
-/// take so many more messages than the reference's, in hundredths of all.
+/// Each copy is sent once in each direction. Counts are less than a hundredth of the
+/// bytes. They may take more messages than the reference's, `more_messages` per cent.
 void judge_bytes(Judge& judge, const std::string& exercise, const std::string& task,
                  const Sizes& sizes, int more_messages) {
     const TaskRun run = right_run(judge, exercise + "-values", task, sizes);
@@ -305,8 +305,8 @@ void judge_dropped_bytes(Judge& judge) {
     judge_bytes(judge, "a9.4", "pass", wide_full_case(judge), 0);
 }
 
-/// A rank computes the rows that came for its experts, and its own tokens' gate. What
-/// else the reference computes is less than a hundredth.
+/// A rank computes the rows that came for its experts, and the gate of its own tokens.
+/// The rest of the reference's work is less than a hundredth.
 void judge_work(Judge& judge) {
     constexpr RankFigure kFlops{"its experts' rows", "flops",
                                 [](const RankReport& rank) { return rank.flops; }};
@@ -314,8 +314,8 @@ void judge_work(Judge& judge) {
     judge.figures_as_right(run, "a9.2", {{kFlops, {1, 10}}});
 }
 
-/// Judges what a layer does. If choose() weighs by all logits, a9.1 says so, and it costs
-/// no more: the layer is compared with one that does the same.
+/// Judges a layer. If choose() weighs by all logits, a9.1 reports it, and no other points
+/// are lost: the layer is compared with one that does the same.
 void judge_layer(Judge& judge, void (*judge_it)(Judge&)) {
     const std::vector<Solution> solutions = experts_solutions();
     const Solution& by_all = *std::ranges::find(

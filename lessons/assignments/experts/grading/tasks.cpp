@@ -12,8 +12,8 @@ namespace lockstep {
 
 namespace {
 
-/// The modules of a layer, over the values that the task is given: a gate, and experts
-/// that are two linear layers with tanh between them.
+/// The modules of a layer, with the values that the task is given: a gate, and experts of
+/// two linear layers with tanh between them.
 class GivenLayer {
   public:
     GivenLayer(Rank& rank, const TaskInputs& in)

@@ -6,18 +6,18 @@
 #include "src/comm/rank.hpp"
 #include "src/nn/module.hpp"
 
-// All that tests and the grader call, and what they give. How your own functions are
-// called is up to you: adapters.cpp calls them.
+// Tests and the grader call only these functions, with these types. Your own functions
+// may have any signature: adapters.cpp calls them.
 
-/// A layer of E experts on n ranks, which hold E / n each: rank r those from r E / n on.
-/// Every rank has N tokens of its own, as rows of x (N, h), f64; another may have more or
-/// fewer, or none.
+/// A layer of E experts on n ranks. Each rank holds E / n experts, rank r those from r
+/// E / n on. Every rank has N own tokens, as rows of x (N, h), f64. N may differ between
+/// ranks, and may be 0.
 struct Layer {
     lockstep::Module* gate;  ///< (N, h) to logits (N, E), the same on all ranks
-    /// This rank's, in order, each (rows, h) to (rows, h).
+    /// This rank's experts, in order. Each maps (rows, h) to (rows, h).
     std::vector<lockstep::Module*> experts;
-    std::int64_t chosen = 1;  ///< k, experts of a token
-    /// The copies that an expert takes at most, of all ranks' tokens; 0: all of them.
+    std::int64_t chosen = 1;  ///< k, experts for each token
+    /// The most copies that an expert takes, of all ranks' tokens; 0: all of them.
     std::int64_t capacity = 0;
 };
 
@@ -27,7 +27,7 @@ struct Chosen {
     lockstep::Tensor weights;  ///< (N, k), f64
 };
 
-/// A layer has gone forward and back: y of x, and the gradient of x.
+/// The result of a layer's forward and backward: y of x, and the gradient of x.
 struct Passed {
     lockstep::Tensor y;   ///< (N, h)
     lockstep::Tensor dx;  ///< (N, h)
@@ -36,10 +36,10 @@ struct Passed {
 namespace adapters {
 
 Chosen choose(lockstep::Rank& rank, const lockstep::Tensor& logits, std::int64_t chosen);
-/// Forward alone: y.
+/// Runs forward only. Returns y.
 lockstep::Tensor forward(lockstep::Rank& rank, const Layer& layer,
                          const lockstep::Tensor& x);
-/// Forward, then backward of dy. The modules' gradients are there, and zero.
+/// Runs forward, then backward of dy. The modules' gradients exist, and are zero.
 Passed pass(lockstep::Rank& rank, const Layer& layer, const lockstep::Tensor& x,
             const lockstep::Tensor& dy);
 

@@ -1,4 +1,4 @@
-// Your layer of experts on four virtual devices, as a timeline: forward, then backward.
+// Shows your layer of experts on four virtual devices, as a timeline of both passes.
 
 #include <memory>
 
@@ -13,7 +13,7 @@
 
 using namespace lockstep;
 
-constexpr std::int64_t kTokens = 256, kHidden = 64, kInner = 256;  // tokens: of a rank
+constexpr std::int64_t kTokens = 256, kHidden = 64, kInner = 256;  // tokens of a rank
 constexpr std::int64_t kOwnExperts = 2, kChosen = 2;
 
 Tensor random(Rank& rank, const std::string& name) {

@@ -1,5 +1,5 @@
-// Everybody may see these tests. The grader asks more: other layers, other numbers of
-// ranks, and how it was done.
+// These tests are public. The grader tests more: other layers, other numbers of ranks,
+// and what your program costs.
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,7 @@ using namespace lockstep;
 
 constexpr std::int64_t kHidden = 6, kInner = 10;
 
-/// Tokens of each rank; experts of each, and of a token.
+/// The tokens of each rank, the experts of each rank, and the experts of each token.
 struct Sizes {
     std::vector<std::int64_t> tokens;
     std::int64_t own_experts = 1;
@@ -34,7 +34,7 @@ struct Sizes {
     std::int64_t all_tokens() const { return first_token(static_cast<int>(ranks())); }
 };
 
-/// Values of a name, rows [begin, begin + count).
+/// Returns rows [begin, begin + count) of the values with that name.
 HostTensor rows_of(const std::string& name, std::int64_t begin, std::int64_t count) {
     const RandomStream stream(1, name);
     HostTensor rows({count, kHidden}, DType::f64);
@@ -43,7 +43,7 @@ HostTensor rows_of(const std::string& name, std::int64_t begin, std::int64_t cou
     return rows;
 }
 
-/// The modules of experts [first, first + count) and of the gate.
+/// The modules of experts [first, first + count), and the module of the gate.
 class Modules {
   public:
     Modules(Device& device, const Sizes& sizes, std::int64_t first, std::int64_t count)
@@ -73,7 +73,7 @@ class Modules {
     Layer layer_{};
 };
 
-/// A token's choice, on the host.
+/// A token's choice, computed on the host.
 struct Choice {
     std::vector<std::size_t> ids;
     std::vector<double> weights;
@@ -96,11 +96,11 @@ Choice choose_alone(const HostTensor& logits, std::int64_t token, std::int64_t c
     return choice;
 }
 
-/// The tokens have chosen: each expert has a weight for each token, 0 where it was not
-/// chosen, or had no room.
+/// The choices of all tokens. Each expert has a weight for each token. The weight is 0 if
+/// the expert was not chosen, or had no room.
 struct Choices {
     std::vector<Choice> of_token;
-    std::vector<HostTensor> weights;  ///< of each expert, (tokens)
+    std::vector<HostTensor> weights;  ///< for each expert, (tokens)
 
     Choices(const HostTensor& logits, const Sizes& sizes)
         : weights(static_cast<std::size_t>(sizes.experts()),
@@ -117,8 +117,8 @@ struct Choices {
         }
     }
 
-    /// The gradient of the logits, from that of each expert's weights. A copy that was
-    /// dropped has none.
+    /// Returns the gradient of the logits, from the gradients of each expert's weights. A
+    /// copy that was dropped adds nothing.
     HostTensor d_logits(const std::vector<HostTensor>& d_weights) const {
         const auto experts = static_cast<std::int64_t>(weights.size());
         HostTensor d({static_cast<std::int64_t>(of_token.size()), experts}, DType::f64);
@@ -139,7 +139,7 @@ struct Choices {
     }
 };
 
-/// Every expert takes every token, on one device, and counts with its weight.
+/// Runs every expert on every token, on one device, and applies the weights.
 RunReport run_alone(const Sizes& sizes) {
     return sim::make_cluster(1)->run([&](Rank& rank) {
         Device& device = rank.device();
@@ -177,7 +177,7 @@ RunReport run_alone(const Sizes& sizes) {
     });
 }
 
-/// Your layer, on as many ranks as have tokens.
+/// Runs your layer, with one rank for each entry of `tokens`.
 RunReport run_ranks(const Sizes& sizes, bool backward) {
     return sim::make_cluster(static_cast<int>(sizes.ranks()))->run([&](Rank& rank) {
         Device& device = rank.device();
@@ -211,7 +211,7 @@ void test_layer(const Sizes& sizes, bool backward) {
         }
 }
 
-/// Copies that cross, there and back.
+/// Tests the bytes of the copies that are sent, there and back.
 void test_bytes() {
     const Sizes sizes{{7, 5, 4, 8}, 1, 4};  // a copy of each token for each rank
     const RunReport report = run_ranks(sizes, false);

@@ -37,7 +37,7 @@ Tensor as_column(const Tensor& x) {
     return x.reshaped({x.elements(), 1});
 }
 
-/// Cuts this rank's counts to what experts have room for behind the ranks before.
+/// Cuts this rank's counts to the room that experts have after the ranks before it.
 Counts kept(Rank& rank, const Counts& counts, std::int64_t capacity) {
     Device& device = rank.device();
     const auto experts = static_cast<std::int64_t>(counts.size());
@@ -54,7 +54,7 @@ Counts kept(Rank& rank, const Counts& counts, std::int64_t capacity) {
     return left;
 }
 
-/// Sorts the copies of tokens expert by expert, and keeps those that there is room for.
+/// Sorts the copies of tokens by expert, and keeps those for which there is room.
 Counts sort_copies(Rank& rank, const Layer& layer, std::int64_t experts, Pass& pass) {
     Device& device = rank.device();
     const Tensor& ids = pass.chosen.ids;
@@ -79,13 +79,13 @@ Counts sort_copies(Rank& rank, const Layer& layer, std::int64_t experts, Pass& p
     return left;
 }
 
-/// Tells every rank how many copies its experts get from here, and learns the same.
+/// Tells every rank how many copies its experts get from here, and receives the same.
 void plan(Rank& rank, const Counts& counts, std::size_t own_experts, Pass& pass) {
     Device& device = rank.device();
     const Tensor told =
         device.empty({static_cast<std::int64_t>(counts.size())}, DType::i32);
     rank.world().all_to_all(told, uploaded(device, counts)).wait();
-    const Counts theirs = downloaded(device, told);  // rank by rank, of own experts
+    const Counts theirs = downloaded(device, told);  // by rank, for each own expert
     const auto sums = [&](const Counts& of) {
         Counts by_rank(static_cast<std::size_t>(rank.size()));
         for (std::size_t i = 0; i < of.size(); ++i)
@@ -112,7 +112,7 @@ void plan(Rank& rank, const Counts& counts, std::size_t own_experts, Pass& pass)
     pass.by_rank = uploaded(device, by_rank);
 }
 
-/// Sends copies to their experts, and what `work` makes of each expert's back.
+/// Sends copies to their experts, and sends the results of `work` back.
 Tensor there_and_back(Rank& rank, const Pass& pass, const Tensor& copies,
                       const std::function<Tensor(std::size_t, const Tensor&)>& work) {
     Device& device = rank.device();

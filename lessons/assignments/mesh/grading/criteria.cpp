@@ -28,7 +28,7 @@ NamedSetting setting_of(const Judge& judge, Kind kind) {
     return variants.at(draw("setting", 0, std::ssize(variants) - 1));
 }
 
-/// Returns what choose() gave, once it is one of the possible meshes.
+/// Returns the result of choose(), if it is one of the possible meshes.
 Axes chosen(Judge& judge, const NamedSetting& drawn) {
     const TaskRun run{drawn.name, {{"choose", {}, numbers_of(drawn.setting)}}};
     const auto& texts = judge.run(run).ranks.front().texts;
@@ -45,7 +45,7 @@ Axes chosen(Judge& judge, const NamedSetting& drawn) {
     return *found;
 }
 
-/// The same mesh, with a small GPT, whose numbers can be looked at.
+/// Returns a job on the same mesh, with a small GPT whose numbers can be compared.
 GivenJob twin_of(const Judge& judge, const NamedSetting& drawn, const Axes& axes) {
     const int replicas = MeshShape(axes).size("dp");
     GivenJob twin = small_case(judge, axes, replicas > 1 ? replicas + 1 : 1);
@@ -55,7 +55,7 @@ GivenJob twin_of(const Judge& judge, const NamedSetting& drawn, const Axes& axes
     return twin;
 }
 
-/// A step of train(), with shapes only. A device that is full ends it.
+/// Returns a run of a step of train(), by shapes only. It ends if a device is full.
 TaskRun step_run(Kind kind, const NamedSetting& drawn, const Axes& axes) {
     TaskRun run{drawn.name + ", on " + text_of(axes), {}, drawn.setting.cluster, false};
     run.ranks.assign(
@@ -64,8 +64,8 @@ TaskRun step_run(Kind kind, const NamedSetting& drawn, const Axes& axes) {
     return run;
 }
 
-/// What is sent for the gradient and new values: neither along tp, nor from neighbour to
-/// neighbour along cp, as attention does.
+/// The bytes sent for gradients and new values. These go neither along tp nor, as
+/// attention's do, from neighbour to neighbour along cp.
 constexpr RankFigure kSentForGradients{
     "sent for gradients and new values", "bytes", [](const RankReport& rank) {
         std::int64_t sent = 0;
@@ -86,15 +86,15 @@ std::int64_t moved_for_updates(const RunReport& report) {
     return bytes;
 }
 
-/// Returns the run on devices with more memory: the reference may need more than a
-/// program that fits.
+/// Returns the run on devices with more memory, because the reference may need more than
+/// a program that fits.
 TaskRun with_room(TaskRun run) {
     run.name += ", with more memory";
     run.spec.memory_bytes *= 8;
     return run;
 }
 
-/// With shapes only there are no numbers to look at: it has to be as much work as a step.
+/// A shapes-only run has no numbers, so it must do the work of a whole step.
 void ask_whole(Judge& judge, const TaskRun& run) {
     const RunReport& right = judge.right(with_room(run)).report;
     const auto ask = [&](const char* what, const char* unit, const auto& measure) {
@@ -118,7 +118,7 @@ void judge_fits(Judge& judge, Kind kind) {
     ask_whole(judge, step_run(kind, drawn, axes));
 }
 
-/// What devices do in that time.
+/// Describes what devices do during the run.
 std::string time_cause(const RunReport& report) {
     std::map<std::string, std::int64_t> sent;
     for (const RankReport& rank : report.ranks)
@@ -139,7 +139,7 @@ std::string time_cause(const RunReport& report) {
     return text;
 }
 
-/// The time of the best mesh, which is looked for once.
+/// Returns the time of the best mesh. It is searched once for each setting.
 Picoseconds best_time(const NamedSetting& drawn) {
     static std::map<std::string, Picoseconds> known;
     if (const auto best = known.find(drawn.name); best != known.end())
@@ -149,7 +149,7 @@ Picoseconds best_time(const NamedSetting& drawn) {
     return known[drawn.name] = fitting.front().report.makespan();
 }
 
-/// A step takes at most so much longer than the library's on its best mesh.
+/// Asks for a step at most `percent` per cent longer than the library's on its best mesh.
 void judge_time(Judge& judge, Kind kind, int percent) {
     const NamedSetting drawn = setting_of(judge, kind);
     const TaskRun run = step_run(kind, drawn, chosen(judge, drawn));

@@ -16,7 +16,7 @@
 #include "src/core/philox.hpp"
 #include "src/nn/flash_attention.hpp"
 
-// How a job and a setting go from the grader to a rank's process: as numbers.
+// The grader sends a job and a setting to a rank's process as numbers.
 
 namespace lockstep::lessons::mesh {
 
@@ -26,21 +26,21 @@ using Numbers = std::map<std::string, std::int64_t>;
 struct GivenJob {
     Axes axes;
     GptSizes sizes{};
-    DType dtype = DType::f64;  ///< bf16 where there are shapes only
+    DType dtype = DType::f64;  ///< bf16 in shapes-only runs
     std::int64_t seed = 1;
-    int steps = 1;  ///< several are clipped
+    int steps = 1;  ///< if there are several, gradients are clipped
     int sequences = 1;
-    /// Sgd, whose step is the gradient's; else AdamW.
+    /// Whether to use SGD, whose step is proportional to the gradient, or else AdamW.
     bool by_sgd = false;
 };
 
 constexpr double kMostNorm = 0.3;
 constexpr SgdOptions kSgd{0.5, 0, 0};
-/// So large an epsilon that the gradient's size counts: AdamW forgives a factor
-/// otherwise.
+/// The epsilon is so large that the gradient's size counts. Otherwise AdamW
+/// hides a wrong factor.
 constexpr AdamWOptions kAdamW{0.02, 0.9, 0.999, 0.01, 0.1};
 
-/// A name goes over the line as its place among all that it could be.
+/// A name is sent as its index in the list of all possible names.
 template <typename Visit>
 void each_number(std::string& name, const std::string& what,
                  const std::vector<std::string>& all, Visit visit) {
@@ -76,7 +76,7 @@ void each_number(GivenJob& job, Visit visit) {
     visit("by sgd", job.by_sgd);
 }
 
-/// A preset, but for its nodes, the GB of a device, and the MB a second between nodes.
+/// Returns a preset with other nodes, GB of a device, and MB/s between nodes.
 inline ClusterSpec cluster_of(const std::string& preset, int devices_per_node,
                               std::int64_t memory, std::int64_t network) {
     ClusterSpec spec = load_cluster(preset);
@@ -87,7 +87,7 @@ inline ClusterSpec cluster_of(const std::string& preset, int devices_per_node,
     return spec;
 }
 
-/// In units so large that no number on the line is.
+/// Uses units so large that every number stays small.
 template <typename Visit>
 void each_number(Setting& setting, Visit visit) {
     each_number(setting.sizes, visit);
@@ -121,13 +121,13 @@ Given from_numbers(const Numbers& numbers) {
     return given;
 }
 
-/// "dp 2 x tp 4": the axes that have several ranks, in their order.
+/// Writes the axes that have several ranks, in their order: "dp 2 x tp 4".
 inline std::string text_of(Axes axes) {
     std::erase_if(axes, [](const Mesh::Axis& axis) { return axis.size == 1; });
     return axes.empty() ? "one rank" : MeshShape(axes).text();
 }
 
-/// Sequence `index` of all steps.
+/// Returns sequence `index`, counted over all steps.
 inline Sequence drawn_sequence(const GivenJob& job, int index) {
     const RandomStream stream(static_cast<std::uint64_t>(job.seed),
                               fmt::format("sequence {}", index));
@@ -143,7 +143,7 @@ inline Sequence drawn_sequence(const GivenJob& job, int index) {
 inline Job job_of(const GivenJob& given) {
     Job job;
     job.sizes = given.sizes;
-    // Attention by the online softmax keeps no weights.
+    // Attention by the online softmax does not store its weights.
     job.kit.core = [](Device& device, const AttentionSizes& sizes) {
         return std::make_unique<FlashAttention>(device, sizes);
     };

@@ -12,7 +12,7 @@ namespace lockstep::lessons::mesh {
 
 namespace {
 
-/// A GPT of 8 layers, whose heads have 128 columns.
+/// Returns a GPT of 8 layers whose heads have 128 columns.
 GptSizes gpt(std::int64_t vocabulary, std::int64_t hidden, std::int64_t kv_heads,
              std::int64_t context) {
     return {vocabulary,
@@ -24,15 +24,15 @@ GptSizes gpt(std::int64_t vocabulary, std::int64_t hidden, std::int64_t kv_heads
 std::vector<Setting> settings_of(Kind kind) {
     std::vector<Setting> all;
     switch (kind) {
-        // Replicas do not fit, and whether weights or activations are more to send
-        // depends on how many tokens there are.
+        // Replicas do not fit. The number of tokens decides whether weights or
+        // activations are more bytes to send.
         case Kind::wide:
             for (const int sequences : {4, 8, 16})
                 for (const int network : {6'250, 12'500})
                     all.push_back({gpt(50'000, 6144, 8, 2048), sequences, 8,
                                    cluster_of("v100", 4, 16, network)});
             break;
-        // A network that is slow beside the nodes' own links.
+        // The network between nodes is slow compared with the links inside them.
         case Kind::nodes:
             for (const int node : {4, 8})
                 for (const int tokens : {12'288, 16'384})
@@ -40,8 +40,8 @@ std::vector<Setting> settings_of(Kind kind) {
                         all.push_back({gpt(32'000, 4096, 0, tokens), 4, 16,
                                        cluster_of("a100", node, 24, network)});
             break;
-        // One node, and sequences so long that neither cp nor tp alone makes room for a
-        // device.
+        // One node. Sequences are so long that neither cp nor tp makes enough
+        // room without the other.
         case Kind::context:
             for (const int sequences : {2, 4})
                 for (const int keys : {4, 8})
@@ -58,7 +58,7 @@ std::string name_of(Kind kind) {
 }
 
 std::vector<NamedSetting> variants_of(Kind kind, const Varied& by) {
-    constexpr double kMillion = 1e6;  // on the line they are whole
+    constexpr double kMillion = 1e6;  // they are sent as whole numbers
     std::vector<NamedSetting> all;
     for (Setting& each : settings_of(kind)) {
         GptSizes& sizes = each.sizes;
@@ -113,7 +113,7 @@ RunReport cost_of(const Setting& setting, const Program& program) {
 
 namespace {
 
-/// One step of the library's own program.
+/// Runs one step of the library's own program.
 RunReport run_library(const Setting& setting, const Axes& axes) {
     const Job job = job_of(step_of(setting, axes));
     MeshOptions spread;
@@ -127,7 +127,7 @@ RunReport run_library(const Setting& setting, const Axes& axes) {
         const auto optimizer = job.optimizer(gpt.sync().shards());
         std::vector<MicroBatch> own;
         for (int i = 0; i < spread.micro_batches; ++i) {
-            const Sequence& any = job.batches[0][0];  // with shapes only
+            const Sequence& any = job.batches[0][0];  // any sequence: shapes only
             own.push_back(gpt.micro_batch(any.tokens, any.next));
         }
         gpt.step(own, *optimizer);
@@ -145,7 +145,7 @@ std::vector<Tried> fitting_meshes(const Setting& setting) {
         try {
             all.push_back({axes, run_library(setting, axes)});
         } catch (const OutOfMemoryError&) {
-            // It does not fit.
+            // This mesh does not fit.
         }
     }
     std::ranges::stable_sort(all, {},

@@ -18,7 +18,7 @@ void train(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     };
     leave("loss", trained.losses);
     leave("squares", trained.squares);
-    if (asked.dtype != DType::f64) return;  // large, and without numbers
+    if (asked.dtype != DType::f64) return;  // a large job, without numbers
     for (const auto& [name, weight] : trained.weights)
         out.tensors["weight " + name] = weight;
 }
@@ -31,7 +31,7 @@ void choose(Rank& /*rank*/, const TaskInputs& in, TaskOutputs& out) {
 }  // namespace
 
 Tasks tasks() {
-    // One that runs out of time is not run again; the others are.
+    // A kind that runs out of time is not run again. The other kinds are still run.
     return {{"train", train},
             {"train wide", train},
             {"train nodes", train},

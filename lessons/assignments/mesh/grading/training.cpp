@@ -25,7 +25,7 @@ GivenJob small_case(const Judge& judge, const Axes& axes, int sequences) {
 
 namespace {
 
-// The grader's cases, drawn anew for each grading.
+// The grader's cases, drawn again for each grading.
 
 Axes in_drawn_order(const Judge& judge, Axes axes) {
     std::ranges::sort(axes, {}, &Mesh::Axis::name);
@@ -35,9 +35,9 @@ Axes in_drawn_order(const Judge& judge, Axes axes) {
     return axes;
 }
 
-/// One rank, each axis by itself, two in the order that is less usual, another mesh, and
-/// all axes, tp the fastest: ranks with one coordinate of dp, or of cp, are neighbours
-/// only if tp sets them apart.
+/// Cases: one rank; each axis without others; two axes in the less usual order; another
+/// mesh; all axes, with tp the fastest, so that ranks with equal coordinates of dp, or of
+/// cp, are not neighbours unless tp separates them.
 std::vector<GivenJob> all_cases(const Judge& judge) {
     const std::vector<Axes> others{{{"dp", 1}, {"cp", 3}, {"tp", 2}},
                                    {{"dp", 3}, {"cp", 1}, {"tp", 2}},
@@ -60,7 +60,7 @@ std::vector<GivenJob> all_cases(const Judge& judge) {
     return all;
 }
 
-/// Some steps of AdamW, in which the gradient is clipped.
+/// Cases with some steps of AdamW, in which the gradient is clipped.
 std::vector<GivenJob> clipped_cases(const Judge& judge) {
     const std::vector<GivenJob> all = all_cases(judge);
     std::vector<GivenJob> some{all[1], all[2], all.back()};
@@ -71,8 +71,8 @@ std::vector<GivenJob> clipped_cases(const Judge& judge) {
     return some;
 }
 
-/// One step of AdamW, so wide that what is outside of layers, and a loss's messages, are
-/// little.
+/// One step of AdamW, on a job so wide that weights outside of layers, and the messages
+/// of a loss, are only a small part.
 GivenJob wide_case(const Judge& judge) {
     GivenJob drawn =
         small_case(judge, in_drawn_order(judge, {{"dp", 2}, {"cp", 2}, {"tp", 2}}), 4);
@@ -96,10 +96,10 @@ TaskRun given(const GivenJob& job) {
     return run;
 }
 
-// What is asked of a run.
+// Questions about a run.
 
-/// Asks for values of the reference. If they are wrong, and no usual mistake is why,
-/// `otherwise` is said.
+/// Asks for the reference's values. If they are wrong, and no known mistake
+/// fits, says `otherwise`.
 void ask_values(Judge& judge, const TaskRun& run, const AskedValues& asked,
                 const char* otherwise) {
     try {
@@ -110,7 +110,7 @@ void ask_values(Judge& judge, const TaskRun& run, const AskedValues& asked,
     }
 }
 
-/// Asks for a tensor that is the same on all ranks, a number.
+/// Asks for a tensor of one number, which is the same on all ranks.
 void ask_number(Judge& judge, const TaskRun& run, const std::string& name,
                 const char* otherwise) {
     for (const RankResult& rank : judge.run(run).ranks)
@@ -118,7 +118,7 @@ void ask_number(Judge& judge, const TaskRun& run, const std::string& name,
     ask_values(judge, run, {{name}}, otherwise);
 }
 
-/// The names of the weights that a run leaves.
+/// Returns the names of the weights that a run outputs.
 std::vector<std::string> weights_of(const Judge& judge, const TaskRun& run) {
     std::vector<std::string> names;
     for (const auto& [name, values] : judge.right(run).ranks[0].tensors)
@@ -126,7 +126,7 @@ std::vector<std::string> weights_of(const Judge& judge, const TaskRun& run) {
     return names;
 }
 
-/// Asks for the weights in the end.
+/// Asks for the weights at the end.
 void ask_weights(Judge& judge, const TaskRun& run, double bound = 1e-9) {
     AskedValues asked{weights_of(judge, run)};
     asked.bound = bound;
@@ -136,7 +136,7 @@ void ask_weights(Judge& judge, const TaskRun& run, double bound = 1e-9) {
                "come from them");
 }
 
-/// Ranks that have the same part of a weight end with the same bits.
+/// Asks that ranks with the same part of a weight end with the same bits.
 void ask_same_bits(Judge& judge, const TaskRun& run) {
     const auto& left = judge.run(run).ranks;
     const auto& right = judge.right(run).ranks;
@@ -161,7 +161,7 @@ TaskRun right_wide_run(Judge& judge) {
     return run;
 }
 
-/// An eighth more than the usual figure is allowed.
+/// Allows an eighth more than the reference's figure.
 constexpr Allowed kEighth{100, 12};
 
 }  // namespace

@@ -2,9 +2,9 @@
 
 #include "adapters.hpp"
 
-/// a11.1: trains the job's GPT on a mesh of those axes: the program of one device.
+/// a11.1. Trains the job's GPT on a mesh of those axes: this is one device's program.
 Trained train(lockstep::Rank& rank, const Job& job, const Axes& axes);
 
-/// a11.2: the mesh on which a step of your train() is fastest, of those on which no
-/// device holds more than it has.
+/// a11.2. Returns the mesh on which a step of your train() is fastest. No device may hold
+/// more than its memory.
 Axes choose(const Setting& setting);

@@ -1,5 +1,5 @@
-// Your program on all meshes of a few settings: what a device holds, how long a step
-// takes, and which mesh you choose. Then a step on eight devices as a timeline.
+// Shows your program on all meshes of a few settings: what a device holds, how long a
+// step takes, and your choice of mesh. Then shows a step on eight devices as a timeline.
 
 #include <algorithm>
 #include <cstdio>
@@ -57,7 +57,7 @@ std::vector<Sample> samples() {
     return {wide, nodes, context};
 }
 
-/// One step of a setting, with tokens that do not matter.
+/// Returns one step of a setting. The values of its tokens do not matter.
 Job step_of(const Setting& setting) {
     Job job;
     job.sizes = setting.sizes;

@@ -1,4 +1,4 @@
-// Everybody may see these tests. The grader asks more: other meshes, and how it was done.
+// These tests are public. The grader tests more: other meshes, and costs.
 
 #include <algorithm>
 
@@ -64,7 +64,7 @@ Job job_of(int sequences, bool tied, double most_norm) {
     return job;
 }
 
-/// One device that has all sequences.
+/// Trains on one device that has all sequences.
 RunReport run_alone(const Job& job) {
     return sim::make_cluster(1)->run([&](Rank& rank) {
         Device& device = rank.device();
@@ -100,7 +100,7 @@ RunReport run_alone(const Job& job) {
     });
 }
 
-/// Your program.
+/// Runs your program.
 RunReport run_on_mesh(const Job& job, const Axes& axes) {
     return sim::make_cluster(MeshShape(axes).ranks())->run([&](Rank& rank) {
         Device& device = rank.device();
@@ -109,7 +109,7 @@ RunReport run_on_mesh(const Job& job, const Axes& axes) {
             rank.keep_value("loss", device.peek(loss).at(0));
         for (const Tensor& squares : trained.squares)
             rank.keep_value("squares", device.peek(squares).at(0));
-        // Which part of each parameter a rank has follows from the kit.
+        // The kit decides which part of each parameter a rank has.
         const Mesh mesh(rank.world(), axes);
         TensorParallel tensor(device, mesh["tp"]);
         const auto gpt = make_gpt({device, job.dtype, 0, "", false}, job.sizes,
@@ -147,7 +147,7 @@ void test_mesh(const Axes& axes, int sequences, bool tied, double most_norm) {
         expect_close(mesh.whole(name), expected, name + ", all parts together,");
 }
 
-/// A model of which a device has room for half, on two nodes of two.
+/// Tests a model of twice a device's memory, on two nodes of two devices.
 void test_choice() {
     constexpr std::int64_t kGB = 1'000'000'000;
     Setting setting;

@@ -25,15 +25,15 @@ class Estimate {
         tokens_ = static_cast<double>(sizes.context);
         own_tokens_ = tokens_ / shape_.size("cp");
         own_sequences_ = (setting.sequences + shape_.size("dp") - 1) / shape_.size("dp");
-        // Norms, the biases of narrow layers, and positions.
+        // Norms, the biases of narrow layers, and positions are not sharded.
         const double alike = (6 * layers_ + 2 + tokens_) * hidden_;
         parameters_ =
             (static_cast<double>(sizes.parameters()) - alike) / ranks_of_tp_ + alike;
     }
 
-    /// Values and gradients; this rank's share of f32 masters and two moments; and of one
-    /// sequence what forward saves, outside of regions whole, within them this rank's
-    /// columns, and what the last layer or the logits need for a moment.
+    /// Values and gradients; this rank's share of f32 masters and two moments; for one
+    /// sequence, the activations that forward saves, whole outside of regions and this
+    /// rank's columns inside; and temporary tensors of the last layer or the logits.
     double bytes() const {
         const double replicas = shape_.size("dp") * shape_.size("cp");
         const double saved =
@@ -45,7 +45,7 @@ class Estimate {
                2 * own_tokens_ * (layers_ * saved + for_a_moment);
     }
 
-    /// One sequence after another, then the gradient.
+    /// One sequence after another, and then the gradient.
     double seconds() const {
         return own_sequences_ * (layers_ * layer_seconds() + head_seconds()) +
                collective(Verb::reduce_scatter, parameters_, {"dp", "cp"}) +
@@ -56,11 +56,11 @@ class Estimate {
     double layer_seconds() const {
         const double wide = product_seconds(hidden_, hidden_ + keys_ + inner_);
         const double narrow = product_seconds(hidden_ + inner_, hidden_);
-        // A query sees half of the keys; 4 flops a pair and column, backward 10.
+        // A query sees half of the keys; 4 flops a pair and column, in backward 10.
         const double of_pairs =
             own_tokens_ * tokens_ / 2 * 14 * hidden_ / ranks_of_tp_ / spec_.flops_bf16;
         const double moved = 40 * hidden_ + 25 * (hidden_ + inner_) / ranks_of_tp_;
-        // Two sums forward, two backward: these run beside the weights' gradients.
+        // Two sums forward, two backward. The latter overlap with weights' gradients.
         const double sum = collective(Verb::all_reduce, own_tokens_ * hidden_, {"tp"});
         return 3 * (wide + narrow) + of_pairs + move_seconds(moved) + 4 * sum -
                std::min(2 * sum, wide) + ring_seconds(of_pairs);
@@ -73,11 +73,11 @@ class Estimate {
     double product_seconds(double in, double out) const {
         return 2 * own_tokens_ * in * out / ranks_of_tp_ / spec_.flops_bf16;
     }
-    /// Reads and writes so many columns of each token.
+    /// The time to read and write that many columns of each token.
     double move_seconds(double columns) const {
         return 2 * own_tokens_ * columns / spec_.memory_bytes_per_second;
     }
-    /// Keys and values go round while attention computes, then back with gradients.
+    /// Keys and values go around while attention computes, and once more with gradients.
     double ring_seconds(double of_pairs) const {
         const std::vector<int> line = shape_.line(0, "cp");
         const auto hops = static_cast<double>(line.size() - 1);
@@ -91,7 +91,7 @@ class Estimate {
         const std::vector<int> ranks = shape_.plane(0, axes);
         const auto size = static_cast<int>(ranks.size());
         if (size == 1) return 0;
-        if (verb != Verb::all_reduce) elements /= size;  // those of a rank's own range
+        if (verb != Verb::all_reduce) elements /= size;  // count of a rank's own range
         const CollectiveCall call{verb, static_cast<std::int64_t>(elements), 2, size};
         constexpr double kPicosecond = 1e-12;
         return static_cast<double>(collective_time(call, spec_, ranks)) * kPicosecond;
@@ -104,10 +104,10 @@ class Estimate {
     double keys_;  ///< columns of keys and values together
     double tokens_, own_tokens_;
     int own_sequences_;
-    double parameters_;  ///< that a rank has
+    double parameters_;  ///< that a rank holds
 };
 
-/// All meshes that deal everything out, in all orders.
+/// Returns all meshes that can shard everything, in all orders.
 std::vector<Axes> possible_meshes(const Setting& setting) {
     const BlockSizes& block = setting.sizes.block;
     std::vector<Axes> all;
@@ -129,7 +129,7 @@ std::vector<Axes> possible_meshes(const Setting& setting) {
 }  // namespace
 
 Axes choose(const Setting& setting) {
-    constexpr double kMargin = 1.03;  // an estimate is not more exact than that
+    constexpr double kMargin = 1.03;  // for the error of the estimate
     const auto memory = static_cast<double>(setting.cluster.memory_bytes);
     Axes best;
     double fastest = 0;

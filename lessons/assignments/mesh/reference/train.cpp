@@ -12,13 +12,13 @@ using namespace lockstep;
 
 namespace {
 
-/// Parameters that lie alike on the mesh, one behind the other, and zeros behind the
-/// last. Each rank of `replicas` updates a range of them.
+/// Parameters that are sharded in the same way, one after another, with zeros at the end.
+/// Each rank of `replicas` updates a range of them.
 struct Flat {
     Tensor values;
     Tensor gradients;
-    std::unique_ptr<Parameter> range{};  ///< this rank's
-    bool shared_out = false;             ///< the ranks of tp have parts of their own
+    std::unique_ptr<Parameter> range{};  ///< this rank's range
+    bool shared_out = false;             ///< whether the ranks of tp have different parts
 };
 
 Tensor make_flat(Device& device, const std::vector<Parameter*>& parameters,
@@ -58,7 +58,7 @@ Flat make_flat(Device& device, const Communicator& replicas,
     return flat;
 }
 
-/// Those that ranks of tp share out, and those that all of them have.
+/// Makes one Flat for parameters that tp shards, and one for those that tp replicates.
 std::vector<Flat> make_flats(Device& device, const Communicator& replicas,
                              Module& model) {
     std::vector<Parameter*> all = model.parameters();
@@ -122,8 +122,8 @@ class OnMesh {
         trained.losses.push_back(loss);
     }
 
-    /// Ranks along dp have sequences of their own, those along cp tokens of each, and
-    /// those along tp the same. Gives this rank's share of the loss.
+    /// Ranks along dp have different sequences, those along cp different tokens, and
+    /// those along tp the same. Returns this rank's share of the loss.
     Tensor forward_backward(const std::vector<Sequence>& batch) {
         std::vector<const Sequence*> own;
         const auto ranks = static_cast<std::size_t>(mesh_.size("dp"));
@@ -153,8 +153,8 @@ class OnMesh {
         return result.loss;
     }
 
-    /// Each number of the model counts once: ranges differ along dp and cp, and what all
-    /// ranks of tp have counts on the first of them.
+    /// Each number of the model counts once: ranges differ along dp and cp, and numbers
+    /// that all ranks of tp have count only on the first of them.
     Tensor squared_norm() {
         Tensor squares = device_.zeros({1}, computed_in(job_.dtype));
         for (const Flat& flat : flats_)

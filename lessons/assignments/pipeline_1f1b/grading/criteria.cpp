@@ -22,14 +22,14 @@ struct Case {
     int limit = 0;  ///< 0 if there is none
 };
 
-/// Draws numbers of an exercise anew for each grading.
+/// Draws numbers of an exercise again for each grading.
 auto draws(const Judge& judge, const std::string& exercise) {
     return [&judge, exercise](const std::string& name, int low, int high) {
         return static_cast<int>(judge.draw(exercise + ": " + name, low, high));
     };
 }
 
-/// More micro-batches than stages, and fewer, one of either, and a long pipeline.
+/// Returns cases: more micro-batches than stages, fewer, one of either, a long pipeline.
 std::vector<Case> plain_cases(const Judge& judge) {
     const auto draw = draws(judge, "a4.1");
     return {{draw("p", 3, 5), draw("m", 6, 12)},
@@ -40,8 +40,8 @@ std::vector<Case> plain_cases(const Judge& judge) {
             {draw("p of many", 26, 32), draw("many", 500, 600)}};
 }
 
-/// Groups of as many as the limit that fill m and do not, limits of one, of fewer than m,
-/// and of more than anybody needs.
+/// Returns cases in which groups of `limit` micro-batches divide m, and in which they do
+/// not. Other limits are one, less than m, and more than any stage needs.
 std::vector<Case> limited_cases(const Judge& judge) {
     const auto draw = draws(judge, "a4.2");
     const int enough = draw("p of enough", 3, 5), p = draw("p of more", 6, 9);
@@ -58,7 +58,7 @@ std::vector<Case> limited_cases(const Judge& judge) {
              draw("limit of many", 9, 17)}};
 }
 
-/// Limits from p on, less than m and more, and of more than anybody needs.
+/// Returns cases with limits from p on: less than m, more, and more than any stage needs.
 std::vector<Case> split_cases(const Judge& judge) {
     const auto draw = draws(judge, "a4.3");
     const int least = draw("p of limit p", 3, 5), some = draw("p of some", 4, 5);
@@ -76,7 +76,7 @@ std::vector<Case> split_cases(const Judge& judge) {
             {many, draw("many", 400, 500), many + draw("limit of many", 5, 12)}};
 }
 
-/// A function of the handout, and what it is asked for.
+/// A function of the handout, and the cases in which it is asked.
 struct Exercise {
     const char* id;
     const char* task;
@@ -86,7 +86,7 @@ const Exercise kPlain{"a4.1", "one_forward_one_backward", plain_cases};
 const Exercise kLimited{"a4.2", "with_memory_limit", limited_cases};
 const Exercise kSplit{"a4.3", "split_backward", split_cases};
 
-/// Returns what was made of a case, once it can run.
+/// Returns the schedules of a case, if the student's can run.
 LeftSchedules made_for(Judge& judge, const Exercise& exercise, const Case& size) {
     const auto [p, m, limit] = size;
     const std::string limited = limit > 0 ? fmt::format(", limit {}", limit) : "";
@@ -98,8 +98,8 @@ LeftSchedules made_for(Judge& judge, const Exercise& exercise, const Case& size)
     return made;
 }
 
-/// A valid schedule of these kinds that is as long as the reference's has the work once
-/// for each micro-batch.
+/// A valid schedule that has these kinds and the reference's length has each
+/// micro-batch's work once.
 void ask_values(Judge& judge, const LeftSchedules& made) {
     ask_made_alike(judge, made);
     for (int stage = 0; stage < made.right.stages; ++stage) {
@@ -116,9 +116,9 @@ void ask_values(Judge& judge, const LeftSchedules& made) {
     ask_trained(judge, made, made.right.micro_batches);
 }
 
-/// Memory earns nothing if whole backwards take more than four fifths of the time of one
-/// micro-batch after another, and more than the reference, or halves more than twice the
-/// reference's time.
+/// Memory earns no points if the schedule is too slow. Whole backwards may take the
+/// longer of the reference's time and four fifths of one micro-batch after another.
+/// Halves may take twice the reference's time.
 void ask_memory(Judge& judge, const LeftSchedules& made) {
     const Timing right = time_schedule(made.right, {{1, 1, 1}});
     const Picoseconds one_by_one =
@@ -129,7 +129,7 @@ void ask_memory(Judge& judge, const LeftSchedules& made) {
     ask_held(judge, made);
 }
 
-/// Memory and time of a schedule that is none are not asked: values have said so.
+/// Skips memory and time of an invalid schedule. The criterion of values reports it.
 Criterion criterion(const Exercise& exercise, const std::string& what,
                     const std::string& title, int points, const char* step,
                     void (*ask)(Judge&, const LeftSchedules&)) {

@@ -1,4 +1,4 @@
-// Your schedules as pictures, beside what the handout's table allows.
+// Shows your schedules as pictures, together with what the handout's table allows.
 
 #include <algorithm>
 #include <cstdio>
@@ -24,7 +24,7 @@ struct Sizes {
     int backward = 2;  ///< t_b
 };
 
-/// How much a stage holds of what the table limits, and how much it may hold.
+/// The quantity that the table limits on a stage, and the table's limit.
 struct Held {
     std::function<int(const Holdings& peak)> of;
     std::function<int(int stage)> most;
@@ -42,14 +42,14 @@ std::string beside_most(const Schedule& schedule, const Held& held) {
     return "no stage holds more than the table allows";
 }
 
-/// NAME's schedule, drawn with what its forwards and backwards take, and what is
-/// `measured` of it.
+/// Shows the schedule of `name`, drawn with these durations, and what
+/// is `measured` of it.
 bool show(const std::string& name, const std::string& sizes,
           const std::function<Schedule()>& make, const Held& held,
           const Durations& durations,
           const std::function<std::string(const Timing&)>& measured) {
     const std::string file = name + ".svg";
-    std::remove(file.c_str());  // it is of another schedule
+    std::remove(file.c_str());  // removes an old picture
     try {
         const Schedule schedule = make();
         const Timing timing = time_schedule(schedule, {durations});
@@ -73,7 +73,7 @@ int in_flight(const Holdings& peak) {
     return peak.in_flight;
 }
 
-/// For whole backwards: all is done after so many forwards and backwards.
+/// For whole backwards: compares the end with the time of `turns` forwards and backwards.
 std::function<std::string(const Timing&)> beside_turns(const Sizes& sizes, int turns) {
     return [=](const Timing& timing) {
         return fmt::format("all done after {}; the table allows {}", timing.makespan,
@@ -132,7 +132,7 @@ int main(int count, char** words) {
         }
         *numbers[i - 1] = number;
     }
-    // split_backward needs a limit of p at least.
+    // split_backward needs a limit of at least p.
     const int held = std::max(count > 3 ? sizes.limit : sizes.p + 1, sizes.p);
     const bool drawn[] = {show_plain(sizes), show_limited(sizes),
                           show_split(sizes, held)};

@@ -1,5 +1,5 @@
-// Everybody may see these tests. The grader asks more: other numbers of stages and
-// micro-batches, other limits and durations; and it runs your schedules with numbers.
+// These tests are public. The grader tests more: other numbers of stages and
+// micro-batches, other limits and durations. It also runs your schedules with numbers.
 
 #include <algorithm>
 #include <vector>
@@ -14,7 +14,7 @@
 
 using namespace lockstep;
 
-/// Each micro-batch's work once, then R and U, and nothing else.
+/// Expects each micro-batch's work once, then R and U, and nothing else.
 void expect_work(const Schedule& schedule, int stage, bool halves) {
     const auto& list = schedule.of(stage);
     const auto has = [&](InstructionKind kind) {
@@ -33,7 +33,7 @@ void expect_work(const Schedule& schedule, int stage, bool halves) {
                        stage, work, list.size()));
 }
 
-/// A schedule of these sizes that can run.
+/// Expects a schedule of these sizes that can run.
 void expect_runs(const Schedule& schedule, int stages, int micro_batches,
                  bool halves = false) {
     expect_equal(schedule.stages, stages, "stages");
@@ -54,8 +54,8 @@ void expect_most(std::int64_t got, std::int64_t most, const std::string& what) {
            fmt::format("{} are {}; {} at most are expected", what, got, most));
 }
 
-/// All is done after so many forwards and backwards, with forwards that are shorter than
-/// backwards, and longer.
+/// Expects that all work is done after `turns` forwards and backwards, both with forwards
+/// that are shorter than backwards and with longer ones.
 void expect_turns(const Schedule& schedule, int turns) {
     for (const Durations& each : {Durations{1, 1, 1}, {5, 1, 1}}) {
         const Picoseconds backward = each.backward_input + each.backward_weight;

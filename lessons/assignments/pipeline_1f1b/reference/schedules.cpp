@@ -18,7 +18,7 @@ Schedule one_forward_one_backward(int stages, int micro_batches) {
     Schedule schedule = empty_schedule("1f1b", {stages, micro_batches, 1});
     for (int stage = 0; stage < stages; ++stage) {
         auto& work = work_of(schedule, stage);
-        // A forward for each stage behind this one, until the first backward is back.
+        // One forward for each later stage, before the first backward comes back.
         const int ahead = std::min(stages - 1 - stage, micro_batches);
         for (int turn = 0; turn < micro_batches + ahead; ++turn) {
             if (turn < micro_batches) work.push_back({forward, turn});
@@ -29,9 +29,9 @@ Schedule one_forward_one_backward(int stages, int micro_batches) {
     return schedule;
 }
 
-// Time is cut into turns of a forward and a backward. Micro-batches set out in groups of
-// as many as may be in flight, a turn apart; a group begins when its predecessor's first
-// is back at stage 0, p turns after it set out.
+// Time is cut into turns of one forward and one backward. Micro-batches start in groups
+// of at most `limit`, one turn apart. A group starts when the first micro-batch of the
+// group before is back at stage 0, p turns after its own start.
 Schedule with_memory_limit(int stages, int micro_batches, int limit) {
     Schedule schedule = empty_schedule("limited", {stages, micro_batches, 1});
     const int group = std::min(limit, stages);
@@ -50,8 +50,8 @@ Schedule with_memory_limit(int stages, int micro_batches, int limit) {
     return schedule;
 }
 
-// Each stage first fills its bubble before the first I with forwards, as far as that
-// reaches back and forth; what memory is left lets the W fall behind.
+// Each stage first fills its bubble before the first I with as many forwards as the way
+// to the last stage and back allows. If memory is left, the W are delayed.
 Schedule split_backward(int stages, int micro_batches, int limit) {
     Schedule schedule = empty_schedule("split", {stages, micro_batches, 1});
     const int behind = std::min(limit, 2 * stages - 1) - 1;  // from a forward to its W

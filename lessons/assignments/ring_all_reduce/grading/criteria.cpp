@@ -27,9 +27,9 @@ TaskRun given(const Judge& judge, const std::string& task, int ranks,
     return run;
 }
 
-/// Sizes that ranks divide and do not divide, fewer elements than ranks, one rank,
-/// another type, and a larger ring; drawn anew for each grading. The first has chunks of
-/// one size, so that a wrong way round is no mistake of sizes.
+/// Returns runs, drawn again for each grading: sizes that ranks divide and do not divide,
+/// fewer elements than ranks, one rank, another type, and a larger ring. The first has
+/// equal chunks, so that a wrong direction does not also give wrong sizes.
 std::vector<TaskRun> rings(const Judge& judge, const std::string& task) {
     const auto draw = [&](const char* name, std::int64_t low, std::int64_t high) {
         return judge.draw(name, low, high);
@@ -46,7 +46,7 @@ std::vector<TaskRun> rings(const Judge& judge, const std::string& task) {
         given(judge, task, ranks, draw("elements", 33, 95))};
 }
 
-/// One whose messages are long against their latency.
+/// Returns a run whose messages take long compared with their latency.
 std::vector<TaskRun> long_ring(const Judge& judge, const std::string& task) {
     const auto ranks = static_cast<int>(judge.draw("ranks of the long one", 5, 7));
     return {given(judge, task, ranks, ranks * judge.draw("long", 7'000, 9'000))};
@@ -56,8 +56,8 @@ const HostTensor& buffer_of(const TaskRun& run) {
     return run.ranks.front().tensors.at("buffer").values;
 }
 
-/// Asks for the chunks that the task should make whole: each rank's own, and then all,
-/// if it gathers them.
+/// Asks for the chunks that the task should complete: each rank's own chunk and, if the
+/// task gathers them, all chunks.
 void judge_values(Judge& judge, const TaskRun& run) {
     judge.run_ring(run, kWay);
     AskedValues asked{{"own chunk"}};
@@ -67,26 +67,26 @@ void judge_values(Judge& judge, const TaskRun& run) {
     judge.as_right(run, asked);
 }
 
-/// What a run costs counts if its values are right and its messages go one way.
+/// Costs count only if the values are right and messages go in one direction.
 void needs_right_ring(Judge& judge, const TaskRun& run) {
     judge.needs_values(run, judge_values);
     judge.one_way(run.name, judge.run(run).report, kWay);
 }
 
-/// A chunk of nothing need not be sent.
+/// An empty chunk need not be sent.
 Allowed messages_allowed(const TaskRun& run) {
     return {buffer_of(run).elements() < std::ssize(run.ranks) ? 100 : 0, 0};
 }
 
-/// Judges the bytes of a reduce-scatter or an all-gather, which leave no choice.
+/// Judges the bytes of a reduce-scatter or an all-gather. There is only one right number.
 void judge_bytes(Judge& judge, const TaskRun& run) {
     needs_right_ring(judge, run);
     judge.figures_as_right(run, judge.exercise(),
                            {{kSent}, {kMessages, messages_allowed(run)}});
 }
 
-/// Judges the bytes of an all-reduce. Which two chunks a rank does not send depends on
-/// where each is whole; how much all ranks send together does not.
+/// Judges the bytes of an all-reduce. A rank may leave out different chunks, depending on
+/// where each is completed. The sum over all ranks is always the same.
 void judge_all_bytes(Judge& judge, const TaskRun& run) {
     needs_right_ring(judge, run);
     const std::string name = "a1.3: " + run.name;

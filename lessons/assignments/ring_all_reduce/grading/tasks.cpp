@@ -8,8 +8,8 @@ namespace lockstep {
 
 namespace {
 
-/// Leaves a rank's own chunk of the buffer and, if the collective gathers them, all. A
-/// buffer that has become another is left whole.
+/// Outputs a rank's own chunk of the buffer and, if the collective gathers, all chunks.
+/// If the buffer has changed its shape, outputs the whole buffer.
 Task on_the_buffer(void (*collective)(Rank&, const Tensor&), bool gathers) {
     return [=](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
         const Tensor& buffer = in.tensor("buffer");

@@ -2,8 +2,8 @@
 
 #include "src/comm/rank.hpp"
 
-// All that tests and the grader call. How your own functions are called is up to you:
-// adapters.cpp calls them.
+// Tests and the grader call only these functions. Your own functions may have any
+// signature: adapters.cpp calls them.
 
 namespace adapters {
 

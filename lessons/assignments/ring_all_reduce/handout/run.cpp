@@ -1,4 +1,4 @@
-// Your all_reduce on four virtual devices, as a timeline.
+// Shows your all_reduce on four virtual devices, as a timeline.
 
 #include "adapters.hpp"
 #include "sim/cluster.hpp"

@@ -1,5 +1,5 @@
-// Everybody may see these tests. The grader asks more: other numbers of ranks,
-// other sizes, and how it was done.
+// These tests are public. The grader tests more: other numbers of ranks, other sizes, and
+// what your program costs.
 
 #include <fmt/format.h>
 
@@ -12,12 +12,12 @@ using namespace lockstep;
 
 using Collective = void (*)(Rank&, const Tensor&);
 
-/// Element i of rank r's buffer.
+/// Returns element i of rank r's buffer.
 double value(int rank, std::int64_t i) {
     return 100 * (rank + 1) + static_cast<double>(i);
 }
 
-/// Every rank calls it with a buffer of its own; what the buffers hold then.
+/// Every rank calls the collective with its own buffer. Keeps the buffers afterwards.
 RunReport run(int ranks, std::int64_t elements, Collective collective) {
     return sim::make_cluster(ranks)->run([=](Rank& rank) {
         HostTensor values({elements}, DType::f64);
@@ -68,7 +68,7 @@ void test_all_reduce(int ranks, std::int64_t elements) {
                      fmt::format("the buffer of rank {}", rank));
 }
 
-/// Every message goes to the rank before.
+/// Expects that every message goes to the rank before the sender.
 void test_route(int ranks, std::int64_t elements) {
     sim::ClusterOptions options;
     options.ranks = ranks;

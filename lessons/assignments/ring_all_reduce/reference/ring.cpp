@@ -6,13 +6,13 @@ using namespace lockstep;
 
 namespace {
 
-/// Chunk `index` of the buffer, counted round the ring.
+/// Returns chunk `index` of the buffer, modulo the number of ranks.
 Tensor chunk_of(const Tensor& buffer, int ranks, int index) {
     const Chunk part = chunk(buffer.elements(), ranks, index % ranks);
     return buffer.slice(part.begin, part.count);
 }
 
-/// Hands `going` to the rank before and takes `coming` from the next.
+/// Sends `going` to the rank before, and receives `coming` from the next rank.
 void exchange(Rank& rank, const Tensor& going, const Tensor& coming) {
     const int n = rank.size();
     const int before = (rank.index() + n - 1) % n;

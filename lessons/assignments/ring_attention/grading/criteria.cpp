@@ -16,14 +16,14 @@ namespace lockstep::lessons {
 
 namespace {
 
-// a5.1: blocks of keys are absorbed one after another, and in two states that are merged.
+// a5.1: blocks of keys are absorbed in turn, and also in two states that are merged.
 
 constexpr std::int64_t kWidth = 3;
 constexpr double kUnseen = -std::numeric_limits<double>::infinity();
 
-/// These are added to a row's scores, in the first block, in the middle ones and in the
-/// last one. The maxima move little, rise, or fall; one row sees nothing; others see
-/// nothing at first, or in the end.
+/// These numbers are added to a row's scores: in the first block, in the middle blocks,
+/// and in the last block. Maxima move little, rise, or fall. One row sees nothing; other
+/// rows see nothing at first, or in the end.
 constexpr double kShifts[][3] = {{0, 1, 2},
                                  {-990, 0, 990},
                                  {990, 0, -990},
@@ -35,7 +35,7 @@ constexpr std::int64_t kRows = std::size(kShifts);
 /// Tensors by name.
 using Parts = std::map<std::string, HostTensor>;
 
-/// Keys: their scores (rows, keys) and values (keys, width).
+/// A block of keys: their scores (rows, keys) and values (keys, width).
 struct KeyBlock {
     std::string name;
     Parts given;
@@ -63,18 +63,18 @@ std::vector<KeyBlock> draw_blocks(const Judge& judge) {
     return blocks;
 }
 
-/// A state as the student's calls have made it, and as the reference's have.
+/// A state as the student's calls have made it, and as the reference's calls have.
 struct State {
-    std::string story = "nothing";  ///< "block 0, 1, 2": what it has absorbed
+    std::string story = "nothing";  ///< what it has absorbed: "block 0, 1, 2"
     Parts left{{"maximum", HostTensor::of({kRows}, std::vector<double>(kRows, kUnseen))},
                {"sum", HostTensor({kRows}, DType::f64)},
                {"output", HostTensor({kRows * kWidth}, DType::f64)}};
     Parts right = left;
-    TaskRun last{};  ///< the call that made it, from right states
+    TaskRun last{};  ///< the call that made it, with right states as inputs
 };
 
-/// Makes a call. The states are kept here between calls: each of them is made in a
-/// process of its own, so that nothing but the state is remembered.
+/// Makes a call. The grader keeps the states between calls. Each call runs in a process
+/// of its own, so nothing but the state is remembered.
 State after(Judge& judge, const std::string& task, const std::string& story,
             const std::map<std::string, State>& states, const Parts& block = {}) {
     const auto call = [&](const char* from, Parts State::*parts) {
@@ -111,7 +111,7 @@ State absorbed(Judge& judge, State state, const std::vector<KeyBlock>& blocks,
     return state;
 }
 
-/// Returns whether the first row whose mean is NaN has seen no key.
+/// Returns whether the first row whose mean is NaN has seen no keys.
 bool row_is_unseen(const Judge& judge, const State& state, const State& end) {
     const HostTensor& mean = end.left.at("mean");
     const HostTensor& sum = judge.right(state.last).ranks.front().tensors.at("sum");
@@ -121,8 +121,8 @@ bool row_is_unseen(const Judge& judge, const State& state, const State& end) {
     return sum.at(first / mean.shape().columns()) == 0;
 }
 
-/// Asks for the mean alone: a state may have any values that lead to it. If it is wrong,
-/// says what the last call makes of a right state.
+/// Asks only for the mean, because a state may have any values that give the right mean.
+/// If the mean is wrong, judges the last call with a right state.
 void ask_mean(Judge& judge, const State& state, const std::string& what) {
     const State end = after(judge, "finish", what, {{"state", state}});
     const HostTensor& mean = end.right.at("mean");
@@ -166,30 +166,30 @@ void judge_online_softmax(Judge& judge) {
     }
 }
 
-// a5.2 and a5.3: attention over a sequence that lies on several ranks.
+// a5.2 and a5.3: attention over a sequence that is sharded over ranks.
 
 struct SharedSequence {
     int ranks = 1;
     std::int64_t tokens = 1, batch = 1, heads = 1, width = 1;
     bool causal = false;
 
-    /// "3 ranks, 4 tokens, causal"
+    /// Returns a name such as "3 ranks, 4 tokens, causal".
     std::string name() const {
         return fmt::format("{} rank{}, {} tokens{}", ranks, ranks == 1 ? "" : "s", tokens,
                            causal ? ", causal" : "");
     }
 };
 
-/// One at which waiting and piling up cost visibly more.
+/// Returns a sequence for which waiting, or keeping too many blocks, visibly costs more.
 SharedSequence long_sequence(const Judge& judge) {
     const int ranks = static_cast<int>(judge.draw("ranks of the long one", 5, 6));
     return {ranks, ranks * judge.draw("share of the long one", 18, 22), 1, 2, 8};
 }
 
-/// Tokens that ranks divide and do not divide, one token a rank, one rank, a larger ring,
-/// and the long one, so that it is no case apart; drawn anew for each grading. The first
-/// and the long one have blocks of one size, so that a wrong way round costs their
-/// numbers nothing.
+/// Returns sequences that are drawn again for each grading: tokens that ranks divide and
+/// do not divide, one token on each rank, one rank, a larger ring, and the long sequence.
+/// The first and the long one have equal blocks, so that a wrong direction around the
+/// ring does not also give wrong sizes.
 std::vector<SharedSequence> sequences(const Judge& judge) {
     const auto draw = [&](const char* name, std::int64_t low, std::int64_t high) {
         return judge.draw(name, low, high);
@@ -204,8 +204,8 @@ std::vector<SharedSequence> sequences(const Judge& judge) {
             long_sequence(judge)};
 }
 
-/// Arithmetic and links alone take time; a hop takes a little less than the attention to
-/// a block beside which it goes.
+/// Returns a cluster in which only arithmetic and links take time. A hop takes a little
+/// less time than the attention to a block, with which it overlaps.
 ClusterSpec timing_cluster(const Judge& judge) {
     constexpr double kLink = 1e9, kPart = 0.85;
     const SharedSequence sequence = long_sequence(judge);
@@ -220,7 +220,7 @@ ClusterSpec timing_cluster(const Judge& judge) {
     return spec;
 }
 
-/// Returns a run of "forward", or of "backward" from what the reference's forward gives.
+/// Returns a run of "forward", or of "backward" after the reference's forward.
 TaskRun given(const Judge& judge, const std::string& task,
               const SharedSequence& sequence) {
     const auto ranks = static_cast<std::size_t>(sequence.ranks);
@@ -248,7 +248,7 @@ TaskRun given(const Judge& judge, const std::string& task,
     return run;
 }
 
-/// All sequences, without and with the mask.
+/// Returns runs of all sequences, without and with the mask.
 std::vector<TaskRun> runs(const Judge& judge, const std::string& task) {
     std::vector<TaskRun> all;
     for (SharedSequence sequence : sequences(judge))
@@ -263,7 +263,7 @@ std::vector<TaskRun> long_run(const Judge& judge, const std::string& task) {
     return {given(judge, task, long_sequence(judge))};
 }
 
-// What is asked of a run.
+// Questions about a run.
 
 constexpr Judge::Way kWay = Judge::Way::to_next;
 
@@ -290,9 +290,9 @@ void judge_values(Judge& judge, const TaskRun& run) {
     judge.given_as_before(run);
 }
 
-/// Judges what ranks send. A rank may send what it itself adds to its block's gradients
-/// the hop home, too, which the reference spares. What the reference sends in two
-/// messages may go in one.
+/// Judges what ranks send. A rank may also send its own term of its block's gradients
+/// over the last hop home, which the reference does not. Two messages of the
+/// reference may be sent as one.
 void judge_sent(Judge& judge, const TaskRun& run) {
     const int ranks = static_cast<int>(run.ranks.size());
     const bool goes_home = goes_back(run) && ranks > 1;
@@ -313,12 +313,12 @@ void judge_sent(Judge& judge, const TaskRun& run) {
             "a block makes n - 1 hops, and its gradients n: nobody needs the block that "
             "comes home");
     }
-    // Two messages more.
+    // Two more messages are allowed.
     const int more = goes_home ? 50 / (ranks - 1) : 0;
     judge.figures_as_right(run, judge.exercise(), {{kMessages, {50, more}}});
 }
 
-/// With a mask fewer hops would do, so that there only the way is looked at.
+/// Under a mask fewer hops are needed, so there only the direction is judged.
 void judge_bytes(Judge& judge, const TaskRun& run) {
     const bool causal = run.ranks.front().numbers.at("causal") != 0;
     if (causal)

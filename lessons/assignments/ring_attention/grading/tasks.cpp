@@ -11,7 +11,7 @@ std::vector<double> on_host(Rank& rank, const Tensor& tensor) {
     return {numbers.begin(), numbers.end()};
 }
 
-/// A state that the grader keeps between the calls: nothing else outlives one.
+/// Returns a state that the grader keeps between calls. Nothing else outlives a call.
 OnlineSoftmax state_of(Rank& rank, const TaskInputs& in, const std::string& name) {
     OnlineSoftmax state(in.number("rows"), in.number("width"));
     state.maximum = on_host(rank, in.tensor(name + " maximum"));
@@ -57,7 +57,7 @@ Qkv own_of(const TaskInputs& in) {
     return {in.tensor("queries"), in.tensor("keys"), in.tensor("values")};
 }
 
-/// Leaves what comes out, and what went in as it is then.
+/// Outputs the results, and the inputs as they are after the call.
 void forward(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const Attended left = adapters::forward(rank, own_of(in), sequence_of(in));
     out.tensors = {{"y", left.y}, {"log_sum_exp", left.log_sum_exp}};

@@ -6,12 +6,12 @@
 
 #include "src/comm/rank.hpp"
 
-// All that tests and the grader call, and the types in which they ask. How your own
-// functions are called is up to you: adapters.cpp calls them.
+// Tests and the grader call only these functions, with these types. Your own functions
+// may have any signature: adapters.cpp calls them.
 
-/// Attention of `rows` queries has come to this, on the host, after the keys it has seen
-/// so far: nothing, to begin with. Row-major; values are `width` wide. It stays this
-/// large, however many keys there are.
+/// The state of attention for `rows` queries, on the host, after the keys that it has
+/// seen so far. At first it has seen none. Row-major; values are `width` wide. The state
+/// does not grow with the number of keys.
 struct OnlineSoftmax {
     OnlineSoftmax(std::int64_t queries, std::int64_t columns)
         : rows(queries),
@@ -22,28 +22,28 @@ struct OnlineSoftmax {
           output(static_cast<std::size_t>(queries * columns)) {}
 
     std::int64_t rows, width;
-    std::vector<double> maximum;  ///< (rows): of the scores
-    std::vector<double> sum;      ///< (rows): of exp(score - maximum)
+    std::vector<double> maximum;  ///< (rows), of the scores
+    std::vector<double> sum;      ///< (rows), of exp(score - maximum)
     std::vector<double>
-        output;  ///< (rows, width): of exp(score - maximum) times the value
+        output;  ///< (rows, width), the sum of exp(score - maximum) times the value
 };
 
-/// A sequence that n ranks share out: rank r has the tokens of chunk(tokens, n, r) of
-/// src/comm/chunks.hpp, in order. That is one token at least, and on some ranks one more
-/// than on others.
+/// A sequence that is sharded over n ranks: rank r has the tokens of chunk(tokens, n, r)
+/// of src/comm/chunks.hpp, in order. Each rank has at least one token, and some ranks
+/// have one more than others.
 struct Sequence {
-    std::int64_t tokens = 0;  ///< of all ranks together
-    std::int64_t heads = 1;   ///< each queries.shape()[2] / heads columns wide
-    bool causal = false;      ///< a query sees the keys of tokens up to its own
+    std::int64_t tokens = 0;  ///< on all ranks together
+    std::int64_t heads = 1;   ///< each is queries.shape()[2] / heads columns wide
+    bool causal = false;      ///< if so, a query sees only keys of tokens up to its own
 };
 
-/// One rank's queries, keys and values, or their gradients: of its tokens, each (own
-/// tokens, batches, heads width), head beside head.
+/// One rank's queries, keys and values, or their gradients, for its own tokens. Each is
+/// (own tokens, batches, heads width), with the heads side by side.
 struct Qkv {
     lockstep::Tensor queries, keys, values;
 };
 
-/// Attention on a rank comes to this.
+/// The result of attention on a rank.
 struct Attended {
     lockstep::Tensor y;            ///< (own tokens, batches, heads width)
     lockstep::Tensor log_sum_exp;  ///< (batches, heads, own tokens)

@@ -1,4 +1,4 @@
-// Your ring attention on four virtual devices, as a timeline: forward, then backward.
+// Shows your ring attention on four virtual devices, as a timeline of both passes.
 
 #include <fmt/format.h>
 
@@ -9,9 +9,9 @@
 
 using namespace lockstep;
 
-constexpr std::int64_t kTokens = 256, kHeads = 4, kWidth = 16;  // tokens: of a rank
+constexpr std::int64_t kTokens = 256, kHeads = 4, kWidth = 16;  // tokens of a rank
 
-/// Prints what the memory of a rank is made of.
+/// Prints the sizes of the tensors in a rank's memory.
 void print_sizes() {
     constexpr std::int64_t kTensor = kTokens * kHeads * kWidth * sizeof(float);
     constexpr std::int64_t kLogSumExp = kTokens * kHeads * sizeof(float);

@@ -1,5 +1,5 @@
-// Everybody may see these tests. The grader asks more: other numbers of ranks,
-// other sizes, and how it was done.
+// These tests are public. The grader tests more: other numbers of ranks, other sizes, and
+// what your program costs.
 
 #include <cmath>
 #include <limits>
@@ -13,9 +13,9 @@
 
 using namespace lockstep;
 
-constexpr std::int64_t kBatch = 2, kWidth = 3;  // width: of a head
+constexpr std::int64_t kBatch = 2, kWidth = 3;  // width of a head
 
-/// A number of the whole sequence, or the part of it that a rank has.
+/// Returns values for the whole sequence, or the part of them that a rank has.
 HostTensor values_of(const std::string& name, const Sequence& sequence, Chunk part) {
     HostTensor whole({sequence.tokens, kBatch, sequence.heads * kWidth}, DType::f64);
     for (std::int64_t i = 0; i < whole.elements(); ++i)
@@ -48,7 +48,7 @@ void keep_gradients(Rank& rank, const Tensor& dy, const Qkv& d) {
     rank.keep("dv", d.values);
 }
 
-/// One device's attention to the whole sequence: keeps what goes in and what comes out.
+/// Runs one device's attention to the whole sequence. Keeps inputs and results.
 RunReport run_whole(const Sequence& sequence) {
     return sim::make_cluster(1)->run([=](Rank& rank) {
         Device& device = rank.device();
@@ -76,7 +76,7 @@ RunReport run_whole(const Sequence& sequence) {
     });
 }
 
-/// Keeps the same, as it is in the end.
+/// Runs your attention. Keeps the same tensors, as they are in the end.
 RunReport run_ring(int ranks, const Sequence& sequence, bool backward) {
     sim::ClusterOptions options;
     options.ranks = ranks;
@@ -96,7 +96,7 @@ RunReport run_ring(int ranks, const Sequence& sequence, bool backward) {
     });
 }
 
-/// A rank's part of (batches, heads, tokens).
+/// Returns a rank's part of (batches, heads, tokens).
 HostTensor last_part(const HostTensor& whole, Chunk part) {
     const Shape& shape = whole.shape();
     HostTensor own({shape[0], shape[1], part.count}, DType::f64);
@@ -105,7 +105,7 @@ HostTensor last_part(const HostTensor& whole, Chunk part) {
     return own;
 }
 
-/// On each rank its part of what one device has.
+/// Compares each rank's tensors with its part of one device's tensors.
 void compare(const RunReport& ring, const Sequence& sequence,
              const std::vector<std::string>& names, const std::string& when = "") {
     const RunReport whole = run_whole(sequence);
@@ -145,7 +145,7 @@ void test_bytes(int ranks, const Sequence& sequence) {
     }
 }
 
-/// Every message goes to the next rank.
+/// Expects that every message goes to the next rank.
 void test_route(int ranks, const Sequence& sequence, bool backward) {
     for (const TraceFlow& flow : run_ring(ranks, sequence, backward).flows)
         expect_equal(flow.destination_rank, (flow.source_rank + 1) % ranks,
@@ -157,7 +157,7 @@ void test_alone(const Sequence& sequence) {
     expect_equal(run_ring(1, sequence, true).bytes_sent(), 0, "bytes sent");
 }
 
-/// The six scores of the lesson's step 5, in two blocks, shifted.
+/// Tests the six scores of the lesson's step 5, in two blocks, shifted.
 void test_online_softmax(double shift, bool merges) {
     const double s = shift;
     OnlineSoftmax state(1, 1), other(1, 1);
@@ -180,8 +180,8 @@ void expect_means(const OnlineSoftmax& state, const std::vector<double>& means,
                  HostTensor::of({state.rows, state.width}, means), "the means " + when);
 }
 
-/// Blocks of one key. The maximum rises in row 0 and falls in row 1; row 2 sees the block
-/// in the middle alone, and row 3 nothing.
+/// Tests blocks of one key. The maximum rises in row 0 and falls in row 1. Row 2 sees
+/// only the block in the middle, and row 3 sees nothing.
 void test_unseen_keys() {
     constexpr double kUnseen = -std::numeric_limits<double>::infinity();
     OnlineSoftmax state(4, 1), nothing(4, 1);

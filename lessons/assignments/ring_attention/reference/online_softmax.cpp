@@ -7,8 +7,8 @@ namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
-/// Makes what a row holds relative to `larger`, no less than its maximum and not
-/// -infinity.
+/// Makes a row's sums relative to `larger`, which is at least the row's
+/// maximum and not -infinity.
 void rescale(OnlineSoftmax& state, std::size_t row, double larger) {
     const auto width = static_cast<std::size_t>(state.width);
     const double by = std::exp(state.maximum[row] - larger);

@@ -20,7 +20,7 @@ struct Hop {
     Block going, coming;
     std::optional<Work> work;
 
-    /// Returns what has come; what went is let go of.
+    /// Returns the block that has come. Frees the block that was sent.
     Block arrived() {
         if (work) work->wait();
         going = {};
@@ -35,13 +35,13 @@ class Ring {
 
     int size() const { return rank_.size(); }
 
-    /// The tokens of the block that is here after `hops` hops.
+    /// Returns the tokens of the block that is here after `hops` hops.
     Chunk tokens_after(int hops) const {
         const int origin = (rank_.index() - hops + size()) % size();
         return chunk(sequence_.tokens, size(), origin);
     }
 
-    /// Hands on the block that is here after `hops` hops, or its gradients.
+    /// Sends on the block that is here after `hops` hops, or its gradients.
     Hop hand_on(const Block& going, int hops) const {
         const int next = (rank_.index() + 1) % size();
         const int before = (rank_.index() + size() - 1) % size();
@@ -67,7 +67,7 @@ class Ring {
         return {heads_of(queries), heads_of(block.keys), heads_of(block.values)};
     }
 
-    /// Takes own queries that see the block that is here after `hops` hops.
+    /// Returns options for own queries and the block that is here after `hops` hops.
     AttentionOptions seeing(const Tensor& queries, int hops) const {
         AttentionOptions options;
         options.factor = 1 / std::sqrt(static_cast<double>(heads_of(queries).width));
@@ -122,8 +122,8 @@ Qkv ring_attention_backward(Rank& rank, const Qkv& own, const Attended& attended
         device.head_row_products(ring.heads_of(dy), ring.heads_of(attended.y))};
     const Tensor d_queries = zeros_like(device, own.queries);
 
-    // This rank's share of its own block's gradients waits for the others' to come
-    // home.
+    // This rank's term of its own block's gradients waits until the other
+    // ranks' terms come home.
     Block here{own.keys, own.values};
     const Block home = zeros_like(device, here);
     Hop behind;

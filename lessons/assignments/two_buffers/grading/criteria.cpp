@@ -22,8 +22,8 @@ namespace {
 using enum InstructionKind;
 using two_buffers::drawn;
 
-// The schedule, a10.1 of the handout: what it is asked for, and what it is held to. Work,
-// memory and time are those of F and B alone, so that each mistake costs what names it.
+// The questions about a10.1's schedule. Work, memory and time are judged on F and B only,
+// so that a mistake costs points only in the criterion that names it.
 
 struct Case {
     int stages = 1;
@@ -31,8 +31,8 @@ struct Case {
     int per_update = 1;
 };
 
-/// k = p - 1 and more, one stage, m = k, fewer micro-batches than stages, and many
-/// stages; drawn anew for each grading.
+/// Returns cases that are drawn again for each grading: k = p - 1 and more, one stage,
+/// m = k, fewer micro-batches than stages, and many stages.
 std::vector<Case> cases(const Judge& judge) {
     const auto draw = [&](const std::string& name, int low, int high) {
         return drawn(judge, "a10.1: " + name, low, high);
@@ -52,8 +52,8 @@ std::vector<Case> cases(const Judge& judge) {
             {many, after * draw("many updates", 5, 8), after}};
 }
 
-/// Returns what was made of a case, once no F or B is missing, which all else is asked
-/// of.
+/// Returns the schedules of a case, if no F or B is missing. All other
+/// questions need them all.
 LeftSchedules made_for(Judge& judge, const Case& size) {
     const auto [p, m, k] = size;
     const RankTask task{
@@ -76,12 +76,12 @@ void ask_work(Judge& judge, const LeftSchedules& made) {
     ask_runnable(judge, order_alone(made), "R and U are not counted: ");
 }
 
-/// Returns what stands in the wrong place of a stage's list, or nothing: R and U stand
-/// behind every k-th of its backwards, each of which is of its batch.
+/// Returns the first wrong place in a stage's list, or nothing. R and U must come after
+/// every k-th backward, and each backward must be of the current batch.
 std::string wrong_update(const Schedule& schedule, int stage, int k) {
     const auto& list = schedule.of(stage);
     int backwards = 0;
-    int due = 0;  // of R and U
+    int due = 0;  // how many of R and U are still to come
     for (const Place place : schedule.places(stage)) {
         const Instruction& work = schedule.at(place);
         const bool is_end = !is_computation(work.kind);
@@ -129,8 +129,8 @@ Reads reads_of(const Schedule& schedule) {
     return reads;
 }
 
-/// Returns what is said of a mistake whose F and B read the same versions, or, if those
-/// are right but not made yet, which has the same order.
+/// Returns the sentence for a mistake whose F and B read the same versions. If these are
+/// right but do not exist yet, returns that for a mistake with the same order.
 std::string cause_of_versions(const Judge& judge, const LeftSchedules& made) {
     const Reads reads = reads_of(made.left);
     if (reads == reads_of(made.right)) return cause_of_order(judge, made);
@@ -165,8 +165,8 @@ void ask_numbers(Judge& judge, const LeftSchedules& made) {
                 ", by W(b + 1) = W(b) - f'(W(max(0, b - 1)))");
 }
 
-/// Memory earns nothing if it takes more than three quarters of the time of one
-/// micro-batch after another, and more than with a flush behind each batch.
+/// Memory earns no points if the schedule takes longer than three quarters of one
+/// micro-batch after another, and also longer than with a flush after each batch.
 void ask_memory(Judge& judge, const LeftSchedules& made) {
     const LeftSchedules order = order_alone(made);
     const int p = made.right.stages, m = made.right.micro_batches;
@@ -180,7 +180,7 @@ void ask_time_of_order(Judge& judge, const LeftSchedules& made) {
     ask_time(judge, order_alone(made));
 }
 
-/// Asks it of each case.
+/// Asks a question in each case.
 auto each(void (*ask)(Judge&, const LeftSchedules&)) {
     return [ask](Judge& judge) {
         for (const Case& size : cases(judge))

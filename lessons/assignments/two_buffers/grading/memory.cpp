@@ -14,7 +14,7 @@ namespace lockstep::lessons::two_buffers {
 
 namespace {
 
-/// Returns the lines of the text that a task left on its one rank.
+/// Returns the lines of the text that a task's single rank has output.
 std::vector<std::string> lines_left(const TaskResult& result) {
     const auto& texts = result.ranks.front().texts;
     const auto found = texts.find("lines");
@@ -25,7 +25,7 @@ std::vector<std::string> lines_left(const TaskResult& result) {
     return lines;
 }
 
-/// Asks for the lines that the reference leaves.
+/// Asks for the lines of the reference's output.
 void lines_as_right(Judge& judge, const TaskRun& run) {
     const std::vector<std::string> left = lines_left(judge.run(run));
     const std::vector<std::string> right = lines_left(judge.right(run));
@@ -43,7 +43,7 @@ void lines_as_right(Judge& judge, const TaskRun& run) {
 
 // a10.2: how long a stage keeps each version.
 
-/// The run is given a stage's list as rows: kind, micro-batch and version.
+/// Returns a run whose input is a stage's list in rows: kind, micro-batch and version.
 TaskRun kept_run(const std::string& generator, const PipelineShape& shape, int stage) {
     const std::vector<Instruction> list = make_schedule(generator, shape).of(stage);
     HostTensor rows({std::ssize(list), 3}, DType::f64);
@@ -61,7 +61,7 @@ TaskRun kept_run(const std::string& generator, const PipelineShape& shape, int s
 
 // a10.3 and a10.4: bytes, and a choice.
 
-/// As the handout's adapters.hpp has them, in its order.
+/// The schemes of the handout's adapters.hpp, in the same order.
 enum Scheme { flush, stash, two_buffers };
 
 struct Choice {
@@ -77,7 +77,7 @@ std::string choice_text(double scheme, double per_update) {
                        per_update);
 }
 
-/// Draws a row of each stage: the bytes of its weights, activations, gradients and state.
+/// Draws a row for each stage: the bytes of weights, activations, gradients and state.
 HostTensor drawn_bytes(const Judge& judge, const std::string& name, int stages) {
     const struct {
         const char* name;
@@ -116,11 +116,11 @@ void ask_bytes(Judge& judge, const Choice& choice, int stages) {
 struct Setting {
     std::string name;
     HostTensor bytes;
-    std::map<std::string, std::int64_t> numbers;  ///< as the task takes them
+    std::map<std::string, std::int64_t> numbers;  ///< the task's inputs
 
     std::int64_t number(const char* of) const { return numbers.at(of); }
     int stages() const { return static_cast<int>(bytes.shape()[0]); }
-    /// What it asks for, for sentences.
+    /// Describes the setting, for sentences.
     std::string text() const {
         return fmt::format(
             "{}: p = {}, k at most {}, {} updates late at most, {} bytes, t_f = {}, t_b "
@@ -130,7 +130,7 @@ struct Setting {
     }
 };
 
-/// Returns what each stage holds by a choice.
+/// Returns the bytes that each stage holds with a choice.
 HostTensor bytes_of(const Judge& judge, const Setting& setting, const Choice& choice) {
     const std::string name = fmt::format("{}, {}", setting.name,
                                          choice_text(choice.scheme, choice.per_update));
@@ -149,7 +149,7 @@ std::vector<Setting> settings(const Judge& judge) {
                         {"backward", 2},
                         {"update", 1}}};
     };
-    // As much memory as the fullest stage holds by a choice, and so much more.
+    // Gives as much memory as the fullest stage holds with a choice, and `more`.
     const auto room = [&](Setting setting, const Choice& choice, std::int64_t more = 0) {
         const HostTensor bytes = bytes_of(judge, setting, choice);
         setting.numbers["memory"] =
@@ -172,7 +172,7 @@ std::vector<Setting> settings(const Judge& judge) {
         room(make("one stage", 1, k, 0), {stash}),
     };
     all[9].numbers["update"] = 40;
-    // Old versions are kept at the pipeline's begin; this one has its weights at the end.
+    // The first stages keep most old versions; here the last stage has most weights.
     Setting heavy = make("a last stage with many weights", 2, 6, 1);
     heavy.bytes.set(4, 50'000);
     heavy.numbers["forward"] = heavy.numbers["backward"] = 10;
@@ -180,7 +180,7 @@ std::vector<Setting> settings(const Judge& judge) {
     return all;
 }
 
-/// Returns a run of all settings, each on a rank of its own.
+/// Returns a run of all settings, each on its own rank.
 TaskRun choices_run(const std::vector<Setting>& settings) {
     TaskRun run{"these settings:", {}};
     for (const Setting& each : settings) {
@@ -190,7 +190,7 @@ TaskRun choices_run(const std::vector<Setting>& settings) {
     return run;
 }
 
-/// Returns the choice of each setting; "none" if it says that nothing fits.
+/// Returns the choice for each setting, or "none" if the task says that nothing fits.
 std::vector<std::string> choices(const TaskResult& result) {
     std::vector<std::string> texts;
     for (const RankResult& rank : result.ranks) {
@@ -203,7 +203,7 @@ std::vector<std::string> choices(const TaskResult& result) {
     return texts;
 }
 
-/// Returns what speaks against a choice, or nothing.
+/// Returns why a choice is not allowed, or nothing.
 std::string objection(const Judge& judge, const Setting& setting, const Choice& choice) {
     const auto [scheme, k] = choice;
     if (scheme == stash && k != 1)
@@ -223,7 +223,7 @@ std::string objection(const Judge& judge, const Setting& setting, const Choice& 
     return "";
 }
 
-/// Returns what is wrong with a choice that is not the right one, or nothing.
+/// Returns what is wrong with a choice that differs from the right one, or nothing.
 std::string wrong_choice(const Judge& judge, const Setting& setting,
                          const std::string& choice, const std::string& right) {
     if (choice == "none") return right + " is allowed";

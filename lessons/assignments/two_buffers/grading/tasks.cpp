@@ -8,7 +8,7 @@ namespace lockstep {
 
 namespace {
 
-/// A stage's list from a tensor (instructions, 3): kind, micro-batch and version.
+/// Reads a stage's list from a tensor (instructions, 3): kind, micro-batch and version.
 std::vector<Instruction> given_list(Rank& rank, const TaskInputs& in) {
     const HostTensor rows = rank.device().download(in.tensor("list"));
     std::vector<Instruction> list;
@@ -21,7 +21,7 @@ std::vector<Instruction> given_list(Rank& rank, const TaskInputs& in) {
     return list;
 }
 
-/// Leaves a line for each version.
+/// Outputs a line for each version.
 void kept_versions(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const std::vector<Instruction> list = given_list(rank, in);
     const auto text = [&](int position) {
@@ -35,7 +35,7 @@ void kept_versions(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
                                           text(kept.made), text(kept.dropped));
 }
 
-/// Reads what each stage holds from a tensor (stages, 4).
+/// Reads the bytes of each stage from a tensor (stages, 4).
 std::vector<StageBytes> given_bytes(Rank& rank, const TaskInputs& in) {
     const HostTensor rows = rank.device().download(in.tensor("bytes"));
     const auto at = [&](std::int64_t i) { return static_cast<std::int64_t>(rows.at(i)); };
@@ -45,7 +45,7 @@ std::vector<StageBytes> given_bytes(Rank& rank, const TaskInputs& in) {
     return bytes;
 }
 
-/// Leaves a line for each stage, and its bytes.
+/// Outputs a line for each stage, and the bytes that it holds.
 void most_bytes(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const std::vector<StageBytes> bytes = given_bytes(rank, in);
     const Choice choice{static_cast<Scheme>(in.integer("scheme")),

@@ -6,19 +6,19 @@
 
 #include "src/pipeline/schedule.hpp"
 
-/// A version of a stage's weights, and the instructions between which the stage keeps it:
-/// positions in the stage's list, from 0.
+/// A version of a stage's weights, and the instructions between which the stage keeps it.
+/// These are positions in the stage's list, from 0.
 struct Kept {
-    /// The U that makes it; -1 for version 0, which is there at the beginning.
+    /// The U that makes it; -1 for version 0, which exists from the beginning.
     int made = -1;
     /// The last instruction that needs it; -1 for the last version, which stays.
     int dropped = -1;
 };
 
-/// How a pipeline trains without end.
+/// How a pipeline trains in the long run.
 enum class Scheme {
-    flush,       ///< 1F1B, which comes to its end before each update
-    stash,       ///< PipeDream: an update behind every backward, old weights are kept
+    flush,       ///< 1F1B, which is flushed before each update
+    stash,       ///< PipeDream: an update after every backward; old weights are kept
     two_buffers  ///< PipeDream-2BW
 };
 
@@ -27,7 +27,7 @@ struct Choice {
     int per_update = 1;  ///< k, micro-batches between two updates; 1 with a stash
 };
 
-/// A stage holds these bytes.
+/// The bytes of a stage's tensors.
 struct StageBytes {
     std::int64_t weights = 0;      ///< of one version
     std::int64_t activations = 0;  ///< of one micro-batch in flight
@@ -35,20 +35,20 @@ struct StageBytes {
     std::int64_t optimizer = 0;    ///< the optimizer's state, all the time
 };
 
-/// A choice is made for these.
+/// The setting for which a choice is made.
 struct Setting {
     int stages = 1;                 ///< p
     std::int64_t memory = 0;        ///< bytes that each stage's device has
     int most_per_update = 1;        ///< the largest k with which the model still learns
-    int most_late = 0;              ///< updates that a gradient may be late, at most
+    int most_late = 0;              ///< the most updates by which a gradient may be late
     std::int64_t forward = 1;       ///< t_f, on every stage
     std::int64_t backward = 2;      ///< t_b
     std::int64_t update = 1;        ///< t_u, of one U; more than 0
-    std::vector<StageBytes> bytes;  ///< of each stage
+    std::vector<StageBytes> bytes;  ///< for each stage
 };
 
-// All that tests and the grader call. How your own functions are called is up to you:
-// adapters.cpp calls them.
+// Tests and the grader call only these functions. Your own functions may have any
+// signature: adapters.cpp calls them.
 
 namespace adapters {
 

@@ -1,5 +1,5 @@
-// Your schedule as a picture and as lists, the versions that each stage keeps, the bytes
-// that three schemes hold, and what you choose for less and less memory.
+// Shows your schedule as a picture and as lists, the versions that each stage keeps, the
+// bytes that three schemes hold, and what you choose for less and less memory.
 
 #include <algorithm>
 #include <cstdio>
@@ -34,7 +34,7 @@ std::string text_of(const Choice& choice) {
                        choice.per_update);
 }
 
-/// Runs one part of it; false if it is not written, or fails.
+/// Runs one part of the program. Returns false if that is not written, or fails.
 bool show(const std::string& name, const std::function<void()>& part) {
     try {
         part();
@@ -49,7 +49,7 @@ bool show(const std::string& name, const std::function<void()>& part) {
 
 void show_schedule(const Sizes& sizes) {
     const std::string file = "two_buffers.svg";
-    std::remove(file.c_str());  // it is of another schedule
+    std::remove(file.c_str());  // removes an old picture
     const Schedule schedule = adapters::two_buffers(sizes.p, sizes.m, sizes.k);
     const Timing timing = time_schedule(schedule, {{sizes.forward, sizes.backward, 0}});
     SchedulePicture picture;

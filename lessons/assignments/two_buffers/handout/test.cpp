@@ -1,5 +1,5 @@
-// Everybody may see these tests. The grader asks more: other numbers of stages and
-// micro-batches, other lists and settings; and it runs your schedules with numbers.
+// These tests are public. The grader tests more: other numbers of stages and
+// micro-batches, other lists and settings. It also runs your schedules with numbers.
 
 #include <algorithm>
 #include <string>
@@ -25,7 +25,7 @@ struct Sizes {
     int per_update = 1;
 };
 
-/// Expects F and B of each micro-batch, and R and U behind every k-th B.
+/// Expects F and B of each micro-batch, and R and U after every k-th B.
 void expect_list(const Schedule& schedule, int stage, const Sizes& sizes) {
     const auto& list = schedule.of(stage);
     const int updates = sizes.micro_batches / sizes.per_update;
@@ -43,7 +43,7 @@ void expect_list(const Schedule& schedule, int stage, const Sizes& sizes) {
     }
 }
 
-/// Expects all F and B of batch b to read version max(0, b - 1).
+/// Expects that all F and B of batch b read version max(0, b - 1).
 void expect_versions(const Schedule& schedule, const Sizes& sizes) {
     const auto uses = weight_uses(schedule);
     for (int stage = 0; stage < sizes.stages; ++stage)
@@ -90,7 +90,7 @@ void test_schedule(const Sizes& sizes) {
                                 each.of(forward), each.of(backward)));
 }
 
-/// The list is written as in a file of schedules (CSV): "F0,B0,U".
+/// Tests a list that is written as in a CSV file of schedules: "F0,B0,U".
 void test_kept(const std::string& text, const std::vector<Kept>& expected) {
     const Schedule schedule = read_schedule_csv(text + "\n", "list.csv");
     const std::vector<Kept> kept = adapters::kept_versions(schedule.of(0));
@@ -117,7 +117,7 @@ void expect_choice(const Setting& setting, Scheme scheme, int per_update) {
     expect_equal(got->per_update, per_update, "micro-batches between two updates");
 }
 
-/// 4 stages, of 2,411 bytes each at most with two buffers.
+/// Returns a setting of 4 stages. With two buffers, each holds at most 2,411 bytes.
 Setting setting_of(std::int64_t memory, int most_per_update, int most_late) {
     Setting setting{4, memory, most_per_update, most_late, 1, 2, 1, {}};
     setting.bytes.assign(4, {1'000, 100, 10, 1});

@@ -6,7 +6,7 @@ using namespace lockstep;
 
 using enum InstructionKind;
 
-// 1F1B's order, from which no batch's end takes anything away; only what is read changes.
+// 1F1B's order, as if all batches were one. Only the versions that are read change.
 Schedule two_buffers(int stages, int micro_batches, int per_update) {
     Schedule schedule = empty_schedule("two buffers", {stages, micro_batches, 1});
     for (int stage = 0; stage < stages; ++stage) {
@@ -33,7 +33,7 @@ std::vector<Kept> kept_versions(const std::vector<Instruction>& list) {
     for (int position = 0; position < static_cast<int>(list.size()); ++position) {
         const Instruction& work = list[position];
         const int newest = static_cast<int>(versions.size()) - 1;
-        // An update needs the newest version, too: it makes the next from it.
+        // An update also needs the newest version, from which it makes the next one.
         if (work.kind == optimizer_step) {
             versions[newest].dropped = position;
             versions.push_back({position, -1});
@@ -77,7 +77,7 @@ bool is_allowed(const Setting& setting, const Choice& choice) {
     return true;
 }
 
-/// The time between two updates.
+/// Returns the time between two updates.
 std::int64_t period(const Setting& setting, const Choice& choice) {
     const int bubble = choice.scheme == Scheme::flush ? setting.stages - 1 : 0;
     return (choice.per_update + bubble) * (setting.forward + setting.backward) +

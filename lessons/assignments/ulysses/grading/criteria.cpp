@@ -10,7 +10,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Draws a sequence for these ranks, and returns a run of a task on it.
+/// Draws a sequence for `ranks` ranks, and returns a run of a task on it.
 TaskRun given(const Judge& judge, const std::string& task, int ranks, bool causal) {
     const std::string kind = fmt::format("{} ranks{}", ranks, causal ? ", causal" : "");
     const auto draw = [&](const char* what, std::int64_t low, std::int64_t high) {
@@ -19,11 +19,11 @@ TaskRun given(const Judge& judge, const std::string& task, int ranks, bool causa
     const std::int64_t tokens = draw("tokens", 2, 5);
     const std::int64_t batches = draw("batches", 1, 3);
     const std::int64_t heads = draw("heads", 1, 3);
-    const std::int64_t columns = heads * draw("width", 2, 5);  // of a rank's heads
+    const std::int64_t columns = heads * draw("width", 2, 5);  // for a rank's heads
     const std::int64_t parts = task.starts_with("to_") ? draw("parts", 2, 3) : 3;
     const Shape of_tokens{tokens, batches, ranks * parts * columns};
     const Shape of_heads{ranks * tokens, batches, parts * columns};
-    // What is moved may have either type.
+    // to_heads and to_tokens are asked for both types.
     const DType dtype = task.starts_with("to_") && ranks == 3 ? DType::f32 : DType::f64;
     TaskRun run{fmt::format("{}, {} tokens and {} heads each, {}", kind, tokens, heads,
                             name_of(dtype)),
@@ -41,8 +41,8 @@ TaskRun given(const Judge& judge, const std::string& task, int ranks, bool causa
     return run;
 }
 
-/// Two ranks, a number that is no power of two, one rank, and more; attention with and
-/// without the mask.
+/// Returns runs on two ranks, on three, on one rank, and on more ranks, and runs
+/// attention with and without the mask.
 std::vector<TaskRun> runs(const Judge& judge, const std::string& task) {
     std::vector<TaskRun> all;
     for (const int ranks : {2, 3, 1, static_cast<int>(judge.draw("more ranks", 4, 6))})

@@ -1,4 +1,4 @@
-// Your attention on four virtual devices, forward and backward, as a timeline.
+// Shows your attention on four virtual devices, forward and backward, as a timeline.
 
 #include "adapters.hpp"
 #include "sim/cluster.hpp"

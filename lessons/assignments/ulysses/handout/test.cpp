@@ -1,5 +1,5 @@
-// Everybody may see these tests. The grader asks more: other numbers of ranks, other
-// sizes, and how it was done.
+// These tests are public. The grader tests more: other numbers of ranks, other sizes, and
+// what your program costs.
 
 #include <cmath>
 
@@ -14,7 +14,7 @@ using namespace lockstep;
 
 constexpr std::int64_t kTokens = 12, kBatches = 2, kWidth = 3;
 
-/// Numbers of the whole sequence, (tokens, batches, columns).
+/// Returns numbers of the whole sequence, (tokens, batches, columns).
 HostTensor whole(char name, std::int64_t columns) {
     HostTensor values({kTokens, kBatches, columns}, DType::f64);
     for (std::int64_t i = 0; i < values.elements(); ++i)
@@ -26,7 +26,7 @@ HostTensor own_rows(const HostTensor& whole, int ranks, int rank) {
     return whole.rows(kTokens / ranks * rank, kTokens / ranks);
 }
 
-/// Returns of each part of the columns those of one rank.
+/// Returns one rank's columns of each part.
 HostTensor own_columns(const HostTensor& whole, int parts, int ranks, int rank) {
     const std::int64_t columns = whole.shape()[2];
     const std::int64_t piece = columns / parts / ranks;
@@ -54,7 +54,7 @@ void test_exchange(int ranks, int parts) {
     }
 }
 
-/// On each rank its part of what one device with all tokens and heads has.
+/// Compares each rank's results with its part of one device's results.
 void test_attention(int ranks, const AttentionSizes& sizes, bool backward) {
     const HostTensor x = whole('x', 3 * sizes.heads * kWidth);
     const HostTensor dy = whole('d', sizes.heads * kWidth);

@@ -2,25 +2,25 @@
 
 #include "adapters.hpp"
 
-// Attention over a sequence that lies on n = rank.size() ranks, equally many tokens on
-// each, in order. For as long as attention lasts, the ranks share out the heads instead
-// (Jacobs et al. 2023, DeepSpeed-Ulysses, 2309.14509, section 3). What goes in stays as
-// it is.
+// Attention over a sequence that is sharded over n = rank.size() ranks, with
+// equally many tokens on each, in order. During attention, the ranks shard the
+// heads instead (Jacobs et al. 2023, DeepSpeed-Ulysses, 2309.14509, section 3). No
+// function changes its inputs.
 
-/// a13.1. Takes (own tokens, batches, columns), of `parts` tensors side by side, each of
-/// the same width. Gives (all tokens, batches, columns / n), side by side: of each part
-/// the r-th of n pieces of its columns, on rank r.
+/// a13.1. Takes (own tokens, batches, columns): `parts` tensors of equal width, side by
+/// side. Returns (all tokens, batches, columns / n), side by side: on rank r, piece r of
+/// the n pieces of each part's columns.
 lockstep::Tensor to_heads(lockstep::Rank& rank, const lockstep::Tensor& own_tokens,
                           int parts);
-/// a13.1. The way back: the own tokens of all columns.
+/// a13.1. The inverse: returns the own tokens of all columns.
 lockstep::Tensor to_tokens(lockstep::Rank& rank, const lockstep::Tensor& own_heads,
                            int parts);
 
-/// a13.2. x is (own tokens, batches, 3 h): queries, keys and values. `attention` is that
-/// of the own heads: it maps (all tokens, batches, 3 h / n) to (all tokens, batches,
-/// h / n). Gives y of the own tokens, (own tokens, batches, h).
+/// a13.2. x is (own tokens, batches, 3 h): queries, keys and values. `attention` works on
+/// the own heads: it maps (all tokens, batches, 3 h / n) to (all tokens, batches, h / n).
+/// Returns y of the own tokens, (own tokens, batches, h).
 lockstep::Tensor ulysses_forward(lockstep::Rank& rank, const lockstep::Tensor& x,
                                  lockstep::Module& attention, lockstep::Saved& saved);
-/// a13.3. From dy, the gradient of y, that of x; `saved` is as forward left it.
+/// a13.3. Takes dy, the gradient of y, and forward's `saved`. Returns the gradient of x.
 lockstep::Tensor ulysses_backward(lockstep::Rank& rank, const lockstep::Tensor& dy,
                                   lockstep::Module& attention, lockstep::Saved& saved);

@@ -2,7 +2,7 @@
 
 using namespace lockstep;
 
-// Block i of what is sent has the columns of rank i's heads; block i of what comes has
+// Block i that is sent has the columns of rank i's heads. Block i that is received has
 // rank i's tokens, so that all blocks together are the sequence.
 Tensor to_heads(Rank& rank, const Tensor& own_tokens, int parts) {
     Device& device = rank.device();

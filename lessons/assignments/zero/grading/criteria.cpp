@@ -13,22 +13,22 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Bounds values: the order of sums counts more where AdamW divides by their size.
+/// The bound for values. The order of sums matters more if AdamW divides by their size.
 constexpr double kBound = 1e-9;
 
 struct ZeroCase : MicroBatchCase {
     int steps = 3;
 
     std::int64_t elements(int layer) const { return (in(layer) + 1) * out(layer); }
-    /// A rank's range of the layer has so many.
+    /// Returns the elements of a rank's range of the layer.
     std::int64_t range(int layer) const {
         return (elements(layer) + ranks() - 1) / ranks();
     }
 };
 
-// The grader's cases, drawn anew for each grading.
+// The grader's cases, drawn again for each grading.
 
-/// Ranks have the same number of micro-batches, and do not divide the last layer.
+/// All ranks have equally many micro-batches. They do not divide the last layer.
 ZeroCase even_case(const Judge& judge, const std::string& label, std::int64_t ranks,
                    int low, int high) {
     const auto count = static_cast<int>(judge.draw(label + ", micro-batches", low, high));
@@ -41,16 +41,16 @@ ZeroCase even_case(const Judge& judge, const std::string& label, std::int64_t ra
     return drawn;
 }
 
-/// One step of equal layers that ranks divide, each rank with one micro-batch of the same
-/// rows, for what a step costs. So mistakes of accumulation and of sizes cost no points
-/// twice.
+/// Returns a case for costs: one step, equal layers that ranks divide, and one
+/// micro-batch of the same rows on each rank. So mistakes of accumulation and of sizes do
+/// not cost points twice.
 ZeroCase wide_case(const std::string& label, int layers, std::int64_t rows,
                    std::int64_t width) {
     return {{label, {4, {rows}}, layers, width, width, width}, 1};
 }
 
-/// Returns a layer's weight and bias, one behind the other, and zeros up to the end of
-/// the last range.
+/// Returns a layer's weight and bias, one after the other, and zeros up to the
+/// end of the last range.
 HostTensor layer_values(const Judge& judge, const ZeroCase& one, int layer) {
     const auto network = draw_network(judge, one);
     HostTensor flat(Shape::flat(one.ranks() * one.range(layer)), DType::f64);
@@ -63,10 +63,10 @@ HostTensor layer_values(const Judge& judge, const ZeroCase& one, int layer) {
     return flat;
 }
 
-/// Returns a stage's run: each rank is given whole layers, or in stage 3 its ranges.
+/// Returns a stage's run. Each rank is given whole layers or, in stage 3, its ranges.
 TaskRun given(const Judge& judge, const std::string& stage, const ZeroCase& one) {
     RankTask same{stage, {}, {}};
-    // The gradient's size counts if epsilon is large: AdamW forgives a factor otherwise.
+    // A large epsilon lets the gradient's size count; AdamW would hide a wrong factor.
     same.numbers = {{"layers", one.layers},
                     {"steps", one.steps},
                     {"learning rate in thousandths", 20},
@@ -90,8 +90,8 @@ TaskRun given(const Judge& judge, const std::string& stage, const ZeroCase& one)
     return run_on_rows(judge, one, std::move(ranks));
 }
 
-/// One rank, and ranks with different rows; in stage 1 with different numbers of
-/// micro-batches, too.
+/// Returns runs on one rank, and on ranks with different rows. In stage 1, ranks also
+/// have different numbers of micro-batches.
 std::vector<TaskRun> small_runs(const Judge& judge, const std::string& stage) {
     const auto some = [&](const char* what) {
         return static_cast<int>(judge.draw(what, 2, 3));
@@ -108,15 +108,15 @@ std::vector<TaskRun> small_runs(const Judge& judge, const std::string& stage) {
     return runs;
 }
 
-/// For memory: activations are few, and a layer's values many.
+/// Returns a run for memory, with small activations and large layers.
 std::vector<TaskRun> heavy_run(const Judge& judge, const std::string& stage) {
     return {given(judge, stage,
                   wide_case("8 large layers", 8, judge.draw("few rows", 2, 4),
                             4 * judge.draw("large width", 15, 17)))};
 }
 
-/// For time: an all-gather or a reduce-scatter of a layer takes about as long as its
-/// forward.
+/// Returns a run for time, in which an all-gather or a reduce-scatter of a layer takes
+/// about as long as its forward.
 TaskRun timed_run(const Judge& judge, const std::string& stage, int steps) {
     ZeroCase timed =
         wide_case(fmt::format("6 wide layers, {} step{}", steps, steps == 1 ? "" : "s"),
@@ -125,13 +125,13 @@ TaskRun timed_run(const Judge& judge, const std::string& stage, int steps) {
     return given(judge, stage, timed);
 }
 
-// What is asked of a run.
+// Questions about a run.
 
 bool is_of(const TaskRun& run, const char* stage) {
     return run.ranks.front().task == stage;
 }
 
-/// Ranks leave values of layers: all of them in stages 1 and 2, with the same bits.
+/// Asks for the layers' values. In stages 1 and 2 each rank has all, with the same bits.
 void judge_values(Judge& judge, const TaskRun& run) {
     const bool in_ranges = is_of(run, "stage_3");
     AskedValues asked;
@@ -161,7 +161,7 @@ constexpr RankFigure kOptimizer{"optimizer's state", "bytes of memory",
                                     return rank.memory.peak_of(MemoryCategory::optimizer);
                                 }};
 
-/// In stage 1 sums may lie beside the whole gradients: an n-th more of these.
+/// In stage 1 a rank may also hold its reduced range: an n-th of the gradients.
 void judge_memory(Judge& judge, const TaskRun& run) {
     judge.needs_values(run, judge_values);
     judge.figures_as_right(
@@ -169,8 +169,8 @@ void judge_memory(Judge& judge, const TaskRun& run) {
         {{kOptimizer, {0, 1}}, {kPeak, {100, is_of(run, "stage_1") ? 15 : 4}}});
 }
 
-/// Judges how long a second step takes, so that what is made before the first is not in
-/// it.
+/// Judges the time of a second step, which leaves out everything that is made
+/// before the first step.
 void judge_time(Judge& judge, const std::string& stage, int percent_more,
                 const char* less) {
     const TaskRun first = timed_run(judge, stage, 1);
@@ -185,7 +185,7 @@ void judge_time(Judge& judge, const std::string& stage, int percent_more,
         {24, percent_more}, less);
 }
 
-/// New values may be gathered when all are updated.
+/// New values may be gathered after all ranges have been updated.
 void judge_time_of_stage_2(Judge& judge) {
     judge_time(judge, "stage_2", 3,
                "a layer's reduce-scatter runs beside the backward of the layer before "

@@ -10,8 +10,8 @@ namespace lockstep {
 
 namespace {
 
-/// Linear layers with tanh behind all but the last, over the values that the task is
-/// given; the modules are kept in `modules`.
+/// Makes linear layers with tanh between them, from the values that the task is given.
+/// `modules` keeps the modules.
 Layers layers_of(Device& device, const TaskInputs& in, bool whole,
                  std::vector<std::unique_ptr<Sequential>>& modules) {
     Layers layers;
@@ -35,8 +35,8 @@ Layers layers_of(Device& device, const TaskInputs& in, bool whole,
     return layers;
 }
 
-/// The layer's values that the rank has, without the zeros behind the last; none if it
-/// has no others.
+/// Returns the values of the layer that the rank has, without the zeros at the end, or no
+/// tensor if it has only zeros.
 Tensor left_of(const Layer& layer, const Rank& rank, bool whole) {
     std::int64_t count = 0;
     for (const Parameter* parameter : layer.module->parameters())

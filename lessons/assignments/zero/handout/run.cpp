@@ -1,5 +1,5 @@
-// A step of your stages 2 and 3 on four virtual devices, as timelines: which messages run
-// beside forward and backward, and what does a device hold meanwhile?
+// Shows a step of your stages 2 and 3 on four virtual devices, as timelines: which
+// messages overlap with forward and backward, and what does a device hold meanwhile?
 
 #include <fmt/format.h>
 

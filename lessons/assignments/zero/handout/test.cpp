@@ -1,5 +1,5 @@
-// Everybody may see these tests. The grader asks more: other networks, other numbers of
-// ranks, and how it was done.
+// These tests are public. The grader tests more: other networks, other numbers of ranks,
+// and what your program costs.
 
 #include <algorithm>
 
@@ -20,11 +20,11 @@ constexpr int kSteps = 3;
 const Training kTraining{kSteps,
                          {.learning_rate = 0.05, .epsilon = 0.01, .weight_decay = 0.1}};
 
-/// Columns before and behind each layer.
+/// The columns of each layer's input, and of the last layer's output.
 constexpr std::int64_t kColumns[] = {3, 5, 5, 4};
 constexpr int kLayers = 3;
 
-/// Rows of each micro-batch of each rank.
+/// For each rank, the rows of each of its micro-batches.
 using Rows = std::vector<std::vector<std::int64_t>>;
 using Stage = void (*)(Rank&, const Layers&, const MicroBatches&, const Training&);
 
@@ -40,12 +40,12 @@ std::int64_t elements(int layer) {
     return (kColumns[layer] + 1) * kColumns[layer + 1];
 }
 
-/// A rank's range of the layer, of so many.
+/// Returns the elements of a rank's range of the layer, on `ranks` ranks.
 std::int64_t range(int layer, std::int64_t ranks) {
     return (elements(layer) + ranks - 1) / ranks;
 }
 
-/// A layer's values, and zeros behind them.
+/// Returns a layer's values, with zeros at the end.
 HostTensor values_of(int layer, std::int64_t ranks) {
     const RandomStream stream(1, fmt::format("layer{}", layer));
     HostTensor values({ranks * range(layer, ranks)}, DType::f64);
@@ -59,7 +59,7 @@ struct Network {
     Layers layers{};
 };
 
-/// Whole, or with this rank's ranges alone.
+/// Makes the network, with whole layers or with only this rank's ranges.
 Network make_network(Rank& rank, bool whole) {
     Device& device = rank.device();
     Network network;
@@ -85,7 +85,7 @@ Network make_network(Rank& rank, bool whole) {
     return network;
 }
 
-/// Rows [begin, begin + count) of a batch.
+/// Returns rows [begin, begin + count) of a batch.
 MicroBatch make_rows(Device& device, std::int64_t begin, std::int64_t count,
                      double weight) {
     const RandomStream stream(1, "x");
@@ -112,7 +112,7 @@ MicroBatches batches_of(Rank& rank, const Rows& rows) {
     return mine;
 }
 
-/// Returns the values that your function leaves.
+/// Returns the values after your function.
 RunReport run(const Rows& rows, Stage stage, bool whole) {
     return sim::make_cluster(static_cast<int>(rows.size()))->run([&](Rank& rank) {
         const Network network = make_network(rank, whole);
@@ -123,7 +123,7 @@ RunReport run(const Rows& rows, Stage stage, bool whole) {
     });
 }
 
-/// All rows at once, on one device.
+/// Computes all rows at once, on one device.
 RunReport run_alone(std::int64_t count) {
     return sim::make_cluster(1)->run([=](Rank& rank) {
         Device& device = rank.device();
@@ -163,7 +163,7 @@ void test_values(const Rows& rows, Stage stage, bool whole) {
             const std::string name = fmt::format("layer{}", i);
             const HostTensor& left =
                 got.ranks[static_cast<std::size_t>(rank)].kept.at(name);
-            // A range at the end may hold fewer values.
+            // The last ranges may hold fewer values.
             const std::int64_t first = whole ? 0 : rank * range(i, ranks);
             const std::int64_t count =
                 std::min(left.elements(), elements(i) - std::min(first, elements(i)));

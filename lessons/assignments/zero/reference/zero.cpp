@@ -11,7 +11,7 @@ using namespace lockstep;
 
 namespace {
 
-/// Shows a layer's parameters where theirs begins in `whole`, or that they are absent.
+/// Makes a layer's parameters views of `whole`, or absent if `whole` is.
 void show(const Layer& layer, const Tensor& whole, Tensor Parameter::*member) {
     std::int64_t begin = 0;
     for (Parameter* parameter : layer.module->parameters()) {
@@ -22,13 +22,13 @@ void show(const Layer& layer, const Tensor& whole, Tensor Parameter::*member) {
     }
 }
 
-/// This rank's range of n.
+/// Returns this rank's range of `whole`.
 Tensor own_range(const Rank& rank, const Tensor& whole) {
     const std::int64_t count = whole.elements() / rank.size();
     return whole.slice(rank.index() * count, count);
 }
 
-/// A layer as this rank has it: always its range, and the rest for a while.
+/// A layer as this rank holds it: its own range always, other ranges for a while.
 struct Sharded {
     const Layer* layer;
     std::int64_t elements;             ///< of all ranges
@@ -40,8 +40,8 @@ struct Sharded {
 };
 using Network = std::vector<Sharded>;
 
-/// `own` are the values of this rank's range. Gradients of all ranges are made, too, if
-/// they are to be kept.
+/// Makes a layer's shard from `own`, the values of this rank's range. If `keeps`, also
+/// makes gradients of all ranges.
 Sharded share_out(Rank& rank, const Layer& layer, const Tensor& own, bool keeps) {
     Device& device = rank.device();
     const MemoryScope scope(device, MemoryCategory::gradients);
@@ -66,7 +66,7 @@ std::vector<Parameter*> shards_of(const Network& network) {
     return shards;
 }
 
-/// A stage has something to do around a layer's halves.
+/// The work that a stage does before and after a layer's forward and backward.
 class Stage {
   public:
     virtual ~Stage() = default;
@@ -85,7 +85,7 @@ void forward_and_backward(Device& device, const Layers& layers, const MicroBatch
         x = layers[i].module->forward(x, saved[i]);
         stage.after_forward(i);
     }
-    // The weight is all that is divided: sums of what it gives are the mean's.
+    // Only the weight divides. Sums of weighted losses and gradients are the mean's.
     Tensor dy = cross_entropy_loss(device, x, batch.targets, batch.weight).gradient;
     x = {};
     for (std::size_t i = layers.size(); i-- > 0;) {
@@ -95,7 +95,7 @@ void forward_and_backward(Device& device, const Layers& layers, const MicroBatch
     }
 }
 
-/// Updates this rank's range of each layer, and gives it to the others.
+/// Updates this rank's range of each layer, and gathers the new values on all ranks.
 void update_and_gather(Rank& rank, const Network& network, AdamW& optimizer) {
     std::vector<Work> gathers;
     for (const Sharded& it : network) {
@@ -107,7 +107,7 @@ void update_and_gather(Rank& rank, const Network& network, AdamW& optimizer) {
         gather.wait();
 }
 
-/// Gradients are there while a layer's backward goes on, and until they are reduced.
+/// A layer's whole gradients exist during its backward, and until they are reduced.
 class Stage2 : public Stage {
   public:
     Stage2(Rank& rank, Network& network) : rank_(rank), network_(network) {}
@@ -132,7 +132,7 @@ class Stage2 : public Stage {
     Network& network() { return network_; }
 
   private:
-    /// Adds what has come to the shard's gradients, and lets go of the others.
+    /// Adds the reduced range to the shard's gradients, and frees the whole gradients.
     void finish(Sharded& it) {
         it.reduction->wait();
         rank_.device().add(it.shard->gradient, own_range(rank_, it.gradients));
@@ -143,7 +143,7 @@ class Stage2 : public Stage {
     Network& network_;
 };
 
-/// Values are there while a layer computes, and gathered while the one before does.
+/// A layer's whole values exist while it computes, and are gathered one layer ahead.
 class Stage3 : public Stage2 {
   public:
     using Stage2::Stage2;
