@@ -1,4 +1,4 @@
-// For pictures: whether an SVG is well formed.
+// For tests of pictures: whether an SVG is well formed.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace lockstep::test {
 
-/// Whether tags open and close in order, and text has no stray mark-up.
+/// Returns whether tags open and close in order, and text has no stray mark-up.
 inline bool is_balanced_xml(const std::string& svg) {
     std::vector<std::string> open;
     for (std::size_t at = svg.find('<'); at != std::string::npos;

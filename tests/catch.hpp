@@ -1,6 +1,6 @@
-// Catch2, version 3 or 2 as the system has it, with its matchers and SKIP. In tests,
-// compare numbers with matchers (`REQUIRE_THAT(x, WithinAbs(y, 1e-9))`), which both
-// versions have.
+// Catch2, version 3 or 2 (whichever the system has), with its matchers and SKIP. In
+// tests, compare numbers with matchers (`REQUIRE_THAT(x, WithinAbs(y, 1e-9))`), which
+// both versions have.
 #pragma once
 
 #if __has_include(<catch2/catch_all.hpp>)
@@ -8,7 +8,7 @@
 #else
 #include <catch2/catch.hpp>
 
-/// Version 3 throws; here the test case itself says why it ends.
+/// Version 3 throws; here the test case itself warns and returns.
 #define SKIP(why)                   \
     do {                            \
         WARN("skipped: " << (why)); \
@@ -17,7 +17,7 @@
 
 namespace Catch::Matchers {
 
-/// Version 3's name.
+/// Has version 3's name.
 // NOLINTNEXTLINE(readability-identifier-naming): version 3's name.
 inline auto ContainsSubstring(const std::string& text) {
     return Contains(text);

@@ -5,7 +5,7 @@
 
 namespace lockstep::test {
 
-/// Returns how often the part stands in the text.
+/// Returns how often the text contains the part.
 inline std::size_t count_of(const std::string& text, const std::string& part) {
     std::size_t count = 0;
     for (std::size_t at = text.find(part); at != std::string::npos;

@@ -7,7 +7,7 @@
 
 namespace lockstep::test {
 
-/// Random numbers, one after the other; a seed determines all of them.
+/// A series of random numbers, determined by a seed.
 class Dice {
   public:
     explicit Dice(std::uint64_t seed) : stream_(seed, "dice") {}

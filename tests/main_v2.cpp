@@ -1,7 +1,6 @@
-// main() of the test programs under Catch2 v2; v3 brings its own.
-// Differs from v2's own main: a filter that matches no test fails, as in v3, and failure
-// is always status 1, since v2 returns the number of failed assertions and 77 would mean
-// skipped.
+// main() of the test programs under Catch2 v2; v3 has its own. Differs from v2's own
+// main: a filter that matches no test fails, as in v3. The status of a failure is always
+// 1: v2 returns the number of failed assertions, and 77 would mean skipped.
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 

@@ -4,8 +4,8 @@
 
 namespace lockstep::test {
 
-/// What an exception of type E that `action` throws has to say; a sentence that no test
-/// expects where it throws none.
+/// Returns the message of the exception of type E that `action` throws. If it throws
+/// none, returns a sentence that no test expects.
 template <typename E, typename Action>
 std::string message_of(Action&& action) {
     try {

@@ -1,4 +1,4 @@
-// Sentences that refuse a caller's mistake.
+// For tests of messages that refuse a caller's mistake.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ inline auto says(const std::string& part) {
         "contains \"" + part + "\"");
 }
 
-/// What `call` throws, which is a UsageError; its sentence.
+/// Returns the message of the UsageError that `call` throws.
 template <typename Call>
 std::string refusal(Call&& call) {
     try {

@@ -1,4 +1,4 @@
-// For pictures: whether anything lies outside of an SVG's viewport.
+// For tests of pictures: whether anything is outside of an SVG's viewport.
 #pragma once
 
 #include <cstdlib>
@@ -15,8 +15,8 @@ inline double attribute(const std::string& svg, std::size_t at, const std::strin
     return std::strtod(svg.c_str() + found + opening.size(), nullptr);
 }
 
-/// Rectangles, circles and texts that lie outside of the viewport, in part or as a whole.
-/// A letter is taken to be 5 pixels wide, which is less than most are.
+/// Returns the rectangles, circles and texts that are partly or wholly outside of the
+/// viewport. It assumes letters 5 pixels wide, which is less than most letters are.
 inline std::vector<std::string> outside_of_viewport(const std::string& svg) {
     const double width = attribute(svg, 0, "width");
     const double height = attribute(svg, 0, "height");

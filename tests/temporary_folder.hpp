@@ -10,7 +10,7 @@
 
 namespace lockstep::test {
 
-/// An empty folder of its own that goes, with what it holds, when this goes.
+/// An empty folder of its own. The destructor removes it and its contents.
 class TemporaryFolder {
   public:
     TemporaryFolder() {

@@ -1,6 +1,6 @@
-// Simulated attention over plain Eigen, which keeps all scores of a head and computes
-// them all, causal or not; and Ring Attention over as much on one device. Both take turns
-// in one process, and the fastest turns are compared.
+// Measures simulated attention against plain Eigen, which computes and keeps all scores
+// of a head, causal or not; and Ring Attention against the same attention on one device.
+// Both run in turns in one process, and the fastest turns are compared.
 
 #include <algorithm>
 #include <benchmark/benchmark.h>
@@ -37,7 +37,7 @@ struct Fastest {
     double seconds = std::numeric_limits<double>::infinity();
 };
 
-/// Queries, keys and values side by side, (tokens, 1, 3 kHeads kWidth).
+/// Returns the heads of queries, keys or values in (tokens, 1, 3 kHeads kWidth).
 Heads part(const Tensor& of, std::int64_t which) {
     return {of, kHeads, kWidth, which * kHeads * kWidth};
 }
@@ -52,7 +52,7 @@ Tensor random(Device& device, std::int64_t tokens, std::int64_t columns) {
     return tensor;
 }
 
-/// What both compute: y from x, and dx from dy.
+/// The operands of both: they compute y from x, and dx from dy.
 struct Operands {
     Operands(Device& device, std::int64_t tokens)
         : x(random(device, tokens, 3 * kHeads * kWidth)),
@@ -61,7 +61,7 @@ struct Operands {
     Tensor x, dx, dy;
 };
 
-/// By the definition, head by head.
+/// Attention by the definition, head by head.
 class PlainEigen {
   public:
     explicit PlainEigen(const Operands& operands)
@@ -115,7 +115,7 @@ class PlainEigen {
     std::vector<Matrix> weights_;
 };
 
-/// By a device's operations.
+/// Attention by a device's operations.
 struct Simulated {
     void attend() {
         const AttentionHeads heads = heads_of(o.x);
@@ -143,7 +143,7 @@ struct Simulated {
     Tensor y{}, log_sum_exp{};
 };
 
-/// The largest difference between two results of the forward pass.
+/// Returns the largest difference between two results of the forward pass.
 float difference(const Tensor& y, const Matrix& expected) {
     const Eigen::Map<const Matrix> own(y.data<float>(), expected.rows(), expected.cols());
     return (own - expected).cwiseAbs().maxCoeff();
@@ -151,7 +151,7 @@ float difference(const Tensor& y, const Matrix& expected) {
 
 enum class Pass { forward, backward, products };
 
-/// Arguments: tokens, and whether it is causal.
+/// Arguments: tokens, and 1 for causal.
 void attention(benchmark::State& state, Pass pass) {
     test::PlainMonitor monitor;
     sim::CpuDevice device(0, monitor);
@@ -184,7 +184,7 @@ BENCHMARK_CAPTURE(attention, forward, Pass::forward)->Apply(shapes);
 BENCHMARK_CAPTURE(attention, backward, Pass::backward)->Apply(shapes);
 BENCHMARK_CAPTURE(attention, products, Pass::products)->Apply(shapes);
 
-/// Seconds that both passes take, from when all ranks are ready: the fastest of a few.
+/// Seconds of both passes until all ranks are ready: the fastest of some turns.
 double seconds_of_passes(Device& device, Module& module, std::int64_t tokens,
                          const auto& all_ready) {
     constexpr int kTurns = 3;
@@ -217,7 +217,7 @@ double ring_seconds(std::int64_t tokens, const AttentionSizes& sizes) {
     return seconds;
 }
 
-/// Arguments: tokens, and whether it is causal.
+/// Arguments: tokens, and 1 for causal.
 void ring_attention(benchmark::State& state) {
     const std::int64_t tokens = state.range(0);
     const AttentionSizes sizes{kHeads, state.range(1) != 0};

@@ -1,5 +1,5 @@
-// Compiled for each width of vectors with the macros EIGEN_OF_WIDTH, which it defines,
-// and Eigen, which is another name in each: the linker would take one copy for both.
+// Compiled for each width of vectors. Macros rename EIGEN_OF_WIDTH, which this file
+// defines, and Eigen: of equal names, the linker would keep only one copy.
 #include "tests/bench/eigen_product.hpp"
 
 #include <Eigen/Core>
@@ -12,7 +12,7 @@ template <typename T>
 void multiply(T* c, const T* a, const T* b, std::int64_t m, std::int64_t k,
               std::int64_t n, MatmulOptions options) {
     using RowMajor = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-    // A row-major (m, k) is a column-major (k, m): transposing it costs nothing.
+    // A row-major (m, k) is a column-major (k, m), so a transpose costs nothing.
     using ColumnMajor = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::ColMajor>;
     using Straight = Eigen::Map<const RowMajor>;
     using Transposed = Eigen::Map<const ColumnMajor>;

@@ -6,7 +6,7 @@
 
 namespace lockstep::bench {
 
-/// c (m, n) = op(a) (m, k) op(b) (k, n), by Eigen as it is.
+/// c (m, n) = op(a) (m, k) op(b) (k, n), by unchanged Eigen.
 template <typename T>
 using EigenProduct = void (*)(T* c, const T* a, const T* b, std::int64_t m,
                               std::int64_t k, std::int64_t n, MatmulOptions options);

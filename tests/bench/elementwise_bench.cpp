@@ -1,5 +1,5 @@
-// Operations on elements and rows, on one thread: GB/s of what they read and write,
-// beside a copy of as many elements, in caches and in memory.
+// Measures operations on elements and rows, on one thread: GB/s that they read and write,
+// compared with a copy of the same size, in caches and in memory.
 
 #include <benchmark/benchmark.h>
 #include <cstdint>
@@ -59,7 +59,7 @@ std::vector<std::pair<std::string, Operation>> all_operations() {
     };
 }
 
-/// Measures an operation, by its place among all, on rows of kColumns numbers.
+/// Measures an operation, given by its index, on rows of kColumns numbers.
 template <DType kDType>
 void elementwise(benchmark::State& state) {
     const auto [name, operation] =

@@ -1,4 +1,5 @@
-// How fast the simulator runs: rendezvous, hand-written collectives, memory a device.
+// Measures how fast the simulator runs: rendezvous, hand-written collectives, memory per
+// device.
 
 #include <benchmark/benchmark.h>
 #include <fstream>
@@ -21,7 +22,7 @@ sim::ClusterOptions shapes_only(int ranks) {
     return options;
 }
 
-/// Barriers: each is one rendezvous of every rank.
+/// Barriers: each is one rendezvous of all ranks.
 void rendezvous(benchmark::State& state) {
     const auto ranks = static_cast<int>(state.range(0));
     const int barriers = 2'000'000 / ranks;
@@ -64,8 +65,7 @@ void all_to_all_by_hand(benchmark::State& state) {
 }
 BENCHMARK(all_to_all_by_hand)->Unit(benchmark::kMillisecond);
 
-/// One collective of all ranks, shapes only: what it costs must not grow with their
-/// number by more than that number and a logarithm.
+/// One collective of all n ranks, shapes only: its cost must grow at most as n log n.
 template <typename Collective>
 void of_many_ranks(benchmark::State& state, Collective collective) {
     constexpr int kTimes = 10;
@@ -101,7 +101,7 @@ BENCHMARK(reduce_scatter)
     ->Arg(16384)
     ->Unit(benchmark::kMillisecond);
 
-/// Groups of eight, and one rank of each eight together.
+/// Groups of eight ranks, and groups of one rank from each eight.
 void splits(benchmark::State& state) {
     of_many_ranks(state, [](Rank& rank) {
         const int me = rank.index();
@@ -113,7 +113,7 @@ void splits(benchmark::State& state) {
 }
 BENCHMARK(splits)->Arg(1024)->Arg(4096)->Arg(16384)->Unit(benchmark::kMillisecond);
 
-/// Resident bytes of this process.
+/// Returns the resident bytes of this process.
 double resident_bytes() {
     std::ifstream file("/proc/self/statm");
     double pages = 0;
@@ -121,7 +121,7 @@ double resident_bytes() {
     return pages * static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
-/// What a device takes while all of them wait, with nothing of their own.
+/// The memory that a device takes while all devices wait, without tensors.
 void memory_a_device(benchmark::State& state) {
     const auto ranks = static_cast<int>(state.range(0));
     double bytes = 0;

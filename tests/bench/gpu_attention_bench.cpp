@@ -1,6 +1,6 @@
-// Attention on a GPU: its products by cuBLAS; and the kernels that keep scores out of
-// memory, over the same by cuBLAS, softmax and cuBLAS. 8192 tokens, 16 heads, f32 and
-// bf16.
+// Measures attention on a GPU, for 8192 tokens and 16 heads in f32 and bf16: its products
+// by cuBLAS; and the kernels that keep scores out of memory, against the same computation
+// with a softmax between products by cuBLAS.
 
 #include <benchmark/benchmark.h>
 
@@ -66,7 +66,7 @@ BENCHMARK_CAPTURE(products, head_sums,
     ->Iterations(10)
     ->Unit(benchmark::kMillisecond);
 
-/// Attention both ways: what one leaves for its backward, and that.
+/// Attention by both methods: forward, and the backward that reads what forward leaves.
 struct BothWays {
     BothWays(Device& on, const Operands& operands, const AttentionOptions& of)
         : device(on), o(operands), options(of) {}
@@ -111,7 +111,7 @@ struct BothWays {
     Tensor y, log_sum_exp, weights;
 };
 
-/// How many flops a second a large product of matrices has, which cuBLAS computes.
+/// Returns the flops per second of a large matrix product by cuBLAS.
 double flops_of_product(gpu::Device& device, DType dtype) {
     constexpr std::int64_t kExtent = 4096;
     const Tensor a = device.empty({kExtent, kExtent}, dtype);
@@ -123,7 +123,7 @@ double flops_of_product(gpu::Device& device, DType dtype) {
     return 2.0 * kExtent * kExtent * kExtent / timer.seconds_of(work);
 }
 
-/// Arguments: tokens a sequence, width of a head, whether it is causal, and in bf16.
+/// Arguments: tokens per sequence, width of a head, 1 for causal, and 1 for bf16.
 void attention(benchmark::State& state, bool backward) {
     const std::int64_t length = state.range(0), width = state.range(1);
     const bool causal = state.range(2) != 0;

@@ -1,7 +1,7 @@
-// How well the device uses its GPU: each operation of 64 M elements against the best that
-// the GPU can do, by the bandwidth of a copy or by arithmetic; the product of matrices
-// over plain cuBLAS. Medians of rounds in which each takes its turn, times by events.
-// Exits 77 where there is no GPU.
+// Measures how well the device uses its GPU. Each operation on 64 M elements is compared
+// with the best that the GPU can do, by the bandwidth of a copy or by arithmetic; the
+// matrix product with plain cuBLAS. The results are medians over rounds in which all take
+// turns, timed by events. Exits with 77 if there is no GPU.
 
 #include <algorithm>
 #include <benchmark/benchmark.h>
@@ -26,7 +26,7 @@ constexpr std::int64_t kRows = kElements / kColumns;
 constexpr std::int64_t kVocabulary = 50257;
 constexpr std::int64_t kHeads = 16;
 
-/// What operations work on: matrices of kElements, a row of columns, indices.
+/// The operands of operations: matrices of kElements, a row of columns, indices.
 struct Operands {
     explicit Operands(Device& device)
         : a(device.empty({kRows, kColumns}, DType::f32)),
@@ -58,7 +58,7 @@ struct Operands {
     static Heads heads(const Tensor& matrix) {
         return {matrix.reshaped({kRows, 1, kColumns}), kHeads, kColumns / kHeads, 0};
     }
-    /// The numbers of a matrix as logits of a vocabulary, of which packs fill no row.
+    /// The numbers of a matrix as logits, whose rows are no whole number of packs.
     static Tensor of_vocabulary(const Tensor& matrix) {
         constexpr std::int64_t kLogitRows = kElements / kVocabulary;
         return matrix.flat()
@@ -72,15 +72,15 @@ struct Operands {
 
 using Operation = std::function<void(Device&, const Operands&)>;
 
-/// What an operation should reach: `share` of the best, which is bound by the bytes that
-/// its description counts, `passes` times, or by arithmetic.
+/// The goal of an operation: `share` of the best. The best takes the longer of two times:
+/// to move the operation's bytes `passes` times, and to compute its instructions.
 struct Goal {
     double share = 0.85;
     double passes = 1;
     double instructions = 0;  ///< for each element, in the machine code for 9.0
 };
 
-/// Instructions that all lanes of the GPU carry out in a second.
+/// Returns the instructions that all lanes of the GPU together execute in a second.
 double instruction_rate() {
     int gpu = 0, processors = 0, kilohertz = 0, major = 0, minor = 0;
     GPU_CHECK(cudaGetDevice(&gpu));
@@ -122,19 +122,19 @@ struct NamedOperation {
     Goal goal = {};
 };
 
-// Goals below 85 %, by what a kernel does besides moving bytes.
+// Goals below 85 %, and what else the kernel does.
 constexpr Goal kManyRegisters{0.75};    ///< two blocks a multiprocessor
-constexpr Goal kTwoStages{0.75};        ///< blocks' sums, then the sum of these
-constexpr Goal kDivides{0.7};           ///< finds its place by 64-bit divisions
+constexpr Goal kTwoStages{0.75};        ///< sums of blocks, then the sum of these
+constexpr Goal kDivides{0.7};           ///< finds its position by 64-bit divisions
 constexpr Goal kChecksTargets{0.75};    ///< a look-up in each row
-constexpr Goal kBlockAlone{0.75};       ///< one block a multiprocessor, in which all wait
+constexpr Goal kBlockAlone{0.75};       ///< one block a multiprocessor; all wait
 constexpr Goal kRowsTwice{0.85, 1.5};   ///< reads rows twice, writes them once
-constexpr Goal kLogitsTwice{0.7, 1.5};  ///< so, and shifts what it loads and stores
-/// Rows of the table in the order of ids: 16 rounds of merging pairs of numbers, of which
-/// there are a thousandth as many as elements, and rows that lie anywhere.
+constexpr Goal kLogitsTwice{0.7, 1.5};  ///< the same, and shifts what it loads and stores
+/// Adds to rows of the table in the order of ids: 16 rounds that merge pairs of numbers
+/// (a thousandth of the number of elements), and rows at random places.
 constexpr Goal kScatters{0.4};
 constexpr Goal kPhilox{0.6, 1, 95};
-/// Box and Muller's formula in f64, at half the rate.
+/// Box and Muller's formula in f64, at half the rate of f32.
 constexpr Goal kPhiloxNormal{0.6, 1, 420};
 
 std::vector<NamedOperation> element_by_element() {
@@ -274,7 +274,7 @@ std::vector<NamedOperation> softmaxes_and_losses() {
     };
 }
 
-/// The same product, by a handle as cuBLAS makes it.
+/// The same product by cuBLAS with a handle as cuBLAS creates it.
 class PlainCublas {
   public:
     explicit PlainCublas(const gpu::Stream& stream) {

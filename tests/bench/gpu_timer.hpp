@@ -15,8 +15,9 @@ inline double median(std::vector<double> values) {
     return *middle;
 }
 
-/// Seconds on the device, by events: of one of several launches, which follow each other
-/// so closely that what the host does for each does not show.
+/// Measures seconds of one launch on the device by events. It averages over several
+/// launches, which follow each other so closely that the host's work for each does not
+/// show.
 class Timer {
   public:
     explicit Timer(gpu::Device& device) : device_(device) {}

@@ -1,5 +1,5 @@
-// Measures a step of a GPT on a mesh of many devices, by shapes only, with all that is
-// made for it (devices, layers, an optimizer), and the most memory of this process.
+// Measures a step of a GPT on a mesh of many devices by shapes only, including the
+// creation of devices, layers and an optimizer; also the peak memory of this process.
 
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace lockstep;
 
-/// The mesh is dp x pp 4 x cp 2 x tp 8; there are 8 layers, and 2 micro-batches a
+/// The mesh is dp x pp 4 x cp 2 x tp 8; there are 8 layers, and 2 micro-batches per
 /// replica.
 MeshPlan plan_of(int devices) {
     GptSizes sizes;

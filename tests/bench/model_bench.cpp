@@ -1,6 +1,6 @@
-// The simulation tax: a step of the lesson's model on 4 virtual devices, over the same
-// kernels called directly. Both take turns in one process, so that the machine's noise
-// meets both.
+// Measures the simulation tax: a step of the lesson's model on 4 virtual devices, divided
+// by direct calls of the same kernels. Both take turns in one process, so that the
+// machine's noise affects both.
 
 #include <algorithm>
 #include <benchmark/benchmark.h>
@@ -52,7 +52,7 @@ double seconds_of(const auto& work) {
         .count();
 }
 
-/// The steps of all ranks one after another on plain devices, and their sums as plain
+/// The steps of all ranks one after another on plain devices; their sums are plain
 /// additions.
 double direct_seconds() {
     test::PlainMonitor monitor;
@@ -117,7 +117,7 @@ double simulated_seconds() {
     return seconds;
 }
 
-/// Reports the median ratio of rounds in which both take their turn.
+/// Reports the median ratio of rounds in which both take turns.
 void simulation_tax(benchmark::State& state) {
     std::vector<double> ratios;
     for (auto _ : state) {

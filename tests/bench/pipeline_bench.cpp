@@ -1,5 +1,5 @@
-// How fast schedules are made, validated, given messages and timed: 1F1B of 64 stages and
-// 1,024 micro-batches.
+// Measures how fast schedules are made, validated, completed with messages and timed:
+// 1F1B of 64 stages and 1,024 micro-batches.
 
 #include <benchmark/benchmark.h>
 
@@ -19,7 +19,7 @@ Schedule work() {
     return one_forward_one_backward_schedule(kShape);
 }
 
-/// Instructions a second, over all iterations.
+/// Counts instructions per second, over all iterations.
 void count(benchmark::State& state, const Schedule& schedule) {
     state.counters["instructions"] = benchmark::Counter(
         static_cast<double>(state.iterations()) * schedule.instructions(),
@@ -41,7 +41,7 @@ void validate(benchmark::State& state) {
 }
 BENCHMARK(validate)->ArgName("messages")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 
-/// Validated, too: timing begins with that.
+/// Includes validation, with which timing begins.
 void time(benchmark::State& state) {
     const Schedule schedule =
         state.range(0) == 0 ? work() : with_messages(work(), kDurations);
@@ -51,7 +51,7 @@ void time(benchmark::State& state) {
 }
 BENCHMARK(time)->ArgName("messages")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 
-/// By instructions of the result.
+/// Counts the instructions of the result.
 void add_messages(benchmark::State& state) {
     const Schedule schedule = work();
     for ([[maybe_unused]] auto _ : state)

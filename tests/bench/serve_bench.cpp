@@ -1,6 +1,6 @@
-// Measures a service of 1,000 requests by shapes only: LLaMA-2 13B with a fifth of the
-// heads of keys, on 64 devices, in groups that share out heads and columns; and the most
-// memory of this process.
+// Measures a service of 1,000 requests by shapes only, and the peak memory of this
+// process. The model is LLaMA-2 13B with a fifth of the heads of keys, on 64 devices, in
+// tensor parallel groups.
 
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>

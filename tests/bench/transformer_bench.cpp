@@ -1,4 +1,4 @@
-// How fast a transformer of a size that no machine here could hold is sized: shapes only.
+// Measures how fast shapes only simulate a transformer that is too large for any machine.
 
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
@@ -42,8 +42,8 @@ void training_step(Rank& rank, TensorParallel& tp) {
     optimizer.step();
 }
 
-/// One step, from making the model on. Reports the most memory that this process held, in
-/// MiB, and of each device the virtual time and the peak in GB.
+/// One step, including the creation of the model. Reports the peak memory of this process
+/// in MiB, and for each device the virtual time and the peak in GB.
 template <typename Regions>
 void gpt_3_step(benchmark::State& state) {
     sim::ClusterOptions options;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The laboratory of attention, in a browser. Argument: the book's folder."""
+"""Tests the laboratory of attention in a browser. Argument: the book's folder."""
 
 import laboratory
 from laboratory import DOWN, RIGHT, WIDTHS

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The book's pages in Chromium: none prints anything on the console, all links lead somewhere,
-nothing sticks out of a narrow window, and lessons are read as they are meant to be.
+"""Tests the book's pages in Chromium: none prints anything on the console, all links lead
+somewhere, nothing sticks out of a narrow window, and all parts of lessons work.
 
-Argument: the book's folder. With LOCKSTEP_SCREENSHOTS=FOLDER each page is kept there as a
-picture, in three widths, to be looked at.
+Argument: the book's folder. With LOCKSTEP_SCREENSHOTS=FOLDER, a picture of each page in
+three widths is kept there, for a person to look at.
 """
 
 import glob
@@ -47,7 +47,8 @@ class Pages(laboratory.LaboratoryTest):
                 self.assertEqual(self.window.console(), [])
 
     def test_pictures_of_chinese_pages_explain_themselves_in_chinese(self):
-        """An operation's name comes first; then each line but a size and a place in the code."""
+        """An operation's name comes first. Each line after it must be Chinese, except a size and
+        a place in the code."""
         lines = set()
         for page in PAGES:
             if page.startswith("zh/"):
@@ -75,7 +76,7 @@ class Pages(laboratory.LaboratoryTest):
                             self.assertIn(f'id="{anchor}"', target.read())
 
     def test_no_word_of_a_table_is_broken(self):
-        """In a narrow window the table scrolls instead."""
+        """In a narrow window, a table scrolls instead."""
         broken = (
             "document.querySelector('.offer button')?.click();"
             "const range = document.createRange(), broken = [];"
@@ -131,7 +132,7 @@ class Pages(laboratory.LaboratoryTest):
         self.window.dark(False)
 
     def test_paper_has_the_light_colours(self):
-        """Also if the reader has chosen the dark ones."""
+        """This is so even if the reader has chosen the dark ones."""
         colours = (
             "document.documentElement.dataset.theme = arguments[0];"
             "const element = document.createElement('p'); document.body.append(element);"
@@ -163,7 +164,7 @@ class Lesson(laboratory.LaboratoryTest):
         self.open()
 
     def question(self):
-        """The open question's name, and what a right answer is: a choice's letter, or a figure."""
+        """Returns the open question's name, and a right answer: a choice's letter, or a figure."""
         return self.window.run(
             "const form = document.querySelector(arguments[0]); if (!form) return null;"
             "const asked = JSON.parse(form.dataset.prediction);"
@@ -179,11 +180,11 @@ class Lesson(laboratory.LaboratoryTest):
         self.window.click(f"{FORM} .buttons button")
 
     def other(self, choice):
-        """A choice's letter that is wrong."""
+        """Returns a wrong choice's letter."""
         return "b" if choice == "a" else "a"
 
     def advice(self, name):
-        """Returns what is said to an answer that is none, or not right, once it has been judged."""
+        """Returns the advice on an unreadable or wrong answer, after it has been judged."""
         return self.window.until(
             "const advice = document.querySelector(arguments[0]).textContent;"
             "return advice === 'Computing …' ? '' : advice", f"#{name} .advice")
@@ -244,7 +245,7 @@ class Lesson(laboratory.LaboratoryTest):
         self.assertIsNotNone(self.question())
 
     def test_an_answer_given_twice_is_one_try(self):
-        """The second comes while what judges is still being loaded."""
+        """The second answer comes while the judging module is still being loaded."""
         name, choice, _ = self.question()
         said = self.window.run(
             "const form = document.getElementById(arguments[0]);"
@@ -287,7 +288,7 @@ class Lesson(laboratory.LaboratoryTest):
         self.assertIn("Right:", self.text(f"#{question[0]} + .outcome"))
 
     def test_a_hint_knows_the_usual_mistake(self):
-        """The first question with a hint for a wrong number says it."""
+        """The first question with a hint for a wrong number shows the hint."""
         while question := self.question():
             hint = self.window.run(
                 "return JSON.parse(document.querySelector(arguments[0]).dataset.prediction).hints[0] ?? null", FORM)
@@ -372,7 +373,7 @@ class Lesson(laboratory.LaboratoryTest):
         self.page = Lesson.page
 
     def test_first_paint_comes_soon(self):
-        """Printed for whoever wants to know; a machine that is busy must not fail here."""
+        """Prints the times; checks none, because the test must not fail on a busy machine."""
         for page in LESSONS:
             self.page = page
             self.open()

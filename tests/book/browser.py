@@ -1,4 +1,4 @@
-"""Drives Chromium by its WebDriver (w3.org/TR/webdriver2), for tests of the book."""
+"""Drives Chromium by WebDriver (w3.org/TR/webdriver2), for tests of the book."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ def is_here():
 
 
 class Browser:
-    """A window of Chromium without a screen; to be used in a `with`."""
+    """A window of Chromium without a screen; use it in a `with`."""
 
     def __init__(self, width=1280, height=800):
         self._folder = tempfile.TemporaryDirectory(prefix="lockstep-browser-")
@@ -62,16 +62,16 @@ class Browser:
             raise AssertionError(json.load(error)["value"]["message"].split("\n")[0]) from None
 
     def cdp(self, command, **parameters):
-        """A command of the DevTools protocol."""
+        """Sends a command of the DevTools protocol."""
         return self._ask("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def open(self, path, fragment=""):
-        """A file, as a reader opens it."""
+        """Opens a file, as a reader does."""
         self._ask("POST", "/url", {"url": "about:blank"})
         self._ask("POST", "/url", {"url": f"file://{os.path.abspath(path)}{fragment}"})
 
     def size(self, width, height):
-        """The window's, in CSS pixels; of a telephone, too."""
+        """Sets the window's size in CSS pixels; it may be a telephone's."""
         self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=height,
                  deviceScaleFactor=1, mobile=False)
 
@@ -84,7 +84,7 @@ class Browser:
         return self._ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def until(self, script, *arguments, seconds=20):
-        """Waits until a script returns something that is true, and returns that."""
+        """Waits until a script returns a true value, and returns it."""
         end = time.monotonic() + seconds
         while not (value := self.run(script, *arguments)):
             if time.monotonic() > end:
@@ -103,7 +103,7 @@ class Browser:
         self._ask("POST", self._element(selector) + "/value", {"text": text})
 
     def press(self, *keys):
-        """Presses keys one after another, where the focus is: "Tab" is "\\ue004"."""
+        """Presses keys one after another in the focused element: Tab is "\\ue004"."""
         actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
         self._ask("POST", "/actions", {"actions": [
             {"type": "key", "id": "keyboard", "actions": actions}]})
@@ -116,11 +116,11 @@ class Browser:
                 {"type": "pointerMove", "x": 0, "y": 0, "origin": {_ELEMENT: identity}}]}]})
 
     def console(self):
-        """Returns what was printed on the console since it was last asked."""
+        """Returns what was printed on the console since the last call."""
         return [entry["message"] for entry in self._ask("POST", "/se/log", {"type": "browser"})]
 
     def screenshot(self, path):
-        """The whole page as a PNG."""
+        """Saves a picture of the whole page as a PNG."""
         size = self.cdp("Page.getLayoutMetrics")["cssContentSize"]
         shot = self.cdp("Page.captureScreenshot", captureBeyondViewport=True, clip={
             "x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 16000), "scale": 1})

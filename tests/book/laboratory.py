@@ -1,4 +1,4 @@
-"""All tests of the book share this: a window on one of its pages."""
+"""Shared by all tests of the book: a window on one of its pages."""
 
 import os
 import sys
@@ -36,7 +36,7 @@ class LaboratoryTest(unittest.TestCase):
             {"name": "prefers-reduced-motion", "value": "no-preference" if may_move else "reduce"}])
 
     def address(self, name):
-        """The setting that the address has, once it has been written."""
+        """Returns the setting that the address has, after it has been written."""
         time.sleep(0.35)
         return self.window.run(
             "return new URLSearchParams(location.hash.slice(1)).get(arguments[0])", name)
@@ -50,13 +50,13 @@ class LaboratoryTest(unittest.TestCase):
                                ".map((element) => element.textContent)", selector)
 
     def assert_no_twins(self):
-        """No two elements have one name."""
+        """Checks that no two elements have one name."""
         names = self.window.run(
             "return [...document.querySelectorAll('[id]')].map((element) => element.id)")
         self.assertEqual(sorted(names), sorted(set(names)))
 
     def assert_fits(self, width):
-        """Nothing sticks out to the right of the window."""
+        """Checks that nothing sticks out to the right of the window."""
         self.assertLessEqual(self.window.run("return document.documentElement.scrollWidth"), width)
 
 

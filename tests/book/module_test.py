@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""lockstep.js, the module for browsers, says what the program says.
+"""The module for browsers, lockstep.js, gives the same answers as the program.
 
-Arguments: the program, and the module; none if there is no em++, which skips the test.
+Arguments: the program, and the module; without em++ there is no module, and the test is skipped.
 """
 
 import json
@@ -24,7 +24,7 @@ ASK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ask_module.js")
 
 NAMES = suggested("schedule")
 SIZES = {"stages": 4, "micro_batches": 8}
-# What is asked of a generator.
+# Requests to generators.
 GENERATED = [{"name": name, **SIZES} for name in NAMES] + [
     {"name": "1f1b", "stages": 1, "micro_batches": 1},
     {"name": "1f1b", "stages": 8, "micro_batches": 24, "forward": "18.522",
@@ -51,7 +51,7 @@ GENERATED = [{"name": name, **SIZES} for name in NAMES] + [
     {"name": "1f1b", **SIZES, "comm": "0.0000000001"},
     {"name": "1f1b", **SIZES, "memory_weight": "x"},
 ]
-# Files.
+# Schedules in files.
 WRITTEN = [
     "F0,F1,B0,B1\nF0,B0,F1,B1\n",
     "F0,F1,I0,W0,I1,W1\nF0,I0,F1,I1,W0,W1\n",
@@ -67,7 +67,7 @@ WRITTEN = [
     ",#F0\nF0,B0\n",
     "",
 ]
-JUDGED = [  # an answer, what is typed, the outcome, the hint's place, the remark's beginning
+JUDGED = [  # an answer, a typed text, the outcome, the hint's place, the remark's beginning
     ({"value": 6000, "unit": "bytes", "digits": 0}, "6 kB", "right", -1, ""),
     ({"value": 6000, "unit": "bytes", "digits": 0}, "5.9 KB", "wrong", -1, "1 KiB is"),
     ({"value": 6000, "unit": "bytes", "digits": 0}, "48,000", "wrong", -1, "Bits or bytes"),
@@ -123,7 +123,7 @@ class TheModule(unittest.TestCase):
         for request, answer in zip(GENERATED, answers):
             with self.subTest(request):
                 told, sentence = self.program(request["name"], *options_of(request))
-                # Which sizes are meant is seen on the page.
+                # The page shows the sizes, so the module's message has none.
                 sentence = re.sub(r"^--stages \d+ --micro-batches \d+( --chunks \d+)?: ", "", sentence)
                 self.same(answer, told, sentence)
                 refused += sentence != ""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The laboratory of pipeline schedules, in a browser. Argument: the book's folder."""
+"""Tests the laboratory of pipeline schedules in a browser. Argument: the book's folder."""
 
 import time
 import urllib.parse
@@ -23,12 +23,12 @@ class Pipeline(laboratory.LaboratoryTest):
                            ".includes(arguments[1])", where, sentence)
 
     def set(self, name, value):
-        """Moves a slider with the keyboard from its left end."""
+        """Moves a slider with the keyboard, from its left end."""
         self.window.run("document.querySelector(arguments[0]).focus()", f"input[name={name}]")
         self.window.press(HOME, *[RIGHT] * value)
 
     def settings(self):
-        """All settings that the address has, once it has been written."""
+        """Returns all settings that the address has, after it has been written."""
         time.sleep(0.35)
         return dict(urllib.parse.parse_qsl(self.window.run("return location.hash.slice(1)")))
 
@@ -47,7 +47,7 @@ class Pipeline(laboratory.LaboratoryTest):
                          ".children[arguments[1]].focus()", stage, at)
 
     def drag(self, selector, to, *keys):
-        """Drags the middle of one chip to that of another; half-way keys are pressed."""
+        """Drags the middle of one chip to that of another and presses keys half-way."""
         middle = ("const box = document.querySelector(arguments[0]).getBoundingClientRect();"
                   "return [box.x + box.width / 2, box.y + box.height / 2]")
         self.window.run("document.querySelector(arguments[0]).scrollIntoView()", selector)
@@ -248,7 +248,7 @@ class Pipeline(laboratory.LaboratoryTest):
         self.assertEqual(stops, ["BUTTON", "INPUT", "BUTTON", "INPUT"])
 
     def test_the_chinese_page_is_in_chinese(self):
-        """All but code, names, and what is marked as English."""
+        """All words, except code, names, and words marked as English."""
         english = ("const words = new Set();"
                    "const add = (text) => {"
                    "  for (const word of text.match(/[A-Za-z]{3,}/g) ?? []) words.add(word); };"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The laboratory of the ring, in a browser. Argument: the book's folder."""
+"""Tests the laboratory of the ring in a browser. Argument: the book's folder."""
 
 import laboratory
 from laboratory import DOWN, LEFT, RIGHT, WIDTHS
@@ -93,7 +93,7 @@ class Ring(laboratory.LaboratoryTest):
         self.assertEqual(self.text(".lab-note"), "")
 
     def test_a_slider_that_moves_fast_writes_the_address_once(self):
-        """Some browsers refuse to write it more than 100 times in 30 seconds."""
+        """Some browsers refuse more than 100 changes of the address in 30 seconds."""
         self.open()
         self.window.run(
             "window.written = 0; const write = history.replaceState.bind(history);"

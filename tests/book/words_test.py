@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""All that the scripts of the book say is in the table of translations, by which they are
-Chinese, too.
+"""All texts of the book's scripts are in the table of translations, for the Chinese pages.
 
 Argument: the folder of the lessons.
 """
@@ -22,26 +21,26 @@ def text_of(path):
 
 
 def joined(literals):
-    """The text of literals that stand side by side, or with a + between."""
+    """Returns the text of literals that are side by side, or have a + between them."""
     return "".join(map(ast.literal_eval, re.findall(LITERAL, literals)))
 
 
 def phrases():
-    """Pairs of English and Chinese."""
+    """Returns pairs of English and Chinese."""
     several = rf"({LITERAL}(?:\s*{LITERAL})*)"
     return [(joined(english), joined(chinese)) for english, chinese in re.findall(
         rf"\{{{several},\s*{several}\}}", text_of("page/language.cpp"))]
 
 
 def sentences(script):
-    """Returns what a script says; None stands for what is no literal."""
+    """Returns the texts that a script shows; None for a text that is no literal."""
     said = rf"(?<!function )\bsaid\(\s*({LITERAL}(?:\s*\+\s*{LITERAL})*)?"
     script = re.sub(r"^\s*//.*$", "", script, flags=re.M)
     return [joined(literals) or None for literals in re.findall(said, script)]
 
 
 def places(text):
-    """How many values a text takes."""
+    """Returns the number of values that a text takes."""
     named = [int(place) + 1 for place in re.findall(r"\{(\d)\}", text)]
     return max(named, default=text.count("{}"))
 

@@ -29,8 +29,8 @@ bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-/// One row of one device with boxes of so many units each, numbered from `first`, and
-/// idle time behind them.
+/// One row of one device: boxes with these lengths in units, numbered from `first`, and
+/// then idle time.
 Chart row_of_boxes(const std::vector<Picoseconds>& lengths, int first, Picoseconds end) {
     Chart chart;
     const int look = chart.look({Meaning::forward, 'F', '-', "forward"});
@@ -71,7 +71,7 @@ TEST_CASE("an axis has round times in the unit shown", "[chart]") {
     CHECK(Axis{81, 3, ""}.ticks(8)[1].time == 15);
 }
 
-TEST_CASE("an axis has no times between whole numbers, and one at least", "[chart]") {
+TEST_CASE("an axis has at least one time, and none between whole numbers", "[chart]") {
     CHECK(labels(2, 1, 100) == Labels{"0", "1", "2"});
     CHECK(labels(0, 1, 10) == Labels{"0"});
     CHECK(labels(0, 1e9, 0) == Labels{"0"});
@@ -124,7 +124,7 @@ TEST_CASE("members of a group are named by ranges", "[chart]") {
 }
 
 TEST_CASE("a number is written wherever it fits, in text and in the SVG", "[chart]") {
-    // A column is one unit long: "F9" fits two of them, "F10" does not.
+    // A column is one unit long: "F9" fits into two columns, "F10" does not.
     const Chart narrow = row_of_boxes(std::vector<Picoseconds>(4, 2), 8, 66);
     CHECK(contains(text_of(narrow), "|F8F9F-F-//"));
     const Chart wide = row_of_boxes({2, 2, 3, 4}, 8, 66);
@@ -144,7 +144,7 @@ TEST_CASE("a picture that grows is wide enough for the number of its shortest bo
     CHECK(count_of(chart_svg(chart), " class=\"b\"") == 100);
 }
 
-TEST_CASE("idle time that is lost is hatched until all is over", "[chart]") {
+TEST_CASE("idle time is hatched until the run ends", "[chart]") {
     Chart chart = row_of_boxes({10, 20}, 0, 60);
     chart.panels[0].axis.end = 120;  // another panel takes longer
     CHECK(contains(text_of(chart), "-//////////"));
@@ -159,7 +159,7 @@ TEST_CASE("idle time that is lost is hatched until all is over", "[chart]") {
     CHECK_FALSE(contains(chart_svg(chart), "class=\"d\""));
 }
 
-TEST_CASE("all texts of a chart are escaped, and lie in the viewport", "[chart]") {
+TEST_CASE("all texts of a chart are escaped and are inside the viewport", "[chart]") {
     const std::string hostile = "<&>\"\x01\xff\n'";
     Chart chart = row_of_boxes({10, 20}, 0, 60);
     Panel& panel = chart.panels[0];
@@ -187,7 +187,7 @@ TEST_CASE("all texts of a chart are escaped, and lie in the viewport", "[chart]"
     CHECK(xml_escaped("\xef\xbf\xbf") == "?");
 }
 
-TEST_CASE("what lies outside of a viewport is found", "[chart]") {
+TEST_CASE("shapes outside of a viewport are found", "[chart]") {
     const SvgPart picture{100, 100, svg_text(80, 50, "far too long")};
     CHECK(outside_of_viewport(svg_document(picture)).size() == 1);
     CHECK(

@@ -13,8 +13,8 @@ namespace lockstep::test {
 
 namespace {
 
-/// A value for element i of rank r, from -10 to 21. It is exact in every dtype, and so
-/// are sums over up to twelve ranks: bf16 has all whole numbers up to 256.
+/// Returns a value from -10 to 21 for element i of rank r. The value is exact in every
+/// dtype, and so are sums over up to twelve ranks: bf16 has all whole numbers up to 256.
 double value(int rank, std::int64_t i) {
     return static_cast<double>((std::int64_t{rank} * 37 + i * 11) % 32 - 10);
 }
@@ -27,7 +27,7 @@ HostTensor filled(Shape shape, DType dtype, int rank) {
     return values;
 }
 
-/// What every rank kept under `name` against expected(rank, element).
+/// Compares what every rank kept under `name` with expected(rank, element).
 void check_kept(const RunReport& report, const std::string& name,
                 const std::function<double(int rank, std::int64_t i)>& expected) {
     for (std::size_t r = 0; r < report.ranks.size(); ++r) {
@@ -86,7 +86,7 @@ void check_all_reduce(const MakeCluster& make, int ranks, std::int64_t count,
         rank.world().all_reduce(in, Reduction::mean).wait();
         rank.keep("mean", in);
     });
-    // Each term is divided, or their sum is, and each of the sums is rounded.
+    // Each term is divided, or their sum is, and each sum is rounded.
     const double bound = (ranks + 1) * epsilon_of(dtype) * kLargest;
     for (const RankReport& rank : report.ranks)
         for (std::int64_t i = 0; i < count; ++i)
@@ -180,9 +180,9 @@ void check_all_to_all(const MakeCluster& make, int ranks, std::int64_t count,
 
 void check_all_to_all_v(const MakeCluster& make, int ranks, std::int64_t count,
                         DType dtype) {
-    // Rank r sends (r + 2 * peer) % 3 times `count` rows of two to each peer.
+    // Rank r sends (r + 2 * peer) % 3 * `count` rows of two elements to each peer.
     const auto rows = [&](int from, int to) { return (from + 2 * to) % 3 * count; };
-    const auto begin = [&](int from, int to) {  // of the part, in `from`'s input
+    const auto begin = [&](int from, int to) {  // of the part, in the input of `from`
         std::int64_t sum = 0;
         for (int peer = 0; peer < to; ++peer)
             sum += rows(from, peer);
@@ -279,8 +279,8 @@ void check_messages(const MakeCluster& make, int ranks, std::int64_t count, DTyp
                [&](int r, std::int64_t i) { return value((r + ranks - 1) % ranks, i); });
 }
 
-/// The verbs that deal out blocks or collect them, in one group: to, and from, the last
-/// rank.
+/// Tests the verbs that distribute or collect blocks, in one group; the last rank is the
+/// root.
 void group_of_blocks(Rank& rank, std::int64_t count, DType dtype) {
     Device& device = rank.device();
     const int ranks = rank.size(), last = ranks - 1;
@@ -317,7 +317,7 @@ void check_groups(const MakeCluster& make, int ranks, std::int64_t count, DType 
             .wait();
         rank.keep("sum", a);
         rank.keep("broadcast", b);
-        // Two messages a pair, matched in order.
+        // Two messages per pair, matched in order.
         const Tensor first = device.zeros({count}, dtype);
         const Tensor second = device.zeros({count}, dtype);
         const int right = (rank.index() + 1) % ranks;

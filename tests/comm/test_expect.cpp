@@ -1,6 +1,6 @@
-// What a strategy's own code asserts: replicas are replicas, and bytes sent are what the
-// formula says. Through the simulator's own way, and through the verbs alone, as any
-// other backend does it.
+// Tests what a strategy's own code asserts: replicas are equal, and the bytes sent are
+// those of the formula. Once by the simulator's own method, and once only through the
+// verbs, as any other backend does it.
 
 #include <limits>
 
@@ -15,7 +15,7 @@ namespace lockstep::test {
 
 namespace {
 
-/// A backend that knows no better than its verbs: hands all to another communicator.
+/// A backend that has only the verbs: passes all calls to another communicator.
 class VerbsOnly final : public Communicator {
   public:
     VerbsOnly(Device& device, Communicator& inner)
@@ -53,7 +53,7 @@ void check_says(const std::string& text, const std::vector<std::string>& words) 
     }
 }
 
-/// A tensor that is the same on all ranks but for element (1, 2) of rank 2.
+/// A tensor that is the same on all ranks, except element (1, 2) of rank 2.
 Tensor nearly_replicated(Rank& rank, DType dtype = DType::f32) {
     HostTensor values(Shape{3, 4}, dtype);
     for (std::int64_t i = 0; i < 12; ++i)
@@ -101,7 +101,7 @@ TEST_CASE("a tensor that is no replica: ranks, element and both values",
     }));
 }
 
-TEST_CASE("shapes that differ between replicas are said", "[sim][comm][errors]") {
+TEST_CASE("replicas of different shapes are reported", "[sim][comm][errors]") {
     const auto weight = [](Rank& rank) {
         return rank.device().zeros({rank.index() == 0 ? 4 : 8}, DType::f32);
     };
@@ -165,7 +165,7 @@ TEST_CASE("asking whether a tensor is replicated costs no time and no bytes",
     }
 }
 
-TEST_CASE("a rank that does not ask is missed", "[sim][comm][errors]") {
+TEST_CASE("a rank that does not ask is reported as missing", "[sim][comm][errors]") {
     const Diagnosis found = fault_of(3, [](Rank& rank) {
         const Tensor x = rank.device().zeros({4}, DType::f32);
         here = __LINE__ + 1;
@@ -175,7 +175,7 @@ TEST_CASE("a rank that does not ask is missed", "[sim][comm][errors]") {
     check_says(found.sentence, {"ranks 0, 2", "weight", line(here), "rank 1", "ended"});
 }
 
-TEST_CASE("no tensor is refused", "[sim][comm][errors]") {
+TEST_CASE("an empty tensor is refused", "[sim][comm][errors]") {
     sim::make_cluster(2)->run([](Rank& rank) {
         CHECK_THROWS_AS(expect_replicated(rank.world(), Tensor()), UsageError);
     });
@@ -203,7 +203,7 @@ TEST_CASE("bytes sent are counted by verb", "[sim][comm]") {
     }
 }
 
-TEST_CASE("bytes that are not as expected: got, expected, by which verbs, where",
+TEST_CASE("a wrong number of bytes is reported with both numbers, the verbs and the line",
           "[sim][comm][errors]") {
     const Diagnosis found = fault_of(4, [](Rank& rank) {
         Communicator& world = rank.world();
@@ -220,7 +220,8 @@ TEST_CASE("bytes that are not as expected: got, expected, by which verbs, where"
                                 line(here), line(here - 4)});
 }
 
-TEST_CASE("bytes are not counted while something is in flight", "[sim][comm][errors]") {
+TEST_CASE("bytes are not counted while an operation is in flight",
+          "[sim][comm][errors]") {
     sim::make_cluster(2)->run([](Rank& rank) {
         const Tensor x = rank.device().zeros({64}, DType::f32);
         const ByteCount sent(rank.world());
@@ -231,7 +232,7 @@ TEST_CASE("bytes are not counted while something is in flight", "[sim][comm][err
     });
 }
 
-TEST_CASE("what ranks are to read alike, and do not: on a device, and before",
+TEST_CASE("batches that must be equal but differ are found, on a device and on the host",
           "[sim][comm][errors]") {
     const auto found = [](const Program& program) {
         World world;
@@ -279,7 +280,7 @@ TEST_CASE("what ranks are to read alike, and do not: on a device, and before",
     CHECK(of_absent.fault == "F07");
     check_says(of_absent.sentence, {"declare_same(ids) #0 of world"});
 
-    // Nobody looks otherwise.
+    // At a lower check level there is no check.
     World cheap;
     cheap.check = sim::CheckLevel::cheap;
     make_cluster_in(cheap, 4)->run(

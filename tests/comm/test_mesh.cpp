@@ -60,7 +60,7 @@ TEST_CASE("a mesh may have axes of one rank, and one axis", "[sim][comm]") {
     sim::make_cluster(1)->run([](Rank& rank) { const Mesh mesh(rank.world(), {}); });
 }
 
-TEST_CASE("meshes that cannot be are refused in a sentence", "[sim][comm][errors]") {
+TEST_CASE("impossible meshes are refused with a message", "[sim][comm][errors]") {
     refused(12, {{"pp", 2}, {"dp", 2}, {"tp", 4}},
             "the sizes of pp 2 x dp 2 x tp 4 must multiply to the 12 ranks of world");
     refused(4, {{"dp", 0}, {"tp", 4}}, "axis dp has size 0");
@@ -72,7 +72,7 @@ TEST_CASE("meshes that cannot be are refused in a sentence", "[sim][comm][errors
             "multiply to more than 1073741824 ranks");
 }
 
-TEST_CASE("counts of an all_to_all_v that cannot be are refused", "[sim][comm][errors]") {
+TEST_CASE("impossible counts of an all_to_all_v are refused", "[sim][comm][errors]") {
     sim::make_cluster(2)->run([](Rank& rank) {
         const Tensor x = rank.device().zeros({4}, DType::f32);
         const Tensor y = rank.device().zeros({4}, DType::f32);
@@ -91,7 +91,7 @@ TEST_CASE("counts of an all_to_all_v that cannot be are refused", "[sim][comm][e
     });
 }
 
-TEST_CASE("members of a subgroup that cannot be are refused", "[sim][comm][errors]") {
+TEST_CASE("impossible members of a subgroup are refused", "[sim][comm][errors]") {
     sim::make_cluster(2)->run([](Rank& rank) {
         CHECK_THROWS_AS(rank.world().subgroup({}), UsageError);
         CHECK_THROWS_AS(rank.world().subgroup({0, 2}), UsageError);

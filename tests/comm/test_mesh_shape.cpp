@@ -1,4 +1,4 @@
-// The arithmetic of a mesh, beside what its words say, counted rank by rank.
+// Tests the arithmetic of a mesh against places counted rank by rank.
 
 #include <algorithm>
 #include <random>
@@ -16,7 +16,7 @@ namespace {
 
 using Places = std::vector<int>;
 
-/// The places of all ranks: the last axis goes on with each rank, and carries.
+/// Returns the places of all ranks: the last axis counts up with each rank, and carries.
 std::vector<Places> counted_places(const std::vector<MeshShape::Axis>& axes) {
     std::vector<Places> all;
     Places now(axes.size());
@@ -29,7 +29,7 @@ std::vector<Places> counted_places(const std::vector<MeshShape::Axis>& axes) {
     }
 }
 
-/// Ranks whose places differ from the rank's along those axes alone.
+/// Returns the ranks whose places differ from the rank's only along these axes.
 std::vector<int> counted_plane(const std::vector<Places>& places, int rank,
                                const std::set<std::size_t>& free) {
     std::vector<int> ranks;
@@ -66,7 +66,7 @@ void check_planes(const MeshShape& shape, const std::vector<Places>& places,
 
 }  // namespace
 
-TEST_CASE("places, lines and planes are those that counting finds", "[comm][mesh]") {
+TEST_CASE("places, lines and planes equal those found by counting", "[comm][mesh]") {
     std::mt19937 random(27);
     for (int i = 0; i < 60; ++i) {
         std::vector<MeshShape::Axis> axes;
@@ -95,7 +95,7 @@ TEST_CASE("places, lines and planes are those that counting finds", "[comm][mesh
     }
 }
 
-TEST_CASE("a plane of what is no axis is refused", "[comm][mesh][errors]") {
+TEST_CASE("a plane of an unknown axis is refused", "[comm][mesh][errors]") {
     const MeshShape shape({{"pp", 2}, {"dp", 3}});
     CHECK(refusal([&] { shape.plane(0, {"tp"}); }) ==
           "mesh: tp is no axis of pp 2 x dp 3");
@@ -116,7 +116,8 @@ TEST_CASE("a mesh is read as it is written", "[comm][mesh]") {
     CHECK(read_mesh_shape("sixteen_letters_=3").ranks() == 3);
 }
 
-TEST_CASE("what is no mesh is refused with what was expected", "[comm][mesh][errors]") {
+TEST_CASE("a text that is no mesh is refused, with what was expected",
+          "[comm][mesh][errors]") {
     const auto refused = [](const std::string& text) {
         return refusal([&] { read_mesh_shape(text); });
     };

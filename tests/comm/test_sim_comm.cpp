@@ -26,8 +26,8 @@ void for_all_sizes(Contract contract) {
                 contract(make, ranks, count, dtype);
 }
 
-/// All verbs that a group can have, on numbers whose sums are not exact; the ranks keep
-/// what each gave.
+/// Runs all verbs that a group can have, on numbers whose sums are not exact. The ranks
+/// keep each result.
 void every_verb(Rank& rank, std::int64_t count, DType dtype, bool in_group) {
     Device& device = rank.device();
     const std::int64_t blocks = rank.size() * count;
@@ -81,7 +81,7 @@ TEST_CASE("an all-to-all transposes blocks and ranks", "[sim][comm]") {
 TEST_CASE("an all-to-all of unequal parts transposes them", "[sim][comm]") {
     for_all_sizes(check_all_to_all_v);
 }
-TEST_CASE("subgroups and meshes have the members that were asked for", "[sim][comm]") {
+TEST_CASE("subgroups and meshes have the requested members", "[sim][comm]") {
     for_all_sizes(check_subgroups);
 }
 TEST_CASE("sends and recvs meet, in groups and one by one", "[sim][comm]") {
@@ -97,7 +97,8 @@ TEST_CASE("a split makes communicators by colour and key", "[sim][comm]") {
     for_all_sizes(check_split);
 }
 
-TEST_CASE("an operation that a group refuses is no part of it", "[sim][comm][errors]") {
+TEST_CASE("an operation that a group refuses is not part of the group",
+          "[sim][comm][errors]") {
     make(2)->run([](Rank& rank) {
         const Tensor x = rank.device().zeros({4}, DType::f32);
         Group group = rank.world().group();
@@ -108,7 +109,7 @@ TEST_CASE("an operation that a group refuses is no part of it", "[sim][comm][err
     });
 }
 
-TEST_CASE("a group that an exception leaves is given up", "[sim][comm][errors]") {
+TEST_CASE("an exception cancels its group", "[sim][comm][errors]") {
     make(2)->run([](Rank& rank) {
         const Tensor x = rank.device().zeros({4}, DType::f32);
         try {
@@ -129,7 +130,7 @@ TEST_CASE("a gather without input and a scatter without output are refused",
     });
 }
 
-TEST_CASE("waiting for work that was moved away is refused", "[sim][comm][errors]") {
+TEST_CASE("waiting for moved work is refused", "[sim][comm][errors]") {
     make(1)->run([](Rank& rank) {
         Work work = rank.world().barrier();
         Work moved = std::move(work);
@@ -150,15 +151,15 @@ TEST_CASE("rows and elements beyond the end are refused, however many",
     });
 }
 
-TEST_CASE("a verb as data takes what it needs and leaves the rest", "[sim][comm]") {
+TEST_CASE("a verb as data reads only the members that it needs", "[sim][comm]") {
     const RunReport report = make(3)->run([](Rank& rank) {
         Device& device = rank.device();
         const Tensor mine = device.zeros({2}, DType::f64);
         device.fill(mine, rank.index() + 1);
         const Tensor other = device.zeros({2}, DType::f64);
         device.fill(other, -1);
-        // A broadcast has one buffer, whichever is given; dtype and count are the
-        // buffer's.
+        // A broadcast has one buffer, given as either of the two; dtype and count come
+        // from the buffer.
         rank.world()
             .start({{.verb = Verb::broadcast,
                      .dtype = DType::i32,
@@ -172,7 +173,7 @@ TEST_CASE("a verb as data takes what it needs and leaves the rest", "[sim][comm]
         rank.keep("untouched", other);
         rank.world().start({{.verb = Verb::reduce, .peer = 1}, other}).wait();
         rank.keep("reduced", other);
-        // A barrier and a gather do not look at what belongs to other verbs.
+        // A barrier and a gather ignore the members of other verbs.
         rank.world().start({{.verb = Verb::barrier, .peer = 7, .count = 5}, mine}).wait();
         const Tensor all = device.zeros({6}, DType::f64);
         rank.world()
@@ -204,7 +205,7 @@ TEST_CASE("bf16 is rounded at each step of the ring", "[sim][comm][bf16]") {
         rank.world().all_reduce(x).wait();
         rank.keep("sum", x);
     });
-    // Chunk c of two elements starts behind rank c, and ends there.
+    // Chunk c of two elements starts at the rank after rank c, and ends at rank c.
     for (const RankReport& rank : report.ranks)
         for (int i = 0; i < 8; ++i) {
             const int chunk = i / 2;
@@ -235,7 +236,7 @@ TEST_CASE("collectives give the same bits in one group and one by one",
         }
 }
 
-TEST_CASE("verbs as data that cannot be started are refused", "[sim][comm][errors]") {
+TEST_CASE("impossible verbs as data are refused", "[sim][comm][errors]") {
     make(2)->run([](Rank& rank) {
         const Tensor x = rank.device().zeros({2}, DType::f32);
         CHECK_THROWS_AS(rank.world().start({{.verb = Verb::split}}), UsageError);

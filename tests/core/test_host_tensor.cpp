@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-TEST_CASE("A host tensor begins as zeros and holds what it is given", "[core]") {
+TEST_CASE("A host tensor begins as zeros and keeps the values that are set", "[core]") {
     HostTensor zeros({2, 2}, DType::f32);
     REQUIRE(zeros == HostTensor::of<float>({2, 2}, std::vector<float>{0, 0, 0, 0}));
     zeros.set(3, 1.5);

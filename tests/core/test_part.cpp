@@ -43,7 +43,7 @@ TEST_CASE("Shards put together are the whole", "[core]") {
     }
 }
 
-TEST_CASE("A part of a part is the part of the whole that both say", "[core]") {
+TEST_CASE("A part of a part is a part of the whole", "[core]") {
     const HostTensor whole = counted({8, 6});
     for (const Part& outer :
          {whole_part({8, 6}), row_part({8, 6}, 2, 5), column_part({8, 6}, 2, 3),
@@ -60,7 +60,7 @@ TEST_CASE("A part of a part is the part of the whole that both say", "[core]") {
     }
 }
 
-TEST_CASE("A part that names what is not there is not sound", "[core]") {
+TEST_CASE("A part that names missing elements is not sound", "[core]") {
     for (const Part& part :
          {whole_part({6, 4}), whole_part({}), row_part({7, 2}, 6, 3),
           row_part({7, 2}, 9, 3), column_part({6, 4}, 2, 2),
@@ -69,15 +69,15 @@ TEST_CASE("A part that names what is not there is not sound", "[core]") {
     CHECK_FALSE(is_sound({{6, 4}, {4}, {{0, 21, 4}}, 0, true}));
     CHECK_FALSE(is_sound(column_part({6, 4}, 3, 2)));
     CHECK_FALSE(is_sound(column_part({6, 4}, -1, 2)));
-    CHECK_FALSE(is_sound({{6, 4}, {2, 4}, {{0, 5, 2}}, 0}));  // of the whole
-    CHECK_FALSE(is_sound({{6, 4}, {2, 4}, {{1, 0, 2}}, 0}));  // of the shard
+    CHECK_FALSE(is_sound({{6, 4}, {2, 4}, {{0, 5, 2}}, 0}));  // outside the whole
+    CHECK_FALSE(is_sound({{6, 4}, {2, 4}, {{1, 0, 2}}, 0}));  // outside the shard
     CHECK_FALSE(is_sound({{6, 4}, {2, 4}, {{0, -1, 2}}, 0}));
     CHECK_FALSE(is_sound({{6, 4}, {2, 4}, {{0, 0, -1}}, 0}));
 }
 
 namespace {
 
-/// The whole's elements that a part names, one by one, in the shard's order.
+/// Returns the whole's elements that a part names, one by one, in the shard's order.
 std::vector<std::int64_t> named(const Part& part) {
     std::vector<std::int64_t> elements;
     each_run(part, [&](std::int64_t, std::int64_t from, std::int64_t count) {
@@ -98,7 +98,7 @@ std::vector<std::int64_t> named(const std::vector<Stretches>& stretches) {
 
 }  // namespace
 
-TEST_CASE("Stretches name the elements of a part, in its order", "[core]") {
+TEST_CASE("Stretches name the elements of a part, in the part's order", "[core]") {
     const Shape whole{16, 6};
     const std::vector<Part> outers{
         whole_part(whole),
@@ -123,14 +123,14 @@ TEST_CASE("Stretches name the elements of a part, in its order", "[core]") {
                 CHECK(named(stretches_of(part)) == named(part));
             }
     }
-    // A rank's columns of a weight, of which ZeRO has a share, are few words.
+    // ZeRO's share of a rank's columns of a weight takes few words.
     const Part columns = column_part({4096, 64}, 16, 16);
     const Part share = part_of_part(columns, flat_part(columns.shape, 1600, 3200));
     CHECK(stretches_of(columns) == std::vector<Stretches>{{16, 16, 4096, 64}});
     CHECK(stretches_of(share) == std::vector<Stretches>{{16 + 6400, 16, 200, 64}});
 }
 
-TEST_CASE("A part is said in words", "[core]") {
+TEST_CASE("A part is described in words", "[core]") {
     const Shape whole{192, 64};
     CHECK(text_of(whole_part(whole)) == "all");
     CHECK(text_of(flat_part(whole, 0, whole.elements())) == "all");

@@ -33,7 +33,7 @@ TEST_CASE("Philox can be computed while compiling, as nvcc needs it", "[core]") 
     static_assert(RandomStream(1, "a").bits(0) != RandomStream(1, "b").bits(0));
 }
 
-TEST_CASE("Streams of other seeds, names and numbers are other streams", "[core]") {
+TEST_CASE("Streams of different seeds, names or numbers differ", "[core]") {
     const RandomStream stream(1, "weight");
     REQUIRE(stream.bits(7) == RandomStream(1, "weight").bits(7));
     REQUIRE(stream.bits(7) != stream.bits(8));
@@ -57,7 +57,7 @@ TEST_CASE("Uniform values fill (0, 1) evenly", "[core]") {
         squares += u * u;
         ++tenths[static_cast<std::size_t>(10 * u)];
     }
-    // Four deviations of each mean.
+    // Four standard deviations of each mean.
     using Catch::Matchers::WithinAbs;
     REQUIRE_THAT(sum / kCount, WithinAbs(0.5, 4 * std::sqrt(1.0 / 12 / kCount)));
     REQUIRE_THAT(squares / kCount, WithinAbs(1.0 / 3, 4 * std::sqrt(4.0 / 45 / kCount)));
@@ -80,7 +80,7 @@ TEST_CASE("Normal values have mean 0, variance 1 and the normal's tails", "[core
         before = z;
         if (std::abs(z) < 1) ++within;
     }
-    // Four deviations of each mean; z^4 has variance 96, z^3 15, z^2 2.
+    // Four standard deviations of each mean; z^4 has variance 96, z^3 15, z^2 2.
     using Catch::Matchers::WithinAbs;
     const auto bound = [](double variance) { return 4 * std::sqrt(variance / kCount); };
     REQUIRE_THAT(sum / kCount, WithinAbs(0, bound(1)));
@@ -93,9 +93,9 @@ TEST_CASE("Normal values have mean 0, variance 1 and the normal's tails", "[core
                  WithinAbs(share, bound(share * (1 - share))));
 }
 
-TEST_CASE("Normal and uniform values of a stream are drawn apart", "[core]") {
-    // Were a normal's radius or angle made of uniform values 2i and 2i + 1, these would
-    // tell.
+TEST_CASE("Normal and uniform values of a stream are independent", "[core]") {
+    // If a normal's radius or angle came from the uniform values 2i and 2i + 1, these
+    // sums would show it.
     const RandomStream stream(7, "x");
     constexpr int kCount = 10000;
     double radius = 0, angle = 0;

@@ -34,14 +34,14 @@ TEST_CASE("Shapes are equal when all extents are", "[core]") {
     REQUIRE(Shape{0} != Shape{});
 }
 
-TEST_CASE("Shapes that cannot be are refused", "[core][errors]") {
+TEST_CASE("Impossible shapes are refused", "[core][errors]") {
     REQUIRE_THROWS_WITH((Shape{1, 2, 3, 4, 5}),
                         "a shape has at most 4 dimensions, not 5");
     REQUIRE_THROWS_WITH((Shape{3, -1}),
                         "extent 1 of a shape is -1; it must not be negative");
     constexpr std::int64_t kMany = std::int64_t{1} << 32;
     REQUIRE_THROWS_AS((Shape{kMany, kMany}), UsageError);
-    // Another extent of zero does not hide that.
+    // An extent of zero does not hide the overflow.
     REQUIRE_THROWS_AS((Shape{0, kMany, kMany}), UsageError);
 }
 

@@ -11,7 +11,7 @@ SourceLine line_of_caller(SourceLine at = SourceLine::here()) {
 
 }  // namespace
 
-TEST_CASE("a default argument gives the caller's line, from the project's root",
+TEST_CASE("a default argument gives the caller's line, as a path from the project's root",
           "[core]") {
     const int line = __LINE__ + 1;
     const SourceLine at = line_of_caller();

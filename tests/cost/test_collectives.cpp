@@ -19,7 +19,7 @@ TEST_CASE("the algorithms' times are the textbook's", "[cost]") {
         CHECK(std::abs(halving_doubling_seconds(link, kBytes, n) -
                        (2 * steps * 2e-6 + 2.0 * (n - 1) / n * s)) < 1e-12);
     }
-    // Six ranks fold to four and unfold again: two whole buffers more.
+    // Six ranks fold to four and unfold again: two more whole buffers.
     CHECK(std::abs(recursive_doubling_seconds(link, kBytes, 6) - 4 * (2e-6 + s)) < 1e-12);
 }
 
@@ -31,7 +31,7 @@ TEST_CASE("latency chooses doubling, bandwidth the ring's bytes", "[cost]") {
           2 * ring_all_reduce_seconds(link, 1 << 26, 64));
 }
 
-TEST_CASE("what all ranks send is what all ranks receive", "[cost]") {
+TEST_CASE("all ranks together send as much as they receive", "[cost]") {
     for (const Verb verb :
          {Verb::all_reduce, Verb::all_gather, Verb::reduce_scatter, Verb::broadcast,
           Verb::reduce, Verb::gather, Verb::scatter, Verb::all_to_all, Verb::barrier}) {
@@ -54,11 +54,11 @@ TEST_CASE("what all ranks send is what all ranks receive", "[cost]") {
     }
 }
 
-TEST_CASE("all members' shares are each member's share", "[cost]") {
+TEST_CASE("one call for all members gives each member's own share", "[cost]") {
     ClusterSpec spec = load_cluster("classroom");
     spec.devices_per_node = 3;
     const auto same_node = [&](int a, int b) { return spec.same_node(a, b); };
-    const std::vector<int> ranks{0, 7, 2, 1, 11, 6, 30};  // 3, 2, 1 and 1 on their nodes
+    const std::vector<int> ranks{0, 7, 2, 1, 11, 6, 30};  // 3, 2, 1 and 1 on a node
     for (int n = 1; n <= static_cast<int>(ranks.size()); ++n) {
         const std::vector<int> members(ranks.begin(), ranks.begin() + n);
         for (std::size_t verb = 0; verb < kVerbs; ++verb) {

@@ -48,7 +48,7 @@ TEST_CASE("every preset has a name, a source and usable figures", "[cost]") {
     }
 }
 
-TEST_CASE("a cluster file changes a preset where it speaks", "[cost]") {
+TEST_CASE("a cluster file changes only the keys that it names", "[cost]") {
     const ClusterSpec spec =
         load(R"({"base": "h100", "name": "mine", "memory_bytes": 1000,
         "inside": {"alpha_seconds": 2e-6, "bytes_per_second": 1e9}, "network_ports": 2,
@@ -75,7 +75,7 @@ TEST_CASE("a cluster file changes a preset where it speaks", "[cost]") {
     CHECK(operation_time(spec.host, 0, 3000, DType::bf16) == 3'000'000);
 }
 
-TEST_CASE("a wrong cluster file is refused with its key", "[cost][errors]") {
+TEST_CASE("an error in a cluster file names the key", "[cost][errors]") {
     check_refused("{", {"is not JSON"});
     check_refused("[]", {"is not a JSON object"});
     check_refused(R"({"flops_f32": "fast"})", {"flops_f32", "is not a number"});
@@ -104,7 +104,7 @@ TEST_CASE("a wrong cluster file is refused with its key", "[cost][errors]") {
     check_refused(R"({"host": {"flops_f32": -1}})", {"host.flops_f32"});
 }
 
-TEST_CASE("what is no cluster file is refused with its name and the reason",
+TEST_CASE("a file that is no cluster file is refused with its name and the reason",
           "[cost][errors]") {
     const TemporaryFolder folder;
     const auto refusal = [](const std::string& path) {
@@ -125,7 +125,7 @@ TEST_CASE("what is no cluster file is refused with its name and the reason",
                                          "such a file");
 }
 
-TEST_CASE("costs that cannot be counted are one value, never a small one", "[cost]") {
+TEST_CASE("costs that overflow become one largest value", "[cost]") {
     constexpr std::int64_t kMany = std::int64_t{1} << 50;
     const LinkSpec slow{10'000, 1000};
     CHECK(message_time(slow, kMany) == kUncountable);

@@ -6,7 +6,7 @@
 
 namespace lockstep::test {
 
-/// What functions of a number are tried on: both tails, around zero, the extremes.
+/// Returns values to try functions of a number on: both tails, around zero, the extremes.
 inline HostTensor trial_values(DType dtype) {
     std::vector<double> values = {0,    -0.0, 1e-20, -1e-20, 1e-5, 3e-4, 5e-4, 8.1,
                                   -8.1, 20,   -20,   100,    -100, 1e4,  -1e4};
@@ -15,7 +15,7 @@ inline HostTensor trial_values(DType dtype) {
     return HostTensor::of({static_cast<std::int64_t>(values.size())}, values).as(dtype);
 }
 
-/// `f` of each trial value, off by no more than `size` there, in roundings.
+/// Expects `f` of each trial value, with an error of at most `size` of it, in roundings.
 inline Expected each(const HostTensor& x, const std::function<double(double)>& f,
                      const std::function<double(double)>& size) {
     Expected expected(x.shape(), x.dtype());
@@ -61,7 +61,7 @@ TEST_CASE("A sigmoid is 1 / (1 + exp(-x)), and its derivative y (1 - y)", kTags)
     Bench bench;
     const HostTensor x = trial_values(dtype);
     const auto f = [](double a) { return 1 / (1 + std::exp(-a)); };
-    // Far to the left exp(-x) has the rounding of -x, as often as that is large.
+    // For very negative x, exp(-x) has the rounding error of -x, times |x|.
     each(x, f, [&](double a) {
         return f(a) * (1 + std::abs(a));
     }).check(bench->download(bench->sigmoid(bench->upload(x))));
@@ -76,7 +76,7 @@ TEST_CASE("A sigmoid is 1 / (1 + exp(-x)), and its derivative y (1 - y)", kTags)
     }
 }
 
-TEST_CASE("GELU is x times the normal distribution function, and exact", kTags) {
+TEST_CASE("exact GELU is x times the normal distribution function", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     const HostTensor x = trial_values(dtype);
@@ -102,7 +102,7 @@ inline double gelu_by_tanh_of(double x) {
            (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
 }
 inline double gelu_by_tanh_slope(double x) {
-    // 1 - tanh^2 shall not be off by as much as what is compared with it.
+    // 1 - tanh^2 must be more exact here than in the result that is compared.
     using Exact = long double;
     const Exact by = std::sqrt(2 / std::acos(Exact{-1})), y = x;
     const Exact t = std::tanh(by * (y + 0.044715L * y * y * y));
@@ -151,10 +151,8 @@ inline double silu_slope(double x) {
     return sigma + x * sigma * (1 - sigma);
 }
 
-TEST_CASE(
-    "SwiGLU is the first half of a row as a gate of the second, and so is its "
-    "derivative",
-    kTags) {
+TEST_CASE("SwiGLU and its derivative use the first half of a row as a gate of the second",
+          kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t width = GENERATE(1, 5, 16, 33, 1015);
     CAPTURE(width);
@@ -171,7 +169,7 @@ TEST_CASE(
         for (std::int64_t j = 0; j < width; ++j) {
             const double rest = gate(width + j);
             y.add(silu_of(gate(j)) * rest, std::abs(gate(j) * rest));
-            // 1 - sigmoid(gate) is rounded to epsilon, where it is no power of two.
+            // 1 - sigmoid(gate) is rounded to epsilon, unless it is a power of two.
             dx.add(
                 gradient(j) * rest * silu_slope(gate(j)),
                 std::abs(gradient(j) * rest) * (1 + std::min(std::abs(gate(j)), 20.0)));
@@ -206,7 +204,7 @@ TEST_CASE("The references' derivatives are their slopes", kTags) {
     }
 }
 
-TEST_CASE("Activations of a NaN are NaN, and of nothing nothing", kTags) {
+TEST_CASE("Activations of a NaN are NaN, and of an empty tensor empty", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     const Tensor nan = bench->empty({19}, dtype);

@@ -5,8 +5,8 @@
 
 namespace lockstep::test {
 
-/// What the backward of attention starts from, on the host and on the device, and
-/// gradients that hold something before.
+/// The inputs of attention's backward, on the host and on the device, and gradients that
+/// are not zero before.
 struct BackwardOperands {
     BackwardOperands(Bench& bench, const AttentionOperands& operands,
                      const AttentionDefinition& definition)
@@ -45,7 +45,7 @@ struct BackwardOperands {
                                    with_keys(operands.heads(), block), backward,
                                    with_keys(options, block));
     }
-    /// The gradients hold what they held before; for the next run.
+    /// Sets the gradients to their values before the run, for the next run.
     void restore(Bench& bench) const {
         for (const HeadOperand* gradient : {&dq, &dk, &dv})
             bench->upload_into(gradient->view.tensor, gradient->values);
@@ -56,8 +56,8 @@ struct BackwardOperands {
     AttentionBackward backward;
 };
 
-/// The three sums that attend_backward adds, by its definition from the log-sum-exp and
-/// the products of dy and y that it is given.
+/// The three sums that attend_backward adds, by its definition, from the given
+/// log-sum-exp and products of dy and y.
 class BackwardDefinition {
   public:
     BackwardDefinition(const AttentionOperands& operands,
@@ -91,7 +91,7 @@ class BackwardDefinition {
     }
 
     /// A weight's error is that of attention_definition.hpp. The product of dy and v is a
-    /// sum of `width` terms, and ds a product: its factors' errors add up.
+    /// sum of `width` terms. ds is a product, so the errors of its factors add up.
     void add_pair(Sums& dq, Sums& dk, Sums& dv, std::int64_t b, std::int64_t h,
                   std::int64_t i, const SeenKey& seen) const {
         const HeadCase& of = operands_.of;
@@ -130,7 +130,7 @@ class BackwardDefinition {
         return of[static_cast<std::size_t>(gradient.place(batch, head, row, column))];
     }
 
-    /// With what was there before; other columns keep what they had.
+    /// Adds the values from before; other columns stay as they are.
     static void finish(Expected& expected, const HeadOperand& gradient, Sums& added) {
         for (std::int64_t i = 0; i < gradient.values.elements(); ++i) {
             WeightedSum& sum = added[static_cast<std::size_t>(i)];

@@ -13,7 +13,7 @@ struct KeyBlock {
 
 enum class BlockOrder { rising, falling, inside_out };
 
-/// All of n keys, up to `longest` at a time.
+/// Returns blocks that cover all n keys, with up to `longest` keys each.
 inline std::vector<KeyBlock> blocks_of(std::int64_t n, std::int64_t longest,
                                        BlockOrder order = BlockOrder::rising) {
     std::vector<KeyBlock> blocks;
@@ -27,7 +27,7 @@ inline std::vector<KeyBlock> blocks_of(std::int64_t n, std::int64_t longest,
     return blocks;
 }
 
-/// The heads with a block of their keys and values.
+/// Returns the heads with one block of their keys and values.
 inline AttentionHeads with_keys(const AttentionHeads& heads, const KeyBlock& block) {
     return {heads.queries, rows_of(heads.keys, block.first, block.count),
             rows_of(heads.values, block.first, block.count)};
@@ -38,7 +38,7 @@ inline AttentionOptions with_keys(AttentionOptions options, const KeyBlock& bloc
     return options;
 }
 
-/// Attention to those blocks of keys.
+/// Attention to these blocks of keys.
 struct Attended {
     Attended(Bench& bench, const AttentionHeads& heads, const AttentionOptions& options,
              const std::vector<KeyBlock>& blocks) {
@@ -57,7 +57,7 @@ struct Attended {
     Tensor log_sum_exp;
 };
 
-/// Such that the largest score is `reach`, or the least -reach.
+/// Returns the factor that makes the largest |score| equal to `reach`.
 inline double factor_to_reach(const AttentionOperands& operands, double reach) {
     const AttentionDefinition definition(operands, {});
     const HeadCase& of = operands.of;
@@ -70,7 +70,8 @@ inline double factor_to_reach(const AttentionOperands& operands, double reach) {
     return reach / most;
 }
 
-/// Small enough to be emulated; rows and widths below, at and beyond tiles and vectors.
+/// Small enough for the emulator, with rows and widths below, at and beyond tiles and
+/// vectors.
 inline std::vector<HeadCase> attention_cases() {
     return {{1, 1, 1, 1, 1, 1},           {7, 7, 2, 3, 1, 5, 2, 3},
             {65, 64, 1, 2, 2, 16, 0, 4},  {7, 65, 1, 2, 1, 33, 1, 0},
@@ -80,8 +81,9 @@ inline std::vector<HeadCase> attention_cases() {
             {130, 300, 1, 1, 1, 3}};
 }
 
-/// For bf16, which tensor cores may take: widths that they do and do not, rows below, at
-/// and beyond tiles, heads that begin in the middle of a vector.
+/// For bf16, in which some devices use tensor cores: widths with and without tensor
+/// cores, rows below, at and beyond tiles, and heads that begin in the middle of a
+/// vector.
 inline std::vector<HeadCase> attention_cases_in_bf16() {
     return {{1, 1, 1, 1, 1, 64},           {70, 130, 1, 2, 1, 64},
             {64, 64, 2, 2, 2, 64, 8, 16},  {130, 200, 1, 1, 1, 64, 1, 0},
@@ -89,7 +91,7 @@ inline std::vector<HeadCase> attention_cases_in_bf16() {
             {70, 70, 1, 1, 1, 64, 4, 0},   {9, 70, 1, 2, 1, 40}};
 }
 
-/// The numbers of heads, and how many columns each has.
+/// The type of the heads' numbers, and the columns of each head.
 struct HeadType {
     DType dtype;
     std::int64_t width;
@@ -99,12 +101,12 @@ inline std::string text_of(const HeadType& of) {
     return fmt::format("{} of width {}", name_of(of.dtype), of.width);
 }
 
-/// All types; in bf16 a width that tensor cores take.
+/// Returns all types; bf16 has a width that tensor cores take.
 inline std::vector<HeadType> head_types(std::int64_t width) {
     return {{DType::f32, width}, {DType::f64, width}, {DType::bf16, 64}};
 }
 
-/// Queries and keys of a sequence that was dealt to three ranks.
+/// Queries and keys of a sequence that is sharded over three ranks.
 struct DealtCase {
     TokenRows queries;
     std::int64_t m;
@@ -112,8 +114,8 @@ struct DealtCase {
     std::int64_t n;
 };
 
-/// Each rank's queries to all keys; from within a rank to within the next; queries and
-/// keys in two orders; long shares.
+/// Each rank's queries with all keys; rows that begin in one rank's share and end in the
+/// next; queries and keys in two orders; long shares.
 inline std::vector<DealtCase> dealt_cases(TokenOrder order) {
     const TokenRows all{order, 3, 22, 0}, more{order, 3, 100, 0};
     const auto from = [](TokenRows tokens, std::int64_t row) {

@@ -11,8 +11,7 @@ inline std::vector<HeadCase> head_cases() {
         {3, 5, 2, 4, 2, 4, 1, 2}, {9, 20, 1, 3, 1, 5},       {17, 6, 2, 6, 2, 3, 0, 7}};
 }
 
-TEST_CASE("Products of heads are their definition, wherever in a row the heads lie",
-          kTags) {
+TEST_CASE("Products of heads equal their definition at any place in a row", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const double factor = GENERATE(1.0, -0.375);
     Bench bench;
@@ -34,7 +33,7 @@ TEST_CASE("Products of heads are their definition, wherever in a row the heads l
     }
 }
 
-/// Weights (batches, heads, m, n), or transposed (…, n, m), and the sums that they give.
+/// Weights (batches, heads, m, n), or transposed (…, n, m), and their sums.
 struct WeightedHeads {
     WeightedHeads(const HeadCase& of, DType dtype, bool transposed)
         : weights(random_values(transposed ? Shape{of.batches, of.heads, of.n, of.m}
@@ -43,8 +42,8 @@ struct WeightedHeads {
           of_(of),
           transposed_(transposed) {}
 
-    /// Adds to `sum` the terms of head `head` for query i, column d, each multiplied by
-    /// `factor`; y has all heads or the few.
+    /// Adds to `sum` the terms of head `head` for query i and column d, each multiplied
+    /// by `factor`. y has either all heads or the few.
     void add(Sum& sum, const HeadOperand& y, std::int64_t batch, std::int64_t head,
              std::int64_t i, std::int64_t d, double factor = 1) const {
         const std::int64_t begin = (batch * of_.heads + head) * of_.m * of_.n;
@@ -62,7 +61,7 @@ struct WeightedHeads {
     bool transposed_;
 };
 
-TEST_CASE("Sums of heads are their definition, side by side in a new tensor", kTags) {
+TEST_CASE("Sums of heads equal their definition, side by side in a new tensor", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     for (const HeadCase& of : head_cases()) {
@@ -83,7 +82,7 @@ TEST_CASE("Sums of heads are their definition, side by side in a new tensor", kT
     }
 }
 
-/// Checks the sums of `y_heads` heads added to `into` heads.
+/// Checks sums of `y_heads` heads that are added to `into` heads.
 inline void check_added_sums(Bench& bench, const HeadCase& of, std::int64_t into,
                              std::int64_t y_heads, DType dtype,
                              const HeadSumOptions& options) {
@@ -118,7 +117,7 @@ TEST_CASE("Sums of heads are added to their own columns, and to no others", kTag
     Bench bench;
     for (const HeadCase& of : head_cases()) {
         check_added_sums(bench, of, of.heads, of.few, dtype, options);
-        // Each of fewer heads gets the sum of those that it serves.
+        // Each of the few heads gets the sum over the heads that it serves.
         if (of.few < of.heads)
             check_added_sums(bench, of, of.few, of.heads, dtype, options);
     }
@@ -150,7 +149,7 @@ TEST_CASE("Queries, keys and values may be columns of one tensor", kTags) {
     near(bench->head_sums(products, of_all[2]), bench->head_sums(products, alone[2]));
 }
 
-TEST_CASE("Attention to nothing is zero, and nothing's attention is nothing", kTags) {
+TEST_CASE("Attention to no keys is zero, and attention of no queries is empty", kTags) {
     Bench bench;
     const Tensor some = bench->upload(random_values({3, 2, 4}, DType::f32, "some"));
     const Tensor none = bench->empty({0, 2, 4}, DType::f32);

@@ -4,24 +4,24 @@
 
 #include "tests/device/head_operand.hpp"
 
-// Attention by its definition, in f64, and how far a device may be off.
+// Attention by its definition, in f64, and the error that a device may make.
 //
-// Errors are counted in what Expected takes: 1 stands for 4 epsilon. A score, a sum of
-// `width` terms, is off by its size S times sqrt(width). What is taken off it, a maximum
-// or a log-sum-exp L, is as large as the scores are, and either is rounded once more: |s|
-// + |L|. An exponential turns what its argument is off into a relative error of itself,
-// so each weight p is off by
+// Errors are counted in the units of Expected: 1 means 4 epsilon. A score is a sum
+// of `width` terms, so its error is its size S times sqrt(width). A maximum or a
+// log-sum-exp L is subtracted from it, which is as large as the scores. Both are rounded
+// once more: |s| + |L|. An exponential turns the error of its argument into its own
+// relative error, so each weight p has the error
 //
 //     p (sqrt(width) S + |s| + |L| + 1) + least,
 //
-// where `least`, the smallest number with all its digits, may be lost altogether. Sums
-// with these weights are off by the sum of |v| times that, and by their own rounding.
-// If heads are bf16, a device may round weights to bf16 before it multiplies with
-// them.
+// where `least`, the smallest number with all its digits, may be lost completely. The
+// error of a sum with these weights is the sum of |v| times their errors, plus the sum's
+// own rounding. If heads are bf16, a device may round weights to bf16 before it
+// multiplies with them.
 
 namespace lockstep::test {
 
-/// What attention works on.
+/// The operands of attention.
 struct AttentionOperands {
     AttentionOperands(Bench& bench, const HeadCase& case_of, DType type)
         : of(case_of),
@@ -41,17 +41,17 @@ struct AttentionOperands {
 struct SeenKey {
     std::int64_t key;
     double score;
-    double off;  ///< of the score as a sum
+    double off;  ///< error of the score as a sum
 };
 
-/// What one query's head sees.
+/// What one head of a query sees.
 struct AttentionRow {
     std::vector<SeenKey> keys;
     double maximum = -HUGE_VAL;
     double log_sum_exp = -HUGE_VAL;
 };
 
-/// A sum of values with weights that are off.
+/// A sum of values with inexact weights.
 struct WeightedSum {
     Sum sum;
     double off = 0;
@@ -67,12 +67,12 @@ struct WeightedSum {
     void expect(Expected& expected) const { expected.add(sum.value, size()); }
 };
 
-/// How far a factor of bf16's products may be off, relative to itself, as an error.
+/// Returns the relative error of a factor in a product of bf16, in units of Expected.
 inline double rounding_off(DType dtype) {
     return dtype == DType::bf16 ? Bf16::kEpsilon / 2 / (4 * epsilon_of(dtype)) : 0;
 }
 
-/// The number `least`, as an error.
+/// Returns the number `least`, in units of Expected.
 inline double least_off(DType dtype) {
     return least_of(dtype) / (2 * epsilon_of(dtype));
 }
@@ -110,8 +110,8 @@ class AttentionDefinition {
         return expected;
     }
 
-    /// The values' mean as query i sees them. Its weights are divided by their sum, which
-    /// is as far off as the weights are.
+    /// The mean of the values that query i sees. Its weights are divided by their sum,
+    /// which has the same relative error as the weights.
     WeightedSum mean_value(std::int64_t b, std::int64_t h, std::int64_t i,
                            std::int64_t d) const {
         const AttentionRow& from = row(b, h, i);
@@ -126,7 +126,7 @@ class AttentionDefinition {
         return result;
     }
 
-    /// (batches, heads, m). The logarithm of a sum that is off in proportion.
+    /// (batches, heads, m): the logarithm of a sum with a relative error.
     Expected log_sum_exp() const {
         Expected expected({of_.batches, of_.heads, of_.m}, computed_in(operands_.dtype));
         for (const AttentionRow& of_row : rows_) {
@@ -140,7 +140,7 @@ class AttentionDefinition {
         return expected;
     }
 
-    /// How far exp(score - what) is off, relative to itself.
+    /// Returns the relative error of exp(score - what).
     static double off_from(const SeenKey& seen, double what) {
         return seen.off + std::abs(seen.score) + std::abs(what) + 1;
     }
@@ -167,7 +167,7 @@ class AttentionDefinition {
         return row;
     }
 
-    /// How far the sum of a row's exponentials is off, relative to itself.
+    /// Returns the relative error of the sum of a row's exponentials.
     static double mean_off(const AttentionRow& of_row) {
         double mean = 0;
         for (const SeenKey& seen : of_row.keys)

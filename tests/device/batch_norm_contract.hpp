@@ -33,7 +33,7 @@ inline const std::vector<Shape> kBatches = {
     Shape{2, 1},     Shape{3, 7},    Shape{33, 16}, Shape{257, 5},
     Shape{2, 3, 40}, Shape{1000, 4}, Shape{9, 515}};
 
-TEST_CASE("Batch norm's statistics are their definitions", kTags) {
+TEST_CASE("Batch norm's statistics equal their definitions", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape shape = GENERATE(from_range(kBatches));
     CAPTURE(shape.text());
@@ -76,13 +76,13 @@ TEST_CASE("Batch norm's statistics are their definitions", kTags) {
     rstd.check(bench->download(moments.rstd));
     running_mean.check(bench->download(running.mean));
     running_variance.check(bench->download(running.variance));
-    // Without running statistics, the same moments.
+    // Without running statistics the moments are the same.
     const Normalized alone = bench->batch_moments(made, distances, {}, epsilon);
     REQUIRE(bench->download(alone.mean) == bench->download(moments.mean));
     REQUIRE(bench->download(alone.rstd) == bench->download(moments.rstd));
 }
 
-TEST_CASE("Batch norm of no rows leaves running statistics as they are", kTags) {
+TEST_CASE("Batch norm of no rows does not change the running statistics", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     const HostTensor before = random_values({5}, dtype, "before", 0, 2);
@@ -101,7 +101,7 @@ TEST_CASE("Batch norm of no rows leaves running statistics as they are", kTags) 
     }
 }
 
-TEST_CASE("Batch norm and its gradients are their definitions", kTags) {
+TEST_CASE("Batch norm and its gradients equal their definitions", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape shape = GENERATE(from_range(kBatches));
     CAPTURE(shape.text());
@@ -115,7 +115,7 @@ TEST_CASE("Batch norm and its gradients are their definitions", kTags) {
     const BatchReference reference(x, epsilon);
     const auto n = static_cast<double>(rows);
 
-    // The number of rows of a batch that others have a part of, too.
+    // The number of rows of the whole batch; other devices have the other rows.
     const double all = n + 3;
     Expected y(shape, dtype), dx(shape, dtype), sums({2, columns}, dtype);
     std::vector<Sum> along_ones(static_cast<std::size_t>(columns));
@@ -158,8 +158,8 @@ TEST_CASE("Batch norm and its gradients are their definitions", kTags) {
 }
 
 TEST_CASE("Batch norm of a large offset keeps its digits", kTags) {
-    // E[x^2] - E[x]^2 would lose them all: (1000 + d)^2 has 12 digits of f32's 7. So it
-    // would if parts of the batch added up their sums of squares.
+    // E[x^2] - E[x]^2 would lose all digits: (1000 + d)^2 needs 12 digits and f32 has 7.
+    // So would adding up the sums of squares of the batch's parts.
     Bench bench;
     HostTensor x({64, 1}, DType::f32);
     for (std::int64_t i = 0; i < 64; ++i)
@@ -178,7 +178,8 @@ TEST_CASE("Batch norm of a large offset keeps its digits", kTags) {
         REQUIRE_THAT(y.at(i), Catch::Matchers::WithinAbs(i % 2 == 0 ? 1 : -1, 1e-3));
 }
 
-TEST_CASE("Sums of no rows, or of no columns, are those of nothing", kTags) {
+TEST_CASE("Sums of no rows are zero; sums of no columns have only the count of rows",
+          kTags) {
     Bench bench;
     const Tensor none = bench->empty({0, 3}, DType::f64);
     const HostTensor zeros({4}, DType::f64);

@@ -1,24 +1,25 @@
 #pragma once
 
-// Operations on bf16 are f32's, of the same numbers, rounded once.
+// Checks that an operation on bf16 gives the result of f32 on the same numbers, rounded
+// once.
 
 #include "tests/device/support.hpp"
 
 namespace lockstep::test {
 
-/// One run of an operation, in one type: its inputs, by name, and what it gave.
+/// One run of an operation in one type: its inputs, by name, and its results.
 class Trial {
   public:
     explicit Trial(DType dtype) : dtype_(dtype) {}
 
     Device* operator->() const { return bench_.device.get(); }
 
-    /// Numbers that bf16 holds exactly, the same for the same name.
+    /// Returns numbers that bf16 holds exactly; the same name gives the same numbers.
     Tensor in(const std::string& name, Shape shape, double low = -1, double high = 1) {
         const HostTensor values = random_values(shape, DType::bf16, name, low, high);
         return bench_->upload(values.as(dtype_));
     }
-    /// Returns random numbers of the type in which rows' statistics are kept.
+    /// Returns random numbers of the type of rows' statistics.
     Tensor statistic(const std::string& name, Shape shape, double low = -1,
                      double high = 1) {
         return bench_->upload(random_values(shape, DType::f32, name, low, high));
@@ -30,7 +31,7 @@ class Trial {
 
     /// A result of the trial's own type.
     void gives(const Tensor& result) { gives(result, dtype_); }
-    /// One that is f32 in either trial: a statistic, or what a master is updated to.
+    /// A result that is f32 in both trials: a statistic, or the new value of a master.
     void gives_f32(const Tensor& result) { gives(result, DType::f32); }
     void gives_indices(const Tensor& result) { gives(result, DType::i32); }
     void gives(const Normalized& results) {
@@ -51,10 +52,10 @@ class Trial {
     std::vector<HostTensor> results_;
 };
 
-/// Results in bf16 are f32's, rounded; statistics are f32's. If the backend adds up
-/// products of bf16 in another order, up to `terms` of numbers up to 1 in each result,
-/// either sum is off by less than terms^2 epsilon of f32, and the result by a half step
-/// of bf16 more.
+/// Results in bf16 are those of f32, rounded; statistics are those of f32. A backend may
+/// add up products of bf16 in another order, with up to `terms` numbers up to 1 in each
+/// result. Then each sum's error is below terms^2 epsilon of f32, and the result may be
+/// off by half a step of bf16 more.
 template <typename Program>
 void rounds_once(const char* name, Program&& program, double terms = 0) {
     CAPTURE(name);
@@ -239,7 +240,7 @@ TEST_CASE("Every operation on bf16 is f32's, rounded once", kTags) {
             const Tensor weights = t.in("weights", {2, 2, 5, 5}, 0, 1);
             t.gives(t->head_products(x.queries, x.keys, 0.3));
             t.gives(t->head_sums(weights, x.values));
-            // Columns that no head of the destination has stay as they are.
+            // Columns that belong to no head of the destination stay as they are.
             const AttentionHeads into = heads_of(t.in("into", {5, 2, 12}));
             t->add_head_sums(into.keys, weights, x.values,
                              {.transpose = true, .factor = 0.3});
@@ -405,7 +406,8 @@ TEST_CASE("Memory around operands in bf16 stays as it is", kTags) {
     Trial t(DType::bf16);
     const Tensor flat = t.in("flat", {24});
     const HostTensor before = t->download(flat);
-    // Two operands in one storage, side by side, and one that overlaps itself.
+    // Two operands side by side in one storage, and one operand that is both source and
+    // result.
     t->add(flat.slice(8, 4), flat.slice(12, 4));
     t->add(flat.slice(16, 4), flat.slice(16, 4));
     const HostTensor after = t->download(flat);

@@ -6,8 +6,8 @@
 
 namespace lockstep::test {
 
-/// Checks the softmax of x (…, m, n), by its definition, of what each query sees; what
-/// it does not see is made NaN and infinite first, and must not be looked at.
+/// Checks the softmax of x (…, m, n), by its definition, over what each query sees. What
+/// it does not see is first made NaN and infinite, and must not be read.
 inline void check_causal_softmax(Bench& bench, HostTensor x,
                                  const SoftmaxOptions& options) {
     const Shape& shape = x.shape();
@@ -33,7 +33,9 @@ inline void check_causal_softmax(Bench& bench, HostTensor x,
         if (!std::isfinite(x.at(i))) REQUIRE(y.at(i) == 0);
 }
 
-TEST_CASE("A causal softmax is that of what each query sees, and zero beyond", kTags) {
+TEST_CASE(
+    "A causal softmax is a softmax over the keys that a query sees, and zero elsewhere",
+    kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape shape =
         GENERATE(Shape{1, 1}, Shape{7, 7}, Shape{9, 4}, Shape{3, 20}, Shape{16, 16},
@@ -43,7 +45,7 @@ TEST_CASE("A causal softmax is that of what each query sees, and zero beyond", k
     check_causal_softmax(bench, random_values(shape, dtype, "x", -9, 9), {true});
 }
 
-TEST_CASE("A causal softmax goes by tokens, in whatever order they were dealt", kTags) {
+TEST_CASE("A causal softmax compares tokens, in any order of sharding", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const TokenOrder order =
         GENERATE(TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag);
@@ -53,14 +55,14 @@ TEST_CASE("A causal softmax goes by tokens, in whatever order they were dealt", 
     for (std::int64_t rank = 0; rank < tokens.ranks; ++rank) {
         CAPTURE(rank);
         const TokenRows own = tokens.of_rank(rank);
-        // Against all ranks' keys, gathered; then against one rank's.
+        // With all ranks' keys, gathered; then with one rank's.
         check_causal_softmax(bench, random_values({2, 22, 66}, dtype, "all", -9, 9),
                              {true, own, tokens});
         for (std::int64_t other = 0; other < tokens.ranks; ++other)
             check_causal_softmax(bench, random_values({22, 22}, dtype, "one", -9, 9),
                                  {true, own, tokens.of_rank(other)});
     }
-    // From within one rank's rows to within the next's; keys in another order.
+    // Rows that begin in one rank's share and end in the next; keys in another order.
     TokenRows part = tokens;
     part.first = 17;
     check_causal_softmax(bench, random_values({40, 20}, dtype, "part", -9, 9),
@@ -80,7 +82,7 @@ TEST_CASE("A row that sees no key is zero in a causal softmax", kTags) {
             HostTensor(x.shape(), dtype));
 }
 
-TEST_CASE("A query that sees no number gives none, but zeros beyond", kTags) {
+TEST_CASE("A query that sees only NaN gives NaN, and zeros for the other keys", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const double bad = GENERATE(NAN, -INFINITY);
     Bench bench;

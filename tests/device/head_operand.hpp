@@ -6,13 +6,13 @@
 
 namespace lockstep::test {
 
-/// How much attention there is: m queries and n keys, heads of the one operand and
-/// perhaps fewer of the other, and columns before and behind the heads' own.
+/// The size of an attention: m queries and n keys, the heads of one operand, perhaps
+/// fewer heads of the other, and columns before and behind the heads' own columns.
 struct HeadCase {
     std::int64_t m, n, batches, heads, few, width;
     std::int64_t before = 0, behind = 0;
 
-    /// Which of the few heads serves head `head` of the many.
+    /// Returns which of the few heads serves head `head` of all heads.
     std::int64_t serving(std::int64_t head) const { return head / (heads / few); }
 };
 
@@ -38,8 +38,9 @@ struct HeadOperand {
               std::int64_t column) const {
         return values.at(place(batch, head, row, column));
     }
-    /// `f(batch, head, row, column)` of each element in the order of memory; head -1 is
-    /// of the columns before and behind, counted through from the tensor's first.
+    /// Calls `f(batch, head, row, column)` for each element in the order of memory. Head
+    /// -1 means the columns before and behind the heads; they are counted from the
+    /// tensor's first.
     template <typename F>
     void each_element(F&& f) const {
         for (std::int64_t row = 0; row < view.rows(); ++row)
@@ -52,7 +53,7 @@ struct HeadOperand {
                         f(batch, own / view.width, row, own % view.width);
                 }
     }
-    /// What a column outside the heads holds.
+    /// Returns the value of a column outside the heads.
     double outside(std::int64_t batch, std::int64_t row, std::int64_t column) const {
         return values.at((row * view.batches() + batch) * view.columns() + column);
     }

@@ -69,7 +69,7 @@ TEST_CASE("Columns by index are taken, and added to, row by row", kTags) {
     expected.check(bench->download(on_device));
 }
 
-TEST_CASE("An index that is no column is named", kTags) {
+TEST_CASE("An index outside the columns is named", kTags) {
     const std::int32_t wrong = GENERATE(-1, 3);
     Bench bench;
     const Tensor whole = bench->zeros({2, 3}, DType::f32);
@@ -82,16 +82,15 @@ TEST_CASE("An index that is no column is named", kTags) {
     refuses("add_columns: " + sentence, [&] { bench->add_columns(whole, list, index); });
 }
 
-TEST_CASE(
-    "Embeddings of a table's shards add up to that of the whole, and so do gradients",
-    kTags) {
+TEST_CASE("Embeddings by shards of a table add up to the whole's, and so do gradients",
+          kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t width = GENERATE(1, 16, 33);
     const std::int64_t count = GENERATE(9, 600);
     const int shards = GENERATE(1, 3, 5);
     CAPTURE(width, count, shards);
     const std::int64_t vocabulary = 10;
-    // Of five shards the last is padding alone.
+    // If there are five shards, the last has only padding.
     const std::int64_t extent = shards == 5 ? 3 : (vocabulary + shards - 1) / shards;
     Bench bench;
     const HostTensor table = random_values({vocabulary, width}, dtype, "table");
@@ -155,7 +154,7 @@ TEST_CASE("Rows are taken by index, and added by index in the order of the indic
     for (std::int64_t i = 0; i < 2 * count; ++i)
         for (std::int64_t j = 0; j < width; ++j) {
             taken.set(i * width + j, whole.at(place(i, j)));
-            // set() rounds to the dtype, as each addition does.
+            // set() rounds to the dtype after each addition, as the device does.
             added.set(place(i, j), added.at(place(i, j)) + rows.at(i * width + j));
         }
     const Tensor on_device = bench->upload(whole);
@@ -167,7 +166,7 @@ TEST_CASE("Rows are taken by index, and added by index in the order of the indic
     REQUIRE(bench->download(list) == taken);
 }
 
-TEST_CASE("An index of a row that is not there is named", kTags) {
+TEST_CASE("An index of a missing row is named", kTags) {
     const std::int32_t wrong = GENERATE(-1, 4, 5);
     Bench bench;
     const Tensor whole = bench->zeros({4, 3}, DType::f32);
@@ -191,7 +190,7 @@ TEST_CASE("An index of a row that is not there is named", kTags) {
     REQUIRE(bench->download(whole) == HostTensor({4, 3}, DType::f32));
 }
 
-TEST_CASE("An embedding of nothing, or of no width, is empty", kTags) {
+TEST_CASE("An embedding of no ids, or of width 0, is empty", kTags) {
     Bench bench;
     const Tensor table = bench->zeros({5, 3}, DType::f32);
     const Tensor no_ids = bench->empty({2, 0}, DType::i32);

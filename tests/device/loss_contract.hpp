@@ -6,7 +6,7 @@
 
 namespace lockstep::test {
 
-/// log(softmax(row)), from the largest element down.
+/// log(softmax(row)), relative to the largest element.
 struct LogSoftmax {
     double most = -INFINITY;
     double log_sum = 0;
@@ -23,7 +23,7 @@ struct LogSoftmax {
     double of(double logit) const { return logit - most - log_sum; }
 };
 
-TEST_CASE("Softmax and cross entropy are their definitions, for logits of any size",
+TEST_CASE("Softmax and cross entropy equal their definitions, for logits of any size",
           kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape shape = GENERATE(Shape{1, 1}, Shape{3, 7}, Shape{5, 16}, Shape{33, 100},
@@ -48,7 +48,8 @@ TEST_CASE("Softmax and cross entropy are their definitions, for logits of any si
         const double whole = reference.most + reference.log_sum;
         sums.add(whole, std::abs(whole) + std::abs(reference.log_sum) + 1, size);
         for (std::int64_t j = 0; j < columns; ++j) {
-            // An exponent e is rounded by |e| epsilon; that much the power is off.
+            // An exponent e has a rounding error of |e| epsilon, which is the power's
+            // relative error.
             const double exponent = reference.of(x.at(i * columns + j));
             const double p = std::exp(exponent);
             const double off = p * (2 + std::abs(exponent));
@@ -63,7 +64,7 @@ TEST_CASE("Softmax and cross entropy are their definitions, for logits of any si
     d_logits.check(bench->download(bench->cross_entropy_backward(logits, targets, -3)));
 }
 
-TEST_CASE("Rows are divided by their sums, and so are gradients", kTags) {
+TEST_CASE("Rows and gradients are divided by the rows' sums", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape shape = GENERATE(Shape{1, 1}, Shape{7, 3}, Shape{9, 130}, Shape{2, 3, 8},
                                  Shape{2, 3000}, Shape{0, 4}, Shape{3, 0});
@@ -92,7 +93,7 @@ TEST_CASE("Rows are divided by their sums, and so are gradients", kTags) {
         bench->download(bench->normalize_rows_backward(on_device, bench->upload(dy))));
 }
 
-TEST_CASE("The log of a sum of nothing is -infinity", kTags) {
+TEST_CASE("The log of an empty sum is -infinity", kTags) {
     Bench bench;
     const HostTensor sums =
         bench->download(bench->log_sum_exp(bench->empty({3, 0}, DType::f32)));
@@ -120,7 +121,8 @@ TEST_CASE("The gradient of softmax is y (dy - y . dy)", kTags) {
         bench->download(bench->softmax_backward(bench->upload(y), bench->upload(dy))));
 }
 
-TEST_CASE("A masked logit gets probability zero; a row of them, no number", kTags) {
+TEST_CASE("A masked logit gets probability zero; a row of masked logits gives NaN",
+          kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t columns = GENERATE(3, 16, 40);
     Bench bench;

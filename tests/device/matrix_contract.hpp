@@ -7,7 +7,8 @@
 
 namespace lockstep::test {
 
-/// op(a) (m, k) times op(b) (k, n), element by element, on top of `before` where given.
+/// Returns op(a) (m, k) times op(b) (k, n), element by element, added to `before` if
+/// given.
 inline Expected product(const HostTensor& a, const HostTensor& b,
                         const MatmulOptions& options,
                         const HostTensor* before = nullptr) {
@@ -36,8 +37,7 @@ inline Expected product(const HostTensor& a, const HostTensor& b,
     return expected;
 }
 
-TEST_CASE("A matrix product is its definition, whatever is transposed or added to",
-          kTags) {
+TEST_CASE("A matrix product equals its definition, with any transposes and sums", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape extents = GENERATE(
         Shape{1, 1, 1}, Shape{2, 3, 4}, Shape{1, 7, 40}, Shape{40, 7, 1}, Shape{1, 50, 1},
@@ -77,7 +77,7 @@ TEST_CASE("A product of tensors takes leading dimensions as rows and keeps them"
         bench->matmul(bench->upload(x), bench->upload(w), {.transpose_b = true});
     REQUIRE(y.shape() == Shape{2, 3, 5});
     product(x, w, {.transpose_b = true}).check(bench->download(y.reshaped({6, 5})));
-    // The gradient of w: both operands as matrices of 6 rows.
+    // The gradient of w: both operands are matrices of 6 rows.
     const Tensor dw = bench->matmul(y, bench->upload(x), {.transpose_a = true});
     REQUIRE(dw.shape() == Shape{5, 4});
 }
@@ -95,7 +95,8 @@ TEST_CASE("A product works on views of rows", kTags) {
     REQUIRE(got.rows(11, 1) == HostTensor({1, 21}, DType::f32));
 }
 
-TEST_CASE("A product over nothing is zero, and one without rows is nothing", kTags) {
+TEST_CASE("A product over no columns is zero, and a product without rows is empty",
+          kTags) {
     Bench bench;
     const Tensor a = bench->empty({3, 0}, DType::f32);
     const Tensor b = bench->empty({0, 4}, DType::f32);
@@ -108,7 +109,7 @@ TEST_CASE("A product over nothing is zero, and one without rows is nothing", kTa
             0);
 }
 
-/// Rows of each group; some have none.
+/// Returns lists of groups' rows; some groups have none.
 inline std::vector<std::vector<std::int64_t>> trial_groups() {
     return {{5}, {0}, {1, 2}, {3, 0, 4}, {0, 0, 7, 0}, {33, 1, 0, 64, 2, 0}};
 }
@@ -129,7 +130,7 @@ TEST_CASE("Each group of rows is multiplied by its own matrix", kTags) {
     const Tensor to = bench->upload(before);
     const MatmulOptions options{.transpose_b = transposed, .accumulate = accumulates};
     bench->grouped_matmul(to, bench->upload(a), bench->upload(b), rows, options);
-    // Of each group what a product by itself gives.
+    // Each group's product is the same as by a call for that group only.
     const Tensor by_hand = bench->upload(before);
     for (std::int64_t group = 0, from = 0; group < groups; ++group) {
         const std::int64_t count = rows[static_cast<std::size_t>(group)];
@@ -165,8 +166,9 @@ TEST_CASE("Each group of rows makes its own matrix", kTags) {
     REQUIRE(bench->download(to) == bench->download(by_hand));
 }
 
-TEST_CASE("Rows are scaled each by its factor, whose gradients are products of rows",
-          kTags) {
+TEST_CASE(
+    "Each row is scaled by its own factor; a factor's gradient is a product of rows",
+    kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape shape = GENERATE(Shape{1, 1}, Shape{5, 3}, Shape{33, 67}, Shape{1000, 16},
                                  Shape{4, 8, 16}, Shape{0, 5}, Shape{5, 0});
@@ -226,7 +228,7 @@ TEST_CASE("A bias is added to every row, and its gradient is the sum of the rows
     added.check(bench->download(dy));
 }
 
-/// The product of column i of one matrix and column j of another, in f64.
+/// Returns the product of column i of one matrix and column j of another, in f64.
 inline double column_product(const HostTensor& a, std::int64_t i, const HostTensor& b,
                              std::int64_t j) {
     double sum = 0;
@@ -235,8 +237,8 @@ inline double column_product(const HostTensor& a, std::int64_t i, const HostTens
     return sum;
 }
 
-/// Products of x's columns are 1 with themselves and 0 with others, unless a column of
-/// zeros is expected.
+/// Checks that the product of a column of x with itself is 1, and with another column 0,
+/// except for the columns that are expected to be zeros.
 inline void check_orthonormal(const HostTensor& x,
                               const std::vector<std::int64_t>& zeros = {}) {
     const double most = x.dtype() == DType::f64 ? 1e-12 : 2e-6;
@@ -253,7 +255,8 @@ inline void check_orthonormal(const HostTensor& x,
         }
 }
 
-/// Column j of `before` is a sum of columns 0 to j of x, which are orthonormal, or zeros.
+/// Checks that column j of `before` is a sum of columns 0 to j of x. These are
+/// orthonormal, or zeros.
 inline void check_span(const HostTensor& x, const HostTensor& before) {
     const double most = x.dtype() == DType::f64 ? 1e-12 : 4e-6;
     const std::int64_t columns = x.shape().columns();
@@ -277,8 +280,9 @@ inline HostTensor orthonormalized(const HostTensor& values) {
     return bench->download(x);
 }
 
-TEST_CASE("Orthonormalized columns are orthonormal, and span in order what was there",
-          kTags) {
+TEST_CASE(
+    "Orthonormalized columns are orthonormal and span the same spaces, column by column",
+    kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape shape =
         GENERATE(Shape{1, 1}, Shape{5, 1}, Shape{7, 3}, Shape{6, 6}, Shape{33, 8},
@@ -288,7 +292,7 @@ TEST_CASE("Orthonormalized columns are orthonormal, and span in order what was t
     const HostTensor x = orthonormalized(values);
     check_orthonormal(x);
     check_span(x, values);
-    // Column 0 keeps its direction, not that of its opposite.
+    // Column 0 keeps its direction; it is not reversed.
     if (x.elements() > 0) CHECK(column_product(x, 0, values, 0) > 0);
 }
 
@@ -323,7 +327,7 @@ TEST_CASE("Columns that are zero, or sums of those before them, become zeros", k
     CHECK(orthonormalized(zeros) == zeros);
 }
 
-TEST_CASE("A NaN in a column is no rounding: it and those behind become NaN", kTags) {
+TEST_CASE("A NaN in a column makes this column and the later ones NaN", kTags) {
     HostTensor values = random_values({40, 3}, DType::f32, "x");
     values.set(3 * 7 + 1, std::nan(""));
     const HostTensor x = orthonormalized(values);

@@ -15,7 +15,7 @@ TEST_CASE("Memory is aligned to 64 bytes", kTags) {
     }
 }
 
-TEST_CASE("Memory is given back when its last tensor goes", kTags) {
+TEST_CASE("Memory is freed with its last tensor", kTags) {
     Bench bench;
     {
         const Tensor x = bench->empty({3, 5}, DType::f32);
@@ -38,7 +38,7 @@ TEST_CASE("Memory is given back when its last tensor goes", kTags) {
     REQUIRE(bench->live() == nullptr);
 }
 
-TEST_CASE("The list of live storage holds when any of it goes", kTags) {
+TEST_CASE("The list of live storage stays right when any storage is freed", kTags) {
     Bench bench;
     std::vector<Tensor> tensors;
     for (std::int64_t i = 0; i < 5; ++i)
@@ -88,7 +88,7 @@ TEST_CASE("Memory counts for the category of the innermost scope, and knows its 
     REQUIRE(bench->live()->device == bench.device.get());
 }
 
-TEST_CASE("Where a monitor refuses memory, nothing stays behind", kTags) {
+TEST_CASE("If a monitor refuses memory, no memory is left", kTags) {
     Bench bench;
     bench.monitor.capacity = 100;
     const Tensor x = bench->empty({20}, DType::f32);
@@ -101,7 +101,7 @@ TEST_CASE("Where a monitor refuses memory, nothing stays behind", kTags) {
     bench->fill(x, 1);
 }
 
-TEST_CASE("A communicator's scratch is memory that no one is told of", kTags) {
+TEST_CASE("A communicator's scratch memory is not reported", kTags) {
     Bench bench;
     bench.monitor.capacity = 0;
     {
@@ -130,7 +130,7 @@ TEST_CASE("Tensors may outlive their device", kTags) {
     REQUIRE(view.shape() == Shape{3});
 }
 
-TEST_CASE("Copies between host and device are told of", kTags) {
+TEST_CASE("Copies between host and device are reported", kTags) {
     Bench bench;
     const Tensor x = bench->upload(HostTensor({3, 4}, DType::f64));
     REQUIRE(bench.monitor.copied_bytes[CopyDirection::to_device] == 96);

@@ -8,7 +8,7 @@ namespace lockstep::test {
 
 inline const std::vector<std::int64_t> kCounts = {0, 1, 7, 16, 17, 100, 1023, 4099};
 
-/// Integers as values of any dtype, so that results are exact.
+/// Returns whole numbers in any dtype, so that results are exact.
 inline HostTensor whole_values(Shape shape, DType dtype, const std::string& name) {
     HostTensor values = random_values(shape, DType::f64, name, -9, 9);
     for (std::int64_t i = 0; i < values.elements(); ++i)
@@ -71,7 +71,7 @@ TEST_CASE("Blocks of columns are copied and nothing beside them", kTags) {
     copied(12, 9, 0);
 }
 
-TEST_CASE("Elementwise operations are what they say", kTags) {
+TEST_CASE("Elementwise operations equal their definitions", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64, DType::i32);
     Bench bench;
     for (const std::int64_t count : kCounts) {
@@ -106,7 +106,7 @@ TEST_CASE("Elementwise operations are what they say", kTags) {
     }
 }
 
-TEST_CASE("A tensor is scaled by a number that lies on the device", kTags) {
+TEST_CASE("A tensor is scaled by a number on the device", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     const HostTensor factors = random_values({3}, dtype, "factors");
@@ -211,7 +211,7 @@ TEST_CASE("A cast rounds each element to the other type", kTags) {
     }
 }
 
-TEST_CASE("A sum of squares is added to what is there", kTags) {
+TEST_CASE("A sum of squares is added to the value before", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     for (const std::int64_t count : kCounts) {
@@ -232,7 +232,7 @@ TEST_CASE("A sum of squares is added to what is there", kTags) {
     }
 }
 
-TEST_CASE("A sum of squares is taken where those of f32 would overflow", kTags) {
+TEST_CASE("A sum of large squares does not overflow", kTags) {
     Bench bench;
     const Tensor x = bench->upload(HostTensor::of<float>({2}, std::vector{3e18F, 4e18F}));
     const Tensor result = bench->zeros({1}, DType::f32);
@@ -242,7 +242,7 @@ TEST_CASE("A sum of squares is taken where those of f32 would overflow", kTags) 
     REQUIRE(bench->download(result).at(0) == static_cast<double>(2.5e37F));
 }
 
-TEST_CASE("A communicator's moves work between devices, and on nothing", kTags) {
+TEST_CASE("A communicator's moves work between devices, and on empty tensors", kTags) {
     Bench bench;
     PlainMonitor other_monitor;
     const std::unique_ptr<Device> other = make_device(1, other_monitor);

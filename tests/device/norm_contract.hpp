@@ -29,7 +29,7 @@ struct NormReference {
     }
 };
 
-TEST_CASE("Layer norm and its gradients are their definitions", kTags) {
+TEST_CASE("Layer norm and its gradients equal their definitions", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape shape = GENERATE(Shape{1, 2}, Shape{3, 7}, Shape{33, 16}, Shape{5, 257},
                                  Shape{2, 3, 40}, Shape{0, 4});
@@ -94,7 +94,7 @@ TEST_CASE("Layer norm and its gradients are their definitions", kTags) {
 }
 
 TEST_CASE("Layer norm of a large offset keeps its digits", kTags) {
-    // E[x^2] - E[x]^2 would lose them all: (1000 + d)^2 has 12 digits of f32's 7.
+    // E[x^2] - E[x]^2 would lose all digits: (1000 + d)^2 needs 12 digits and f32 has 7.
     Bench bench;
     HostTensor x({1, 64}, DType::f32);
     for (std::int64_t j = 0; j < 64; ++j)
@@ -138,7 +138,7 @@ struct RmsReference {
     }
 };
 
-TEST_CASE("Root mean square norm and its gradients are their definitions", kTags) {
+TEST_CASE("Root mean square norm and its gradients equal their definitions", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape shape = GENERATE(Shape{1, 1}, Shape{3, 7}, Shape{33, 16}, Shape{5, 257},
                                  Shape{2, 3, 40}, Shape{0, 4});

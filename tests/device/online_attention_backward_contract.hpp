@@ -4,7 +4,7 @@
 
 namespace lockstep::test {
 
-/// Runs the backward in those blocks of keys, each time from the same gradients.
+/// Runs the backward in these blocks of keys, each time from the same gradients.
 inline void check_backward(Bench& bench, const AttentionOperands& operands,
                            const AttentionOptions& options,
                            const std::vector<std::vector<KeyBlock>>& ways) {
@@ -19,8 +19,7 @@ inline void check_backward(Bench& bench, const AttentionOperands& operands,
     }
 }
 
-TEST_CASE("Attention's backward adds its definition to what is there, block by block",
-          kTags) {
+TEST_CASE("Attention's backward adds gradients by definition, block by block", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const bool causal = GENERATE(false, true);
     Bench bench;
@@ -35,7 +34,7 @@ TEST_CASE("Attention's backward adds its definition to what is there, block by b
     }
 }
 
-TEST_CASE("Causal attention's backward goes by tokens, in whatever order they were dealt",
+TEST_CASE("Causal attention's backward compares tokens, in any order of sharding",
           kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const TokenOrder order =
@@ -50,7 +49,7 @@ TEST_CASE("Causal attention's backward goes by tokens, in whatever order they we
     }
 }
 
-TEST_CASE("Attention's backward of heads in bf16 is its definition", kTags) {
+TEST_CASE("Attention's backward of heads in bf16 equals its definition", kTags) {
     const bool causal = GENERATE(false, true);
     Bench bench;
     for (const HeadCase& of : attention_cases_in_bf16()) {
@@ -62,7 +61,7 @@ TEST_CASE("Attention's backward of heads in bf16 is its definition", kTags) {
     }
 }
 
-TEST_CASE("Causal attention's backward in bf16 goes by tokens", kTags) {
+TEST_CASE("Causal attention's backward in bf16 compares tokens", kTags) {
     const TokenOrder order =
         GENERATE(TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag);
     Bench bench;
@@ -90,7 +89,7 @@ TEST_CASE("Attention and its backward multiply scores by any number", kTags) {
     check_backward(bench, operands, options, {blocks});
 }
 
-TEST_CASE("Attention's backward is as good where scores are large", kTags) {
+TEST_CASE("Attention's backward is as exact with large scores", kTags) {
     const HeadType type = GENERATE(from_range(head_types(33)));
     const double reach = GENERATE(60.0, 1000.0);
     CAPTURE(text_of(type), reach);
@@ -109,8 +108,8 @@ TEST_CASE("A query that sees no key has no gradient, nor has a key that none see
     CAPTURE(text_of(type));
     Bench bench;
     const AttentionOperands operands(bench, {70, 40, 1, 2, 1, type.width}, type.dtype);
-    // Query i sees keys [0, i - 66]: the first 66 queries none, and keys 4 and up are
-    // seen by none.
+    // Query i sees keys [0, i - 66]: the first 66 queries see none, and no query sees
+    // keys 4 and up.
     AttentionOptions options{1, true};
     options.keys.first = 66;
     const AttentionDefinition definition(operands, options);
@@ -127,7 +126,7 @@ TEST_CASE("A query that sees no key has no gradient, nor has a key that none see
     unchanged(backward.dk, 4, 40);
     unchanged(backward.dv, 4, 40);
 
-    // Where none sees any, nothing is run.
+    // If no query sees a key, nothing is run.
     const std::size_t operations = bench.monitor.operations.size();
     backward.restore(bench);
     options.keys.first = 70;
@@ -161,7 +160,7 @@ TEST_CASE("Gradients of queries, keys and values may be columns of one tensor", 
     same(gradients.values, backward.dv);
 }
 
-/// The sum of dy y, attention from beginning to end.
+/// Returns the sum of dy y, with attention computed from the beginning.
 inline double attention_loss(Bench& bench, const AttentionOperands& operands,
                              const AttentionOptions& options, const HeadOperand& dy) {
     const Attended attended(bench, operands.heads(), options,
@@ -173,7 +172,7 @@ inline double attention_loss(Bench& bench, const AttentionOperands& operands,
     return loss;
 }
 
-TEST_CASE("Attention's gradients are its finite differences", kTags) {
+TEST_CASE("Attention's gradients equal finite differences", kTags) {
     Bench bench;
     const AttentionOperands operands(bench, {4, 6, 1, 2, 1, 3}, DType::f64);
     const AttentionOptions options{
@@ -197,8 +196,8 @@ TEST_CASE("Attention's gradients are its finite differences", kTags) {
                 bench->upload_into(of.view.tensor, moved);
                 return attention_loss(bench, operands, options, backward.dy);
             };
-            // Off by step^4 / 30 times the fifth derivative, which is some 100 at most
-            // where scores are below 3, and by roundings of 1e-15 / step: 1e-11.
+            // The error is step^4 / 30 times the fifth derivative, which is about 100 at
+            // most for scores below 3, and roundings of 1e-15 / step: 1e-11.
             const double step = 1e-3;
             const double slope = (8 * (loss_at(step) - loss_at(-step)) -
                                   (loss_at(2 * step) - loss_at(-2 * step))) /

@@ -5,15 +5,16 @@
 
 namespace lockstep::test {
 
-TEST_CASE("Attention to keys block by block is its definition, in any order of blocks",
-          kTags) {
+TEST_CASE(
+    "Attention to keys block by block equals its definition, in any order of blocks",
+    kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const bool causal = GENERATE(false, true);
     Bench bench;
     for (const HeadCase& of : attention_cases()) {
         CAPTURE(text_of(of), causal);
         const AttentionOperands operands(bench, of, dtype);
-        // Queries are tokens 3 and up, so that the first sees four keys.
+        // Queries are tokens 3 and up, so the first query sees four keys.
         AttentionOptions options{0.7, causal};
         options.queries.first = 3;
         const AttentionDefinition definition(operands, options);
@@ -26,7 +27,7 @@ TEST_CASE("Attention to keys block by block is its definition, in any order of b
     }
 }
 
-TEST_CASE("Causal attention goes by tokens, in whatever order they were dealt", kTags) {
+TEST_CASE("Causal attention compares tokens, in any order of sharding", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const TokenOrder order =
         GENERATE(TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag);
@@ -36,7 +37,7 @@ TEST_CASE("Causal attention goes by tokens, in whatever order they were dealt", 
         const AttentionOperands operands(bench, {dealt.m, dealt.n, 1, 2, 1, 5}, dtype);
         const AttentionOptions options{0.5, true, dealt.queries, dealt.keys};
         const AttentionDefinition definition(operands, options);
-        // Rank by rank, as the keys come along a ring; and all at once.
+        // Rank by rank, as keys arrive along a ring; and all at once.
         for (const auto& blocks :
              {blocks_of(dealt.n, 22), blocks_of(dealt.n, 22, BlockOrder::falling),
               blocks_of(dealt.n, 15, BlockOrder::inside_out),
@@ -45,7 +46,7 @@ TEST_CASE("Causal attention goes by tokens, in whatever order they were dealt", 
     }
 }
 
-TEST_CASE("Attention to heads in bf16 is its definition", kTags) {
+TEST_CASE("Attention to heads in bf16 equals its definition", kTags) {
     const bool causal = GENERATE(false, true);
     Bench bench;
     for (const HeadCase& of : attention_cases_in_bf16()) {
@@ -59,7 +60,7 @@ TEST_CASE("Attention to heads in bf16 is its definition", kTags) {
     }
 }
 
-TEST_CASE("Causal attention in bf16 goes by tokens", kTags) {
+TEST_CASE("Causal attention in bf16 compares tokens", kTags) {
     const TokenOrder order =
         GENERATE(TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag);
     Bench bench;
@@ -92,8 +93,8 @@ TEST_CASE("A query that sees no key has attention 0 and log-sum-exp -infinity", 
     CAPTURE(text_of(type));
     Bench bench;
     const AttentionOperands operands(bench, {70, 40, 1, 2, 1, type.width}, type.dtype);
-    // Query i sees keys [0, i - 66]: none up to 65, in blocks that others see and in
-    // blocks that no one sees.
+    // Query i sees keys [0, i - 66]: none up to query 65, both in blocks that other
+    // queries see and in blocks that no query sees.
     AttentionOptions options{1, true};
     options.keys.first = 66;
     const AttentionDefinition definition(operands, options);
@@ -109,7 +110,7 @@ TEST_CASE("A query that sees no key has attention 0 and log-sum-exp -infinity", 
     }
 }
 
-TEST_CASE("To attend to keys that no query sees does nothing", kTags) {
+TEST_CASE("Keys that no query sees change nothing", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     const AttentionOperands operands(bench, {7, 9, 2, 2, 1, 4}, dtype);
@@ -130,7 +131,7 @@ TEST_CASE("To attend to keys that no query sees does nothing", kTags) {
     REQUIRE(bench.monitor.operations.size() == operations);
 }
 
-TEST_CASE("Attention of nothing and to nothing has its shapes", kTags) {
+TEST_CASE("Attention of no queries and to no keys has its shapes", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     for (const HeadCase& of : {HeadCase{0, 5, 2, 2, 1, 3}, HeadCase{5, 0, 2, 2, 1, 3},
@@ -144,7 +145,7 @@ TEST_CASE("Attention of nothing and to nothing has its shapes", kTags) {
     }
 }
 
-TEST_CASE("The log-sum-exp is in the maximum's place", kTags) {
+TEST_CASE("The log-sum-exp replaces the maximum", kTags) {
     Bench bench;
     const AttentionOperands operands(bench, {3, 4, 1, 1, 1, 2}, DType::f32);
     const Attended attended(bench, operands.heads(), {}, blocks_of(4, 4));
@@ -153,8 +154,7 @@ TEST_CASE("The log-sum-exp is in the maximum's place", kTags) {
             bench->download(attended.state.maximum));
 }
 
-TEST_CASE("A key that is no number spoils the queries that see it, and no others",
-          kTags) {
+TEST_CASE("A NaN key makes NaN only the queries that see it", kTags) {
     const auto [dtype, width] = GENERATE(from_range(head_types(5)));
     const TokenOrder order = GENERATE(TokenOrder::contiguous, TokenOrder::zigzag);
     const std::int64_t longest = GENERATE(66, 5);
@@ -202,7 +202,7 @@ TEST_CASE("Online attention takes queries, keys and values out of one tensor", k
     REQUIRE(bench->download(got.log_sum_exp) == bench->download(wanted.log_sum_exp));
 }
 
-TEST_CASE("Products of heads' rows are their definition", kTags) {
+TEST_CASE("Products of heads' rows equal their definition", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     for (const HeadCase& of : attention_cases()) {

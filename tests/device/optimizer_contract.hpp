@@ -4,7 +4,7 @@
 
 namespace lockstep::test {
 
-TEST_CASE("A clip factor is what a norm is too large by, and at most 1", kTags) {
+TEST_CASE("A clip factor is the limit divided by the norm, and at most 1", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const double most = GENERATE(0.0, 0.5, 3.0, 1e30);
     Bench bench;
@@ -75,7 +75,7 @@ TEST_CASE("SGD steps as PyTorch's does", kTags) {
     expected.check(bench->download(parameter));
 }
 
-TEST_CASE("AdamW steps as its paper and PyTorch have it", kTags) {
+TEST_CASE("AdamW steps as in its paper and in PyTorch", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t count = GENERATE(0, 1, 16, 45);
     Bench bench;

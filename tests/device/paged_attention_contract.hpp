@@ -6,18 +6,18 @@
 
 namespace lockstep::test {
 
-/// Sequences on pages that lie in no order, and the rows of a pass: the last tokens of
-/// each.
+/// Sequences on pages in no particular order, and the rows of a pass: the last tokens of
+/// each sequence.
 struct PagedCase {
     std::int64_t heads, few, width, value_width;
     std::int64_t of_page = 4;
-    /// Tokens before the pass, and in it, of each sequence.
+    /// For each sequence, the tokens before the pass and in it.
     std::vector<std::pair<std::int64_t, std::int64_t>> sequences{{0, 5}, {7, 1}, {3, 0},
                                                                  {4, 4}, {0, 1}, {40, 3}};
     std::int64_t before = 3;  ///< columns before the queries
 
-    /// Pages for all, dealt to the sequences in turns, so that no sequence's lie side by
-    /// side.
+    /// Returns pages for all sequences. The sequences get pages in turns, so that no
+    /// sequence's pages are neighbours.
     PagedTokensRef tokens() const {
         PagedTokens tokens;
         for (const auto& [first, count] : sequences)
@@ -64,7 +64,7 @@ struct PagedPass {
           keys{on_pages, of.few, of.width, 0},
           values{on_pages, of.few, of.value_width, of.few * of.width} {}
 
-    /// Number `column` of what lies on pages for a token.
+    /// Returns number `column` of a token's entry on the pages.
     double stored(const PagedSequence& sequence, std::int64_t token,
                   std::int64_t column) const {
         const auto page = static_cast<std::size_t>(token / of.of_page);
@@ -72,7 +72,7 @@ struct PagedPass {
                             of.columns() +
                         column);
     }
-    /// y of one head of a row that is this token, by definition.
+    /// Expects y of one head for a row with this token, by definition.
     void expect(Expected& expected, const PagedSequence& sequence, std::int64_t row,
                 std::int64_t token, std::int64_t head, double factor) const {
         const std::int64_t serving = head / (of.heads / of.few);
@@ -101,8 +101,8 @@ struct PagedPass {
                 y += term;
                 terms += std::abs(term);
             }
-            // A weight is off by what its score is, a sum of `width` terms of about the
-            // factor each.
+            // A weight's relative error is the error of its score, a sum of `width` terms
+            // of about `factor` each.
             const auto width = static_cast<double>(of.width);
             const double off = 4 + 2 * size + factor * width;
             expected.add(y, terms * off, static_cast<double>(token + 1));
@@ -146,8 +146,8 @@ TEST_CASE("A row's attention has the same bits on other pages, and beside other 
         const PagedPass all(bench, of, dtype);
         const HostTensor y = bench->download(
             bench->attend_pages({all.queries, all.keys, all.values}, all.tokens, 0.5));
-        // The same keys, each sequence's on pages of another size that lie the other way
-        // round; and one row at a time.
+        // The same keys, but each sequence has pages of another size in reverse order;
+        // and one row at a time.
         of.of_page = of.of_page == 4 ? 7 : 4;
         const Tensor other = bench->zeros({of.pages(), of.of_page, of.columns()}, dtype);
         auto last = static_cast<std::int32_t>(of.pages());
@@ -236,7 +236,7 @@ TEST_CASE("Each head is multiplied by a matrix of its own", kTags) {
     expected.check(y);
 }
 
-TEST_CASE("Row by row, a head's products have the same bits however many rows there are",
+TEST_CASE("Row by row, a head's products have the same bits for any number of rows",
           kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64, DType::bf16);
     const bool transposed = GENERATE(false, true);
@@ -277,7 +277,7 @@ TEST_CASE("Columns of rows are stored at their tokens' places on pages", kTags) 
     REQUIRE(bench->download(pass.on_pages) == expected);
 }
 
-TEST_CASE("Attention over pages of no rows is nothing", kTags) {
+TEST_CASE("Attention over pages without rows is empty", kTags) {
     Bench bench;
     const Tensor pages = bench->zeros({2, 4, 6}, DType::f32);
     const auto none = std::make_shared<const PagedTokens>(PagedTokens{{{3, 0, {1}}}});

@@ -23,7 +23,7 @@ TEST_CASE("Random tensors have the values of their stream", kTags) {
     bench->random_normal(bench->empty({0}, dtype), stream, 0, 1);
 }
 
-TEST_CASE("A shard's random values are the slice of the whole's, bit by bit", kTags) {
+TEST_CASE("A shard's random values equal its slice of the whole, bit by bit", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     const RandomStream stream(3, "weights");
@@ -37,7 +37,7 @@ TEST_CASE("A shard's random values are the slice of the whole's, bit by bit", kT
     REQUIRE(bench->download(shard) == bench->download(whole).rows(5, 3));
 }
 
-TEST_CASE("Random values of some columns are those columns of the whole's, bit by bit",
+TEST_CASE("Random values of some columns equal those columns of the whole, bit by bit",
           kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t columns = GENERATE(1, 3, 10);
@@ -58,7 +58,7 @@ TEST_CASE("Random values of some columns are those columns of the whole's, bit b
     bench->random_uniform(whole, stream, -1, 1);
     bench->random_uniform(part, stream, -1, 1, place);
     same();
-    // Rows further apart than they are in the whole: every second one.
+    // Rows further apart in the whole than in the part: every second row.
     bench->random_uniform(part, stream, -1, 1, {from, 20});
     const HostTensor values = bench->download(whole);
     for (std::int64_t i = 0; i < part.elements(); ++i)
@@ -66,7 +66,8 @@ TEST_CASE("Random values of some columns are those columns of the whole's, bit b
                 values.at(i / columns * 20 + from + i % columns));
 }
 
-TEST_CASE("Dropout drops by the numbers of its stream, and divides what stays", kTags) {
+TEST_CASE("Dropout drops by the numbers of its stream, and divides the other elements",
+          kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape shape = GENERATE(Shape{9, 11}, Shape{7, 8}, Shape{1, 1030}, Shape{0, 4});
     const double probability = GENERATE(0.0, 0.25, 0.9);

@@ -7,7 +7,7 @@
 
 namespace lockstep::test {
 
-/// Rows of a sequence, and the tokens that they are.
+/// Rows of a sequence, and the tokens in these rows.
 struct RotatedRows {
     TokenRows rows;
     std::vector<std::int64_t> tokens;
@@ -21,7 +21,7 @@ inline std::vector<RotatedRows> rotated_rows() {
             {{TokenOrder::zigzag, 2, 4, 2}, {6, 7, 2, 3}}};
 }
 
-/// Four tokens, and heads whose halves are less than a vector, one, and more.
+/// Four tokens, with heads whose halves are less than a vector, one vector, and more.
 inline std::vector<HeadCase> rotated_heads() {
     return {{4, 4, 1, 1, 1, 2},
             {4, 4, 2, 3, 3, 6, 5, 1},
@@ -29,7 +29,7 @@ inline std::vector<HeadCase> rotated_heads() {
             {4, 4, 1, 2, 2, 74, 0, 3}};
 }
 
-/// q cos + rotate_half(q) sin, as the published code of Llama's models has it.
+/// q cos + rotate_half(q) sin, as in the published code of Llama's models.
 inline Expected rotated(const HeadOperand& x, const HeadOperand& into,
                         const std::vector<std::int64_t>& tokens, double base,
                         double direction = 1) {
@@ -46,7 +46,7 @@ inline Expected rotated(const HeadOperand& x, const HeadOperand& into,
         const double own = x.at(b, h, i, j);
         const double other =
             j < half ? -x.at(b, h, i, j + half) : x.at(b, h, i, j - half);
-        // Angles are off by roundings of f64.
+        // Angles have rounding errors of f64.
         const double off = 1 + angle * epsilon_of(DType::f64) / epsilon_of(dtype);
         expected.add(own * std::cos(angle) + direction * other * std::sin(angle),
                      (std::abs(own) + std::abs(other)) * off);
@@ -54,7 +54,7 @@ inline Expected rotated(const HeadOperand& x, const HeadOperand& into,
     return expected;
 }
 
-TEST_CASE("Rotary positions turn the halves of a head against each other", kTags) {
+TEST_CASE("Rotary positions rotate pairs of numbers from both halves of a head", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const double base = GENERATE(1.0, 100.0, 10000.0);
     Bench bench;
@@ -73,7 +73,7 @@ TEST_CASE("Rotary positions turn the halves of a head against each other", kTags
         }
 }
 
-TEST_CASE("Rows turn to the positions that the device is given", kTags) {
+TEST_CASE("Rows are rotated to the positions that the device gets", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     for (const HeadCase& of : rotated_heads()) {
@@ -86,7 +86,7 @@ TEST_CASE("Rows turn to the positions that the device is given", kTags) {
         const HostTensor before = HostTensor(x.values).reshaped(flat);
         for (std::int64_t i = 0; i < of.m; ++i)
             for (std::int64_t b = 0; b < of.batches; ++b) {
-                // The row by itself, at a position that is given as a number.
+                // Only this row, with its position given as a number.
                 const std::int64_t row = i * of.batches + b;
                 const Tensor alone = bench->upload(before.rows(row, 1));
                 const Heads heads{alone, of.heads, of.width, of.before};
@@ -123,8 +123,7 @@ TEST_CASE("Turning back is the backward of turning", kTags) {
         }
 }
 
-TEST_CASE("What a query and a key have in common depends on their distance alone",
-          kTags) {
+TEST_CASE("The product of a query and a key depends only on their distance", kTags) {
     Bench bench;
     const HeadCase of{6, 6, 2, 2, 2, 8};
     const HeadOperand q(bench, of, 2, 6, DType::f64, "q");
@@ -147,7 +146,7 @@ TEST_CASE("What a query and a key have in common depends on their distance alone
     REQUIRE(turned > 0.1);
 }
 
-TEST_CASE("Heads of nothing turn into nothing", kTags) {
+TEST_CASE("Empty heads stay empty", kTags) {
     Bench bench;
     const Heads none{bench->empty({0, 2, 8}, DType::f32), 2, 4};
     bench->rotate(none, none);

@@ -4,7 +4,7 @@
 
 namespace lockstep::test {
 
-TEST_CASE("Row by row, a product's rows have the same bits however many they are",
+TEST_CASE("Row by row, a product's rows have the same bits for any number of rows",
           kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64, DType::bf16);
     const bool transposed = GENERATE(true, false);
@@ -51,7 +51,7 @@ TEST_CASE("Groups of rows are multiplied row by row, too", kTags) {
     REQUIRE(product(a.rows(9, 1), {0, 1}) == all.rows(9, 1));
 }
 
-TEST_CASE("Row by row, a product is the product", kTags) {
+TEST_CASE("Row by row, a product equals the usual product", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t m = GENERATE(1, 5, 66);
     Bench bench;

@@ -9,7 +9,8 @@
 
 namespace lockstep::test {
 
-/// The order is that of std::stable_sort, the rows and counts are what follows from it.
+/// Checks that the order is that of std::stable_sort, and that rows and counts follow
+/// from it.
 inline void sorts(Bench& bench, const HostTensor& ids, std::int64_t bound,
                   bool by_columns) {
     const std::int64_t places = ids.elements();
@@ -33,7 +34,7 @@ inline void sorts(Bench& bench, const HostTensor& ids, std::int64_t bound,
     const Tensor got_order = bench->empty(order.shape(), DType::i32);
     const Tensor got_rows = bench->empty(rows.shape(), DType::i32);
     const Tensor got_counts = bench->empty(counts.shape(), DType::i32);
-    // Whatever was there before.
+    // Counts may have any value before.
     bench->fill(got_counts, 7);
     bench->sort_ids(got_order, got_rows, got_counts, bench->upload(ids), by_columns);
     REQUIRE(bench->download(got_order) == order);
@@ -50,14 +51,14 @@ TEST_CASE("Ids are sorted, and equal ones keep their order", kTags) {
     CAPTURE(shape.text(), bound, by_columns);
     Bench bench;
     sorts(bench, random_indices(shape, bound, "ids"), bound, by_columns);
-    // None of the lower half is there.
+    // No id is in the lower half.
     HostTensor upper = random_indices(shape, bound - bound / 2, "upper");
     for (std::int64_t i = 0; i < upper.elements(); ++i)
         upper.set(i, upper.at(i) + static_cast<double>(bound / 2));
     sorts(bench, upper, bound, by_columns);
 }
 
-TEST_CASE("An id that is sorted and of which there is no count is named", kTags) {
+TEST_CASE("An id beyond the counts is named", kTags) {
     const std::int32_t wrong = GENERATE(-1, 4, 5);
     Bench bench;
     const Tensor ids =

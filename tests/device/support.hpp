@@ -16,12 +16,12 @@
 
 namespace lockstep::test {
 
-/// The tags of a contract's tests, and a device of the backend under test; whoever
-/// includes a contract defines both.
+/// The tags of a contract's tests, and a device of the backend under test. A program that
+/// includes a contract must define both.
 extern const char* const kTags;
 std::unique_ptr<Device> make_device(int index, DeviceMonitor& monitor);
-/// True if the backend adds up products of matrices in bf16 in the order of those
-/// in f32. Who includes tests/device/bf16_contract.hpp defines it.
+/// True if the backend adds up products of bf16 matrices in the same order as those of
+/// f32. A program that includes tests/device/bf16_contract.hpp must define it.
 extern const bool kProductsOfBf16InOrder;
 
 /// One device and its monitor.
@@ -34,20 +34,21 @@ struct Bench {
     std::unique_ptr<Device> device = make_device(0, monitor);
 };
 
-/// That of the type that is computed in.
+/// Returns the epsilon of the type that is computed in.
 inline double epsilon_of(DType dtype) {
     return computed_in(dtype) == DType::f32
                ? double{std::numeric_limits<float>::epsilon()}
                : std::numeric_limits<double>::epsilon();
 }
 
-/// The least number with all its digits; a backend may take what is smaller for zero.
+/// Returns the least number with all its digits; a backend may treat smaller ones as
+/// zero.
 inline double least_of(DType dtype) {
     return computed_in(dtype) == DType::f32 ? double{std::numeric_limits<float>::min()}
                                             : std::numeric_limits<double>::min();
 }
 
-/// Uniform values in [low, high), the same for the same name.
+/// Returns uniform values in [low, high); the same name gives the same values.
 inline HostTensor random_values(Shape shape, DType dtype, const std::string& name,
                                 double low = -1, double high = 1) {
     HostTensor values(shape, dtype);
@@ -63,14 +64,14 @@ inline HostTensor random_indices(Shape shape, std::int64_t bound,
     return random_values(shape, DType::i32, name, 0, static_cast<double>(bound));
 }
 
-/// What an operation should give, in f64, and how far it may be off: a sum of K terms in
-/// random order is off by about sqrt(K) epsilon times its size; what is asked is 4 times
-/// that. A bf16 is rounded once more.
+/// The results that an operation should give, in f64, with their error bounds. A sum of K
+/// terms in random order has an error of about sqrt(K) epsilon times its size; the bound
+/// is 4 times that. A bf16 result is rounded once more.
 class Expected {
   public:
     Expected(Shape shape, DType dtype) : shape_(shape), dtype_(dtype) {}
 
-    /// The next value, by an operation that is off by `roundings` roundings of `size`.
+    /// Adds the next value; its error is that of `roundings` roundings of `size`.
     void add(double value, double size, double roundings = 1) {
         values_.push_back(value);
         const double bound =
@@ -88,7 +89,7 @@ class Expected {
         for (std::int64_t i = 0; i < got.elements(); ++i) {
             const double value = values_[static_cast<std::size_t>(i)];
             const double bound = bounds_[static_cast<std::size_t>(i)];
-            // Infinities are met exactly.
+            // Infinities must be exact.
             const double off = got.at(i) == value ? 0 : std::abs(got.at(i) - value);
             if (!(off <= bound))
                 FAIL(fmt::format(
@@ -116,7 +117,7 @@ struct Sum {
         squares += term * term;
         ++count;
     }
-    /// Into `expected`, where the sum is multiplied by `factor`.
+    /// Adds the sum, multiplied by `factor`, to `expected`.
     void expect(Expected& expected, double factor = 1) const {
         expected.add(factor * value,
                      std::abs(factor) * std::sqrt(squares) + std::abs(value),

@@ -8,7 +8,7 @@ namespace lockstep::test {
 
 namespace {
 
-/// Attention to `keys`, which are the values too, in blocks of `longest`.
+/// Attends to `keys`, which are also the values, in blocks of `longest` keys.
 OnlineAttention attended(Bench& bench, const Heads& queries, const Heads& keys,
                          const AttentionOptions& options, std::int64_t longest) {
     OnlineAttention state = bench->begin_attention(queries);
@@ -24,8 +24,8 @@ OnlineAttention attended(Bench& bench, const Heads& queries, const Heads& keys,
     return state;
 }
 
-/// The gradients of queries, keys and values, one behind the other. Instead of values,
-/// the keys; instead of y's gradient, y.
+/// Returns the gradients of queries, keys and values, one behind the other. The keys
+/// serve as values, and y serves as its own gradient.
 Tensor attention_gradients(Bench& bench, const Heads& queries, const Heads& keys,
                            const AttentionOptions& options) {
     const OnlineAttention state = attended(bench, queries, keys, options, keys.rows());
@@ -48,7 +48,7 @@ Tensor attention_gradients(Bench& bench, const Heads& queries, const Heads& keys
 
 }  // namespace
 
-TEST_CASE("Heads meet where they may have an element in common", "[device][attention]") {
+TEST_CASE("Heads overlap if they may share an element", "[device][attention]") {
     Bench bench(/*numbers=*/false);
     const Tensor packed = bench->empty({5, 2, 12}, DType::f32);
     const Heads left{packed, 2, 2, 0}, middle{packed, 2, 2, 4}, across{packed, 1, 4, 2};
@@ -57,11 +57,11 @@ TEST_CASE("Heads meet where they may have an element in common", "[device][atten
     CHECK_FALSE(middle.meets(left));
     CHECK(across.meets(left));
     CHECK(middle.meets(across));
-    // Rows of their own; and rows of the same tensor, further down.
+    // Rows of another tensor; and rows of the same tensor, further down.
     CHECK_FALSE(left.meets({bench->empty({5, 2, 12}, DType::f32), 2, 2, 0}));
     CHECK_FALSE(left.meets({packed.rows(2, 3), 2, 2, 4}));
     CHECK(left.meets({packed.rows(2, 3), 2, 2, 0}));
-    // Rows that begin in the middle of the other's.
+    // Rows that begin in the middle of the other operand's rows.
     const Tensor flat = bench->empty({160}, DType::f32);
     const Heads here{flat.slice(0, 120).reshaped({5, 2, 12}), 1, 4, 0};
     const auto from = [&](std::int64_t element) {
@@ -72,11 +72,11 @@ TEST_CASE("Heads meet where they may have an element in common", "[device][atten
     CHECK_FALSE(from(8).meets(here));
     CHECK_FALSE(here.meets(from(4)));
     CHECK(here.meets(from(3)));
-    // Columns mean nothing to rows of another length.
+    // Columns cannot be compared if the rows have other lengths.
     CHECK(left.meets({packed.reshaped({10, 2, 6}), 1, 2, 4}));
 }
 
-TEST_CASE("Online attention has the same bits wherever its operands lie",
+TEST_CASE("Online attention has the same bits at any address of its operands",
           "[sim][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape shape = GENERATE(Shape{2, 6}, Shape{5, 16}, Shape{70, 46}, Shape{3, 500});
@@ -105,7 +105,7 @@ TEST_CASE("Online attention has the same bits wherever its operands lie",
     });
 }
 
-TEST_CASE("Online attention of a head has the same bits alone and in a group of others",
+TEST_CASE("Online attention of a head has the same bits with and without other heads",
           "[sim][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t width = GENERATE(3, 16);

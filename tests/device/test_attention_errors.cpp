@@ -1,10 +1,10 @@
 #include "tests/device/support.hpp"
 
-// What is refused of heads and of online attention; see test_errors.cpp.
+// Refusals about heads and online attention; see test_errors.cpp.
 
 namespace lockstep::test {
 
-TEST_CASE("Heads that cannot turn are refused", "[sim][device][errors]") {
+TEST_CASE("Heads that cannot be rotated are refused", "[sim][device][errors]") {
     Bench bench;
     const Tensor x = bench->zeros({4, 2, 24}, DType::f32);
     const Heads two{x, 2, 4, 0};
@@ -40,7 +40,7 @@ namespace {
 const DType f32 = DType::f32;
 const DType f64 = DType::f64;
 
-/// Attention that fits: 5 queries of 4 heads, 7 keys of 2, all 3 wide, in 2 batches.
+/// Attention that fits: 5 queries with 4 heads, 7 keys with 2 heads, width 3, 2 batches.
 struct Fitting {
     Heads zeros(std::int64_t rows, std::int64_t count, std::int64_t width = 3,
                 DType dtype = f32, std::int64_t batches = 2) {
@@ -66,7 +66,7 @@ struct Fitting {
     AttentionOptions options{};
 };
 
-/// The sentence for each of some wrong choices of heads, of attend and of its backward.
+/// Checks the sentence with which attend and its backward refuse a wrong choice of heads.
 template <typename Change>
 void both_refuse(const std::string& sentence, Change&& change) {
     Fitting fitting;
@@ -119,7 +119,7 @@ TEST_CASE("Queries, keys and values that do not belong together are refused",
     });
 }
 
-TEST_CASE("Tokens that a dealt sequence does not have are refused",
+TEST_CASE("Tokens that a sharded sequence does not have are refused",
           "[sim][device][errors]") {
     const TokenRows fitting{TokenOrder::zigzag, 2, 4, 1};
     const auto check = [&](const std::string& sentence, const TokenRows& queries,
@@ -130,7 +130,7 @@ TEST_CASE("Tokens that a dealt sequence does not have are refused",
         refuses("softmax: " + sentence, [&] {
             bench->softmax(scores, {true, queries, keys});
         });
-        // Nobody asks for tokens where it is not causal.
+        // Without a causal mask, tokens are not checked.
         Fitting all;
         all.options = {1, false, queries, keys};
         all.bench->attend(all.state, all.heads, all.options);
@@ -152,7 +152,7 @@ TEST_CASE("Tokens that a dealt sequence does not have are refused",
         fitting, {TokenOrder::zigzag, 2, 5, 0});
 }
 
-TEST_CASE("A state that is not its queries' is refused", "[sim][device][errors]") {
+TEST_CASE("A state of other queries is refused", "[sim][device][errors]") {
     Fitting f;
     const auto with = [&](Tensor y, Tensor maximum, Tensor sum) {
         f.state = {std::move(y), std::move(maximum), std::move(sum)};
@@ -178,7 +178,7 @@ TEST_CASE("A state that is not its queries' is refused", "[sim][device][errors]"
     f.refuses_attend("maximum and sum" + kApart);
 }
 
-TEST_CASE("What is no state of attention is not finished", "[sim][device][errors]") {
+TEST_CASE("A wrong attention state is refused at the finish", "[sim][device][errors]") {
     Bench bench;
     const Tensor y = bench->zeros({5, 2, 12}, f32);
     const Tensor rows = bench->zeros({2, 4, 5}, f32);
@@ -311,7 +311,7 @@ TEST_CASE("Attention with another device's tensor is refused", "[sim][device][er
             [&] { bench->head_row_products(foreign, foreign); });
 }
 
-TEST_CASE("Tokens on pages that cannot be are refused", "[sim][device][errors]") {
+TEST_CASE("Impossible tokens on pages are refused", "[sim][device][errors]") {
     const bool numbers = GENERATE(true, false);
     Bench bench(numbers);
     const Tensor pages = bench->zeros({5, 4, 6}, DType::f32);
@@ -386,7 +386,7 @@ TEST_CASE("Tokens on pages that cannot be are refused", "[sim][device][errors]")
     });
 }
 
-TEST_CASE("Attention that is refused is not charged", "[sim][device][errors]") {
+TEST_CASE("Refused attention costs nothing", "[sim][device][errors]") {
     Fitting f;
     const std::size_t operations = f.bench.monitor.operations.size();
     const int allocations = f.bench.monitor.allocations;

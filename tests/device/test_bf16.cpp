@@ -10,7 +10,7 @@ namespace lockstep::test {
 
 namespace {
 
-/// Nearest to `value`, by trying all: what Bf16 should be.
+/// Returns the bf16 nearest to `value`, by trying all: Bf16 must give the same.
 std::uint16_t nearest(double value) {
     std::uint16_t best = 0;
     double distance = std::numeric_limits<double>::infinity();
@@ -30,13 +30,14 @@ std::uint16_t nearest(double value) {
 
 }  // namespace
 
-TEST_CASE("A bf16 is the nearest one, and even of two", "[device][bf16]") {
+TEST_CASE("A number becomes the nearest bf16, and of two the even one",
+          "[device][bf16]") {
     const double values[] = {0.0,
                              -0.0,
                              1,
-                             1 + 0x1p-8,  // between two
+                             1 + 0x1p-8,  // half-way between two
                              1 + 3 * 0x1p-8,
-                             1 + 0x1p-8 + 0x1p-40,  // an f32 would lie between two
+                             1 + 0x1p-8 + 0x1p-40,  // f32 would be half-way
                              1 + 0x1p-8 - 0x1p-40,
                              -(1 + 0x1p-8 + 0x1p-40),
                              3.14159265358979,

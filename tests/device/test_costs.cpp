@@ -2,9 +2,9 @@
 #include "tests/device/support.hpp"
 #include "tests/refusal.hpp"
 
-// What the monitor is told, which is the same for all backends, with numbers and without.
+// What the monitor is told. It is the same for all backends, with and without numbers.
 
-// Products of small literals are no overflow.
+// Products of small literals do not overflow.
 // NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result)
 
 namespace lockstep::test {
@@ -105,7 +105,7 @@ TEST_CASE("Operations cost their flops and their bytes, with numbers and without
     costs(bench, "random_normal", 0, 20 * e);
 }
 
-TEST_CASE("Gates and root mean square norms cost their flops and their bytes",
+TEST_CASE("Gates and root mean square norms cost the right flops and bytes",
           "[sim][device]") {
     const bool numbers = GENERATE(true, false);
     const DType dtype = GENERATE(DType::f32, DType::f64);
@@ -208,7 +208,7 @@ TEST_CASE("Attention over pages costs the pairs that rows see, and each key once
     Bench bench(numbers);
     const Tensor pages = bench->zeros({9, 4, 15}, dtype);
     const Tensor x = bench->zeros({6, 1, 27}, dtype);
-    // Three rows of tokens 5, 6, 7; two of 0 and 1; none; one of 3.
+    // Three rows with tokens 5, 6, 7; two with 0 and 1; none; one with 3.
     const auto tokens = std::make_shared<const PagedTokens>(
         PagedTokens{{{5, 3, {1, 0}}, {0, 2, {8}}, {2, 0, {}}, {3, 1, {4}}}});
     REQUIRE(tokens->rows() == 6);
@@ -223,8 +223,8 @@ TEST_CASE("Attention over pages costs the pairs that rows see, and each key once
     REQUIRE(y.shape() == Shape{6, 1, 16});
     costs(bench, "attend_pages", 28 * 4 * (2 * 3 + 2 * 4 + 12),
           (6 * 12 + 14 * 2 * 3 + 14 * 2 * 4 + 6 * 16) * e);
-    // Values that are columns of the keys are read with them; a second term of the scores
-    // has queries and keys of its own.
+    // Values that are columns of the keys are read with the keys. A second term of the
+    // scores has its own queries and keys.
     bench->attend_pages({{x, 4, 4, 0}, {pages, 1, 4, 0}, {pages, 1, 3, 0}},
                         {{x, 4, 2, 16}, {pages, 1, 2, 4}}, tokens);
     costs(bench, "attend_pages", 28 * 4 * (2 * 4 + 2 * 2 + 2 * 3 + 12),
@@ -236,7 +236,8 @@ TEST_CASE("Attention over pages costs the pairs that rows see, and each key once
     costs(bench, "head_matmul", 2 * 6 * 4 * 3 * 5, (6 * 20 + 60 + 6 * 12) * e);
 }
 
-TEST_CASE("Fewer heads cost what they read, and the products of all", "[sim][device]") {
+TEST_CASE("Fewer heads of keys cost fewer bytes, but the products of all heads",
+          "[sim][device]") {
     const bool numbers = GENERATE(true, false);
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t e = bytes_of(dtype);
@@ -273,7 +274,7 @@ TEST_CASE("Online attention costs the pairs that are seen, and its heads' column
     const OnlineAttention state = bench->begin_attention(heads.queries);
     costs(bench, "fill", 0, all * m * e);
     REQUIRE(bench.monitor.operations.size() == 3 + 3);
-    // Of two ranks' twelve tokens in zigzag order, either rank's six see 39.
+    // Two ranks share twelve tokens in zigzag order; the six of either rank see 39.
     const TokenRows zigzag{TokenOrder::zigzag, 2, 6, 0};
     const AttentionOptions causal{1, true, zigzag.of_rank(1), zigzag};
     const std::int64_t of_queries = all * m * width * e, of_rows = all * m * e;
@@ -301,7 +302,7 @@ TEST_CASE("Online attention costs the pairs that are seen, and its heads' column
                                                   gradients.keys.tensor.storage(),
                                                   gradients.values.tensor.storage()});
         REQUIRE(last(bench).reads.size() == 9);
-        // Where no query sees a key, nothing is run.
+        // If no query sees a key, nothing is run.
         const std::size_t operations = bench.monitor.operations.size();
         AttentionOptions none{1, true};
         none.keys.first = m;
@@ -316,7 +317,7 @@ TEST_CASE("Online attention costs the pairs that are seen, and its heads' column
     costs(bench, "head_row_products", 2 * all * m * width, 2 * of_queries + of_rows);
 }
 
-TEST_CASE("A shard's cross entropy costs the shard, its padding too", "[sim][device]") {
+TEST_CASE("A shard's cross entropy costs the shard with its padding", "[sim][device]") {
     const bool numbers = GENERATE(true, false);
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t e = bytes_of(dtype);
@@ -343,13 +344,13 @@ TEST_CASE("An embedding costs the rows it reads, not the table", "[sim][device]"
     costs(bench, "embedding", 0, 3 * 4 + 2 * 3 * 8 * 4);
     bench->embedding_backward(table, ids, rows);
     costs(bench, "embedding_backward", 3 * 8, 3 * 4 + 3 * 3 * 8 * 4);
-    // A shard's rows are written, its own or zeros.
+    // A shard writes all rows: its own rows, or zeros.
     bench->embedding(table, ids, {2000, 5000});
     costs(bench, "embedding", 0, 3 * 4 + 2 * 3 * 8 * 4);
 }
 
 TEST_CASE("Rows by index cost the rows that are named, not the matrix", "[sim][device]") {
-    // Without numbers no index is looked at.
+    // Without numbers, indices are not read.
     const bool numbers = GENERATE(true, false);
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t e = bytes_of(dtype);
@@ -383,12 +384,11 @@ TEST_CASE("Rows by index cost the rows that are named, not the matrix", "[sim][d
     costs(bench, "sort_ids", 0, (6 + 6 + 6 + 5) * bytes_of(DType::i32));
 }
 
-TEST_CASE("A grouped product costs what its products do, and one launch",
-          "[sim][device]") {
+TEST_CASE("A grouped product costs its products, but only one launch", "[sim][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t e = bytes_of(dtype);
     Bench bench;
-    // Four matrices; the third group has no rows, so the third matrix is not read.
+    // Four matrices. The third group has no rows, so the third matrix is not read.
     const std::vector<std::int64_t> rows{3, 1, 0, 6};
     const Tensor a = bench->zeros({10, 8}, dtype), y = bench->zeros({10, 5}, dtype);
     const Tensor b = bench->zeros({4 * 8, 5}, dtype);
@@ -402,7 +402,7 @@ TEST_CASE("A grouped product costs what its products do, and one launch",
     costs(bench, "grouped_matmul", 2 * 10 * 8 * 5, (80 + 50 + 4 * 8 * 5) * e);
 }
 
-TEST_CASE("Operations on nothing are charged, and cost nothing", "[sim][device]") {
+TEST_CASE("Operations on empty tensors are counted and cost nothing", "[sim][device]") {
     Bench bench;
     const Tensor none = bench->empty({0, 5}, DType::f32);
     bench->add(none, none);
@@ -426,21 +426,21 @@ TEST_CASE("A run of shapes only has shapes, memory and costs, but no data",
     REQUIRE(bench.monitor.copied_bytes[CopyDirection::to_device] == 48);
     REQUIRE(bench.monitor.copied_bytes[CopyDirection::to_host] == 36 + 8);
 
-    // Targets have no values that could be out of range.
+    // Without numbers, targets cannot be out of range.
     const Tensor targets = bench->empty({3}, DType::i32);
     REQUIRE(bench->cross_entropy(x, targets).shape() == Shape{3});
 
-    // bf16 can be planned with.
+    // A plan of shapes may use bf16.
     const Tensor half = bench->zeros({8, 4}, DType::bf16);
     bench->add(half, bench->gelu(bench->matmul(half, half.rows(0, 4))));
     costs(bench, "add", 64, 3 * 64);
     REQUIRE(std::isnan(bench->peek(half).at(31)));
-    // More than any machine has.
+    // More memory than any machine has.
     REQUIRE(bench->empty({1 << 20, 1 << 20}, DType::f32).bytes() == std::int64_t{1}
                                                                         << 42);
 }
 
-TEST_CASE("What is downloaded from a run of shapes only is refused as a size",
+TEST_CASE("A download from a run of shapes only is refused as a size",
           "[sim][device][errors]") {
     Bench bench(false);
     const Tensor x = bench->zeros({6, 4}, DType::f32);
@@ -449,7 +449,7 @@ TEST_CASE("What is downloaded from a run of shapes only is refused as a size",
     const auto is_explained = says(
         "; what a program downloads in a run that computes shapes only is no number: use "
         "route(), or ask Device::has_numbers()");
-    // By itself, and as programs reckon with it.
+    // The count itself, and numbers that programs compute from it.
     for (const std::int64_t size : {count, 2 * count, 128 * count + 3, count / 8}) {
         CHECK_THAT(refusal([&] {
                        (void)bench->empty({size, 4}, DType::f32);

@@ -1,10 +1,10 @@
 #include "tests/device/anywhere.hpp"
 
-// Virtual devices promise more than any GPU: the same bits wherever the operands lie.
+// Virtual devices promise more than a GPU: the same bits at any address of the operands.
 
 namespace lockstep::test {
 
-TEST_CASE("Products have the same bits wherever operands and result lie",
+TEST_CASE("Products have the same bits at any address of operands and result",
           "[sim][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape extents = GENERATE(Shape{2, 3, 4}, Shape{3, 9, 5}, Shape{4, 4, 4},
@@ -33,7 +33,7 @@ TEST_CASE("Products have the same bits wherever operands and result lie",
     }
 }
 
-TEST_CASE("Other operations have the same bits wherever their operands lie",
+TEST_CASE("Other operations have the same bits at any address of their operands",
           "[sim][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape shape = GENERATE(Shape{1, 5}, Shape{3, 16}, Shape{7, 45}, Shape{2, 1000});
@@ -93,7 +93,7 @@ TEST_CASE("Other operations have the same bits wherever their operands lie",
     });
 }
 
-TEST_CASE("Gates and heads have the same bits wherever their operands lie",
+TEST_CASE("Gates and heads have the same bits at any address of their operands",
           "[sim][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape shape = GENERATE(Shape{2, 6}, Shape{4, 16}, Shape{8, 46}, Shape{2, 1000});
@@ -125,7 +125,7 @@ TEST_CASE("Gates and heads have the same bits wherever their operands lie",
     });
 }
 
-TEST_CASE("A head has the same bits alone, beside others, and in a wider tensor",
+TEST_CASE("A head has the same bits by itself, with other heads, and in a wider tensor",
           "[sim][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t width = GENERATE(3, 16);
@@ -159,7 +159,7 @@ TEST_CASE("A head has the same bits alone, beside others, and in a wider tensor"
     }
 }
 
-TEST_CASE("A causal softmax has the bits of the softmax of what is seen",
+TEST_CASE("A causal softmax has the bits of a softmax over the keys that are seen",
           "[sim][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t rows = 37;
@@ -175,7 +175,7 @@ TEST_CASE("A causal softmax has the bits of the softmax of what is seen",
 }
 
 TEST_CASE(
-    "An element's value does not depend on its place, so shards have the whole's bits",
+    "An element's value does not depend on its place, so a shard has the whole's bits",
     "[sim][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
@@ -188,7 +188,7 @@ TEST_CASE(
         REQUIRE(bench->download(bench->tanh(shard)) == tanh.rows(begin, 5));
         REQUIRE(bench->download(bench->gelu(shard)) == gelu.rows(begin, 5));
     }
-    // Of 50 gates and what they gate, five of each are a shard.
+    // A shard has five of the 50 gates, and the five columns that they gate.
     const Tensor gated = whole.rows(0, 100).reshaped({1, 100});
     const Tensor shard = bench->empty({1, 10}, dtype);
     const HostTensor swiglu = bench->download(bench->swiglu(gated).flat());

@@ -9,7 +9,7 @@ std::unique_ptr<Device> make_device(int index, DeviceMonitor& monitor) {
     return std::make_unique<sim::CpuDevice>(index, monitor);
 }
 
-// Products of bf16 are f32's, of copies.
+// Products of bf16 are products of f32 copies.
 const bool kProductsOfBf16InOrder = true;
 
 }  // namespace lockstep::test

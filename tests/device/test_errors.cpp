@@ -1,6 +1,6 @@
 #include "tests/device/support.hpp"
 
-// What Device refuses is written once for all backends, so one backend stands for all.
+// Device's refusals are written once for all backends, so one backend is tested here.
 
 namespace lockstep::test {
 
@@ -35,7 +35,7 @@ TEST_CASE("Another device's tensor is refused, and both are named",
     refuses("peek: source" + sentence, [&] { bench->peek(foreign); });
 }
 
-TEST_CASE("No tensor is refused where one is needed", "[sim][device][errors]") {
+TEST_CASE("An empty tensor is refused if one is needed", "[sim][device][errors]") {
     Bench bench;
     const Tensor x = bench->zeros({2, 2}, f32);
     const std::string sentence = " is none; a tensor is expected";
@@ -314,7 +314,7 @@ TEST_CASE("Memory that an operation may not share is refused", "[sim][device][er
     bench->add(x.rows(0, 4), x.rows(4, 4));
 }
 
-TEST_CASE("Options that cannot be are refused", "[sim][device][errors]") {
+TEST_CASE("Impossible options are refused", "[sim][device][errors]") {
     Bench bench;
     const Tensor x = bench->zeros({4}, f32);
     const auto zeros = [&] { return bench->zeros({4}, f32); };
@@ -388,13 +388,13 @@ TEST_CASE("Batch norm refuses statistics that are not its batch's",
     refuses("batch_norm_backward_input: count has shape (4); (1) is expected", [&] {
         bench->batch_norm_backward_input(x, x, three, moments, x.rows(0, 2), four);
     });
-    // Statistics of numbers in bf16 are f32.
+    // Statistics of bf16 numbers are f32.
     const Tensor half = bench->empty({4, 3}, DType::bf16);
     refuses("batch_squares: sums is bf16; f32 is expected",
             [&] { bench->batch_squares(half, half.flat().slice(0, 4)); });
 }
 
-TEST_CASE("What is refused is not charged", "[sim][device][errors]") {
+TEST_CASE("A refused operation costs nothing", "[sim][device][errors]") {
     Bench bench;
     const Tensor x = bench->empty({4, 3}, f32);
     REQUIRE_THROWS_AS(bench->matmul(x, x), UsageError);

@@ -7,14 +7,14 @@
 #include "tests/catch.hpp"
 #include "tests/device/plain_monitor.hpp"
 
-// The simulator's products are row by row whether one asks for it or not, and so are the
-// emulator's. So here a device looks at what it is asked for.
+// The products of the simulator and of the emulator are always row by row. So these tests
+// need a device that records the options of each call.
 
 namespace lockstep::test {
 
 namespace {
 
-/// Computes nothing, and keeps the options of products.
+/// Computes nothing, and keeps the options of the products that it is asked for.
 class AskedDevice final : public LocalDevice {
   public:
     explicit AskedDevice(DeviceMonitor& monitor) : LocalDevice(0, monitor) {}
@@ -39,7 +39,7 @@ class AskedDevice final : public LocalDevice {
 
 }  // namespace
 
-TEST_CASE("Products within RowByRow are asked for row by row") {
+TEST_CASE("Products within RowByRow are requested row by row") {
     PlainMonitor monitor;
     AskedDevice device(monitor);
     const Tensor a = device.empty({4, 4}, DType::f32);

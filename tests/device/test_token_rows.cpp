@@ -18,7 +18,8 @@ std::string text_of(const TokenRows& tokens) {
                        tokens.ranks, tokens.share, tokens.first);
 }
 
-/// Sequences dealt in every order to a few ranks, an even number of tokens each.
+/// Returns sequences sharded over a few ranks in every order, with an even number of
+/// tokens each.
 std::vector<TokenRows> dealt_sequences(std::int64_t most_ranks, std::int64_t most_share) {
     std::vector<TokenRows> sequences;
     for (const TokenOrder order : kOrders)
@@ -28,7 +29,7 @@ std::vector<TokenRows> dealt_sequences(std::int64_t most_ranks, std::int64_t mos
     return sequences;
 }
 
-/// By looking at each query and each key.
+/// Counts by looking at each query and each key.
 std::int64_t counted_pairs(const TokenRows& queries, std::int64_t query_rows,
                            const TokenRows& keys, std::int64_t key_rows) {
     std::int64_t pairs = 0;
@@ -38,7 +39,7 @@ std::int64_t counted_pairs(const TokenRows& queries, std::int64_t query_rows,
     return pairs;
 }
 
-/// Of one rank's queries and all ranks' keys.
+/// Returns the pairs of one rank's queries with all ranks' keys.
 std::int64_t pairs_of_rank(const TokenRows& tokens, std::int64_t rank) {
     return causal_pairs(tokens.of_rank(rank), tokens.share, tokens,
                         tokens.ranks * tokens.share);
@@ -46,14 +47,14 @@ std::int64_t pairs_of_rank(const TokenRows& tokens, std::int64_t rank) {
 
 }  // namespace
 
-TEST_CASE("By themselves, rows are the tokens of their numbers", "[device][tokens]") {
+TEST_CASE("Without sharding, row i is token i", "[device][tokens]") {
     const TokenRows tokens;
     for (const std::int64_t row : {0, 1, 7, 1000000})
         REQUIRE(tokens[row] == row);
     REQUIRE(TokenRows{TokenOrder::contiguous, 1, 0, 40}[3] == 43);
 }
 
-TEST_CASE("In every order each token is dealt once, and tokens rise within a rank",
+TEST_CASE("In every order each token is on one rank, and a rank's tokens ascend",
           "[device][tokens]") {
     for (const TokenRows& tokens : dealt_sequences(5, 8)) {
         CAPTURE(text_of(tokens));
@@ -80,7 +81,8 @@ TEST_CASE("Ranks have the tokens that the papers give them", "[device][tokens]")
         for (std::int64_t rank = 0; rank < ranks; ++rank)
             for (std::int64_t row = 0; row < share; ++row) {
                 const std::int64_t token = tokens.of_rank(rank)[row];
-                // Of 2 N stretches: i and 2 N - 1 - i (Llama 3, section 3.3.2).
+                // Of 2 N stretches a rank has stretches i and 2 N - 1 - i (Llama 3,
+                // section 3.3.2).
                 const std::int64_t stretch = token / (share / 2);
                 if (tokens.order == TokenOrder::zigzag)
                     REQUIRE(stretch == (row < share / 2 ? rank : 2 * ranks - 1 - rank));
@@ -90,14 +92,14 @@ TEST_CASE("Ranks have the tokens that the papers give them", "[device][tokens]")
                     REQUIRE(token / share == rank);
             }
     }
-    // Written out: two ranks of four.
+    // Written out: two ranks with four tokens each.
     const TokenRows zigzag{TokenOrder::zigzag, 2, 4, 0};
     const std::int64_t tokens[] = {0, 1, 6, 7, 2, 3, 4, 5};
     for (std::int64_t row = 0; row < 8; ++row)
         REQUIRE(zigzag[row] == tokens[row]);
 }
 
-TEST_CASE("Causal pairs are as many as can be counted", "[device][tokens]") {
+TEST_CASE("The number of causal pairs equals a count", "[device][tokens]") {
     const std::vector<TokenRows> sequences = dealt_sequences(3, 6);
     std::int64_t checked = 0;
     for (TokenRows queries : sequences)
@@ -123,7 +125,7 @@ TEST_CASE("Causal pairs are as many as can be counted", "[device][tokens]") {
     REQUIRE(checked > 20000);
 }
 
-TEST_CASE("A striped sequence of odd shares has its pairs, too", "[device][tokens]") {
+TEST_CASE("A striped sequence of odd shares also has all its pairs", "[device][tokens]") {
     for (std::int64_t ranks = 1; ranks <= 4; ++ranks)
         for (std::int64_t share = 1; share <= 7; share += 2) {
             const TokenRows tokens{TokenOrder::striped, ranks, share, 0};
@@ -136,7 +138,7 @@ TEST_CASE("A striped sequence of odd shares has its pairs, too", "[device][token
         }
 }
 
-TEST_CASE("All ranks' causal pairs are the sequence's, whoever has which tokens",
+TEST_CASE("All ranks' causal pairs together are the sequence's, in every order",
           "[device][tokens]") {
     for (const TokenRows& tokens : dealt_sequences(6, 12)) {
         CAPTURE(text_of(tokens));
@@ -149,7 +151,7 @@ TEST_CASE("All ranks' causal pairs are the sequence's, whoever has which tokens"
     }
 }
 
-TEST_CASE("Zigzag deals all ranks the same work, striped nearly, contiguous not",
+TEST_CASE("Zigzag order balances the work, striped order nearly, contiguous order not",
           "[device][tokens]") {
     for (const TokenRows& tokens : dealt_sequences(6, 12)) {
         CAPTURE(text_of(tokens));
@@ -157,10 +159,11 @@ TEST_CASE("Zigzag deals all ranks the same work, striped nearly, contiguous not"
         for (std::int64_t rank = 0; rank < ranks; ++rank) {
             const std::int64_t pairs = pairs_of_rank(tokens, rank);
             CAPTURE(rank, pairs);
-            // A rank of a contiguous order sees all before its own, and a triangle.
+            // In contiguous order a rank sees all tokens before its own, and a triangle.
             if (tokens.order == TokenOrder::contiguous)
                 REQUIRE(pairs == rank * share * share + share * (share + 1) / 2);
-            // Each of its tokens is one behind the rank's before.
+            // In striped order each token is one behind the same token of the rank
+            // before.
             if (tokens.order == TokenOrder::striped)
                 REQUIRE(pairs == pairs_of_rank(tokens, 0) + share * rank);
             if (tokens.order == TokenOrder::zigzag)

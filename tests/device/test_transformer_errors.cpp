@@ -1,6 +1,6 @@
 #include "tests/device/support.hpp"
 
-// What is refused of the operations that transformers add; see test_errors.cpp.
+// Refusals by the operations that transformers add; see test_errors.cpp.
 
 namespace lockstep::test {
 

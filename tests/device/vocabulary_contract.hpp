@@ -6,8 +6,8 @@
 
 namespace lockstep::test {
 
-/// Logits (rows, columns of all shards) dealt out: the columns of shard k from k * extent
-/// on, padding beyond the vocabulary.
+/// Logits (rows, columns of all shards), sharded: shard k has the columns from k * extent
+/// on, with padding beyond the vocabulary.
 class DealtLogits {
   public:
     DealtLogits(Bench& bench, const HostTensor& logits, std::int64_t extent, int shards)
@@ -18,7 +18,7 @@ class DealtLogits {
             for (std::int64_t i = 0; i < rows_; ++i)
                 for (std::int64_t j = 0; j < extent; ++j) {
                     const std::int64_t entry = k * extent + j;
-                    // Padding may hold anything, and counts for nothing.
+                    // Padding may have any value, and must not count.
                     const double padding = j % 2 == 0 ? 1e30 : NAN;
                     part.set(i * extent + j,
                              entry < whole ? logits.at(i * whole + entry) : padding);
@@ -34,7 +34,7 @@ class DealtLogits {
         return shards_[static_cast<std::size_t>(k)];
     }
 
-    /// What an all-reduce makes of each shard's maximum.
+    /// Returns the result of an all-reduce of all shards' maxima.
     Tensor maximum() const {
         const Tensor most = bench_->empty({rows_}, dtype_);
         bench_->fill(most, -INFINITY);
@@ -43,7 +43,7 @@ class DealtLogits {
                             Reduction::maximum);
         return most;
     }
-    /// What an all-reduce makes of each shard's parts.
+    /// Returns the result of an all-reduce of all shards' parts.
     Tensor parts(const Tensor& targets, const Tensor& most) const {
         const Tensor sums = bench_->zeros({2, rows_}, dtype_);
         for (int k = 0; k < count(); ++k)
@@ -60,7 +60,7 @@ class DealtLogits {
     std::vector<VocabularyShard> shards_;
 };
 
-TEST_CASE("Cross entropy by shards of the vocabulary is that of the whole", kTags) {
+TEST_CASE("Cross entropy by shards of the vocabulary equals that of the whole", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t rows = GENERATE(1, 5);
     const std::int64_t vocabulary = GENERATE(1, 7, 50, 9001);
@@ -131,7 +131,7 @@ TEST_CASE(
     expected.check(got);
 }
 
-TEST_CASE("A shard of padding alone takes no part", kTags) {
+TEST_CASE("A shard with only padding adds nothing", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t columns = GENERATE(0, 1, 16, 37);
     const VocabularyShard shard{40, GENERATE(5, 40)};
@@ -156,7 +156,7 @@ TEST_CASE("A shard of padding alone takes no part", kTags) {
     REQUIRE(bench->download(gradient) == HostTensor({2, columns}, dtype));
 }
 
-TEST_CASE("Logits that are no numbers come through shards as through the whole", kTags) {
+TEST_CASE("NaN logits give the same through shards as through the whole", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     HostTensor x = random_values({3, 12}, dtype, "x");

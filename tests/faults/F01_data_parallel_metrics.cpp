@@ -1,5 +1,5 @@
-// F01: data parallelism, where the first rank shares the loss before the gradients, since
-// it logs.
+// F01: data parallelism. The first rank logs, so it reduces the loss before the
+// gradients; the others reduce it after.
 //
 // finds: F01
 // check: cheap

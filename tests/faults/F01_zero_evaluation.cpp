@@ -1,5 +1,5 @@
-// F01: optimizer states in shards (ZeRO), where the rank that evaluates fetches the new
-// weights before it has given its gradient.
+// F01: sharded optimizer states (ZeRO). The rank that evaluates gathers the new weights
+// before it has reduced its gradient.
 //
 // finds: F01
 // check: cheap

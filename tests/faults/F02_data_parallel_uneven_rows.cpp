@@ -1,5 +1,5 @@
-// F02: data parallelism, where the rows do not divide by the number of ranks, and rank 0
-// takes the one that is left over.
+// F02: data parallelism. The number of ranks does not divide the rows, and rank 0 takes
+// the rows that are left over.
 //
 // finds: F02
 // check: cheap

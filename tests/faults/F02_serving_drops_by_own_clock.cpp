@@ -1,6 +1,6 @@
-// F02: two ranks share out the heads of a model that answers requests. Each drops those
-// that have waited for too long, by its own clock; rank 0 sends answers to users, and is
-// later.
+// F02: two ranks split the heads of a model that answers requests. Each rank drops
+// requests that have waited too long by its own clock. Rank 0 also sends the answers to
+// users, so its clock is later.
 //
 // finds: F02
 // check: cheap
@@ -27,7 +27,7 @@ void program(Rank& rank) {
     for (std::int64_t id = 0; id < 3; ++id)
         batcher.add({id, 0, {1, 2, 3}, 4 + id, {}});
     const Picoseconds begin = device.now();
-    // A pass takes 0.6 ms, so request 2 has waited for long enough after three of them.
+    // A pass takes 0.6 ms and sending 1 ms: after three passes only rank 0 is past the limit.
     const Picoseconds limit = begin + 4 * kSecond / 1000;
     for (int pass = 0; !batcher.idle(); ++pass) {
         const Tensor logits = gpt->infer(cache.begin(batcher.next()));

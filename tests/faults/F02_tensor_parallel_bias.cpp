@@ -1,4 +1,4 @@
-// F02: a linear layer split by rows, where one rank keeps the bias and reduces its
+// F02: a linear layer split by rows. Only one rank keeps the bias, and reduces its
 // gradient in the same bucket as the layer norm's.
 //
 // finds: F02

@@ -1,5 +1,5 @@
-// F02: ZeRO by hand over rows that the ranks do not divide; the last rank takes those that
-// are left over, where all should have as many and pad.
+// F02: ZeRO by hand over rows that the ranks do not divide. The last rank takes the rows
+// that are left over; instead all ranks should have equally many, with padding.
 //
 // finds: F02
 // check: cheap

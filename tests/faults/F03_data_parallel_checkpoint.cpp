@@ -1,4 +1,4 @@
-// F03: rank 0 loads a checkpoint, whose numbers have 64 bits, and hands the weights out.
+// F03: rank 0 loads a checkpoint with 64-bit numbers and broadcasts the weights.
 //
 // finds: F03
 // check: cheap

@@ -1,4 +1,4 @@
-// F03: a pipeline whose first stage computes in 64 bits and sends what it has.
+// F03: a pipeline whose first stage computes in 64 bits and sends the result as it is.
 //
 // finds: F03
 // check: cheap

@@ -1,4 +1,4 @@
-// F04: data parallelism by means, except on the rank whose program still divides itself.
+// F04: data parallelism by means. One rank's old program takes sums and divides them.
 //
 // finds: F04
 // check: cheap

@@ -1,5 +1,5 @@
-// F04: sharded gradients (ZeRO) are clipped by their norm: rank 0 wants the largest part
-// of it for its log.
+// F04: sharded gradients (ZeRO) are clipped by their norm. Rank 0 asks for the maximum of
+// the parts, for its log, and not for their sum.
 //
 // finds: F04
 // check: cheap

@@ -1,4 +1,4 @@
-// F05: the rank that found the checkpoint on its disk believes that all know.
+// F05: the rank that found a checkpoint on its disk assumes that all ranks know.
 //
 // finds: F05
 // check: cheap

@@ -1,5 +1,5 @@
-// F06: local SGD in pairs of ranks, where each rank makes its own pair only: all ranks
-// must make all of them.
+// F06: local SGD in pairs of ranks. Each rank makes only its own pair, but all ranks must
+// make all pairs.
 //
 // finds: F06
 // check: cheap

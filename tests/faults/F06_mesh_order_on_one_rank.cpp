@@ -1,5 +1,5 @@
-// F06: data and tensor parallelism, where the rank that writes the log makes its
-// tensor-parallel group first.
+// F06: data and tensor parallelism. The rank that writes the log makes its
+// tensor-parallel group first; the others make it second.
 //
 // finds: F06
 // check: cheap

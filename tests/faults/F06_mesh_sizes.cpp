@@ -1,4 +1,4 @@
-// F06: a mesh of data and tensor parallelism, for which one node has an old setting.
+// F06: a mesh of data and tensor parallelism; one node has an old setting of its sizes.
 //
 // finds: F06
 // check: cheap

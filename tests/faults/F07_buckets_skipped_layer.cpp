@@ -1,6 +1,6 @@
-// F07: data parallelism with buckets, each reduced as soon as it and those before it are full,
-// and no flush at the end of a step. Rank 0's last batch has no pictures, so it skips the layer
-// for them: that bucket never fills on it, and those behind it never start.
+// F07: data parallelism with buckets. A bucket is reduced as soon as it and all before it are
+// full; no flush ends a step. Rank 0's last batch has no pictures, so it skips the layer for
+// pictures: that bucket never fills on rank 0, and the buckets behind it never start.
 //
 // finds: F07
 // check: cheap
@@ -18,7 +18,7 @@ void program(Rank& rank) {
     Linear stem(init.child("stem"), 4, 4);
     Linear pictures(init.child("pictures"), 4, 4);
     Linear head(init.child("head"), 4, 2);
-    const std::vector<Linear*> layers{&head, &pictures, &stem};  // as backward goes
+    const std::vector<Linear*> layers{&head, &pictures, &stem};  // in the order of backward
     std::vector<Parameter*> buckets;
     for (Linear* layer : layers)
         for (Parameter* parameter : layer->parameters())

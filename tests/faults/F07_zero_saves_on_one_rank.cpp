@@ -1,4 +1,4 @@
-// F07: only rank 0 saves the weights, but they lie in shards on all ranks: the others
+// F07: only rank 0 saves the weights, but they are sharded over all ranks: the others
 // return before the gather.
 //
 // finds: F07

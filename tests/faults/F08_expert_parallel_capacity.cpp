@@ -1,5 +1,5 @@
-// F08: expert parallelism, where one rank drops tokens beyond the capacity of an expert
-// after the counts were exchanged.
+// F08: expert parallelism. One rank drops tokens beyond an expert's capacity after the
+// ranks have exchanged their counts.
 //
 // finds: F08
 // check: cheap

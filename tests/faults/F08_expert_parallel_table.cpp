@@ -1,5 +1,5 @@
-// F08: expert parallelism, where each rank takes what it gets from its own row of the
-// table of tokens, and not from its column.
+// F08: expert parallelism. Each rank takes its receive counts from its own row of the
+// table of tokens, not from its column.
 //
 // finds: F08
 // check: cheap
@@ -10,7 +10,7 @@
 
 #include "src/comm/rank.hpp"
 
-/// Tokens of rank `from` that go to the experts of rank `to`.
+/// Returns how many tokens rank `from` sends to the experts of rank `to`.
 std::int64_t tokens(int from, int to) {
     return (from * 3 + to) % 4;
 }

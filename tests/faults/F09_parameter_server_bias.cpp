@@ -1,5 +1,5 @@
 // F09: workers push the gradients of weight and bias in one message; the server expects
-// the weight's alone.
+// only the weight's.
 //
 // finds: F09
 // check: cheap

@@ -1,5 +1,5 @@
-// F10: a pipeline whose second stage believes that it is the first, which sends no
-// gradient back.
+// F10: a pipeline. The second stage takes itself for the first, so it sends no gradient
+// back.
 //
 // finds: F10
 // check: cheap

@@ -1,4 +1,4 @@
-// F11: a value goes round a ring: every rank sends first, and receives when that is done.
+// F11: a value moves around a ring: every rank sends first, and receives after that.
 //
 // finds: F11
 // check: cheap

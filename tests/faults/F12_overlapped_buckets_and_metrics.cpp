@@ -1,5 +1,5 @@
-// F12: data parallelism with buckets overlapped on a communicator of their own; the rank
-// that logs shares its loss first.
+// F12: data parallelism with overlapped buckets, which have their own communicator. The
+// rank that logs reduces its loss first; the others reduce it last.
 //
 // finds: F12
 // check: full

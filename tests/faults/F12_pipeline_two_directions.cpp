@@ -1,5 +1,5 @@
-// F12: a pipeline of two stages with a communicator for each direction; the second stage
-// asks for the next activation before it answers, the first waits for the answer first.
+// F12: a pipeline of two stages with a communicator for each direction. The second stage asks for
+// the next activation before it answers; the first stage first waits for the answer.
 //
 // finds: F12
 // check: full

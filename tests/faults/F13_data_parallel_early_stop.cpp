@@ -1,4 +1,4 @@
-// F13: each rank stops when its own loss is low enough, and rank 0's is so first.
+// F13: each rank stops when its own loss is low enough. Rank 0's is first.
 //
 // finds: F13
 // check: cheap

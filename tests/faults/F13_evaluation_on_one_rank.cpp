@@ -1,5 +1,5 @@
-// F13: every other step the rank that logs also reduces the validation loss; the others
-// do not.
+// F13: in every other step the rank that logs also reduces the validation loss; the
+// others do not.
 //
 // finds: F13
 // check: cheap

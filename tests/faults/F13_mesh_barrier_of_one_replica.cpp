@@ -1,5 +1,5 @@
 // F13: a GPT on a mesh. Before the second step one replica writes a checkpoint and calls the
-// barrier of a plane in which the other replica is, too; that one goes on.
+// barrier of a plane that also contains the other replica. The other replica continues.
 //
 // finds: F13
 // check: cheap

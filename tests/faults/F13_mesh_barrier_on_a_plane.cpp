@@ -1,5 +1,5 @@
-// F13: a GPT on a mesh. Before the second step the ranks of the first stage wait for one
-// another; the plane of them is made there, and to make it takes all ranks of the mesh.
+// F13: a GPT on a mesh. Before the second step only the ranks of the first stage wait for one
+// another. They make their plane there, but all ranks of the mesh must take part in that.
 //
 // finds: F13
 // check: cheap

@@ -1,5 +1,5 @@
-// F13: each rank answers requests of its own with the experts of all. One that has none
-// computes no pass, and so sends nothing to the others' experts.
+// F13: each rank answers its own requests with the experts of all ranks. A rank without
+// requests computes no pass, so it sends nothing to the other ranks' experts.
 //
 // finds: F13
 // check: cheap
@@ -24,7 +24,7 @@ void program(Rank& rank) {
                               with_cache(expert_parallel({}, mesh, {"ep"}), cache));
     PagePool pool(16, 4);
     Batcher batcher(pool, {});
-    // Rank 0 has less to do than the others.
+    // Rank 0 has less to do than the others, so it ends earlier.
     batcher.add({0, 0, {1, 2, 3}, rank.index() == 0 ? 2 : 4, {}});
     const auto anybody_works = [&] {
         const Tensor works = device.zeros({1}, DType::f32);

@@ -1,5 +1,5 @@
-// F14: one forward, one backward: a stage's send to the next and the next one's send back
-// wait for each other, since they are not in one group.
+// F14: one forward, one backward. Two neighbouring stages send to each other, and each
+// send waits for the other, because they are not in one group.
 //
 // finds: F14
 // check: cheap

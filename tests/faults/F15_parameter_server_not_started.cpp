@@ -1,5 +1,5 @@
-// F15: a parameter server that collects a group of recvs, and starts it only where there
-// is something to log.
+// F15: a parameter server that collects receives in a group, and starts the group only if
+// there is something to log.
 //
 // finds: F15
 // check: cheap

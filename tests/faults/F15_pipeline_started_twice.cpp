@@ -1,4 +1,4 @@
-// F15: neighbours of a pipeline exchange, with one group that is started in each step.
+// F15: neighbours in a pipeline exchange with one group, which they start in each step.
 //
 // finds: F15
 // check: cheap

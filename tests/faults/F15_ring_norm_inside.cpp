@@ -1,5 +1,5 @@
-// F15: a ring of blocks, where the norm is shared between the group's beginning and its
-// start.
+// F15: a ring of blocks. The norm is reduced after the group has begun and before it is
+// started.
 //
 // finds: F15
 // check: cheap

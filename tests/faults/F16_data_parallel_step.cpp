@@ -1,6 +1,6 @@
-// F16: data parallelism with overlap: each layer's gradient is reduced while the layer
-// before it computes its own. The optimizer does not wait for the first layer's, which
-// was launched last.
+// F16: data parallelism with overlap. Each layer's gradient is reduced while backward
+// computes the gradient of the layer before it. The optimizer does not wait for the first
+// layer's reduction, which was launched last.
 //
 // finds: F16
 // check: full

@@ -1,5 +1,5 @@
-// F16: ring self-attention: keys go round the ring while each rank computes with those it
-// has. But it computes with those that are still on their way.
+// F16: ring self-attention. Keys move around the ring while each rank computes with the
+// keys that it has. But it computes with keys that have not arrived yet.
 //
 // finds: F16
 // check: full

@@ -1,5 +1,5 @@
-// F16: tensor parallelism by hand: a linear layer split by rows gives partial sums, which
-// an all-reduce adds up. The residual is added before they have arrived.
+// F16: tensor parallelism by hand. A linear layer split by rows gives partial sums, and
+// an all-reduce adds them up. The residual is added before the sum has arrived.
 //
 // finds: F16
 // check: full
@@ -19,7 +19,7 @@ void program(Rank& rank) {
     const Tensor hidden = device.gelu(device.matmul(x, first));
     const Tensor y = device.matmul(hidden, second);
     Work summed = tp->all_reduce(y);  // line: launch
-    // What needs no sum can be done beside it.
+    // This needs no sum, so it overlaps with the all-reduce.
     const Tensor residual = device.empty({4, 8}, DType::f32);
     device.copy(residual, x);
     device.add_bias(residual, bias);

@@ -1,5 +1,5 @@
-// F16: ZeRO-1 by hand over buckets; the gathers begin when all shards but the last have
-// had their step, and that one steps values which are on their way.
+// F16: ZeRO-1 by hand over buckets. The gathers begin when all shards but the last have
+// been updated; then the last update changes values that are being gathered.
 //
 // finds: F16
 // check: full

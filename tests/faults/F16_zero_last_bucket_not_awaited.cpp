@@ -1,4 +1,4 @@
-// F16: ZeRO-1 by hand over buckets; finish() waits for all reductions but the last, which
+// F16: ZeRO-1 by hand over buckets. finish() waits for all reductions but the last, which
 // has only just begun.
 //
 // finds: F16

@@ -1,5 +1,5 @@
 // F17: workers push their gradients to a parameter server, and zero them for the next
-// step while the server has not received them yet.
+// step before the server has received them.
 //
 // finds: F17
 // check: full

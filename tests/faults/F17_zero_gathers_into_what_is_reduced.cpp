@@ -1,6 +1,6 @@
-// F17: ZeRO: one buffer holds the whole layer, its gradients in backward and its weights
-// in forward. The next layer's weights are gathered into it, by another communicator, so
-// as to overlap, while the last gradients are still being scattered from it.
+// F17: ZeRO with one buffer for a whole layer: its gradients in backward, its weights in
+// forward. To overlap, another communicator gathers the next layer's weights into the
+// buffer, while the last gradients are still being scattered from it.
 //
 // finds: F17
 // check: full

@@ -1,5 +1,5 @@
-// F18: a stage sends what it computes and goes on; the activation is a local variable of
-// the loop's body, and goes while it is being sent.
+// F18: a stage sends its activation and continues. The activation is a local variable of
+// the loop's body, so it is freed while it is being sent.
 //
 // finds: F18
 // check: full

@@ -1,5 +1,5 @@
-// F19: local SGD averages the weights every few steps and, beside that, the loss, for a
-// log; nobody waits for the loss.
+// F19: local SGD averages the weights every few steps, and also the loss, for a log. The
+// program never waits for the loss.
 //
 // finds: F19
 // check: cheap

@@ -1,5 +1,5 @@
-// F19: the last stage of a pipeline sends its gradients back, one for each micro-batch,
-// and at the end waits for the last but one: its index is one too low.
+// F19: the last stage of a pipeline sends back one gradient for each micro-batch. At the
+// end it waits for the second to last send, because its index is one too low.
 //
 // finds: F19
 // check: cheap

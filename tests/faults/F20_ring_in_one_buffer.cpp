@@ -1,5 +1,5 @@
-// F20: a ring exchange: each rank sends its block to the right and receives the one of the
-// left, into the same buffer, in one group.
+// F20: a ring exchange in one group. Each rank sends its block to the right, and receives
+// the left rank's block into the same buffer.
 //
 // finds: F20
 // check: cheap

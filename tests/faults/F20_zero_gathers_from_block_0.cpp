@@ -1,5 +1,5 @@
 // F20: ZeRO gathers the weights in place: each rank's shard is a block of the whole. But
-// every rank takes the first block for its own.
+// every rank uses the first block as its own.
 //
 // finds: F20
 // check: cheap

@@ -1,4 +1,4 @@
-// F21: data parallelism; each rank's loss is the mean over its own rows, and the gradients
+// F21: data parallelism. Each rank's loss is the mean over its own rows, and the gradients
 // of these means are added up.
 //
 // finds: F21

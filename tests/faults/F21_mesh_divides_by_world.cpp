@@ -1,4 +1,4 @@
-// F21: data times tensor parallelism; the gradients are summed over the replicas, but
+// F21: data times tensor parallelism. The gradients are summed over the replicas, but
 // divided by the number of all ranks.
 //
 // finds: F21
@@ -12,7 +12,7 @@
 #include "src/nn/optimizer.hpp"
 
 void program(Rank& rank) {
-    // Each of three ranks has a third of the outputs; two replicas of that.
+    // Three ranks have a third of the outputs each; there are two such replicas.
     Device& device = rank.device();
     const int column = rank.index() % 3;
     const int replica = rank.index() / 3;

@@ -1,5 +1,5 @@
-// F21: ZeRO-2 by hand; the gradients are reduced to their mean, and each rank divides its
-// shard by the number of ranks once more.
+// F21: ZeRO-2 by hand. The gradients are reduced to their mean, and then each rank
+// divides its shard by the number of ranks a second time.
 //
 // finds: F21
 // check: full

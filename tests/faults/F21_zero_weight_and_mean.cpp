@@ -1,5 +1,5 @@
-// F21: ZeRO-1 by hand; the loss has the weight of a rank's share already, and the
-// reduction of the gradients takes the mean over the ranks once more.
+// F21: ZeRO-1 by hand. The loss is already divided by the number of ranks, and the
+// reduction of the gradients takes the mean over the ranks again.
 //
 // finds: F21
 // check: full

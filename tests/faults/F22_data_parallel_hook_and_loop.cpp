@@ -1,5 +1,5 @@
-// F22: data parallelism; a hook reduces each gradient as soon as it is complete, and the
-// old loop before the step still does, too.
+// F22: data parallelism. A hook reduces each gradient as soon as it is complete, and the
+// old loop before the step reduces it again.
 //
 // finds: F22
 // check: full

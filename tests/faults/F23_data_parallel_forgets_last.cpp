@@ -1,4 +1,4 @@
-// F23: data parallelism that reduces the gradients of all parameters but the last.
+// F23: data parallelism that does not reduce the last parameter's gradient.
 //
 // finds: F23
 // check: full

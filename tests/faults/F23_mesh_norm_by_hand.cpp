@@ -1,6 +1,6 @@
-// F23: a GPT on a mesh, clipped by hand: squares are added up along pp, whose ranks have other
-// layers, but not along tp, whose ranks have other heads and columns. So the two ranks of a
-// tensor group scale what both hold, norms and positions, by different factors.
+// F23: a GPT on a mesh, clipped by hand. Squares are added up along pp, whose ranks have
+// different layers, but not along tp, whose ranks have different heads and columns. So the two
+// ranks of a tensor group scale their replicated norms and positions by different factors.
 //
 // finds: F23
 // check: full
@@ -20,7 +20,7 @@ void program(Rank& rank) {
         gpt.gradients(batches_of(gpt, step));
         const Tensor squares = device.zeros({1}, DType::f32);
         for (const Parameter* parameter : gpt.parameters())
-            if (first || !holds_all(parameter->part()))  // what both hold counts once
+            if (first || !holds_all(parameter->part()))  // a replicated parameter counts once
                 device.sum_of_squares(squares, parameter->gradient);
         gpt.mesh()["pp"].all_reduce(squares).wait();
         // twin: gpt.mesh()["tp"].all_reduce(squares).wait();

@@ -1,5 +1,5 @@
-// F23: a GPT on a mesh whose head is tied to its table, by hand: a group of both ends for each
-// line of stages, but that the loop over the lines ends one too early.
+// F23: a GPT on a mesh whose head is tied to its table by hand. Each line of stages has a
+// group of its two ends, but the loop over the lines ends one line too early.
 //
 // finds: F23
 // check: full

@@ -1,5 +1,5 @@
-// F23: a GPT on a mesh whose head is tied to its table, across two stages. The tie is made
-// where the replica that writes checkpoints is set up, and nowhere else.
+// F23: a GPT on a mesh whose head is tied to its table, across two stages. Only the
+// replica that writes checkpoints makes the tie.
 //
 // finds: F23
 // check: full

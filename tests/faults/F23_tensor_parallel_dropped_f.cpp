@@ -1,5 +1,5 @@
-// F23: tensor parallelism that leaves out f: backward gives each rank's own part of dx for
-// the whole.
+// F23: tensor parallelism without f: backward uses each rank's own part of dx as if it
+// were the whole.
 //
 // finds: F23
 // check: full

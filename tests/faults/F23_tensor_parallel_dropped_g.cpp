@@ -1,5 +1,5 @@
-// F23: tensor parallelism that leaves out g: what follows a row-parallel layer gets each
-// rank's own terms for the sum.
+// F23: tensor parallelism without g: after a row-parallel layer each rank uses its own
+// terms as if they were the sum.
 //
 // finds: F23
 // check: full

@@ -1,5 +1,5 @@
-// F23: a pipeline whose first stage embeds and whose last stage projects with the same
-// weights (tied embeddings), and forgets to add up the two gradients.
+// F23: a pipeline with tied embeddings: its first stage embeds and its last stage
+// projects with the same weights. It does not add up the two gradients.
 //
 // finds: F23
 // check: full

@@ -1,4 +1,4 @@
-// F23: ZeRO by hand; each rank clips its part of the gradient by the norm of that part,
+// F23: ZeRO by hand. Each rank clips its part of the gradient by the norm of that part,
 // which it reads on the host.
 //
 // finds: F23

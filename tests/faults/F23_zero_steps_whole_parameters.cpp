@@ -1,6 +1,6 @@
-// F23: ZeRO-1 by hand over buckets; the optimizer is made of the whole parameters, as in
-// data parallelism. Each rank has the states of all of them, and steps with gradients of
-// which only its own part has been added up.
+// F23: ZeRO-1 by hand over buckets. The optimizer has the whole parameters, as in data
+// parallelism: each rank has all states, and steps with whole gradients, but only its own
+// part of them has been summed.
 //
 // finds: F23
 // check: full

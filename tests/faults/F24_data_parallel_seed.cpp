@@ -1,5 +1,5 @@
-// F24: data parallelism where each rank draws its initial weights from a seed of its own.
-// The gradients are averaged, so the ranks' models stay apart by what they began with.
+// F24: data parallelism. Each rank draws its initial weights from its own seed. The
+// gradients are averaged, so the models keep their initial differences.
 //
 // finds: F24
 // check: full

@@ -1,5 +1,5 @@
-// F24: a strategy asserts that every rank has the same running statistics; one rank adds
-// its last batch before they are shared.
+// F24: a strategy asserts that every rank has the same running statistics. One rank adds
+// its last batch a second time before they are compared.
 //
 // finds: F24
 // check: cheap

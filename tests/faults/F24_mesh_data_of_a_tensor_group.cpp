@@ -1,5 +1,5 @@
-// F24: a GPT on a mesh, restarted; the loader of rank 5 begins a sequence later than that of
-// rank 4, with which it shares each layer.
+// F24: a GPT on a mesh, restarted. The loader of rank 5 begins one sequence later than that
+// of rank 4, although the two ranks share each layer.
 //
 // finds: F24
 // check: full

@@ -1,6 +1,6 @@
-// F24: context parallelism by hand on a mesh: a rank takes the stretch of each sequence that
-// its number modulo two says, as if cp were the last axis. That is tp: its ranks read other
-// tokens, and those along cp the same ones.
+// F24: context parallelism by hand on a mesh. A rank chooses its stretch of each sequence by
+// its number modulo two, as if cp were the last axis. But the last axis is tp: its ranks
+// read different tokens, and the ranks along cp read the same ones.
 //
 // finds: F24
 // check: full

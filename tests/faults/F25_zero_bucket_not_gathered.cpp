@@ -1,5 +1,5 @@
-// F25: ZeRO-1 by hand over buckets; the loop that gathers new values leaves one bucket
-// out, so that each rank goes on with its own part of it new and the others' old.
+// F25: ZeRO-1 by hand over buckets. The loop that gathers new values leaves out one
+// bucket, so each rank has its own new part of the bucket and the others' old parts.
 //
 // finds: F25
 // check: full

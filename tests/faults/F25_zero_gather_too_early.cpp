@@ -1,5 +1,5 @@
-// F25: ZeRO, where the weights for the next forward are gathered before the optimizer has
-// stepped the shards.
+// F25: ZeRO. The weights for the next forward are gathered before the optimizer has
+// updated the shards.
 //
 // finds: F25
 // check: full

@@ -1,6 +1,6 @@
-// F26: data parallelism with buckets; after the first step each rank puts them into the order
-// in which its own gradients came. Rank 0 goes through the two towers the other way round, so
-// that one's gradient is added to the other's.
+// F26: data parallelism with buckets. After the first step each rank puts its buckets into
+// the order in which its own gradients came. Rank 0 runs the two towers in the opposite
+// order, so one tower's gradient is added to the other's.
 //
 // finds: F26
 // check: cheap

@@ -1,6 +1,6 @@
-// F26: a GPT on a mesh, whose gradients are made whole by hand, along cp and then along tp,
-// where dp was meant. Along tp lie different parts of each weight, and they are added up; the
-// replicas along dp never hear of each other.
+// F26: a GPT on a mesh. Its gradients are completed by hand, along cp and then along tp
+// instead of dp. Ranks along tp have different parts of each weight, and these parts are
+// added up. The replicas along dp are never summed.
 //
 // finds: F26
 // check: cheap

@@ -1,5 +1,5 @@
-// F26: ZeRO-3 by hand on a mesh of 2 x 2; each rank keeps the part of the weight that its
-// number in the world says, but the group that gathers counts the other axis first.
+// F26: ZeRO-3 by hand on a 2 x 2 mesh. Each rank keeps the part of the weight with its
+// number in the world, but the group that gathers counts the other axis first.
 //
 // finds: F26
 // check: full

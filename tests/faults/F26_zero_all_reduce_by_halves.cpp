@@ -1,5 +1,5 @@
-// F26: an all-reduce in two halves, so that work can go between them; the second half uses
-// a communicator whose ranks stand in another order.
+// F26: an all-reduce in two halves, with work between them. The second half uses a
+// communicator whose ranks are in another order.
 //
 // finds: F26
 // check: full

@@ -1,5 +1,5 @@
-// F27: local SGD; the loop over local steps lost its zeroing, so that every step repeats
-// the gradients of all before it.
+// F27: local SGD. The loop over local steps does not zero the gradient, so every step
+// repeats the gradients of all steps before it.
 //
 // finds: F27
 // check: full

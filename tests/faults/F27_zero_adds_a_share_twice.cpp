@@ -1,5 +1,5 @@
-// F27: ZeRO-2 by hand with several micro-batches; what has arrived is added to the shard
-// at the end of each micro-batch, and that of the last one again after the loop.
+// F27: ZeRO-2 by hand with several micro-batches. Each micro-batch's reduced gradient is
+// added to the shard, and the last one's is added again after the loop.
 //
 // finds: F27
 // check: full

@@ -1,5 +1,5 @@
-// F27: ZeRO-2 by hand with several micro-batches; each one's reduce_scatter writes
-// straight to the shard's gradient, so that only the last one's is left.
+// F27: ZeRO-2 by hand with several micro-batches. Each reduce_scatter writes directly to
+// the shard's gradient, so only the last micro-batch's gradient is left.
 //
 // finds: F27
 // check: full

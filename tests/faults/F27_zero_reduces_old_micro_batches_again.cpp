@@ -1,6 +1,6 @@
-// F27: ZeRO-2 by hand with several micro-batches; the whole gradient is not set to zero
-// after it has been reduced and scattered, so that each reduction has all micro-batches
-// before it once more.
+// F27: ZeRO-2 by hand with several micro-batches. The whole gradient is not zeroed
+// after its reduce-scatter. So each reduction contains all earlier micro-batches
+// again.
 //
 // finds: F27
 // check: full

@@ -1,5 +1,5 @@
-// F28: data parallelism with a gate on the outputs, through which the checker does not
-// follow rows; one device with all rows shows that they do not count the same.
+// F28: data parallelism with a gate on the outputs. The checker cannot follow rows
+// through the gate. A comparison with one device shows that rows do not count equally.
 //
 // finds: F28
 // check: full
@@ -25,7 +25,7 @@ Tensor gradient_of(Device& device, int first, int rows, double weight) {
     return device.matmul(x, loss.gradient, {.transpose_a = true});
 }
 
-constexpr int kRows = 15;  // of all ranks together
+constexpr int kRows = 15;  // on all ranks together
 
 int rows_before(int rank, int ranks) { return rank == ranks ? kRows : rank * (rank + 2); }
 

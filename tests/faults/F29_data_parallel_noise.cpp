@@ -1,4 +1,4 @@
-// F29: data parallelism, where every replica seeds its dropout noise alike (Gaussian
+// F29: data parallelism. Every replica uses the same seed for its dropout noise (Gaussian
 // dropout, Srivastava et al. 2014, section 10).
 //
 // finds: F29

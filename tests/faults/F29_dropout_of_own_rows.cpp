@@ -1,5 +1,5 @@
-// F29: dropout, where each rank counts the rows of its own share, not those of the batch: all
-// ranks drop the same places, as far as their rows go.
+// F29: dropout. Each rank counts rows from the start of its own share, not of the batch. So
+// all ranks drop the same elements, as far as their rows reach.
 //
 // finds: F29
 // check: full

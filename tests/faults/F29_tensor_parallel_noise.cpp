@@ -1,5 +1,5 @@
-// F29: tensor parallelism, where the output of a row-split layer, the same on all ranks,
-// is dropped out by each rank's own noise.
+// F29: tensor parallelism. The output of a row-split layer is the same on all ranks, but
+// each rank applies dropout with its own noise.
 //
 // finds: F29
 // check: full

@@ -1,4 +1,4 @@
-// F30: gradient accumulation that does all forwards before the first backward, and so
+// F30: gradient accumulation that runs all forwards before the first backward, and so
 // keeps the activations of all micro-batches.
 //
 // finds: F30

@@ -1,5 +1,5 @@
-// F30: ZeRO-3 by hand over units; no unit is closed after its forward, so that the values
-// of all of them are there at once, as if nothing had been sharded.
+// F30: ZeRO-3 by hand over units. No unit is closed after its forward, so the values of
+// all units are in memory at once, as if nothing were sharded.
 //
 // finds: F30
 // check: cheap

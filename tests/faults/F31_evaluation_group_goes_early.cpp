@@ -1,5 +1,5 @@
-// F31: data parallelism with a communicator for evaluation, which goes while its last
-// reduction is still to be waited for.
+// F31: data parallelism with a communicator for evaluation. It is destroyed before the
+// program has waited for its last reduction.
 //
 // finds: F31
 // check: cheap

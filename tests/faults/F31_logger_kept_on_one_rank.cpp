@@ -1,5 +1,5 @@
-// F31: a parameter server whose first rank keeps the communicator of its workers for
-// ever, where the workers let it go.
+// F31: a parameter server. The first rank keeps the communicator of its workers forever,
+// but the workers destroy it.
 //
 // finds: F31
 // check: cheap

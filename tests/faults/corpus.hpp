@@ -14,22 +14,22 @@ struct Mark {
     std::string place;  ///< "tests/faults/F16_….cpp:31"
 };
 
-/// A program of the corpus: what its header says, the mistaken form and its twin, which
-/// differs in one line and is correct. make_corpus.py writes these from the files.
+/// A program of the corpus: its header, its mistaken form and its twin, which differs in
+/// one line and is correct. make_corpus.py writes these from the files.
 struct FaultProgram {
     std::string name;  ///< "F16_data_parallel_step"
     std::string fault;
-    sim::CheckLevel check = sim::CheckLevel::cheap;  ///< what it takes to find it
-    std::vector<int> ranks;                          ///< numbers of ranks it is run on
+    sim::CheckLevel check = sim::CheckLevel::cheap;  ///< the check that finds it
+    std::vector<int> ranks;                          ///< numbers of ranks to run it on
     /// Ranks of the diagnosis' parties: "2 | rest", "all", "0 1"; in any order.
     std::string parties;
-    std::int64_t memory_bytes = 0;  ///< of a device; 0 is what the cluster has
+    std::int64_t memory_bytes = 0;  ///< of a device; 0: as the cluster says
     std::string says;               ///< words of the diagnosis' sentence
     std::vector<Mark> marks;
     Program mistaken;
     Program twin;
-    /// What one device does with the same data, where the mistake shows only against
-    /// that.
+    /// The same data on one device, for a mistake that shows only in comparison with one
+    /// device.
     Program reference;
 };
 

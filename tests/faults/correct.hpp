@@ -11,19 +11,19 @@
 
 namespace lockstep::test {
 
-/// Runs a program that makes no mistake under full checking, in several worlds: nothing
-/// may be raised.
+/// Runs a program without a mistake under full checking, in several worlds. The checker
+/// must raise nothing.
 void must_stay_silent(int ranks, const Program& program);
 
 constexpr int kSteps = 3;
 
-/// Of the optimizer, in the phase of updates.
+/// A step of the optimizer, in the update phase.
 void step(Device& device, Optimizer& optimizer);
 
 /// Two linear layers, (6) to (8) to (4), the same on every rank.
 std::unique_ptr<Sequential> make_mlp(Device& device, std::uint64_t seed = 7);
 
-/// `rows` rows of `columns` numbers: rows of a whole from `first` on.
+/// `rows` rows of `columns` numbers: the rows of a larger whole from `first` on.
 Tensor random_rows(Device& device, const std::string& name, std::int64_t first,
                    std::int64_t rows, std::int64_t columns);
 

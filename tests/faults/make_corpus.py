@@ -3,22 +3,22 @@
 
     make_corpus.py OUTPUT.cpp PROGRAM.cpp...
 
-A program begins with its header, comment lines of "key: value":
+A program begins with its header, comment lines "key: value":
 
     // finds: F16             the class that must be found
-    // check: full            what it takes to find it: cheap or full
-    // ranks: 4, 256          numbers of ranks it is run on
+    // check: full            the check that finds it: cheap or full
+    // ranks: 4, 256          numbers of ranks to run it on
     // parties: 2 | rest      ranks of the parties that the diagnosis names
-    // memory: 100000         bytes of a device, where that matters
+    // memory: 100000         bytes of a device, if that matters
     // says: over tp          words that the diagnosis' sentence must have
 
-and defines program(Rank&), and reference(Rank&) where one device is run beside. Of a line
-that ends in
+It defines program(Rank&), and reference(Rank&) if it is compared with one device. A line
+may end in
 
     // line: NAME             the diagnosis must name this line
     // twin: CODE             the correct twin has CODE here instead
 
-exactly one is a twin line; both comments may stand on one line, the twin last.
+Exactly one line has a twin. If a line has both comments, the twin is the last.
 """
 
 import re
@@ -69,7 +69,7 @@ def twin_of(lines):
 
 
 def body_of(lines):
-    """Without includes, whose lines stay as empty ones."""
+    """Returns the lines with an empty line in place of each include."""
     return ["" if line.startswith("#include") else line for line in lines]
 
 

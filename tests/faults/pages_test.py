@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""The pages of lessons/faults quote programs of the corpus and what the checker says of
-them; neither may drift.
+"""The pages of lessons/faults quote programs of the corpus, and what the checker says of
+them. Both must stay the same as the source.
 
     pages_test.py SHOW_FAULT ROOT
 
-A page has, each between `<!-- KIND: NAME -->` and `<!-- end -->`,
+A page has these parts, each between `<!-- KIND: NAME -->` and `<!-- end -->`:
 
-    program     the program, without what the build needs
+    program     the program, without the lines that only the build needs
     printed     its diagnosis
     cure        the line that the correct twin has instead
     programs    all programs of the class
     classes     all classes, with links; "classes: zh" in Chinese
 
-NAME is a program of the corpus, or a class for the first program of it. Lines of a program
-that its diagnosis names show their number. With LOCKSTEP_UPDATE=1 what stands between the
-marks is written instead of compared.
+NAME is a program of the corpus, or a class, which means the first program of that class. A
+line that the diagnosis names shows its number. With LOCKSTEP_UPDATE=1 the parts are
+written instead of compared.
 """
 
 import difflib
@@ -60,7 +60,7 @@ def without_twin(line):
 
 
 def shown(number, line):
-    """A line of the program as the page has it; None where it is only the build's."""
+    """Returns a line of the program in the form of the page; None if only the build needs it."""
     if line.startswith("#include"):
         return None
     bare = without_twin(line)

@@ -1,8 +1,8 @@
-// What the checker says of a program of the corpus, for the pages of lessons/faults.
+// Prints what the checker says of a program of the corpus, for pages of lessons/faults.
 //
 //     show_fault                 name and class of each program
 //     show_fault --classes       id and title of each class
-//     show_fault NAME [FOLDER]   the diagnosis, in lines of 80 columns; with a folder,
+//     show_fault NAME [FOLDER]   the diagnosis, in lines of 80 columns; with FOLDER,
 //                                everything that a stopped run leaves is put there
 
 #include <cstdio>

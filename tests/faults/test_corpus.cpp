@@ -1,5 +1,5 @@
-// Every program of the corpus is found to make its mistake, with class, ranks and lines,
-// in every world; its twin, which differs in one line, in none.
+// The mistake of every program of the corpus is found, with class, ranks and lines, in
+// every world. In its twin, which differs in one line, no mistake is found.
 
 #include <algorithm>
 #include <set>
@@ -65,7 +65,7 @@ std::unique_ptr<Cluster> cluster_for(const FaultProgram& program, World world,
     return sim::make_cluster(std::move(options));
 }
 
-/// Worlds in which a number of ranks can be run.
+/// Returns the worlds that can run this number of ranks.
 std::vector<World> worlds_for(int ranks, sim::CheckLevel check) {
     std::vector<World> worlds = all_worlds();
     std::erase_if(worlds, [&](const World& world) {

@@ -1,4 +1,4 @@
-// Data parallelism in all its forms, without a mistake: the checker must not find any.
+// Data parallelism in all its forms, without a mistake: the checker must find none.
 
 #include <algorithm>
 #include <cmath>
@@ -22,7 +22,7 @@ MicroBatch share_of(Device& device, int step, int place, int places, double weig
             random_rows(device, "y", first, kRows, 4), weight};
 }
 
-/// Forward and backward of one micro-batch; gives the loss.
+/// Runs forward and backward of one micro-batch; returns the loss.
 Tensor train(Device& device, Module& model, const MicroBatch& batch, int index = 0) {
     Saved saved;
     LossResult result;
@@ -41,11 +41,11 @@ struct Replicas {
     using Parameters = std::vector<Parameter*>;
 
     int ranks = 4;
-    double weight = 0.25;  ///< of a share's loss
+    double weight = 0.25;  ///< of one share's loss
     SgdOptions options;
-    /// Makes the gradients of a step those of the whole batch.
+    /// Turns the gradients of a step into those of the whole batch.
     std::function<void(Rank&, const Parameters&, int step)> reduce;
-    /// Another share than the usual one, where there is one.
+    /// Replaces the usual share, if it is set.
     std::function<MicroBatch(Rank&, int step)> share;
 
     void train_on(Rank& rank) const {
@@ -67,7 +67,7 @@ void must_stay_silent(const Replicas& replicas) {
     test::must_stay_silent(replicas.ranks, [&](Rank& rank) { replicas.train_on(rank); });
 }
 
-/// The sum over all ranks.
+/// Sums the gradients over all ranks.
 void add_up(Rank& rank, const Replicas::Parameters& parameters, int /*step*/) {
     for (Parameter* parameter : parameters)
         rank.world().all_reduce(parameter->gradient).wait();
@@ -156,7 +156,7 @@ TEST_CASE("correct: buckets reduced while backward goes on", "[faults]") {
                 train(device, *model, share_of(device, 2 * i + m, rank.index(), 4, 0.5),
                       m);
             }
-            pending.back().wait();  // the queue is in order: the others are done too
+            pending.back().wait();  // the queue runs in order: the others are done, too
             pending.clear();
             step(device, optimizer);
         }
@@ -209,7 +209,7 @@ TEST_CASE("correct: clipping by the norm of all gradients", "[faults]") {
     must_stay_silent(replicas);
 }
 
-TEST_CASE("correct: local SGD averages now and then", "[faults]") {
+TEST_CASE("correct: local SGD averages after every few steps", "[faults]") {
     must_stay_silent(4, [](Rank& rank) {
         Device& device = rank.device();
         const auto model = make_mlp(device);
@@ -278,7 +278,7 @@ TEST_CASE("correct: metrics, checkpoints and evaluation between steps", "[faults
             for (Parameter* parameter : model->parameters())
                 world.all_reduce(parameter->gradient).wait();
             step(device, optimizer);
-            // The mean loss, the number of ranks, the worst rank's loss.
+            // Reduces the mean loss, the number of ranks and the worst rank's loss.
             const Tensor worst = device.empty({1}, DType::f64);
             device.copy(worst, loss);
             world.all_reduce(loss).wait();
@@ -287,7 +287,7 @@ TEST_CASE("correct: metrics, checkpoints and evaluation between steps", "[faults
             device.fill(ones, 1);
             world.all_reduce(ones).wait();
             rank.keep_value("ranks", device.download(ones).at(0));
-            // Evaluation, on data that each rank has alone.
+            // Evaluates on each rank's own data.
             Saved saved;
             const PhaseScope phase(device, Phase::forward, 0);
             const Tensor y =
@@ -339,7 +339,7 @@ TEST_CASE("correct: summed within nodes, then between them", "[faults]") {
             train(device, *model, share_of(device, i, rank.index(), 4, 0.25));
             for (Parameter* parameter : model->parameters()) {
                 if (i == 1 && parameter->gradient.elements() % 2 == 0) {
-                    // Reduce-scatter within, all-reduce between, all-gather within.
+                    // Reduce-scatter inside, all-reduce between, all-gather inside.
                     const Tensor whole = parameter->gradient.flat();
                     const std::int64_t half = whole.elements() / 2;
                     const Tensor part = whole.slice(half * local, half);

@@ -1,5 +1,5 @@
 // Tensor, sequence, pipeline and expert parallelism, without a mistake: the checker must
-// not find any.
+// find none.
 
 #include "tests/catch.hpp"
 #include "tests/faults/correct.hpp"
@@ -20,7 +20,7 @@ MatmulOptions transposed_b() {
     return options;
 }
 
-/// The sum over ranks, added to what the destination holds.
+/// Adds the product to the destination.
 void add_product(Device& device, const Tensor& destination, const Tensor& a,
                  const Tensor& b) {
     MatmulOptions options = transposed_a();
@@ -91,7 +91,7 @@ TEST_CASE("correct: Megatron sequence parallelism with a norm", "[faults]") {
         Device& device = rank.device();
         Communicator& tp = rank.world();
         const int t = rank.index();
-        // Rows of the sequence are split: 4 of 8. The norm's parameters are replicas.
+        // Each rank has 4 of the sequence's 8 rows. The norm's parameters are replicas.
         Parameter scale("norm.weight", device.empty({6}, DType::f64),
                         device.zeros({6}, DType::f64));
         Parameter shift("norm.bias", device.zeros({6}, DType::f64),
@@ -249,7 +249,7 @@ TEST_CASE("correct: an embedding tied over first and last stage", "[faults]") {
     });
 }
 
-TEST_CASE("correct: keys and values go round a ring, double buffered", "[faults]") {
+TEST_CASE("correct: keys and values move round a ring, double buffered", "[faults]") {
     must_stay_silent(4, [](Rank& rank) {
         Device& device = rank.device();
         Communicator& cp = rank.world();
@@ -361,7 +361,7 @@ TEST_CASE("correct: one buffer used by two communicators in turn", "[faults]") {
     });
 }
 
-TEST_CASE("correct: dropout, other masks on replicas and the same on tensor shards",
+TEST_CASE("correct: dropout, one mask on tensor shards and others on replicas",
           "[faults]") {
     must_stay_silent(4, [](Rank& rank) {
         Device& device = rank.device();

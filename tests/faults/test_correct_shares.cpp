@@ -1,5 +1,5 @@
-// Ranks with shares of unequal size, of which one may have no rows, without a mistake:
-// the checker must not find any.
+// Ranks with unequal shares, one of them without rows, without a mistake: the checker
+// must find none.
 
 #include "src/nn/dropout.hpp"
 #include "tests/catch.hpp"
@@ -7,7 +7,7 @@
 
 namespace lockstep::test {
 
-TEST_CASE("correct: dropout by the rows of the batch, of which a rank has none",
+TEST_CASE("correct: dropout by rows of the batch, with a rank that has no rows",
           "[faults]") {
     must_stay_silent(2, [](Rank& rank) {
         constexpr std::int64_t kRows = 4;
@@ -17,7 +17,7 @@ TEST_CASE("correct: dropout by the rows of the batch, of which a rank has none",
         Dropout& dropout = model.add<Dropout>(device, 0.5, RandomStream(9, "dropout"));
         Sgd optimizer(model.parameters());
         for (int i = 0; i < kSteps; ++i) {
-            // One rank's rows begin where the other's do, as it has none.
+            // One rank has no rows, so both ranks' rows begin at the same place.
             const std::int64_t rows = rank.index() == i % 2 ? 0 : kRows;
             dropout.set_part(kRows * i * 5);
             zero_gradients(model);

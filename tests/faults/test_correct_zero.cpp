@@ -1,4 +1,4 @@
-// ZeRO by hand and the library's, without a mistake: the checker must not find any.
+// ZeRO by hand and by the library, without a mistake: the checker must find none.
 
 #include <algorithm>
 #include <cmath>
@@ -47,7 +47,7 @@ TEST_CASE("correct: ZeRO-1 and ZeRO-2 over flat buffers", "[faults]") {
                 device.matmul_into(gradient, x, loss.gradient, add);
             }
             rank.world().reduce_scatter(own_gradient, gradient).wait();
-            // The norm of the whole from the norms of the shards.
+            // Takes the whole norm from the shards' norms.
             const Tensor square = device.empty({shard, 1}, DType::f64);
             device.copy(square, own_gradient);
             device.multiply(square, own_gradient);
@@ -63,7 +63,7 @@ TEST_CASE("correct: ZeRO-1 and ZeRO-2 over flat buffers", "[faults]") {
 
 namespace {
 
-/// Layers x -> tanh(x W) whose weights are sharded: flat, a part on each rank.
+/// Layers x -> tanh(x W) with sharded weights: flat, one part on each rank.
 class ShardedLayers {
   public:
     ShardedLayers(Rank& rank, int layers, std::int64_t width)
@@ -86,8 +86,8 @@ class ShardedLayers {
         return all;
     }
 
-    /// What each layer reads, and last the result. Gathers each weight while the layer
-    /// before it works.
+    /// Returns the input of each layer, and last the result. Gathers each weight while
+    /// the layer before it computes.
     std::vector<Tensor> forward(const Tensor& x) const {
         std::vector<Tensor> inputs{x};
         Tensor ahead = whole();
@@ -104,7 +104,7 @@ class ShardedLayers {
         return inputs;
     }
 
-    /// Gathers once more; reduces each gradient while the layers before it work.
+    /// Gathers again; reduces each gradient while the layers before it compute.
     void backward(const std::vector<Tensor>& inputs, Tensor dy) const {
         std::vector<Work> reduced;
         std::vector<Tensor> kept;
@@ -169,13 +169,13 @@ namespace {
 
 using Shards = std::vector<Parameter*>;
 
-/// The library's ways to share a model out over a line.
+/// The library's ways to shard a model over a line.
 struct Way {
     std::string name;
     std::function<std::pair<std::unique_ptr<GradientSync>, Shards>(Device&, Communicator&,
                                                                    Sequential&)>
         make;
-    bool on_host = false;  ///< shards, which one line alone can add up
+    bool on_host = false;  ///< shards on the host, which only one line can sum
     bool delayed = false;
 };
 
@@ -217,7 +217,7 @@ std::vector<Way> ways() {
     };
 }
 
-/// Trains with two micro-batches a step, and clips.
+/// Trains with two micro-batches a step, and clips the gradients.
 void train(Rank& rank, Communicator& line, Sequential& model, const Way& way,
            const std::function<std::unique_ptr<Optimizer>(Shards)>& make) {
     Device& device = rank.device();
@@ -315,7 +315,7 @@ TEST_CASE("correct: the library's ZeRO inside of nodes, replicas between them",
 
 namespace {
 
-/// Forward and backward of the model on rows of this rank's.
+/// Runs forward and backward of the model on this rank's own rows.
 void pass(Rank& rank, Sequential& model, int step) {
     Device& device = rank.device();
     const int first = 5 * (step * rank.size() + rank.index());
@@ -344,7 +344,7 @@ TEST_CASE("correct: each rank owns whole parameters and broadcasts them", "[faul
     });
 }
 
-TEST_CASE("correct: one flat buffer whose parameters are stepped and gathered in turn",
+TEST_CASE("correct: a flat buffer, stepped and gathered parameter by parameter",
           "[faults]") {
     must_stay_silent(2, [](Rank& rank) {
         Device& device = rank.device();
@@ -372,7 +372,7 @@ TEST_CASE("correct: one flat buffer whose parameters are stepped and gathered in
             for (std::size_t p = 0; p < trained.size(); ++p) {
                 const Tensor whole = trained[p]->gradient.flat();
                 world.reduce_scatter(own_range(whole, world), whole).wait();
-                // Each has a clip and a learning rate of its own.
+                // Each parameter has its own clip and its own learning rate.
                 const Tensor squares = device.zeros({1}, DType::f64);
                 device.sum_of_squares(squares, shards[p]->gradient);
                 world.all_reduce(squares).wait();

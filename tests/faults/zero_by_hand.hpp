@@ -14,8 +14,8 @@
 
 namespace lockstep::test {
 
-/// A student's ZeRO-1: buckets of values and gradients, the sums on their way, and this
-/// rank's shards. It is right; what is wrong of it a program overrides.
+/// A student's ZeRO-1: buckets of values and gradients, sums in flight, and this rank's
+/// shards. It is correct; a program overrides the function that it makes wrong.
 class ZeroByHand : public GradientBuckets {
   public:
     ZeroByHand(Rank& rank, Module& model)
@@ -48,13 +48,13 @@ class ZeroByHand : public GradientBuckets {
     }
 
   protected:
-    /// Waits for so many of the sums.
+    /// Waits for the first `count` sums.
     void wait_for(std::size_t count) {
         for (std::size_t i = 0; i < count; ++i)
             sums[i].wait();
         sums.clear();
     }
-    /// Gathers the values of all buckets from that one on.
+    /// Gathers the values of this bucket and of all after it.
     void gather_from(std::size_t bucket) {
         for (; bucket < values.size(); ++bucket)
             world.all_gather(values[bucket], own(values[bucket])).wait();
@@ -64,7 +64,7 @@ class ZeroByHand : public GradientBuckets {
     Communicator& world;
     std::vector<Tensor> values;  ///< by bucket
     std::vector<Tensor> gradients;
-    std::vector<Work> sums;  ///< on their way
+    std::vector<Work> sums;  ///< those that are running
 
   private:
     void start(std::size_t bucket) override {
@@ -81,7 +81,7 @@ inline std::unique_ptr<Sequential> two_layers(Device& device) {
     return model;
 }
 
-/// This rank's rows of that step, which count as many as the others'.
+/// This rank's rows of this step; each rank has equally many.
 inline MicroBatch rows_of(Rank& rank, int step) {
     Device& device = rank.device();
     MicroBatch batch{device.empty({4, 6}, DType::f64), device.zeros({4, 4}, DType::f64),

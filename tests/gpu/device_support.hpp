@@ -15,15 +15,15 @@ inline Tensor uploaded(Bench& bench, const HostTensor& values, std::int64_t shif
     return tensor;
 }
 
-/// An operation of two tensors of one shape and a row of columns; its result.
+/// An operation on two tensors of one shape and a row of columns; it returns its result.
 struct NamedOperation {
     const char* name;
     std::function<HostTensor(Bench&, const Tensor& a, const Tensor& b, const Tensor& row)>
         run;
 };
 
-/// The first half of the rows of a matrix beside the second, in one twice as wide; and
-/// a matrix of the shape that its gates give.
+/// Returns half of the rows, each twice as wide: columns of gates, then gated columns.
+/// The second function returns a matrix with the shape of the result.
 inline Tensor gated(const Tensor& a) {
     const std::int64_t rows = a.shape().matrix_rows() / 2;
     return a.rows(0, 2 * rows).reshaped({rows, 2 * a.shape().columns()});
@@ -32,13 +32,13 @@ inline Tensor like_gates(const Tensor& b) {
     return b.rows(0, b.shape().matrix_rows() / 2);
 }
 
-/// The first elements of a matrix as one of two columns.
+/// Returns the first elements of a matrix as a matrix of two columns.
 inline Tensor tall(const Tensor& a) {
     const std::int64_t rows = a.elements() / 2;
     return a.flat().slice(0, 2 * rows).reshaped({rows, 2});
 }
 
-/// A matrix as logits, of which the last column is padding.
+/// A matrix as logits; its last column is padding.
 struct PaddedLogits {
     PaddedLogits(Bench& bench, const Tensor& a)
         : shard{3, 3 + a.shape().columns() - 1},
@@ -51,7 +51,7 @@ struct PaddedLogits {
     Tensor targets, maximum, parts;
 };
 
-/// What the operation gives, on the host.
+/// Returns an operation with a name; its result is downloaded to the host.
 template <typename Operation>
 NamedOperation named(const char* name, Operation operation) {
     return {name, [operation](Bench& bench, const Tensor& a, const Tensor& b,
@@ -138,7 +138,7 @@ inline std::vector<NamedOperation> repeated_in_attention() {
     };
 }
 
-/// Losses, sums and what adds.
+/// Losses, sums and operations that add.
 inline std::vector<NamedOperation> repeated_losses() {
     using B = Bench;
     using T = const Tensor;
@@ -246,7 +246,7 @@ inline std::vector<NamedOperation> repeated_norms() {
     };
 }
 
-/// Batch norm, whose sums go over the rows.
+/// Batch norm, which sums over the rows.
 inline std::vector<NamedOperation> repeated_batch_norm() {
     using B = Bench;
     using T = const Tensor;
@@ -281,8 +281,8 @@ inline std::vector<NamedOperation> repeated_batch_norm() {
     };
 }
 
-/// Every operation whose sums could be taken in one order or another, and whose operands
-/// could be loaded in one way or another. What one gives has been rounded once.
+/// Returns every operation whose sums could be taken in different orders, or whose
+/// operands could be loaded in different ways. Each result is rounded once.
 inline std::vector<NamedOperation> operations_to_repeat() {
     std::vector<NamedOperation> all = repeated_by_row();
     for (const auto& more : {repeated_in_attention(), repeated_losses(), repeated_sums(),

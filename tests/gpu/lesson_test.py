@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lessons run on GPUs, on one and on many processes, as they run in the simulator.
+"""Lessons run on GPUs, in one and in many processes, as they run in the simulator.
 
 Arguments: the program (with CUDA and NCCL emulated, or real), the number of GPUs to use.
 """
@@ -40,7 +40,7 @@ def run(arguments, environment=None, **options):
 
 
 def without_values(runs):
-    """The runs of metrics.json without what programs kept: figures of time, bytes, memory."""
+    """Returns the runs of metrics.json without kept values: figures of time, bytes and memory."""
     for entry in runs:
         for rank in entry["ranks"]:
             rank.pop("series", None)
@@ -48,7 +48,7 @@ def without_values(runs):
 
 
 def outputs_of(folder):
-    """Names and shapes of a record's outputs."""
+    """Returns the names, types and shapes of a record's outputs."""
     with open(os.path.join(folder, "outputs.safetensors"), "rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(length))

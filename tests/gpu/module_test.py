@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The program loads the GPU twin when it is asked for one, and says what keeps it from that.
+"""The program loads the GPU twin on request, or says what prevents that.
 
 Arguments: the program, a module over the emulation, the compiler…
 """

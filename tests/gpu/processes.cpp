@@ -22,7 +22,7 @@ namespace {
 using os::Clock;
 using os::Descriptor;
 
-/// A pipe from the child: what it says, or its standard error.
+/// A pipe from the child: its result, or its standard error.
 struct Stream {
     Descriptor end;
     std::string* text;
@@ -48,7 +48,8 @@ struct Stream {
     _exit(status);
 }
 
-/// Reads until both of a process's streams have ended, or kills all that run.
+/// Reads until both streams of each process have ended; at the deadline kills all that
+/// run.
 void drain(std::vector<Stream>& streams, const std::vector<pid_t>& children,
            Clock::time_point deadline) {
     for (size_t open = streams.size(); open > 0;) {

@@ -17,17 +17,18 @@ struct ProcessEnd {
     double seconds = 0;  ///< since all were started
 };
 
-/// Forks `count` processes, runs the program of each with its number, and waits; kills
-/// those that still run after `seconds`. A RunStopped that a program throws makes its
-/// process say "rank R, status S: text" and exit with the status; another exception, the
-/// exception's text and 99. Throws what a sanitizer found in one.
+/// Forks `count` processes, runs the program of each with its number, and waits. Kills
+/// processes that still run after `seconds`. If a program throws RunStopped, its process
+/// says "rank R, status S: text" and exits with that status. For another exception it
+/// says the exception's text and exits with 99. Throws a sanitizer's findings in any
+/// process.
 std::vector<ProcessEnd> run_processes(int count,
                                       const std::function<std::string(int)>& program,
                                       int seconds = 200);
 
-/// An address that no other test uses, on this machine.
+/// Returns an address on this machine that no other test uses.
 std::string fresh_address();
-/// "127.0.0.1:PORT" or the like, with a port that was free a moment ago.
+/// Returns "127.0.0.1:PORT" or similar, with a port that was free a moment ago.
 std::string fresh_tcp_address(const std::string& host);
 
 Placement place(int rank, int size, const std::string& address);

@@ -12,8 +12,7 @@ using test::message_of;
 
 // The emulation has four GPUs here.
 
-TEST_CASE("with nccl there are as many ranks as processes were started",
-          "[gpu][lessons]") {
+TEST_CASE("with nccl there are as many ranks as processes", "[gpu][lessons]") {
     LessonOptions options;
     options.backend = "nccl";
     gpu::Placement placement;
@@ -26,7 +25,7 @@ TEST_CASE("with nccl there are as many ranks as processes were started",
         "--ranks 2: mpirun started 3 processes, and with --backend nccl each is a rank");
 }
 
-TEST_CASE("gpu is nccl where there are GPUs enough, else cuda", "[gpu][lessons]") {
+TEST_CASE("gpu means nccl if there are enough GPUs, otherwise cuda", "[gpu][lessons]") {
     LessonOptions options;
     options.backend = "gpu";
     CHECK(resolved(options, 4, std::nullopt).backend == "nccl");
@@ -94,7 +93,7 @@ TEST_CASE("cuda puts GPU devices under the simulator", "[gpu][lessons]") {
     CHECK(cluster_options(options, 2, false).device_factory);
 }
 
-TEST_CASE("under the simulator a GPU's copies to its host cost what virtual ones do",
+TEST_CASE("under the simulator a GPU's copies to its host cost as much as virtual ones",
           "[gpu][lessons][host]") {
     LessonOptions options;
     const auto run = [&](const char* backend) {
@@ -123,7 +122,8 @@ TEST_CASE("under the simulator a GPU's copies to its host cost what virtual ones
     }
 }
 
-TEST_CASE("the settings of GPUs are read, and refused by name", "[gpu][lessons]") {
+TEST_CASE("the settings of GPUs are read, and wrong ones are refused by name",
+          "[gpu][lessons]") {
     LessonOptions options;
     CHECK_FALSE(understood(options, {}).run.shares_gpu);
     CHECK_FALSE(understood(options, {}).run.tf32);
@@ -142,7 +142,7 @@ TEST_CASE("the settings of GPUs are read, and refused by name", "[gpu][lessons]"
 
 namespace {
 
-/// The log of a rank that launched an all-reduce of `count`, and waits for it.
+/// Returns the log of a rank that launched an all-reduce of `count` and waits for it.
 std::string waiting(std::int64_t count, SourceLine at = SourceLine::here()) {
     OperationLog log(2);
     CommOperation operation;
@@ -161,7 +161,7 @@ bool says(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("a run that stands still is explained from its logs", "[gpu][lessons]") {
+TEST_CASE("a stalled run is explained from its logs", "[gpu][lessons]") {
     const std::string mistake = stall_text({waiting(7), waiting(8)}, 1, 100);
     CHECK(says(mistake, "the run stands still: rank 1 has made no progress"));
     CHECK(says(mistake, "F02"));

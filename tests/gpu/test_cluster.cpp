@@ -1,5 +1,5 @@
-// What holds for programs on several processes: failures are explained, figures are the
-// simulator's.
+// Tests of programs on several processes: failures are explained, and figures are the
+// same as the simulator's.
 
 #include <algorithm>
 #include <chrono>
@@ -46,7 +46,7 @@ namespace {
 
 constexpr std::int64_t kCount = 1000;
 
-/// What a run of the program fails with; empty where it does not.
+/// Returns the failure of a run of the program; empty if it does not fail.
 std::string failure_of(int ranks, const Program& program,
                        double timeout = stall_seconds()) {
     ForkedOptions options;
@@ -66,14 +66,14 @@ void says(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("Servers beside the workers are pushed to and answer on processes",
+TEST_CASE("Separate servers get gradients from workers and answer them, on processes",
           "[gpu][cluster]") {
     constexpr int kServers = 2;
     constexpr int kWorkers = 2;
     constexpr int kSteps = 4;
     if (!has_gpus_for(kServers + kWorkers)) return;
     const RowTask task = mlp_task();
-    // Buckets of a parameter each: pushes and pulls are on their way together.
+    // Each bucket has one parameter, so pushes and pulls overlap.
     const ServerPlan plan{{0, 1}, {2, 3}, ServerPlan::Deal::ranges, {0, 0}};
     const auto cluster = make_forked_cluster(kServers + kWorkers);
     const Outcome served = outcome_of(*cluster, [&](Rank& rank) {
@@ -97,14 +97,14 @@ TEST_CASE("Servers beside the workers are pushed to and answer on processes",
     check_alike(served, train_on_one(task, kWorkers, kSteps));
 }
 
-TEST_CASE("Gradients made smaller, and batch norm over ranks, are the simulator's",
+TEST_CASE("Compressed gradients and batch norm over ranks equal the simulator's",
           "[gpu][cluster]") {
     constexpr int kRanks = 2;
     if (!has_gpus_for(kRanks)) return;
     struct Way {
         const char* name;
         std::function<std::unique_ptr<GradientSync>(Rank&, std::vector<Parameter*>)> sync;
-        double bound;  ///< of the largest value
+        double bound;  ///< relative to the largest value
     };
     const auto way = GENERATE(
         Way{"bf16",
@@ -161,7 +161,7 @@ TEST_CASE("Gradients made smaller, and batch norm over ranks, are the simulator'
 
 namespace {
 
-/// A strategy that shares out what is kept.
+/// A strategy that shards parameters, gradients or states.
 template <typename Stage>
 std::unique_ptr<GradientSync> stage_of(Rank& rank, Sequential& model) {
     return std::make_unique<Stage>(rank.device(), rank.world(), model.parameters(),
@@ -179,7 +179,7 @@ struct NamedWay {
 
 }  // namespace
 
-TEST_CASE("ZeRO's stages on processes are the simulator's", "[gpu][cluster]") {
+TEST_CASE("ZeRO's stages on processes equal the simulator's", "[gpu][cluster]") {
     constexpr int kRanks = 2;
     if (!has_gpus_for(kRanks)) return;
     const auto way = GENERATE(
@@ -228,7 +228,7 @@ TEST_CASE("Processes save checkpoints that the simulator loads, and load its own
     if (!has_gpus_for(kRanks)) return;
     const TemporaryFolder folder;
     const RowTask task = gpt_task();
-    /// Goes on from a checkpoint, if one is given, for so many steps, and saves.
+    /// Continues from a checkpoint, if one is given, for `steps` steps, and saves.
     const auto train = [&](const std::filesystem::path& from, int steps,
                            const std::string& to) {
         return [&task, &folder, from, steps, to](Rank& rank) {
@@ -283,7 +283,8 @@ void work_for_server(Rank& rank, const RowTask& task, Communicator& server) {
             sync, *optimizer);
 }
 
-/// Trains with rank 0 as an asynchronous server; no bound: as the synchronous one.
+/// Trains with rank 0 as an asynchronous server; without a bound, as a synchronous
+/// server.
 void serve(Rank& rank, const RowTask& task, std::optional<std::int64_t> bound) {
     Device& device = rank.device();
     const auto pairs = pairs_with_server(rank.world());
@@ -467,8 +468,9 @@ TEST_CASE("A hang on processes is explained like a simulated one", "[gpu][cluste
     says(alone, "F10");
 }
 
-TEST_CASE("A first message that nobody takes is explained, where the host waits for it",
-          "[gpu][cluster]") {
+TEST_CASE(
+    "A first message that no rank receives is explained while the host waits for it",
+    "[gpu][cluster]") {
     if (!has_gpus_for(4)) SKIP(lacking_gpus(4));
     const std::string circle = failure_of(4, [](Rank& rank) {
         const Tensor x = rank.device().zeros({kCount}, DType::f32);
@@ -500,7 +502,7 @@ TEST_CASE("A GPU that computes for long while its rank waits is no stall",
         rank.world().barrier().wait();
         rank.keep("x", x);
     });
-    // On a fast GPU it shows nothing.
+    // On a fast GPU the run is too short to show anything.
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
     if (took.count() < 2) WARN("took only " << took.count() << " s");
     CHECK(report.ranks.size() == 2);
@@ -508,7 +510,7 @@ TEST_CASE("A GPU that computes for long while its rank waits is no stall",
 
 TEST_CASE("To connect is neither a stall nor communication", "[gpu][cluster]") {
     if (!has_gpus_for(2)) SKIP(lacking_gpus(2));
-    // Longer than the timeout; a GPU's processes take no notice of it.
+    // Longer than the timeout. A real GPU's processes ignore this setting.
     ::setenv("EMULATED_CONNECT_MILLISECONDS", "1500", 1);
     ForkedOptions options;
     options.timeout_seconds = 1;
@@ -528,7 +530,7 @@ TEST_CASE("To connect is neither a stall nor communication", "[gpu][cluster]") {
         CHECK(rank.time.communication < kSecond);
 }
 
-TEST_CASE("Indices that came from another rank are looked at", "[gpu][cluster]") {
+TEST_CASE("Indices from another rank are checked", "[gpu][cluster]") {
     if (!has_gpus_for(2)) SKIP(lacking_gpus(2));
     says(failure_of(2,
                     [](Rank& rank) {
@@ -582,7 +584,8 @@ TEST_CASE("A program that loops is told from one that waits", "[gpu][cluster]") 
     says(loops, "has not come to that call");
 }
 
-TEST_CASE("What a rank throws ends all processes with its sentence", "[gpu][cluster]") {
+TEST_CASE("An exception on one rank ends all processes with its message",
+          "[gpu][cluster]") {
     for (const int ranks : {2, 4}) {
         if (!has_gpus_for(ranks)) continue;
         for (int culprit = 0; culprit < ranks; ++culprit) {
@@ -675,7 +678,7 @@ TEST_CASE("A program may drop its communicators in any order", "[gpu][cluster]")
     }
 }
 
-TEST_CASE("Without GPUs enough for the ranks the sentence says what to do",
+TEST_CASE("With too few GPUs for the ranks, the message says what to do",
           "[gpu][cluster]") {
     if (count_gpus() >= 64) SKIP("64 GPUs are enough");
     says(failure_of(

@@ -14,8 +14,8 @@ std::unique_ptr<Cluster> make(int ranks) {
     return make_forked_cluster(ranks);
 }
 
-/// As many ranks as there are GPUs for, sizes that ranks do not divide, and every type:
-/// on few ranks, since processes take time.
+/// Runs on every number of ranks for which there are GPUs, with sizes that ranks do not
+/// divide. Tries every type only on few ranks, because processes take time.
 template <typename Contract>
 void for_all_sizes(Contract contract) {
     const std::vector<std::pair<std::int64_t, DType>> buffers{{13, DType::f32},

@@ -3,8 +3,8 @@
 #include "tests/device/attention_cases.hpp"
 #include "tests/gpu/device_support.hpp"
 
-// What the GPU's attention promises beyond the contract: the same bits on every rerun,
-// for operands anywhere in memory; and more tiles than a block asks about at once.
+// The GPU's promises for attention beyond the contract: the same bits on every rerun, and
+// for operands at any address. Also more tiles than a block checks at once.
 
 namespace lockstep::test {
 
@@ -35,7 +35,7 @@ struct ShiftedHeads {
     Tensor q, dq, dy, kv, dkv;
 };
 
-/// All that comes of attention and its backward.
+/// Returns all results of attention and of its backward.
 std::vector<HostTensor> results(Bench& bench, const ShiftedHeads& of) {
     const AttentionOptions options{0.6, true, {}, {}};
     const AttentionHeads heads = of.of(of.q, of.kv);
@@ -52,7 +52,7 @@ std::vector<HostTensor> results(Bench& bench, const ShiftedHeads& of) {
             bench->download(of.dq), bench->download(of.dkv)};
 }
 
-/// Each value i % 5, which sums of a few thousand hold exactly.
+/// Returns values i % 5, whose sums over a few thousand are exact.
 HostTensor counted(Shape shape, DType dtype) {
     HostTensor values(shape, dtype);
     for (std::int64_t i = 0; i < values.elements(); ++i)
@@ -62,17 +62,17 @@ HostTensor counted(Shape shape, DType dtype) {
 
 constexpr std::int64_t kMany = 16504;  ///< more than 256 tiles of 64
 
-/// All rows of a sequence that was dealt to four ranks.
+/// Returns all rows of a sequence that is sharded over four ranks.
 TokenRows dealt(TokenOrder order) {
     return {order, 4, kMany / 4, 0};
 }
 
 }  // namespace
 
-TEST_CASE("Attention gives the same bits again, and so it does for operands elsewhere",
+TEST_CASE("Attention gives the same bits again, and at other addresses",
           "[gpu][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
-    // Vectors throughout, and at none but a few rows' beginnings; several tiles.
+    // Vectors everywhere, or only at the beginning of a few rows; several tiles.
     const HeadCase of =
         GENERATE(HeadCase{70, 70, 2, 2, 1, 8}, HeadCase{70, 70, 1, 2, 2, 7},
                  HeadCase{5, 130, 1, 1, 1, 40});
@@ -94,7 +94,7 @@ TEST_CASE("Tensor cores take heads of 64 and of 128 columns", "[gpu][device][bf1
     REQUIRE_FALSE(gpu::attends_in_bf16(40));
     REQUIRE_FALSE(gpu::attends_in_bf16(256));
     if (!has_cores) return;
-    // By f32 copies, weights are not rounded, and other bits come out.
+    // With f32 copies, weights are not rounded, so the bits differ.
     const HeadCase of{70, 70, 1, 2, 1, 64};
     Bench bench;
     const auto narrow = results(bench, ShiftedHeads(bench, of, DType::bf16, 0));
@@ -103,7 +103,7 @@ TEST_CASE("Tensor cores take heads of 64 and of 128 columns", "[gpu][device][bf1
     REQUIRE_FALSE(narrow[0] == wide[0]);
 }
 
-TEST_CASE("Tensor cores give attention the same bits again, from operands anywhere",
+TEST_CASE("Tensor cores give attention the same bits again, at any address of operands",
           "[gpu][device][bf16][sanitizer]") {
     const HeadCase of =
         GENERATE(HeadCase{70, 70, 1, 2, 1, 64}, HeadCase{5, 70, 1, 1, 1, 128});
@@ -114,7 +114,7 @@ TEST_CASE("Tensor cores give attention the same bits again, from operands anywhe
         REQUIRE(results(bench, ShiftedHeads(bench, of, DType::bf16, shift)) == first);
 }
 
-TEST_CASE("A query attends to as many keys as there are", "[gpu][device][sanitizer]") {
+TEST_CASE("A query attends to any number of keys", "[gpu][device][sanitizer]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const TokenOrder order =
         GENERATE(TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag);
@@ -136,7 +136,7 @@ TEST_CASE("A query attends to as many keys as there are", "[gpu][device][sanitiz
     REQUIRE(bench->download(state.y).at(0) == sum);
 }
 
-TEST_CASE("A key's gradients come from as many queries as there are",
+TEST_CASE("A key's gradients come from any number of queries",
           "[gpu][device][sanitizer]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const TokenOrder order =
@@ -155,7 +155,7 @@ TEST_CASE("A key's gradients come from as many queries as there are",
         if (tokens[i] >= token) sum += values.at(i);
     TokenRows own;
     own.first = token;
-    // Scores of 0 and a log-sum-exp of 0 make all weights 1; the value is 1.
+    // Scores of 0 and a log-sum-exp of 0 make all weights 1. The value is 1, too.
     const Tensor none = bench->zeros({1, 1, kMany}, dtype);
     const Heads dq{bench->zeros({kMany, 1, 1}, dtype), 1, 1, 0};
     const Heads dk{bench->zeros({1, 1, 1}, dtype), 1, 1, 0};
@@ -166,9 +166,9 @@ TEST_CASE("A key's gradients come from as many queries as there are",
     REQUIRE(bench->download(dv.tensor).at(0) == sum);
 }
 
-TEST_CASE("Tensor cores attend to as many keys, and queries, as there are",
+TEST_CASE("Tensor cores attend to any number of keys and queries",
           "[gpu][device][bf16]") {
-    // Only the first of a head's columns is not 0.
+    // Only the first column of a head is not 0.
     constexpr std::int64_t kWidth = 64;
     Bench bench;
     const auto heads = [&](std::int64_t rows, const auto& value) {
@@ -188,14 +188,14 @@ TEST_CASE("Tensor cores attend to as many keys, and queries, as there are",
     for (std::int64_t row = 0; row < kMany; ++row)
         (tokens[row] <= own.first ? before : behind) += counted(row);
 
-    // Scores of 0: all keys weigh as much.
+    // With scores of 0 all keys have equal weight.
     const Heads query = heads(1, none);
     const OnlineAttention state = bench->begin_attention(query);
     bench->attend(state, {query, many, many}, {1, true, own, tokens});
     REQUIRE(bench->download(state.sum).at(0) == 8301);
     REQUIRE(bench->download(state.y).at(0) == before);
 
-    // A log-sum-exp of 0, and a key of 0: all weights are 1; the value is 1.
+    // A log-sum-exp of 0 and a key of 0 make all weights 1. The value is 1, too.
     own.first = 8301;
     const Tensor zeros = bench->zeros({1, 1, kMany}, DType::f32);
     const Heads dq = heads(kMany, none), dk = heads(1, none), dv = heads(1, none);
@@ -206,7 +206,7 @@ TEST_CASE("Tensor cores attend to as many keys, and queries, as there are",
     REQUIRE(bench->download(dv.tensor).at(0) == rounded);
 }
 
-TEST_CASE("What fills up a tile has no part in gradients, whatever the keys hold",
+TEST_CASE("Padding of a tile adds nothing to gradients, for any keys",
           "[gpu][device][sanitizer]") {
     const auto [dtype, width] = GENERATE(from_range(head_types(1)));
     Bench bench;
@@ -216,7 +216,7 @@ TEST_CASE("What fills up a tile has no part in gradients, whatever the keys hold
             of.set(static_cast<std::int64_t>(i) * width, firsts[i]);
         return Heads{bench->upload(of), 1, width, 0};
     };
-    // Scores of -infinity, by three queries of 1; rows of 0 would make them NaN.
+    // Three queries of 1 have scores of -infinity; padding rows of 0 would make them NaN.
     const Heads ones = heads({1, 1, 1}), keys = heads({-HUGE_VAL, 0});
     const Heads dq = heads({0, 0, 0}), dk = heads({5, 6}), dv = heads({7, 8});
     const Tensor none = bench->zeros({1, 1, 3}, computed_in(dtype));

@@ -2,15 +2,15 @@
 
 #include "tests/gpu/device_support.hpp"
 
-// What the GPU's device promises beyond the contract: the same bits on every rerun and
-// for operands anywhere in memory; and shapes that take each of a kernel's ways.
+// The GPU device's promises beyond the contract: the same bits on every rerun and for
+// operands at any address. Also shapes for each variant of a kernel.
 
 namespace lockstep::test {
 
 namespace {
 
-/// A warp and a block a row, packs that fill rows and packs that do not; few rows and
-/// many slabs of them. Wider rows are tested apart (test_device_rows.cpp).
+/// A warp or a block for each row; packs that fill rows and packs that do not; few rows,
+/// and many slabs of rows. Wider rows are tested in test_device_rows.cpp.
 const std::vector<Shape> kShapes = {
     Shape{3, 5},    Shape{7, 64},   Shape{2, 1023}, Shape{2, 1024}, Shape{2, 1028},
     Shape{2, 2051}, Shape{2, 8200}, Shape{300, 36}, Shape{1000, 3}, Shape{3000, 4}};
@@ -32,7 +32,7 @@ HostTensor result(Bench& bench, const NamedOperation& operation, const Inputs& i
 
 }  // namespace
 
-TEST_CASE("A rerun gives the same bits, and so do operands that lie elsewhere",
+TEST_CASE("A rerun gives the same bits, and so do operands at other addresses",
           "[gpu][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     for (const Shape& shape : kShapes) {
@@ -48,8 +48,9 @@ TEST_CASE("A rerun gives the same bits, and so do operands that lie elsewhere",
     }
 }
 
-TEST_CASE("In bf16, rows and columns of any shape, anywhere, give f32's bits, rounded",
-          "[gpu][device][bf16]") {
+TEST_CASE(
+    "In bf16, rows and columns of any shape, at any address, give f32's bits, rounded",
+    "[gpu][device][bf16]") {
     for (const Shape& shape : kShapes) {
         const Inputs narrow(shape, DType::bf16);
         Inputs wide = narrow;
@@ -67,7 +68,7 @@ TEST_CASE("In bf16, rows and columns of any shape, anywhere, give f32's bits, ro
     }
 }
 
-TEST_CASE("Views that begin anywhere, of any length, are touched and nothing beside them",
+TEST_CASE("Operations on views of any address and length touch nothing outside of them",
           "[gpu][device][sanitizer]") {
     const DType dtype = GENERATE(DType::f32, DType::f64, DType::i32, DType::bf16);
     Bench bench;
@@ -125,10 +126,11 @@ TEST_CASE("Wide rows and tall columns are as exact as narrow ones",
     }
 }
 
-TEST_CASE("A causal softmax of wide rows is that of what each row sees",
+TEST_CASE("A causal softmax of wide rows covers the keys that each row sees",
           "[gpu][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
-    // Rows that see little, within a pack, a warp's sweep and a block's; and a wide one.
+    // Rows that see little: within a pack, within a warp's sweep, within a block's; one
+    // wide row.
     const Shape shape = GENERATE(Shape{3, 8200}, Shape{3, 8201}, Shape{40, 1028},
                                  Shape{2, 1030, 40}, Shape{1100, 1100});
     CAPTURE(shape.text());
@@ -151,7 +153,7 @@ TEST_CASE("A causal softmax of wide rows is that of what each row sees",
     expected.check(y);
 }
 
-TEST_CASE("Root mean square norm of wide rows is its definition", "[gpu][device]") {
+TEST_CASE("Root mean square norm of wide rows equals its definition", "[gpu][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t columns = GENERATE(1028, 2051, 8200, 20000);
     CAPTURE(columns);
@@ -162,7 +164,7 @@ TEST_CASE("Root mean square norm of wide rows is its definition", "[gpu][device]
     bench->fill(one, 1);
     const Tensor on_device = bench->upload(x);
     const Normalized got = bench->rms_norm(on_device, one, 0);
-    // The reference shall not be off by as much as what it is compared with.
+    // The reference must be more exact than the result that is compared with it.
     using Exact = long double;
     const auto n = static_cast<Exact>(columns);
     Expected rstds({2}, dtype), y({2, columns}, dtype), dx({2, columns}, dtype);
@@ -188,7 +190,7 @@ TEST_CASE("Root mean square norm of wide rows is its definition", "[gpu][device]
         bench->rms_norm_backward_input(bench->upload(dy), on_device, one, got.rstd)));
 }
 
-TEST_CASE("Layer norm of wide rows is its definition", "[gpu][device][sanitizer]") {
+TEST_CASE("Layer norm of wide rows equals its definition", "[gpu][device][sanitizer]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t columns = GENERATE(1028, 2051, 8200, 20000);
     CAPTURE(columns);
@@ -214,7 +216,7 @@ TEST_CASE("Layer norm of wide rows is its definition", "[gpu][device][sanitizer]
     rstds.check(bench->download(got.rstd));
 }
 
-TEST_CASE("A gradient of an embedding is added in order of the ids, few or many",
+TEST_CASE("An embedding's gradient is added in the order of the ids, few or many",
           "[gpu][device][sanitizer]") {
     const DType dtype = GENERATE(DType::f32, DType::f64, DType::bf16);
     const std::int64_t width = GENERATE(1, 4, 12, 33);
@@ -229,7 +231,7 @@ TEST_CASE("A gradient of an embedding is added in order of the ids, few or many"
     for (std::int64_t i = 0; i < count; ++i) {
         for (std::int64_t j = 0; j < width; ++j) {
             const auto at = static_cast<std::int64_t>(ids.at(i)) * width + j;
-            // set() rounds as each addition does.
+            // set() rounds after each addition, as the device does.
             expected.set(at, expected.at(at) + dy.at(i * width + j));
         }
     }
@@ -238,7 +240,7 @@ TEST_CASE("A gradient of an embedding is added in order of the ids, few or many"
     bench->embedding_backward(got, bench->upload(ids), bench->upload(dy));
     REQUIRE(bench->download(got) == expected);
 
-    // The second half of the vocabulary as a shard.
+    // The second half of the vocabulary is a shard.
     const std::int64_t first = vocabulary / 2;
     const Tensor shard = bench->upload(table.rows(first, vocabulary - first));
     bench->embedding_backward(shard, bench->upload(ids), bench->upload(dy),

@@ -7,14 +7,14 @@
 #include "src/device/ledger.hpp"
 #include "tests/gpu/device_support.hpp"
 
-// Streams and waiting: what the host asks first happens first, across devices too, and a
-// wait can be ended.
+// Streams and waiting: what the host asks for first happens first, also across devices,
+// and a wait can be ended.
 
 namespace lockstep::test {
 
 namespace {
 
-/// A stream's worth of work, so that what comes after it is late.
+/// Keeps a stream busy, so that what comes after is late.
 void keep_busy(Device& device, const Tensor& x, int times = 20) {
     for (int i = 0; i < times; ++i) {
         device.scale(x, 2);
@@ -28,7 +28,7 @@ HostTensor ids_of(const std::vector<std::int32_t>& ids) {
 
 }  // namespace
 
-TEST_CASE("What is read from another device is what was asked for there before",
+TEST_CASE("A read from another device comes after the operations requested there before",
           "[gpu][device]") {
     const std::int64_t count = 100000;
     Bench reader;
@@ -42,7 +42,7 @@ TEST_CASE("What is read from another device is what was asked for there before",
         writer->fill(there, round);
         reader->transfer(here, there);
         reader->transfer_combine(sum, there, Reduction::sum);
-        // Must not be seen by the reads above, which the host asked for first.
+        // The reads above must not see this, because the host asked for them first.
         writer->fill(there, -1);
         const HostTensor got = reader->download(here);
         for (const std::int64_t i : {std::int64_t{0}, count / 2, count - 1})
@@ -51,7 +51,7 @@ TEST_CASE("What is read from another device is what was asked for there before",
     REQUIRE(reader->download(sum).at(count - 1) == 210);
 }
 
-TEST_CASE("Memory that another device reads is not given away before it has",
+TEST_CASE("Memory that another device reads is not reused before the read",
           "[gpu][device]") {
     const std::int64_t count = 100000;
     Bench reader;
@@ -71,7 +71,8 @@ TEST_CASE("Memory that another device reads is not given away before it has",
                 static_cast<double>(round));
 }
 
-TEST_CASE("Values to upload may go once the call returns", "[gpu][device][sanitizer]") {
+TEST_CASE("Values to upload may be freed when the call returns",
+          "[gpu][device][sanitizer]") {
     const std::int64_t count = GENERATE(100, 1000000);
     Bench bench;
     const Tensor x = bench->zeros({count}, DType::f32);
@@ -85,8 +86,9 @@ TEST_CASE("Values to upload may go once the call returns", "[gpu][device][saniti
     REQUIRE(bench->download(x).at(count - 1) == 7);
 }
 
-TEST_CASE("Who waits for the device is asked again and again, and can end it",
-          "[gpu][device]") {
+TEST_CASE(
+    "A wait for the device calls its callback again and again, which can end the wait",
+    "[gpu][device]") {
     struct Enough {};
     PlainMonitor monitor;
     int asked = 0;
@@ -115,7 +117,7 @@ TEST_CASE("Who waits for the device is asked again and again, and can end it",
     REQUIRE(device.download(x).at(0) == 3);
 }
 
-TEST_CASE("To use uploaded indices the host waits for nothing", "[gpu][device]") {
+TEST_CASE("The host does not wait before it uses uploaded indices", "[gpu][device]") {
     PlainMonitor monitor;
     int asked = 0;
     gpu::DeviceOptions options;
@@ -129,8 +131,7 @@ TEST_CASE("To use uploaded indices the host waits for nothing", "[gpu][device]")
     REQUIRE(asked == 0);
 }
 
-TEST_CASE("Indices that something has been written to are looked at anew",
-          "[gpu][device][errors]") {
+TEST_CASE("Overwritten indices are checked again", "[gpu][device][errors]") {
     Bench bench;
     const Tensor table = bench->zeros({10, 4}, DType::f32);
     const HostTensor good = ids_of({0, 9});
@@ -154,7 +155,7 @@ TEST_CASE("Indices that something has been written to are looked at anew",
     }
 }
 
-TEST_CASE("A full GPU says what was asked for, what is free and what holds the rest",
+TEST_CASE("The message of a full GPU names the request, the free memory and the rest",
           "[gpu][device][errors]") {
     Bench bench;
     const Tensor held = bench->zeros({1 << 18}, DType::f32);
@@ -177,7 +178,7 @@ TEST_CASE("A full GPU says what was asked for, what is free and what holds the r
     REQUIRE(bench->download(held).at(5) == 2);
 }
 
-TEST_CASE("Devices that come one after another take no more memory than one",
+TEST_CASE("Devices that exist one after another take no more memory than one",
           "[gpu][device]") {
     const auto free_after_product = [] {
         Bench bench;
@@ -198,7 +199,8 @@ TEST_CASE("Devices that come one after another take no more memory than one",
 
 namespace {
 
-/// The largest error of an element of a product, in parts of the sum of its terms' sizes.
+/// Returns the largest error of an element of a product, relative to its terms' absolute
+/// sum.
 double worst_error(const HostTensor& product, const HostTensor& a, const HostTensor& b) {
     const std::int64_t rows = a.shape().matrix_rows();
     const std::int64_t inner = a.shape().columns();
@@ -220,7 +222,7 @@ double worst_error(const HostTensor& product, const HostTensor& a, const HostTen
 
 }  // namespace
 
-TEST_CASE("A product in TF32 is off by what its operands' rounding makes, and no more",
+TEST_CASE("A product in TF32 has only the error of its operands' rounding",
           "[gpu][device]") {
     const std::int64_t inner = 16;
     const HostTensor a = random_values({256, inner}, DType::f32, "a");
@@ -234,13 +236,13 @@ TEST_CASE("A product in TF32 is off by what its operands' rounding makes, and no
             device.download(device.matmul(device.upload(a), device.upload(b))), a, b);
     };
 
-    // An operand with 10 bits behind the leading one is off by one part in 2^10 at most,
-    // whichever way it was rounded; a product of two, by twice that and its square. Both
-    // kinds of products are added up in f32.
+    // If an operand keeps 10 bits after the leading one, its error is at most one part in
+    // 2^10, with any rounding. A product of two has at most twice that, and its square.
+    // Both kinds of products are added up in f32.
     const double rounding = 0x1p-10;
     const double addition = static_cast<double>(inner) * 0x1p-23;
     CHECK(error_of_product(false) <= addition);
-    // cuBLAS may use TF32 and need not; lesson_test.py sees that the emulation does.
+    // cuBLAS may use TF32 or not; lesson_test.py checks that the emulation does.
     CHECK(error_of_product(true) <= 2 * rounding + rounding * rounding + addition);
 }
 

@@ -7,9 +7,9 @@
 #include "sim/device.hpp"
 #include "tests/gpu/device_support.hpp"
 
-// Rows of any length, anywhere: each is what the simulator gives, and its bits depend on
-// its numbers alone. Lengths are those at which a kernel takes another way, and those of
-// rows that do not begin where a vector can be loaded.
+// Rows of any length, at any address: each agrees with the simulator, and its bits depend
+// only on its own numbers. The lengths are those at which a kernel changes its method,
+// and those of rows that do not begin where a vector can be loaded.
 
 namespace lockstep::test {
 
@@ -66,7 +66,7 @@ std::vector<NamedOperation> operations_by_row() {
     return operations;
 }
 
-/// `count` times the row.
+/// Returns `count` copies of the row.
 HostTensor repeated(const HostTensor& row, std::int64_t count) {
     HostTensor rows({count, row.elements()}, row.dtype());
     for (std::int64_t i = 0; i < rows.elements(); ++i)
@@ -76,11 +76,11 @@ HostTensor repeated(const HostTensor& row, std::int64_t count) {
 
 }  // namespace
 
-TEST_CASE("Rows as wide as a kernel's ways end are what the simulator gives",
+TEST_CASE("Rows at the widths where a kernel changes its method equal the simulator's",
           "[gpu][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t per_pack = dtype == DType::f32 ? 4 : 2;
-    // One sweep of a block of 256, 512 and 1,024 threads ends here.
+    // One sweep of a block of 256, 512 or 1,024 threads ends at this limit.
     const std::int64_t limit = GENERATE(2048, 4096, 8192) * per_pack;
     const std::int64_t columns = limit + GENERATE(-1, 0, 1);
     CAPTURE(columns);
@@ -96,7 +96,7 @@ TEST_CASE("Rows as wide as a kernel's ways end are what the simulator gives",
             return operation.run(on, on->upload(a.as(in)), on->upload(b.as(in)),
                                  on->upload(row.as(in)));
         };
-        // In f64, what the simulator gives is exact for f32.
+        // The simulator's results in f64 are exact enough for f32.
         const HostTensor reference = result_of(simulator, DType::f64);
         double largest = 0;
         for (std::int64_t i = 0; i < reference.elements(); ++i)
@@ -108,7 +108,7 @@ TEST_CASE("Rows as wide as a kernel's ways end are what the simulator gives",
     }
 }
 
-TEST_CASE("A row's bits are the same in every row of a matrix, wherever that lies",
+TEST_CASE("A row's bits are the same in every row of a matrix, at any address",
           "[gpu][device][sanitizer]") {
     const DType dtype = GENERATE(DType::f32, DType::f64, DType::bf16);
     const std::int64_t columns = GENERATE(5, 1023, 9001, 50257);
@@ -135,7 +135,7 @@ TEST_CASE("A row's bits are the same in every row of a matrix, wherever that lie
     }
 }
 
-TEST_CASE("A NaN makes its row NaN and no other, and -infinity adds nothing",
+TEST_CASE("A NaN makes only its own row NaN, and -infinity adds nothing",
           "[gpu][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t columns = GENERATE(7, 8191, 20001, 50257);
@@ -143,7 +143,7 @@ TEST_CASE("A NaN makes its row NaN and no other, and -infinity adds nothing",
     Bench bench;
     HostTensor x = random_values({4, columns}, dtype, "x", -3, 3);
     const HostTensor of_last = x.rows(3, 1);
-    // A NaN at the end of row 0; row 1 has two numbers, row 2 none.
+    // Row 0 has a NaN at its end, row 1 has two numbers, and row 2 has none.
     x.set(columns - 1, kNan);
     for (std::int64_t i = columns + 2; i < 3 * columns; ++i)
         x.set(i, -kInfinity);

@@ -1,5 +1,5 @@
-// The emulation of CUDA and cuBLAS that gpu/ is tested with. Each test runs in a process
-// of its own: some of what is checked ends it.
+// Tests of the emulation of CUDA and cuBLAS that gpu/ is tested with. Each test runs in
+// its own process, because some of the checks end the process.
 
 #include <chrono>
 #include <cmath>
@@ -27,7 +27,7 @@ __global__ void set_one(float* x, int i, float value) {
     x[i] = value;
 }
 
-/// A sanitizer in the build may be faster.
+/// Requires the message `text`, or a sanitizer's, which may come first.
 void dies_with(const std::string& text, lockstep::FunctionRef<void(int)> body) {
     const std::vector<Ended> ended = in_processes(1, body);
     const std::string& errors = ended[0].errors;
@@ -39,7 +39,7 @@ void dies_with(const std::string& text, lockstep::FunctionRef<void(int)> body) {
     REQUIRE((said || caught));
 }
 
-/// What a product should be, element by element.
+/// Returns an element of the right product.
 template <typename T>
 T element(const std::vector<T>& a, const std::vector<T>& b, bool ta, bool tb, int m,
           int n, int k, int i, int j) {
@@ -80,7 +80,8 @@ cublasStatus_t batched(cublasHandle_t handle, int m, int n, int k, const double*
                                         step_c, count);
 }
 
-/// Three products whose results lie side by side in the same columns, with a row left.
+/// Three products whose results are side by side in the same columns; one row is left
+/// over.
 template <typename T>
 void check_batches() {
     const int m = 2, n = 3, k = 4, count = 3, ldc = 7;
@@ -117,7 +118,7 @@ void check_batches() {
     expect(cublasDestroy(handle) == CUBLAS_STATUS_SUCCESS, "its end");
 }
 
-/// c (m, n) = 3 op(a) (m, k) op(b) (k, n) + beta c, column by column, as BLAS has it.
+/// c (m, n) = 3 op(a) (m, k) op(b) (k, n) + beta c, column by column, as in BLAS.
 template <typename T>
 void check_product(cublasHandle_t handle, bool ta, bool tb, T beta) {
     const int m = 5, n = 3, k = 4;
@@ -154,7 +155,7 @@ void check_products() {
 
 }  // namespace
 
-TEST_CASE("what events order happens in order, the host goes on", "[emulator]") {
+TEST_CASE("events order operations while the host continues", "[emulator]") {
     REQUIRE(alone([](int) {
                 cudaStream_t first = new_stream(), second = new_stream();
                 cudaEvent_t written = nullptr;
@@ -174,7 +175,7 @@ TEST_CASE("what events order happens in order, the host goes on", "[emulator]") 
             }) == "");
 }
 
-TEST_CASE("what no event orders does race", "[emulator]") {
+TEST_CASE("operations without an order by events race", "[emulator]") {
     REQUIRE(alone([](int) {
                 cudaStream_t first = new_stream(), second = new_stream();
                 float* const x = on_device(std::vector<float>(1, 1));
@@ -188,7 +189,7 @@ TEST_CASE("what no event orders does race", "[emulator]") {
             }) == "");
 }
 
-TEST_CASE("events measure time, and stand for their latest record", "[emulator]") {
+TEST_CASE("events measure time, and mean their latest record", "[emulator]") {
     REQUIRE(alone([](int) {
                 cudaStream_t stream = new_stream();
                 cudaEvent_t start = nullptr, end = nullptr;
@@ -261,7 +262,7 @@ TEST_CASE("device memory is NaN before anything is written", "[emulator]") {
             }) == "");
 }
 
-TEST_CASE("freed memory is given again where the order of streams and events allows it",
+TEST_CASE("freed memory is reused if the order of streams and events allows it",
           "[emulator]") {
     setenv("EMULATED_MEMORY_REUSE", "100", 1);
     const std::string problem = alone([](int) {
@@ -302,9 +303,9 @@ TEST_CASE("freed memory is given again where the order of streams and events all
     REQUIRE(problem == "");
 }
 
-TEST_CASE("what still uses freed memory on another stream meets what came there since",
+TEST_CASE("late use of freed memory on another stream meets the new contents",
           "[emulator]") {
-    /// Returns what the second stream reads from x, and what y holds in the end.
+    /// Returns what the second stream reads from x, and the final value of y.
     const auto use_late = [] {
         cudaStream_t first = new_stream(), second = new_stream();
         float *x = nullptr, *y = nullptr;
@@ -334,7 +335,7 @@ TEST_CASE("what still uses freed memory on another stream meets what came there 
     REQUIRE(again == "");
 }
 
-TEST_CASE("a device has so much memory and no more", "[emulator]") {
+TEST_CASE("a device has a limited memory", "[emulator]") {
     setenv("EMULATED_GPU_BYTES", "1048576", 1);
     const std::string problem = alone([](int) {
         cudaStream_t stream = new_stream();
@@ -372,7 +373,8 @@ TEST_CASE("writing outside an allocation ends the process at its free or at its 
     });
 }
 
-TEST_CASE("a fault is said late, by every call, and of its device alone", "[emulator]") {
+TEST_CASE("a fault is reported late, by every call, and only for its device",
+          "[emulator]") {
     setenv("EMULATED_FAULT_AT_LAUNCH", "2", 1);
     setenv("EMULATED_FAULT_GPU", "1", 1);
     const std::string problem = alone([](int) {
@@ -454,7 +456,7 @@ TEST_CASE("products in TF32 round their operands to 10 bits, ties away from zero
     REQUIRE(alone([](int) {
                 cublasHandle_t handle = nullptr;
                 expect(cublasCreate(&handle) == CUBLAS_STATUS_SUCCESS, "a handle");
-                const float step = 0x1p-10F;  // from 1 to the next number of TF32
+                const float step = 0x1p-10F;  // from 1 to the next TF32 number
                 const std::vector<float> a{1 + step / 2, -1 - step / 2, 1 + step / 2.1F,
                                            0x1.fffp0F,   INFINITY,      0x1p-130F};
                 const std::vector<float> tf32{1 + step, -1 - step, 1,

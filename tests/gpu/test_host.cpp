@@ -1,4 +1,4 @@
-// The host of a GPU: memory, arithmetic, and copies beside what the GPU does.
+// A GPU's host: memory, arithmetic, and copies that overlap with the GPU's work.
 
 #include <algorithm>
 #include <stdexcept>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kCount = 5000;
 
-/// Numbers that depend on the rank and the place.
+/// Returns numbers that depend on the rank and the position.
 HostTensor numbers(int rank, double factor) {
     HostTensor values({kCount}, DType::f32);
     for (std::int64_t i = 0; i < kCount; ++i)
@@ -32,7 +32,7 @@ Tensor pinned(Device& host) {
     return host.empty({kCount}, DType::f32);
 }
 
-/// Both ways give a program's ranks the same numbers, and as many bytes.
+/// Checks that GPUs and simulator give a program's ranks the same numbers and bytes.
 void is_alike(int ranks, const Program& program) {
     if (!has_gpus_for(ranks)) SKIP(lacking_gpus(ranks));
     const RunReport real = make_forked_cluster(ranks)->run(program);
@@ -85,7 +85,7 @@ TEST_CASE("A GPU's host steps the optimizer with the simulator's bits", "[gpu][h
         });
 }
 
-TEST_CASE("Copies run in order of their direction, after what was asked for before",
+TEST_CASE("Copies of one direction run in order, after the operations requested before",
           "[gpu][host]") {
     is_alike(1, [](Rank& rank) {
         Device& device = rank.device();
@@ -106,20 +106,19 @@ TEST_CASE("Copies run in order of their direction, after what was asked for befo
         rank.keep("first", first);
         rank.keep("second", second.slice(0, 10));
         rank.keep("back", back);
-        // Memory that is given back is used again, and of no step's memory.
+        // Memory that is given back is used again, and does not count as a step's memory.
         for (int i = 0; i < 3; ++i) {
             const Tensor again = pinned(rank.host());
             device.start_copy(again, back).wait();
             rank.host().scale(again, i);
             rank.keep("again " + std::to_string(i), again);
         }
-        // Nothing of nothing, and nobody waits for it.
+        // A copy of nothing, which is not waited for.
         device.start_copy(first.slice(0, 0), there.slice(0, 0)).wait();
     });
 }
 
-TEST_CASE("What a copy reads and writes outlives the program's interest in it",
-          "[gpu][host]") {
+TEST_CASE("A copy keeps its operands alive after the program drops them", "[gpu][host]") {
     if (!has_gpus_for(1)) SKIP(lacking_gpus(1));
     const RunReport report = make_forked_cluster(1)->run([](Rank& rank) {
         for (int i = 0; i < 50; ++i) {
@@ -134,7 +133,7 @@ TEST_CASE("What a copy reads and writes outlives the program's interest in it",
     CHECK(report.ranks[0].series.at("ended")[0] == 1);
 }
 
-TEST_CASE("wait_any takes copies and NCCL's messages alike", "[gpu][host]") {
+TEST_CASE("wait_any accepts both copies and NCCL's messages", "[gpu][host]") {
     is_alike(2, [](Rank& rank) {
         const Tensor there = rank.device().upload(numbers(rank.index(), 1));
         const Tensor sum = rank.device().upload(numbers(rank.index(), 2));
@@ -150,7 +149,7 @@ TEST_CASE("wait_any takes copies and NCCL's messages alike", "[gpu][host]") {
     });
 }
 
-TEST_CASE("A trace has what the host computes, and copies on queues of their own",
+TEST_CASE("A trace has the host's operations, and copies on queues of their own",
           "[gpu][host]") {
     if (!has_gpus_for(1)) SKIP(lacking_gpus(1));
     ForkedOptions options;
@@ -184,7 +183,7 @@ TEST_CASE("A trace has what the host computes, and copies on queues of their own
     CHECK(report.makespan() >= phase.end);
 }
 
-TEST_CASE("A GPU's host refuses what a virtual one does", "[gpu][host]") {
+TEST_CASE("A GPU's host refuses the same as a virtual host", "[gpu][host]") {
     if (!has_gpus_for(1)) SKIP(lacking_gpus(1));
     const std::string other_type = failure_of([](Rank& rank) {
         const Tensor there = rank.device().zeros({4}, DType::f32);
@@ -203,7 +202,7 @@ TEST_CASE("A GPU's host refuses what a virtual one does", "[gpu][host]") {
     CHECK(none.find("host: this device was made without a host") != std::string::npos);
 }
 
-TEST_CASE("A program that fails between copies says why, not that they hang",
+TEST_CASE("A program that fails between copies reports its error, not a hang",
           "[gpu][host]") {
     if (!has_gpus_for(1)) SKIP(lacking_gpus(1));
     const std::string what = failure_of([](Rank& rank) {

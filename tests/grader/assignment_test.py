@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""An assignment as its users meet it: what is handed out gets no points and says what to do
-first; the reference gets all, within two minutes. Mistakes that are tried as programs of their
-own lose what they must, and no more; all others, the test `mistakes` tries.
+"""Tests an assignment as its users see it. The handed-out files get no points, and the grade
+says what to do first. The reference gets all points within two minutes. Mistakes that must run
+as programs of their own lose the points that they must, and no more. The test `mistakes` tries
+all others.
 
 Arguments: the program, the folder of the assignment's sources, "Assignment" or
 "ConfinedMistakes".
 
-Sizes and values are drawn by 1, or by LOCKSTEP_DRAW: whoever changes criteria tries others, too.
+The seed of sizes and values is 1, or LOCKSTEP_DRAW: try other seeds after a change of criteria.
 """
 
 import filecmp
@@ -35,7 +36,7 @@ def run(*arguments):
 
 
 def grade(folder):
-    """The exit status and the report."""
+    """Returns the exit status and the report."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         done = run("grade", SLUG, folder, "--format", "json", "--out", file.name, *DRAWN)
         if done.stderr:
@@ -49,13 +50,13 @@ def lost(report):
 
 
 def said(report):
-    """What the first criterion that lost says of why."""
+    """Returns the message of the first criterion that lost points."""
     return next((entry["said"] or entry["measured"] or "" for entry in report["criteria"]
                  if entry["earned"] == 0), "").replace("\n", " ")
 
 
 class WorkFolder:
-    """What a student is handed out, and the same solved."""
+    """The files that a student gets, and the same files after they are solved."""
 
     def setUp(self):
         self.folder = tempfile.mkdtemp()
@@ -91,7 +92,7 @@ class Assignment(WorkFolder, unittest.TestCase):
         solved = [name for name in names
                   if not filecmp.cmp(os.path.join(self.given, name),
                                      os.path.join(self.work, name), shallow=False)]
-        # What solves it has the names of files that are handed out, and is none of them.
+        # The reference's files replace handed-out files and differ from all of them.
         self.assertEqual(sorted(os.listdir(self.work)), sorted(names))
         self.assertTrue(solved)
         for name in os.listdir(os.path.join(SOURCES, "reference")):
@@ -101,7 +102,7 @@ class Assignment(WorkFolder, unittest.TestCase):
                 self.assertIn(name, solved)
 
     def test_no_line_of_the_reference_stands_in_a_program(self):
-        # Lessons quote the library, and pages of faults have programs, with the same lines.
+        # Lines that are also in the library or in the programs of fault pages do not count.
         known = "".join(mistakes.read_folder(os.path.join(SOURCES, "handout")).values())
         for path in (glob.glob(os.path.join(SOURCES, "../../../src/*/*.[ch]pp")) +
                      glob.glob(os.path.join(SOURCES, "../../faults/*.md"))):
@@ -146,7 +147,8 @@ class Assignment(WorkFolder, unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertEqual(report["earned"], report["points"])
         self.assertFalse(report["first"])
-        # Of any process that was waited for: the grader, the compiler, a student's.
+        # The largest of all processes waited for: the grader, the compiler, the student's
+        # program.
         largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         self.assertLess(largest, MOST_BYTES)
 
@@ -163,7 +165,7 @@ class ConfinedMistakes(WorkFolder, unittest.TestCase):
             solve.solve(SOURCES, folder, mistake.changes)
             folders.append(folder)
         grades = os.path.join(self.folder, "grades", "")
-        # Other tests run beside this one.
+        # Other tests run at the same time as this one.
         done = run("grade", SLUG, *folders, "--out", grades, "--format", "json",
                    "--at-once", "1", *DRAWN)
         self.assertEqual((done.returncode, done.stderr), (0, ""))

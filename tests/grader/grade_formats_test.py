@@ -1,5 +1,5 @@
-"""Every sample report, in every format, against what the formats' documents ask; and that
-the check itself refuses what is wrong. Usage: grade_formats_test.py PRINT_GRADES"""
+"""Checks every sample report, in every format, against the formats' documents, and tests
+that the check itself refuses wrong files. Usage: grade_formats_test.py PRINT_GRADES"""
 import json
 import subprocess
 import sys
@@ -13,7 +13,7 @@ GRADES = {}
 
 
 def of_json(name, change):
-    """The sample as JSON, changed."""
+    """Returns the sample as JSON after the change."""
     document = json.loads(GRADES[name])
     change(document)
     return json.dumps(document, ensure_ascii=False).encode()
@@ -29,7 +29,7 @@ class SamplesTest(unittest.TestCase):
     def test_every_sample_is_valid(self):
         for name, data in GRADES.items():
             if name == 'stopped.gradescope':
-                continue  # it is not to be taken for a grade
+                continue  # nothing may take it for a grade
             with self.subTest(name):
                 check(name.rpartition('.')[2], data)
 
@@ -57,7 +57,7 @@ class SamplesTest(unittest.TestCase):
 
 
 class SelfCheckTest(unittest.TestCase):
-    """Documents that are wrong in one place."""
+    """Documents with a mistake in one place."""
 
     def refuses(self, format_name, data, why):
         with self.assertRaisesRegex(Refused, why):

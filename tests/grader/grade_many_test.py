@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A course's submissions graded in one command: folders and .zip files, one report each and a
-table, with the same points as one by one.
+"""Grades a course's submissions in one command: folders and .zip files. There are one report
+each and a table, with the same points as if each were graded separately.
 
 Arguments: the program, the folder of the assignment's sources.
 """
@@ -44,7 +44,7 @@ class GradeMany(unittest.TestCase):
         return shutil.copytree(source, os.path.join(self.all, name))
 
     def zip_of(self, name, entries):
-        """Entries are names in the archive and their bytes, or (mode, bytes)."""
+        """Writes an archive. Entries are names in it and their bytes, or (mode, bytes)."""
         path = os.path.join(self.all, name)
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             for where, data in entries:
@@ -104,7 +104,7 @@ class GradeMany(unittest.TestCase):
             row = table[name] if name in table else table["'" + name]
             self.assertEqual([row[entry["id"]] for entry in report["criteria"]],
                              [str(entry["earned"]) for entry in report["criteria"]])
-        # One by one it is the same.
+        # A separate grading gives the same grade.
         alone = os.path.join(self.folder, "alone.json")
         done = run("grade", SLUG, half, "--format", "json", "--out", alone)
         self.assertEqual((done.returncode, done.stderr), (1, ""))
@@ -170,7 +170,7 @@ class GradeMany(unittest.TestCase):
         self.assertEqual(list(self.table()), ["ada", "grace, =b", "alan"])
         self.assertEqual({name: self.written_at(name) for name in before}, before)
 
-        # What has changed is graded again, and so is what has no report, or no points.
+        # A changed submission is graded again, and so is one without a report or without points.
         solve.solve(SOURCES, ada)
         os.remove(os.path.join(self.out, "grace, =b.json"))
         path = os.path.join(self.out, "grades.csv")
@@ -186,7 +186,7 @@ class GradeMany(unittest.TestCase):
                          {"ada": "100", "grace, =b": "0", "alan": "0", "eve": "5"})
         done = run("grade", SLUG, *again, "--continue")
         self.assertIn("0 submissions graded, 0 with all points; 3 kept", done.stdout)
-        # A report of another format is not the same.
+        # A report in another format does not count as graded.
         done = run("grade", SLUG, ada, "--out", self.out, "--format", "prairielearn",
                    "--continue")
         self.assertIn("1 submission graded, 1 with all points: ", done.stdout)

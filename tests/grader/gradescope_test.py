@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The package for Gradescope holds what it needs, no solutions, and grades a submission.
+"""The package for Gradescope has all that it needs, has no solutions, and grades a submission.
 
-Arguments: the program, its build folder, the project's root. What setup.sh builds is taken
-from the build folder.
+Arguments: the program, its build folder, the project's root. Programs that setup.sh would
+build are taken from the build folder.
 """
 
 import json
@@ -33,7 +33,7 @@ class Gradescope(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def unpack(self):
-        """As Gradescope does, with the build of this checkout."""
+        """Installs the package as Gradescope does, but with the build of this checkout."""
         source = os.path.join(self.folder, "source")
         with zipfile.ZipFile(self.file) as archive:
             for entry in archive.infolist():
@@ -46,7 +46,7 @@ class Gradescope(unittest.TestCase):
             os.mkdir(os.path.join(self.folder, name))
 
     def grade(self):
-        """The results, after a run without a network where one can be taken away."""
+        """Returns the results of a run, without a network if the network can be taken away."""
         alone = ["unshare", "-n"] if os.geteuid() == 0 and shutil.which("unshare") else []
         script = os.path.join(self.folder, "source/run_autograder")
         done = subprocess.run([*alone, script], capture_output=True, text=True, check=False,

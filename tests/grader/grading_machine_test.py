@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the machine lacks is no grade; what it has, wherever it stands, is enough for one.
+"""If the machine lacks something, there is no grade. If it has it, in any folder, there is one.
 
 Arguments: the program, the folder of the assignment's sources.
 """

@@ -1,5 +1,5 @@
-// Tasks that mean harm, or act as if. Each rank's process runs them with limits on all
-// that it may use.
+// Tasks that attack the grader, or look as if they did. Each rank's process runs them
+// with limits on all that it may use.
 
 #include <csignal>
 #include <cstdio>
@@ -22,13 +22,13 @@ namespace lockstep {
 
 namespace {
 
-/// The status of a process that got away with it.
+/// The exit status of a process whose attack succeeded.
 constexpr int kGotAway = 9;
 constexpr int kLine = 3;
 constexpr auto kReturned = static_cast<std::int64_t>(lessons::RankRequest::returned);
 constexpr std::int64_t kRequests = kLast<lessons::RankRequest> + 1;
 
-/// Ends with a status that says whether it got away with it.
+/// Ends the process with a status that says whether the attack succeeded.
 [[noreturn]] void end(bool got_away) {
     std::_Exit(got_away ? kGotAway : 0);
 }
@@ -67,7 +67,7 @@ void write_noise() {
         write_words({word});
 }
 
-/// Well-formed frames, of noise.
+/// Writes well-formed frames of noise.
 void write_noisy_frames(const TaskInputs& in) {
     std::uint64_t state = static_cast<std::uint64_t>(in.number("seed"));
     const auto next = [&state] {
@@ -148,7 +148,7 @@ Tasks of_the_line() {
              wait_for_ever();
          })},
         {"claims an end", of([] {
-             // A frame of 32 bytes: "returned", and three times nothing.
+             // A frame of 32 bytes: "returned" and three zeros.
              write_words({32, kReturned, 0, 0, 0});
              wait_for_ever();
          })},
@@ -203,12 +203,12 @@ Tasks of_the_device() {
     };
 }
 
-/// What only a run of shapes can do.
+/// Attacks that are possible only in a run of shapes.
 Tasks with_shapes_only() {
     return {
         {"works far out",
          [](Rank& rank, const TaskInputs&, TaskOutputs& out) {
-             // 6 GB, of which a range lies beyond 4 GB.
+             // 6 GB; the range is beyond 4 GB.
              const std::int64_t elements = std::int64_t{3} << 30;
              const Tensor flat = rank.device().empty({elements}, DType::bf16);
              const Tensor range = flat.slice(elements - 8, 8);
@@ -226,7 +226,7 @@ Tasks with_shapes_only() {
     };
 }
 
-/// Numbers, and numbers of things, that no program means.
+/// Numbers and counts that no program would use on purpose.
 Tasks beyond_all_bounds() {
     return {
         {"copies columns from beyond",

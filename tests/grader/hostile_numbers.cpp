@@ -72,7 +72,7 @@ RankTask hostile_task() {
 
 namespace {
 
-/// A rank's process that has written all that it will.
+/// A rank's process that has written all that it will write.
 class Written final : public RankProcess {
   public:
     explicit Written(const Script& messages) {
@@ -82,7 +82,7 @@ class Written final : public RankProcess {
         std::size_t bytes = 0;
         for (const std::string& message : messages)
             bytes += sizeof(std::uint64_t) + message.size();
-        // What the line holds by itself is written at once.
+        // Messages that fit into the line's buffer are written at once.
         constexpr std::size_t kHeld = 50'000;
         if (bytes <= kHeld)
             write(messages);
@@ -107,10 +107,10 @@ class Written final : public RankProcess {
     void write(const Script& messages) {
         Frames far(ends_[1]);
         for (const std::string& message : messages)
-            if (!far.send(message)) break;  // nobody listens any more
+            if (!far.send(message)) break;  // the other end is closed
         ::shutdown(ends_[1], SHUT_WR);
     }
-    /// Takes the answers, so that there is room for more.
+    /// Reads the answers, so that there is room for more.
     void drain() {
         std::array<char, 1 << 14> answers;
         while (::recv(ends_[1], answers.data(), answers.size(), 0) > 0) {
@@ -132,7 +132,7 @@ Ended run_of(const std::vector<Script>& scripts, std::chrono::seconds longest) {
     options.workers = 1;
     options.check = sim::CheckLevel::full;
     options.trace = true;
-#ifdef __SANITIZE_ADDRESS__  // which knows nothing of the stacks of fibers
+#ifdef __SANITIZE_ADDRESS__  // which does not know the stacks of fibers
     options.executor = sim::ExecutorKind::threads;
 #endif
     static const RankTask task = hostile_task();

@@ -13,13 +13,13 @@
 
 namespace lockstep::test {
 
-/// What a rank's process writes to the grader, without the process. It knows tensors of
-/// the grader's by their handles alone, and may say anything of them.
+/// Writes what a rank's process would write to the grader, without the process. It knows
+/// the grader's tensors only by their handles, and may claim anything about them.
 class ToldTensors final : public TensorNames {
   public:
-    /// What the line has for the message's tensors, by their places in it.
+    /// What is written instead of the message's tensors, by their places in the message.
     std::map<int, TensorOnWire> instead;
-    /// What it has had for all of them.
+    /// The tensors written so far.
     std::vector<TensorOnWire> told;
 
     TensorOnWire named(const Tensor& tensor) override;
@@ -30,7 +30,7 @@ using Message = std::function<void(WireWriter&)>;
 std::string bytes_of(const Message& message, ToldTensors& tensors);
 std::string bytes_of(const Message& message);
 
-/// Where all requests say that they are made. The name is as long as a number.
+/// The source line of all requests. The file's name is as long as a number.
 inline const SourceLine kHere = SourceLine::of("file.cpp", 12);
 
 template <typename... T>
@@ -38,7 +38,7 @@ Message message(lessons::RankRequest request, const T&... values) {
     return [=](WireWriter& out) { out(request, values...); };
 }
 
-/// The device is asked for the operation.
+/// Returns the request for the operation on the device.
 template <typename Op>
 Message operation_of(const Op& operation) {
     return message(lessons::RankRequest::operation, MemoryCategory::workspace,
@@ -46,54 +46,55 @@ Message operation_of(const Op& operation) {
 }
 
 CommOperation operation(Verb verb, int peer, const Tensor& output, const Tensor& input);
-/// These together, on world.
+/// Returns the request that launches these operations together on world.
 Message launch(const std::vector<CommOperation>& operations);
 
-/// The grader's tensor, by its handle.
+/// Returns the grader's tensor with this handle.
 Tensor tensor_of(std::int64_t handle, DType dtype, const Shape& shape);
 
-/// Writes the number over the bytes that are there.
+/// Overwrites the bytes at `at` with the number.
 template <typename Number>
 void put(std::string& bytes, std::size_t at, Number number) {
     std::memcpy(bytes.data() + at, &number, sizeof number);
 }
 
-/// What a task is given on each rank: one tensor of each type and an empty one, whose
-/// handles are these.
+/// The inputs of a task on each rank: one tensor of each type and an empty one, with
+/// these handles.
 // NOLINTNEXTLINE(readability-identifier-naming): these are used as numbers.
 enum Handle : std::int64_t { kReal = 1, kOther, kSingle, kWhole, kHalf, kEmpty };
 inline constexpr std::int64_t kGiven = 1024;  ///< elements of each
 lessons::RankTask hostile_task();
 DType dtype_of(std::int64_t handle);
 
-/// One request of each kind, as programs make them.
+/// One request of each kind, as programs make it.
 struct Request {
     std::string name;
-    /// What rank `rank` of two says before it returns; the request is number `place`.
+    /// The messages of rank `rank` of two before it returns. The request is message
+    /// `place`.
     std::function<std::vector<Message>(int rank)> script;
     std::size_t place = 0;
 };
 std::vector<Request> device_requests();
 std::vector<Request> other_requests();
-/// The last message of a rank.
+/// Returns the last message of a rank.
 Message nothing_left();
 
-/// Why a run ended; none where it came to its end. What nobody may throw to the grader is
-/// not caught.
+/// Why a run ended; none if it completed. Exceptions that no program may throw into the
+/// grader are not caught.
 using Ended = std::optional<std::string>;
-/// A run of as many ranks as there are scripts: the messages of each.
+/// The messages of one rank.
 using Script = std::vector<std::string>;
-/// These, and then the last.
+/// Returns these messages and then the last one.
 Script script_of(const std::vector<Message>& messages);
 Ended run_of(const std::vector<Script>& scripts,
              std::chrono::seconds longest = std::chrono::seconds{1000});
 
-/// Runs, and how many came to their end. One that ends without a word, and memory beyond
-/// what runs of so little take, fail the test.
+/// Makes runs and counts how many complete. The test fails if a run ends without a
+/// message, or if memory grows beyond what such small runs take.
 class Runs {
   public:
     void make(const std::vector<Script>& scripts, const std::string& what);
-    /// Runs so far, most of which ended early, or else no number was looked at.
+    /// Checks that most runs ended early: otherwise the grader looked at no number.
     void check() const;
 
   private:

@@ -1,5 +1,5 @@
-// Requests as programs make them. All of their texts are as long as some numbers are, so
-// that numbers begin at multiples of 8.
+// Requests as programs make them. The length of each text in them is that of some
+// numbers, so that numbers begin at multiples of 8.
 
 #include <bit>
 
@@ -11,7 +11,7 @@ using namespace lessons;
 
 namespace {
 
-/// Elements [64 place, …) of one of the grader's tensors.
+/// Returns elements [64 place, …) of one of the grader's tensors.
 Tensor part_of(Handle handle, DType dtype, std::int64_t place, const Shape& shape) {
     constexpr std::int64_t kEach = 64;
     return tensor_of(handle, dtype, {kGiven})
@@ -26,7 +26,7 @@ Tensor whole(std::int64_t place, const Shape& shape) {
     return part_of(kWhole, DType::i32, place, shape);
 }
 
-/// One message.
+/// A request of one message.
 Request said(const char* name, const Message& asks) {
     return {name, [asks](int) { return std::vector<Message>{asks}; }, 0};
 }
@@ -209,9 +209,9 @@ void add_losses(std::vector<Request>& to) {
                                                whole(3, {8}), whole(0, {6, 1}), true}));
 }
 
-// What is no call of the device. Works and communicators are numbered from 1.
+// Requests that are not calls of the device. Works and communicators are numbered from 1.
 
-// The analyzer loses sight of functions in lists.
+// The analyzer does not follow functions in lists.
 // NOLINTBEGIN(clang-analyzer-cplusplus.NewDeleteLeaks)
 
 constexpr std::int64_t kFirstWork = 1;

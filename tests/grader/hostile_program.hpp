@@ -8,25 +8,25 @@
 
 namespace lockstep::test {
 
-/// What hostile_program.cpp came to, started with a word that says what it does.
+/// The result of hostile_program.cpp, started with a word that says what it does.
 struct Outcome {
     lessons::Ending ending;
     std::string output;
     std::string sentence;
 };
 
-/// A program that does what a student's must not, built once for all tests.
+/// A program that does what a student's program must not. It is built once for all tests.
 class HostileProgram {
   public:
-    /// Throws std::runtime_error where it cannot be built.
+    /// Throws std::runtime_error if the program cannot be built.
     HostileProgram();
 
     const std::filesystem::path& folder() const { return folder_.path(); }
-    /// The program's plan. All of its processes have the mark among their words.
+    /// Returns the program's plan. All of its processes have the mark among their words.
     lessons::ConfinedPlan plan(const std::string& what,
                                const lessons::Confinement& confinement) const;
     Outcome run(const std::string& what, const lessons::Confinement& confinement) const;
-    /// Processes that came of it and are still there.
+    /// Returns the program's processes that still run.
     std::vector<std::string> left_over() const;
 
   private:
@@ -35,9 +35,9 @@ class HostileProgram {
 
 const HostileProgram& hostile_program();
 
-/// Limits for tests: 256 MiB, and more time than a slow and busy machine takes.
+/// Limits for tests: 256 MiB, and more time than a slow and busy machine needs.
 lessons::Confinement patient();
-/// For programs that compute for ever: a second of processor time.
+/// The same, with a second of processor time, for programs that never end.
 lessons::Confinement tight();
 
 }  // namespace lockstep::test

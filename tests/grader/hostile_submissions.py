@@ -1,9 +1,10 @@
-"""Submissions to ring-all-reduce that mean harm, or act as if, and what each must get.
+"""Submissions to ring-all-reduce that attack the grader, or look as if they did, and
+their grades.
 
-SUBMISSIONS has them by name. Sources are made from the reference's ring.cpp. @OUTSIDE@,
-@NEIGHBOUR@, @REFERENCE@, @TEMPORARY@ and @GRADING@ are files with a secret, whose paths the test
-puts in the place of these words; @OWN@ is something to read that the submission has itself, and
-@RETURNED@ the number by which a rank says that it has returned.
+SUBMISSIONS has them by name. Sources are made from the reference's ring.cpp. The test replaces
+@OUTSIDE@, @NEIGHBOUR@, @REFERENCE@, @TEMPORARY@ and @GRADING@ by the paths of files with a
+secret, @OWN@ by a text of the submission itself, and @RETURNED@ by the number with which a rank
+says that it has returned.
 """
 
 import os
@@ -21,11 +22,11 @@ NOT_SHOWN = "No such file or directory|Permission denied|file not found"
 class Submission:
     earned: int
     ring: Callable[[str], str]  # the reference's ring.cpp, changed
-    says: str = "."             # somewhere in its report: a regular expression
+    says: str = "."             # a regular expression that its report must match somewhere
     built: bool = True
     slow: bool = False          # it uses up a limit
     in_all_formats: bool = False
-    prepare: Optional[Callable[[str], None]] = None  # with its folder
+    prepare: Optional[Callable[[str], None]] = None  # called with its folder
     files: dict = field(default_factory=dict)
 
 
@@ -72,14 +73,14 @@ extern char** environ;
     (void)!write(3, words.data(), words.size() * sizeof words[0]);
 }
 """
-ONE = "if (rank.index() == 0) { %s }"  # others wait for it
+ONE = "if (rank.index() == 0) { %s }"  # the other ranks wait for rank 0
 SIGNATURES = ["reduce_scatter(Rank& rank, const Tensor& buffer)",
               "all_gather(Rank& rank, const Tensor& buffer)",
               "all_reduce(Rank& rank, const Tensor& buffer)"]
 
 
 def begins(code, functions=SIGNATURES):
-    """These functions begin with the code, and go on as they should."""
+    """Makes these functions begin with the code and continue correctly."""
     def change(reference):
         for signature in functions:
             assert reference.count(f"void {signature} {{") == 1
@@ -89,40 +90,40 @@ def begins(code, functions=SIGNATURES):
 
 
 def ends(code):
-    """all_reduce does that, and nothing else."""
+    """Makes all_reduce run only the code."""
     return begins(f"{code} return;", SIGNATURES[2:])
 
 
 def starts(code):
-    """The file starts with it."""
+    """Makes the file begin with the code."""
     return lambda reference: f"{HEADERS}{code}\n{reference}"
 
 
 def refuses(*calls):
-    """All-reduce begins with calls that must fail, and then is right."""
+    """Makes all_reduce begin with calls that must fail; the rest is correct."""
     return begins("".join(f"refused({call.split('(')[0]!r}, {call});\n".replace("'", '"')
                           for call in calls), SIGNATURES[2:])
 
 
 def numbered(*names):
-    """System calls by name, each with arguments that could do something."""
+    """Tries system calls by name, which must fail; their arguments could do harm."""
     return refuses(*(f"syscall(SYS_{name}, {arguments})" for name, arguments in names))
 
 
 def tells(*paths):
-    """Each function throws what it could read."""
+    """Makes each function throw the text that it could read."""
     return begins("throw std::runtime_error("
                   + " + ".join(f'read_from("{path}")' for path in paths) + ");")
 
 
 def reads_none(*paths):
-    """Each of them was refused."""
+    """A submission whose every read was refused."""
     refused = r"(cannot read: [^;]*;[^c]*){%d}" % len(paths)
     return Submission(NOTHING, tells(*paths), refused)
 
 
 def source(make):
-    """ring.cpp is what make(path) makes of it."""
+    """A submission whose ring.cpp is what make(path) creates."""
     def prepare(folder):
         path = os.path.join(folder, "ring.cpp")
         os.remove(path)
@@ -149,7 +150,7 @@ def written(data):
 
 
 def fails(ring, says, **more):
-    """What cannot be built."""
+    """A submission that cannot be built."""
     return Submission(NOTHING, ring, says, built=False, **more)
 
 
@@ -157,7 +158,7 @@ def same(reference):
     return reference
 
 
-# Texts that try to be more than text: for terminals, browsers, tables, XML, and readers.
+# Texts that could do harm if read as more than text, in terminals, browsers, tables or XML.
 TEXT = (r'"\x1b[2J\x1b]0;title\x07<script>alert(1)</script>&amp;]]><!-- =cmd|\'C\'!A0 \",\n,'
         r'\xe2\x80\xae gnp \xff\xfe \xed\xa0\x80 \xc0\x80 \r\b\x7f"')
 
@@ -421,7 +422,7 @@ READS = {
     "reads the system's files": reads_none(
         "/etc/passwd", "/etc/shadow", "/etc/hostname", "/proc/self/environ", "/proc/self/maps",
         "/proc/cpuinfo", "/sys/kernel/notes", "/dev/urandom"),
-    # What a program can read, it can tell: the others were kept from reading.
+    # A program can report what it can read. So the reads above were really refused.
     "reads its own file": Submission(
         NOTHING, lambda reference: "//@OWN@\n" + tells("./ring.cpp")(reference), "@OWN@"),
 }

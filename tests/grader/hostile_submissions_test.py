@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Submissions that mean harm, graded as a course: each has a valid report and the points that it
-must get, no secret is in any report, and no process and no file is left. As who runs this; if
-that is root, as a normal user, too.
+"""Grades submissions that attack the grader as a course. Each gets a valid report and the points
+that it must get. No secret is in any report, and no process and no file remains. Runs as the
+current user; if that is root, also as a normal user.
 
 Arguments: the grader, the folder of the assignment's sources, and those of unittest.
 """
@@ -32,7 +32,7 @@ IS_ROOT = os.geteuid() == 0
 
 
 def number_of_returned():
-    """Returns the number by which a rank says that it has returned."""
+    """Returns the number with which a rank says that it has returned."""
     with open(os.path.join(ROOT, "lessons/grader/remote/request.hpp"), encoding="utf-8") as file:
         body = re.search(r"enum class RankRequest[^{]*{(.*?)};", file.read(), re.S)[1]
     names = re.findall(r"^\s*(\w+),?\s*///", body, re.M)
@@ -40,7 +40,7 @@ def number_of_returned():
 
 
 class Place:
-    """A copy of the grader that anybody can read, secrets, and a folder for temporary files."""
+    """A copy of the grader that any user can read, secrets, and a folder for temporary files."""
 
     def __init__(self, folder, user):
         self.folder, self.user = folder, user
@@ -80,7 +80,7 @@ class Place:
                               **self.identity)
 
     def add(self, name, ring, files=()):
-        """Returns the folder of a submission."""
+        """Makes the folder of a submission and returns it."""
         folder = os.path.join(self.all, name)
         shutil.copytree(os.path.join(self.folder, "solved"), folder)
         for file, text in {**dict(files), "ring.cpp": ring}.items():
@@ -95,7 +95,7 @@ class Place:
         return text
 
     def give_away(self):
-        """All but sources that nobody can open belong to who grades."""
+        """Makes all files belong to the grading user, except sources that no user can open."""
         if not IS_ROOT:
             return
         for folder, _, files in os.walk(self.folder):
@@ -106,7 +106,7 @@ class Place:
 
 
 class Graded:
-    """Tests of submissions, as one user; those that use up a limit are `slow`."""
+    """Tests submissions as one user: if `slow`, those that use up a limit, otherwise the rest."""
     user = os.geteuid()
     slow = False
 
@@ -208,7 +208,7 @@ exec /usr/local/lib/lockstep/lockstep-grader "$@"
 
 
 class Installed(unittest.TestCase):
-    """The kit among the system's libraries, in a system of its own."""
+    """Tests with the kit among the system's libraries, in a mount namespace of its own."""
 
     def setUp(self):
         if subprocess.run(["unshare", "-m", "true"], check=False).returncode != 0:

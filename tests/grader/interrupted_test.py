@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Gradings that a signal ends at any moment leave no process and no temporary file.
+"""A grading that a signal ends at any moment leaves no process and no temporary file.
 
 Arguments: the program, the folder of the assignment's sources.
 """
@@ -24,7 +24,7 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]
 
 
 def heed_signals():
-    """Who runs tests in the background has them ignore some."""
+    """Restores the signals that a shell makes background tests ignore."""
     for number in SIGNALS[:3]:
         signal.signal(number, signal.SIG_DFL)
 
@@ -39,7 +39,7 @@ class Interrupted(unittest.TestCase):
         subprocess.run([PROGRAM, "assignment", "new", SLUG, self.work], check=True,
                        capture_output=True)
         solve.solve(SOURCES, self.work)
-        # A grading lasts longer than any of these tests waits.
+        # The grading lasts longer than any of these tests waits.
         path = os.path.join(self.work, "ring.cpp")
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -49,7 +49,7 @@ class Interrupted(unittest.TestCase):
             file.write("#include <unistd.h>\n" + changed)
 
     def interrupt(self, number, seconds, *words):
-        """As a terminal does it, a Ctrl-C reaches the whole group."""
+        """A Ctrl-C reaches the whole group, as in a terminal."""
         with subprocess.Popen([PROGRAM, "grade", SLUG, *words], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, start_new_session=True,
                               preexec_fn=heed_signals,

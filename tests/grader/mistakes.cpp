@@ -1,12 +1,12 @@
-// The solutions of an assignment, judged in this process: the reference loses nothing,
-// each mistaken copy what mistakes.txt says, and is told its sentence.
+// Judges the solutions of an assignment in this process: the reference loses nothing;
+// each mistaken copy loses what mistakes.txt says and gets its sentence.
 //
 // usage: mistakes SLUG FILES DATA [tell]
 //
 // FILES has the solutions' files that are not C++ (mistakes.py), DATA is the folder of
-// the grader's own data. Sizes and values are drawn by 1, or by LOCKSTEP_DRAW. With
-// `tell`, what is said of each mistake is printed, a line of JSON each, for whoever
-// writes criteria or mistakes; nothing is asked then.
+// the grader's own data. The seed of sizes and values is 1, or LOCKSTEP_DRAW. With
+// `tell`, the program prints a line of JSON with the messages about each mistake, for
+// authors of criteria or mistakes. It then checks nothing.
 
 #include <algorithm>
 #include <cstdio>
@@ -29,8 +29,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Returns whether the parts of `pattern` between "..." stand in the text, one behind the
-/// other.
+/// Returns whether the text contains the parts of `pattern` between "...", in this order.
 bool fits(const std::string& text, const std::string& pattern) {
     std::size_t place = 0;
     for (std::size_t begin = 0; begin <= pattern.size();) {
@@ -52,10 +51,10 @@ std::string in_one_line(std::string text) {
 /// A solution's files that are not C++, by name.
 using Files = std::map<std::string, std::string>;
 
-/// What the criteria made of a solution.
+/// The criteria's judgement of a solution.
 struct Judged {
     std::vector<std::string> lost;
-    std::string said;  ///< of the first that lost
+    std::string said;  ///< by the first that lost points
     nlohmann::json all = nlohmann::json::array();
 };
 
@@ -80,7 +79,7 @@ Judged judge_all(const Assignment& assignment, StudentWork& work,
     return judged;
 }
 
-/// Returns whether a solution lost what it has to and was told what it has to be.
+/// Returns whether a solution lost the points and got the message that it must.
 bool check(const Solution& solution, const Judged& judged) {
     std::vector<std::string> expected = solution.loses;
     std::ranges::sort(expected);
@@ -100,7 +99,7 @@ bool check(const Solution& solution, const Judged& judged) {
     return right;
 }
 
-/// Returns whether criteria name others that stand before them: none waits for itself.
+/// Returns whether criteria name only earlier criteria, so that none waits for itself.
 bool check_order(const Assignment& assignment) {
     bool right = true;
     std::vector<std::string> before;

@@ -1,4 +1,4 @@
-"""What a grading leaves running comes to the test that adopts orphans."""
+"""Processes that a grading leaves running become children of the test that adopts orphans."""
 
 import ctypes
 import os
@@ -8,13 +8,13 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans():
-    """From now on, a process that loses its parent becomes this one's child."""
+    """From now on, a process that loses its parent becomes this process's child."""
     if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError("this system lets no process adopt others")
 
 
 def children_left(patience_seconds=100):
-    """Takes children that end; returns the words of those that do not."""
+    """Waits for children to end; returns the words of those that still run."""
     deadline = time.monotonic() + patience_seconds
     while time.monotonic() < deadline:
         try:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is wrong in a mistakes.txt is said in one sentence, and nothing wrong is passed over.
+"""Each mistake in a mistakes.txt gets a message of one sentence, and none is overlooked.
 
 Arguments: the folder of assignments.
 """
@@ -53,7 +53,7 @@ class Patches(unittest.TestCase):
         self.assertEqual(self.patched(RIGHT), "begin;\nadd;\nadd;\nmax_add;\nend;\n")
 
     def test_lines_are_whole_and_end(self):
-        # "add;" stands in "max_add;", too; the source's last line and the patch's have no end.
+        # "add;" is also in "max_add;"; the source's last line and the patch's have no line end.
         self.assertEqual(self.patched(RIGHT.replace(" begin;\n", "").rstrip("\n")),
                          "begin;\nadd;\nadd;\nmax_add;\nend;\n")
 

@@ -100,7 +100,7 @@ std::string hostile_text() {
         "\xe2\x80\xae"
         "drawkcab\xef\xbf\xbe\xef\xbf\xbf\xc2\x9b"
         "31m";
-    text += "\xe5\xad\xa6\xf0\x9f\x98\x80 e\xcc\x81 end";  // and some that are fine
+    text += "\xe5\xad\xa6\xf0\x9f\x98\x80 e\xcc\x81 end";  // and some valid ones
     return text;
 }
 

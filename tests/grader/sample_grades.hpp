@@ -1,5 +1,4 @@
-// Reports at every stage of grading, and reports of programs that say what no format
-// likes.
+// Reports at every stage of grading, and reports of programs whose texts no format likes.
 #pragma once
 
 #include <string>
@@ -13,23 +12,23 @@ namespace lockstep::test {
 /// Nothing is judged yet.
 lessons::GradeReport sample_grade();
 
-/// With marks from the first criterion on; the rest is not judged.
+/// The first criteria have these marks; the rest is not judged.
 lessons::GradeReport sample_grade(const std::vector<lessons::Mark>& marks);
 
-/// The same program, that could not be built.
+/// The same program, which could not be built.
 lessons::GradeReport sample_of_failed_build();
 
 /// Every byte, escape sequences, mark-up, broken UTF-8, text that runs backwards.
 std::string hostile_text();
 
-/// hostile_text() wherever there is a text.
+/// hostile_text() in place of every text.
 lessons::GradeReport hostile_grade();
 
-/// A hundred criteria that all say as much as is shown, in characters that every format
-/// writes as several.
+/// A hundred criteria with texts of the greatest length shown, in characters that every
+/// format writes as several.
 lessons::GradeReport longest_grade();
 
-/// All of them and some more, by name.
+/// All of these and some more, by name.
 std::vector<std::pair<std::string, lessons::GradeReport>> sample_grades();
 
 }  // namespace lockstep::test

@@ -17,7 +17,7 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
-/// What one file's build comes to, with each compiler that there is.
+/// Builds a program of one file; returns the failure, none if the build succeeds.
 std::optional<BuildFailure> build(const std::string& text, BuildPlan plan = {}) {
     const test::TemporaryFolder folder;
     folder.file("ring.cpp", text);
@@ -77,7 +77,7 @@ TEST_CASE("A mistake in a library's template is named at the student's own line"
     CHECK_THAT(failure->lines, ContainsSubstring("__last - __first"));
 }
 
-TEST_CASE("Of the student's own lines that led to a mistake, the innermost is named",
+TEST_CASE("The innermost of the student's own lines that led to a mistake is named",
           "[grader][build]") {
     const std::string compiler = GENERATE(from_range(compilers()));
     const auto failure = build(
@@ -100,7 +100,8 @@ TEST_CASE("A missing header is named", "[grader][build]") {
                                      StartsWith("'nowhere.hpp' file not found"));
 }
 
-TEST_CASE("A mistake in a header of the student's is named there", "[grader][build]") {
+TEST_CASE("A mistake in a student's header is named with the header's line",
+          "[grader][build]") {
     const test::TemporaryFolder folder;
     folder.file("ring.hpp", "#pragma once\nint f() { return y; }\n");
     folder.file("ring.cpp", "#include \"ring.hpp\"\nint main() {}\n");
@@ -111,7 +112,7 @@ TEST_CASE("A mistake in a header of the student's is named there", "[grader][bui
     CHECK(failure->line == 2);
 }
 
-TEST_CASE("What the linker misses is named", "[grader][build]") {
+TEST_CASE("A missing symbol is named", "[grader][build]") {
     const std::string compiler = GENERATE(from_range(compilers()));
     const auto failure =
         build("int send(int rank);\nint main() {\n    return send(1);\n}\n",
@@ -125,7 +126,7 @@ TEST_CASE("What the linker misses is named", "[grader][build]") {
     CHECK_THAT(headless->message, Equals("undefined reference to `main'"));
 }
 
-TEST_CASE("What is defined twice is named", "[grader][build]") {
+TEST_CASE("A symbol defined twice is named", "[grader][build]") {
     const test::TemporaryFolder folder;
     folder.file("ring.cpp", "\nint f() { return 1; }\nint main() {}\n");
     folder.file("tasks.cpp", "\n\nint f() { return 1; }\n");
@@ -137,7 +138,7 @@ TEST_CASE("What is defined twice is named", "[grader][build]") {
     CHECK_THAT(failure->message, StartsWith("multiple definition of `f()'"));
 }
 
-TEST_CASE("A library that is not there is named by the linker", "[grader][build]") {
+TEST_CASE("A missing library is named by the linker", "[grader][build]") {
     const auto failure = build("int main() {}\n", {.link = {"-lno_such_library"}});
     REQUIRE(failure);
     CHECK_THAT(failure->message, ContainsSubstring("cannot find -lno_such_library"));
@@ -157,8 +158,7 @@ TEST_CASE("A source that grows without end is refused for its memory",
                Equals("the compiler needed more than 1536 MiB of memory"));
 }
 
-TEST_CASE("A source that takes in files of others does not find them",
-          "[grader][build]") {
+TEST_CASE("A source cannot include other users' files", "[grader][build]") {
     if (Fence::version() == 0 && !Room::works()) return;
     const test::TemporaryFolder other;
     std::filesystem::permissions(other.path(), std::filesystem::perms{0755});
@@ -215,8 +215,7 @@ TEST_CASE("A large array costs the grader nothing", "[grader][build]") {
     CHECK_THAT(written->message, ContainsSubstring("larger than 256 MiB"));
 }
 
-TEST_CASE("A compiler that is not there is no mistake of the student",
-          "[grader][build]") {
+TEST_CASE("A missing compiler is not the student's mistake", "[grader][build]") {
     CHECK_THROWS_WITH(build("int main() {}\n", {.compiler = {"no-such-compiler"}}),
                       "cannot start no-such-compiler: No such file or directory");
 }

@@ -34,7 +34,7 @@ Outcome run(const std::string& what, const Confinement& confinement = patient())
     return hostile_program().run(what, confinement);
 }
 
-/// Limits alone, as where the system has no filters.
+/// Only limits, as on a system without filters.
 Confinement unfiltered(int processes = 0) {
     Confinement confinement = patient();
     confinement.only_computes = false;
@@ -46,7 +46,7 @@ bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-/// Returns whether the program was refused what it tried.
+/// Returns whether the system refused what the program tried.
 bool refused(const std::string& output, const std::string& what) {
     for (const char* error : {"EACCES", "EPERM", "ENOENT", "ESRCH", "EROFS"})
         if (contains(output, what + ": " + error + "\n")) return true;
@@ -86,7 +86,7 @@ TEST_CASE("A program that waits for ever is stopped for the time", "[grader][con
     CHECK(outcome.ending.wall_seconds >= 0.5);
 }
 
-TEST_CASE("What a program came to is said in words", "[grader][confined]") {
+TEST_CASE("A program's end is described in words", "[grader][confined]") {
     CHECK_THAT(run("exit").sentence, Equals("ended by itself with exit status 0"));
     CHECK(run("exit").ending.succeeded());
     CHECK_THAT(run("exit 3").sentence, Equals("ended by itself with exit status 3"));
@@ -101,8 +101,7 @@ TEST_CASE("What a program came to is said in words", "[grader][confined]") {
 #endif
 }
 
-TEST_CASE("A program that asks for too much memory has none of it",
-          "[grader][confined]") {
+TEST_CASE("A program that asks for too much memory gets none", "[grader][confined]") {
     for (const char* what : {"allocate", "touch"}) {
         const Outcome outcome = run(what);
         CHECK(outcome.ending.by == EndedBy::memory_limit);
@@ -113,8 +112,9 @@ TEST_CASE("A program that asks for too much memory has none of it",
     CHECK_THAT(caught.output, Equals("caught\n"));
 }
 
-TEST_CASE("A program that prints for ever is stopped, and the start of it is kept",
-          "[grader][confined]") {
+TEST_CASE(
+    "A program that prints for ever is stopped, and the start of its output is kept",
+    "[grader][confined]") {
     ConfinedProcess process(hostile_program().plan("print", tight()));
     CHECK(process.wait()->by == EndedBy::cpu_limit);
     CHECK(process.output().size() == 16384);
@@ -122,7 +122,7 @@ TEST_CASE("A program that prints for ever is stopped, and the start of it is kep
     CHECK(process.output(10 << 20).size() == 1 << 20);
 }
 
-TEST_CASE("A program that only computes is refused all else", "[grader][confined]") {
+TEST_CASE("A program that only computes may do nothing else", "[grader][confined]") {
     if (!SystemCallFilter::works()) return;
     const Outcome outcome = run("try all");
     INFO(outcome.output);
@@ -142,7 +142,8 @@ TEST_CASE("A program that only computes is refused all else", "[grader][confined
     CHECK_FALSE(std::filesystem::exists("/tmp/lockstep-left-behind"));
 }
 
-TEST_CASE("No process is made, with a filter or without", "[grader][confined]") {
+TEST_CASE("A program can start no process, with a filter or without",
+          "[grader][confined]") {
     Confinement confinement = GENERATE(patient(), unfiltered());
     confinement.wall_seconds = 0.5;
     const std::string refusal =
@@ -155,14 +156,13 @@ TEST_CASE("No process is made, with a filter or without", "[grader][confined]") 
     }
     CHECK(hostile_program().left_over().empty());
     const Outcome daemon = run("daemon", confinement);
-    // The fork that fails is no parent's: the program itself goes on, and is stopped.
+    // The fork fails, so no parent exits: the program itself continues and is stopped.
     CHECK(daemon.ending.by == EndedBy::wall_limit);
     CHECK(hostile_program().left_over().empty());
 }
 
-TEST_CASE("Processes that a program may make end with it, wherever they fled",
-          "[grader][confined]") {
-    // Many more than it makes: other tests may have bombs of the same user.
+TEST_CASE("All processes that a program starts end with it", "[grader][confined]") {
+    // Many more than it makes: other tests may run fork bombs of the same user.
     const Outcome daemon = run("daemon", unfiltered(500));
     CHECK(daemon.ending.succeeded());
     CHECK_THAT(daemon.output, Equals("daemon\n"));
@@ -187,7 +187,7 @@ TEST_CASE("A program reaches neither its parent's memory nor its parent",
     CHECK(hostile_program().left_over().empty());
 }
 
-TEST_CASE("A program that may do more still does not reach the grader, or other folders",
+TEST_CASE("A program with more rights reaches neither the grader nor other folders",
           "[grader][confined]") {
     if (Fence::version() == 0 && !Room::works()) return;
     const Outcome outcome = run("grader", unfiltered());
@@ -195,14 +195,14 @@ TEST_CASE("A program that may do more still does not reach the grader, or other 
     CHECK(refused(outcome.output, "read"));
     CHECK(refused(outcome.output, "read its words"));
     CHECK(refused(outcome.output, "write in /tmp"));
-    // Fences of older systems let signals through.
+    // The fences of older kernels let signals through.
     if (::geteuid() == 0 || Room::works()) CHECK(refused(outcome.output, "signal"));
-    // Root's folder, or its own.
+    // The folder belongs to root, or to the user of the program.
     CHECK(contains(outcome.output,
                    ::geteuid() == 0 ? "the folder: EACCES" : "the folder: done"));
 }
 
-TEST_CASE("A program reads its own files and the system's libraries alone",
+TEST_CASE("A program reads only its own files and the system's libraries",
           "[grader][confined]") {
     if (Fence::version() == 0 && !Room::works()) return;
     const TemporaryFolder other;
@@ -227,12 +227,12 @@ TEST_CASE("A program reads its own files and the system's libraries alone",
     }
 }
 
-TEST_CASE("Limits are what was asked for", "[grader][confined]") {
+TEST_CASE("Limits are as requested", "[grader][confined]") {
     CHECK_THAT(run("limits", tight()).output,
                Equals("1 2\n268435456 268435456\n0 0\n0 0\n"));
 }
 
-TEST_CASE("A program has its own descriptors and variables alone", "[grader][confined]") {
+TEST_CASE("A program has only its own descriptors and variables", "[grader][confined]") {
     CHECK_THAT(run("descriptors").output, Equals("0 1 2 read 0\n"));
     const std::string variables = run("environment").output;
     CHECK(std::count(variables.begin(), variables.end(), '\n') == 4);
@@ -256,7 +256,7 @@ TEST_CASE("A program answers on the descriptor that it is given", "[grader][conf
     std::array<char, 8> answer{};
     CHECK(::read(ours.number(), answer.data(), answer.size()) == 4);
     CHECK(process.wait()->succeeded());
-    // Nobody else has the other end.
+    // No other process has the other end.
     CHECK(::read(ours.number(), answer.data(), answer.size()) == 0);
 }
 
@@ -290,12 +290,12 @@ TEST_CASE("A program that the machine kills is told from one that ends itself",
     Confinement limits = patient();
     const bool filters = SystemCallFilter::works();
     CHECK(killed("sleep", limits, "") == (filters ? EndedBy::outside : EndedBy::signal));
-    // It may be why the machine has no memory left.
+    // The killed program may have filled the machine's memory.
     CHECK(killed("hold", limits, "held\n") == EndedBy::signal);
     // Its processor time may be over.
     limits.cpu_seconds = 0.001;
     CHECK(killed("sleep", limits, "") != EndedBy::outside);
-    // Whatever the program did, its keeper is out of its reach.
+    // The program cannot reach its keeper.
     CHECK(killed("hold", limits, "held\n", Whom::keeper) ==
           (filters ? EndedBy::outside : EndedBy::signal));
     limits = unfiltered();
@@ -322,7 +322,7 @@ TEST_CASE("A program ends when the process that started it is killed",
     CHECK(hostile_program().left_over().empty());
 }
 
-TEST_CASE("A program runs in a folder below one that is not its user's",
+TEST_CASE("A program runs in a folder whose parent belongs to another user",
           "[grader][confined]") {
     const TemporaryFolder above;
     ConfinedPlan plan = hostile_program().plan("exit 3", patient());

@@ -1,5 +1,5 @@
-// Tests what the assignment `decode` says of plans: a right one has no mistake, and the
-// reference's are as short as those of the library's batcher.
+// Tests what the assignment `decode` says about plans: a right plan has no mistake, and
+// the reference's plans are as short as those of the library's batcher.
 
 #include <algorithm>
 
@@ -18,7 +18,7 @@ using Catch::Matchers::ContainsSubstring;
 
 constexpr std::int64_t kPasses = 200;
 
-/// Requests at random, of which pages and places are short.
+/// Random requests that are short of pages and places.
 Batch some_requests(std::uint64_t seed) {
     const RandomStream stream(seed, "requests");
     Batch batch{{10, 4, 9, 3}};
@@ -47,7 +47,7 @@ Plan plan_of(const Batch& batch) {
     return plan;
 }
 
-/// Returns how often a request has begun again.
+/// Returns how often a request has started again.
 int sent_back(const Batch& batch, const Plan& plan) {
     int begun = 0;
     for (const std::vector<Share>& pass : plan)
@@ -86,7 +86,7 @@ LibraryRun run_library(const Batch& batch) {
     return run;
 }
 
-/// Two requests that are under way together: three passes.
+/// Two requests that run at the same time: three passes.
 Batch two_requests() {
     return {{6, 2, 4, 2}, {{3, 2}, {2, 3}}};
 }
@@ -96,7 +96,7 @@ Plan plan_of_two() {
             {{1, {3, 1, {2, 3}}}}};
 }
 
-/// The verdict, after one change to the plan.
+/// Returns the verdict after one change to the plan.
 template <typename Change>
 Verdict changed(Change change) {
     Plan plan = plan_of_two();
@@ -172,7 +172,7 @@ TEST_CASE("A plan's first mistake is named", "[grader][decode]") {
                ContainsSubstring("pass 1: request 1 lacks one row to its next token"));
 }
 
-TEST_CASE("A request that is sent back is the youngest, and waits first of all",
+TEST_CASE("The youngest request is sent back, and it waits before all others",
           "[grader][decode]") {
     const Batch batch{{6, 2, 6, 2}, {{2, 4}, {2, 4}, {1, 1}}};
     const std::vector<Share> first{{0, {0, 2, {0}}}, {1, {0, 2, {1}}}};
@@ -191,7 +191,7 @@ TEST_CASE("A request that is sent back is the youngest, and waits first of all",
                           "first of all"));
 }
 
-TEST_CASE("What is no plan is refused", "[grader][decode]") {
+TEST_CASE("A wrong plan is refused", "[grader][decode]") {
     constexpr Rules kRules{.rows = 4, .sequences = 2, .pages = 2, .page_rows = 2};
     const auto read = [&](const Shape& shape, const std::vector<std::int32_t>& left) {
         return read_plan(HostTensor::of<std::int32_t>(shape, left), kRules, 3);

@@ -1,5 +1,5 @@
-// What a student's program can and cannot do. HOSTILE_RANK and EVERYTHING_RANK are
-// programs of ranks that the build made.
+// Tests what a student's program can and cannot do. The build made the programs of ranks
+// HOSTILE_RANK and EVERYTHING_RANK.
 
 #include <chrono>
 #include <csignal>
@@ -24,7 +24,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-/// A program that the build made, in a folder that anybody can look into.
+/// A program from the build, in a folder that any user can read.
 class RankProgram {
   public:
     explicit RankProgram(const char* variable) {
@@ -38,11 +38,11 @@ class RankProgram {
         program.confinement.cpu_seconds = cpu_seconds;
         return program;
     }
-    /// With more time than a slow and busy machine takes, if it is not said otherwise.
+    /// The default limits are more than a slow and busy machine needs.
     Examiner examiner(double cpu_seconds = 100, int longest = 1000) const {
         return Examiner(program(cpu_seconds), std::chrono::seconds{longest});
     }
-    /// Kills a process that runs it; false if there is none.
+    /// Kills a process that runs the program; returns false if there is none.
     bool kill_one() const {
         for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
             std::ifstream words(entry.path() / "cmdline");
@@ -91,7 +91,7 @@ TaskRun run_of(const std::string& task, int ranks, std::int64_t seed = 0) {
     return run;
 }
 
-/// What the run of a hostile task is refused with.
+/// Returns the error that refuses the run of a hostile task.
 std::string said_of(const std::string& task, int ranks = 2,
                     Examiner examiner = hostile_examiner()) {
     const TaskResult& result = examiner.run(run_of(task, ranks));
@@ -99,13 +99,13 @@ std::string said_of(const std::string& task, int ranks = 2,
     REQUIRE(result.trouble);
     CHECK(result.trouble->mark == Mark::failed);
     CHECK_THAT(result.trouble->text, !ContainsSubstring("exit status 9"));
-    // The grader goes on.
+    // The grader still works.
     Examiner patient = hostile_examiner();
     CHECK(!patient.run(run_of("does nothing", ranks)).trouble);
     return result.trouble->text;
 }
 
-/// The task in this process, given as the examiner gives it.
+/// Runs the task in this process, with the inputs that the examiner gives it.
 TaskResult run_here(const TaskRun& run) {
     sim::ClusterOptions options;
     options.ranks = static_cast<int>(run.ranks.size());
@@ -186,7 +186,7 @@ TEST_CASE("A task of shapes only takes the same bytes, time and memory", "[grade
 
 namespace {
 
-/// A run of a hostile task on a device with much memory, of shapes only.
+/// Returns a run of shapes only, of a hostile task on a device with much memory.
 TaskRun run_of_shapes(const std::string& task, std::int64_t seed = 0) {
     TaskRun run = run_of(task, 1, seed);
     run.spec.memory_bytes = std::int64_t{1} << 40;
@@ -196,8 +196,7 @@ TaskRun run_of_shapes(const std::string& task, std::int64_t seed = 0) {
 
 }  // namespace
 
-TEST_CASE("With shapes only sizes are those of large models, but not beyond",
-          "[grader]") {
+TEST_CASE("Shapes only allow the sizes of large models, but no larger ones", "[grader]") {
     const RankProgram program("HOSTILE_RANK");
     Examiner examiner = program.examiner();
     const TaskResult& far = examiner.run(run_of_shapes("works far out"));
@@ -210,7 +209,7 @@ TEST_CASE("With shapes only sizes are those of large models, but not beyond",
     CHECK_THAT(late.trouble->text, ContainsSubstring("takes more time than"));
 }
 
-TEST_CASE("A program that does not end is ended, and why is said", "[grader]") {
+TEST_CASE("A program that does not end is stopped, with the reason", "[grader]") {
     CHECK_THAT(said_of("loops", 2, hasty_examiner()),
                ContainsSubstring("1 s of processor time"));
     CHECK_THAT(said_of("sleeps", 2, impatient_examiner()),
@@ -224,7 +223,7 @@ TEST_CASE("A program that does not end is ended, and why is said", "[grader]") {
                ContainsSubstring("closed the line"));
 }
 
-TEST_CASE("A program that ends before its task has, has not done it", "[grader]") {
+TEST_CASE("A program that ends before its task has not done the task", "[grader]") {
     CHECK_THAT(said_of("exits"), ContainsSubstring("exit status 0, before"));
     CHECK_THAT(said_of("prints a report"), ContainsSubstring("exit status 0, before"));
     CHECK_THAT(said_of("prints a report"),
@@ -235,7 +234,7 @@ TEST_CASE("A program that ends before its task has, has not done it", "[grader]"
     CHECK_THAT(said_of("reads device memory"), ContainsSubstring("signal 11"));
 }
 
-TEST_CASE("What a program printed is told where that is asked for", "[grader]") {
+TEST_CASE("A program's output is shown on request", "[grader]") {
     StudentProgram program = hostile_program().program(100);
     program.shows_output = true;
     Examiner examiner(program);
@@ -243,7 +242,7 @@ TEST_CASE("What a program printed is told where that is asked for", "[grader]") 
                ContainsSubstring("it had printed:\n{\"score\": 100, \"tests\": []}"));
 }
 
-TEST_CASE("What a program throws is said", "[grader]") {
+TEST_CASE("A program's exception is reported", "[grader]") {
     CHECK_THAT(said_of("throws"), ContainsSubstring("threw an exception"));
     CHECK_THAT(said_of("throws memory"), ContainsSubstring("more memory"));
     Examiner examiner = hostile_examiner();
@@ -261,7 +260,7 @@ TEST_CASE("A program can neither make processes nor reach others, files or the n
         CHECK_THAT(said_of(task), ContainsSubstring("exit status 0, before"));
 }
 
-TEST_CASE("A rank that the machine kills is no mistake of the program's", "[grader]") {
+TEST_CASE("A rank that the machine kills is not the program's mistake", "[grader]") {
     if (!SystemCallFilter::works()) return;
     const RankProgram program("HOSTILE_RANK");
     Examiner examiner = program.examiner();
@@ -275,12 +274,12 @@ TEST_CASE("A rank that the machine kills is no mistake of the program's", "[grad
     CHECK_THAT(said_of("kills itself"), ContainsSubstring("exit status 0, before"));
 }
 
-TEST_CASE("What is written to the line by hand is not believed", "[grader]") {
+TEST_CASE("Raw messages on the line are not believed", "[grader]") {
     CHECK_THAT(said_of("writes noise"), ContainsSubstring("what no program writes"));
     CHECK_THAT(said_of("announces a long message"),
                ContainsSubstring("message is too long"));
     CHECK_THAT(said_of("names many files"), ContainsSubstring("more files"));
-    // An end that is claimed is an end, with nothing left.
+    // The grader accepts a claimed end; the task has left nothing.
     Examiner examiner = hostile_examiner();
     const TaskResult& result = examiner.run(run_of("claims an end", 2));
     REQUIRE(!result.trouble);
@@ -305,7 +304,7 @@ TEST_CASE("Mistakes on devices and in messages are explained as in one process",
     CHECK_THAT(said_of("waits for nobody"), ContainsSubstring("recv"));
 }
 
-TEST_CASE("Numbers beyond all bounds are refused, never reckoned with", "[grader]") {
+TEST_CASE("Numbers beyond all bounds are refused before they are used", "[grader]") {
     for (const char* task : {"copies columns from beyond", "has heads beyond",
                              "deals no tokens", "begins phases", "leaves much"})
         CHECK_THAT(said_of(task), ContainsSubstring("what no program writes"));

@@ -21,7 +21,7 @@ std::string with(const std::string& ranks, const std::string& line,
                        line, cause);
 }
 
-/// What is said of the text.
+/// Returns the error about the text.
 std::string complaint(const std::string& text) {
     try {
         const FoundMistake found = read(text);
@@ -36,7 +36,7 @@ std::string complaint(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("A found mistake is read, whatever else the document has", "[grader]") {
+TEST_CASE("A found mistake is read from a document with other contents", "[grader]") {
     for (const std::string& text :
          {with("[2, 0]", "17", R"("wrong_peer")"),
           with("[2, 0, 2]", "17", R"("wrong_peer")"),
@@ -51,7 +51,7 @@ TEST_CASE("A found mistake is read, whatever else the document has", "[grader]")
           std::set<int>{0, 1, 2, 3});
 }
 
-TEST_CASE("Each part is read by itself, and may be open", "[grader]") {
+TEST_CASE("Each part is read separately and may be missing", "[grader]") {
     const FoundMistake no_ranks = read(with("null", "17", R"("wrong_peer")"));
     CHECK_FALSE(no_ranks.ranks(4));
     CHECK(no_ranks.line() == 17);
@@ -63,7 +63,8 @@ TEST_CASE("Each part is read by itself, and may be open", "[grader]") {
     CHECK(odd_line.cause(kWords) == "wrong_peer");
 }
 
-TEST_CASE("A part that cannot be says what was expected, and where", "[grader][errors]") {
+TEST_CASE("An impossible part is refused with its place and what was expected",
+          "[grader][errors]") {
     for (const char* ranks : {"2", "[]", "[4]", "[-1]", "[0.5]", "[\"0\"]", "[[0]]", "{}",
                               "\"none\"", "true", "[18446744073709551615]", "[1e300]"})
         CHECK(

@@ -13,7 +13,8 @@ TEST_CASE("A report has the points of the criteria that passed", "[grader]") {
     CHECK(report.earned() == 3);
 }
 
-TEST_CASE("What failed for the same reason as before refers to that", "[grader]") {
+TEST_CASE("A criterion that failed for an earlier one's reason refers to it",
+          "[grader]") {
     const auto failed = [](const char* id, const char* lesson, const char* measured) {
         return CriterionReport{.id = id,
                                .title = "title",

@@ -1,5 +1,5 @@
-// Numbers, and numbers of things, that no program means and that are refused each by its
-// own bound.
+// Numbers and counts that no program would use on purpose. Each is refused by a bound of
+// its own.
 
 #include "tests/catch.hpp"
 #include "tests/grader/hostile_numbers.hpp"
@@ -11,7 +11,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-/// How a run of one rank ends that says all this.
+/// Returns how a run of one rank ends after these messages.
 std::string said_to(const std::vector<Message>& messages) {
     const Ended ended = run_of({script_of(messages)});
     return ended ? *ended : "nothing";
@@ -19,15 +19,15 @@ std::string said_to(const std::vector<Message>& messages) {
 
 constexpr std::int64_t kInt = std::int64_t{1} << 31;
 constexpr std::int64_t kVast = std::int64_t{1} << 32;
-constexpr std::int64_t kNext = kEmpty + 1;  ///< handle of the first tensor that is made
+constexpr std::int64_t kNext = kEmpty + 1;  ///< handle of the first new tensor
 
-/// One head of tensors (sequence, batches, 8).
+/// Returns one head of tensors (sequence, batches, 8).
 Heads head_of(std::int64_t handle, DType dtype, const Shape& shape) {
     return {tensor_of(handle, dtype, shape), 1, shape.columns(), 0};
 }
 
-/// Attention of as many queries as keys, in one batch or none; of tensors that have
-/// handles one behind the other, or no elements.
+/// Attention with the same number of queries and keys, in one batch or none. The handles
+/// of the tensors are consecutive, or the tensors have no elements.
 std::vector<Message> attention(std::int64_t handle, DType dtype, std::int64_t rows,
                                std::int64_t batches, const TokenRows& tokens,
                                bool causal) {
@@ -45,7 +45,7 @@ std::vector<Message> attention(std::int64_t handle, DType dtype, std::int64_t ro
 
 }  // namespace
 
-TEST_CASE("Vast extents of nothing are no product", "[grader]") {
+TEST_CASE("A product with vast extents but no elements is refused", "[grader]") {
     const auto product = [](std::int64_t m, std::int64_t n) {
         return operation_of(ops::Matmul{{},
                                         tensor_of(kReal, DType::f64, {m, 0}),
@@ -111,7 +111,7 @@ TEST_CASE("Each operation of a group counts, and a deadline is one", "[grader]")
           "rank 0: the program ended");
 }
 
-TEST_CASE("Nothing that is let go of is let go of twice", "[grader]") {
+TEST_CASE("Nothing is released twice", "[grader]") {
     const Message barrier = launch({operation(Verb::barrier, -1, {}, {})});
     const Message released = message(RankRequest::work_released, std::int64_t{1});
     CHECK_THAT(said_to({barrier, released, released}),

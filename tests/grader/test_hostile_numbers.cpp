@@ -1,6 +1,6 @@
-// What a rank's process writes to the grader is numbers. Here are those that no program
-// means, one at a time in the place of each that it does: a run with them comes to its
-// end, or ends with a sentence.
+// A rank's process writes numbers to the grader. These tests write numbers that no
+// program would use on purpose, one at a time, in each place. Each run completes or ends
+// with a message.
 
 #include <cstring>
 #include <limits>
@@ -23,10 +23,10 @@ constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kInt = std::int64_t{1} << 31;
 constexpr std::int64_t kVast = std::int64_t{1} << 32;
 
-/// Of two tensors of one request.
+/// Tests at most this many pairs of tensors per request.
 constexpr std::size_t kMostPairs = 400;
 
-/// The valid scripts of a request's ranks: one, or two where messages go between them.
+/// The valid scripts of a request's ranks: two if it exchanges messages, otherwise one.
 std::vector<Script> scripts_of(const Request& request, int ranks) {
     std::vector<Script> scripts;
     for (int rank = 0; rank < ranks; ++rank)
@@ -34,7 +34,7 @@ std::vector<Script> scripts_of(const Request& request, int ranks) {
     return scripts;
 }
 
-/// f(bytes, what was done) for the message with something else in each place.
+/// Calls f(bytes, what was done) for the message with another number in each place.
 template <typename F>
 void each_change(const std::string& message, F&& f) {
     for (std::size_t at = 0; at + 8 <= message.size(); at += 8)
@@ -75,7 +75,7 @@ void change_each(const std::vector<Request>& requests, int ranks, Runs& runs) {
     }
 }
 
-/// Extents of little that is much, and of much that is nothing.
+/// Odd shapes: without elements, some with huge extents, or with other dimensions.
 std::vector<Shape> odd_shapes() {
     return {{},
             {0},
@@ -99,7 +99,7 @@ std::vector<Shape> odd_shapes() {
             {0, kVast, 2, 4}};
 }
 
-/// What may stand for a tensor: it under odd shapes, and others.
+/// Returns replacements of a tensor: the same tensor with odd shapes, and other tensors.
 std::vector<TensorOnWire> instead_of(const TensorOnWire& tensor) {
     std::vector<TensorOnWire> all;
     for (const Shape& shape : odd_shapes())
@@ -109,8 +109,8 @@ std::vector<TensorOnWire> instead_of(const TensorOnWire& tensor) {
     return all;
 }
 
-/// Puts others in the place of each tensor, of all at once, and of each two: of these,
-/// as many as there is time for.
+/// Replaces each tensor, all tensors at once, and pairs of tensors. There is time only
+/// for some of the pairs.
 void exchange_tensors(const std::vector<Request>& requests, int ranks, Runs& runs) {
     for (const Request& request : requests) {
         std::vector<Script> scripts = scripts_of(request, ranks);
@@ -129,7 +129,7 @@ void exchange_tensors(const std::vector<Request>& requests, int ranks, Runs& run
         if (valid.empty()) continue;
         const std::size_t others = instead_of(valid[0]).size();
         const std::size_t all = others * others * valid.size() * valid.size();
-        // Coprime, so that each comes to each place.
+        // A coprime step, so that each replacement gets to each place.
         std::size_t step = all / kMostPairs + 1;
         while (std::gcd(step, others * valid.size()) != 1)
             ++step;
@@ -180,19 +180,19 @@ TEST_CASE("There is a request of each kind, and each is served", "[grader]") {
     CHECK(kinds.size() == static_cast<std::size_t>(kLast<RankRequest>) + 1);
 }
 
-TEST_CASE("No number in a call of the device is reckoned with unchecked", "[grader]") {
+TEST_CASE("Each number in a call of the device is checked before its use", "[grader]") {
     Runs runs;
     change_each(device_requests(), 1, runs);
     runs.check();
 }
 
-TEST_CASE("No number in another request is reckoned with unchecked", "[grader]") {
+TEST_CASE("Each number in another request is checked before its use", "[grader]") {
     Runs runs;
     change_each(other_requests(), 2, runs);
     runs.check();
 }
 
-TEST_CASE("No tensor in a request is taken for another, or for its shape", "[grader]") {
+TEST_CASE("Each tensor in a request is checked: handle and shape", "[grader]") {
     Runs runs;
     exchange_tensors(device_requests(), 1, runs);
     exchange_tensors(other_requests(), 2, runs);

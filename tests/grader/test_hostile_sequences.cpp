@@ -1,5 +1,5 @@
-// Requests that a rank's process writes in a row, drawn at random, some of them changed:
-// a run of them comes to its end, or ends with a sentence.
+// A rank's process writes random requests in a row, some of them changed. Each run
+// completes or ends with a message.
 
 #include <array>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kInt = std::int64_t{1} << 31;
 
-/// What is asked for at random, the same in each run.
+/// Random choices, the same in each run.
 class Chance {
   public:
     explicit Chance(std::uint64_t seed) : stream_(seed, "chance") {}
@@ -32,7 +32,7 @@ class Chance {
     std::uint64_t drawn_ = 0;
 };
 
-/// A part of what the grader gave, of any shape that it may have.
+/// A part of a tensor that the grader gave, with any shape that it may have.
 TensorOnWire any_tensor(Chance& chance) {
     const std::int64_t handle = 1 + chance.below(chance.one_in(8) ? kEmpty : kOther);
     std::vector<std::int64_t> extents;
@@ -65,7 +65,7 @@ std::int64_t any_number(Chance& chance) {
     return kNumbers[static_cast<std::size_t>(chance.below(kNumbers.size()))];
 }
 
-/// The request with other tensors and numbers, some of them.
+/// Returns the request with some tensors and numbers replaced.
 std::string any_like(const Message& message, Chance& chance) {
     ToldTensors tensors;
     bytes_of(message, tensors);
@@ -80,7 +80,7 @@ std::string any_like(const Message& message, Chance& chance) {
     return bytes;
 }
 
-/// Requests of two ranks, one behind the other.
+/// Returns requests of two ranks in a row.
 std::vector<Script> scripts_in_a_row(const std::vector<Request>& requests,
                                      Chance& chance) {
     constexpr int kInARow = 12;
@@ -100,7 +100,7 @@ std::vector<Script> scripts_in_a_row(const std::vector<Request>& requests,
 
 }  // namespace
 
-TEST_CASE("No requests in a row are reckoned with unchecked", "[grader]") {
+TEST_CASE("Each request of a random row is checked", "[grader]") {
     Runs runs;
     std::vector<Request> requests = device_requests();
     for (const Request& request : other_requests())

@@ -9,7 +9,7 @@ using namespace lockstep::lessons;
 
 namespace {
 
-/// Leaves these values, (n), and computes `products` products of matrices on the way.
+/// Leaves these values, (n), and computes `products` matrix products before.
 Tasks leaving(const std::vector<double>& values, int products = 0) {
     return {{"leave", [=](Rank& rank, const TaskInputs&, TaskOutputs& out) {
                  Device& device = rank.device();
@@ -30,7 +30,7 @@ TaskRun one_rank(const std::string& name = "one rank") {
     return {name, {RankTask{"leave", {}, {}}}};
 }
 
-/// A student's solution, and what the grader knows.
+/// A student's solution and the grader's knowledge of it.
 struct Grading {
     Solution student;
     Answers answers;
@@ -63,7 +63,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-TEST_CASE("values are those of the reference, NaN and infinity too", "[judge]") {
+TEST_CASE("values equal the reference's, including NaN and infinity", "[judge]") {
     const auto passes = [](const std::vector<double>& left,
                            const std::vector<double>& right) {
         Grading grading(leaving(left), {solution("", leaving(right))});
@@ -80,7 +80,7 @@ TEST_CASE("values are those of the reference, NaN and infinity too", "[judge]") 
     CHECK_FALSE(passes({-kInfinity, 2}, {kInfinity, 2}));
 }
 
-TEST_CASE("who leaves what a mistake leaves is told its sentence", "[judge]") {
+TEST_CASE("a solution with the results of a known mistake gets its sentence", "[judge]") {
     const std::vector<Solution> known{solution("", leaving({1})),
                                       solution("that is twice", leaving({2})),
                                       solution("that is three times", leaving({3}))};
@@ -92,8 +92,8 @@ TEST_CASE("who leaves what a mistake leaves is told its sentence", "[judge]") {
     CHECK(other.judgement(0).said.empty());
 }
 
-TEST_CASE("a cost is told by a mistake that has the same figure", "[judge]") {
-    // The first mistake costs the same in bytes, memory and time, and has other flops.
+TEST_CASE("a known mistake with the same figure explains a cost", "[judge]") {
+    // The first mistake costs the same bytes, memory and time, but other flops.
     const std::vector<Solution> known{
         solution("", leaving({1}, 1)), solution("other values", leaving({2}, 1)),
         solution("it multiplies once more", leaving({1}, 2))};
@@ -124,7 +124,8 @@ TEST_CASE("a grading that errs fails no student", "[judge]") {
     CHECK_THROWS_AS(unknown.judgement(0), GradingError);
 }
 
-TEST_CASE("a run is made once, and one of its name with other inputs too", "[judge]") {
+TEST_CASE("a run is made once, and a run of the same name with other inputs once more",
+          "[judge]") {
     const Tasks adds{{"leave", [](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
                           const auto sum = static_cast<double>(1 + in.number("more"));
                           out.tensors["values"] =
@@ -142,7 +143,7 @@ TEST_CASE("a run is made once, and one of its name with other inputs too", "[jud
     CHECK(left(1)->ranks[0].tensors.at("values").at(0) == 2);
 }
 
-TEST_CASE("what is wrong is said once, where it is asked first", "[judge]") {
+TEST_CASE("a mistake is reported once, at the first criterion that finds it", "[judge]") {
     const std::vector<Solution> known{solution("", leaving({1}, 1)),
                                       solution("that is twice", leaving({2}, 1))};
     Grading wrong(leaving({2}, 2), known);
@@ -158,13 +159,13 @@ TEST_CASE("what is wrong is said once, where it is asked first", "[judge]") {
     wrong.criteria[1].after = {"a1"};
     CHECK(wrong.judgement(1).asked == "what a1 asks, first");
 
-    // It is asked for itself where what stands before it is right.
+    // If the earlier criterion passed, the criterion asks for its own values.
     Grading right(leaving({1}, 2), known);
     right.ask("a1", ask_values);
     right.ask("a2", ask_flops);
     right.criteria[1].after = {"a1"};
     CHECK(right.judgement(1).asked == "flops: 1024 flops");
-    // And a criterion that is met is met, whatever stands before it.
+    // A criterion can pass even if an earlier one failed.
     Grading slow(leaving({2}, 1), known);
     slow.ask("a1", ask_values);
     slow.ask("a2", ask_flops);

@@ -30,14 +30,14 @@ Judgement passed(const std::string& measured) {
     return {Mark::passed, "", measured, ""};
 }
 
-/// A judgement with how often it was called.
+/// A judgement that counts its own calls.
 std::function<Judgement()> counting() {
     return
         [count = std::make_shared<int>(0)] { return passed(std::to_string(++*count)); };
 }
 
 [[noreturn]] Judgement crash(int signal) {
-    std::signal(signal, SIG_DFL);  // the tests' own handler would speak
+    std::signal(signal, SIG_DFL);  // the tests' own handler would print
     ::raise(signal);
     std::abort();
 }
@@ -48,8 +48,7 @@ bool has_children() {
 
 }  // namespace
 
-TEST_CASE("A judgement comes back as it was made, and the process remembers",
-          "[grader]") {
+TEST_CASE("A judgement returns unchanged, and the process keeps its memory", "[grader]") {
     Judgement given{Mark::not_written, std::string("a\0b", 3), "\xff", ""};
     const auto count = counting();
     JudgingProcess process(one_of({[&] { return given; }, count, count}), limits());
@@ -60,10 +59,10 @@ TEST_CASE("A judgement comes back as it was made, and the process remembers",
     CHECK(got.said.empty());
     CHECK(process.judge(1).measured == "1");
     CHECK(process.judge(2).measured == "2");
-    CHECK(count().measured == "1");  // here, it was never called
+    CHECK(count().measured == "1");  // in this process, it was never called
 }
 
-TEST_CASE("What ends the process costs the criterion that it was at", "[grader]") {
+TEST_CASE("If the process ends, only the criterion that it judged fails", "[grader]") {
     const auto count = counting();
     JudgingProcess process(one_of({count, [] { return crash(SIGSEGV); }, count,
                                    []() -> Judgement { ::_exit(7); }, count}),
@@ -81,13 +80,13 @@ TEST_CASE("What ends the process costs the criterion that it was at", "[grader]"
     CHECK(process.judge(4).mark == Mark::passed);
 }
 
-TEST_CASE("Who kills the process stops the grading", "[grader]") {
+TEST_CASE("If the process is killed from outside, the grading stops", "[grader]") {
     JudgingProcess process(one_of({[] { return crash(SIGKILL); }}), limits());
     CHECK_THROWS_WITH(process.judge(0),
                       Catch::Matchers::ContainsSubstring("was killed: perhaps"));
 }
 
-TEST_CASE("What never ends costs its criterion, or all that come after the time",
+TEST_CASE("An endless criterion fails, and so do all criteria after the time limit",
           "[grader]") {
     const auto sleep = []() -> Judgement {
         for (;;)
@@ -110,7 +109,7 @@ TEST_CASE("What never ends costs its criterion, or all that come after the time"
     }
 }
 
-TEST_CASE("What asks for more memory than there is costs its criterion", "[grader]") {
+TEST_CASE("A criterion that asks for too much memory fails", "[grader]") {
     static constexpr std::size_t kPart = std::size_t{300} << 20;
     const auto kept = std::make_shared<std::vector<std::vector<char>>>();
     const auto keep = [kept] {
@@ -123,10 +122,10 @@ TEST_CASE("What asks for more memory than there is costs its criterion", "[grade
     CHECK(greedy.mark == Mark::failed);
     CHECK(greedy.said ==
           "the grader could not judge this: it asks the simulator for too much memory");
-    CHECK(process.judge(2).measured == "1");  // and what was kept has gone with it
+    CHECK(process.judge(2).measured == "1");  // the memory of the killed process is gone
 }
 
-TEST_CASE("What the grader itself lacks is thrown where it was asked", "[grader]") {
+TEST_CASE("An error of the grader itself is thrown to its caller", "[grader]") {
     JudgingProcess process(
         one_of({[]() -> Judgement { throw MissingError("no kit"); },
                 []() -> Judgement {

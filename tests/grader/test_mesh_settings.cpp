@@ -1,4 +1,4 @@
-// The assignment `mesh`: settings are such that what it asks can be had.
+// The assignment `mesh`: a solution can reach what it asks in all of its settings.
 
 #include <algorithm>
 
@@ -39,12 +39,12 @@ TEST_CASE("In each setting the reference chooses a mesh that gets all points",
                 all, text_of(axes), [](const Tried& one) { return text_of(one.axes); });
             REQUIRE(found != all.end());
             const Picoseconds best = all.front().report.makespan();
-            // As a choice within a tenth, and as a program within 25 %.
+            // The choice may be within a tenth of the best, the program within 25 %.
             CHECK(found->report.makespan() <= best + best / 10);
             const RunReport own = run_reference(of.setting, axes);
             CHECK(own.makespan() <= best + best * 24 / 100);
             CHECK(own.most_held() <= of.setting.cluster.memory_bytes);
-            // A bad choice costs points: not all that fits is near the best.
+            // A bad choice costs points: some that fit are far from the best.
             if (!of.name.starts_with(name_of(Kind::context)))
                 CHECK(all.back().report.makespan() > best + best * 6 / 10);
         }
@@ -63,7 +63,7 @@ TEST_CASE("A setting goes over the line as it is", "[grader][mesh]") {
             CHECK(choose(back) == choose(of.setting));
             for (const auto& [name, number] : numbers_of(of.setting))
                 CHECK(std::abs(number) < std::int64_t{1} << 31);
-            // An index into a flat buffer of all parameters is a number on the line.
+            // Indices into a flat buffer of all parameters fit into a number on the line.
             CHECK(of.setting.sizes.parameters() < std::int64_t{1} << 32);
         }
 }

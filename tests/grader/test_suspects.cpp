@@ -1,4 +1,4 @@
-// A tensor that should be a sum over the ranks tells, as they left it, which mistake was
+// If a tensor should be a sum over the ranks, what the ranks left shows which mistake was
 // made.
 
 #include "lessons/assignments/suspects.hpp"
@@ -30,25 +30,24 @@ RunReport sending(int step) {
 
 }  // namespace
 
-TEST_CASE("a sum that is missing, made twice, or a mean is told from others",
-          "[grader]") {
+TEST_CASE("a missing sum, a double sum and a mean are recognized", "[grader]") {
     CHECK_THAT(suspected_sum({vector_of(4, 1), vector_of(5, 0), vector_of(0, -7)}, kSum),
                ContainsSubstring("an all-reduce is missing"));
     CHECK_THAT(suspected_sum(OfRanks(3, vector_of(27, -18)), kSum),
                ContainsSubstring("that is 3 times what it should be"));
-    // These add up to the sum, too.
+    // The means also add up to the sum.
     CHECK_THAT(suspected_sum(OfRanks(3, vector_of(3, -2)), kSum),
                ContainsSubstring("that is the mean over the ranks"));
     CHECK(suspected_sum(OfRanks(3, vector_of(9, -5)), kSum).empty());
 }
 
-TEST_CASE("what one rank left, or of another form, is not explained", "[grader]") {
+TEST_CASE("results of one rank, or of another shape, are not explained", "[grader]") {
     CHECK(suspected_sum({vector_of(9, -6)}, kSum).empty());
     CHECK(suspected_sum({vector_of(4, 1), HostTensor({3}, DType::f64)}, kSum).empty());
     CHECK(suspected_sum({vector_of(4, 1), HostTensor()}, kSum).empty());
 }
 
-TEST_CASE("a ring that turns the other way is told from one that does not", "[grader]") {
+TEST_CASE("a ring in the opposite direction is recognized", "[grader]") {
     constexpr Judge::Way kWay = Judge::Way::to_next;
     CHECK(Judge::other_way(sending(1), 4, kWay).empty());
     CHECK_THAT(Judge::other_way(sending(3), 4, kWay), ContainsSubstring("the other way"));

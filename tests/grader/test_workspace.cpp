@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// While it lives, temporary files go to a folder of its own.
+/// While it lives, temporary files are in a folder of its own.
 class OwnPlace {
   public:
     OwnPlace() {
@@ -63,7 +63,7 @@ mode_t mode_of(const fs::path& path) {
 
 }  // namespace
 
-TEST_CASE("A workspace is closed to others, and goes", "[grader]") {
+TEST_CASE("A workspace is closed to other users, and is removed", "[grader]") {
     const OwnPlace place;
     {
         const Workspace one, two;
@@ -76,7 +76,7 @@ TEST_CASE("A workspace is closed to others, and goes", "[grader]") {
     CHECK(fs::is_empty(place.path()));
 }
 
-TEST_CASE("A workspace goes with a grader that is killed", "[grader]") {
+TEST_CASE("A killed grader's workspace is removed", "[grader]") {
     const OwnPlace place;
     const pid_t grader = ::fork();
     if (grader == 0) {
@@ -101,7 +101,8 @@ TEST_CASE("A workspace goes with a grader that is killed", "[grader]") {
     CHECK(fs::is_empty(place.path()));
 }
 
-TEST_CASE("What a killed grader left goes with the next, and nothing else", "[grader]") {
+TEST_CASE("The next grader removes what a killed one left, and nothing else",
+          "[grader]") {
     const OwnPlace place;
     const fs::path left = place.left_folder("lockstep-grade-abcdef");
     const fs::path used = place.left_folder("lockstep-grade-ghijkl");
@@ -119,12 +120,12 @@ TEST_CASE("What a killed grader left goes with the next, and nothing else", "[gr
     CHECK_FALSE(fs::exists(used));
 }
 
-TEST_CASE("A claimed user is free again when the claim goes", "[grader]") {
+TEST_CASE("A claimed user is free again when the claim ends", "[grader]") {
     const unsigned first = ClaimedUser().number();
     CHECK(ClaimedUser().number() == first);
 }
 
-TEST_CASE("A layer that is missing is named where all are asked for", "[grader]") {
+TEST_CASE("A missing layer is named if all are requested", "[grader]") {
     std::string missing;
     for (const ConfinementLayer& layer : confinement_layers())
         if (!layer.on) missing = layer.name;

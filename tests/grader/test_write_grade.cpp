@@ -41,7 +41,7 @@ bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-/// Without the escape sequences of our own colours.
+/// Call it for text without the escape sequences of our own colours.
 bool has_control_characters(const std::string& text) {
     return std::ranges::any_of(text, [](char c) {
         const auto byte = static_cast<unsigned char>(c);
@@ -56,7 +56,7 @@ GradeReport finished() {
 
 }  // namespace
 
-TEST_CASE("In every format and at every stage the figures add up", "[grader]") {
+TEST_CASE("The figures add up in every format and at every stage", "[grader]") {
     for (const auto& [name, report] : sample_grades()) {
         CAPTURE(name);
         const int earned = report.build_failure ? 0 : report.earned();
@@ -88,7 +88,7 @@ TEST_CASE("In every format and at every stage the figures add up", "[grader]") {
     }
 }
 
-TEST_CASE("Whatever a program says, no format has its control characters",
+TEST_CASE("No format has the control characters of a program's text",
           "[grader][hostile]") {
     for (const auto& [name, report] : sample_grades())
         for (const auto& [format_name, format] : kGradeFormats) {
@@ -96,7 +96,7 @@ TEST_CASE("Whatever a program says, no format has its control characters",
             const std::string text = written(report, format);
             CHECK_FALSE(has_control_characters(text));
             CHECK(is_utf8(text));
-            CHECK_FALSE(contains(text, "\xe2\x80\xae"));  // runs backwards
+            CHECK_FALSE(contains(text, "\xe2\x80\xae"));  // makes text run backwards
             CHECK(text.back() == '\n');
         }
 }
@@ -128,7 +128,7 @@ TEST_CASE("A cut text says so, and ends with a whole character", "[grader][hosti
     CHECK(clean_line("ééé\n", 6) == "ééé");
 }
 
-TEST_CASE("What cannot be shown is named", "[grader][hostile]") {
+TEST_CASE("Unprintable characters are shown as escapes", "[grader][hostile]") {
     const TextLimit limit{1000, 10};
     CHECK(clean_lines("a\tb\n\tc", limit) == "a       b\n        c");
     CHECK(clean_lines("a\r\nb\rc", limit) == "a\nb\nc");
@@ -139,7 +139,7 @@ TEST_CASE("What cannot be shown is named", "[grader][hostile]") {
     CHECK(clean_line("a\r\nb", 99) == "a  b");
 }
 
-TEST_CASE("The JSON says what became of each criterion", "[grader]") {
+TEST_CASE("The JSON has the outcome of each criterion", "[grader]") {
     const Library json = written_json(finished());
     CHECK(json.at("assignment") == "ring-all-reduce");
     CHECK(json.at("lockstep") == "0.1.0");
@@ -184,7 +184,7 @@ TEST_CASE("A program that cannot be built has no points, even of a criterion tha
     CHECK(contains(text, "0 of 13 points"));
 }
 
-TEST_CASE("Gradescope counts as passed what passed and nothing else", "[grader]") {
+TEST_CASE("Gradescope counts only passed criteria as passed", "[grader]") {
     GradeReport report = sample_grade({Mark::passed, Mark::failed, Mark::not_written});
     for (CriterionReport& one : report.criteria)
         one.points = 0;
@@ -194,7 +194,7 @@ TEST_CASE("Gradescope counts as passed what passed and nothing else", "[grader]"
         CHECK(tests.at(i).at("status") == "failed");
 }
 
-TEST_CASE("JUnit counts failures, errors and what is skipped", "[grader]") {
+TEST_CASE("JUnit counts failures, errors and skipped tests", "[grader]") {
     const std::string half =
         written(sample_grade({Mark::passed, Mark::failed}), GradeFormat::junit);
     CHECK(is_balanced_xml(half.substr(half.find("?>") + 2)));
@@ -216,7 +216,7 @@ TEST_CASE("JUnit is not green before grading has finished", "[grader]") {
     CHECK(contains(written(report, GradeFormat::junit), "errors=\"0\""));
 }
 
-TEST_CASE("The text says what is wrong, and where it is taught", "[grader]") {
+TEST_CASE("The text names the mistake and the lesson that teaches it", "[grader]") {
     const std::string text = written(finished(), GradeFormat::text);
     CHECK(contains(text,
                    "A ring all-reduce\n─────────────────\n\n"
@@ -242,8 +242,7 @@ TEST_CASE("The text says what is wrong, and where it is taught", "[grader]") {
                    "Grading has not finished: 1 of 4 criteria are judged."));
 }
 
-TEST_CASE("The text keeps to its width and has colour only where it is asked for",
-          "[grader]") {
+TEST_CASE("The text keeps to its width and has colour only on request", "[grader]") {
     for (const auto& [name, report] : sample_grades())
         for (const int width : {1, 20, 37, 52, 80, 200}) {
             CAPTURE(name, width);
@@ -267,7 +266,7 @@ TEST_CASE("A lesson's step becomes the command that shows it", "[grader]") {
     CHECK(lesson_command("a, step 0") == "lockstep lesson a, step 0");
 }
 
-TEST_CASE("A grade's file takes the place of another, whole", "[grader]") {
+TEST_CASE("A grade's file replaces another one as a whole", "[grader]") {
     const TemporaryFolder folder;
     const std::filesystem::path path = folder / "results" / "results.json";
     write_grade(sample_grade(), GradeFormat::gradescope, path);
@@ -281,8 +280,8 @@ TEST_CASE("A grade's file takes the place of another, whole", "[grader]") {
                     std::system_error);
 }
 
-TEST_CASE("Who reads a grade while it is written sees one that is whole", "[grader]") {
-    // The old file stays what it was: the new one is another, renamed.
+TEST_CASE("A reader of a grade during its write sees a whole one", "[grader]") {
+    // The old file keeps its contents: the new one is another file, renamed.
     const TemporaryFolder folder;
     const std::filesystem::path path = folder / "grade.json";
     write_grade(sample_grade(), GradeFormat::json, path);

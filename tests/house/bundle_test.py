@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A bundle, unpacked, builds from what it has: neither apt nor pkg-config nor the system's
-copies of the libraries. With binaries it builds nothing.
+"""An unpacked bundle builds from what it contains: it uses neither apt nor pkg-config nor
+the system's copies of the libraries. A bundle with binaries builds nothing.
 
 Arguments: the project's root, the compiler's command.
 """
@@ -19,12 +19,12 @@ import unittest
 ROOT = os.path.abspath(sys.argv[1])
 COMPILER = sys.argv[2:] or ["g++"]
 MESON = shlex.split(os.environ.get("MESON", "meson"))
-# Of the programs of this machine, a machine with CUDA and nothing else has these.
+# Programs that a machine with only CUDA also has.
 TOOLS = "as ar awk basename cat cc1plus cut dirname env gcc-ar gcc-nm gcc-ranlib ld nm rm sed sh " \
         "strip uname python3 ninja".split()
 LIBRARIES = re.compile(r"/(eigen3|Eigen|unsupported|fmt|boost|CLI|nlohmann|catch2|benchmark)/"
                        r"|/cmark-gfm")
-# A source of each library: fmt, Eigen, Boost, nlohmann-json, CLI11, cmark, Catch2.
+# One object file for each library: fmt, Eigen, Boost, nlohmann-json, CLI11, cmark, Catch2.
 OBJECTS = ["src/liblockstep_working.a.p/meson-generated_.._core_unit.cpp.o",
            "sim/liblockstep_sim.a.p/device_matrix.cpp.o",
            "sim/liblockstep_sim.a.p/meson-generated_.._engine_unit.cpp.o",
@@ -34,7 +34,7 @@ OBJECTS = ["src/liblockstep_working.a.p/meson-generated_.._core_unit.cpp.o",
            "tests/core/core_tests.p/meson-generated_.._all_tests_unit.cpp.o"]
 
 
-TREE_MARK = ".lockstep-tree"   # the folder is ours to write into
+TREE_MARK = ".lockstep-tree"   # marks a folder that we may write into
 BINARIES = ("lessons/lockstep", "gpu/liblockstep_gpu.so", "tests/gpu/gpu_device_tests",
             "tests/gpu/gpu_comm_tests", "tests/bench/gpu_bench")
 
@@ -67,7 +67,7 @@ class Bundle(unittest.TestCase):
         cls.tree = os.path.join(cls.folder, cls.names[0].split("/")[0])
 
     def environment(self):
-        """The PATH of such a machine, with pkg-config and apt that fail if they are called."""
+        """The PATH of such a machine; its pkg-config and apt fail if they are called."""
         folder = os.path.join(self.folder, "bin")
         if not os.path.isdir(folder):
             os.mkdir(folder)
@@ -126,7 +126,7 @@ class Bundle(unittest.TestCase):
         self.assertEqual(compared.returncode, 0)
 
     def built(self):
-        """A bundle with binaries, which are small ones, made by a CUDA that is a stub."""
+        """A bundle with small binaries, made with a stub of CUDA."""
         build, cuda = (os.path.join(self.folder, name) for name in ("made", "cuda"))
         write(os.path.join(build, "main.cpp"), "int main() {}\n")
         for name in BINARIES:
@@ -185,7 +185,7 @@ class Bundle(unittest.TestCase):
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout[-2000:])
         called = os.path.join(self.folder, "called")
-        if os.path.exists(called):   # Meson itself may ask, for a library that is not there
+        if os.path.exists(called):   # Meson itself may ask pkg-config for a missing library
             with open(called, encoding="utf-8") as file:
                 self.assertFalse({"apt-get", "dpkg-query"} & set(file.read().split()))
         deps = subprocess.run(["ninja", "-C", build, "-t", "deps"], capture_output=True, text=True,

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Says how large the tree is, and where it is cut into pieces.
+"""Prints how large the tree is, and how it is cut into pieces.
 
 usage: figures.py ROOT [--operation NAME]
 
-Prints the files below ROOT by kind, and their lines; for the C++ and CUDA sources files and
-lines of each room (a folder of the first or second level), their median, and the lines of all
-files there; the same of assignments' gradings; classes whose members are defined in more than
-two files; and the files, beside tests, that one operation of a device is written in: those
-that name `rms_norm`, or the operation that is given. To compare with an older commit, check
-that out into a folder of its own and run this script over both.
+Prints the files below ROOT by kind, and their lines. For each room (a folder of the first or
+second level) it prints the C++ and CUDA sources, their lines, their median, and the lines of
+all files of the room. It prints the same for the gradings of assignments. It lists the classes
+whose members are defined in more than two files. Last it lists the files, without tests, that
+name one operation of a device: `rms_norm`, or the operation that is given. To compare with an
+older commit, check out that commit into another folder and run this script on both folders.
 """
 
 import argparse
@@ -18,12 +18,12 @@ import re
 import statistics
 
 SOURCES = (".hpp", ".cpp", ".cu", ".cuh", ".h")
-# What builds and versions are made of is not counted.
+# The folders of builds, of git and of caches are not counted.
 NOT_COUNTED = re.compile(r"^(\.git|build[^/]*|\.cache|subprojects)$|^__pycache__$")
 FOLDERS = ("src", "sim", "gpu", "program", "lessons", "tests")
-# "void Pipeline::run(" at the beginning of a line, behind a type or not.
+# "void Pipeline::run(" at the beginning of a line, with or without a type before it.
 MEMBER = re.compile(r"^(?:[A-Za-z_\[][\w:<>,&*\s\[\]]*?[\s&*])?(\w+)(?:<[^>]*>)?::~?\w+\s*(?:<[^>]*>)?\(")
-# Why a class lies in more than two files after all.
+# Reasons why these classes are defined in more than two files.
 REASONS = {
     "lockstep::sim::Device": "how operations are computed, a file a family of operations",
     "lockstep::gpu::Device": "how operations are computed, a file a family of operations",
@@ -54,7 +54,7 @@ def room_of(file):
 
 
 def kind_of(file):
-    """Lessons' transcripts and pictures, and mistakes, are kinds of their own."""
+    """Transcripts, pictures and mistakes of lessons are kinds of their own."""
     name = os.path.basename(file)
     if name in ("values.txt", "transcript.txt", "expected.txt", "mistakes.txt", "mutants.json"):
         return name
@@ -74,7 +74,7 @@ def print_kinds(lengths):
 
 
 def print_rooms(lengths):
-    """`lengths` are those of all files; the last column counts these."""
+    """`lengths` are the lengths of all files; the last column counts all of them."""
     rooms = collections.defaultdict(list)
     whole = collections.Counter()
     for file, lines in lengths.items():
@@ -97,7 +97,7 @@ def print_rooms(lengths):
 
 
 def print_spread_classes(texts):
-    """Classes by the files that define their members; a namespace is part of the name."""
+    """Groups classes by the files that define their members; a namespace is part of the name."""
     files = collections.defaultdict(set)
     for file, text in texts.items():
         if file.startswith("tests/") or file.endswith(".hpp"):
@@ -115,7 +115,7 @@ def print_spread_classes(texts):
 
 
 def print_operation(texts, operation):
-    """A file is one that names the operation, as itself, as a struct or as a launcher."""
+    """Lists the files that name the operation, its struct or its launcher."""
     struct = "".join(word.capitalize() for word in operation.split("_"))
     named = re.compile(rf"\b((do|launch)_)?({operation}|{struct})\b")
     where = [file for file, text in texts.items()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""find_cuda.py on toolkits made of empty files.  Arguments: the folder of find_cuda.py."""
+"""Runs find_cuda.py on toolkits made of empty files.  Arguments: the folder of find_cuda.py."""
 
 import os
 import sys
@@ -67,7 +67,7 @@ class FindCuda(unittest.TestCase):
     def missing(self, given=""):
         with self.assertRaises(find_cuda.Missing) as raised:
             find_cuda.find(given)
-        self.assertNotIn("=", str(raised.exception))   # Meson takes the lines apart there
+        self.assertNotIn("=", str(raised.exception))   # Meson splits the lines at "="
         return str(raised.exception)
 
     def found(self, given=""):
@@ -100,7 +100,7 @@ class FindCuda(unittest.TestCase):
         self.assertEqual(self.missing(), "nccl.h was not found")
         self.write("python", "nvidia", "nccl", "include", "nccl.h", text=NCCL_H.format(2, 28))
         self.assertEqual(self.missing(), "libnccl.so.2 was not found")
-        # Python's packages have no name for linking.
+        # Python's packages have only the versioned name of a library, not the one for linking.
         self.write("python", "nvidia", "nccl", "lib", "libnccl.so.2")
         found, includes = self.found()
         self.assertEqual(found["nccl"], self.path("python/nvidia/nccl/lib/libnccl.so.2"))

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Compiles each header by itself: whoever includes it needs to include nothing before it. Then
-the headers of src and program and sim/cluster.hpp together, as one unit: two that define the same name would not compile.
+"""Compiles each header separately: a program that includes it need not include anything before it.
+Then compiles the headers of src and program and sim/cluster.hpp together, as one unit: two headers
+that define the same name do not compile together.
 
 usage: headers_alone.py ROOT BUILD FOLDER… -- COMPILER [FLAG…]
 
 Compiles, without output, one line `#include "path from the root"` for each *.hpp under the
-folders, as many at a time as there are processors. Libraries are found where the build
-folder's compile_commands.json has them, if there is one.
+folders. Runs one compiler for each processor. Takes the include folders of libraries from
+the build folder's compile_commands.json, if there is one.
 
 Most headers include a large one, directly or through others. Such a header is compiled behind a
-precompiled copy of the large one, which it would include anyway, so that nothing more is there
-than without. What the large one needs itself is found where that is compiled.
+precompiled copy of the large one. It would include the large one anyway, so the copy adds
+nothing. What the large header itself lacks is found when that header is compiled.
 """
 
 import concurrent.futures
@@ -23,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 
-# Precompiled headers, at most, and how many others must include one to be worth it.
+# How many headers to precompile at most, and how many others must include each of them.
 MOST_BASES = 12
 LEAST_USERS = 12
 LINES_OF_A_LIBRARY = 400
@@ -38,7 +39,7 @@ def headers(root, folders):
 
 
 def system_includes(build):
-    """The include folders of libraries, as flags, in the order in which they are met."""
+    """Returns the include folders of libraries as flags, in the order of their appearance."""
     try:
         with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
             commands = json.load(file)
@@ -57,14 +58,14 @@ def system_includes(build):
 
 
 class Includes:
-    """What each header includes, as its text says: from the root, in any branch."""
+    """What the text of each header includes: paths from the root, in any branch of an #if."""
 
     def __init__(self, root, found):
         self.own = {}
         for header in found:
             with open(os.path.join(root, header), encoding="utf-8", errors="replace") as file:
                 text = file.read()
-            # One inside a condition may not be included: such a header stands for itself.
+            # Includes inside a condition may have no effect: compile such a header separately.
             plain = not re.search(r"^\s*#\s*(if|ifdef|ifndef)\b", text, re.M)
             self.own[header] = (re.findall(r'^#include "([^"]+)"', text, re.M) if plain else [],
                                 set(re.findall(r"^#include (<[^>]+>)", text, re.M)),
@@ -72,7 +73,7 @@ class Includes:
 
     @functools.lru_cache(maxsize=None)
     def closure(self, header):
-        """The header and all that it includes, of those that are looked at."""
+        """Returns the header and all headers of ours that it includes."""
         seen, open_ = set(), [header]
         while open_:
             one = open_.pop()
@@ -83,13 +84,13 @@ class Includes:
 
     @functools.lru_cache(maxsize=None)
     def size(self, header):
-        """What it takes to compile the header, in about as many lines of our own."""
+        """Returns the cost to compile the header, in lines of our own, roughly."""
         closure = self.closure(header)
         libraries = set().union(*(self.own[one][1] for one in closure))
         return sum(self.own[one][2] for one in closure) + LINES_OF_A_LIBRARY * len(libraries)
 
     def bases(self):
-        """Headers that are worth being precompiled, the largest first."""
+        """Returns the headers that are worth being precompiled, the largest first."""
         users = {base: [h for h in self.own if h != base and base in self.closure(h)]
                  for base in self.own}
         saved = dict.fromkeys(self.own, 0)
@@ -115,7 +116,7 @@ class Compiler:
         self.precompiled = {}
 
     def precompile(self, base):
-        """Leaves a precompiled copy, if the header compiles."""
+        """Makes a precompiled copy, if the header compiles."""
         name = os.path.join(self.folder, base.replace("/", "_"))
         with open(name, "w", encoding="utf-8") as file:
             file.write(f'#include "{base}"\n')
@@ -125,7 +126,7 @@ class Compiler:
             self.precompiled[base] = name
 
     def first_error(self, together, behind=None):
-        """What the compiler says first, or None if the headers compile together."""
+        """Returns the compiler's first error, or None if the headers compile together."""
         before = ["-include", self.precompiled[behind]] if behind else []
         unit = "".join(f'#include "{header}"\n' for header in together)
         run = subprocess.run(self.command + before + ["-fsyntax-only", "-x", "c++", "-"],

@@ -37,7 +37,7 @@ def anchors(page):
 
 def broken(page, root):
     for target in LINK.findall(read(page)):
-        # "#key=value" is what a reader has set up on a page of the book.
+        # "#key=value" is what a reader has set on a page of the book.
         if re.match(r"[a-z]+:|#[\w-]+=", target):
             continue
         file, _, anchor = target.partition("#")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""links.py on small trees of pages."""
+"""Runs links.py on small trees of pages."""
 
 import os
 import subprocess

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks how sources are written: by clang-format, or by clang-tidy.
+"""Checks the form of sources, by clang-format or by clang-tidy.
 
 usage: lint.py ROOT format
        lint.py ROOT tidy BUILD
@@ -29,12 +29,13 @@ LINTED = ".ci/linted-since"
 VERSION = "14"  # others format the same settings differently
 SOURCES = (".cpp", ".hpp", ".cu", ".cuh", ".h")
 LONGEST_SECONDS = 540
-# Flags of GCC that clang does not know are no finding. A fifth of the paths that the analyzer
-# goes through of each function by itself: a file with a function for each operation takes ten
-# minutes otherwise.
+# Flags of GCC that clang does not know are no finding. The analyzer goes through a fifth of
+# its default number of paths in each function: a file with a function for each operation
+# would take ten minutes otherwise.
 EXTRA = ["-Wno-unknown-warning-option",
          "-Xclang", "-analyzer-config", "-Xclang", "max-nodes=45000"]
-# Programs in which comments behind a line name it, or give its correct twin: laid out by hand.
+# These programs have comments after code that name a line or give its correct twin: their
+# layout is made by hand.
 LEFT_OUT = re.compile(r"tests/faults/F\d\d_\w+\.cpp$")
 
 
@@ -44,7 +45,7 @@ def skip(why):
 
 
 def tool(name):
-    """The tool of the version that the settings are for."""
+    """Returns the tool, in the version that the settings are for."""
     for candidate in (f"{name}-{VERSION}", name):
         if shutil.which(candidate):
             said = subprocess.run([candidate, "--version"], capture_output=True, text=True)
@@ -119,8 +120,8 @@ def code_changed(root, files, record):
 
 
 def compiled(root, build):
-    """How each source that g++ or clang++ compile is compiled, by its path from the root: by
-    itself, or as the file of the build's that includes it and others is."""
+    """Returns how each source is compiled, by its path from the root: with its own command,
+    or with the command of the build's file that includes it with others."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         commands = json.load(file)
     sources = {}
@@ -138,7 +139,8 @@ def compiled(root, build):
 
 
 def units(files, compilable):
-    """What is compiled of the files; of a header, the source of its name."""
+    """Returns what must be compiled to check the files; for a header, the source of the
+    same name."""
     sources = {re.sub(r"\.hpp$", ".cpp", f) for f in files}
     return {f for f in sources & compilable if f.endswith(".cpp")}
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""lint.py on small trees of git."""
+"""Runs lint.py on small git trees."""
 
 import os
 import shutil
@@ -14,8 +14,8 @@ TIDY = "Checks: '-*,readability-braces-around-statements'\nWarningsAsErrors: '*'
 
 
 def run(tree, *words, changed=None, environment=None, shallow=False):
-    """lint.py's output and status on a commit of the tree, with one of `changed` on top of it,
-    which is all that a shallow clone has."""
+    """Returns lint.py's output and status for a commit of the tree. With `changed`, a second
+    commit follows; a shallow clone has only that one."""
     with tempfile.TemporaryDirectory() as root:
         def write(files):
             for file, text in files.items():
@@ -104,7 +104,7 @@ class Lint(unittest.TestCase):
         self.assertIn("1 sources changed", said)
 
     def test_sources_that_are_compiled_together_are_linted_as_they_are_compiled(self):
-        # Left to itself, clang-tidy would compile it as its neighbour is.
+        # Without its own command, clang-tidy would use the neighbouring source's.
         listed = commands("src/ab.cpp", "build/all_unit.cpp").replace(
             "-c build", "-DNUMBER=3 -c build")
         tree = {".clang-tidy": TIDY, "src/a.cpp": "", "src/ab.cpp": "",

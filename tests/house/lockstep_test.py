@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The script ./lockstep in a world of stubs, where packages, root and builds are as told.
+"""Runs the script ./lockstep in a world of stubs, which say what packages, root and
+builds there are.
 
-Arguments: the script.  In each world PATH holds stubs only, beside the few commands of a
-Debian base system that the script uses; each stub appends its command line to `calls`.
+Arguments: the script.  In each world PATH has only stubs and the few commands of a Debian
+base system that the script uses; each stub appends its command line to `calls`.
 """
 
 import fcntl
@@ -66,7 +67,7 @@ def quoted(words):
 
 
 class World:
-    """A folder with stubs, a build folder that does not exist yet, and a user's folder."""
+    """A folder with stubs, a build folder that does not exist yet, and a folder of the user."""
 
     def __init__(self, uid=1000, without=(), missing=(), commands=()):
         self.folder = tempfile.mkdtemp(prefix="lockstep-")
@@ -94,7 +95,7 @@ class World:
         return os.path.join(self.folder, *parts)
 
     def copy(self, file, name):
-        """A file of the project in a tree of its own, where there may be a bundle."""
+        """Copies a file of the project into its own tree, which may have a bundle."""
         path = self.path("tree", name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         return shutil.copy(file, path)
@@ -195,7 +196,7 @@ class Installing(Script):
         self.assertEqual(world.calls("apt-get"), [])
         run = world.run("book", "folder")
         self.assertIn("lockstep: installing with apt: emscripten\n", run.stderr)
-        # Once it is there, the build is configured with it once, and then left alone.
+        # Once emscripten is installed, the build is configured with it once, and never again.
         world.stub("em++", "")
         world.run("lessons")
         world.run("lessons")
@@ -447,7 +448,7 @@ class Building(Script):
 
 
 class SharedBuild(Script):
-    """A build that its user cannot write in."""
+    """A build folder that its user cannot write in."""
 
     def built(self, finished=True):
         world = self.world()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""No file that a command of ours makes is committed: the tree holds what people write.
+"""No file that one of our commands makes is committed: the tree contains only what people write.
 
-Arguments: the root of the source tree. Skipped (exit status 77) where that is no checkout.
+Arguments: the root of the source tree. Skipped (exit status 77) if that is no checkout.
 
-Made are the files of a record, whatever their folder; pictures that are longer than a person
-draws; and files of kinds that no source is written in. `values.txt` of a lesson and
-tests/lessons/transcript.txt are made, too, for tests to compare with.
+Made files are: the files of a record, in any folder; pictures with more lines than a person
+draws; and files of kinds that no source is written in. A lesson's `values.txt` and
+tests/lessons/transcript.txt are made, too, but are kept for tests to compare with.
 """
 
 import os
@@ -25,7 +25,7 @@ def record_files(root):
 
 
 def made(root, path, of_records):
-    """Says what makes the file, or nothing."""
+    """Says why the file is a made one, or nothing."""
     if os.path.basename(path) in of_records:
         return "a record has files of this name"
     if KINDS.search(path):

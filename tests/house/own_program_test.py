@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Projects outside of this tree build against the installed library, with pkg-config and with
-CMake, and run in several worlds. Each has a src/core/shape.hpp of its own, as a program may.
+"""Builds projects outside of this tree against the installed library, with pkg-config and with
+CMake, and runs them in several worlds. Each has a src/core/shape.hpp of its own, as a program may.
 
 Arguments: the project's root, the build folder, a GPU twin over the emulation, the compiler's
 command.
@@ -20,10 +20,10 @@ ROOT, BUILD, TWIN = (os.path.abspath(path) for path in sys.argv[1:4])
 COMPILER = sys.argv[4:]
 skip_without("pkg-config", "cmake", root=ROOT)
 
-# Our headers would not compile with this one for theirs.
+# Our headers would not compile if they included this one in place of ours.
 SHAPE = "#pragma once\nstruct Shape { int corners = 4; };\n"
 
-# A program that looks at its options, has a setting, and makes mistakes if it is told to.
+# A program that reads its options, has a setting, and makes mistakes on request.
 PROGRAM = """\
 #include <lockstep/lockstep.hpp>
 
@@ -109,14 +109,14 @@ class OwnPrograms(unittest.TestCase):
         return done
 
     def run_in(self, backend, program, *words, **environment):
-        """Two ranks: virtual ones, or with GPUs that are emulated."""
+        """Runs on two ranks: virtual ones, or with emulated GPUs."""
         twin = {} if backend == "sim" else {"LOCKSTEP_GPU_MODULE": TWIN, "EMULATED_GPUS": "2"}
         return subprocess.run([program, "--backend", backend, *words], capture_output=True,
                               text=True, check=False, cwd=self.folder,
                               stdin=subprocess.DEVNULL, env={**os.environ, **twin, **environment})
 
     def assert_same_everywhere(self, program, names, shown):
-        """Records of all worlds are equal, tensor by tensor."""
+        """Checks that the records of all worlds are equal, tensor by tensor."""
         for backend in "sim", "cuda", "nccl":
             out = f"{os.path.basename(program)}-{backend}"
             done = self.run_in(backend, program, "--dtype", "f64", "--seed", "7", "--out", out)
@@ -190,7 +190,7 @@ class OwnPrograms(unittest.TestCase):
                          (0, "own: --layers\nown: 8\nown: words\n3 ranks\n"), static.stderr)
 
     def test_all_headers_go_together(self):
-        """None hides what another needs, and a user's src does not get in their way."""
+        """No header hides one that another needs, and a user's src does not get in their way."""
         headers = sorted(glob.glob(f"{self.installed.prefix}/include/lockstep/**/*.hpp",
                                    recursive=True))
         self.assertGreater(len(headers), 100)

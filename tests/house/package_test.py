@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A Debian package of this build has what a user needs, and lintian finds no error.
+"""Checks a Debian package of this build: it has what a user needs, and lintian finds no error.
 
 Arguments: the project's root, the build folder.
 """
@@ -20,7 +20,7 @@ if not all(map(shutil.which, NEEDED)) or os.path.isdir(os.path.join(ROOT, "bundl
     print("skipped: packages are made where Debian's tools are: " + ", ".join(NEEDED))
     sys.exit(77)
 MESON = shlex.split(os.environ.get("MESON", "meson"))
-# Quickly rather than small; and the same twice.
+# Packs fast rather than small; and the same bytes each time.
 QUICKLY = {**os.environ, "DPKG_DEB_COMPRESSOR_TYPE": "gzip", "DPKG_DEB_COMPRESSOR_LEVEL": "1",
            "SOURCE_DATE_EPOCH": "1700000000"}
 FILES = ["bin/lockstep", "include/lockstep/sim/cluster.hpp", "include/lockstep/comm/rank.hpp",
@@ -96,7 +96,8 @@ class Package(unittest.TestCase):
                 "drwxr-xr-x|-rwxr-xr-x|-rw-r--r--|lrwxrwxrwx"
             self.assertRegex(line, f"^({modes}) root/root ")
             self.assertNotRegex(line, "reference|mistakes|/usr/local")
-        # Students' programs may read what lies among the libraries.
+        # Students' programs can read the folder of libraries, so grading is only linked
+        # from there.
         grading = os.path.join(self.libraries(),
                                "lockstep/kit/assignments/debug-the-cluster/grading")
         self.assertEqual(os.path.realpath(grading),

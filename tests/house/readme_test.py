@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""README fits a screen or two, and the diagnosis that it shows is a real one.
+"""README fits on a screen or two, and its diagnosis is a real one.
 
 Arguments: the project's root.
 """

@@ -3,8 +3,8 @@
 
 usage: summary.py TESTLOG.json MESON_STATUS
 
-Where a test is a Catch2 program (v2 or v3), its test cases are counted, as the last lines of
-its output have them; any other test counts as one. Exit status 0 if something ran and
+If a test is a Catch2 program (v2 or v3), its test cases are counted, as the last lines of
+its output give them; any other test counts as one. Exit status 0 if something ran and
 nothing failed.
 """
 
@@ -18,14 +18,14 @@ NO_CASES = re.compile(r"^No tests ran$")
 
 
 def catch2_counts(stdout):
-    """(passed, failed, skipped) test cases, or None if this is no output of Catch2."""
+    """Returns (passed, failed, skipped) test cases, or None if this is no output of Catch2."""
     for line in reversed(stdout.rstrip().splitlines()[-3:]):
         if match := ALL_PASSED.match(line):
             return int(match[1]), 0, 0
         if NO_CASES.match(line):
             return 0, 0, 0
         if match := CASES.match(line):
-            # "failed as expected" is what such a test case is there for: it passed.
+            # A test case that "failed as expected" did what it must: it passed.
             failed = re.search(r"(\d+) failed(?! as expected)", match[2])
             skipped = re.search(r"(\d+) skipped", match[2])
             failed, skipped = (int(m[1]) if m else 0 for m in (failed, skipped))
@@ -34,7 +34,7 @@ def catch2_counts(stdout):
 
 
 def count(test):
-    """(passed, failed, skipped) for one entry of the log."""
+    """Returns (passed, failed, skipped) for one entry of the log."""
     result = test["result"]
     cases = catch2_counts(test.get("stdout") or "")
     if result == "EXPECTEDFAIL":
@@ -47,7 +47,7 @@ def count(test):
     if cases and cases[:2] == (0, 0) and cases[2]:
         return cases  # Catch2 v3 exits with 4 if every test case was skipped
     passed, failed, skipped = cases or (0, 0, 0)
-    return passed, max(failed, 1), skipped  # also what crashed or hung after its last case
+    return passed, max(failed, 1), skipped  # even if it crashed or hung after its last case
 
 
 def read_log(path):
@@ -60,7 +60,7 @@ def read_log(path):
 
 
 def summarize(tests, meson_status):
-    """The summary line and the exit status."""
+    """Returns the summary line and the exit status."""
     passed, failed, skipped = (sum(column) for column in zip((0, 0, 0), *map(count, tests)))
     unexplained = meson_status != 0 and all(test["result"] in ("OK", "SKIP") for test in tests)
     nothing_ran = passed + skipped == 0

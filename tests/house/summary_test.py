@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""summary.py against outputs as Catch2 v2 and v3 and Meson write them."""
+"""Runs summary.py on outputs in the forms of Catch2 v2 and v3 and Meson."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""gpu/verify.sh: what it runs, in which order, and what its results say when programs fail,
-hang or crash. Program, build and GPU are stubs, or the clock is simulated.
+"""Tests gpu/verify.sh: what it runs, in which order, and what its results say if programs
+fail, hang or crash. Program, build and GPU are stubs, or the clock is simulated.
 
 Arguments: the project's root.
 """
@@ -78,7 +78,7 @@ WELL = {verify_plan.figures.cases: CASES, verify_plan.figures.compared: json.dum
 
 
 class Simulated(unittest.TestCase):
-    """Steps that take no time, and a clock that says that they did."""
+    """Steps that take no time, and a clock that advances by their usual times."""
 
     def setUp(self):
         memory = "/dev/shm"   # thousands of files are written
@@ -207,7 +207,7 @@ class Simulated(unittest.TestCase):
 
 
 class Stubs(unittest.TestCase):
-    """The whole of it, with programs that are stubs."""
+    """All of verify.sh, with stubs for programs."""
 
     def setUp(self):
         self.folder = tempfile.mkdtemp()
@@ -311,7 +311,7 @@ class Stubs(unittest.TestCase):
         self.assertNotIn("steps=100", rows["line on 4 virtual devices, cuda"]["argv"])
         with tarfile.open(self.path("out/logs.tar.gz")) as archive:
             logs = [name for name in archive.getnames() if name.endswith(".log")]
-        self.assertEqual(len(logs), len(ORDER) - 3)   # goals have none
+        self.assertEqual(len(logs), len(ORDER) - 3)   # the three goals have no log
 
     def test_only_the_parts_that_are_asked_for_are_run_and_built(self):
         status, results, rows = self.verify("memcheck", "device")
@@ -406,7 +406,7 @@ class Stubs(unittest.TestCase):
         self.script("bin/compute-sanitizer",
                     "echo '========= ERROR SUMMARY: 0 errors'\necho 'No test cases matched'\n"
                     "exit $NO_TESTS")
-        for exit_status in "02":   # of Catch2 2 and 3
+        for exit_status in "02":   # of Catch2 v2 and v3
             _, _, rows = self.verify("memcheck", NO_TESTS=exit_status)
             self.assertEqual(rows["memcheck of our own kernels"]["status"], "not built")
 
@@ -444,7 +444,7 @@ class Stubs(unittest.TestCase):
                          f"All 7 checks passed with {self.path('cuda/lib64')}")
 
     def interrupted(self, number):
-        """Ends verify by a signal while the device's tests run; returns the results."""
+        """Ends verify with a signal while the device's tests run; returns the results."""
         self.script("build/tests/gpu/gpu_device_tests",
                     f"echo $$ >{self.path('pid')}; echo 'so far so good'; exec sleep 60")
         run = subprocess.Popen([self.path("gpu/verify.sh"), "--out", self.path("out"), "device",

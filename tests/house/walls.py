@@ -3,12 +3,13 @@
 
 usage: walls.py ROOT
 
-Includes point inward: sim and gpu see src, src sees neither, and sim and gpu never meet but in
-program, which sees all three. Only lessons and tests see everything. Eigen belongs to sim, CUDA and its libraries to gpu;
-a CUDA kernel's file sees neither Eigen nor fmt, which nvcc cannot compile well.
+Includes point inward: sim and gpu see src; src sees neither of them. sim and gpu meet only in
+program, which sees all three. Only lessons and tests see everything. Eigen belongs to sim; CUDA and
+its libraries belong to gpu. A CUDA kernel's file includes neither Eigen nor fmt, which nvcc cannot
+compile well.
 
-A room is a folder of the first or second level: sim, sim/check, src/core. What lies deeper is
-part of it. No two rooms import each other, and only sim/check sees what is in sim/check.
+A room is a folder of the first or second level: sim, sim/check, src/core. Deeper folders are
+part of it. No two rooms include each other, and only sim/check sees what is in sim/check.
 """
 
 import os
@@ -58,7 +59,8 @@ def source_files(root):
 
 
 def seen_from_root(root, file, include):
-    """The included path, from the root where it is found beside the including file."""
+    """Returns the included path from the root, even if it was written relative to the
+    file."""
     beside = os.path.normpath(os.path.join(os.path.dirname(file), include))
     if os.path.exists(os.path.join(root, beside)):
         return beside
@@ -66,7 +68,7 @@ def seen_from_root(root, file, include):
 
 
 def includes(root):
-    """Every include: its file, the number of its line, as it is written, and its path."""
+    """Yields each include: its file, its line number, its text, and its path."""
     for file in source_files(root):
         with open(os.path.join(root, file), encoding="utf-8", errors="replace") as text:
             for number, line in enumerate(text, 1):
@@ -76,7 +78,7 @@ def includes(root):
 
 
 def breaches(root):
-    """Lines "file:line: include: rule", and how many includes were looked at."""
+    """Returns lines "file:line: include: rule", and the number of includes read."""
     found, looked_at = [], 0
     for file, number, written, include in includes(root):
         looked_at += 1
@@ -90,8 +92,8 @@ def room_of(path):
 
 
 def circles(root):
-    """Sentences on rooms that import each other."""
-    imports = {}  # (room, imported room): one place where it is done
+    """Returns sentences about rooms that include each other."""
+    imports = {}  # (room, included room): one place that does it
     for file, number, _, include in includes(root):
         if include.startswith(tuple(folder + "/" for folder in FOLDERS)):
             imports.setdefault((room_of(file), room_of(include)), f"{file}:{number}")

@@ -17,21 +17,21 @@ struct Serving {
     std::vector<Request> requests;
     CacheSizes cache{.pages = 64, .page_rows = 4};
     BatchRules rules{};
-    bool reuse = true;  ///< of pages
-    int ways = 1;       ///< ranks that share out heads and columns
-    /// The same ranks share out experts instead, and each has requests of its own: every
-    /// so many, by their numbers.
+    bool reuse = true;  ///< whether pages are reused
+    int ways = 1;       ///< ranks that shard heads and columns
+    /// The same ranks shard experts instead, and each answers its own requests: those
+    /// whose id modulo `ways` is its number.
     bool own_requests = false;
     DType dtype = DType::f64;
     bool row_by_row = false;
     bool numbers = true;
-    /// Requests are added so many passes apart, in their order.
+    /// Requests are added in order, with this many passes between two of them.
     int apart = 0;
 };
 
 struct Outcome {
     std::map<std::int64_t, Answer> answers;  ///< by request
-    /// The logits that each of a request's tokens was chosen by, (V).
+    /// The logits (V) from which each of a request's tokens was chosen.
     std::map<std::int64_t, std::vector<HostTensor>> logits;
     std::int64_t passes = 0;
     std::int64_t most_rows = 0;
@@ -42,14 +42,14 @@ struct Outcome {
 
 Outcome serve(const Serving& serving);
 
-/// Sizes as GPT-2's, and as Llama's; `kv_heads` of 8 heads.
+/// Sizes like GPT-2's or like Llama's, with 8 heads of queries and `kv_heads` of keys.
 GptSizes small_sizes(bool llama, std::int64_t kv_heads = 8);
 
-/// A request with a prompt of random tokens, the same for the same id.
+/// A request with a prompt of random tokens; the same id gives the same prompt.
 Request random_request(std::int64_t id, std::int64_t prompt, std::int64_t output,
                        std::int64_t vocabulary, const Sampling& sampling = {});
 
-/// The logits of the last of these tokens, from a forward of all of them at once by a
+/// Returns the logits of the last of these tokens, from one forward of all tokens by a
 /// model without a cache.
 HostTensor whole_logits(const GptSizes& sizes, DType dtype,
                         const std::vector<std::int32_t>& ids);

@@ -16,7 +16,7 @@ std::int64_t below(std::int64_t bound, std::uint64_t& at) {
                                      static_cast<double>(bound));
 }
 
-/// Takes a pass of the batcher, which asks for tokens that follow from their places.
+/// Takes a pass of the batcher; each wanted token is its position modulo 7.
 Pass take_pass(Batcher& batcher) {
     Pass pass = batcher.next();
     std::vector<std::int32_t> tokens;
@@ -28,7 +28,8 @@ Pass take_pass(Batcher& batcher) {
 
 }  // namespace
 
-TEST_CASE("Whatever requests, rules and pages, all are answered", "[inference]") {
+TEST_CASE("All requests are answered, with any rules and number of pages",
+          "[inference]") {
     std::uint64_t at = 0;
     std::int64_t preemptions = 0, reused = 0;
     for (int round = 0; round < 400; ++round) {
@@ -71,8 +72,7 @@ TEST_CASE("Whatever requests, rules and pages, all are answered", "[inference]")
     CHECK(reused > 100);
 }
 
-TEST_CASE("A request that is dropped gives back its pages, and what it has",
-          "[inference]") {
+TEST_CASE("A dropped request returns its pages and its tokens", "[inference]") {
     PagePool pool(8, 4);
     Batcher batcher(pool, {.most_sequences = 2});
     for (std::int64_t id = 0; id < 3; ++id)
@@ -89,7 +89,7 @@ TEST_CASE("A request that is dropped gives back its pages, and what it has",
     CHECK(dropped[0].tokens.size() == 2);
     CHECK(dropped[1].tokens.empty());
     CHECK(pool.free() == 8 - 2);
-    // The id is free again.
+    // The id may be used again.
     batcher.add(random_request(1, 4, 1, 29));
     while (!batcher.idle())
         take_pass(batcher);
@@ -97,7 +97,7 @@ TEST_CASE("A request that is dropped gives back its pages, and what it has",
     CHECK(pool.free() == 8);
 }
 
-TEST_CASE("A batcher that is asked out of turn says so", "[inference][errors]") {
+TEST_CASE("A batcher refuses calls in the wrong order", "[inference][errors]") {
     PagePool pool(4, 4);
     Batcher batcher(pool, {});
     CHECK_THAT(refusal([&] { batcher.take({}); }),
@@ -128,8 +128,7 @@ TEST_CASE("A batcher that is asked out of turn says so", "[inference][errors]") 
                says("passes of up to 64 sequences and 0 rows"));
 }
 
-TEST_CASE("A batch that nobody joins has all that waited, in several passes",
-          "[inference]") {
+TEST_CASE("A static batch has all waiting requests, in several passes", "[inference]") {
     PagePool pool(100, 4);
     Batcher batcher(pool, {.most_sequences = 3, .most_rows = 8, .continuous = false});
     for (std::int64_t id = 0; id < 5; ++id)
@@ -140,7 +139,7 @@ TEST_CASE("A batch that nobody joins has all that waited, in several passes",
         return next.requests;
     };
     using Requests = std::vector<std::int64_t>;
-    CHECK(pass() == Requests{0, 1});  // six rows, and two
+    CHECK(pass() == Requests{0, 1});  // six rows of one request and two of the other
     CHECK(pass() == Requests{0, 1, 2});
     CHECK(pass() == Requests{1, 2});
     batcher.add(random_request(9, 1, 1, 29));

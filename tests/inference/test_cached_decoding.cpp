@@ -21,7 +21,7 @@ std::int32_t largest_token(const HostTensor& logits) {
     return static_cast<std::int32_t>(best);
 }
 
-/// Prompts of unequal lengths: of one token, of a full page, of several.
+/// Prompts of different lengths: one token, one full page, several pages.
 std::vector<Request> some_requests(const Sampling& sampling = {}) {
     std::vector<Request> requests;
     std::int64_t id = 0;
@@ -32,7 +32,7 @@ std::vector<Request> some_requests(const Sampling& sampling = {}) {
     return requests;
 }
 
-/// Each token's logits are those of a forward of all tokens before it at once, by a model
+/// Each token has the same logits as in one forward of all tokens before it, by a model
 /// without a cache; and it is the largest of them.
 void require_whole(const Serving& serving, const Outcome& served) {
     for (const Request& request : serving.requests) {
@@ -60,7 +60,7 @@ std::map<std::int64_t, std::vector<std::int32_t>> tokens_of(const Outcome& serve
 
 }  // namespace
 
-TEST_CASE("Decoding with a cache gives what whole sequences give", "[inference][sim]") {
+TEST_CASE("Decoding with a cache gives the same as whole sequences", "[inference][sim]") {
     const bool llama = GENERATE(false, true);
     const std::int64_t kv_heads = GENERATE(8, 2, 1);
     CAPTURE(llama, kv_heads);
@@ -71,7 +71,7 @@ TEST_CASE("Decoding with a cache gives what whole sequences give", "[inference][
     CHECK(served.free_pages == serving.cache.pages);
 }
 
-TEST_CASE("Latent attention keeps what keys are made of, and gives what keys give",
+TEST_CASE("Latent attention caches latents, and gives the same as with keys",
           "[inference][sim]") {
     Serving serving{small_sizes(true), some_requests()};
     serving.sizes.block.latent = {20, 12, 6, 4, 8};
@@ -88,8 +88,7 @@ TEST_CASE("Latent attention keeps what keys are made of, and gives what keys giv
     CHECK(serve(serving).logits == serve(alone).logits);
 }
 
-TEST_CASE("Ranks that share out heads and columns give what one gives",
-          "[inference][sim]") {
+TEST_CASE("Tensor parallel ranks give the same as one rank", "[inference][sim]") {
     const bool llama = GENERATE(false, true);
     const auto [ways, kv_heads] = GENERATE(table<int, std::int64_t>(
         {{2, 8}, {4, 8}, {8, 8}, {2, 2}, {4, 4}, {4, 2}, {8, 2}, {8, 1}}));
@@ -100,7 +99,7 @@ TEST_CASE("Ranks that share out heads and columns give what one gives",
     require_whole(serving, served);
 }
 
-TEST_CASE("Ranks with requests of their own share out experts", "[inference][sim]") {
+TEST_CASE("Ranks with requests of their own shard the experts", "[inference][sim]") {
     const int ways = GENERATE(1, 2, 4);
     const bool shared = GENERATE(false, true);
     CAPTURE(ways, shared);
@@ -111,7 +110,7 @@ TEST_CASE("Ranks with requests of their own share out experts", "[inference][sim
     serving.sizes.block.experts.gate.chosen = 2;
     serving.ways = ways;
     serving.own_requests = true;
-    // Ranks have their last tokens at different times, and all go on.
+    // Ranks have their last tokens at different times, but all take part until the end.
     const Outcome served = serve(serving);
     REQUIRE(served.answers.size() == serving.requests.size());
     require_whole(serving, served);
@@ -122,7 +121,7 @@ TEST_CASE("Prompts in pieces, found pages and preemptions change no token",
     const bool llama = GENERATE(false, true);
     const Sampling sampling{1.0, 12, 0.9, 5};
     Serving serving{small_sizes(llama, 2), some_requests(sampling)};
-    // Two that begin like others.
+    // Two requests with the same beginnings as others.
     for (const std::int64_t like : {2, 3}) {
         Request request = serving.requests[static_cast<std::size_t>(like)];
         request.id += 10;
@@ -165,7 +164,7 @@ TEST_CASE("Prompts in pieces, found pages and preemptions change no token",
     CHECK(tokens_of(serve(in_batches)) == expected);
 }
 
-TEST_CASE("Row by row, logits do not depend on what is computed beside them",
+TEST_CASE("Row by row, logits do not depend on other rows of the batch",
           "[inference][sim]") {
     const DType dtype = GENERATE(DType::f32, DType::f64, DType::bf16);
     const bool llama = GENERATE(false, true);
@@ -176,7 +175,7 @@ TEST_CASE("Row by row, logits do not depend on what is computed beside them",
     serving.ways = ways;
     serving.row_by_row = true;
     const Outcome all = serve(serving);
-    // In pieces, on few pages, one after the other.
+    // In pieces, on few pages, and in reverse order.
     Serving others = serving;
     others.rules.most_rows = 7;
     others.cache = {.pages = 9, .page_rows = 5};
@@ -186,12 +185,12 @@ TEST_CASE("Row by row, logits do not depend on what is computed beside them",
     for (const Request& request : serving.requests) {
         CAPTURE(request.id);
         CHECK(all.answers.at(request.id).tokens == other.answers.at(request.id).tokens);
-        // A token that was computed again after a preemption has the same logits, too.
+        // A token that is computed again after a preemption also has the same logits.
         CHECK(all.logits.at(request.id) == other.logits.at(request.id));
     }
 }
 
-TEST_CASE("The simulator's products are batch invariant by themselves",
+TEST_CASE("The simulator's products are batch invariant without a setting",
           "[inference][sim]") {
     Serving serving{small_sizes(true, 4), some_requests()};
     serving.dtype = DType::f32;
@@ -204,16 +203,16 @@ TEST_CASE("A cache takes 2 g w numbers a token and layer", "[inference]") {
     CHECK(cache_bytes_of_token(llama3_405b(1), DType::bf16) == 516'096);
     CHECK(cache_bytes_of_token(qwen2_5_72b(1), DType::bf16) == 327'680);
     CHECK(llama3_405b(1).parameters() == 405'853'388'800);
-    // Its published weights have 819,200 biases besides.
+    // The published weights also have 819,200 biases.
     CHECK(qwen2_5_72b(1).parameters() == 72'705'384'448);
     CHECK(cache_bytes_of_token(deepseek_v3(4096), DType::bf16) == 70'272);
-    // With all heads, and with a fifth of them.
+    // With all heads of keys, and with a fifth of them.
     GptSizes sizes = llama2_13b(1);
     CHECK(cache_bytes_of_token(sizes, DType::bf16) == 819'200);
     sizes.block.kv_heads = 8;
     CHECK(cache_bytes_of_token(sizes, DType::bf16) == 163'840);
 
-    // What a rank holds is its heads' part of that, page by page.
+    // A rank holds its heads' part of that, page by page.
     const int ways = GENERATE(1, 4);
     Serving serving{small_sizes(true, 4), some_requests()};
     serving.ways = ways;
@@ -225,7 +224,7 @@ TEST_CASE("A cache takes 2 g w numbers a token and layer", "[inference]") {
                   ways);
 }
 
-TEST_CASE("What a cache cannot do is refused", "[inference][errors]") {
+TEST_CASE("Impossible uses of a cache are refused", "[inference][errors]") {
     const GptSizes sizes = small_sizes(false);
     const auto with = [&](const std::function<void(KeyValueCache&, Module&)>& call) {
         return refusal([&] {

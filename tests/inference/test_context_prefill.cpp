@@ -26,9 +26,9 @@ Request request_of(const Prefill& prefill) {
     return random_request(3, prefill.prompt, kOutput, prefill.sizes.vocabulary);
 }
 
-/// Ranks 1 and up compute the prompt together, and send rank 0 what they have in their
-/// caches, whose pages are of another size; it generates the rest. Gives the logits of
-/// the first token, and all tokens.
+/// Ranks 1 and up compute the prompt together and send their caches to rank 0, whose
+/// pages have another size. Rank 0 generates the rest. Has the first token's logits, and
+/// all tokens.
 struct Generated {
     HostTensor logits;
     std::vector<std::int32_t> tokens;
@@ -47,7 +47,7 @@ int rank_of_last(const Prefill& of) {
     return -1;
 }
 
-/// Returns the prompt's pages of a pool of its own: the last ones first.
+/// Returns pages for the prompt in a pool of its own: the last pages first.
 SequencePages some_pages(const CacheSizes& sizes, std::int64_t tokens) {
     SequencePages pages;
     for (std::int64_t i = 0; i * sizes.page_rows < tokens; ++i)
@@ -121,7 +121,7 @@ Generated run(const Prefill& of) {
 
 }  // namespace
 
-TEST_CASE("Ranks that share out a prompt's tokens leave the cache of one",
+TEST_CASE("Ranks that shard a prompt's tokens fill the same cache as one rank",
           "[inference][sim]") {
     const bool llama = GENERATE(false, true);
     const auto [ways, order] = GENERATE(table<int, TokenOrder>({
@@ -144,7 +144,7 @@ TEST_CASE("Ranks that share out a prompt's tokens leave the cache of one",
     Serving serving{prefill.sizes, {request}};
     const Outcome served = serve(serving);
     CHECK(generated.tokens == served.answers.at(request.id).tokens);
-    // Keys and values go over once, and the first token.
+    // Keys and values are sent once, and so is the first token.
     std::int64_t to_first = 0;
     for (const RankReport& of : generated.report.ranks)
         for (const Traffic& traffic : of.traffic)
@@ -152,7 +152,7 @@ TEST_CASE("Ranks that share out a prompt's tokens leave the cache of one",
     CHECK(to_first == prompt * cache_bytes_of_token(prefill.sizes, DType::f64) + 4);
 }
 
-TEST_CASE("Deals of prompts are filled up to equal shares", "[inference]") {
+TEST_CASE("Sharded prompts are padded to equal shares", "[inference]") {
     CHECK(filled_up({TokenOrder::contiguous, 4, 0}, 37) == 40);
     CHECK(filled_up({TokenOrder::zigzag, 4, 0}, 37) == 40);
     CHECK(filled_up({TokenOrder::zigzag, 4, 0}, 41) == 48);

@@ -6,7 +6,8 @@
 
 namespace lockstep::test {
 
-TEST_CASE("Others go by what rank 0 decides, without numbers, too", "[inference][sim]") {
+TEST_CASE("The other ranks follow rank 0's decisions, also with shapes only",
+          "[inference][sim]") {
     const int ranks = GENERATE(1, 2, 5);
     const bool numbers = GENERATE(true, false);
     const std::vector<bool> decisions =
@@ -24,7 +25,7 @@ TEST_CASE("Others go by what rank 0 decides, without numbers, too", "[inference]
     });
     for (const auto& of_rank : told)
         CHECK(of_rank == decisions);
-    // Each is a broadcast, whose first rank sends 4 bytes.
+    // Each decision is a broadcast; its first rank sends 4 bytes.
     CHECK(report.ranks[0].bytes_sent() ==
           (ranks > 1 ? 4 * static_cast<std::int64_t>(decisions.size()) : 0));
 }

@@ -12,7 +12,7 @@ struct Ring {
     int stages = 1;
     int groups = 1;
     GptSizes sizes;
-    std::vector<Request> requests;  ///< dealt to the groups in turns
+    std::vector<Request> requests;  ///< distributed to the groups in turn
     bool numbers = true;
     BatchRules rules{};
     std::int64_t pages = 64;
@@ -62,7 +62,7 @@ Rounds decode(const Ring& ring) {
         CHECK(pool.free() == ring.pages);
         for (Batcher* group : groups)
             for (const Answer& answer : group->answers()) {
-                // All stages know all tokens.
+                // All stages know the tokens of all requests.
                 const auto& known =
                     rounds.tokens.try_emplace(answer.id, answer.tokens).first->second;
                 CHECK(known == answer.tokens);
@@ -83,7 +83,7 @@ std::vector<Request> requests_of(std::int64_t count, std::int64_t prompt,
 
 }  // namespace
 
-TEST_CASE("Stages that pass groups of sequences round give what one device gives",
+TEST_CASE("A ring of stages for groups of sequences gives the same as one device",
           "[inference][sim]") {
     const bool llama = GENERATE(false, true);
     const int stages = GENERATE(1, 2, 3, 4);
@@ -96,15 +96,15 @@ TEST_CASE("Stages that pass groups of sequences round give what one device gives
     Serving alone{ring.sizes, ring.requests};
     for (const auto& [id, answer] : serve(alone).answers)
         CHECK(rounds.tokens.at(id) == answer.tokens);
-    // Few pages, and prompts in pieces.
+    // Now with few pages, and prompts in pieces.
     ring.pages = 12;
     ring.rules.most_rows = 3;
     CHECK(decode(ring).tokens == rounds.tokens);
 }
 
-TEST_CASE("A ring keeps its stages busy once there are as many groups",
+TEST_CASE("A ring keeps its stages busy if there are as many groups as stages",
           "[inference][sim]") {
-    // Large enough for arithmetic to count beside what is started.
+    // Large enough that arithmetic takes more time than launches.
     Ring ring{4, 1, {512, 64, 8, {2048, 16}}, requests_of(16, 4, 20), /*numbers=*/false};
     ring.rules.most_rows = 64;
     const auto time = [&](int stages, int groups) {
@@ -113,15 +113,15 @@ TEST_CASE("A ring keeps its stages busy once there are as many groups",
         return static_cast<double>(decode(ring).took);
     };
     const double one = time(1, 1);
-    // With one group a stage works while three wait: no faster than one device, for all
-    // that is sent.
+    // With one group, one stage works while three wait. Because of the messages, this is
+    // no faster than one device.
     CHECK(time(4, 1) > one);
-    // With four groups, of four sequences each, all four read their weights at once.
-    // Groups take turns with one device, too, to compare the same passes.
+    // With four groups of four sequences, all four stages read their weights at once. One
+    // device also takes its groups in turn, so the same passes are compared.
     const double in_turns = time(1, 4), round = time(4, 4);
     CHECK(in_turns / round > 3.2);
     CHECK(in_turns / round < 4);
-    // More groups than stages do no harm, and no more good.
+    // More groups than stages do no harm, but do not help either.
     const double eight = time(1, 8) / time(4, 8);
     CHECK(eight > 3.4);
     CHECK(eight < 4);

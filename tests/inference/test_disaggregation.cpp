@@ -12,14 +12,14 @@ namespace lockstep::test {
 
 namespace {
 
-/// Ranks [0, ways) compute prompts, as many others generate; each two of them share out
-/// heads and columns alike.
+/// Ranks [0, ways) compute prompts, and the same number of other ranks generate. Both
+/// sets shard heads and columns in the same way.
 struct Apart {
     int ways = 1;
     std::int64_t pages = 100;
     double per_second = 20000;
     bool numbers = true;
-    int per_node = 8;  ///< devices
+    int per_node = 8;  ///< devices in a node
 };
 
 std::vector<Request> some_requests(const GptSizes& sizes, double per_second) {
@@ -67,11 +67,10 @@ std::map<std::int64_t, std::vector<std::int32_t>> tokens_together() {
 
 }  // namespace
 
-TEST_CASE("Prompts computed elsewhere are answered as if they were not",
-          "[inference][sim]") {
+TEST_CASE("Prompts computed on other devices get the same answers", "[inference][sim]") {
     const auto expected = tokens_together();
     const int ways = GENERATE(1, 2);
-    // Few pages: requests wait for them, and some give theirs back again.
+    // With few pages, requests wait for pages, and some give theirs back.
     const std::int64_t pages = GENERATE(100, 12);
     const double per_second = GENERATE(0, 3000, 1e6);
     CAPTURE(ways, pages, per_second);
@@ -105,9 +104,9 @@ TEST_CASE("Prompts computed elsewhere are answered as if they were not",
     }
 }
 
-TEST_CASE("A service on devices apart takes as long with shapes only",
+TEST_CASE("A disaggregated service takes the same time with shapes only",
           "[inference][sim]") {
-    // In nodes of three, ranks of a tensor group have their prompts at different times.
+    // In nodes of three, ranks of a tensor group get their prompts at different times.
     const int ways = GENERATE(1, 2, 4), per_node = GENERATE(8, 3);
     CAPTURE(ways, per_node);
     Apart apart{.ways = ways, .per_node = per_node};
@@ -123,7 +122,7 @@ TEST_CASE("A service on devices apart takes as long with shapes only",
     }
 }
 
-TEST_CASE("A batcher takes a computed prompt in if it has room", "[inference]") {
+TEST_CASE("A batcher accepts a computed prompt if it has room", "[inference]") {
     PagePool pool(4, 4);
     Batcher batcher(pool, {.most_sequences = 2});
     const Request first = random_request(0, 9, 5, 29),
@@ -134,12 +133,12 @@ TEST_CASE("A batcher takes a computed prompt in if it has room", "[inference]") 
     CHECK(computed->first == 0);
     CHECK(computed->count == 9);
     CHECK(computed->pages.size() == 3);
-    // It asks for a single token, and so has ended.
+    // It asks for only one token, so it has ended.
     REQUIRE(batcher.join(second, 8));
     const auto answers = batcher.answers();
     REQUIRE(answers.size() == 1);
     CHECK(answers[0].tokens == std::vector<std::int32_t>{8});
-    // No page is left for the third.
+    // No page is left for the third request.
     CHECK(!batcher.join(third, 9));
     CHECK(pool.free() == 1);
     CHECK_THAT(refusal([&] { batcher.join(first, 7); }),
@@ -150,7 +149,7 @@ TEST_CASE("A batcher takes a computed prompt in if it has room", "[inference]") 
     CHECK_THAT(refusal([&] { batcher.join(third, 9); }),
                says("request 2 joins while a pass is under way"));
     batcher.take({3});
-    // A request that waits comes before one that joins.
+    // A waiting request comes before a request that joins.
     batcher.add(random_request(5, 1, 1, 29));
     CHECK(!batcher.join(random_request(6, 1, 2, 29), 1));
 }

@@ -53,7 +53,7 @@ RanService run(const ServicePlan& plan, double per_second) {
 
 }  // namespace
 
-TEST_CASE("A service answers alike on every mesh", "[inference][sim]") {
+TEST_CASE("A service gives the same answers on every mesh", "[inference][sim]") {
     GptSizes sizes = small_sizes(true, 4);
     const bool experts = GENERATE(false, true);
     if (experts) {

@@ -11,7 +11,8 @@ namespace lockstep::test {
 
 namespace {
 
-/// Sequences that come, grow and go; and what their pages hold, kept beside the pool.
+/// Sequences that arrive, grow and leave; the contents of their pages are recorded here,
+/// too.
 class Traffic {
   public:
     Traffic(std::int64_t pages, std::int64_t rows, bool reuse, std::uint64_t seed)
@@ -19,7 +20,7 @@ class Traffic {
 
     void arrive() {
         Living it;
-        // Few different beginnings, so that some are found.
+        // Few different beginnings, so that some pages are found.
         const std::int64_t kind = dice_.below(6), length = 1 + dice_.below(30);
         for (std::int64_t i = 0; i < length; ++i)
             it.ids.push_back(
@@ -48,8 +49,8 @@ class Traffic {
         living_.erase(living_.begin() + static_cast<std::ptrdiff_t>(one));
     }
     void check() const {
-        // A page has two owners only if both have found it: it is full, and they begin
-        // alike.
+        // A page has two owners only if both have found it: then it is full, and both
+        // sequences have the same beginning.
         std::map<std::int32_t, std::vector<std::int32_t>> owned;
         for (const Living& it : living_) {
             const std::set<std::int32_t> once(it.pages.pages.begin(),
@@ -79,7 +80,7 @@ class Traffic {
         SequencePages pages;
         std::vector<std::int32_t> ids;
     };
-    /// All tokens up to the end of that page.
+    /// Returns all tokens up to the end of this page.
     std::vector<std::int32_t> up_to(const std::vector<std::int32_t>& ids,
                                     std::int64_t page) const {
         const auto end = std::min((page + 1) * pool_.page_rows(),
@@ -128,7 +129,7 @@ TEST_CASE("Pages never leak, over 10,000 arrivals at random", "[inference]") {
     CHECK((traffic.found() > 0) == reuse);
 }
 
-TEST_CASE("A prompt's pages are found by what they hold, and never all of it",
+TEST_CASE("A prompt's pages are found by their tokens, but never the whole prompt",
           "[inference]") {
     PagePool pool(6, 4);
     const std::vector<std::int32_t> ids{1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -136,7 +137,7 @@ TEST_CASE("A prompt's pages are found by what they hold, and never all of it",
     CHECK(pool.find(first, ids) == 0);
     REQUIRE(pool.grow(first, 9));
     CHECK(first.pages == std::vector<std::int32_t>{0, 1, 2});
-    // Before they are computed, nothing is found.
+    // Nothing is found before it is computed.
     SequencePages early;
     CHECK(pool.find(early, ids) == 0);
     pool.computed(first, ids);
@@ -144,7 +145,7 @@ TEST_CASE("A prompt's pages are found by what they hold, and never all of it",
     CHECK(pool.find(second, ids) == 8);
     CHECK(second.pages == std::vector<std::int32_t>{0, 1});
     CHECK(pool.free() == 3);
-    // Of eight tokens, the last page's must be computed for the logits of the last.
+    // With only eight tokens, the last page must be computed for the last token's logits.
     SequencePages third;
     CHECK(pool.find(third, std::vector<std::int32_t>{1, 2, 3, 4, 5, 6, 7, 8}) == 4);
     SequencePages other;
@@ -155,8 +156,8 @@ TEST_CASE("A prompt's pages are found by what they hold, and never all of it",
     CHECK(pool.free() == 4);
     pool.release(second);
     CHECK(pool.free() == 6);
-    // Nobody has them, and they are found all the same, until their place is needed. The
-    // one that the other follows goes last.
+    // Pages without an owner can still be found, until their room is needed. Page 0,
+    // which the other page follows, is dropped last.
     SequencePages large;
     REQUIRE(pool.grow(large, 20));
     SequencePages again;
@@ -167,7 +168,7 @@ TEST_CASE("A prompt's pages are found by what they hold, and never all of it",
     CHECK(again.tokens == 4);
 }
 
-TEST_CASE("A sequence that goes back leaves nothing to be found", "[inference]") {
+TEST_CASE("A sequence that is sent back leaves no pages to find", "[inference]") {
     PagePool pool(6, 4);
     const std::vector<std::int32_t> ids{1, 2, 3, 4, 5, 6, 7, 8, 9};
     SequencePages of;
@@ -188,7 +189,7 @@ TEST_CASE("A sequence that goes back leaves nothing to be found", "[inference]")
                says("a sequence of 4 tokens cannot shrink to 5"));
 }
 
-TEST_CASE("A pool of nothing is refused", "[inference][errors]") {
+TEST_CASE("An empty pool is refused", "[inference][errors]") {
     CHECK_THAT(refusal([] { PagePool(0, 4); }), says("0 pages of 4 rows"));
     CHECK_THAT(refusal([] { PagePool(4, -1); }), says("4 pages of -1 rows"));
     PagePool pool(4, 4);

@@ -1,4 +1,4 @@
-// The plain batcher's sequences have the tokens that Batcher's have.
+// The plain batcher gives the same tokens as Batcher.
 
 #include <map>
 
@@ -52,12 +52,12 @@ TEST_CASE("A plain batcher gives the tokens that a batcher gives", "[inference]"
     serving.rules.most_sequences = GENERATE(1, 3, 64);
     serving.cache.pages = GENERATE(8, 64);
     const PlainlyServed plain = serve_plainly(serving);
-    // Without a limit of pages all six are under way at once.
+    // Without a limit on pages, all six are under way at once.
     if (serving.cache.pages == 64)
         CHECK(plain.most_sequences ==
               std::min<std::int64_t>(serving.rules.most_sequences, 6));
-    // The requests take 9, 3, 6, 1, 12 and 8 passes. As soon as one of three ends, the
-    // next begins.
+    // The requests take 9, 3, 6, 1, 12 and 8 passes. When one of three ends, the next one
+    // begins at once.
     if (serving.cache.pages == 64 && serving.rules.most_sequences == 3)
         CHECK(plain.passes == 16);
     REQUIRE(plain.tokens.size() == serving.requests.size());
@@ -67,7 +67,8 @@ TEST_CASE("A plain batcher gives the tokens that a batcher gives", "[inference]"
     }
 }
 
-TEST_CASE("A plain batcher refuses what can never be answered", "[inference][errors]") {
+TEST_CASE("A plain batcher refuses requests that can never be answered",
+          "[inference][errors]") {
     CHECK_THAT(refusal([] { PlainBatcher({.pages = 4, .page_rows = 0}, 2); }),
                says("4 pages of 0 rows for 2 sequences at once; all three must be"));
     PlainBatcher batcher({.pages = 4, .page_rows = 4}, 2);

@@ -27,7 +27,7 @@ void require_close(const std::vector<double>& a, const std::vector<double>& b) {
         CHECK_THAT(a[i], Catch::Matchers::WithinAbs(b[i], 1e-15));
 }
 
-/// Pearson's statistic of tokens that were chosen `draws` times with these probabilities.
+/// Returns Pearson's statistic of `draws` chosen tokens against these probabilities.
 double chi_squared(const Sampling& sampling, int draws,
                    const std::vector<double>& expected) {
     std::array<int, 5> chosen{};
@@ -47,16 +47,17 @@ double chi_squared(const Sampling& sampling, int draws,
 
 }  // namespace
 
-TEST_CASE("Temperature, top k and top p say which tokens, and how often", "[inference]") {
+TEST_CASE("Temperature, top k and top p decide which tokens are chosen, and how often",
+          "[inference]") {
     require_close(probabilities(kFive, {}), {1});
     require_close(probabilities(kFive, {.temperature = 1}), softmax(1, 5));
     require_close(probabilities(kFive, {.temperature = 0.5}), softmax(0.5, 5));
     require_close(probabilities(kFive, {.temperature = 1, .top_k = 3}), softmax(1, 3));
     require_close(probabilities(kFive, {.temperature = 1, .top_k = 9}), softmax(1, 5));
-    // 0.553, 0.757, 0.880, 0.955, 1.
+    // The sums of probabilities: 0.553, 0.757, 0.880, 0.955, 1.
     require_close(probabilities(kFive, {.temperature = 1, .top_p = 0.8}), softmax(1, 3));
     require_close(probabilities(kFive, {.temperature = 1, .top_p = 0.5}), {1});
-    // Of the two largest, 0.731 and 1.
+    // With only the two largest: 0.731 and 1.
     require_close(probabilities(kFive, {.temperature = 1, .top_k = 2, .top_p = 0.7}),
                   {1});
     require_close(probabilities(kFive, {.temperature = 1, .top_k = 2, .top_p = 0.8}),
@@ -64,19 +65,19 @@ TEST_CASE("Temperature, top k and top p say which tokens, and how often", "[infe
 }
 
 TEST_CASE("Tokens are chosen as often as their probabilities say", "[inference]") {
-    // Of 4 degrees of freedom, Pearson's statistic is above 23.5 once in 10,000 times; of
-    // 2, above 18.4. The seeds are fixed, so that this is either so or not.
+    // With 4 degrees of freedom, Pearson's statistic exceeds 23.5 once in 10,000 times;
+    // with 2, it exceeds 18.4. The seeds are fixed, so the result is always the same.
     CHECK(chi_squared({.temperature = 1, .seed = 1}, 20'000, softmax(1, 5)) < 23.5);
     CHECK(chi_squared({.temperature = 2, .seed = 2}, 20'000, softmax(2, 5)) < 23.5);
     CHECK(chi_squared({.temperature = 1, .top_k = 3, .seed = 3}, 20'000, softmax(1, 3)) <
           18.4);
-    // And another temperature's are not.
+    // Tokens of another temperature fail the test.
     CHECK(chi_squared({.temperature = 2, .seed = 2}, 20'000, softmax(1, 5)) > 100);
     for (int i = 0; i < 100; ++i)
         REQUIRE(sample(kFive, {}, i) == 3);
 }
 
-TEST_CASE("A sampling that cannot be is refused", "[inference][errors]") {
+TEST_CASE("An impossible sampling is refused", "[inference][errors]") {
     const auto said = [](const Sampling& sampling) {
         return refusal([&] { sampling.require_sound(); });
     };

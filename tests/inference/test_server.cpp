@@ -15,7 +15,7 @@ namespace {
 
 constexpr Picoseconds kMillisecond = kSecond / 1000;
 
-/// A service without a model: a pass takes 1 ms and a tenth of one a row.
+/// A service without a model: a pass takes 1 ms, and 0.1 ms for each row.
 std::vector<Served> serve_rows(const std::vector<Request>& requests,
                                const BatchRules& rules = {}, std::int64_t pages = 1000) {
     std::vector<Served> served;
@@ -40,16 +40,17 @@ Request at_millisecond(std::int64_t id, Picoseconds milliseconds, std::int64_t p
     return request;
 }
 
-/// Tenths of a millisecond.
+/// Returns the times of the first and last token, in tenths of a millisecond.
 std::vector<Picoseconds> tenths(const Served& of) {
     return {of.first * 10 / kMillisecond, of.last * 10 / kMillisecond};
 }
 
 }  // namespace
 
-TEST_CASE("A service's times are those of its passes", "[inference][sim]") {
-    // Comes at 5 ms: a prompt of 10 rows takes 2.0 ms, then two decodes 1.1 ms each. One
-    // that comes at 6 ms waits until 7, and takes 1 + 0.5 ms beside a decode of 0.1.
+TEST_CASE("A service's times follow from its passes", "[inference][sim]") {
+    // The first request comes at 5 ms: its prompt of 10 rows takes 2.0 ms, then two
+    // decodes take 1.1 ms each. The second comes at 6 ms, waits until 7, and takes 1 +
+    // 0.5 ms together with a decode of 0.1.
     const auto served =
         serve_rows({at_millisecond(0, 5, 10, 3), at_millisecond(1, 6, 5, 1)});
     REQUIRE(served.size() == 2);
@@ -60,7 +61,7 @@ TEST_CASE("A service's times are those of its passes", "[inference][sim]") {
     CHECK(tenths(served[1]) == std::vector<Picoseconds>{70, 97});
     CHECK(served[1].per_token() == 27 * kMillisecond / 20);
 
-    // Between the two nothing happens.
+    // Nothing happens between the two.
     const auto apart =
         serve_rows({at_millisecond(0, 0, 10, 1), at_millisecond(1, 500, 10, 1)});
     CHECK(tenths(apart[0]) == std::vector<Picoseconds>{20, 20});
@@ -79,7 +80,7 @@ TEST_CASE("Requests that find no page wait, and are answered", "[inference][sim]
         preemptions += of.answer.preemptions;
     }
     CHECK(preemptions > 0);
-    // Others' pages are not there at all.
+    // All pages belong to others, so waiting does not help.
     CHECK_THAT(refusal([&] {
                    sim::make_cluster(1)->run([&](Rank& rank) {
                        PagePool pool(4, 4);
@@ -96,9 +97,10 @@ TEST_CASE("Requests that find no page wait, and are answered", "[inference][sim]
                says("nothing goes on: the pool's pages are others'"));
 }
 
-TEST_CASE("A long prompt stalls decodes unless it comes in pieces", "[inference][sim]") {
-    // Four generate; a prompt of 400 rows comes. In one pass it makes all of them wait
-    // for 41.4 ms; in pieces, none waits for longer than a full pass.
+TEST_CASE("A long prompt delays decodes unless it is split into pieces",
+          "[inference][sim]") {
+    // Four requests generate when a prompt of 400 rows comes. In one pass it makes all
+    // four wait for 41.4 ms; in pieces, none waits longer than one full pass.
     std::vector<Request> requests;
     for (std::int64_t id = 0; id < 4; ++id)
         requests.push_back(at_millisecond(id, 0, 4, 60));
@@ -109,12 +111,11 @@ TEST_CASE("A long prompt stalls decodes unless it comes in pieces", "[inference]
             if (of.answer.id < 4) most = std::max(most, of.last);
         return most * 10 / kMillisecond;
     };
-    // 60 tokens: a pass of 16 rows, then 59 of 4, and what the prompt's rows take; each
-    // piece leaves a row for each of the four.
+    // 60 tokens take one pass of 16 rows, 59 passes of 4, and the time of the prompt's
+    // rows. Each piece leaves one row for each of the four.
     CHECK(longest({.most_rows = 64, .pieces = false}) == 26 + 59 * 14 + 400);
     CHECK(longest({.most_rows = 64}) == 26 + 59 * 14 + 400);
-    // The same work; but it is spread over seven passes, of which none is longer than 7.4
-    // ms.
+    // The work is the same, but it is spread over seven passes, each at most 7.4 ms long.
     const auto slowest_step = [&](const BatchRules& rules) {
         Picoseconds most = 0, before = 0;
         sim::make_cluster(1)->run([&](Rank& rank) {
@@ -138,7 +139,7 @@ TEST_CASE("A long prompt stalls decodes unless it comes in pieces", "[inference]
 }
 
 TEST_CASE("Sequences that join at once are answered sooner", "[inference][sim]") {
-    // One long answer, short ones beside it: without joining, all wait for the longest.
+    // One long answer among short ones: without joining, all wait for the longest.
     std::vector<Request> requests{at_millisecond(0, 0, 4, 100)};
     for (std::int64_t id = 1; id < 8; ++id)
         requests.push_back(at_millisecond(id, id, 4, 2));
@@ -152,13 +153,13 @@ TEST_CASE("Sequences that join at once are answered sooner", "[inference][sim]")
     CHECK(mean(false) > 90);
 }
 
-TEST_CASE("A report's percentiles and goodput are those of its requests", "[inference]") {
+TEST_CASE("A report's percentiles and goodput follow from its requests", "[inference]") {
     std::vector<Served> served;
     for (std::int64_t i = 1; i <= 100; ++i) {
         Served of;
         of.answer = {i, {1, 2, 3}, static_cast<int>(i % 2), 4};
         of.arrival = i * kMillisecond;
-        of.first = 2 * i * kMillisecond;  // after i ms
+        of.first = 2 * i * kMillisecond;  // i ms after its arrival
         of.last = of.first + 20 * kMillisecond;
         served.push_back(of);
     }
@@ -179,7 +180,7 @@ TEST_CASE("A report's percentiles and goodput are those of its requests", "[infe
     CHECK(report_of({}, {}).requests == 0);
 }
 
-TEST_CASE("Requests come at random, as often as they should", "[inference]") {
+TEST_CASE("Requests arrive at random, at the given rate", "[inference]") {
     const RequestMix mix{4000, 20, 3, 9, 1, 5, 50, 11};
     const auto requests = make_requests(mix);
     REQUIRE(requests.size() == 4000);
@@ -196,13 +197,13 @@ TEST_CASE("Requests come at random, as often as they should", "[inference]") {
         prompts += static_cast<double>(length) / 4000;
         outputs += static_cast<double>(request.output) / 4000;
     }
-    // Means of 4,000: deviations are 2 / sqrt(4000), 1.41 / sqrt(4000), and of the last
-    // arrival 200 s / sqrt(4000); four of each are exceeded once in 15,000 times.
+    // Means over 4,000: the deviations are 2 / sqrt(4000), 1.41 / sqrt(4000), and for the
+    // last arrival 200 s / sqrt(4000). Four deviations are exceeded once in 15,000 times.
     CHECK_THAT(prompts, Catch::Matchers::WithinAbs(6, 4 * 2 / std::sqrt(4000.0)));
     CHECK_THAT(outputs, Catch::Matchers::WithinAbs(3, 4 * 1.42 / std::sqrt(4000.0)));
     CHECK_THAT(static_cast<double>(requests.back().arrival) / 1e12,
                Catch::Matchers::WithinAbs(200, 4 * 200 / std::sqrt(4000.0)));
-    // All at once.
+    // All requests come at once.
     for (const Request& request : make_requests({.count = 3}))
         CHECK(request.arrival == 0);
     const auto said = [](const RequestMix& of) {
@@ -234,7 +235,7 @@ struct Sharing {
     double slowness = 1;  ///< of the last rank
 };
 
-/// Answers requests on ranks that share out heads and columns.
+/// Answers requests on ranks that shard heads and columns.
 std::vector<std::vector<Served>> serve_shared(const Sharing& sharing) {
     const auto [ways, numbers, slowness] = sharing;
     const GptSizes sizes = small_sizes(true, 4);
@@ -265,7 +266,8 @@ std::vector<std::vector<Served>> serve_shared(const Sharing& sharing) {
 
 }  // namespace
 
-TEST_CASE("Ranks answer alike though one of them is slower", "[inference][sim]") {
+TEST_CASE("Ranks give the same answers even if one of them is slower",
+          "[inference][sim]") {
     const auto alone = serve_shared({});
     const auto shared = serve_shared({.ways = 4, .slowness = 1.5});
     REQUIRE(alone[0].size() == 20);

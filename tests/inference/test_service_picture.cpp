@@ -1,4 +1,4 @@
-// The picture of a service: its boxes are its passes, and the waits between them.
+// The picture of a service: its boxes are the passes, and the waits between passes.
 
 #include <algorithm>
 #include <string>
@@ -27,9 +27,9 @@ ServedPass pass_at(Picoseconds at, std::int64_t pages,
     return {at * kPass, (at + 1) * kPass, pages, std::move(pieces)};
 }
 
-/// Request 0 has its prompt in two passes, and three tokens; request 1 comes in the
-/// middle of the first pass, waits for a page, has one token, loses its pages, and goes
-/// on when request 0 is done.
+/// Request 0 has its prompt in two passes, and three tokens. Request 1 comes in the
+/// middle of the first pass, waits for a page, gets one token, loses its pages, and
+/// continues when request 0 is done.
 ServiceTrace small_trace() {
     ServiceTrace trace;
     trace.title = "small";
@@ -45,7 +45,7 @@ ServiceTrace small_trace() {
     return trace;
 }
 
-/// "P0-4 w4-6": the letters of a row's boxes, and when they begin and end, in passes.
+/// Returns "P0-4 w4-6": the letter, begin and end of each box of a row, in passes.
 std::string boxes_of(const Chart& chart, const Row& row) {
     std::string text;
     for (const Box& box : row.boxes)
@@ -120,7 +120,8 @@ TEST_CASE("Prompts that are computed apart have a row of passes", "[inference][c
     CHECK(chart.panels.size() == 3);
 }
 
-TEST_CASE("Of many requests the first are drawn, until they end", "[inference][chart]") {
+TEST_CASE("If there are many requests, the first ones are drawn until they end",
+          "[inference][chart]") {
     ServiceTrace trace;
     for (std::int64_t id = 0; id < 40; ++id) {
         trace.requests.push_back({id, 0, 1});

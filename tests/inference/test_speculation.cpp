@@ -13,7 +13,7 @@ namespace {
 const Distribution kLarge{0.4, 0.3, 0.2, 0.1, 0.0};
 const Distribution kSmall{0.1, 0.5, 0.1, 0.1, 0.2};
 
-/// Drafts of the small model, each by a number of its own.
+/// Returns drafts of the small model, each from its own random number.
 std::vector<std::int32_t> drafts_of(const Distribution& from, int count,
                                     std::uint64_t seed) {
     std::vector<std::int32_t> drafts;
@@ -25,11 +25,11 @@ std::vector<std::int32_t> drafts_of(const Distribution& from, int count,
     return drafts;
 }
 
-/// Two GPTs over one vocabulary, of which the small one drafts.
+/// Two GPTs with the same vocabulary; the small one drafts.
 struct Pair {
     GptSizes large = small_sizes(true, 4);
     GptSizes small = small_sizes(true, 4);
-    std::uint64_t small_seed = 8;  ///< 7 and the same sizes: the large one's weights
+    std::uint64_t small_seed = 8;  ///< 7 and equal sizes give the large model's weights
     bool numbers = true;
 };
 
@@ -59,8 +59,7 @@ SpeculationReport speculate_with(const Pair& pair, const Request& request,
 
 }  // namespace
 
-TEST_CASE("What stays of drafts is distributed as the large model's tokens are",
-          "[inference]") {
+TEST_CASE("Accepted tokens have the large model's distribution", "[inference]") {
     constexpr int kDrafts = 3, kTimes = 20'000;
     std::array<int, 5> first{}, drafted_first{};
     std::array<std::array<int, 5>, 5> pairs{};
@@ -73,7 +72,7 @@ TEST_CASE("What stays of drafts is distributed as the large model's tokens are",
         ++drafted_first.at(static_cast<std::size_t>(drafts[0]));
         const auto out = accepted(drafts, small, large, seed, 10);
         REQUIRE((!out.empty() && out.size() <= kDrafts + 1));
-        // All but the last are the drafts.
+        // All tokens but the last are drafts.
         for (std::size_t i = 0; i + 1 < out.size(); ++i)
             REQUIRE(out[i] == drafts[i]);
         ++first.at(static_cast<std::size_t>(out[0]));
@@ -86,8 +85,8 @@ TEST_CASE("What stays of drafts is distributed as the large model's tokens are",
         tokens += count / kTimes;
         squares += count * count / kTimes;
     }
-    // Pearson's statistic of four tokens, 3 degrees of freedom, is above 21.1 once in
-    // 10,000 times. A token of no probability never comes.
+    // Pearson's statistic of four tokens, with 3 degrees of freedom, exceeds 21.1 once in
+    // 10,000 times. A token with probability 0 never comes.
     double statistic = 0;
     for (std::size_t token = 0; token < 4; ++token) {
         const double mean = kTimes * kLarge[token];
@@ -95,7 +94,8 @@ TEST_CASE("What stays of drafts is distributed as the large model's tokens are",
     }
     CHECK(first[4] == 0);
     CHECK(statistic < 21.1);
-    // So does the second token, whatever the first one was: it was a draft that stayed.
+    // The same holds for the second token, after any first token: that was an accepted
+    // draft.
     std::array<int, 5> second{};
     for (const auto& row : pairs)
         for (std::size_t token = 0; token < 5; ++token)
@@ -107,13 +107,14 @@ TEST_CASE("What stays of drafts is distributed as the large model's tokens are",
     }
     CHECK(second[4] == 0);
     CHECK(statistic < 21.1);
-    // Tokens a pass: the paper's equation 1, within 4 deviations, 1 in 15,000.
+    // Tokens a pass, by the paper's equation 1, within 4 deviations (1 in 15,000).
     const double alpha = acceptance(kSmall, kLarge);
     CHECK_THAT(alpha, Catch::Matchers::WithinAbs(0.1 + 0.3 + 0.1 + 0.1, 1e-15));
     const double deviation = std::sqrt((squares - tokens * tokens) / kTimes);
     CHECK_THAT(tokens, Catch::Matchers::WithinAbs(expected_tokens(alpha, kDrafts),
                                                   4 * deviation));
-    // Drafts themselves are the small model's: the test tells them apart.
+    // The drafts themselves are distributed like the small model's tokens: the test finds
+    // that.
     statistic = 0;
     for (std::size_t token = 0; token < 4; ++token) {
         const double mean = kTimes * kLarge[token];
@@ -150,8 +151,8 @@ TEST_CASE("Greedy speculation gives the large model's tokens exactly",
     }
 }
 
-TEST_CASE("Speculation goes no further than it is asked to", "[inference][sim]") {
-    // Learnt positions end at the context, and pages with the last token.
+TEST_CASE("Speculation goes no further than the requested length", "[inference][sim]") {
+    // Learnt positions end with the context, and pages with the last token.
     Pair pair;
     pair.large = pair.small = small_sizes(false, 8);
     pair.large.context = pair.small.context = 20;
@@ -176,9 +177,9 @@ TEST_CASE("A draft model that is the large one is always right", "[inference][si
     }
 }
 
-TEST_CASE("With a temperature, tokens are as often as the large model's",
+TEST_CASE("With a temperature, tokens have the large model's frequencies",
           "[inference][sim]") {
-    // Four tokens to choose from, of one prompt; the small model has other weights.
+    // One prompt and four possible tokens; the small model has other weights.
     Pair pair;
     for (GptSizes* sizes : {&pair.large, &pair.small}) {
         sizes->vocabulary = 4;
@@ -225,7 +226,7 @@ TEST_CASE("Speculation of shapes only takes a stated acceptance", "[inference][s
                Catch::Matchers::WithinAbs(expected_tokens(0.7, 3), 0.2));
 }
 
-TEST_CASE("A speculation that cannot be is refused", "[inference][errors]") {
+TEST_CASE("An impossible speculation is refused", "[inference][errors]") {
     CHECK_THAT(refusal([] { accepted(std::vector{1}, {}, {}, 0, 0); }),
                says("1 drafts with 0 distributions of the small model and 0 of the"));
     const std::vector<Distribution> one{{0.5, 0.5}}, two{{0.5, 0.5}, {0.5, 0.25, 0.25}};

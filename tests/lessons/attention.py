@@ -1,5 +1,5 @@
-"""Attention over one sequence in the standard library alone: softmax(Q K^T / sqrt(width)) V, head
-by head, and a backward written out."""
+"""Attention over one sequence, with only the standard library: softmax(Q K^T / sqrt(width)) V,
+head by head, and its backward."""
 
 import math
 
@@ -11,26 +11,26 @@ def columns(matrix, begin, end):
 
 
 def beside(matrices):
-    """The matrices' columns, one matrix after the other."""
+    """Returns the matrices' columns, one matrix after the other."""
     return [flat(rows) for rows in zip(*matrices)]
 
 
 def places_of(heads, kv_heads, width):
-    """Of each head's queries, keys and values the first column, where x has all heads' queries,
-    then the keys, then the values, and heads / kv_heads in a row share keys and values."""
+    """Returns the first column of each head's queries, keys and values. x has all heads' queries,
+    then the keys, then the values; heads / kv_heads consecutive heads share keys and values."""
     group = heads // kv_heads
     return [(head * width, (heads + head // group) * width,
              (heads + kv_heads + head // group) * width) for head in range(heads)]
 
 
 def scores(q, k):
-    """q k^T / sqrt(width)"""
+    """Returns q k^T / sqrt(width)."""
     return [[score / math.sqrt(len(row)) for score in products]
             for row, products in zip(q, product(q, turned(k)))]
 
 
 def softmax(row, seen):
-    """Of the scores that are seen; the others weigh nothing."""
+    """Returns the softmax of the scores that are seen; the others weigh nothing."""
     largest = max(score for score, see in zip(row, seen) if see)
     powers = [math.exp(score - largest) if see else 0.0 for score, see in zip(row, seen)]
     total = sum(powers)
@@ -38,7 +38,7 @@ def softmax(row, seen):
 
 
 def head(q, k, v, sees):
-    """y, and a function that makes dq, dk and dv of dy. Row i sees row j where sees(i, j)."""
+    """Returns y and a function from dy to dq, dk, dv. Row i sees row j if sees(i, j)."""
     weights = [softmax(row, [sees(i, j) for j in range(len(row))])
                for i, row in enumerate(scores(q, k))]
 
@@ -59,8 +59,8 @@ def everything(_i, _j):
 
 
 def attention(x, places, width, sees=causal):
-    """y, all heads side by side, and a function that makes dx of dy. What heads share gets the
-    gradients of all."""
+    """Returns y, all heads side by side, and a function from dy to dx. Shared columns get the
+    sum of their heads' gradients."""
     heads = [head(*(columns(x, place, place + width) for place in of_head), sees)
              for of_head in places]
 

@@ -1,5 +1,5 @@
-"""What tests of a command of `lockstep` share: a folder of its own for each case, and what one
-expects of any command. The program is the script's first argument.
+"""Shared by tests of a command of `lockstep`: a folder of its own for each case, and checks
+that every command must pass. The program is the script's first argument.
 """
 
 import json
@@ -15,13 +15,13 @@ PROGRAM = os.path.abspath(sys.argv[1])
 
 
 def limited():
-    """No file may grow beyond 100 bytes, as on a disk that is almost full."""
+    """Lets no file grow beyond 100 bytes, as on a disk that is almost full."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 
 def suggested(command):
-    """What the program suggests for a command's first word: all schedules, say."""
+    """Returns what the program suggests for a command's first word, for example all schedules."""
     described = json.loads(subprocess.run([PROGRAM, "--describe"], capture_output=True,
                                           check=True).stdout)
     [found] = [each for each in described["commands"] if each["name"] == command]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`lockstep compare SLUG --backends A,B`: two runs, one comparison, nothing left behind.
+"""`lockstep compare SLUG --backends A,B`: two runs, one comparison, no temporary file left.
 
 Arguments: the program.
 """
@@ -94,7 +94,7 @@ class CompareBackends(unittest.TestCase):
             document = json.loads(output)
             self.assertEqual((status, document["passed"]), (0, True))
             self.assertEqual(document["runs"][0]["backend"], "sim")
-            # What gpu stood for.
+            # The backend that gpu means.
             self.assertIn(document["runs"][1]["backend"], ("cuda", "nccl"))
             status, output, _ = self.run_program(*COMPARE, f"sim,{backend}", *SHORT, "--ranks",
                                                  "2", "--bound", "0")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The record of a lesson is the same bits for any workers, executor and scheduling seed.
+"""A lesson's record has the same bits with any workers, executor and scheduling seed.
 
 Arguments: the program.
 """
@@ -90,7 +90,7 @@ class Determinism(unittest.TestCase):
                     metrics = json.loads(self.record([f"numerics={numerics}"])["metrics.json"])
                     for run in metrics["runs"]:
                         for rank in run["ranks"]:
-                            rank.pop("series", None)  # losses, which are numbers
+                            rank.pop("series", None)  # the losses, which depend on the numbers
                     figures.append(metrics["runs"])
                 self.assertEqual(*figures)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`lockstep mesh`: its arithmetic and a model's parts, computed once more here; its texts, its
-documents, its pictures, and what it refuses.
+"""`lockstep mesh`: computes its numbers and a model's parts a second time; tests its texts,
+documents, pictures and error messages.
 
 Arguments: the program.
 """
@@ -88,12 +88,12 @@ class Command(CommandCase):
 
 
 def places_of(axes):
-    """The places of all ranks; the last axis is the fastest."""
+    """Returns the places of all ranks; the last axis is the fastest."""
     return [list(places) for places in itertools.product(*(range(size) for _, size in axes))]
 
 
 def groups_of(places, free):
-    """Ranks that differ along the axes `free` alone, by their first rank."""
+    """Returns groups of ranks that differ only along the axes `free`, by their first rank."""
     groups = {}
     for rank, place in enumerate(places):
         key = tuple(each for axis, each in enumerate(place) if axis not in free)
@@ -162,21 +162,21 @@ class Arithmetic(Command):
 
 
 def range_of(count, parts, index):
-    """Equal parts of so many numbers; the last ones are shorter."""
+    """Returns a part's range of `count` numbers in equal parts; the last parts are shorter."""
     each = -(-count // parts)
     return range(min(index * each, count), min((index + 1) * each, count))
 
 
 def own_rows(rows, columns, row_sets, column_range=None):
-    """Elements of a matrix that is laid out flat."""
+    """Returns the elements of a part of a matrix that is laid out flat."""
     column_range = range(columns) if column_range is None else column_range
     return [row * columns + column for row_range in row_sets for row in row_range
             for column in column_range]
 
 
 def expected_parts(tp, place):
-    """What Megatron-LM's tensor parallelism gives a rank of SMALL, by a parameter's name in its
-    layer: the elements of the whole, laid out flat."""
+    """Returns what Megatron-LM's tensor parallelism gives a rank of SMALL: by a parameter's
+    name in its layer, the elements of the whole, laid out flat."""
     hidden, width, inner = 64, 16, 256
     heads = [range_of(4, tp, place)], [range_of(2, tp, place)]
     queries, keys = (range(each.start * width, each.stop * width) for (each,) in heads)
@@ -207,7 +207,7 @@ def elements_of(part):
 
 
 def by_rank(parameters):
-    """{rank: {name: elements}}."""
+    """Returns {rank: {name: elements}}."""
     held = {}
     for parameter in parameters:
         for part in parameter["parts"]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prose stands in lessons' pages alone, and translations have their originals' names.
+"""Only lessons' pages have prose, and translations have their originals' names.
 
 Arguments: the folder of the lessons.
 """
@@ -18,7 +18,7 @@ NAME = r"[A-Za-z][A-Za-z0-9_.]*"
 PLACE = re.compile(r"(?<!\{)\{(" + NAME + r")\??\}")
 DIRECTIVE = re.compile(r"\{\{(\w+)(?: (not )?([^:}\s]+))?(?:: ((?:[^{}]|\{[^{}]*\})*))?\}\}")
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
-# What a page's directives say of names that the experiments give.
+# The directives of a page that use names from the experiments.
 USES = {"check", "output", "picture", "predict", "if", "each"}
 MOST_SENTENCES = 3
 # A directive that begins a line, and the sentence behind it.
@@ -32,7 +32,7 @@ def text_of(path):
 
 
 def uses_of(page):
-    """Each name that a page uses, with its line."""
+    """Yields each name that a page uses, with its line."""
     for number, line in enumerate(text_of(page).split("\n"), 1):
         for name in PLACE.findall(line):
             yield name.removesuffix(".bound"), number
@@ -47,7 +47,7 @@ def sources_of(folder):
 
 
 def without_sentences_for_users(source):
-    """Without what stands in require(), in exceptions and in lessons' settings."""
+    """Returns the source without require(), exceptions and lessons' settings."""
     for begin in (r"\brequire\w*\(", r"\bUsageError\(", r"\w*settings = \{",
                   r"settings\.push_back\(\s*\{"):
         while match := re.search(begin, source):
@@ -60,8 +60,8 @@ def without_sentences_for_users(source):
 
 
 def most_checks_told(step):
-    """How many checks with a sentence a step shows, if it takes the branches with the most."""
-    open_blocks = [[0]]  # the counts of each branch, of each {{if}} or {{predict}} around
+    """Returns how many checks with a sentence a step shows at most, over all branches."""
+    open_blocks = [[0]]  # one list for each open {{if}} or {{predict}}: the counts of its branches
     for line in STEP_LINE.finditer(step):
         word, sentence = line[1], line[2].strip()
         if word in ("if", "predict"):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The PyTorch programs in two lessons' READMEs, as they stand there, recompute what lessons
-record: GPTs, and a language model trained by PyTorch's own DistributedDataParallel. And the
-GPT among them loads what a checkpoint has. Skipped where PyTorch is not installed.
+"""The PyTorch programs in two lessons' READMEs, unchanged, recompute what lessons record:
+GPTs, and a language model trained by PyTorch's own DistributedDataParallel. The GPT also
+loads a checkpoint. Skipped if PyTorch is not installed.
 Arguments: the program, the folder of lessons, the tests of checkpoints.
 """
 
@@ -16,7 +16,7 @@ PROGRAM, LESSONS, CHECKPOINT_TESTS = map(os.path.abspath, sys.argv[1:4])
 BOUND = 1e-10  # f64, over three steps
 SMALL = ["--set", "steps=3", "--set", "context=8", "--set", "hidden=16", "--dtype", "f64"]
 GPT = "04_tensor_parallel_block"
-# What follows the GPT's classes, for the whole file that the tests of checkpoints write.
+# Follows the GPT's classes; reads the whole file that the tests of checkpoints write.
 LOAD = """
 import sys
 whole, expected = (read(f"{sys.argv[1]}/{name}.safetensors") for name in ("whole", "expected"))
@@ -36,7 +36,7 @@ def has_pytorch(python):
         return False
 
 
-# The distribution's PyTorch belongs to the distribution's Python.
+# The system's PyTorch belongs to the system's Python.
 PYTHON = next(filter(has_pytorch, [sys.executable, "/usr/bin/python3"]), None)
 if PYTHON is None:
     print("skipped: PyTorch is not installed")
@@ -51,7 +51,7 @@ def program_of(folder):
 
 class PyTorch(unittest.TestCase):
     def ratios(self, page, lesson, *options):
-        """What the program of the page prints of a record, all within the bound."""
+        """Runs the page's program on a record; all that it prints must be within the bound."""
         with tempfile.TemporaryDirectory() as folder:
             record = os.path.join(folder, "record")
             subprocess.run([PROGRAM, "lesson", lesson, "--out", record, *SMALL, *options],

@@ -37,13 +37,14 @@ class Lessons(unittest.TestCase):
         return opened
 
     def at_prompt(self, *options, **terminal):
-        """A lesson that waits after its first screen."""
+        """Opens a lesson, which waits after its first screen."""
         opened = self.open(*options, **terminal)
         self.next_prompt(opened)
         return opened
 
     def next_prompt(self, terminal):
-        """Goes on to the next prompt, passing predictions; the match and the text up to there."""
+        """Goes to the next prompt, without answers to predictions; returns the match and the
+        text."""
         text = ""
         while True:
             match, before = terminal.expect(PROMPT, PREDICTION)
@@ -53,7 +54,7 @@ class Lessons(unittest.TestCase):
             terminal.send("\n")
 
     def at_prediction(self, *options, **terminal):
-        """A lesson that asks its first prediction."""
+        """Opens a lesson and goes to its first prediction."""
         opened = self.open(*options, **terminal)
         while opened.expect(PROMPT, PREDICTION)[0].re is PROMPT:
             opened.send("\n")
@@ -227,7 +228,7 @@ class Keys(Lessons):
             self.assert_handed_in(os.path.join(run, "metrics.json"))
 
     def assert_handed_in(self, metrics):
-        """`hand-in` has the answers, and the hash of what the run left."""
+        """`hand-in` has the answers and a hash of the run's files."""
         done = subprocess.run([PROGRAM, "hand-in", SLUG], capture_output=True, check=True,
                               env={**os.environ, "XDG_STATE_HOME": self.state.name})
         (run,) = json.loads(done.stdout)["runs"].values()
@@ -339,14 +340,14 @@ class Notebook(Lessons):
 
 class Windows(Lessons):
     def screens(self, terminal, *sizes):
-        """What is shown from one prompt or question to the next, with the window's size."""
+        """Yields what is shown between prompts or questions, with the window's size."""
         sizes = list(sizes)
         rows, width = sizes[0]
         shown = 0
         asked = False
         while True:
             match, before = terminal.expect(PROMPT, PREDICTION)
-            if asked:  # the line that ends the answer is on the screen before
+            if asked:  # the line end after the answer was on the screen before
                 before = re.sub(r"\A\r?\n", "", before)
             asked = match.re is PREDICTION
             yield rows, width, before + match[0]
@@ -362,7 +363,8 @@ class Windows(Lessons):
             terminal.send("\n")
 
     def height(self, text, width):
-        """Lines that a text takes, folded by the terminal; the prompt's line is one."""
+        """Returns how many lines a text takes, folded by the terminal; the prompt's line
+        is one."""
         text = without_escapes(text)
         return sum(max(1, -(-columns(part) // width))
                    for line in text.split("\n") for part in [line.split("\r")[-1]])
@@ -392,7 +394,7 @@ class Windows(Lessons):
 
 class Looks(Lessons):
     def shown(self, *options, **terminal):
-        """All that a lesson shows, to its end; nobody sits there, so it does not wait."""
+        """Returns all that a lesson shows, to its end; without input, it does not wait."""
         opened = self.open(*options, stdin=subprocess.DEVNULL, **terminal)
         self.assertEqual(opened.end(), 0)
         return opened.text

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Another program, of the standard library alone, recomputes the record of the second lesson.
+"""Another program, with only the standard library, recomputes the second lesson's record.
 
-It reads inputs.safetensors, computes by the formulas of the lesson's README, and finds what
-outputs.safetensors holds. Arguments: the program.
+It reads inputs.safetensors, computes by the formulas of the lesson's README, and compares the
+results with outputs.safetensors. Arguments: the program.
 """
 
 import os
@@ -29,7 +29,7 @@ class Layer:
                 for row in product(x, turned(self.weight))]
 
     def backward(self, x, dy):
-        """dx, and the gradients by name."""
+        """Returns dx, and the gradients by name."""
         return product(dy, self.weight), {
             f"grad/{self.name}.weight": flat(product(turned(dy), x)),
             f"grad/{self.name}.bias": [sum(column) for column in turned(dy)]}
@@ -37,7 +37,7 @@ class Layer:
 
 class Recompute(unittest.TestCase):
     def record(self, *options):
-        """What the lesson left: inputs and outputs."""
+        """Returns the lesson's inputs and outputs."""
         return run_lesson(PROGRAM, "column-linear", *SIZES, *options)[1:]
 
     def check_example(self, inputs, outputs):
@@ -81,7 +81,7 @@ class Recompute(unittest.TestCase):
     def test_a_formula_that_is_wrong_is_caught(self):
         inputs, outputs = self.record("--step", "4")
         layer = Layer(inputs, "rows/initial/linear")
-        layer.bias = [3 * bias for bias in layer.bias]  # once a rank
+        layer.bias = [3 * bias for bias in layer.bias]  # added on each rank
         with self.assertRaises(AssertionError):
             assert_close("y", flat(layer.forward(rows_of(inputs["rows/x"]))),
                          outputs["rows/y"][1])

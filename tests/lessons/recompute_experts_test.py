@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Another program, of the standard library alone, recomputes the record of the lesson on experts.
+"""Another program, with only the standard library, recomputes the record of the lesson on experts.
 
-It reads inputs.safetensors, trains the GPT of experts that the lesson's README describes, every
-expert by itself, token by token, and finds what outputs.safetensors holds. Arguments: the program.
+It reads inputs.safetensors, trains the GPT of experts that the lesson's README describes, each
+expert separately, token by token, and compares the results with outputs.safetensors. Arguments: the
+program.
 """
 
 import math
@@ -20,7 +21,7 @@ SMALL = {"layers": 2, "heads": 2, "hidden": 8, "experts": 4, "inner": 6, "contex
 
 
 class ExpertGpt(Gpt):
-    """Each block's MLP is a gate and experts; norms are by the root mean square."""
+    """Each block's MLP is a gate and experts; the norms are RMS norms."""
 
     EXPERTS, INNER, CHOSEN = 4, 6, 2
     ALPHA, RATE = 0.0, 0.0
@@ -49,7 +50,8 @@ class ExpertGpt(Gpt):
         return y, backward
 
     def expert(self, name, e, row):
-        """What expert e makes of a token, and a function that gives the token's gradient."""
+        """Returns expert e's output for a token, and a function that returns the token's
+        gradient."""
         h, wide = len(row), 2 * self.INNER
         up_name, down_name = (f"{name}.experts.{part}.weight"
                               for part in ("gate_up_proj", "down_proj"))

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Another program, of the standard library alone, recomputes the record of the lesson on meshes.
+"""Another program, with only the standard library, recomputes the record of the lesson on meshes.
 
-It reads inputs.safetensors, trains the GPT on each step's whole batch, without any mesh, and finds
-what one device and the mesh left in outputs.safetensors; and it counts, with formulas of its own,
-what the devices sent along each axis. Arguments: the program.
+It reads inputs.safetensors, trains the GPT on each step's whole batch, without any mesh, and
+compares the results with what one device and the mesh left in outputs.safetensors. It also counts,
+with formulas of its own, what the devices sent along each axis. Arguments: the program.
 """
 
 import json
@@ -38,7 +38,7 @@ class WithNorms(Sgd):
 
 
 def record(*axes):
-    """run.json, metrics.json, inputs and outputs of the lesson's first four steps."""
+    """Returns run.json, metrics.json, inputs and outputs of the lesson's first four steps."""
     sizes = [f"--set={name}={size}" for name, size in zip(("dp", "pp", "cp", "tp"), axes)]
     small = [f"--set=layers={max(LAYERS, axes[1])}", f"--set=steps={STEPS}",
              f"--set=context={4 * axes[2] * axes[3]}", f"--set=hidden={8 * max(2, axes[3])}"]
@@ -57,7 +57,7 @@ def record(*axes):
 
 
 def sent_by_group(metrics):
-    """The bytes that all devices sent in the lesson's step of shapes only."""
+    """Returns the bytes that all devices sent in the lesson's step of shapes only."""
     sent = {}
     for run in metrics["runs"]:
         if run["name"] == "step":
@@ -70,7 +70,7 @@ def sent_by_group(metrics):
 
 
 def formulas(run, inputs):
-    """The same by formulas: a GPT in f64, tied, sequence parallel, ring attention."""
+    """Computes the same by formulas: a tied GPT in f64, sequence parallel, ring attention."""
     settings = {name: int(value) for name, value in run["settings"].items() if value.isdigit()}
     dp, pp, cp, tp = (settings[name] for name in ("dp", "pp", "cp", "tp"))
     h, s, layers = settings["hidden"], settings["context"], settings["layers"]
@@ -80,12 +80,12 @@ def formulas(run, inputs):
     vocabulary = len(inputs["gpt/vocabulary"][1])
     rows = -(-vocabulary // tp) * tp
 
-    # Of one tensor group, a micro-batch: gathers and scatters of tokens, and sums of the loss.
+    # One tensor group, one micro-batch: gathers and scatters of tokens, and sums of the loss.
     passes = 10 * layers + 2 + 3
     at_tokens = (tp - 1) * (passes * own * h + 6 * own)
-    alike = layers * (2 * 2 * h + 2 * h) + 2 * h + s * h  # norms, biases behind sums, places
+    alike = layers * (2 * 2 * h + 2 * h) + 2 * h + s * h  # norms, biases after sums, positions
     tensor = micro_batches * cp * at_tokens + dp * cp * 2 * (tp - 1) * alike
-    # Keys and values: forward a round, backward a round more, and their gradients home.
+    # Keys and values move round the ring in forward and again in backward; gradients return.
     block = own * 2 * h * kv_heads // heads // tp
     context = micro_batches * cp * tp * layers * block * ((cp - 1) * 2 + cp) if cp > 1 else 0
     pipeline = micro_batches * cp * 2 * (pp - 1) * own * h
@@ -127,7 +127,7 @@ class RecomputeMesh(unittest.TestCase):
     def test_a_wrong_norm_differs(self):
         run, _, inputs, outputs = record(1, 1, 1, 2)
         recomputed = recompute(run, inputs, optimizer=WithNorms)
-        # As if what the tensor group holds alike counted twice.
+        # The norm is wrong as if parameters replicated in the tensor group counted twice.
         norms = WithNorms.last.norms
         recomputed["norm"] = [norm * 1.0001 for norm in norms]
         self.assertEqual(differing(recomputed, outputs, "mesh"), {"norm"})
@@ -135,7 +135,7 @@ class RecomputeMesh(unittest.TestCase):
     def test_a_wrong_batch_differs_in_the_first_loss(self):
         run, _, inputs, outputs = record(2, 1, 1, 1)
         starts = rows_of(inputs["gpt/starts"])
-        # As if the second replica read the first one's sequences.
+        # The second replica reads the first replica's sequences.
         half = len(starts[0]) // 2
         doubled = [row[:half] * 2 for row in starts]
         inputs["gpt/starts"] = inputs["gpt/starts"][0], tuple(flat(doubled))

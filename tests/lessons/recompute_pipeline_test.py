@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Another program, of the standard library alone, recomputes the record of the fourth lesson.
+"""Another program, with only the standard library, recomputes the fourth lesson's record.
 
 It reads inputs.safetensors, trains the GPT on each step's whole batch, without any pipeline, and
-finds what every schedule left in outputs.safetensors. Arguments: the program.
+compares the results with what every schedule left in outputs.safetensors. Arguments: the program.
 """
 
 import math
@@ -18,12 +18,12 @@ TEXT = "To be, or not to be, that is the question:\nWhether ’tis nobler in the
 SMALL = {"heads": 2, "hidden": 8, "context": 6, "steps": 3}
 PIPELINES = ["naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"]
 REPLICAS = "1f1b_replicas"
-# Measured: up to 5e-7, some eight roundings.
+# Measured: up to 5e-7, about eight roundings.
 BOUND_F32 = 5e-6
 
 
 def record(ranks, dtype="f64", seed=1, **settings):
-    """run.json, inputs and outputs of training, by default with two sequences a micro-batch."""
+    """Returns run.json, inputs and outputs of training, by default two sequences a micro-batch."""
     defaults = SMALL | {"layers": ranks, "micro_batches": ranks,
                         "batch": 2 * settings.get("micro_batches", ranks)}
     chosen = [f"--set={key}={value}" for key, value in (defaults | settings).items()]
@@ -32,7 +32,7 @@ def record(ranks, dtype="f64", seed=1, **settings):
 
 
 def other_bits(outputs, variant, reference):
-    """Names of what the two did not record alike to the last bit."""
+    """Returns names of values whose bits differ between the two variants."""
     names = [name.split("/", 1)[1] for name in outputs if name.startswith(f"{reference}/")]
     return {name for name in names
             if outputs[f"{variant}/{name}"] != outputs[f"{reference}/{name}"]}
@@ -40,7 +40,8 @@ def other_bits(outputs, variant, reference):
 
 class RecomputePipeline(unittest.TestCase):
     def check(self, variants, ranks, dtype="f64", **settings):
-        """What was recomputed is what all variants recorded; the record's outputs."""
+        """Checks that all variants recorded the recomputed values; returns the record's
+        outputs."""
         run, inputs, outputs = record(ranks, dtype, **settings)
         recomputed = recompute(run, inputs)
         self.assertEqual(len(recomputed["loss"]), SMALL["steps"])
@@ -58,7 +59,7 @@ class RecomputePipeline(unittest.TestCase):
             self.assertEqual(other_bits(outputs, variant, "gpt_1"), set(), variant)
 
     def check_tied(self, *about, replicas=(), **settings):
-        """The table's gradients are added up in another order than on one device."""
+        """A tied table's gradients are added in another order than on one device."""
         outputs = self.check(["gpt_1", *PIPELINES, *replicas], *about, tied=1, **settings)
         self.assertNotIn("gpt_1/lm_head.weight", outputs)
         for variant in PIPELINES:
@@ -110,7 +111,7 @@ class LastMicroBatch(Gpt):
 
 
 class SumOfMicroBatches(Gpt):
-    """Gradients of each micro-batch's own mean, added up."""
+    """Adds up the gradients of each micro-batch's own mean."""
 
     def batch(self, text, starts):
         loss = super().batch(text, starts)
@@ -120,7 +121,7 @@ class SumOfMicroBatches(Gpt):
 
 
 class HeadAlone(Gpt):
-    """Of a tied table's two gradients only the last stage's."""
+    """A tied table gets only the last stage's gradient."""
 
     def look_up_backward(self, ids, dx):
         pass

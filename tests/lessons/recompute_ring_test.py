@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Another program, of the standard library alone, recomputes the record of the fifth lesson.
+"""Another program, with only the standard library, recomputes the fifth lesson's record.
 
-It attends to whole sequences, on no ring, and trains the GPT on whole sequences; it finds what
-every ring, and every way to share out tokens, left in outputs.safetensors. Arguments: the program.
+It computes attention of whole sequences without a ring, and trains the GPT on whole sequences. It
+compares the results with what every ring, and every order of tokens, left in outputs.safetensors.
+Arguments: the program.
 """
 
 import math
@@ -21,25 +22,25 @@ WAYS = [("ring-self-attention", "striped"), ("ring-self-attention", "zigzag"),
         ("ring-attention", "contiguous"), ("ring-attention", "striped"), ("gather", "zigzag"),
         ("gather", "contiguous"), ("ulysses", "striped"), ("ulysses", "zigzag")]
 METHODS = ["ring-self-attention", "ring-attention"]
-# Of the attention of steps 2, 3 and 5.
+# The attention of steps 2, 3 and 5.
 HEADS, WIDTH, SHARE = 2, 4, 4
 PLACES = places_of(HEADS, HEADS, WIDTH)
 
 
 def record(ranks, *options, seed=1, **settings):
-    """run.json, inputs and outputs."""
+    """Returns run.json, inputs and outputs."""
     chosen = [f"--set={key}={value}" for key, value in settings.items()]
     return run_lesson(PROGRAM, "ring-self-attention", "--ranks", str(ranks), "--seed", str(seed),
                       "--text", "text", *options, *chosen, files={"text": TEXT})
 
 
 def attended(ranks, seed=1):
-    """Inputs and outputs of steps 2, 3 and 5."""
+    """Returns inputs and outputs of steps 2, 3 and 5."""
     return record(ranks, "--step", "5", seed=seed, context=2 * ranks)[1:]
 
 
 def trained(ranks, method="ring-attention", order="zigzag", **settings):
-    """A record of step 10, by default with two tokens in each stretch of a device."""
+    """Returns a record of step 10, by default with two tokens in each stretch of a device."""
     sizes = {"layers": 2, "heads": ranks, "hidden": 2 * ranks, "context": 4 * ranks, "batch": 2,
              "steps": 3}
     return record(ranks, method=method, order=order, **(sizes | settings))
@@ -77,7 +78,7 @@ class RecomputeAttention(unittest.TestCase):
 
 class RecomputeGpt(unittest.TestCase):
     def check(self, variants, ranks, ways, **settings):
-        """However tokens are shared out, what was recomputed is what all variants recorded."""
+        """For any sharding of tokens, all variants recorded what was recomputed."""
         run, inputs, _ = trained(ranks, **settings)
         recomputed = recompute(run, inputs)
         for method, order in ways:
@@ -129,7 +130,7 @@ def block_of(token):
 
 
 def never_rescaled(q, k, v):
-    """y, where what was added up before a larger score came stays relative to the smaller one."""
+    """Returns a wrong y: sums before a larger score came are not rescaled."""
     y = []
     for row in scores(q, k):
         largest, powers = -math.inf, []
@@ -189,12 +190,12 @@ class WrongRings(unittest.TestCase):
                      flat(columns(recorded, 0, queries)))
 
 
-# Of each of 8 tokens in zigzag order its row, as two devices have them.
+# The row of each of 8 tokens in zigzag order on two devices.
 ROWS = [0, 1, 4, 5, 6, 7, 2, 3]
 
 
 class MaskByRow(Gpt):
-    """A row sees those up to itself, whichever tokens they are."""
+    """A row sees the rows up to itself, whatever their tokens."""
 
     @staticmethod
     def sees(i, j):
@@ -202,7 +203,7 @@ class MaskByRow(Gpt):
 
 
 class PlacesByRow(Gpt):
-    """A device's tokens have the places 0, 1, …, whichever they are."""
+    """A device's tokens have the positions 0, 1, …, whatever the tokens."""
 
     def __init__(self, *about):
         super().__init__(*about)
@@ -211,7 +212,7 @@ class PlacesByRow(Gpt):
 
 
 class EveryOther(Gpt):
-    """Heads 0, g, 2 g, … of queries share keys, not the first a / g."""
+    """Heads 0, g, 2 g, … of queries share keys, instead of g consecutive ones."""
 
     def places(self, hidden):
         places = super().places(hidden)
@@ -221,7 +222,7 @@ class EveryOther(Gpt):
 
 
 class LastOfGroup(Gpt):
-    """Of heads that share keys and values, the last one's gradient overwrites the others'."""
+    """The last head's gradient of shared keys and values overwrites the other heads'."""
 
     @staticmethod
     def core(x, places, width, sees):

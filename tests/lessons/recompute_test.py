@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Another program, of the standard library alone, recomputes the records of the first two
-lessons.
+"""Another program, with only the standard library, recomputes the first two lessons'
+records.
 
-It reads inputs.safetensors, trains by the formulas of the lessons' READMEs, and finds what
-outputs.safetensors holds. Arguments: the program.
+It reads inputs.safetensors, trains by the formulas of the lessons' READMEs, and compares the
+results with outputs.safetensors. Arguments: the program.
 """
 
 import math
@@ -27,7 +27,7 @@ class Regression:
         self.bias = list(inputs["regression/initial/linear.bias"][1])
 
     def gradients(self, parts):
-        """Loss and gradients: part i weighs parts * B_i / B, so a row weighs parts / B."""
+        """Returns loss and gradients: part i weighs parts * B_i / B, so a row weighs parts / B."""
         loss = 0
         weight, bias = zeros(self.weight), [0.0] * len(self.bias)
         factor = parts / (len(self.x) * len(self.bias))
@@ -62,7 +62,7 @@ class LanguageModel:
         self.velocity = {name: zeros(rows) for name, rows in self.values.items()}
 
     def row(self, position, factor, gradients):
-        """Adds a row's gradients; its loss. Both are weighted by factor."""
+        """Adds a row's gradients and returns its loss. Both are weighted by factor."""
         embedding, hidden, hidden_bias, output, output_bias = (
             self.values[name] for name in self.NAMES)
         seen = self.ids[position - self.context:position]
@@ -105,7 +105,7 @@ class LanguageModel:
 
 class Recompute(unittest.TestCase):
     def record(self, *options, lesson="gradient-accumulation", files=None):
-        """What the lesson left: inputs and outputs."""
+        """Returns the lesson's inputs and outputs."""
         return run_lesson(PROGRAM, lesson, *options, files=files)[1:]
 
     def check_regression(self, inputs, outputs, parts, epochs=100, rate=0.01):
@@ -133,14 +133,14 @@ class Recompute(unittest.TestCase):
         for step in range(steps):
             loss, gradients = model.step(step, rate)
             losses.append(loss)
-            if step == 0:  # velocity is still the gradient alone
+            if step == 0:  # velocity is still equal to the gradient
                 expected = {"grad/" + name: flat(rows) for name, rows in gradients.items()}
         expected |= {name: flat(rows) for name, rows in model.values.items()}
         expected["loss"] = losses
         for variant in variants:
             for name, values in expected.items():
                 if name.startswith("grad/") and f"{variant}/{name}" not in outputs:
-                    continue  # of a form in which no rank has all of it
+                    continue  # a sharded form: no rank has all of it
                 with self.subTest(variant=variant, name=name):
                     assert_close(name, values, outputs[f"{variant}/{name}"][1])
 
@@ -185,7 +185,7 @@ class Recompute(unittest.TestCase):
     def test_a_formula_that_is_wrong_is_caught(self):
         inputs, outputs = self.record("--step", "2", "--set", "epochs=3")
         with self.assertRaises(AssertionError):
-            loss, *_ = Regression(inputs).step(1, 0.01)  # a mean where the lesson sums
+            loss, *_ = Regression(inputs).step(1, 0.01)  # a mean, but the lesson sums
             assert_close("loss", [loss], outputs["reference/loss"][1][:1])
 
 

@@ -1,5 +1,5 @@
-"""What tests that recompute a lesson's record share: how it is made, read and compared, and
-matrices as lists of rows. Only the standard library."""
+"""Shared by tests that recompute a lesson's record: functions that make, read and compare
+records, and matrices as lists of rows. Only the standard library."""
 
 import json
 import math
@@ -8,11 +8,11 @@ import struct
 import subprocess
 import tempfile
 
-BOUND = 1e-10  # of a difference, over the largest value of its tensor
+BOUND = 1e-10  # the largest difference, divided by the largest value of its tensor
 
 
 def read_tensors(path):
-    """name: (shape, values), the values flat."""
+    """Returns name: (shape, values), with flat values."""
     with open(path, "rb") as file:
         content = file.read()
     (header_bytes,) = struct.unpack_from("<Q", content)
@@ -27,8 +27,8 @@ def read_tensors(path):
 
 
 def run_lesson(program, slug, *options, files=None, dtype="f64"):
-    """The record that a lesson leaves: run.json, inputs and outputs. It runs where `files`,
-    text by name, are."""
+    """Returns the record of a lesson: run.json, inputs and outputs. The lesson runs in a
+    folder with `files`, text by name."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in (files or {}).items():
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
@@ -43,7 +43,7 @@ def run_lesson(program, slug, *options, files=None, dtype="f64"):
 
 
 def assert_close(name, recomputed, recorded, bound=BOUND):
-    """Of flat values, none differs by more than `bound` times the largest one recorded."""
+    """Checks that no flat value differs by more than `bound` times the largest recorded one."""
     largest = max(map(abs, recorded))
     if largest == 0 or len(recomputed) != len(recorded):
         raise AssertionError(f"{name}: {len(recomputed)} values, and {len(recorded)} of at "
@@ -54,7 +54,7 @@ def assert_close(name, recomputed, recorded, bound=BOUND):
 
 
 def differing(recomputed, outputs, variant, bound=BOUND):
-    """Names of what a variant recorded otherwise."""
+    """Returns names of values that a variant recorded differently."""
     names = set()
     for name, ours in recomputed.items():
         try:
@@ -86,7 +86,7 @@ def turned(matrix):
 
 
 def product(a, b):
-    """a b"""
+    """Returns the product a b."""
     columns = turned(b)
     return [[dot(row, column) for column in columns] for row in a]
 

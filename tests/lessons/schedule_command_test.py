@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`lockstep schedule`: its figures, its documents, its pictures, and what it refuses.
+"""`lockstep schedule`: its figures, documents, pictures and error messages.
 
 Arguments: the program.
 """
@@ -298,7 +298,7 @@ class Documents(Command):
                         asked += ["--chunks", "2"]
                     text = self.text(*asked, "--json")
                     self.write("saved.json", text.encode())
-                    # A middle that repeats is written out, so that the document has none.
+                    # A repeating middle is written out, so the document has none.
                 lines = [line for line in text.splitlines() if '"period"' not in line]
                 self.assertEqual(
                     self.text("saved.json", "--comm", "0.25", "--json").splitlines(), lines)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`lockstep serve`: passes, times and figures computed once more here; bytes by formula; its texts,
-its documents, its pictures, and what it refuses.
+"""`lockstep serve`: computes passes, times and figures a second time, and bytes by formula; tests
+its texts, documents, pictures and error messages.
 
 Arguments: the program.
 """
@@ -20,7 +20,7 @@ SMALL = {"model": MODEL, "cluster": "steady.json", "cache": {"pages": 100, "page
          "requests": [{"prompt": 5, "output": 3}]}
 MIX = {"count": 12, "per_second": 300, "prompt": [4, 30], "output": [1, 9], "seed": 3}
 
-# Each operation takes as long as any other, and so does each pass.
+# All operations take the same time, and so do all passes.
 STEADY = {"base": "h100", "flops_f32": 0, "flops_bf16": 0, "memory_bytes_per_second": 0,
           "launch_seconds": 1e-4, "host_copy": {"alpha_seconds": 1e-4}}
 
@@ -151,7 +151,7 @@ class Command(CommandCase):
         return self.document("service.json", *arguments)
 
     def one(self, what, *arguments):
-        """The document's only run, and the document."""
+        """Returns the document's only run, and the document."""
         document = self.serve(what, *arguments)
         (run,) = document["runs"]
         return run, document
@@ -170,8 +170,8 @@ class Sequence:
 
 
 def served(requests, most_rows, most_sequences, seconds, pieces=True, continuous=True):
-    """Passes, each of which takes so many seconds, of a replica that has pages for all: lists of
-    (request, first, rows, token), the time at which each begins, and when tokens came."""
+    """Returns the passes of a replica with pages for all requests: lists of (request, first,
+    rows, token), the time at which each begins, and when tokens came. Each pass takes `seconds`."""
     left = sorted(enumerate(requests), key=lambda each: each[1].get("arrival", 0))
     waiting, running, passes, starts, tokens = [], [], [], [], {}
     now = 0.0
@@ -336,7 +336,7 @@ class Figures(Command):
 
 
 def weight_bytes(tp, layers=2, hidden=32, heads=4, kv=2, inner=48, vocabulary=50):
-    """Bytes of a rank in bf16: heads, columns and the vocabulary are shared out."""
+    """Returns a rank's bytes in bf16: heads, columns and the vocabulary are sharded."""
     width = hidden // heads
     rows = -(-vocabulary // tp)
     own_keys = max(kv // tp, 1)
@@ -351,7 +351,7 @@ class Memory(Command):
             with self.subTest(tp=tp):
                 run, document = self.one(service(mesh=f"tp={tp}"))
                 device = document["device"]
-                token = 2 * max(2 // tp, 1) * 8 * 2 * 2  # with keys of one head at least
+                token = 2 * max(2 // tp, 1) * 8 * 2 * 2  # keys of at least one head
                 self.assertEqual(device["weight_bytes"], weight_bytes(tp))
                 self.assertEqual(device["token_bytes"], token)
                 self.assertEqual(device["cache_bytes"], 100 * 4 * token)
@@ -378,7 +378,7 @@ class Memory(Command):
                 prompts = sum(each["prompt"] for each in run["answers"])
                 token = document["device"]["token_bytes"] * tp
                 self.assertEqual(run["moved_bytes"], prompts * token + 4 * tp * MIX["count"])
-                # The first token of each is the prompts' devices'.
+                # The devices for prompts compute each request's first token.
                 self.assertEqual(run["prompt_work"]["rows"], prompts)
                 self.assertEqual(run["work"]["rows"], run["tokens"] - MIX["count"])
 

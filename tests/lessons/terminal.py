@@ -1,4 +1,4 @@
-"""A pseudo-terminal with a program on it, as a learner sits before it."""
+"""A pseudo-terminal with a program on it, as a learner uses it."""
 
 import codecs
 import fcntl
@@ -13,7 +13,7 @@ import termios
 import time
 import unicodedata
 
-# Where the suite was started with nohup, what it starts would ignore this one.
+# A suite that nohup started would make its programs ignore this signal.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 PROMPT = re.compile(r"\[Enter\] (more|next step|end)(  \[[q?bn]\] [a-z ]+?)*(?=\r|$|  \Z)")
@@ -31,7 +31,7 @@ class Terminal:
         self.decoder = codecs.getincrementaldecoder("utf-8")()
         self.raw = ""
         self.text = ""  # all that was shown
-        self.seen = 0   # up to where expect() has looked
+        self.seen = 0   # expect() has searched up to here
         base = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
         self.process = subprocess.Popen(
             command, stdin=self.slave if stdin is None else stdin, stdout=self.slave,
@@ -39,7 +39,7 @@ class Terminal:
             env={**base, "TERM": "xterm-256color", **environment})
 
     def set_size(self, rows, columns):
-        """As a window's new size: the program is told."""
+        """Changes the window's size; the program is told."""
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def take_terminal(self):
@@ -59,7 +59,7 @@ class Terminal:
                 pass
 
     def read(self, seconds):
-        """Whether something came."""
+        """Reads output; returns whether any came."""
         if not select.select([self.master], [], [], seconds)[0]:
             return False
         self.raw += self.decoder.decode(os.read(self.master, 65536))
@@ -67,7 +67,7 @@ class Terminal:
         return True
 
     def expect(self, *patterns):
-        """Waits until one of the patterns is shown; its match, and the text before it."""
+        """Waits until one of the patterns is shown; returns its match and the text before it."""
         deadline = time.monotonic() + PATIENCE
         while True:
             found = [re.compile(pattern).search(self.text, self.seen) for pattern in patterns]
@@ -89,7 +89,7 @@ class Terminal:
         self.process.send_signal(number)
 
     def end(self):
-        """Waits for the program's end; its status as a shell reports it."""
+        """Waits for the program's end; returns its status as a shell reports it."""
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None or self.read(0.05):
             self.read(0.05)
@@ -115,5 +115,5 @@ def columns(line):
 
 
 def lines(text):
-    """Lines as they stand on the screen: what a carriage return goes back over is apart."""
+    """Returns lines as on the screen; text before a carriage return is a line of its own."""
     return [part for line in without_escapes(text).split("\n") for part in line.split("\r")]

@@ -1,4 +1,4 @@
-// The data of the book's laboratory of attention.
+// Tests the data of the book's laboratory of attention.
 
 #include <set>
 
@@ -64,7 +64,7 @@ TEST_CASE("a block takes as long as its pairs, and one begins when another has e
     }
 }
 
-TEST_CASE("what a device of the laboratory sends is the formula's") {
+TEST_CASE("a device of the laboratory sends as many bytes as the formula says") {
     for (const Json& run : data().at("runs").elements()) {
         const int devices = run.at("devices").get<int>();
         const Sent sent =
@@ -75,7 +75,7 @@ TEST_CASE("what a device of the laboratory sends is the formula's") {
     }
 }
 
-TEST_CASE("each token is dealt to one device") {
+TEST_CASE("each token is on one device") {
     CHECK(data().at("deals").size() == 9);
     for (const Json& deal : data().at("deals").elements()) {
         std::set<std::int64_t> tokens;
@@ -87,7 +87,7 @@ TEST_CASE("each token is dealt to one device") {
     }
 }
 
-TEST_CASE("zigzag order shares out causal attention evenly, contiguous order does not") {
+TEST_CASE("zigzag order balances causal attention, contiguous order does not") {
     for (const Json& run : data().at("runs").elements()) {
         if (!run.at("mask").is("causal") || !run.at("method").is("ring-attention"))
             continue;

@@ -1,4 +1,4 @@
-// The data of the book's laboratory of the ring.
+// Tests the data of the book's laboratory of the ring.
 
 #include <algorithm>
 
@@ -26,7 +26,7 @@ std::string fault_of(const Json& run) {
     return fault.is_null() ? "" : fault.at("fault").get<std::string>();
 }
 
-/// The value and the contents, as text, of each chunk: by device, then by number.
+/// The value and the text of each chunk's contents: by device, then by number.
 using State = std::vector<std::vector<std::pair<double, std::string>>>;
 
 void change(State& state, const Json& changes) {
@@ -48,7 +48,8 @@ State end_of(const Json& ring, const Json& run) {
     return state;
 }
 
-/// Every device's chunk c is the sum: (c + 1) 11…1, of each device's chunk c once.
+/// The end state: every device's chunk c is the sum (c + 1) 11…1, each device's chunk c
+/// once.
 State sums(std::size_t n) {
     std::vector<std::pair<double, std::string>> row;
     for (std::size_t c = 0; c < n; ++c) {
@@ -90,7 +91,7 @@ TEST_CASE("each device of a ring sends 2(n-1)/n of the buffer") {
     }
 }
 
-TEST_CASE("a missing wait is found where a chunk is read before it is there") {
+TEST_CASE("a missing wait is found at the early read of a chunk") {
     for (const Json& ring : rings().elements()) {
         const auto n = ring.at("devices").get<std::size_t>();
         for (std::size_t step = 1; step <= 2 * (n - 1); ++step) {

@@ -51,7 +51,7 @@ TEST_CASE("anything but two backends is refused", "[lessons][errors]") {
                   ": two of sim, cuda, nccl and gpu are expected, as in sim,gpu");
 }
 
-TEST_CASE("what is wrong with an option of the lesson is said before anything runs",
+TEST_CASE("a wrong option of the lesson is reported before anything runs",
           "[lessons][errors]") {
     CHECK(refusal({"compare", "x", "--backends", "sim,gpu", "--ranks", "0"}) ==
           "--ranks 0: a whole number from 1 to 16384 is expected");

@@ -56,7 +56,8 @@ std::string problem(int driver, const std::string& error, int gpus = 0) {
 
 }  // namespace
 
-TEST_CASE("GPUs are listed with what they can and whom they reach", "[lessons]") {
+TEST_CASE("GPUs are listed with their capabilities and the GPUs that they reach",
+          "[lessons]") {
     const std::vector<Finding> findings = gpu_findings(two_gpus());
     CHECK(part(findings, "GPU 0").found == "Fast GPU, capability 9.0, 80.0 GB");
     CHECK(part(findings, "peer access").found == "GPU 0 reaches 1; GPU 1 reaches none");
@@ -70,7 +71,7 @@ TEST_CASE("GPUs are listed with what they can and whom they reach", "[lessons]")
 TEST_CASE("an NCCL before 2.28 works with fewer calls, one before 2.18 does not",
           "[lessons]") {
     gpu::Survey survey = two_gpus();
-    // What counts is the calls that were compiled.
+    // The version against which the calls were compiled counts.
     survey.nccl_built = "2.18.5";
     CHECK(part(gpu_findings(survey), "NCCL")
               .found.starts_with("2.28.9; built against 2.18.5, older than 2.28"));
@@ -109,9 +110,9 @@ TEST_CASE("kernels are for the capabilities they were compiled for and later one
               "has 7.0; build with the toolkit of CUDA 12 and -Dgpu_arch=70"));
 }
 
-TEST_CASE("what CUDA says of the kernels counts more than their capabilities",
+TEST_CASE("CUDA's report on the kernels counts more than their capabilities",
           "[lessons]") {
-    // As of 9.0a, which nothing else runs.
+    // Kernels for 9.0 are compiled as 9.0a, which no other capability runs.
     CHECK(has(gpu::gpu_problem(gpu_of(100, {80, 90}, "cudaErrorNoKernelImageForDevice")),
               "for compute capability 8.0, 9.0, but GPU 0 (Some GPU) has 10.0; build"));
     CHECK(gpu::gpu_problem(gpu_of(90, {80}, "cudaErrorUnsupportedPtxVersion")) ==
@@ -125,7 +126,7 @@ TEST_CASE("what CUDA says of the kernels counts more than their capabilities",
     CHECK(has(gpu::gpu_problem(virtual_gpu), "in the order of a stream"));
 }
 
-TEST_CASE("a GPU that cannot be used is told in its place", "[lessons]") {
+TEST_CASE("a GPU that cannot be used is reported in its place", "[lessons]") {
     gpu::Survey survey = two_gpus();
     survey.gpus[1].problem = "too old";
     CHECK(part(gpu_findings(survey), "GPU 0").there);
@@ -138,7 +139,7 @@ TEST_CASE("a GPU that cannot be used is told in its place", "[lessons]") {
     CHECK(usable_backends(survey) == std::vector<std::string>{"sim"});
 }
 
-TEST_CASE("what is missing is named with what it gives and the command that installs it",
+TEST_CASE("missing parts are named with their use and the command that installs them",
           "[lessons]") {
     gpu::Survey survey;
     survey.problem = "not built";
@@ -152,7 +153,7 @@ TEST_CASE("what is missing is named with what it gives and the command that inst
     survey = two_gpus();
     survey.gpus.clear();
     survey.problem = "no GPU";
-    // No package brings a GPU.
+    // No package can install a GPU.
     CHECK(part(gpu_findings(survey), "driver and GPU").install.empty());
     survey.driver = "9.2";
     CHECK(has(part(gpu_findings(survey), "driver and GPU").install, "cuda-drivers"));
@@ -160,8 +161,9 @@ TEST_CASE("what is missing is named with what it gives and the command that inst
     CHECK(has(part(gpu_findings(survey), "driver").install, "cuda-drivers"));
 }
 
-TEST_CASE("a twin that could not be loaded says why, and nothing of CUDA and NCCL",
-          "[lessons]") {
+TEST_CASE(
+    "a failed load of the GPU library gives its reason, and nothing about CUDA and NCCL",
+    "[lessons]") {
     gpu::Survey survey;
     survey.built = true;
     survey.problem = "libcublas.so.13 was not found";
@@ -172,7 +174,7 @@ TEST_CASE("a twin that could not be loaded says why, and nothing of CUDA and NCC
     CHECK(usable_backends(survey) == std::vector<std::string>{"sim"});
 }
 
-TEST_CASE("each way for CUDA to have no GPU has a sentence of its own", "[lessons]") {
+TEST_CASE("each reason why CUDA has no GPU has a message of its own", "[lessons]") {
     CHECK(problem(13000, "", 1).empty());
     CHECK(problem(0, "cudaErrorInsufficientDriver") ==
           "this machine has no NVIDIA driver: install one, 580 or later, or run on a "
@@ -194,7 +196,7 @@ TEST_CASE("each way for CUDA to have no GPU has a sentence of its own", "[lesson
     CHECK(gpu::cuda_version_text(0).empty());
 }
 
-TEST_CASE("what this program was built with has versions", "[lessons]") {
+TEST_CASE("the libraries of this program's build have versions", "[lessons]") {
     for (const Finding& finding : build_findings()) {
         CHECK(finding.there);
         CHECK(has(finding.found, "."));

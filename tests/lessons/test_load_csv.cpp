@@ -65,7 +65,8 @@ TEST_CASE("quoted cells may hold separators, quotes and line breaks", "[lessons]
     CHECK(numbers(table) == Numbers{1, 2});
 }
 
-TEST_CASE("a header needs one cell of text; what has no name is numbered", "[lessons]") {
+TEST_CASE("a header needs one cell of text; columns without a name are numbered",
+          "[lessons]") {
     CHECK(read_csv(",2019,price\n1,2,3\n", "data.csv").columns ==
           Names{"column 1", "2019", "price"});
     CHECK(read_csv("2019,2020\n1,2\n", "data.csv").values.shape() == Shape{2, 2});
@@ -92,19 +93,19 @@ TEST_CASE("a bad cell is named by row and column", "[lessons][errors]") {
     CHECK(refusal("1\n2 3\n") == "data.csv, row 2, column 1: '2 3' is not a number");
 }
 
-TEST_CASE("a row's number is that of its line, also behind cells of several lines",
+TEST_CASE("a row's number is its line's number, even after cells of several lines",
           "[lessons][errors]") {
     CHECK(refusal("\"a\nb\",c\n1,2\n3,x\n") ==
           "data.csv, row 4, column 2 (c): 'x' is not a number");
 }
 
-TEST_CASE("what is shown of a bad cell is short and printable", "[lessons][errors]") {
+TEST_CASE("a bad cell is shown short and printable", "[lessons][errors]") {
     CHECK(refusal("1\n\x1b[31mred\n") ==
           "data.csv, row 2, column 1: '\\x1b[31mred' is not a number");
     CHECK(refusal("1\n" + std::string(500, 'x') + "\n").size() < 120);
 }
 
-TEST_CASE("a table that is none is refused", "[lessons][errors]") {
+TEST_CASE("a file without a table is refused", "[lessons][errors]") {
     CHECK(refusal("") == "data.csv is empty");
     CHECK(refusal("\n \r\n") == "data.csv is empty");
     CHECK(refusal("a,b\n") == "data.csv has a header but no numbers");
@@ -141,7 +142,7 @@ TEST_CASE("a file larger than the limit is refused, a device without end too",
     CHECK(message_of<UsageError>([&] { load_csv(path); }) == path.string() + sentence);
 }
 
-TEST_CASE("a pipe is read to its end if it has a writer, and else not waited for",
+TEST_CASE("a pipe is read to its end if it has a writer, and is not waited for if not",
           "[lessons][errors]") {
     const TemporaryFolder folder;
     const std::string path = (folder / "pipe").string();
@@ -157,7 +158,7 @@ TEST_CASE("a pipe is read to its end if it has a writer, and else not waited for
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         pipe << "8\n";
     });
-    // The writer waits for its reader in open(), which only a reader can see.
+    // The writer waits in open() for a reader; only a reader can see that.
     const os::Descriptor other(::open(path.c_str(), O_RDONLY | O_NONBLOCK));
     pollfd readable{other.number(), POLLIN, 0};
     REQUIRE(::poll(&readable, 1, 10'000) == 1);

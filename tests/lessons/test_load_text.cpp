@@ -35,7 +35,7 @@ TEST_CASE("a byte order mark is not part of the text", "[lessons]") {
     CHECK(read_text("\xEF\xBB\xBFok", "text.txt").vocabulary == U"ko");
 }
 
-TEST_CASE("bytes that are no UTF-8 are named with their offset", "[lessons][errors]") {
+TEST_CASE("invalid UTF-8 is named with its offset", "[lessons][errors]") {
     CHECK(refusal("ab\xFF") == "text.txt is not UTF-8 text: byte 0xff at offset 2");
     CHECK(refusal("a\x80") == "text.txt is not UTF-8 text: byte 0x80 at offset 1");
     CHECK(refusal("caf\xE9 latin-1") ==

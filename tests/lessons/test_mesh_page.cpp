@@ -1,4 +1,4 @@
-// What is said of a mesh, and of a model that is spread over it.
+// Tests the texts about a mesh, and about a model on it.
 
 #include <algorithm>
 #include <map>
@@ -43,7 +43,7 @@ ModelOnMesh spread(const SpreadCase& what) {
 
 const std::string kSmall = "layers=4,hidden=16,heads=4,vocabulary=13,context=8";
 
-/// The numbers of each rank by its parts, and the bytes of all that it has of those.
+/// Each rank's sum of its parts' numbers, and the same with padding.
 struct Counted {
     std::vector<std::int64_t> numbers;
     std::vector<std::int64_t> padded;
@@ -60,7 +60,7 @@ Counted counted(const std::vector<SpreadParameter>& parameters, std::size_t rank
     return all;
 }
 
-/// Parts that ranks hold together are each element of the whole, once.
+/// Checks that the ranks' parts together cover each element of the whole once.
 void check_covers(const std::vector<SpreadParameter>& parameters) {
     for (const SpreadParameter& parameter : parameters) {
         CAPTURE(parameter.name);
@@ -74,7 +74,7 @@ void check_covers(const std::vector<SpreadParameter>& parameters) {
             CHECK(std::ranges::is_sorted(held.ranks));
         }
         CHECK(cover_once(parameter.whole, parts));
-        CHECK(holders == ranks.size());  // nobody has two parts
+        CHECK(holders == ranks.size());  // no rank has two parts
     }
 }
 
@@ -87,7 +87,7 @@ std::string text_of(const Document& page) {
 
 }  // namespace
 
-TEST_CASE("ranks hold each number of a model, and as much memory as they need",
+TEST_CASE("the ranks together hold each number of a model, and the memory for it",
           "[lessons][mesh]") {
     const SpreadCase what = GENERATE(
         SpreadCase{"dp=1", kSmall}, SpreadCase{"tp=4", kSmall + ",kv-heads=4,tied=1"},
@@ -118,7 +118,7 @@ TEST_CASE("ranks hold each number of a model, and as much memory as they need",
         const RankHolding& holding = model.ranks[rank];
         CHECK(holding.numbers == held.numbers[rank]);
         CHECK(holding.updated == updated.numbers[rank]);
-        // ZeRO's buckets are padded, too.
+        // ZeRO also pads its buckets.
         if (what.zero == 0) {
             CHECK(holding.value_bytes == 2 * held.padded[rank]);
             CHECK(holding.gradient_bytes == 2 * held.padded[rank]);
@@ -129,7 +129,7 @@ TEST_CASE("ranks hold each number of a model, and as much memory as they need",
     }
 }
 
-TEST_CASE("parts lie where Megatron-LM has them", "[lessons][mesh]") {
+TEST_CASE("parts are placed as in Megatron-LM", "[lessons][mesh]") {
     const ModelOnMesh model = spread({"pp=2,dp=2,tp=2", kSmall + ",kv-heads=2"});
     std::map<std::string, std::map<int, std::string>> parts;
     for (const SpreadParameter& parameter : model.held)
@@ -155,7 +155,7 @@ TEST_CASE("parts lie where Megatron-LM has them", "[lessons][mesh]") {
           std::vector<std::string>{"layers 2–3", "ln_f, lm_head", "3,232 numbers"});
 }
 
-TEST_CASE("where ranks are is said by their places", "[lessons][mesh]") {
+TEST_CASE("a rank's position is described by its places", "[lessons][mesh]") {
     const MeshShape shape({{"pp", 2}, {"dp", 2}, {"ep", 1}, {"tp", 4}});
     CHECK(where_text(shape, {0, 1, 4, 5}) == "pp 0, tp 0–1");
     CHECK(where_text(shape, {3}) == "pp 0, dp 0, tp 3");
@@ -178,14 +178,14 @@ TEST_CASE("pieces of a model have short names", "[lessons][mesh]") {
     CHECK(layer_name("transformer.hx.1.bias").layer == -1);
 }
 
-TEST_CASE("groups say whether they lie inside nodes", "[lessons][mesh]") {
+TEST_CASE("groups are marked if they are inside a node", "[lessons][mesh]") {
     const MeshShape shape = read_mesh_shape("pp=2,dp=3,tp=4");
     ExaminedMesh mesh = examined_mesh({shape, 8, {{"pp", "tp"}}, {}});
     const auto nodes = [](const RankGroups& groups) {
         return std::pair{groups.fewest_nodes, groups.most_nodes};
     };
     CHECK(nodes(mesh.lines[0]) == std::pair{2, 2});
-    // 0 4 8 touches nodes 0 and 1, 12 16 20 nodes 1 and 2.
+    // 0 4 8 are on nodes 0 and 1; 12 16 20 are on nodes 1 and 2.
     CHECK(nodes(mesh.lines[1]) == std::pair{2, 2});
     CHECK(nodes(mesh.lines[2]) == std::pair{1, 1});
     CHECK(nodes(mesh.planes[0]) == std::pair{2, 2});
@@ -197,7 +197,7 @@ TEST_CASE("groups say whether they lie inside nodes", "[lessons][mesh]") {
                says("across 1 to 2 nodes"));
 }
 
-TEST_CASE("what cannot be said of a mesh is refused", "[lessons][mesh][errors]") {
+TEST_CASE("impossible questions about a mesh are refused", "[lessons][mesh][errors]") {
     const MeshShape shape = read_mesh_shape("pp=2,dp=2");
     CHECK(refusal([&] {
               examined_mesh({shape, 8, {{"pp", "tp"}}, {}});
@@ -233,13 +233,13 @@ TEST_CASE("models that are known by name have their published sizes", "[lessons]
     CHECK((sizes.block.inner == 100 && !sizes.block.bias && sizes.block.rotary_base > 0));
 }
 
-TEST_CASE("the largest model that can be asked for is counted exactly",
-          "[lessons][mesh]") {
+TEST_CASE("the largest allowed model is counted exactly", "[lessons][mesh]") {
     const ModelOnMesh model =
         spread({"dp=1",
                 "layers=1000,hidden=65536,heads=4096,style=llama,experts=4096,"
                 "expert-inner=262144,shared=262144,vocabulary=16777216"});
-    // Experts and the shared one, attention, the gate and two norms; the tables, ln_f.
+    // The experts and the shared one, attention, the gate and two norms; the tables,
+    // ln_f.
     const double layer =
         4097. * 3 * 262144 * 65536 + 4. * 65536 * 65536 + 4096. * 65536 + 2. * 65536;
     const double all = 1000 * layer + 2. * 16777216 * 65536 + 65536;

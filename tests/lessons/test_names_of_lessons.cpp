@@ -1,4 +1,4 @@
-// Each name that a lesson's page uses is given by its experiments, and the reverse.
+// A lesson's experiments give each name that its page uses, and the page uses each name.
 
 #include <regex>
 #include <set>
@@ -25,7 +25,7 @@ struct Variant {
 };
 
 /// Runs of each lesson that together take every branch of its page that virtual devices
-/// can take; as few as do, since the larger lessons take ten seconds each time.
+/// can take. They are the fewest, since the larger lessons take ten seconds each time.
 std::vector<Variant> variants_of(const LessonEntry& lesson) {
     Settings brief;
     for (const Setting& setting : lesson.settings)
@@ -33,7 +33,7 @@ std::vector<Variant> variants_of(const LessonEntry& lesson) {
     Settings shapes = brief;
     shapes["numerics"] = "off";
     std::vector<Variant> variants{{brief, {}}, {shapes, 2, DType::bf16}};
-    // Others are short, and their pages differ by the number of ranks.
+    // The other lessons are short, and their pages differ by the number of ranks.
     if (lesson.slug != "zero" && lesson.slug != "mesh" && lesson.slug != "inference")
         variants.push_back({brief, 2, DType::f64});
     if (lesson.slug == "gradient-accumulation") {
@@ -53,7 +53,7 @@ std::vector<Variant> variants_of(const LessonEntry& lesson) {
     return variants;
 }
 
-/// The Chinese page is filled as well, in 80 columns.
+/// Fills the Chinese page too, in 80 columns.
 void check_chinese_page(const LessonEntry& lesson, const Findings& found) {
     const LessonPage page = page_of(lesson, Language::chinese);
     constexpr int kColumns = 80;
@@ -66,7 +66,7 @@ void check_chinese_page(const LessonEntry& lesson, const Findings& found) {
         }
 }
 
-/// Each name and the section it was given in, in any of the runs.
+/// Each name that any of the runs gives, and the section that gives it.
 std::map<std::string, std::string> given_by(const LessonEntry& lesson) {
     std::map<std::string, std::string> given;
     for (const Variant& variant : variants_of(lesson)) {
@@ -88,7 +88,7 @@ std::map<std::string, std::string> given_by(const LessonEntry& lesson) {
     return given;
 }
 
-/// Names on a page, and the line of each.
+/// The names on a page, and the line of each.
 std::map<std::string, int> used_on(std::string_view page) {
     static const std::regex place(R"((?:^|[^{])\{([A-Za-z][A-Za-z0-9_.]*)\??\})");
     static const std::regex directive(
@@ -116,18 +116,17 @@ std::map<std::string, int> used_on(std::string_view page) {
     return used;
 }
 
-/// Given on GPUs only, whose sums may come in another order.
+/// Only runs on GPUs give these: their sums may be in another order.
 const std::set<std::string> kOnGpus{"ring_sums"};
 
 }  // namespace
 
-TEST_CASE("names on a page are given, and given names are on the page",
-          "[lessons][slow]") {
+TEST_CASE("experiments give all names on a page, and no others", "[lessons][slow]") {
     for (const LessonEntry& lesson : catalogue()) {
         const std::string file = lesson.folder + "/lesson.md";
         const std::map<std::string, int> used = used_on(text_called(file));
         const std::map<std::string, std::string> given = given_by(lesson);
-        std::set<std::string> short_names;  // a row's, within the row
+        std::set<std::string> short_names;  // names of a row, within the row
         for (const auto& [name, at] : given)
             short_names.insert(name.substr(name.rfind('.') + 1));
         for (const auto& [name, line] : used) {
@@ -135,7 +134,7 @@ TEST_CASE("names on a page are given, and given names are on the page",
             CHECK((given.contains(name) || short_names.contains(name) ||
                    kOnGpus.contains(name)));
         }
-        // A line may give several names, of which a page need not show all.
+        // A line may give several names; a page need not show all.
         std::map<std::string, bool> is_used;
         for (const auto& [name, at] : given) {
             const auto below = used.lower_bound(name + ".");

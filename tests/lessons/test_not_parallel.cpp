@@ -1,5 +1,5 @@
-// What is not parallel by itself: each mistake trains otherwise than one device, and each
-// cure trains as it does.
+// Some operations do not become parallel without a change. Each mistake trains
+// differently from one device, and each remedy trains as one device does.
 
 #include <map>
 
@@ -15,7 +15,7 @@ struct Said {
     std::string beside_one_device;
 };
 
-/// What full checking says of each mistaken program.
+/// The findings of full checking for each mistaken program.
 const std::map<std::string, Said> kExpected{
     {"batch_statistics", {"F24", "F24"}},
     {"mean_loss", {"F28", "F28"}},
@@ -25,7 +25,7 @@ const std::map<std::string, Said> kExpected{
 
 }  // namespace
 
-TEST_CASE("what is not parallel trains as one device does once it is cured",
+TEST_CASE("each remedy of an operation that is not parallel trains as one device does",
           "[lessons][sim]") {
     const int ranks = GENERATE(2, 3, 4, 5);
     for (const std::string& what : kNotParallel) {
@@ -40,7 +40,7 @@ TEST_CASE("what is not parallel trains as one device does once it is cured",
     }
 }
 
-TEST_CASE("one rank alone makes none of these mistakes", "[lessons][sim]") {
+TEST_CASE("a single rank makes none of these mistakes", "[lessons][sim]") {
     for (const std::string& what : kNotParallel) {
         CAPTURE(what);
         const NotParallelOutcome outcome = try_not_parallel(what, 1);

@@ -122,7 +122,7 @@ TEST_CASE("a command line that cannot be read is answered in one sentence",
     CHECK(refusal({"--version", "x"}) == "'x' is one argument too many for --version");
 }
 
-TEST_CASE("compare takes folders whatever their names, and a bound", "[lessons]") {
+TEST_CASE("compare takes folders of any name, and a bound", "[lessons]") {
     const auto request = std::get<CompareRequest>(
         read_request({"compare", "lessons", "--bound", "1e-5", "lesson"}));
     CHECK(request.a == "lessons");
@@ -133,7 +133,7 @@ TEST_CASE("compare takes folders whatever their names, and a bound", "[lessons]"
               "--bound " + std::string(bound) + ": a number from 0 on is expected");
 }
 
-TEST_CASE("help says what there is, in lines of 80 columns", "[lessons]") {
+TEST_CASE("help lists all options, in lines of 80 columns", "[lessons]") {
     for (const Typed& words :
          {Typed{}, Typed{"--help"}, Typed{"lesson", "--help"},
           Typed{"lesson", "-h", "--ranks", "4"}, Typed{"compare", "--help"},
@@ -172,8 +172,9 @@ TEST_CASE("settings are read with their ranges", "[lessons]") {
           "--set w=c: a or b is expected");
 }
 
-TEST_CASE("a default that depends on other things is said in words, and read so",
-          "[lessons]") {
+TEST_CASE(
+    "a default that depends on other settings is described in words, and read as such",
+    "[lessons]") {
     const Setting twice{"m", "of a step", Whole{1, 9}, "twice the ranks"};
     CHECK(Settings({twice}, {}).integer("m", 6) == 6);
     CHECK(Settings({twice}, {{"m", "2"}}).integer("m", 6) == 2);
@@ -191,7 +192,7 @@ TEST_CASE("a setting that is read but not declared is a mistake of the lesson",
     CHECK_THROWS_AS(settings.integer("m", 1), std::logic_error);
 }
 
-TEST_CASE("a setting that nobody understands is refused", "[lessons][errors]") {
+TEST_CASE("an unknown setting is refused", "[lessons][errors]") {
     CHECK_NOTHROW(understood(with("targets", "1"), entry()));
     CHECK_NOTHROW(understood(with("workers", "1"), entry()));
     CHECK(message_of<UsageError>([] { understood(with("target", "1"), entry()); }) ==
@@ -221,7 +222,7 @@ TEST_CASE("the settings of every lesson reach the simulator", "[lessons]") {
     CHECK_FALSE(cluster.numbers);
 }
 
-TEST_CASE("a cluster that cannot be is refused with the option's name",
+TEST_CASE("an impossible cluster is refused with the option's name",
           "[lessons][errors]") {
     LessonOptions options;
     options.cluster = "no-such-cluster";

@@ -1,4 +1,4 @@
-// A lesson's page and what its experiments found, as what is shown.
+// Tests what is shown of a lesson's page and its experiments' findings.
 
 #include "lessons/page/lesson_page.hpp"
 #include "lessons/page/markdown.hpp"
@@ -21,7 +21,7 @@ LessonPage page_with(const std::string& text) {
     return {"a.md", "# Title\n\nQuestion?\n\n## Step {#one}\n\n" + text};
 }
 
-/// What a step of this text shows, once `give` has given its values.
+/// Returns what a step of this text shows after `give` has given its values.
 template <typename Give>
 std::string shown(const std::string& text, const Give& give) {
     const LessonPage page = page_with(text);
@@ -50,8 +50,7 @@ std::string refusal(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("code that an assignment asks for is shown where it is asked for",
-          "[lessons]") {
+TEST_CASE("the solution of an assignment is shown only on request", "[lessons]") {
     const LessonPage page = page_with(
         "{{solution zero: zero-1, zero-2}} This is `it`:\n\nAnd this comes behind.\n");
     Record record;
@@ -92,7 +91,7 @@ TEST_CASE("a page has a title, a question, facts, steps and an end", "[lessons]"
                              "steps (## … {#name})"));
 }
 
-TEST_CASE("values stand in place of their names, as their units have it", "[lessons]") {
+TEST_CASE("values replace their names, in their units", "[lessons]") {
     const auto give = [](Findings& found) {
         found.give("rows", 1000);
         found.give("size", Figure::bytes(153884));
@@ -150,7 +149,7 @@ TEST_CASE("a check is a sentence; in the record it has its label", "[lessons]") 
     CHECK(record.checks[1].name == "nearness");
 }
 
-TEST_CASE("a check that failed says both figures, wherever it stands", "[lessons]") {
+TEST_CASE("a failed check shows both figures, in any place on the page", "[lessons]") {
     const std::string text = "{{check a: one}} A truth.\n\n{{check b: other}}";
     CHECK(shown(text,
                 [](Findings& found) {

@@ -37,7 +37,7 @@ TEST_CASE("an answer within one percent is right", "[lessons]") {
     }
 }
 
-TEST_CASE("times are read in any unit, plain numbers in the one asked for", "[lessons]") {
+TEST_CASE("times are read in any unit, plain numbers in the expected unit", "[lessons]") {
     const Figure answer = Figure::time(714'000'000);
     CHECK(unit_asked_for(answer) == "us");
     for (const char* typed :
@@ -52,7 +52,7 @@ TEST_CASE("times are read in any unit, plain numbers in the one asked for", "[le
     CHECK(outcome(Figure::seconds(3), "3 ms") == Outcome::wrong);
 }
 
-TEST_CASE("a part of a whole is typed in any way", "[lessons]") {
+TEST_CASE("a fraction can be typed in any form", "[lessons]") {
     for (const char* typed : {"25", "25%", "25 %", "0.25", "1/4"}) {
         CAPTURE(typed);
         CHECK(outcome(Figure::percent(25), typed) == Outcome::right);
@@ -66,7 +66,8 @@ TEST_CASE("a part of a whole is typed in any way", "[lessons]") {
     CHECK(outcome(Figure::count(0), "1") == Outcome::wrong);
 }
 
-TEST_CASE("a usual wrong answer has its hint, others of a kind a remark", "[lessons]") {
+TEST_CASE("a common wrong answer gets its hint, others of a known kind a remark",
+          "[lessons]") {
     Prediction prediction = of(Figure::bytes(6000));
     Span text;
     text.text = "Twice.";

@@ -1,4 +1,4 @@
-// Tests what `lockstep serve` reads, and what it says of a service.
+// Tests what `lockstep serve` reads, and its texts about a service.
 
 #include <algorithm>
 #include <cstdlib>
@@ -42,7 +42,7 @@ std::string text_of(const Document& page) {
 
 }  // namespace
 
-TEST_CASE("a service's file says all, or leaves it as it is", "[lessons][serve]") {
+TEST_CASE("a service's file sets values or leaves the defaults", "[lessons][serve]") {
     const ServiceSettings plain = read(kModel + "," + kOne);
     CHECK(plain.ranks() == 1);
     CHECK(plain.cluster.name == "h100");
@@ -82,7 +82,7 @@ TEST_CASE("a service's file says all, or leaves it as it is", "[lessons][serve]"
         CHECK(std::equal(request.prompt.begin(), request.prompt.begin() + 3,
                          requests[0].prompt.begin()));
     }
-    // Twice the rate: the same requests in half the time.
+    // Twice the rate: the same requests arrive in half the time.
     CHECK(std::abs(requests_of(full, 5)[5].arrival * 2 - requests[5].arrival) <= 2);
 }
 
@@ -111,7 +111,7 @@ TEST_CASE("the example can be read, and fits", "[lessons][serve]") {
           16 * cache_bytes_of_token(*settings.sizes, settings.dtype) / 2);
 }
 
-TEST_CASE("a service is said on a page", "[lessons][serve]") {
+TEST_CASE("a page describes a service", "[lessons][serve]") {
     const ExaminedService service = examined(
         read(kModel + "," + kOne + R"(, "limits": {"token": 1}, "dtype": "f32")"));
     const std::string text = text_of(service_page(service));
@@ -141,7 +141,7 @@ TEST_CASE("a lesson's page shows a service in its language", "[lessons][serve]")
     CHECK_THAT(html_of(shown(Language::english), {}), says("aria-label=\"who waits\""));
 }
 
-TEST_CASE("what cannot be served is refused with file and key",
+TEST_CASE("an impossible service is refused with file and key",
           "[lessons][serve][errors]") {
     const auto said = [](const std::string& members) {
         return refusal([&] { require_possible(read(members)); });

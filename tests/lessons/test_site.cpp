@@ -23,7 +23,7 @@ void take_and_write(const fs::path& folder, const Site& site) {
 
 }  // namespace
 
-TEST_CASE("a site is written anew, and what it no longer has goes", "[lessons]") {
+TEST_CASE("a rewritten site loses its old pages", "[lessons]") {
     const TemporaryFolder folder;
     const fs::path site = folder.path() / "site";
     take_and_write(site, {{"a.html", "1"}, {"zh/a.html", "2"}, {"b.html", "3"}});
@@ -33,7 +33,7 @@ TEST_CASE("a site is written anew, and what it no longer has goes", "[lessons]")
     CHECK_FALSE(fs::exists(site / "b.html"));
 }
 
-TEST_CASE("a site leaves other people's files alone", "[lessons]") {
+TEST_CASE("a site does not change other files", "[lessons]") {
     const TemporaryFolder folder;
     take_and_write(folder.path(), {{"a.html", "1"}, {"b.html", "2"}});
     write_file(folder.path() / "notes.txt", "mine");
@@ -114,7 +114,7 @@ TEST_CASE("a site leaves other people's files alone", "[lessons]") {
     }
 }
 
-TEST_CASE("a folder with anything in it is no site's", "[lessons]") {
+TEST_CASE("a site is not written into a folder with other files", "[lessons]") {
     const TemporaryFolder folder;
     write_file(folder.path() / "notes.txt", "mine");
     CHECK_THROWS_WITH(take_site_folder(folder.path()),

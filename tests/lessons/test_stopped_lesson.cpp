@@ -1,4 +1,4 @@
-// A lesson that ends with a mistake: one JSON document, and a record of what it has.
+// A lesson that a mistake stops: one JSON document, and a record of the steps before.
 
 #include <fcntl.h>
 #include <fstream>
@@ -87,7 +87,7 @@ struct Said {
     std::string errors;
 };
 
-/// As main does it.
+/// Runs a lesson as main does.
 Said run(const LessonOptions& options) {
     const TemporaryFolder folder;
     Said said;
@@ -142,8 +142,9 @@ TEST_CASE("a lesson that stops leaves its record", "[lessons]") {
     }
 }
 
-TEST_CASE("where the record of a stopped run cannot be left, the mistake is said",
-          "[lessons]") {
+TEST_CASE(
+    "if the record of a stopped run cannot be written, the mistake is still reported",
+    "[lessons]") {
     const TemporaryFolder folder;
     LessonOptions options;
     options.out = folder.path() / "run";

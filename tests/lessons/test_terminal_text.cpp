@@ -27,7 +27,7 @@ std::string without_colour(std::string text) {
     return text;
 }
 
-/// All pages of the program that have no names in them, and all code that is quoted.
+/// All pages of the program that need no values, and all code that lessons quote.
 std::vector<Document> all_pages() {
     std::vector<Document> pages{read_markdown(text_called("glossary.md"))};
     for (int number = 1; number <= 31; ++number)
@@ -55,7 +55,7 @@ TEST_CASE("text stops at 100 columns where the window is wider", "[lessons]") {
     CHECK(shown(std::string(99, 'a') + " b", 200) == std::string(99, 'a') + "\nb\n");
 }
 
-TEST_CASE("looks go over the ends of lines, and change no character", "[lessons]") {
+TEST_CASE("styles continue over line ends and change no character", "[lessons]") {
     CHECK(shown("a **b c** `d`", 3, true) ==
           "a \x1b[1mb\x1b[0m\n\x1b[1mc\x1b[0m \x1b[36md\x1b[0m\n");
     for (const Document& page : all_pages())

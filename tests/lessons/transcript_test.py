@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What the first lesson prints in a pipe is transcript.txt, beside this file: it has every kind
-of block that a page can have, and so tests how they are painted. What the other lessons find is
-in their values.txt.
+"""Compares what the first lesson prints in a pipe with transcript.txt in this folder. The
+lesson has every kind of block that a page can have, so this tests the layout of all. The
+findings of the other lessons are in their values.txt.
 
 Arguments: the program. With LOCKSTEP_UPDATE=1 it writes transcript.txt instead of comparing.
 """

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Each translation says of which text it is one, so that none lags behind its original unseen.
+"""Each translation says which version of its original it translates, so that no lag is overlooked.
 
 Arguments: the folder of the lessons.
 
-Below each heading of a translation stands `<!-- of 1a2b3c4d -->`: the first digits of the
-SHA-256 of the original's section. A section begins with a heading; what the test fault_pages
-keeps true, programs and what is printed, does not count. With LOCKSTEP_UPDATE=1 the digits are
-written instead of compared: do that when the translation has been brought up to date.
+Below each heading of a translation is `<!-- of 1a2b3c4d -->`: the first digits of the SHA-256
+of the original's section. A section begins with a heading. Programs and printed text do not
+count; the test fault_pages keeps them equal. With LOCKSTEP_UPDATE=1 the digits are written
+instead of compared: run it so after you update the translation.
 """
 
 import difflib
@@ -30,12 +30,12 @@ def text_of(path):
 
 
 def facts_of(text):
-    """What stands between lines `---` at a page's begin."""
+    """Returns the front matter of a page, between lines `---`."""
     return re.match(r"(---\n.*?\n---\n)?", text, re.S)[0]
 
 
 class Section:
-    """A heading, and what stands below it."""
+    """A heading and the text below it."""
 
     def __init__(self, line, lines):
         self.line, self.title = line, lines[0].lstrip("# ").rstrip()
@@ -50,7 +50,7 @@ class Section:
 
 
 def sections_of(text, levels="##?", first_line=1):
-    """The parts of a page that begin with headings of these levels."""
+    """Returns the parts of a page that begin with headings of these levels."""
     sections, begin, in_code = [], None, False
     lines = text.split("\n")
     for number, line in enumerate([*lines, "# "]):
@@ -63,7 +63,7 @@ def sections_of(text, levels="##?", first_line=1):
 
 
 def lags(translation, original):
-    """Yields what is wrong, with the translation's line or None, and the original's."""
+    """Yields each mistake, with the translation's line or None, and the original's."""
     noted = [section.noted for section in translation]
     digits = [section.digits for section in original]
     for kind, i, i_end, j, j_end in difflib.SequenceMatcher(None, noted, digits,
@@ -90,7 +90,7 @@ def sentence(ours, theirs, path, original):
 
 
 def faults_in_chinese():
-    """The sections of zh.md by page, "F16": each is one of that page's."""
+    """Returns the sections of zh.md by page, "F16": each is one of that page's."""
     path = os.path.join(FAULTS, "zh.md")
     pages, sections = {}, sections_of(text_of(path), "###?")
     for section in sections:
@@ -101,7 +101,7 @@ def faults_in_chinese():
 
 
 def translations():
-    """Each translation with its original, and the sections of both."""
+    """Yields each translation with its original, and the sections of both."""
     for path in sorted(glob.glob(os.path.join(LESSONS, "**", "*.zh.md"), recursive=True)):
         original = path.removesuffix(".zh.md") + ".md"
         yield path, original, sections_of(text_of(path)), sections_of(text_of(original))
@@ -140,7 +140,7 @@ class Translations(unittest.TestCase):
         text = text_of(faults_in_chinese()[0])
         table = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", text, re.M))
         for page in glob.glob(os.path.join(FAULTS, "F*.md")):
-            # As it is shown: words of links, and no marks.
+            # As it is shown: the words of links, and no Markdown marks.
             text = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", text_of(page)).replace("`", "")
             with self.subTest(page=page):
                 for english in list(table)[1:]:
@@ -173,7 +173,7 @@ quoted
 
 
 def noted_in(text, original):
-    """The text with the digits of the original's sections, in their order."""
+    """Returns the text with the digits of the original's sections, in their order."""
     lines = NOTE.sub("", text).split("\n")
     for ours, theirs in reversed(list(zip(sections_of(NOTE.sub("", text)), original))):
         lines.insert(ours.line, f"<!-- of {theirs.digits} -->")
@@ -181,7 +181,7 @@ def noted_in(text, original):
 
 
 class Mutations(unittest.TestCase):
-    """What this test is to find, made on purpose."""
+    """Mistakes that this test must find, made on purpose."""
 
     def found(self, ours, original):
         return [(each and each.title, theirs and theirs.title)

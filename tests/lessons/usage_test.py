@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What cannot be done is refused in one sentence, and nothing is touched.
+"""What cannot be done is refused in one sentence, and no file changes.
 
 Arguments: the program.
 """
@@ -47,11 +47,11 @@ FILES["slow.json"] = f"""{{"phases": {{"forward": 10000, "backward_input": 10000
     "backward_weight": 10000}}, "inside": {LINK}, "between": {LINK}, "host_copy": {LINK},
     "launch_seconds": 10000, "flops_f32": 1000, "flops_f64": 1000,
     "memory_bytes_per_second": 1000}}""".encode()
-# Links, and pipes to which nobody writes.
+# Links, and pipes without a writer.
 LINKS = {"nowhere-link": "nothing", "loop": "loop"}
 PIPES = ["pipe", "pipe.json", "record/run.json"]
 
-# (arguments, exit status, what the sentence holds)
+# (arguments, exit status, texts in the message)
 CASES = [
     (["frobnicate"], 2, ["frobnicate", "lessons", "schedule"]),
     (["--frob"], 2, ["--frob"]),
@@ -220,13 +220,13 @@ CASES = [
 
 
 def limited():
-    """No file may grow beyond 100 bytes, as on a disk that is almost full."""
+    """Lets no file grow beyond 100 bytes, as on a disk that is almost full."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 
 def full():
-    """Nothing may be written."""
+    """Lets no file grow at all."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
@@ -290,7 +290,7 @@ class Usage(unittest.TestCase):
                             ["--out taken/run", "Permission denied"])
 
     def test_a_place_that_cannot_be_written_is_refused_before_the_run(self):
-        # A lesson of a hundred hours: were it begun, the time would run out.
+        # A lesson of a hundred hours: if it began, the time would run out.
         refused = self.run_program(*LESSON, "--set", "epochs=1000000", "--out", "run",
                                    preexec_fn=full)
         self.assert_refused(refused, 3, ["--out run", "File too large"])

@@ -1,7 +1,7 @@
 // Prints each name that a lesson's experiments give to its page, with its value as the
-// page shows it: values.txt of the lesson.
+// page shows it: the lesson's values.txt.
 //
-// Arguments: the lesson's slug, and "full" to look for all mistakes on the way.
+// Arguments: the lesson's slug, and "full" for full checking.
 
 #include <algorithm>
 #include <cstdio>
@@ -18,13 +18,13 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Lines of sources change with every commit: their files are enough.
+/// Removes line numbers: lines of sources change with every commit.
 std::string without_line_numbers(const std::string& text) {
     static const std::regex number(R"((\.[ch]pp):\d+)");
     return std::regex_replace(text, number, "$1");
 }
 
-/// Text of several lines stands below its name.
+/// Puts text of several lines below its name.
 std::string text_of_words(const std::string& words) {
     std::string text = without_line_numbers(words);
     if (text.find('\n') == text.npos) return text;
@@ -51,7 +51,7 @@ std::string text_of_check(const MadeCheck& made) {
                        made.check.passed ? "" : ": FAILED");
 }
 
-/// What a picture shows, in figures that change if a box or a curve is lost.
+/// Describes a picture in numbers that change if a box or a curve is lost.
 std::string text_of_picture(const Picture& picture) {
     const Drawing drawing = (*picture.draw)("");
     if (const auto* mesh = std::get_if<MeshPicture>(&drawing)) {
@@ -77,7 +77,7 @@ std::string text_of_picture(const Picture& picture) {
                        arrows, levels);
 }
 
-/// Returns the rows that were given here under that name, not further out; null for none.
+/// Returns the rows with that name at this level only; null if there are none.
 const std::vector<std::unique_ptr<Findings>>* rows_of(const Findings& found,
                                                       const std::string& prefix,
                                                       const std::string& name) {
@@ -88,7 +88,7 @@ const std::vector<std::unique_ptr<Findings>>* rows_of(const Findings& found,
     return here ? found.list(name) : nullptr;
 }
 
-/// Names that were given here, without those within rows: "time", "early.time".
+/// Names at this level, without those within rows: "time", "early.time".
 std::set<std::string> names_of(const Findings& found, const std::string& prefix) {
     std::set<std::string> names;
     for (const auto& [whole, at] : found.names()) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a lesson's experiments find is its values.txt, on every machine, also where all mistakes
-are looked for.
+"""A lesson's experiments find what its values.txt has, on every machine, with and without full
+checking.
 
 Arguments: the program `values`, the lesson's slug, its folder. With LOCKSTEP_UPDATE=1 it writes
 values.txt instead of comparing.
@@ -22,7 +22,7 @@ def values(*more):
 
 
 def differ(expected, found, names):
-    """Prints the lines that differ; says whether any does."""
+    """Prints the lines that differ; returns whether any does."""
     lines = list(difflib.unified_diff(expected, found, *names, n=0))
     sys.stdout.writelines(lines)
     return bool(lines)

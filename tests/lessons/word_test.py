@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`lockstep word` prints the entries of the glossary, and lessons lead there; `lockstep fault`
-prints the pages on mistakes.
+"""`lockstep word` prints the entries of the glossary, and lessons lead to them; `lockstep
+fault` prints the pages on mistakes.
 
 Arguments: the program, the folder of the lessons.
 """
@@ -35,21 +35,21 @@ def asked(*words):
 
 
 def words():
-    """Each word of the page, with its text."""
+    """Yields each word of the page, with its text."""
     for heading, text in re.findall(r"^### (.*)\n((?:(?!^#).*\n)*)", PAGE, re.M):
         for word in heading.split(", "):
             yield word, text.strip()
 
 
 def letters():
-    """Each letter of the page, with its meaning."""
+    """Yields each letter of the page, with its meaning."""
     for names, meaning, where in re.findall(r"^\| (.*?) \| (.*?) \| (.*?) \|$", PAGE, re.M)[1:]:
         for name in names.split(", "):
             yield name, f"{meaning} ({where})"
 
 
 def plain(markdown):
-    """Text without marks and line breaks, to be compared."""
+    """Returns text without marks and line breaks, for a comparison."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown)
     return re.sub(r"\s+", " ", re.sub(r"[`*]", "", text)).strip()
 
@@ -90,7 +90,7 @@ class Word(unittest.TestCase):
     def test_spelling_may_differ_a_little(self):
         for words_typed in (["AllReduce"], ["all_reduce"], ["all", "reduce"], ["ALL-REDUCE"]):
             self.assertEqual(asked(*words_typed), ALL_REDUCE)
-        self.assertTrue(asked("schedule").startswith("schedule\n"))  # which is a command, too
+        self.assertTrue(asked("schedule").startswith("schedule\n"))  # this word is also a command
 
     def test_each_lesson_leads_to_the_glossary(self):
         for folder in sorted(os.listdir(LESSONS)):
@@ -109,7 +109,7 @@ def columns(line):
 
 
 def joined(text):
-    """Text without white space, which breaks lines in Chinese at any letter."""
+    """Returns text without white space: Chinese lines break at any letter."""
     return re.sub(r"\s+", "", text)
 
 

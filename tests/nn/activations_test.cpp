@@ -1,5 +1,5 @@
-// Activations that are made again, or wait on the host: the same bits as if they stayed.
-// What each way holds and computes, to the byte and the flop.
+// Activations that are recomputed, or wait on the host: the bits are the same as if they
+// stayed. Also what each way holds and computes, to the byte and the flop.
 
 #include <cstdint>
 #include <map>
@@ -20,15 +20,15 @@ namespace lockstep::nn_test {
 
 namespace {
 
-/// What becomes of activations between forward and backward.
+/// What happens to activations between forward and backward.
 struct Held {
     std::string name;
     bool selective = false;
     bool full = false;
-    std::optional<OffloadOptions> offload{};  ///< of the blocks, after that
+    std::optional<OffloadOptions> offload{};  ///< of the blocks, after recomputation
 };
 
-/// Wraps the modules as asked for; what it returns must stay as long as the model.
+/// Wraps the modules as `held` says; the result must live as long as the model.
 std::unique_ptr<OffloadedActivations> hold_by(const Held& held, Device& device,
                                               Sequential& model, std::size_t first,
                                               std::size_t last) {
@@ -42,7 +42,7 @@ GptKit kit_of(const Held& held, const GptKit& kit = {}) {
     return held.selective ? selective_recompute(kit) : kit;
 }
 
-/// Everything that is small goes, too.
+/// Small tensors are offloaded, too.
 OffloadOptions all_of_it(int prefetch, bool last_stay = true) {
     return {.prefetch = prefetch, .least_bytes = 0, .last_stay = last_stay};
 }
@@ -80,8 +80,8 @@ GptSizes sizes_of(Form kind) {
     return sizes;
 }
 
-/// A kit whose narrow layers drop some of what they make; the caller says before each
-/// forward which numbers are drawn.
+/// A kit whose narrow layers have dropout. Before each forward the caller chooses the
+/// random numbers.
 GptKit with_dropout(std::vector<Dropout*>& made) {
     GptKit kit;
     kit.narrow = [&made, narrow = kit.narrow](const ParameterInit& init,
@@ -99,10 +99,10 @@ struct Training {
     Form kind = Form::gpt2;
     DType dtype = DType::f64;
     bool dropout = false;
-    bool halves = false;  ///< of each backward
+    bool halves = false;  ///< each backward in two halves
 };
 
-/// Gradients and outputs of three micro-batches, of which two are in flight at a time.
+/// Returns gradients and outputs of three micro-batches, with two in flight at a time.
 std::map<std::string, HostTensor> trained(const Training& training, const Held& held) {
     const RunReport report = run_one(
         [&](Rank& rank) {
@@ -152,7 +152,7 @@ std::map<std::string, HostTensor> trained(const Training& training, const Held& 
 
 }  // namespace
 
-TEST_CASE("Activations that are made again or come back make the same bits",
+TEST_CASE("Recomputed or offloaded activations give the same bits",
           "[nn][sim][activations]") {
     for (const Form kind : {Form::gpt2, Form::uncausal, Form::llama})
         for (const DType dtype : {DType::f64, DType::f32, DType::bf16})
@@ -169,7 +169,7 @@ TEST_CASE("Activations that are made again or come back make the same bits",
                 }
 }
 
-TEST_CASE("A forward that runs again begins where the first one did",
+TEST_CASE("A recomputed forward begins at the first one's position",
           "[nn][sim][activations]") {
     OneDevice one;
     AttentionSizes sizes{2, true};
@@ -204,7 +204,8 @@ TEST_CASE("A forward that runs again begins where the first one did",
     CHECK(dx_of(true) == dx_of(false));
 }
 
-TEST_CASE("Recomputation refuses what is not there", "[nn][errors][activations]") {
+TEST_CASE("Recomputation refuses modules and attention that do not exist",
+          "[nn][errors][activations]") {
     OneDevice one;
     Sequential model;
     model.add<Linear>(one.init("layer"), 3, 3);
@@ -219,7 +220,7 @@ TEST_CASE("Recomputation refuses what is not there", "[nn][errors][activations]"
 
 namespace {
 
-/// Sizes that differ from each other, so that no term stands for another.
+/// Sizes that all differ, so that no term can stand for another.
 constexpr std::int64_t kS = 24, kB = 3, kH = 40, kA = 5;
 constexpr std::int64_t kScores = kB * kA * kS * kS;
 
@@ -232,9 +233,9 @@ BlockSizes block_of(Form kind) {
     return block;
 }
 
-/// Numbers that a block keeps, by who reads them in backward.
+/// The numbers that a block keeps, by the part of backward that reads them.
 struct Kept {
-    std::int64_t norms = 0;       ///< both inputs
+    std::int64_t norms = 0;       ///< inputs of both
     std::int64_t statistics = 0;  ///< of the norms' rows
     std::int64_t queries_keys_values = 0;
     std::int64_t weights = 0;  ///< of attention
@@ -262,7 +263,7 @@ Kept kept_by(const BlockSizes& block) {
     return kept;
 }
 
-/// So many blocks, wrapped; and one pass of shapes only, of which only forward if asked.
+/// A number of blocks, wrapped, and one pass of shapes only; without backward if asked.
 struct Stack {
     Form kind = Form::gpt2;
     DType dtype = DType::bf16;
@@ -306,28 +307,29 @@ const Held kSelective{.name = "selective", .selective = true};
 
 }  // namespace
 
-TEST_CASE("A block keeps the paper's bytes, less dropout's, and statistics",
+TEST_CASE("A block keeps the paper's bytes, without dropout's, and its statistics",
           "[nn][sim][activations]") {
     // Korthikanti et al. 2022, 2205.05198, section 4: s b h (34 + 5 a s/h) bytes in 16
-    // bits. Ours has no dropout, and counts what the paper leaves out.
+    // bits. Ours has no dropout, but counts the statistics that the paper leaves out.
     constexpr std::int64_t kSbh = kS * kB * kH;
     constexpr std::int64_t kPaper = 34 * kSbh + 5 * kScores;
-    // A mask, a byte each, at the end of attention and at the end of the MLP.
+    // One mask at the end of attention and one at the end of the MLP, a byte an element.
     constexpr std::int64_t kMasks = 2 * kSbh;
-    // Of the softmax's results a mask, and what is left of them, in 16 bits.
+    // The mask on the softmax's results, and the masked results in 16 bits.
     constexpr std::int64_t kOfSoftmax = (1 + 2) * kScores;
-    // Two norms keep mean and 1/deviation of each token, in f32.
+    // Two norms keep the mean and 1/deviation of each token, in f32.
     constexpr std::int64_t kStatistics = std::int64_t{2} * 2 * kS * kB * 4;
     constexpr std::int64_t kOurs = kPaper - kMasks - kOfSoftmax + kStatistics;
     CHECK(kept_by(block_of(Form::gpt2)).bytes(DType::bf16) == kOurs);
     CHECK(pass({}, kAll).held == kOurs);
-    // Section 5: selective recomputation takes all of 5 a s/h away; ours had 2 of it.
+    // Section 5: selective recomputation removes all of 5 a s/h; ours had only 2 of the
+    // 5.
     CHECK(pass({}, kSelective).held == kPaper - 5 * kScores - kMasks + kStatistics);
-    // Full recomputation leaves the input, 2 s b h.
+    // Full recomputation keeps only the input, 2 s b h.
     CHECK(pass({}, kFull).held == 2 * kSbh);
 }
 
-TEST_CASE("What blocks keep, term by term, in any type and of any form",
+TEST_CASE("Blocks keep the formula's terms, in any type and form",
           "[nn][sim][activations]") {
     for (const Form kind : {Form::gpt2, Form::uncausal, Form::llama})
         for (const DType dtype : {DType::bf16, DType::f32, DType::f64})
@@ -356,13 +358,14 @@ TEST_CASE("The peak grows by what a block keeps", "[nn][sim][activations]") {
         CHECK(peak(kAll, blocks) == one + (blocks - 1) * all);
         CHECK(peak(kSelective, blocks) ==
               peak(kSelective, 1) + (blocks - 1) * (all - kScores * bytes_of(dtype)));
-        // The block that is made again is one that keeps all.
+        // While a block is recomputed, it keeps all.
         CHECK(peak(kFull, blocks) == one + (blocks - 1) * x);
     }
 }
 
-TEST_CASE("Offloaded blocks hold those of two on the device, the others on the host",
-          "[nn][sim][activations]") {
+TEST_CASE(
+    "Offloaded blocks hold two blocks' activations on the device, the others on the host",
+    "[nn][sim][activations]") {
     const Form kind = GENERATE(Form::gpt2, Form::llama);
     const DType dtype = DType::f32;
     const std::int64_t x = kS * kB * kH * bytes_of(dtype);
@@ -373,8 +376,8 @@ TEST_CASE("Offloaded blocks hold those of two on the device, the others on the h
     for (const int ahead : {0, 1, 2}) {
         const Held offloaded{.name = "offloaded", .offload = all_of_it(ahead)};
         const std::int64_t window = 1 + ahead;
-        // The gradient of the last block's output is the caller's, and stays; the others
-        // have one more.
+        // The caller holds the gradient of the last block's output until the end; with
+        // more blocks there is one more gradient.
         const std::int64_t peak = peak_of(at(kAll, window).memory) + x;
         for (const std::int64_t blocks : {5, 6, 9}) {
             CAPTURE(ahead, blocks);
@@ -386,7 +389,7 @@ TEST_CASE("Offloaded blocks hold those of two on the device, the others on the h
             CHECK(rank.host.bytes_to_device == (blocks - window) * all);
         }
     }
-    // Of recomputed blocks the inputs go.
+    // If blocks are recomputed, only their inputs are offloaded.
     const Held inputs{.name = "inputs", .full = true, .offload = all_of_it(1)};
     for (const std::int64_t blocks : {5, 9}) {
         const RankReport rank = at(inputs, blocks);
@@ -395,23 +398,23 @@ TEST_CASE("Offloaded blocks hold those of two on the device, the others on the h
     }
 }
 
-TEST_CASE("Full recomputation costs a forward more, selective one its core's",
-          "[nn][sim][activations]") {
+TEST_CASE(
+    "Full recomputation costs one more forward, selective recomputation only the core's",
+    "[nn][sim][activations]") {
     const Form kind = GENERATE(Form::gpt2, Form::llama);
     const auto flops = [&](const Held& held, bool backward) {
         return pass({kind, DType::f32, 3, backward}, held).rank.flops;
     };
     const std::int64_t step = flops(kAll, true);
     CHECK(flops(kFull, true) == step + flops(kAll, false));
-    // Q K^T and P V, and the softmax; the flops of a forward are those of all else, too.
+    // Q K^T, P V and the softmax. The flops of a forward stay the same.
     const std::int64_t core =
         4 * kB * kS * kS * kH + ops::Softmax::kFlopsOfElement * kScores;
     CHECK(flops(kSelective, true) == step + 3 * core);
     CHECK(flops(kSelective, false) == flops(kAll, false));
 }
 
-TEST_CASE("Linear layers that are recomputed cost four thirds",
-          "[nn][sim][activations]") {
+TEST_CASE("Recomputed linear layers cost four thirds", "[nn][sim][activations]") {
     const auto flops = [&](bool recomputed) {
         return figures_of([&](Rank& rank) {
                    const ParameterInit init{rank.device(), DType::f32, 1, "layer"};

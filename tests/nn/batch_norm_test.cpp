@@ -6,8 +6,8 @@ namespace lockstep::nn_test {
 
 namespace {
 
-/// What PyTorch's BatchNorm1d gives for a batch (rows, width), and where its running
-/// statistics go from zeros and ones.
+/// The results of PyTorch's BatchNorm1d for a batch (rows, width), and its running
+/// statistics after one step from zeros and ones.
 struct Batch {
     HostTensor y, running_mean, running_variance;
 
@@ -37,14 +37,14 @@ struct Batch {
 
 }  // namespace
 
-TEST_CASE("BatchNorm's gradients are those of finite differences", "[nn][sim]") {
+TEST_CASE("BatchNorm's gradients equal finite differences", "[nn][sim]") {
     OneDevice one;
     BatchNorm norm(one.init("norm"), 6);
     one.device.upload_into(norm.weight().value, normal_values({6}, "weight"));
     require_true_gradients(one.device, norm, normal_values({2, 3, 6}, "x"));
 }
 
-TEST_CASE("BatchNorm is PyTorch's BatchNorm1d", "[nn][sim]") {
+TEST_CASE("BatchNorm equals PyTorch's BatchNorm1d", "[nn][sim]") {
     OneDevice one;
     const double momentum = GENERATE(0.1, 0.4);
     BatchNorm norm(one.init("norm"), 5, {.momentum = momentum});
@@ -62,8 +62,8 @@ TEST_CASE("BatchNorm is PyTorch's BatchNorm1d", "[nn][sim]") {
     CHECK(relative_difference(mean, expected.running_mean) <= 1e-14);
     CHECK(relative_difference(variance, expected.running_variance) <= 1e-14);
 
-    // infer() takes the running statistics, whatever else is in the batch, and moves
-    // none.
+    // infer() uses the running statistics, independent of the rest of the batch, and does
+    // not change them.
     const HostTensor other = normal_values({1, 5}, "other");
     HostTensor inferred({1, 5}, DType::f64);
     for (std::int64_t j = 0; j < 5; ++j)

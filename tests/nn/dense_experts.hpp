@@ -1,5 +1,6 @@
-// A layer of experts computed without any routing: every expert on every token, masked,
-// in plain loops in f64, and its derivatives by hand. It shares no code with the layer.
+// A layer of experts computed without any routing: every expert on every token, with
+// masks, in plain loops in f64, and with hand-written derivatives. It shares no code with
+// the layer.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,7 @@ class DenseExperts {
     struct Results {
         HostTensor y, dx;
         std::map<std::string, HostTensor> gradients;
-        double loss = 0;  ///< the gate's own terms
+        double loss = 0;  ///< the gate's own loss terms
     };
 
     DenseExperts(const MixtureOfExperts::Sizes& sizes,
@@ -38,7 +39,7 @@ class DenseExperts {
             results.gradients[name] = HostTensor(value.shape(), DType::f64);
 
         const Matrix logits = logits_of(x);
-        // Who is chosen, and which of these are dropped.
+        // Which experts are chosen, and which of these copies are dropped.
         std::vector<std::vector<std::int64_t>> chosen(at(n));
         Row copies(at(e));
         for (std::int64_t t = 0; t < n; ++t) {
@@ -175,7 +176,7 @@ class DenseExperts {
                     visit(t, j);
     }
 
-    /// Whether the weights add up to the factor.
+    /// Returns whether the weights add up to the factor.
     bool sums_up() const {
         return sizes_.of.gate.form == GateForm::top_k_then_softmax ||
                sizes_.of.gate.normalized;
@@ -191,7 +192,7 @@ class DenseExperts {
                               (sums_up() ? sum : 1));
         return weights;
     }
-    /// The derivative of weight j by logit i.
+    /// Returns the derivative of weight j with respect to logit i.
     double slope(const Row& logits, const std::vector<std::int64_t>& chosen,
                  const Row& weights, std::size_t j, std::int64_t i) const {
         const double factor = sizes_.of.gate.factor;
@@ -208,7 +209,7 @@ class DenseExperts {
         return weights[j] * ((same ? 1 : 0) - other) * own_slope;
     }
 
-    /// Adds what expert i makes of token t, times w; gives the gradient of w.
+    /// Adds expert i's result for token t, times w; returns the gradient of w.
     double through(std::int64_t i, std::int64_t t, double w, const HostTensor& x,
                    const HostTensor& dy, Results& results) const {
         const std::int64_t h = sizes_.hidden, inner = sizes_.of.inner;

@@ -10,7 +10,7 @@ const RandomStream kNoise(11, "dropout");
 
 }  // namespace
 
-TEST_CASE("Dropout's gradient is that of finite differences", "[nn][sim]") {
+TEST_CASE("Dropout's gradient equals finite differences", "[nn][sim]") {
     OneDevice one;
     Dropout dropout(one.device, 0.4, kNoise);
     dropout.set_part({17, 9});
@@ -32,13 +32,13 @@ TEST_CASE("Dropout keeps the expectation, and infer() keeps everything", "[nn][s
         sum += y.at(i);
         dropped += y.at(i) == 0 ? 1 : 0;
     }
-    // 4000 trials have a deviation of 27 dropped ones.
+    // With 4000 trials, the number of dropped ones has a deviation of 27.
     CHECK(std::abs(static_cast<double>(dropped) - 1000) < 4 * 27);
     CHECK(std::abs(sum * 0.75 - static_cast<double>(4000 - dropped)) < 1e-9);
     CHECK(one.device.download(dropout.infer(one.device.upload(ones))) == ones);
 }
 
-TEST_CASE("Backward drops what its own forward dropped, whatever came between",
+TEST_CASE("Backward drops what its own forward dropped, even after other forwards",
           "[nn][sim]") {
     OneDevice one;
     Dropout dropout(one.device, 0.5, kNoise);
@@ -54,7 +54,7 @@ TEST_CASE("Backward drops what its own forward dropped, whatever came between",
     CHECK(one.device.download(dropout.backward(on_device, second)) == next);
 }
 
-TEST_CASE("Dropout of parts of a batch is that of the batch", "[nn][sim]") {
+TEST_CASE("Dropout of parts of a batch equals dropout of the batch", "[nn][sim]") {
     OneDevice one;
     Dropout dropout(one.device, 0.5, kNoise);
     const HostTensor x = normal_values({7, 4}, "x");
@@ -69,7 +69,7 @@ TEST_CASE("Dropout of parts of a batch is that of the batch", "[nn][sim]") {
               dropout.forward(one.device.upload(x.rows(3, 2)), of_part)) == y.rows(3, 2));
 }
 
-TEST_CASE("Dropout refuses what is no probability", "[nn][sim][errors]") {
+TEST_CASE("Dropout refuses a number that is no probability", "[nn][sim][errors]") {
     OneDevice one;
     for (const double wrong : {1.0, -0.1, std::nan("")})
         CHECK_THAT(refusal([&] { Dropout(one.device, wrong, kNoise); }),

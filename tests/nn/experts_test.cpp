@@ -1,4 +1,4 @@
-// A layer of experts on one device, beside every expert on every token.
+// A layer of experts on one device, compared with every expert on every token.
 
 #include <numeric>
 
@@ -30,13 +30,13 @@ struct Trial {
     MixtureOfExperts::Sizes sizes;
     std::int64_t tokens = 11;
     std::vector<double> bias{};
-    /// The gate's logits are whole numbers, few of them: many are equal.
+    /// The gate's logits are small whole numbers, and many of them are equal.
     bool ties = false;
-    /// All tokens are alike, and so are their choices.
+    /// All tokens are equal, and so are their choices.
     bool alike = false;
 };
 
-/// Backward in one go and in halves, both of which must give the same bits.
+/// Runs backward whole and in halves; both must give the same bits.
 void agrees_with_dense(const Trial& trial) {
     constexpr double kBound = 1e-12, kWeight = 0.75;
     OneDevice one;
@@ -86,7 +86,7 @@ void agrees_with_dense(const Trial& trial) {
             INFO(parameter->name());
             const HostTensor got = one.device.download(parameter->gradient);
             const HostTensor& wanted = expected.gradients.at(parameter->name());
-            // A single weight of a token that is normalized has no gradient.
+            // If a token has one weight and it is normalized, the weight has no gradient.
             CHECK((largest(wanted) > 0 ? relative_difference(got, wanted)
                                        : largest(got)) <= kBound);
         }
@@ -109,7 +109,7 @@ std::vector<GateOptions> all_forms() {
 
 }  // namespace
 
-TEST_CASE("Experts make what every expert on every token makes, masked",
+TEST_CASE("Experts give the same as every expert on every token with a mask",
           "[nn][experts]") {
     GateOptions gate = GENERATE(from_range(all_forms()));
     gate.chosen = GENERATE(1, 2, 3);
@@ -133,7 +133,7 @@ TEST_CASE("Experts make what every expert on every token makes, masked",
                 }
 }
 
-TEST_CASE("Experts without tokens, and all tokens to the same ones", "[nn][experts]") {
+TEST_CASE("Experts may have no tokens, or all tokens", "[nn][experts]") {
     GateOptions gate = GENERATE(from_range(all_forms()));
     gate.chosen = GENERATE(1, 2);
     gate.balance = 0.3;
@@ -146,7 +146,8 @@ TEST_CASE("Experts without tokens, and all tokens to the same ones", "[nn][exper
     agrees_with_dense(trial);
 }
 
-TEST_CASE("A bias chooses experts, and is no part of weights", "[nn][experts]") {
+TEST_CASE("A bias affects the choice of experts, but not their weights",
+          "[nn][experts]") {
     GateOptions gate = GENERATE(from_range(all_forms()));
     gate.biased = true;
     Trial trial{small(5, gate)};
@@ -156,7 +157,7 @@ TEST_CASE("A bias chooses experts, and is no part of weights", "[nn][experts]") 
     agrees_with_dense(trial);
 }
 
-TEST_CASE("Experts of few groups are chosen", "[nn][experts]") {
+TEST_CASE("The chosen experts come from few groups", "[nn][experts]") {
     GateOptions gate = GENERATE(from_range(all_forms()));
     gate.groups = 4;
     gate.chosen_groups = GENERATE(1, 2);
@@ -165,7 +166,7 @@ TEST_CASE("Experts of few groups are chosen", "[nn][experts]") {
     agrees_with_dense(trial);
 }
 
-TEST_CASE("Experts one by one, by GELU and in portions make the same", "[nn][experts]") {
+TEST_CASE("Experts give the same one by one, by GELU and in portions", "[nn][experts]") {
     const bool gated = GENERATE(true, false);
     const bool grouped = GENERATE(true, false);
     const int portions = GENERATE(1, 2, 3, 20);
@@ -181,7 +182,7 @@ TEST_CASE("Experts one by one, by GELU and in portions make the same", "[nn][exp
 
 namespace {
 
-/// A layer with everything that a gate can have.
+/// A layer with all options of a gate.
 MixtureOfExperts::Sizes rich() {
     GateOptions gate;
     gate.form = GateForm::sigmoid;
@@ -196,7 +197,7 @@ MixtureOfExperts::Sizes rich() {
     return sizes;
 }
 
-/// Tokens are the second of two ranks'.
+/// The tokens belong to the second of two ranks.
 struct SecondHalf : ExpertExchange {
     std::int64_t first_token(std::int64_t own) const override { return own; }
 };
@@ -211,7 +212,7 @@ std::unique_ptr<MixtureOfExperts> made(const ParameterInit& init,
 
 }  // namespace
 
-TEST_CASE("Noise is that of the numbers which were set, and none in inference",
+TEST_CASE("Noise comes from the numbers that were set, and inference has none",
           "[nn][experts]") {
     OneDevice one;
     MixtureOfExperts::Sizes sizes = small(4, {});
@@ -226,12 +227,12 @@ TEST_CASE("Noise is that of the numbers which were set, and none in inference",
     const HostTensor first = forward(0);
     CHECK(forward(0) == first);
     CHECK(forward(36) != first);
-    // Tokens 3 to 8 of the whole have its numbers from 3 E on.
+    // Tokens 3 to 8 of the whole use its random numbers from 3 E on.
     layer->set_noise(12);
     Saved saved;
     const HostTensor some = one.device.download(layer->forward(x.rows(3, 6), saved));
     CHECK(relative_difference(some, first.rows(3, 6)) <= 1e-14);
-    // Rows that lie apart do so on each rank that has some of them.
+    // If rows are spaced apart, they are so on each rank that has some of them.
     const auto second = made(one.init(), sizes, std::make_shared<SecondHalf>());
     constexpr std::int64_t kApart = 8;
     const auto rows_3_to_5 = [&](MixtureOfExperts& of, std::int64_t begin) {
@@ -303,8 +304,7 @@ TEST_CASE("Sigmoids that are all 0 weigh nothing, and are no NaN", "[nn][experts
         CHECK(largest(gradient) == 0);
 }
 
-TEST_CASE("Inference drops nothing of the shared expert, and keeps nothing",
-          "[nn][experts]") {
+TEST_CASE("Inference applies no dropout in the shared expert", "[nn][experts]") {
     OneDevice one;
     auto shared = std::make_unique<Sequential>();
     shared->add<Linear>(one.init("shared"), kHidden, kHidden);
@@ -317,8 +317,8 @@ TEST_CASE("Inference drops nothing of the shared expert, and keeps nothing",
     CHECK(one.count("dropout") == 1);
 }
 
-TEST_CASE("Backward lets go of what experts made before it computes", "[nn][experts]") {
-    // Of the layer's own tensors what experts made is as large as what they read.
+TEST_CASE("Backward frees the experts' tensors before it computes", "[nn][experts]") {
+    // In this layer, the tensors that experts make are as large as those that they read.
     const auto kept_between_halves = [](bool backward) {
         std::int64_t held = 0;
         run_one(
@@ -340,12 +340,12 @@ TEST_CASE("Backward lets go of what experts made before it computes", "[nn][expe
         return held;
     };
     const std::int64_t copies = std::int64_t{64} * 2 * 4;  // bytes of a column of f32
-    // "made" and "wide" go; dy of the experts and d_wide come, and the logits' gradient.
+    // "made" and "wide" are freed; the experts' dy, d_wide and the logits' gradient are
+    // new.
     CHECK(kept_between_halves(true) <= kept_between_halves(false) + copies);
 }
 
-TEST_CASE("No gradient of the input, and what it took, unless it is needed",
-          "[nn][experts]") {
+TEST_CASE("The input's gradient is computed only if it is needed", "[nn][experts]") {
     OneDevice one;
     const HostTensor x = normal_values({7, kHidden}, "x");
     const auto with = made(one.init(), rich());
@@ -359,7 +359,7 @@ TEST_CASE("No gradient of the input, and what it took, unless it is needed",
     CHECK(some.input.elements() == 0);
 }
 
-TEST_CASE("Tokens that there are none of go to no expert", "[nn][experts]") {
+TEST_CASE("A layer of experts accepts an empty batch", "[nn][experts]") {
     OneDevice one;
     const auto layer = made(one.init(), rich());
     const HostTensor none({0, kHidden}, DType::f64);
@@ -410,16 +410,16 @@ TEST_CASE("Experts' options that do not fit are refused", "[nn][experts][errors]
             [](E& of, G&) { of.inner = 0; });
 }
 
-TEST_CASE("Mixtral has 46.7 billion parameters, of which a token meets 12.9",
+TEST_CASE("Mixtral has 46.7 billion parameters, and a token uses 12.9 billion",
           "[nn][experts]") {
-    // Jiang et al. 2024, 2401.04088, table 1 and section 2; 46,702,792,704 is the count
-    // of its published weights.
+    // Jiang et al. 2024, 2401.04088, table 1 and section 2. The published weights have
+    // 46,702,792,704 numbers.
     const GptSizes sizes = mixtral_8x7b(4096);
     CHECK(sizes.parameters() == 46702792704);
     CHECK(sizes.active_parameters() == 12879925248);
 }
 
-TEST_CASE("A GPT of experts counts the numbers that it has", "[nn][experts]") {
+TEST_CASE("A GPT of experts counts its parameters", "[nn][experts]") {
     OneDevice one;
     GptSizes sizes{11, 6, /*layers=*/3, {kHidden, 2}};
     sizes.dense_blocks = GENERATE(0, 1, 5);
@@ -451,8 +451,7 @@ TEST_CASE("A GPT's experts have true gradients", "[nn][experts]") {
     require_true_gradients(one.device, *gpt, ids_below({4, 2}, 5, "ids"));
 }
 
-TEST_CASE("Experts take the load that is given in a run of shapes only",
-          "[nn][experts]") {
+TEST_CASE("In a run of shapes only, experts take the given load", "[nn][experts]") {
     MixtureOfExperts::Sizes sizes = small(4, {});
     sizes.of.load = {4, 1, 0, 3};
     sizes.of.capacity = GENERATE(0.0, 1.0);
@@ -462,7 +461,7 @@ TEST_CASE("Experts take the load that is given in a run of shapes only",
     Saved saved;
     layer.backward(layer.forward(x, saved), saved);
     CHECK(layer.take_load() == std::vector<std::int64_t>{8, 2, 0, 6});
-    // 16 copies, or those of them that experts of 4 take: 4, 2, 0 and 4.
+    // 16 copies; with a capacity of 4, the experts take 4, 2, 0 and 4 of them.
     const std::int64_t copies = sizes.of.capacity == 0 ? 16 : 10;
     std::int64_t flops = 0;
     for (const auto& seen : one.monitor.operations)

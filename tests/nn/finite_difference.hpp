@@ -1,4 +1,4 @@
-// Gradients of a module, by its backward and by central finite differences.
+// Gradients of a module: by its backward, and by central finite differences.
 #pragma once
 
 #include <map>
@@ -8,7 +8,7 @@
 
 namespace lockstep::nn_test {
 
-/// Derivatives of the number L = sum over y of dy * y. An input of ids has none.
+/// Derivatives of the number L = sum over y of dy * y. If the input is ids, it has none.
 struct Gradients {
     HostTensor input;
     std::map<std::string, HostTensor> parameters;
@@ -18,7 +18,7 @@ struct Gradients {
 
 enum class Backward { whole, halves };
 
-/// By the module's own backward, in one go or in two halves.
+/// Computes them by the module's own backward, whole or in two halves.
 inline Gradients gradients(Device& device, Module& module, const HostTensor& x,
                            const HostTensor& dy, Backward backward = Backward::whole) {
     zero_gradients(module);
@@ -40,8 +40,8 @@ inline Gradients gradients(Device& device, Module& module, const HostTensor& x,
     return result;
 }
 
-/// dL/dv for each value v = values[i]: (L(v + h) - L(v - h)) / 2h, off by h^2 L''' / 6.
-/// `loss` takes the changed values.
+/// Returns dL/dv for each value v = values[i]: (L(v + h) - L(v - h)) / 2h, with an error
+/// of h^2 L''' / 6. `loss` is called with the changed values.
 template <typename Loss>
 HostTensor central_differences(HostTensor values, Loss&& loss) {
     constexpr double kStep = 1e-5;
@@ -58,7 +58,8 @@ HostTensor central_differences(HostTensor values, Loss&& loss) {
     return result;
 }
 
-/// By changing each element of the input and of the parameters; only forward is called.
+/// Computes them by changing each element of the input and of the parameters, only with
+/// forward.
 inline Gradients finite_differences(Device& device, Module& module, const HostTensor& x,
                                     const HostTensor& dy) {
     const auto loss = [&](const HostTensor& input) {
@@ -85,7 +86,7 @@ inline Gradients finite_differences(Device& device, Module& module, const HostTe
 }
 
 /// Requires that backward agrees with finite differences within 1e-6 of each gradient's
-/// largest element, and that its halves apart give the same bits.
+/// largest element, and that its two halves give the same bits.
 inline void require_true_gradients(Device& device, Module& module, const HostTensor& x) {
     constexpr double kBound = 1e-6;
     Saved saved;

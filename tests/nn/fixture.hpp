@@ -1,4 +1,4 @@
-// What the tests of layers share: a device by itself, and host tensors to feed it.
+// Shared by the tests of layers: a device without a cluster, and host tensors as input.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace lockstep::nn_test {
 
-/// One device that computes, without a cluster around it.
+/// One device that computes, without a cluster.
 struct OneDevice {
     explicit OneDevice(bool numbers = true) : monitor(numbers) {}
 

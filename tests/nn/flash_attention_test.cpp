@@ -1,4 +1,4 @@
-// FlashAttention against CoreAttention, and both with fewer heads of keys than of
+// Compares FlashAttention with CoreAttention, also with fewer heads of keys than of
 // queries.
 
 #include "src/nn/flash_attention.hpp"
@@ -41,7 +41,7 @@ HostTensor by_ranks(const HostTensor& sequence, TokenOrder order, int ranks) {
 
 }  // namespace
 
-TEST_CASE("FlashAttention's gradients are those of finite differences", "[nn][sim]") {
+TEST_CASE("FlashAttention's gradients equal finite differences", "[nn][sim]") {
     OneDevice one;
     for (const bool causal : {false, true}) {
         CAPTURE(causal);
@@ -56,12 +56,12 @@ TEST_CASE("FlashAttention's gradients are those of finite differences", "[nn][si
     }
 }
 
-TEST_CASE("FlashAttention is CoreAttention", "[nn][sim]") {
+TEST_CASE("FlashAttention equals CoreAttention", "[nn][sim]") {
     OneDevice one;
     const DType dtype = GENERATE(DType::f64, DType::f32);
     const bool causal = GENERATE(false, true);
     const std::int64_t kv_heads = GENERATE(0, 2, 1);
-    // More tokens than a tile has of queries or of keys.
+    // More tokens than there are queries or keys in a tile.
     const std::int64_t tokens = GENERATE(1, 7, 300);
     const AttentionSizes sizes{4, causal, kv_heads};
     const std::int64_t columns = (4 + 2 * sizes.key_heads()) * 5;
@@ -115,7 +115,7 @@ TEST_CASE("FlashAttention saves x, y and a number a row and head", "[nn][sim]") 
     CHECK(held() == 0);
 }
 
-TEST_CASE("FlashAttention refuses what cannot be dealt", "[nn][errors]") {
+TEST_CASE("FlashAttention refuses a sequence that cannot be sharded", "[nn][errors]") {
     OneDevice one;
     CHECK_THAT(refusal([&] {
                    FlashAttention(one.device, {2, true}, TokenOrder::striped, 0);
@@ -137,8 +137,8 @@ TEST_CASE("FlashAttention refuses what cannot be dealt", "[nn][errors]") {
 
 namespace {
 
-/// x (s, b, (a + 2 g) width) with every head of keys and values as often as it serves a
-/// head of queries: (s, b, 3 a width).
+/// Returns x (s, b, (a + 2 g) width) as (s, b, 3 a width): each head of keys and values
+/// is repeated for each head of queries that it serves.
 HostTensor with_heads_repeated(const HostTensor& x, const AttentionSizes& sizes,
                                std::int64_t width) {
     const std::int64_t a = sizes.heads, g = sizes.key_heads();
@@ -155,8 +155,8 @@ HostTensor with_heads_repeated(const HostTensor& x, const AttentionSizes& sizes,
     return repeated;
 }
 
-/// The gradient of x from that of its repeated heads: the sum over those that each
-/// serves.
+/// Returns the gradient of x from that of its repeated heads: a sum over the heads that
+/// each one serves.
 HostTensor with_heads_summed(const HostTensor& dx, const AttentionSizes& sizes,
                              std::int64_t width) {
     const std::int64_t a = sizes.heads, g = sizes.key_heads();
@@ -177,7 +177,7 @@ HostTensor with_heads_summed(const HostTensor& dx, const AttentionSizes& sizes,
 
 }  // namespace
 
-TEST_CASE("Grouped queries are attention with each head of keys repeated", "[nn][sim]") {
+TEST_CASE("Grouped queries equal attention with repeated heads of keys", "[nn][sim]") {
     OneDevice one;
     const bool causal = GENERATE(false, true);
     const std::int64_t kv_heads = GENERATE(1, 2, 3, 6);
@@ -195,7 +195,7 @@ TEST_CASE("Grouped queries are attention with each head of keys repeated", "[nn]
           1e-14);
 }
 
-TEST_CASE("Grouped attention's gradients are those of finite differences", "[nn][sim]") {
+TEST_CASE("Grouped attention's gradients equal finite differences", "[nn][sim]") {
     OneDevice one;
     for (const std::int64_t kv_heads : {1, 2}) {
         CAPTURE(kv_heads);

@@ -1,5 +1,5 @@
-// What strategies hook into: modules that wrap others, forwards alone, parameters that
-// are made later, losses that layers add to, published weights.
+// The hooks for strategies: modules that wrap others, forward without backward,
+// parameters that are made later, losses that layers add, and published weights.
 
 #include <functional>
 #include <map>
@@ -83,7 +83,7 @@ TEST_CASE("Recomputation goes with both halves of backward", "[nn][sim]") {
     require_true_gradients(one.device, recomputed, normal_values({3, 2, 8}, "x"));
 }
 
-TEST_CASE("infer gives what forward gives, and holds less at a time", "[nn][sim]") {
+TEST_CASE("infer gives the same as forward, and holds less memory", "[nn][sim]") {
     const bool llama = GENERATE(false, true);
     OneDevice one;
     const auto gpt = make_gpt(one.init(), small_gpt(llama));
@@ -114,12 +114,12 @@ TEST_CASE("infer gives what forward gives, and holds less at a time", "[nn][sim]
     CHECK(alone < forward / 8);
 }
 
-TEST_CASE("A sequence that is fed piece by piece has its places", "[nn][sim]") {
+TEST_CASE("Pieces of a sequence have the positions of the whole", "[nn][sim]") {
     OneDevice one;
     const HostTensor ids = ids_below({6, 1}, 11, "ids");
     GptKit kit;
     kit.places = std::make_shared<RowPlaces>();
-    // Without attention across tokens each piece is by itself.
+    // Without attention across tokens, each piece is computed separately.
     const auto places = kit.positions(one.init("wpe"), small_gpt(), kit);
     const HostTensor x = normal_values({6, 1, 8}, "x");
     const HostTensor whole = one.device.download(places->infer(one.device.upload(x)));
@@ -138,7 +138,7 @@ TEST_CASE("A sequence that is fed piece by piece has its places", "[nn][sim]") {
           std::string::npos);
 }
 
-TEST_CASE("Rotary attention's gradients are those of finite differences", "[nn][sim]") {
+TEST_CASE("Rotary attention's gradients equal finite differences", "[nn][sim]") {
     OneDevice one;
     for (const std::int64_t kv_heads : {2, 4}) {
         AttentionSizes sizes{4, true, kv_heads};
@@ -148,8 +148,7 @@ TEST_CASE("Rotary attention's gradients are those of finite differences", "[nn][
     }
 }
 
-TEST_CASE("Rotary scores depend on how far two tokens are apart, not on where they are",
-          "[nn][sim]") {
+TEST_CASE("Rotary scores depend only on the distance of two tokens", "[nn][sim]") {
     OneDevice one;
     AttentionSizes sizes{4, /*causal=*/false};
     sizes.rotary_base = 100;
@@ -181,7 +180,7 @@ TEST_CASE("A parameter can be made without memory, and filled later", "[nn][sim]
     CHECK(shown(one, *later, &Parameter::value) == shown(one, *whole, &Parameter::value));
 }
 
-TEST_CASE("A model that only infers has no gradients", "[nn][sim]") {
+TEST_CASE("A model for inference has no gradients", "[nn][sim]") {
     OneDevice one;
     const std::int64_t before = one.monitor.held_bytes;
     const auto whole = make_gpt(one.init(), small_gpt());
@@ -197,7 +196,7 @@ TEST_CASE("A model that only infers has no gradients", "[nn][sim]") {
                                                "gradients"));
 }
 
-TEST_CASE("What is absent is named, at the line that asked for it", "[nn][errors]") {
+TEST_CASE("A missing tensor is named, with the line that asked for it", "[nn][errors]") {
     OneDevice one;
     ParameterInit init = one.init();
     init.allocate = false;
@@ -227,7 +226,7 @@ TEST_CASE("What is absent is named, at the line that asked for it", "[nn][errors
           std::string::npos);
 }
 
-TEST_CASE("A use says for what, and a hook can be taken back", "[nn][sim]") {
+TEST_CASE("A use names its purpose, and a hook can be removed", "[nn][sim]") {
     OneDevice one;
     Linear linear(one.init("layer"), 3, 2, /*bias=*/false);
     std::vector<Use> uses;
@@ -291,7 +290,7 @@ TEST_CASE("A value that is not read is not announced", "[nn][sim]") {
 
 namespace {
 
-/// Adds the mean of y^2 / 2 to the loss, y what it passes on.
+/// Passes y on, and adds the mean of y^2 / 2 to the loss.
 class SmallValues : public Module {
   public:
     explicit SmallValues(Device& device) : device_(device) {}
@@ -345,7 +344,7 @@ TEST_CASE("A layer can add a term to the loss, weighted as its micro-batch",
     const auto whole = train({4}), parts = train({1, 3});
     for (const auto& [name, tensor] : whole)
         CHECK(relative_difference(parts.at(name), tensor) <= 1e-14);
-    // The term is there: without it the loss is smaller.
+    // The term counts: without it the loss is smaller.
     OneDevice other;
     Linear plain(other.init("layer"), 3, 2);
     const MicroBatch all{other.device.upload(normal_values({4, 3}, "x")),
@@ -355,8 +354,7 @@ TEST_CASE("A layer can add a term to the loss, weighted as its micro-batch",
     CHECK(other.device.download(loss).at(0) < whole.at("loss").at(0));
 }
 
-TEST_CASE("Saved keeps values of any type, and says what it does not have",
-          "[nn][errors]") {
+TEST_CASE("Saved keeps values of any type, and names missing ones", "[nn][errors]") {
     Saved saved;
     saved.keep_value("counts", std::vector<int>{1, 2});
     CHECK(saved.value<std::vector<int>>("counts") == std::vector<int>{1, 2});
@@ -413,7 +411,7 @@ TEST_CASE("Views of a flat buffer have names of their own", "[nn]") {
 
 namespace {
 
-/// Tensors as a publisher has them, of a model's own values.
+/// Returns a model's own values as a publisher's tensors.
 std::map<std::string, HostTensor> published_gpt2(OneDevice& one, Module& gpt) {
     std::map<std::string, HostTensor> tensors;
     for (const auto& [name, value] : shown(one, gpt, &Parameter::value)) {
@@ -462,7 +460,8 @@ TEST_CASE("GPT-2's published names and layouts can be loaded", "[nn][sim]") {
 
 namespace {
 
-/// Returns them as Llama has them: parts that lie below each other here are apart.
+/// Returns a model's own values as Llama's tensors. Parts that are stacked here are
+/// separate tensors there.
 std::map<std::string, HostTensor> published_llama(OneDevice& one, Module& gpt) {
     struct Piece {
         std::string ours;

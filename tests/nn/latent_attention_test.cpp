@@ -1,4 +1,4 @@
-// Latent attention beside its formula, head by head.
+// Compares latent attention with its formula, head by head.
 
 #include "src/nn/latent_attention.hpp"
 
@@ -82,7 +82,7 @@ class ByHand {
         return row;
     }
 
-    /// What all heads give for token i, side by side.
+    /// Returns the results of all heads for token i, side by side.
     Row attended(const HostTensor& x, std::int64_t b, std::int64_t i) const {
         const std::int64_t w = kLatent.width, r = kLatent.rotary, v = kLatent.value;
         const Row q = linear(
@@ -119,7 +119,7 @@ class ByHand {
 
 }  // namespace
 
-TEST_CASE("Latent attention is its formula, head by head", "[nn]") {
+TEST_CASE("Latent attention equals its formula, head by head", "[nn]") {
     OneDevice one;
     LatentAttention attention(one.init(), kWide, kHeadCount, kLatent, kBase, 1e-5);
     std::map<std::string, HostTensor> values;
@@ -154,7 +154,7 @@ TEST_CASE("Latent attention has true gradients, also within a GPT", "[nn]") {
     require_true_gradients(one.device, *gpt, ids_below({4, 2}, 5, "ids"));
 }
 
-TEST_CASE("Latent attention that cannot be is refused", "[nn][errors]") {
+TEST_CASE("Impossible latent attention is refused", "[nn][errors]") {
     OneDevice one;
     CHECK_THAT(refusal([&] {
                    LatentAttention(one.init("attn"), kWide, 0, kLatent, kBase, 1e-5);

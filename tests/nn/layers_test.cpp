@@ -10,7 +10,7 @@ namespace lockstep::nn_test {
 
 using Catch::Matchers::WithinAbs;
 
-TEST_CASE("Linear's gradients are those of finite differences", "[nn][sim]") {
+TEST_CASE("Linear's gradients equal finite differences", "[nn][sim]") {
     OneDevice one;
     Linear with_bias(one.init("layer"), 4, 3);
     require_true_gradients(one.device, with_bias, normal_values({5, 4}, "x"));
@@ -50,7 +50,7 @@ TEST_CASE("Linear has PyTorch's layout: y = x W^T + b, W (out, in)", "[nn][sim]"
     CHECK(one.device.download(linear.bias()->gradient) == f64({3}, {1, 0, 2}));
 }
 
-TEST_CASE("Embedding's gradient is that of finite differences, ids repeated or not",
+TEST_CASE("Embedding's gradient equals finite differences, with repeated ids too",
           "[nn][sim]") {
     OneDevice one;
     Embedding embedding(one.init("table"), 5, 3);
@@ -69,7 +69,7 @@ TEST_CASE("Embedding gives rows of its table, and no gradient of the ids", "[nn]
     CHECK_FALSE(embedding.backward(y, saved));
 }
 
-TEST_CASE("LayerNorm's gradients are those of finite differences", "[nn][sim]") {
+TEST_CASE("LayerNorm's gradients equal finite differences", "[nn][sim]") {
     OneDevice one;
     LayerNorm norm(one.init("norm"), 6);
     one.device.upload_into(norm.weight().value, normal_values({6}, "weight"));
@@ -91,7 +91,7 @@ TEST_CASE("LayerNorm starts as plain normalization", "[nn][sim]") {
     CHECK(norm.parameters()[1]->name() == "norm.bias");
 }
 
-TEST_CASE("Activations' gradients are those of finite differences", "[nn][sim]") {
+TEST_CASE("Activations' gradients equal finite differences", "[nn][sim]") {
     OneDevice one;
     Tanh tanh(one.device);
     require_true_gradients(one.device, tanh, normal_values({3, 5}, "x"));
@@ -102,7 +102,7 @@ TEST_CASE("Activations' gradients are those of finite differences", "[nn][sim]")
     CHECK(tanh.parameters().empty());
 }
 
-TEST_CASE("GELU is the exact one, if tanh is not asked for", "[nn][sim]") {
+TEST_CASE("GELU is exact unless tanh is requested", "[nn][sim]") {
     OneDevice one;
     Gelu gelu(one.device);
     Saved saved;
@@ -165,7 +165,7 @@ TEST_CASE("A first layer computes no input gradient when none is wanted", "[nn][
         CHECK(less.parameters == full.parameters);
     }
 
-    // Chosen before the layer was added.
+    // Chosen before the layer is added.
     Sequential late;
     late.set_input_gradient(false);
     late.add<Linear>(one.init("late"), 4, 2);

@@ -14,7 +14,7 @@ double value_of(OneDevice& one, const LossResult& result) {
     return one.device.download(result.loss).at(0);
 }
 
-/// Requires that the loss's gradient is the one of finite differences.
+/// Requires that the loss's gradient agrees with finite differences.
 void require_true_gradient(OneDevice& one, const Loss& loss, const HostTensor& prediction,
                            const HostTensor& target) {
     constexpr double kWeight = 0.3;
@@ -85,7 +85,7 @@ TEST_CASE("The cross entropy of two classes is softplus, also where exp overflow
                WithinRel(3 * std::log1p(std::exp(3.0)) / 2, 1e-14));
 }
 
-TEST_CASE("Losses' gradients are those of finite differences", "[nn][sim]") {
+TEST_CASE("Losses' gradients equal finite differences", "[nn][sim]") {
     OneDevice one;
     require_true_gradient(one, mean_squared_error, normal_values({4, 3}, "p"),
                           normal_values({4, 3}, "t"));
@@ -101,7 +101,7 @@ TEST_CASE("Losses of unequal shares add up to the loss of the batch", "[nn][sim]
                           i32({7}, {2, 0, 0, 1, 2, 1, 1}));
 }
 
-TEST_CASE("A loss may be a function of one's own", "[nn][sim]") {
+TEST_CASE("A loss may be a user's own function", "[nn][sim]") {
     OneDevice one;
     const Loss doubled = [](Device& device, const Tensor& prediction,
                             const Tensor& target, double weight) {

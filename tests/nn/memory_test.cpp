@@ -1,4 +1,4 @@
-// What modules keep, to the byte: the ledger of a run shows nothing else.
+// The bytes that modules keep, exactly; a run's ledger shows nothing else.
 #include <cstdint>
 
 #include "src/nn/activation.hpp"
@@ -20,7 +20,7 @@ std::int64_t held(const OneDevice& one, MemoryCategory category) {
     return found == categories.end() ? 0 : found->second;
 }
 
-/// Of a tensor in f64.
+/// Returns the bytes of a tensor in f64.
 std::int64_t bytes(const Shape& shape) {
     return shape.elements() * 8;
 }
@@ -29,7 +29,7 @@ std::int64_t activations(const OneDevice& one) {
     return held(one, MemoryCategory::activations);
 }
 
-/// Bytes kept after forward, and between the halves of backward, while the caller holds
+/// Bytes kept after forward, and between the halves of backward, if the caller holds
 /// neither x nor y nor dy.
 struct Kept {
     std::int64_t after_forward;
@@ -86,7 +86,7 @@ TEST_CASE("Each layer keeps exactly what its backward needs", "[nn][sim]") {
     CHECK(by_embedding.between_halves == ids + bytes({5, 4}));
 }
 
-TEST_CASE("An activation that nobody asks a gradient of keeps nothing", "[nn][sim]") {
+TEST_CASE("An activation without a gradient keeps nothing", "[nn][sim]") {
     OneDevice one;
     Tanh tanh(one.device);
     tanh.set_input_gradient(false);
@@ -96,7 +96,7 @@ TEST_CASE("An activation that nobody asks a gradient of keeps nothing", "[nn][si
     CHECK(kept_by(one, gelu, normal_values({5, 4}, "x")).after_forward == 0);
 }
 
-TEST_CASE("Layers that keep the same tensor hold it once", "[nn][sim]") {
+TEST_CASE("Layers that keep the same tensor hold it only once", "[nn][sim]") {
     OneDevice one;
     constexpr std::int64_t kBatch = 7, kContext = 3, kWidth = 2, kHidden = 4;
     const auto model = make_char_model(one.init(""), {5, kContext, kWidth, kHidden});
@@ -106,7 +106,7 @@ TEST_CASE("Layers that keep the same tensor hold it once", "[nn][sim]") {
     const std::int64_t hidden = bytes({kBatch, kHidden});  // tanh's y, output's x
     const std::int64_t logits = bytes({kBatch, 5});
     CHECK(kept.after_forward == ids + embedded + hidden);
-    // And dy of the embedding, the hidden layer and the output layer.
+    // Also dy of the embedding, of the hidden layer and of the output layer.
     CHECK(kept.between_halves == ids + embedded + hidden + embedded + hidden + logits);
 }
 
@@ -123,8 +123,8 @@ TEST_CASE("Backward frees each layer's memory before the next layer's turn",
     CHECK(activations(one) == kLayers * tensor);
     const Tensor dy = one.device.zeros({5, 4}, DType::f64);
 
-    // At most: what is saved, the caller's dy, and dx of the last layer; then each layer
-    // has one saved tensor fewer, and makes room for its dx.
+    // The most is: what is saved, the caller's dy, and dx of the last layer. After that,
+    // each layer frees one saved tensor, and this makes room for its dx.
     const std::int64_t parameters = one.monitor.held_bytes - activations(one);
     one.monitor.capacity = parameters + (kLayers + 2) * tensor;
     const Tensor dx = chain.backward(dy, saved);
@@ -137,7 +137,7 @@ TEST_CASE("Backward frees each layer's memory before the next layer's turn",
     CHECK_THROWS_AS(chain.backward(dy, again), test::PlainMonitor::OutOfMemory);
 }
 
-TEST_CASE("Parameters, gradients and optimizer state count for what they are",
+TEST_CASE("Parameters, gradients and optimizer state count in their own categories",
           "[nn][sim]") {
     OneDevice one;
     Linear linear(one.init("layer"), 4, 3);

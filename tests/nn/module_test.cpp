@@ -49,7 +49,7 @@ TEST_CASE("Micro-batches in flight do not disturb each other", "[nn][sim]") {
         return one.device.upload(whole.rows(3 * m, 3));
     };
 
-    // One after another, backward in the order 1, 0, 2.
+    // One micro-batch after another, in the order 1, 0, 2.
     zero_gradients(*chain);
     std::vector<HostTensor> dx(3);
     for (const int m : {1, 0, 2}) {
@@ -62,7 +62,7 @@ TEST_CASE("Micro-batches in flight do not disturb each other", "[nn][sim]") {
     for (const Parameter* parameter : chain->parameters())
         expected.push_back(one.device.download(parameter->gradient));
 
-    // All in flight at once, and the halves of backward apart from each other.
+    // All in flight at once, with separate halves of backward.
     zero_gradients(*chain);
     std::vector<Saved> saved(3);
     for (const int m : {0, 1, 2})
@@ -103,7 +103,7 @@ TEST_CASE("A Saved without a backward can be cleared, parts and all", "[nn][sim]
     CHECK(one.device.download(chain->forward(x, saved)) == y);
 }
 
-TEST_CASE("A layer that needs a gradient which the next cannot give says so",
+TEST_CASE("A layer that needs a gradient that the next layer cannot give is reported",
           "[nn][sim][errors]") {
     OneDevice one;
     Sequential chain;

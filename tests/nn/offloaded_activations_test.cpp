@@ -1,5 +1,5 @@
-// What offloaded activations hold, move and cost, against formulas; and what they leave
-// alone.
+// What offloaded activations hold, move and cost, compared with formulas; and what they
+// do not touch.
 
 #include "src/nn/offloaded_activations.hpp"
 
@@ -23,7 +23,7 @@ namespace {
 constexpr std::int64_t kRows = 500, kWidth = 1000;
 constexpr std::int64_t kTensor = kRows * kWidth * 4;  // bytes of f32
 
-/// Products and copies take time; all else is free.
+/// Products and copies take time; everything else is free.
 ClusterSpec products_and_copies(double link_bytes_per_second = 10e9) {
     ClusterSpec spec = load_cluster("classroom");
     spec.launch_seconds = spec.memory_bytes_per_second = 0;
@@ -31,11 +31,11 @@ ClusterSpec products_and_copies(double link_bytes_per_second = 10e9) {
     return spec;
 }
 
-/// Linear layers of one size, each of which saves one tensor, its input.
+/// Linear layers of one size. Each saves one tensor, its input.
 struct Chain {
     std::int64_t layers = 8;
     int micro_batches = 1;
-    bool in_flight = false;  ///< all at a time: first all forwards, then all backwards
+    bool in_flight = false;  ///< first all forwards, then all backwards
     bool backward = true;
 };
 
@@ -67,14 +67,15 @@ RankReport pass(const Chain& chain, const OffloadOptions* options,
         spec);
 }
 
-/// A step's time by the formulas of the header.
+/// Returns a step's time by the formulas in the header.
 Picoseconds time_by_formula(std::int64_t layers, int prefetch, Picoseconds forward,
                             Picoseconds backward, Picoseconds copy) {
     const std::int64_t copies = layers - 1 - prefetch;
     // Without prefetching, each module waits for its copy.
     if (prefetch == 0) return layers * (forward + backward) + 2 * copies * copy;
-    // The first copy begins when the first module is done, and one follows the other; the
-    // last module needs the room of the last of them. Backward is the same.
+    // The first copy begins when the first module is done, and the copies come one after
+    // another. The last module needs the memory that the last copy frees. Backward is the
+    // same.
     const auto pass = [&](Picoseconds compute) {
         return compute + std::max((layers - 1) * compute, compute + copies * copy);
     };
@@ -98,7 +99,7 @@ TEST_CASE("Offloading costs no time if a copy is shorter than a module, else the
                 const Picoseconds time = pass({layers}, &options, spec).time.end;
                 CHECK(time ==
                       time_by_formula(layers, prefetch, forward, 2 * forward, copy));
-                // The fastest link hides all of it.
+                // The fastest link hides all copies.
                 if (link == 10e9 && prefetch > 0)
                     CHECK(time == 3 * layers * forward);
                 else
@@ -110,7 +111,7 @@ TEST_CASE("Offloading costs no time if a copy is shorter than a module, else the
 
 TEST_CASE("The device holds what 1 + prefetch modules saved, the host the rest",
           "[nn][sim][activations]") {
-    // Beside what is saved: the gradient that the caller holds, and a layer's dy and dx.
+    // In addition to what is saved: the caller's gradient, and a layer's dy and dx.
     constexpr std::int64_t kBeside = 3;
     CHECK(peak_of(pass({8}, nullptr).memory) == (8 - 1 + kBeside) * kTensor);
     for (const std::int64_t layers : {6, 8, 12})
@@ -130,9 +131,8 @@ TEST_CASE("The device holds what 1 + prefetch modules saved, the host the rest",
                 }
 }
 
-TEST_CASE(
-    "Of micro-batches in flight the last modules' activations stay, unless they may not",
-    "[nn][sim][activations]") {
+TEST_CASE("With micro-batches in flight the last modules' activations stay, if they may",
+          "[nn][sim][activations]") {
     for (const int prefetch : {0, 1, 2})
         for (const int micro_batches : {1, 2, 5})
             for (const bool last_stay : {true, false}) {
@@ -142,7 +142,8 @@ TEST_CASE(
                 const RankReport rank = pass({8, micro_batches, true}, &options);
                 const std::int64_t window = 1 + prefetch;
                 const std::int64_t others = micro_batches - 1;
-                // Beside one's dy, dx and gradient of the output, the others' outputs.
+                // In addition: one micro-batch's dy, dx and output gradient, and the
+                // others' outputs.
                 CHECK(peak_of(rank.memory) ==
                       (window + 3 + others * (1 + (last_stay ? window : 0))) * kTensor);
                 CHECK(rank.host.memory.peak ==
@@ -161,8 +162,8 @@ TEST_CASE("A forward without backward leaves nothing on the host",
 namespace {
 
 /// Saves its input under several names and shapes, a part of it, its parameter's value,
-/// indices, a small tensor, and a value that is no tensor; backward requires that all are
-/// as they were.
+/// indices, a small tensor, and a value that is no tensor. Backward requires that all are
+/// unchanged.
 class Hoarder : public Module {
   public:
     explicit Hoarder(Device& device)
@@ -213,8 +214,9 @@ class Hoarder : public Module {
 
 }  // namespace
 
-TEST_CASE("Each range of memory goes once; parameters, indices and small tensors stay",
-          "[nn][sim][activations]") {
+TEST_CASE(
+    "Each range of memory is offloaded once; parameters, indices and small tensors stay",
+    "[nn][sim][activations]") {
     const RunReport report = run_one(
         [](Rank& rank) {
             Device& device = rank.device();
@@ -233,7 +235,7 @@ TEST_CASE("Each range of memory goes once; parameters, indices and small tensors
     CHECK(host.bytes_to_device == host.bytes_to_host);
 }
 
-TEST_CASE("What two neighbours saved goes once, and comes back once",
+TEST_CASE("A tensor that two neighbours saved is copied once each way",
           "[nn][sim][activations]") {
     const HostReport host =
         figures_of([](Rank& rank) {
@@ -242,7 +244,7 @@ TEST_CASE("What two neighbours saved goes once, and comes back once",
             Sequential model;
             model.add<Linear>(init, kWidth, kWidth);
             model.add<Tanh>(device);                  // saves its output,
-            model.add<Linear>(init, kWidth, kWidth);  // which is the next one's input
+            model.add<Linear>(init, kWidth, kWidth);  // which is the input of this one
             OffloadedActivations offloaded(device, model, 0, 3, {.last_stay = false});
             Saved saved;
             const Tensor x = device.empty({kRows, kWidth}, DType::f32);
@@ -252,7 +254,8 @@ TEST_CASE("What two neighbours saved goes once, and comes back once",
     CHECK(host.bytes_to_device == 2 * kTensor);
 }
 
-TEST_CASE("Offloading refuses what is not there", "[nn][errors][activations]") {
+TEST_CASE("Offloading refuses missing modules and wrong options",
+          "[nn][errors][activations]") {
     figures_of([](Rank& rank) {
         Device& device = rank.device();
         Sequential model;

@@ -1,4 +1,4 @@
-// A cluster of one rank, which has a host; and what it has held.
+// A cluster of one rank, which has a host; and the memory that it held.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace lockstep::nn_test {
 
-/// Runs it under the checker, which is to have nothing to say.
+/// Runs the program under the checker, which must find nothing.
 inline RunReport run_one(const Program& program, bool numbers,
                          ClusterSpec spec = load_cluster("classroom")) {
     sim::ClusterOptions options;
@@ -19,13 +19,13 @@ inline RunReport run_one(const Program& program, bool numbers,
     return sim::make_cluster(std::move(options))->run(program);
 }
 
-/// Runs it for time, bytes and flops.
+/// Runs the program only for time, bytes and flops.
 inline RankReport figures_of(const Program& program,
                              ClusterSpec spec = load_cluster("classroom")) {
     return run_one(program, /*numbers=*/false, std::move(spec)).ranks[0];
 }
 
-/// The most that was held of activations at a time.
+/// Returns the most bytes of activations that were held at one time.
 inline std::int64_t peak_of(const MemoryReport& memory) {
     return memory.peak_of(MemoryCategory::activations);
 }

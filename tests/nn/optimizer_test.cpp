@@ -18,8 +18,8 @@ double gradient_of(int t, std::int64_t i) {
     return std::sin(1.0 + t) * static_cast<double>(i + 1) + 0.1 * static_cast<double>(i);
 }
 
-/// Runs `kSteps` steps over the parameter, and requires after each that every element is
-/// what `update` makes of it: update(i, t, p, g), t from 1.
+/// Runs `kSteps` steps on the parameter. After each, requires that every element is
+/// update(i, t, p, g), with t from 1.
 void require_updates(
     OneDevice& one, Parameter& parameter, Optimizer& optimizer,
     const std::function<double(std::int64_t, int, double, double)>& update) {
@@ -114,7 +114,7 @@ TEST_CASE("AdamW follows algorithm 2 of Loshchilov and Hutter", "[nn][sim]") {
                               f64({2, 3}, v)) <= 1e-13);
 }
 
-TEST_CASE("AdamW's first step is the learning rate, whatever the gradient's size",
+TEST_CASE("AdamW's first step is the learning rate, for any size of the gradient",
           "[nn][sim]") {
     OneParameter one;
     one.device.fill(one.parameter.value, 0);

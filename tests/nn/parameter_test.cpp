@@ -99,14 +99,14 @@ TEST_CASE("A tied parameter announces once, when its gradient is complete", "[nn
     REQUIRE(announced.size() == 1);
     CHECK(announced[0] == result.parameters.at("tied.weight"));
 
-    // Another micro-batch, without zero_gradients: it announces once more.
+    // Another micro-batch, without zero_gradients: the gradient is announced again.
     Saved saved;
     const Tensor y = twice.forward(one.device.upload(x), saved);
     twice.backward(y, saved);
     CHECK(announced.size() == 2);
 }
 
-TEST_CASE("A parameter can be there for its uses only", "[nn][sim]") {
+TEST_CASE("A parameter can have memory only during its uses", "[nn][sim]") {
     OneDevice one;
     Sequential plain, sharded;
     for (Sequential* model : {&plain, &sharded}) {
@@ -116,8 +116,8 @@ TEST_CASE("A parameter can be there for its uses only", "[nn][sim]") {
     }
     const HostTensor ids = i32({2, 2}, {3, 1, 1, 4}), dy = normal_values({2, 2, 3}, "dy");
 
-    // As ZeRO-3 does: gather the value before each use, and let it go after; keep of the
-    // gradient only what was announced.
+    // Like ZeRO-3: gathers the value before each use and frees it after, and keeps only
+    // the announced gradient.
     std::map<std::string, HostTensor> values, sums;
     std::vector<std::string> here;
     for (Parameter* parameter : sharded.parameters()) {
@@ -180,7 +180,8 @@ TEST_CASE("Hooks surround forward and backward, once each for every layer", "[nn
     CHECK(events == "+b!b-b+a!a-a");
 }
 
-TEST_CASE("zero_gradients empties gradients, and forgets half a pass", "[nn][sim]") {
+TEST_CASE("zero_gradients clears gradients, and forgets an incomplete pass",
+          "[nn][sim]") {
     OneDevice one;
     Twice twice(one.init("tied"));
     Parameter& weight = *twice.parameters()[0];
@@ -200,7 +201,7 @@ TEST_CASE("zero_gradients empties gradients, and forgets half a pass", "[nn][sim
     CHECK_NOTHROW(zero_gradients(twice));
 }
 
-TEST_CASE("A parameter can stand over tensors that exist", "[nn][sim]") {
+TEST_CASE("A parameter can use existing tensors", "[nn][sim]") {
     OneDevice one;
     const Tensor flat = one.device.zeros({10}, DType::f64);
     Parameter shard("shard", flat.rows(4, 3), flat.rows(7, 3));

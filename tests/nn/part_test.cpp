@@ -22,7 +22,7 @@ TEST_CASE("A shard's initial values are the slice of the whole", "[nn][sim]") {
     check(column_part({8, 6}, 4, 2));
     check(stacked_part({8, 6}, {4, 4}, 2, 1));
     check(stacked_part({8, 6}, {4, 4}, 3, 1));     // padded
-    check(stacked_part({8, 6}, {4, 2, 2}, 2, 1));  // of unequal layers
+    check(stacked_part({8, 6}, {4, 2, 2}, 2, 1));  // of layers with unequal rows
 
     const Parameter bias(one.init("layer"), "bias", row_part({8}, 4, 3));
     draw_uniform(bias, 7, bound);

@@ -18,7 +18,7 @@ TEST_CASE("A routing lists the copies of each expert's tokens", "[nn]") {
     CHECK(one.device.peek(routing.rows) == i32({8}, {0, 2, 3, 0, 1, 2, 1, 3}));
 }
 
-TEST_CASE("A routing agrees with a loop over tokens", "[nn]") {
+TEST_CASE("A routing equals a loop over tokens", "[nn]") {
     const std::int64_t k = GENERATE(1, 2, 6);
     const std::int64_t experts = GENERATE(1, 3, 64);
     CAPTURE(k, experts);
@@ -41,7 +41,7 @@ TEST_CASE("A routing agrees with a loop over tokens", "[nn]") {
     CHECK(one.device.peek(routing.rows) == i32({50 * k}, rows));
 }
 
-TEST_CASE("A run of shapes only routes evenly, the first experts one more", "[nn]") {
+TEST_CASE("A run of shapes only routes evenly; the first experts get one more", "[nn]") {
     OneDevice one(false);
     const Tensor ids = one.device.zeros({5, 2}, DType::i32);
     CHECK(route(one.device, ids, 4).counts == Counts{3, 3, 2, 2});
@@ -54,7 +54,7 @@ TEST_CASE("A run of shapes only routes evenly, the first experts one more", "[nn
     CHECK(one.count("sort_ids") == 4);
 }
 
-TEST_CASE("A routing is asked of experts, and of rows of their ids", "[nn][errors]") {
+TEST_CASE("A routing refuses experts and ids that do not fit", "[nn][errors]") {
     OneDevice one;
     const Tensor ids = one.device.upload(i32({2, 1}, {0, 3}));
     CHECK_THAT(refusal([&] { route(one.device, ids, 0); }),
@@ -67,7 +67,7 @@ TEST_CASE("A routing is asked of experts, and of rows of their ids", "[nn][error
           Counts{0, 0, 0});
 }
 
-TEST_CASE("First choices come before second ones, if they are to", "[nn]") {
+TEST_CASE("First choices come before second ones, if this is requested", "[nn]") {
     OneDevice one;
     const HostTensor ids = i32({4, 2}, {2, 0, 3, 2, 0, 2, 3, 0});
     const Tensor on_device = one.device.upload(ids);
@@ -85,8 +85,9 @@ TEST_CASE("First choices come before second ones, if they are to", "[nn]") {
     CHECK(one.device.peek(kept.rows) == i32({5}, {2, 0, 0, 1, 3}));
 }
 
-TEST_CASE("A load is dealt in whole copies, the rest to whom rounding took most",
-          "[nn]") {
+TEST_CASE(
+    "A load is split into whole copies; the rest goes to experts that rounding cost most",
+    "[nn]") {
     CHECK(dealt_by_load(10, 4, {}) == Counts{3, 3, 2, 2});
     CHECK(dealt_by_load(10, 4, {1, 1, 1, 1}) == Counts{3, 3, 2, 2});
     CHECK(dealt_by_load(10, 3, {1, 0, 3}) == Counts{3, 0, 7});
@@ -100,7 +101,7 @@ TEST_CASE("A load is dealt in whole copies, the rest to whom rounding took most"
                                             {NAN, 1, 1}})
         CHECK_THAT(refusal([&] { dealt_by_load(5, 3, load); }),
                    says("one for each of 3 experts is expected, none of them negative"));
-    // Choices of a load add up to it.
+    // The counts for each choice add up to the load.
     OneDevice one(false);
     const Tensor ids = one.device.zeros({5, 3}, DType::i32);
     const Counts by_choice =
@@ -109,14 +110,14 @@ TEST_CASE("A load is dealt in whole copies, the rest to whom rounding took most"
 }
 
 TEST_CASE("Experts take copies in the order of ranks, or of choices first", "[nn]") {
-    // Two ranks, two experts of three copies each.
+    // Two ranks and two experts; each expert takes up to three copies.
     CountsOfRanks counts{{{2, 4}, {3, 1}}, 0};
     CHECK(all_copies(counts) == 10);
     CHECK(shares_of(counts, 2) == std::vector<double>{0.5, 0.5});
     CHECK(kept_counts(counts, 2, 3) == Counts{2, 3});
     counts.own = 1;
     CHECK(kept_counts(counts, 2, 3) == Counts{1, 0});
-    // First choices 1, 2 and 2, 1; second ones 1, 2 and 1, 0.
+    // First choices: 1, 2 and 2, 1; second choices: 1, 2 and 1, 0.
     counts = {{{1, 2, 1, 2}, {2, 1, 1, 0}}, 0};
     CHECK(shares_of(counts, 2) == std::vector<double>{0.5, 0.5});
     CHECK(kept_counts(counts, 2, 4) == Counts{2, 3});
@@ -124,7 +125,7 @@ TEST_CASE("Experts take copies in the order of ranks, or of choices first", "[nn
     CHECK(kept_counts(counts, 2, 4) == Counts{2, 1});
     CHECK(expert_capacity(1, 10, 4) == 3);
     CHECK(expert_capacity(1.25, 16, 4) == 5);
-    CHECK(expert_capacity(1.1, 200, 4) == 55);  // though 1.1 * 50 is a little more
+    CHECK(expert_capacity(1.1, 200, 4) == 55);  // although 1.1 * 50 is a little more
     CHECK(expert_capacity(1e300, 10, 4) == 10);
     CHECK(shares_of({{{0, 0}}, 0}, 2) == std::vector<double>{0, 0});
 }

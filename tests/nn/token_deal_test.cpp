@@ -11,7 +11,7 @@ namespace {
 constexpr TokenOrder kOrders[] = {TokenOrder::contiguous, TokenOrder::striped,
                                   TokenOrder::zigzag};
 
-/// Tokens 0, 1, … of two sequences, told apart by 100.
+/// Tokens 0, 1, … of two sequences; the second sequence's are larger by 100.
 HostTensor sequence(std::int64_t tokens) {
     HostTensor ids({tokens, 2}, DType::i32);
     for (std::int64_t i = 0; i < ids.elements(); ++i) {
@@ -21,7 +21,7 @@ HostTensor sequence(std::int64_t tokens) {
     return ids;
 }
 
-/// The tokens of the first sequence that a rank gets.
+/// Returns the tokens of the first sequence that a rank gets.
 std::vector<std::int64_t> dealt(std::int64_t tokens, const TokenDeal& deal) {
     const HostTensor rows = dealt_rows(sequence(tokens), deal);
     std::vector<std::int64_t> result;
@@ -36,25 +36,25 @@ using Tokens = std::vector<std::int64_t>;
 
 }  // namespace
 
-TEST_CASE("Contiguous order deals a stretch to each rank", "[nn]") {
+TEST_CASE("Contiguous order gives each rank one stretch", "[nn]") {
     CHECK(dealt(12, {TokenOrder::contiguous, 3, 0}) == Tokens{0, 1, 2, 3});
     CHECK(dealt(12, {TokenOrder::contiguous, 3, 1}) == Tokens{4, 5, 6, 7});
     CHECK(dealt(12, {TokenOrder::contiguous, 3, 2}) == Tokens{8, 9, 10, 11});
 }
 
-TEST_CASE("Striped order deals one token to each rank in turn", "[nn]") {
+TEST_CASE("Striped order gives the ranks one token each in turn", "[nn]") {
     CHECK(dealt(12, {TokenOrder::striped, 3, 0}) == Tokens{0, 3, 6, 9});
     CHECK(dealt(12, {TokenOrder::striped, 3, 1}) == Tokens{1, 4, 7, 10});
     CHECK(dealt(12, {TokenOrder::striped, 3, 2}) == Tokens{2, 5, 8, 11});
 }
 
-TEST_CASE("Zigzag order deals an early and a late stretch to each rank", "[nn]") {
+TEST_CASE("Zigzag order gives each rank an early and a late stretch", "[nn]") {
     CHECK(dealt(12, {TokenOrder::zigzag, 3, 0}) == Tokens{0, 1, 10, 11});
     CHECK(dealt(12, {TokenOrder::zigzag, 3, 1}) == Tokens{2, 3, 8, 9});
     CHECK(dealt(12, {TokenOrder::zigzag, 3, 2}) == Tokens{4, 5, 6, 7});
 }
 
-TEST_CASE("A deal to one rank is the sequence", "[nn]") {
+TEST_CASE("One rank has the sequence unchanged", "[nn]") {
     for (const TokenOrder order : kOrders) {
         CAPTURE(name_of(order));
         CHECK(dealt_rows(sequence(6), {order, 1, 0}) == sequence(6));
@@ -62,7 +62,7 @@ TEST_CASE("A deal to one rank is the sequence", "[nn]") {
     CHECK(dealt_rows(sequence(5), TokenDeal{}) == sequence(5));
 }
 
-TEST_CASE("All ranks' rows make the whole sequence again", "[nn]") {
+TEST_CASE("All ranks' rows together are the whole sequence", "[nn]") {
     for (const int ranks : {1, 2, 3, 4, 8})
         for (const TokenOrder order : kOrders) {
             CAPTURE(ranks, name_of(order));
@@ -76,8 +76,7 @@ TEST_CASE("All ranks' rows make the whole sequence again", "[nn]") {
         }
 }
 
-TEST_CASE("A deal's rows are the tokens that it deals, one rank's behind the other's",
-          "[nn]") {
+TEST_CASE("The rows of all ranks are their tokens, rank after rank", "[nn]") {
     for (const int ranks : {1, 3, 4})
         for (const TokenOrder order : kOrders) {
             CAPTURE(ranks, name_of(order));

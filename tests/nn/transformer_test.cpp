@@ -31,14 +31,14 @@ GptSizes small_gpt(NormKind norm = NormKind::layer_norm, MlpKind mlp = MlpKind::
 
 }  // namespace
 
-TEST_CASE("RmsNorm's gradients are those of finite differences", "[nn][sim]") {
+TEST_CASE("RmsNorm's gradients equal finite differences", "[nn][sim]") {
     OneDevice one;
     RmsNorm norm(one.init("norm"), 6);
     one.device.upload_into(norm.weight().value, normal_values({6}, "weight"));
     require_true_gradients(one.device, norm, normal_values({2, 3, 6}, "x"));
 }
 
-TEST_CASE("RmsNorm makes the mean square of a row one", "[nn][sim]") {
+TEST_CASE("After RmsNorm the mean square of a row is 1", "[nn][sim]") {
     OneDevice one;
     RmsNorm norm(one.init(), 4, /*epsilon=*/0);
     Saved saved;
@@ -47,7 +47,7 @@ TEST_CASE("RmsNorm makes the mean square of a row one", "[nn][sim]") {
                               f64({1, 4}, {1.0 / 3, 1.0 / 3, 5.0 / 3, 1})) <= 1e-15);
 }
 
-TEST_CASE("Swiglu's gradient is that of finite differences", "[nn][sim]") {
+TEST_CASE("Swiglu's gradient equals finite differences", "[nn][sim]") {
     OneDevice one;
     Swiglu swiglu(one.device);
     require_true_gradients(one.device, swiglu, normal_values({2, 3, 8}, "x"));
@@ -63,7 +63,7 @@ TEST_CASE("Swiglu gates the second half by the first", "[nn][sim]") {
           1e-15);
 }
 
-TEST_CASE("Attention's gradients are those of finite differences", "[nn][sim]") {
+TEST_CASE("The layer Attention's gradients equal finite differences", "[nn][sim]") {
     OneDevice one;
     for (const bool causal : {false, true}) {
         CAPTURE(causal);
@@ -76,7 +76,7 @@ TEST_CASE("Attention's gradients are those of finite differences", "[nn][sim]") 
 
 namespace {
 
-/// The mean of `values` with the softmax of the scores for weights.
+/// Returns the mean of `values`, weighted by the softmax of the scores.
 template <std::size_t Width>
 std::array<double, Width> weighted_mean(
     const std::vector<double>& scores,
@@ -132,7 +132,7 @@ TEST_CASE("Attention is softmax(Q K^T / sqrt(width)) V of each head and batch",
     CHECK(relative_difference(y, expected) <= 1e-14);
 }
 
-TEST_CASE("The MLPs' gradients are those of finite differences", "[nn][sim]") {
+TEST_CASE("The MLPs' gradients equal finite differences", "[nn][sim]") {
     OneDevice one;
     const auto mlp = make_mlp(one.init("mlp"), 4, 6);
     require_true_gradients(one.device, *mlp, normal_values({3, 4}, "x"));
@@ -145,7 +145,7 @@ TEST_CASE("The MLPs' gradients are those of finite differences", "[nn][sim]") {
           std::vector<std::string>{"mlp.gate_up_proj.weight", "mlp.down_proj.weight"});
 }
 
-TEST_CASE("PositionEmbedding adds to each token the vector of its place", "[nn][sim]") {
+TEST_CASE("PositionEmbedding adds the vector of its place to each token", "[nn][sim]") {
     OneDevice one;
     PositionEmbedding places(one.init("wpe"), 6, 2);
     require_true_gradients(one.device, places, normal_values({4, 3, 2}, "x"));
@@ -169,13 +169,13 @@ TEST_CASE("A sequence longer than the context is refused", "[nn][errors]") {
                says("wpe.weight has 6 places, but the sequence takes 7"));
 }
 
-TEST_CASE("Residual adds what goes in to what the branch gives", "[nn][sim]") {
+TEST_CASE("Residual adds its input to the branch's output", "[nn][sim]") {
     OneDevice one;
     Residual residual(std::make_unique<Linear>(one.init("layer"), 4, 4));
     require_true_gradients(one.device, residual, normal_values({3, 4}, "x"));
 }
 
-TEST_CASE("Residual refuses a branch that changes the shape or keeps what it gives",
+TEST_CASE("Residual refuses a branch that changes the shape or keeps its output",
           "[nn][errors]") {
     OneDevice one;
     Saved saved, other;
@@ -187,7 +187,7 @@ TEST_CASE("Residual refuses a branch that changes the shape or keeps what it giv
     CHECK_THAT(refusal([&] { keeping.forward(x, other); }), says("that it keeps"));
 }
 
-TEST_CASE("A block's gradients are those of finite differences", "[nn][sim]") {
+TEST_CASE("A block's gradients equal finite differences", "[nn][sim]") {
     OneDevice one;
     const auto block = make_block(one.init("h.0"), small_gpt().block);
     require_true_gradients(one.device, *block, normal_values({4, 2, 6}, "x"));
@@ -196,7 +196,7 @@ TEST_CASE("A block's gradients are those of finite differences", "[nn][sim]") {
     require_true_gradients(one.device, *modern, normal_values({4, 2, 6}, "x"));
 }
 
-TEST_CASE("A GPT's gradients are those of finite differences", "[nn][sim]") {
+TEST_CASE("A GPT's gradients equal finite differences", "[nn][sim]") {
     OneDevice one;
     const auto gpt = make_gpt(one.init(), small_gpt());
     require_true_gradients(one.device, *gpt, i32({5, 2}, {0, 1, 6, 3, 2, 2, 5, 4, 0, 6}));

@@ -21,7 +21,8 @@ TEST_CASE("A child's output, errors and status come back", "[os]") {
     CHECK(child.interrupted_by == 0);
 }
 
-TEST_CASE("A child that a signal ends has its number beside 128", "[os]") {
+TEST_CASE("The status of a child that a signal ends is 128 plus the signal's number",
+          "[os]") {
     CHECK(run_child({"sh", "-c", "kill -9 $$"}).status == 128 + SIGKILL);
 }
 
@@ -31,13 +32,14 @@ TEST_CASE("A child that takes too long is killed", "[os]") {
     CHECK(Clock::now() - start < std::chrono::seconds(10));
 }
 
-TEST_CASE("A program that is not there is an error with its name", "[os][errors]") {
+TEST_CASE("A missing program is an error with its name", "[os][errors]") {
     CHECK_THROWS_AS(run_child({"no-such-program"}), std::system_error);
     CHECK_THROWS_WITH(run_child({"no-such-program"}),
                       Catch::Matchers::StartsWith("no-such-program"));
 }
 
-TEST_CASE("A signal to this process while a child runs is passed on, and told", "[os]") {
+TEST_CASE("A signal to this process while a child runs is passed on and reported",
+          "[os]") {
     const Child child = run_child(
         {"sh", "-c",
          "trap 'echo asked; exit 3' TERM; kill -TERM $PPID; sleep 10 >&- 2>&- & wait"});
@@ -46,7 +48,7 @@ TEST_CASE("A signal to this process while a child runs is passed on, and told", 
     CHECK(child.status == 3);
 }
 
-TEST_CASE("Signals are held as long as asked for, and the mask put back", "[os]") {
+TEST_CASE("Signals are held during the hold, and the mask is restored", "[os]") {
     sigset_t before;
     pthread_sigmask(SIG_SETMASK, nullptr, &before);
     {

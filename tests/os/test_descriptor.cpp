@@ -24,7 +24,7 @@ bool readable(const Descriptor& descriptor) {
 
 }  // namespace
 
-TEST_CASE("A descriptor is closed with its owner, and by nobody else", "[os]") {
+TEST_CASE("A descriptor is closed with its owner, and only then", "[os]") {
     Pipe pipe = make_pipe();
     const int reading = pipe.reading.number();
     {
@@ -48,7 +48,7 @@ TEST_CASE("Pipes and pairs of sockets are not handed to other programs", "[os]")
     CHECK(read_some(pair.theirs.number(), got.data(), got.size()) == 4);
 }
 
-TEST_CASE("All is written, also if the reader is slow", "[os]") {
+TEST_CASE("All bytes are written, even if the reader is slow", "[os]") {
     Pipe pipe = make_pipe();
     ::fcntl(pipe.writing.number(), F_SETFL, O_NONBLOCK);
     const std::string text(1 << 20, 'x');
@@ -81,7 +81,7 @@ TEST_CASE("A waker wakes until it is calmed", "[os]") {
     CHECK_FALSE(readable(waker));
 }
 
-TEST_CASE("poll waits until a time, never before it and for ever at most", "[os]") {
+TEST_CASE("poll waits at least until a time, or for ever", "[os]") {
     const auto now = Clock::now();
     CHECK(milliseconds_until(now) == 0);
     CHECK(milliseconds_until(now - std::chrono::hours(1)) == 0);

@@ -3,7 +3,7 @@
 #include "src/os/memory.hpp"
 #include "tests/catch.hpp"
 
-TEST_CASE("what is available is something, and no more than there is", "[os]") {
+TEST_CASE("available memory is positive, and at most the machine's memory", "[os]") {
     struct sysinfo system {};
     REQUIRE(::sysinfo(&system) == 0);
     const std::int64_t available = lockstep::os::available_memory();

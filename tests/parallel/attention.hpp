@@ -1,4 +1,4 @@
-// Attention whose ranks share out the tokens, beside attention on one device.
+// Attention over tokens that ranks shard, and attention on one device.
 #pragma once
 
 #include <functional>
@@ -16,10 +16,10 @@ struct Problem {
     AttentionSizes sizes{};
     std::int64_t width = 0;
     DType dtype = DType::f64;
-    double scale = 1;  ///< of x's normal values
+    double scale = 1;  ///< factor for x's normal values
 
     HostTensor x() const;
-    /// Normal x and dy, whose tokens are dealt in that order.
+    /// Normal x and dy, with tokens sharded in this order.
     Case dealt(TokenOrder order) const;
     std::int64_t key_columns() const { return sizes.key_heads() * width; }
     std::int64_t columns() const { return sizes.heads * width + 2 * key_columns(); }
@@ -27,11 +27,11 @@ struct Problem {
 
 using MakeAttending = std::function<std::unique_ptr<Module>(Device&, Communicator&)>;
 
-/// By CoreAttention.
+/// Uses CoreAttention.
 Outcome attend_alone(const Problem& problem);
 Outcome attend_shared(const Problem& problem, int ranks, ContextMethod method,
                       TokenOrder order, sim::CheckLevel check = sim::check_level_asked());
-/// By any module of the ranks; without backward there is no dy.
+/// Uses any module on the ranks; without backward there is no dy.
 Outcome attend_by(const Problem& problem, int ranks, TokenOrder order,
                   const MakeAttending& make,
                   sim::CheckLevel check = sim::check_level_asked(),
@@ -39,7 +39,7 @@ Outcome attend_by(const Problem& problem, int ranks, TokenOrder order,
 
 /// Options of virtual devices of the classroom cluster that compute shapes only.
 sim::ClusterOptions shapes_only(int ranks);
-/// Of x and dy that are 0: for figures, not for numbers.
+/// With x and dy of zeros: for times and bytes, not for numbers.
 RunReport attend_zeros(const Problem& problem, ContextMethod method, TokenOrder order,
                        Passes passes, sim::ClusterOptions options);
 

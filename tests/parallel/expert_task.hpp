@@ -1,4 +1,4 @@
-// A small model with a layer of experts, whose rows ranks deal out, beside one device.
+// A small model with a layer of experts, on ranks with their own rows and on one device.
 #pragma once
 
 #include <functional>
@@ -18,15 +18,15 @@ inline constexpr std::int64_t kExpertHidden = 8;
 /// 24 experts and a shared one.
 ExpertSizes small_experts();
 
-// The model is linear, x + experts(x), linear; on rows. Each keeps losses, values (and
-// biases) and the last step's gradients.
+// The model is linear, x + experts(x), linear, on rows. Each function keeps losses,
+// values (and biases) and the last step's gradients.
 
-/// Trains on one device, all workers' rows in one batch.
+/// Trains one device on all workers' rows, in one batch.
 Outcome train_experts_alone(const ExpertSizes& experts, int workers, int steps);
 
 /// Makes the exchange of a rank, and the strategy by which it trains.
 struct ExpertWorkers {
-    std::vector<Mesh::Axis> axes;  ///< of ranks, each of which has rows of its own
+    std::vector<Mesh::Axis> axes;  ///< of the ranks; each rank has its own rows
     std::function<std::shared_ptr<ExpertExchange>(Mesh&)> exchange;
     std::function<void(Mesh&, Module&)> declare = [](Mesh& mesh, Module& model) {
         std::vector<std::string> names;
@@ -44,7 +44,7 @@ struct ExpertWorkers {
 Outcome train_experts(const ExpertSizes& experts, const ExpertWorkers& workers,
                       int steps);
 
-/// The exchange of ranks along "ep", whose batch is that of all ranks.
+/// Returns an exchange of the ranks along "ep"; its batch is the batch of all ranks.
 std::shared_ptr<ExpertExchange> along_ep(Mesh& mesh);
 
 }  // namespace lockstep::test

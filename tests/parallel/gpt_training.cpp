@@ -32,7 +32,7 @@ std::vector<MicroBatch> batches_of(Device& device, const Lessons& lessons, int s
 
 namespace {
 
-/// Of ranks that compute the same loss only one has to have it.
+/// If several ranks compute the same loss, `has_loss` is true on only one of them.
 void train(Rank& rank, Module& model, const Lessons& lessons, const Share& share,
            const Loss& loss_of = cross_entropy_loss, bool has_loss = true) {
     Device& device = rank.device();
@@ -91,7 +91,8 @@ Outcome train_dealt(const Dealing& dealing, const Lessons& lessons) {
         const GptKit kit = dealing.kit(mesh["cp"]);
         const auto model = make_gpt(init_of(rank, lessons), lessons.sizes, kit);
         declare_replicas_of(rank.world(), *model);
-        // One whose gradient the ranks do not know to be partial is not added up.
+        // Without placements the gradient is not known to be partial, so it is not
+        // summed.
         if (Parameter* forgotten = find_parameter(*model, dealing.forgotten))
             forgotten->placements.clear();
         train(rank, *model, lessons,

@@ -1,5 +1,5 @@
-// A GPT trained on one device, on some that share out its weights, and on some that share
-// out the tokens. Those of a pipeline take its batches.
+// A GPT trained on one device, on ranks that shard its weights, and on ranks that shard
+// the tokens. Tests of pipelines use its batches.
 #pragma once
 
 #include <functional>
@@ -17,36 +17,35 @@ namespace lockstep::test {
 struct Lessons {
     GptSizes sizes;
     std::int64_t length = 0;
-    std::int64_t batch = 0;  ///< sequences of a step
+    std::int64_t batch = 0;  ///< sequences in a step
     int steps = 1;
     DType dtype = DType::f64;
-    int micro_batches = 1;  ///< of a step
+    int micro_batches = 1;  ///< in a step
     bool numbers = true;
-    bool adamw = false;  ///< else kMomentumSgd
+    bool adamw = false;  ///< if false: kMomentumSgd
 };
 
 inline constexpr SgdOptions kMomentumSgd{0.1, 0.9, 0};
 
-/// What a rank trains on: these sequences of each step's batch, and its tokens of them.
+/// What a rank trains on: some sequences of each step's batch, and some of their tokens.
 struct Share {
     Chunk sequences;
     TokenDeal tokens{};
 };
 
-/// Its micro-batches of a step: tokens, and each one's successor.
+/// Returns a rank's micro-batches of a step: tokens, and the successor of each token.
 std::vector<MicroBatch> batches_of(Device& device, const Lessons& lessons, int step,
                                    const Share& share, int micro_batches);
 
-// Each keeps what train() does: losses, the first step's gradients, values.
+// Each function keeps what train() does: losses, the first step's gradients, values.
 
 Outcome train_alone(const Lessons& lessons);
-/// All ranks have to have the same losses.
+/// All ranks must have the same losses.
 Outcome train_shared(int ranks, Regions kind, const Lessons& lessons);
 
 using MakeKit = std::function<GptKit(Communicator& cp)>;
 
-/// Replicas that share out the batch, and in each of them ranks that share out the
-/// tokens.
+/// The replicas shard the batch, and the ranks of each replica shard the tokens.
 struct Dealing {
     int dp = 1;
     int cp = 1;
@@ -57,7 +56,7 @@ struct Dealing {
 
 Dealing dealt_to(int cp, ContextMethod method, TokenOrder order);
 
-/// All ranks have to end with the same bits, unless a gradient is forgotten.
+/// All ranks must end with the same bits, unless a gradient is forgotten.
 Outcome train_dealt(const Dealing& dealing, const Lessons& lessons);
 
 }  // namespace lockstep::test

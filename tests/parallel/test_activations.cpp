@@ -1,5 +1,5 @@
-// Activations that are made again or wait on the host, inside of other strategies: the
-// same bits, and what they cost there.
+// Activations that are recomputed or wait on the host, inside other strategies: the bits
+// stay the same, and the costs are as the formulas say.
 
 #include <functional>
 #include <map>
@@ -24,14 +24,13 @@ namespace {
 
 constexpr OffloadOptions kAllOfIt{.least_bytes = 0};
 
-/// A way of sharing the model's state out.
+/// A way to shard the model's state.
 struct Way {
     std::string name;
-    bool on_host = false;  ///< the shards
+    bool on_host = false;  ///< whether the shards are on the host
 };
 
-/// Trains the GPT of two layers on three ranks; the strategies are put around it in
-/// order.
+/// Trains the GPT of two layers on three ranks; the strategies wrap it in this order.
 Outcome trained(const std::vector<std::string>& order, const Way& way) {
     const RowTask task = gpt_task();
     const auto cluster = classroom(3, /*numbers=*/true, sim::CheckLevel::full);
@@ -73,7 +72,7 @@ Outcome trained(const std::vector<std::string>& order, const Way& way) {
 
 }  // namespace
 
-TEST_CASE("Shards are gathered around modules whose activations come and go",
+TEST_CASE("Shards are gathered around modules with recomputed or offloaded activations",
           "[parallel][zero][activations]") {
     const std::vector<std::vector<std::string>> nests = {
         {"full", "zero"},
@@ -101,7 +100,7 @@ const GptSizes kSizes{/*vocabulary=*/11, kLength, kBlocks, {kHidden, kHeads}};
 using MakeKit = std::function<GptKit(Rank&, TensorParallel&)>;
 using Hold = std::function<void(Sequential&)>;
 
-/// One pass of the blocks in 16 bits, of shapes only; x is what the rank has of it.
+/// One pass of the blocks in 16 bits, of shapes only. x has `length` tokens on each rank.
 RunReport pass(int ranks, Regions kind, const MakeKit& make_kit, const Hold& hold,
                std::int64_t length, std::int64_t& held) {
     return classroom(ranks, /*numbers=*/false)->run([&](Rank& rank) {
@@ -135,8 +134,9 @@ std::map<std::string, std::int64_t> calls_of(const RunReport& report) {
 
 }  // namespace
 
-TEST_CASE("Selective recomputation takes a rank's share of the scores, and no message",
-          "[parallel][activations]") {
+TEST_CASE(
+    "Selective recomputation computes a rank's share of the scores, without messages",
+    "[parallel][activations]") {
     constexpr std::int64_t kSbh = kLength * kBatch * kHidden;
     constexpr std::int64_t kScores = kBatch * kHeads * kLength * kLength;
     const Regions kind = GENERATE(Regions::replicated, Regions::sequence_parallel);
@@ -162,8 +162,8 @@ TEST_CASE("Selective recomputation takes a rank's share of the scores, and no me
         CHECK(calls_of(pass(t, kind, nested, keep, length, other)) == calls);
         CHECK(without == all - kBlocks * 2 * kScores / t);
         CHECK(other == without);
-        // Full recomputation keeps what enters a block, and sends its forward's messages
-        // once more.
+        // Full recomputation keeps only the input of a block, and sends the messages of
+        // its forward again.
         const auto again = calls_of(pass(t, kind, plain, full, length, input));
         CHECK(input == kBlocks * 2 * kSbh * length / kLength);
         for (const auto& [verb, count] : again) {
@@ -173,7 +173,7 @@ TEST_CASE("Selective recomputation takes a rank's share of the scores, and no me
     }
 }
 
-TEST_CASE("A core that others' keys go through is recomputed with their messages",
+TEST_CASE("A core that receives other ranks' keys is recomputed with its messages",
           "[parallel][activations]") {
     const int ranks = 4;
     std::int64_t all = 0, without = 0;
@@ -189,7 +189,7 @@ TEST_CASE("A core that others' keys go through is recomputed with their messages
             keep, kLength / ranks, held);
         return report.ranks[0].bytes_sent();
     };
-    // 2 (N-1) e numbers forward, 6 (N-1) e backward, as its header says.
+    // 2 (N-1) e numbers in forward, 6 (N-1) e in backward, as the method's header says.
     constexpr std::int64_t kE = kLength / ranks * kBatch * kHidden * 2;  // bytes
     CHECK(bytes_sent(false, all) == kBlocks * 8 * (ranks - 1) * kE);
     CHECK(bytes_sent(true, without) == kBlocks * 10 * (ranks - 1) * kE);

@@ -1,5 +1,5 @@
-// Buckets as DistributedDataParallel fills them: their order, who is unused, who has no
-// batch left.
+// Buckets as DistributedDataParallel fills them: their order, unused parameters, and
+// ranks without a batch.
 
 #include <algorithm>
 #include <cmath>
@@ -22,8 +22,8 @@ namespace {
 constexpr std::int64_t kWidth = 8;
 constexpr std::int64_t kBytes = kWidth * kWidth * 8;  // of a layer
 
-/// Layers without biases, of which each micro-batch may leave some out; they are used in
-/// another order than that in which they are listed.
+/// Layers without biases. Each micro-batch may skip some layers, and may use the others
+/// in any order.
 class Skipping : public Module {
   public:
     explicit Skipping(Device& device, int layers) {
@@ -76,8 +76,8 @@ struct Skipped {
     RunReport report;
 };
 
-/// Trains on ranks with two micro-batches each, which take the paths that `path_of` says;
-/// may go forward once more behind each step.
+/// Trains on ranks with two micro-batches each, which take the paths that `path_of`
+/// gives. May run one more forward after each step.
 Skipped train_skipping(int ranks, const PathOf& path_of, BucketOptions options,
                        int steps = 3, bool evaluates = false) {
     Skipped result;
@@ -113,7 +113,7 @@ Skipped train_skipping(int ranks, const PathOf& path_of, BucketOptions options,
     return result;
 }
 
-/// All ranks' micro-batches on one device.
+/// Trains one device on all ranks' micro-batches.
 std::map<std::string, HostTensor> train_skipping_alone(int ranks, const PathOf& path_of,
                                                        int steps = 3) {
     const RunReport report = sim::make_cluster(1)->run([&](Rank& rank) {
@@ -146,12 +146,12 @@ void check_alike(const std::map<std::string, HostTensor>& many,
 
 }  // namespace
 
-TEST_CASE("Layers may be skipped, by other ranks and micro-batches than others",
+TEST_CASE("Different ranks and micro-batches may skip different layers",
           "[parallel][buckets]") {
     const PathOf path = [](int rank, int step, int micro_batch) {
         std::vector<int> layers{0, 1, 2, 3, 4};
-        // In the first step nobody uses layer 3; rank 1 leaves out 1 in its last
-        // micro-batch, rank 0 another one in each step.
+        // In the first step no rank uses layer 3. Rank 1 skips layer 1 in its last
+        // micro-batch, and rank 0 skips a different layer in each step.
         if (step == 0) std::erase(layers, 3);
         if (rank == 1 && micro_batch == 1) std::erase(layers, 1);
         if (rank == 0) std::erase(layers, step);
@@ -173,8 +173,9 @@ TEST_CASE("Layers may be skipped, by other ranks and micro-batches than others",
     }
 }
 
-TEST_CASE("A bucket that lacks a gradient holds up those behind it unless it is found",
-          "[parallel][buckets]") {
+TEST_CASE(
+    "A bucket without a gradient delays the later buckets unless unused layers are found",
+    "[parallel][buckets]") {
     // Layer 3, the second of five buckets, is skipped in one micro-batch or in both.
     const int skipped = GENERATE(0, 1, 2);
     CAPTURE(skipped);
@@ -194,13 +195,14 @@ TEST_CASE("A bucket that lacks a gradient holds up those behind it unless it is 
             .report.ranks[0]
             .time.waiting;
     };
-    // Its all-reduce and those behind it wait for the end of backward, or they do not.
+    // If the layer is not found to be unused, its bucket and those behind it wait for the
+    // end of backward.
     const Picoseconds not_found = waiting(skips, 1, false);
     const Picoseconds found = waiting(skips, 1, true);
     CHECK(found < not_found);
     // If the last micro-batch uses all layers, nothing is later than in a usual step.
     if (skipped == 0) CHECK(found == waiting(all, 1, false));
-    // The next step waits as long, also if there was an evaluation between.
+    // The next step waits equally long, even if there was an evaluation between them.
     CHECK(waiting(skips, 2, true) == 2 * found);
     CHECK(waiting(skips, 2, true, true) == 2 * found);
     CHECK(waiting(skips, 2, false) == 2 * not_found);
@@ -213,7 +215,7 @@ TEST_CASE("Buckets that could not be made leave no hook behind", "[parallel][buc
         declare_replicas_of(rank.world(), model);
         Parameter& second = *model.parameters()[1];
         const Tensor gradient = second.gradient;
-        second.gradient = device.zeros(second.shape(), DType::f32);  // others are f64
+        second.gradient = device.zeros(second.shape(), DType::f32);  // the others are f64
         const auto make = [&] {
             return std::make_unique<BucketedDataParallel>(
                 device, rank.world(), model.parameters(),
@@ -221,7 +223,7 @@ TEST_CASE("Buckets that could not be made leave no hook behind", "[parallel][buc
         };
         CHECK_THROWS_WITH(make(), Catch::Matchers::ContainsSubstring(
                                       "1.weight cannot be put into a flat buffer"));
-        // A hook that was left would find this where it looks for what it counts.
+        // If a hook were left, it would read these bytes as its counters.
         const std::vector<std::vector<unsigned char>> others(
             100, std::vector<unsigned char>(sizeof(BucketedDataParallel), 0xff));
         second.gradient = gradient;
@@ -246,7 +248,7 @@ TEST_CASE("Buckets are filled in reverse order, then in the order of arrival",
     sim::make_cluster(2)->run([&](Rank& rank) {
         Device& device = rank.device();
         Skipping model(device, 5);
-        // Ranks go different ways: rank 0's is the order for all.
+        // The ranks take different paths; the buckets of all ranks follow rank 0's order.
         model.path = rank.index() == 0 ? std::vector<int>{2, 0, 4, 1}
                                        : std::vector<int>{4, 3, 2, 1, 0};
         declare_replicas_of(rank.world(), model);
@@ -286,14 +288,14 @@ TEST_CASE("Bucket sizes: one parameter at least, and no byte too many",
     });
 }
 
-TEST_CASE("Buckets have 25 MiB if nothing else is said, and the first one 1 MiB",
+TEST_CASE("Buckets have 25 MiB by default, and the first one 1 MiB",
           "[parallel][buckets]") {
     constexpr std::int64_t kKiB = 1024;
     sim::ClusterOptions options;
     options.ranks = 1;
     options.numbers = false;
     sim::make_cluster(options)->run([&](Rank& rank) {
-        // Layers of 512 KiB, but for one of 4 bytes more.
+        // Layers of 512 KiB; one has 4 bytes more.
         std::vector<std::unique_ptr<Parameter>> owned;
         std::vector<Parameter*> parameters;
         for (int i = 0; i < 110; ++i) {
@@ -307,7 +309,7 @@ TEST_CASE("Buckets have 25 MiB if nothing else is said, and the first one 1 MiB"
         std::vector<std::size_t> counts;
         for (const auto& bucket : sync.buckets())
             counts.push_back(bucket.size());
-        // 2, then 50 that fit; 49 with the larger one among them; the rest.
+        // 2 in the first bucket, then 50, then 49 with the larger one, then the rest.
         CHECK(counts == std::vector<std::size_t>{2, 50, 49, 9});
     });
 }
@@ -360,7 +362,8 @@ TEST_CASE("All ranks begin with rank 0's values", "[parallel][buckets]") {
 
 namespace {
 
-// Rank r has batches of r + 1 rows, in 2 + r steps; step by step all rows count alike.
+// Rank r has batches of r + 1 rows in 2 + r steps. In each step all rows have equal
+// weight.
 
 int rows_of_rank(int rank, int step) {
     return step < 2 + rank ? rank + 1 : 0;
@@ -388,7 +391,7 @@ void train_all_rows(Rank& rank, const RowTask& task, int ranks) {
         rank.keep(parameter->name(), parameter->value);
 }
 
-/// Returns after how many steps all ranks had run out.
+/// Returns the number of steps after which all ranks had run out of rows.
 int train_own_rows(Rank& rank, const RowTask& task) {
     Device& device = rank.device();
     const auto model = task.make_model({device, DType::f64, 1, ""});
@@ -419,7 +422,7 @@ int train_own_rows(Rank& rank, const RowTask& task) {
 
 }  // namespace
 
-TEST_CASE("Ranks that run out of batches join until all have", "[parallel][buckets]") {
+TEST_CASE("Ranks without batches join until all ranks have none", "[parallel][buckets]") {
     const RowTask task = mlp_task();
     const int ranks = GENERATE(1, 2, 4);
     const RunReport one =

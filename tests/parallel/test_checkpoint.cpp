@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 
 constexpr int kVocabulary = 11;
 constexpr std::int64_t kTokens = 5;
-constexpr int kSequences = 24;  // of a step, over all replicas
+constexpr int kSequences = 24;  // in a step, over all replicas
 constexpr int kMicroBatches = 2;
 constexpr BucketSizes kSmall{400, 400};
 
@@ -131,7 +131,7 @@ std::unique_ptr<GradientSync> make_sync(Device& device, Way way, Communicator& l
     throw std::logic_error("no such way");
 }
 
-/// A training on this rank, which goes on step by step.
+/// A training on this rank that advances step by step.
 class Session {
   public:
     Session(Rank& rank, const Layout& layout)
@@ -221,14 +221,14 @@ class Session {
     TrainingState state_;
 };
 
-/// Trains from a checkpoint, if there is one, up to that step, and saves; returns the
-/// loss of the last step.
+/// Trains up to step `last`, from a checkpoint if `from` is not empty, and saves. Returns
+/// the loss of the last step.
 double train(const Layout& layout, const fs::path& from, int last, const fs::path& to,
              sim::CheckLevel check = sim::CheckLevel::cheap) {
     double loss = 0;
     sim::ClusterOptions options;
     options.ranks = layout.ranks();
-    options.workers = 1;  // ranks add up losses
+    options.workers = 1;  // since ranks add up losses
     options.check = check;
     sim::make_cluster(options)->run([&](Rank& rank) {
         Session session(rank, layout);
@@ -245,7 +245,7 @@ double train(const Layout& layout, const fs::path& from, int last, const fs::pat
     return loss;
 }
 
-/// All that a checkpoint has, whole, with the parameters' steps.
+/// Returns all tensors of a checkpoint, whole, with the parameters' steps.
 std::map<std::string, std::pair<HostTensor, std::int64_t>> all_of(const fs::path& place) {
     CheckpointReader reader(place);
     std::map<std::string, std::pair<HostTensor, std::int64_t>> all;
@@ -266,7 +266,7 @@ void check_same_bits(const fs::path& a, const fs::path& b) {
 
 }  // namespace
 
-TEST_CASE("A checkpoint goes from any layout to any other, and back, bit for bit",
+TEST_CASE("A checkpoint moves from any layout to any other and back, bit for bit",
           "[parallel][checkpoint]") {
     const TemporaryFolder folder;
     const auto all = layouts();
@@ -289,7 +289,7 @@ TEST_CASE("A checkpoint goes from any layout to any other, and back, bit for bit
     }
 }
 
-TEST_CASE("A training that goes on from a checkpoint has the same bits",
+TEST_CASE("A training that continues from a checkpoint has the same bits",
           "[parallel][checkpoint]") {
     const TemporaryFolder folder;
     int number = 0;
@@ -318,7 +318,7 @@ struct BatchNormed {
         model.add<BatchNorm>(init.child("1"), 6);
         model.add<Linear>(init.child("2"), 6, 2);
     }
-    /// Runs forward, which moves running statistics.
+    /// Runs a forward, which updates the running statistics.
     void see(Device& device, const std::string& name) {
         Saved saved;
         model.forward(device.upload(normal_values({8, 4}, name)), saved);
@@ -383,7 +383,7 @@ TEST_CASE("A file of whole tensors is loaded by any layout", "[parallel][checkpo
     }
 }
 
-TEST_CASE("Values that are loaded replace what was on its way, and masters",
+TEST_CASE("Loaded values replace masters and values in flight",
           "[parallel][checkpoint]") {
     const TemporaryFolder folder;
     const fs::path file = folder / "whole.safetensors";
@@ -417,7 +417,7 @@ TEST_CASE("Values that are loaded replace what was on its way, and masters",
             options.check = sim::CheckLevel::full;
             return sim::make_cluster(options)->run([&](Rank& rank) {
                 Device& device = rank.device();
-                const int between = way == 2 ? 1 : 2;  // a host adds up nothing
+                const int between = way == 2 ? 1 : 2;  // a host cannot sum over replicas
                 const Mesh mesh(rank.world(),
                                 {{"between", between}, {"dp", 4 / between}});
                 Sequential model;
@@ -455,7 +455,7 @@ TEST_CASE("Values that are loaded replace what was on its way, and masters",
     }
 }
 
-/// For tests/lessons/pytorch_test.py, which says where.
+/// For tests/lessons/pytorch_test.py, which names the folder.
 TEST_CASE("Writes a whole file, and what its model makes", "[.whole]") {
     const fs::path folder = std::getenv("LOCKSTEP_WHOLE");
     train({"tp 2 x ZeRO-1 on 3", 1, 1, 3, 2, Way::zero_1}, {}, 2, folder);

@@ -1,5 +1,5 @@
-// A process that is killed while it writes checkpoints leaves the last one or the next
-// one, whole.
+// If a process is killed while it writes checkpoints, the last checkpoint or the next one
+// is there, and it is whole.
 
 #include <csignal>
 #include <cstdio>
@@ -22,11 +22,11 @@
 
 namespace {
 
-/// Calls that change the disk, until the process is killed; 0: it is not counted.
+/// Calls that change the disk until the process is killed; 0: it is never killed.
 int calls_left = 0;
 bool is_counting = false;
 
-/// Returns whether the process is to be killed in the middle of this call.
+/// Returns whether the process must be killed in the middle of this call.
 bool is_last_call() {
     return is_counting && calls_left > 0 && --calls_left == 0;
 }
@@ -38,7 +38,7 @@ bool is_last_call() {
 
 }  // namespace
 
-// These stand for the C library's in this program.
+// These functions replace those of the C library in this program.
 // NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): its names are
 // reserved.
 
@@ -77,8 +77,8 @@ namespace {
 
 constexpr int kSteps = 5;
 
-/// Goes on from the last checkpoint, if there is one, and saves one after each step, in
-/// which each weight becomes 1 larger.
+/// Continues from the last checkpoint, if there is one. Each step adds 1 to each weight
+/// and saves a checkpoint.
 void train(const std::filesystem::path& folder) {
     sim::ClusterOptions options;
     options.ranks = 2;
@@ -105,7 +105,7 @@ void train(const std::filesystem::path& folder) {
     });
 }
 
-/// Returns the step of the last checkpoint, all of whose weights are that.
+/// Returns the step of the last checkpoint. All of its weights must equal that step.
 int saved_step(const std::filesystem::path& folder) {
     const auto last = latest_checkpoint(folder);
     if (!last) return 0;
@@ -117,8 +117,8 @@ int saved_step(const std::filesystem::path& folder) {
     return step;
 }
 
-/// Trains in a process that is killed in its call number `moment`; returns whether it
-/// was.
+/// Trains in a process that is killed in its call number `moment`; returns whether it was
+/// killed.
 bool is_killed(const std::filesystem::path& folder, int moment) {
     const pid_t child = fork();
     REQUIRE(child >= 0);
@@ -144,8 +144,10 @@ std::size_t files_in(const std::filesystem::path& folder) {
 
 }  // namespace
 
-TEST_CASE("Whenever a training is killed, the last checkpoint is whole, and it goes on",
-          "[parallel][checkpoint]") {
+TEST_CASE(
+    "A training may be killed at any time: the last checkpoint is whole and can be "
+    "loaded",
+    "[parallel][checkpoint]") {
     int moment = 0, step_before = 0;
     std::vector<int> seen(kSteps + 1);
     while (true) {
@@ -156,7 +158,7 @@ TEST_CASE("Whenever a training is killed, the last checkpoint is whole, and it g
         CHECK((step == step_before || step == step_before + 1));
         step_before = step;
         ++seen[static_cast<std::size_t>(step)];
-        // Killed once more, somewhere in what it wrote anew; then it comes to its end.
+        // Kills the process again, during its new writes; then lets it run to its end.
         if (is_killed(folder.path(), 1 + moment % 20))
             CHECK(saved_step(folder.path()) >= step);
         CHECK(!is_killed(folder.path(), 0));

@@ -1,4 +1,5 @@
-// What a checkpoint refuses, and in which words: programs' mistakes and files that lie.
+// What a checkpoint refuses, and with which message: mistakes in programs and damaged
+// files.
 
 #include <filesystem>
 #include <functional>
@@ -37,7 +38,7 @@ std::string refused_on(int ranks, const std::function<void(Rank&)>& program) {
     return refusal([&] { sim::make_cluster(ranks)->run(program); });
 }
 
-/// Saves a layer of two ranks, shared out, after no step.
+/// Saves a layer that is sharded over two ranks, before any step.
 fs::path saved(const TemporaryFolder& folder) {
     sim::make_cluster(2)->run([&](Rank& rank) {
         Model model(rank);
@@ -102,7 +103,7 @@ TEST_CASE("A checkpoint of another model or optimizer is refused by name",
         says("the checkpoint has no momentum_buffer/layer.weight"));
 }
 
-TEST_CASE("What cannot be saved is refused", "[parallel][checkpoint][errors]") {
+TEST_CASE("Impossible saves are refused", "[parallel][checkpoint][errors]") {
     const TemporaryFolder folder;
     const auto save = [&](Rank& rank, GradientSync& sync, std::int64_t step = 0) {
         save_checkpoint(rank.device(), rank.world(), folder / "run", step, sync);
@@ -151,7 +152,7 @@ TEST_CASE("What cannot be saved is refused", "[parallel][checkpoint][errors]") {
     CHECK(latest_checkpoint(folder / "run") == folder / "run" / "step-00000003");
 }
 
-TEST_CASE("A checkpoint that is not whole is none", "[parallel][checkpoint][errors]") {
+TEST_CASE("An incomplete checkpoint is refused", "[parallel][checkpoint][errors]") {
     const TemporaryFolder folder;
     const fs::path place = saved(folder);
     fs::create_directory(folder / "step-00000009");
@@ -179,7 +180,7 @@ TEST_CASE("A checkpoint that is not whole is none", "[parallel][checkpoint][erro
     CHECK(!latest_checkpoint(folder.path()));
 }
 
-TEST_CASE("What is left of a checkpoint that is not whole goes before the next save",
+TEST_CASE("The rest of an incomplete checkpoint is removed before the next save",
           "[parallel][checkpoint]") {
     const TemporaryFolder folder;
     const fs::path place = saved(folder);
@@ -215,7 +216,7 @@ TEST_CASE("What is left of a checkpoint that is not whole goes before the next s
                                          "rank-1.safetensors", "rank-1.safetensors.old"});
 }
 
-TEST_CASE("An index that lies is refused", "[parallel][checkpoint][errors]") {
+TEST_CASE("A wrong index is refused", "[parallel][checkpoint][errors]") {
     const TemporaryFolder folder;
     const fs::path place = saved(folder);
     const std::string text = read_text_file(place / "index.json", 1 << 20);
@@ -257,7 +258,7 @@ TEST_CASE("An index that lies is refused", "[parallel][checkpoint][errors]") {
     CHECK_THAT(refused(R"("column":0)", R"("column":7)"), says("not there"));
 }
 
-TEST_CASE("Parts say which elements they have in common", "[core][part]") {
+TEST_CASE("The common elements of two parts are found", "[core][part]") {
     const Shape whole{6, 4};
     const Part rows = row_part(whole, 1, 3), columns = column_part(whole, 2, 2);
     std::int64_t elements = 0;

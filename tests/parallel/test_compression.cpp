@@ -1,5 +1,4 @@
-// Gradients that are made smaller for their journey: what is lost, what is not, and how
-// many bytes go.
+// Compressed gradients: what is lost, what is not, and how many bytes are sent.
 
 #include <cmath>
 #include <functional>
@@ -30,7 +29,7 @@ RunReport on_ranks(int ranks, const std::function<void(Rank&)>& program,
     sim::ClusterOptions options;
     options.ranks = ranks;
     options.check = check;
-    options.workers = 1;  // ranks note what they find in one place
+    options.workers = 1;  // ranks write what they find into one place
     return sim::make_cluster(options)->run(program);
 }
 
@@ -41,7 +40,7 @@ std::int64_t bytes_sent(const RunReport& report) {
     return bytes;
 }
 
-/// A parameter whose gradients are given: each rank has its own terms.
+/// A parameter with given gradients: each rank has its own terms.
 std::unique_ptr<Parameter> parameter_of(Rank& rank, const std::string& name, Shape shape,
                                         DType dtype = DType::f64) {
     auto parameter = std::make_unique<Parameter>(
@@ -59,10 +58,10 @@ void set_gradient(Parameter& parameter, const HostTensor& terms) {
 
 constexpr std::int64_t kVocabulary = 11;
 constexpr std::int64_t kLength = 6;
-constexpr std::int64_t kSequences = 4;  // of a micro-batch
-constexpr int kMicroBatches = 12;       // of a step, of all ranks
+constexpr std::int64_t kSequences = 4;  // in a micro-batch
+constexpr int kMicroBatches = 12;       // in a step, over all ranks
 
-/// Texts that have something to learn: what follows a token is nearly always the same.
+/// Texts with something to learn: a token nearly always has the same successor.
 MicroBatch batch_of(Device& device, int step, int index) {
     HostTensor tokens({kLength + 1, kSequences}, DType::i32);
     const HostTensor first =
@@ -80,7 +79,7 @@ MicroBatch batch_of(Device& device, int step, int index) {
 struct Training {
     DType dtype = DType::f64;
     int steps = 12;
-    std::vector<int> micro_batches{};  ///< of each rank; 12 in all
+    std::vector<int> micro_batches{};  ///< on each rank; 12 in all
     double rate = 0.3;
 };
 
@@ -131,7 +130,7 @@ Sync rounded(Device& device, Communicator& replicas, std::vector<Parameter*> par
     return std::make_unique<RoundedAllReduce>(device, replicas, std::move(parameters));
 }
 
-/// What two ranks are refused that each have a parameter of that type.
+/// Returns the refusal that two ranks get, each with a parameter of this type.
 std::string refusal_of(const MakeSync& make_sync, DType dtype, bool declared) {
     std::string refused;
     on_ranks(
@@ -146,17 +145,17 @@ std::string refusal_of(const MakeSync& make_sync, DType dtype, bool declared) {
     return refused;
 }
 
-// Rounded to bf16.
+// Gradients that are rounded to bf16.
 
 constexpr double kHalfStep = Bf16::kEpsilon / 2;
 
-/// How far the sums that arrive are off.
+/// The errors of the sums that arrive.
 struct Off {
-    double of_bound = 0;  ///< the largest, as a part of what is allowed
-    double of_sum = 0;    ///< as a part of the sum
+    double of_bound = 0;  ///< the largest, as a fraction of the bound
+    double of_sum = 0;    ///< the largest, as a fraction of the sum
 };
 
-/// The sums of each rank's normal terms, or of their absolute values.
+/// Measures the sums of the ranks' normal terms, or of their absolute values.
 Off rounded_sums(int ranks, DType dtype, bool positive) {
     const Shape shape{7, 31};
     const auto terms_of = [&](int rank) {
@@ -174,7 +173,7 @@ Off rounded_sums(int ranks, DType dtype, bool positive) {
         sync->finish();
         const HostTensor got = rank.device().peek(parameter->gradient);
         if (rank.index() == 0) arrived = got;
-        CHECK(got == arrived);  // the same bits on all
+        CHECK(got == arrived);  // the same bits on all ranks
         CHECK(parameter->complete);
     });
     Off off;
@@ -195,7 +194,7 @@ Off rounded_sums(int ranks, DType dtype, bool positive) {
 
 }  // namespace
 
-TEST_CASE("Sums that travel in bf16 are within a rounding a rank of all terms",
+TEST_CASE("Sums sent in bf16 are within one rounding per rank of all terms",
           "[parallel][sim][bf16]") {
     const int ranks = GENERATE(1, 2, 3, 4, 5, 8);
     const DType dtype = GENERATE(DType::f32, DType::f64);
@@ -204,13 +203,13 @@ TEST_CASE("Sums that travel in bf16 are within a rounding a rank of all terms",
     const Off positive = rounded_sums(ranks, dtype, true);
     CHECK(normal.of_bound <= 1);
     CHECK(positive.of_bound <= 1);
-    // One rounding of the sum is no bound: they add up.
+    // The roundings add up: the error is larger than that of one rounding.
     if (ranks >= 3) CHECK(positive.of_sum > kHalfStep);
-    // And none is left out: a result in f32 would be far better.
+    // The sums are rounded: a result in f32 would be far better.
     CHECK(positive.of_sum > kHalfStep / 4);
 }
 
-TEST_CASE("A small term may vanish, as its place in the buffer has it",
+TEST_CASE("A small term may vanish, depending on its place in the buffer",
           "[parallel][sim][bf16]") {
     // Rank 0 has 1, the others 2^-9: the sum, 1 + 2^-7, is a number of bf16.
     constexpr double kSmall = 0x1p-9, kAll = 1 + 4 * kSmall;
@@ -224,13 +223,13 @@ TEST_CASE("A small term may vanish, as its place in the buffer has it",
         sync->finish();
         arrived = rank.device().peek(parameter->gradient);
     });
-    // Each rank has one element's sum begin behind it: element 0 begins with rank 1, and
-    // meets the 1 last. Element 4 begins with the 1, to which no small term is added.
+    // The sum of element r begins on rank r + 1. Element 0 begins with a small term and
+    // gets the 1 last. Element 4 begins with the 1, and the small terms change nothing.
     const std::vector<float> expected{kAll, kAll, 1, 1, 1};
     CHECK(arrived == HostTensor::of<float>({5}, expected));
 }
 
-TEST_CASE("Gradients in bf16 take two bytes an element, once a step",
+TEST_CASE("Gradients in bf16 are sent as two bytes an element, once a step",
           "[parallel][sim][bf16]") {
     const int ranks = GENERATE(1, 2, 3, 4);
     const DType dtype = GENERATE(DType::f32, DType::f64);
@@ -243,7 +242,7 @@ TEST_CASE("Gradients in bf16 take two bytes an element, once a step",
     CHECK(bytes_sent(trained.report) == elements * training.steps * 2 * 2 * (ranks - 1));
 }
 
-TEST_CASE("Gradients that travel in bf16 train nearly as those that do not",
+TEST_CASE("Gradients sent in bf16 train nearly as well as in f32",
           "[parallel][sim][bf16]") {
     const Training training{DType::f32, 20, {3, 4, 5}};
     const Trained usual = train(training, exact), small = train(training, rounded);
@@ -254,7 +253,7 @@ TEST_CASE("Gradients that travel in bf16 train nearly as those that do not",
     CHECK(small.losses != usual.losses);
 }
 
-TEST_CASE("Rounded gradients travel while backward goes on", "[parallel][sim][bf16]") {
+TEST_CASE("Rounded gradients are sent during backward", "[parallel][sim][bf16]") {
     const auto step_of = [](const BucketSizes& sizes) {
         sim::ClusterOptions options;
         options.ranks = 4;
@@ -279,7 +278,8 @@ TEST_CASE("Rounded gradients travel while backward goes on", "[parallel][sim][bf
     CHECK(beside.ranks[0].time.waiting < at_end.ranks[0].time.waiting / 2);
 }
 
-TEST_CASE("What cannot be rounded on its way is refused", "[parallel][errors][bf16]") {
+TEST_CASE("Values that cannot be rounded for a message are refused",
+          "[parallel][errors][bf16]") {
     CHECK(refusal_of(rounded, DType::bf16, true)
               .starts_with("RoundedAllReduce: gradients are bf16 already; "
                            "BucketedDataParallel sends them as they are"));
@@ -289,7 +289,7 @@ TEST_CASE("What cannot be rounded on its way is refused", "[parallel][errors][bf
 
 namespace {
 
-// PowerSGD.
+// Gradients that PowerSGD compresses.
 
 MakeSync power_sgd(std::int64_t r) {
     return [r](Device& device, Communicator& replicas, std::vector<Parameter*> of) {
@@ -318,7 +318,7 @@ HostTensor difference_of(const HostTensor& a, const HostTensor& b) {
     return difference;
 }
 
-/// The sum of squares of all elements.
+/// Returns the sum of the squares of all elements.
 double squares_of(const HostTensor& values) {
     double sum = 0;
     for (std::int64_t i = 0; i < values.elements(); ++i)
@@ -329,7 +329,7 @@ double squares_of(const HostTensor& values) {
 constexpr std::int64_t kRows = 14;
 constexpr std::int64_t kColumns = 9;
 
-/// A matrix of that rank.
+/// Returns a matrix of this rank.
 HostTensor low_rank(std::int64_t rank, const std::string& name) {
     const HostTensor left = normal_values({kRows, rank}, name + "/left");
     const HostTensor right = normal_values({rank, kColumns}, name + "/right");
@@ -344,15 +344,15 @@ HostTensor low_rank(std::int64_t rank, const std::string& name) {
     return product;
 }
 
-/// Each rank's terms of a gradient in a step.
+/// Returns a rank's terms of a gradient in a step.
 using Terms = std::function<HostTensor(int rank, int step)>;
 
-/// What one matrix went through in some steps: its gradients as given, as applied, and
-/// what each rank kept for later.
+/// The history of one matrix: its gradients as given and as applied, and what each rank
+/// kept for later.
 struct Course {
     std::vector<std::vector<HostTensor>> given;   ///< by step and rank
     std::vector<HostTensor> applied;              ///< by step
-    std::vector<std::vector<HostTensor>> errors;  ///< by step and rank; after it
+    std::vector<std::vector<HostTensor>> errors;  ///< by step and rank, after the step
 
     /// Returns the sum of all ranks' M of a step.
     HostTensor sum_of_m(std::size_t step) const {
@@ -363,7 +363,7 @@ struct Course {
     }
 };
 
-/// Lets a mistake happen, or something else, after a step.
+/// Runs after each step, for example to make a mistake.
 using AfterStep = std::function<void(Rank&, const PowerSgd::Matrix&)>;
 
 Course course_of(int ranks, std::int64_t r, int steps, const Terms& terms,
@@ -396,7 +396,7 @@ Course course_of(int ranks, std::int64_t r, int steps, const Terms& terms,
     return course;
 }
 
-/// Full matrices, of sizes that differ between ranks and steps.
+/// Full matrices whose magnitudes differ between ranks and steps.
 HostTensor full_terms(int rank, int step) {
     HostTensor terms =
         normal_values({kRows, kColumns}, fmt::format("{} in {}", rank, step));
@@ -407,13 +407,13 @@ HostTensor full_terms(int rank, int step) {
 
 }  // namespace
 
-TEST_CASE("A sum of gradients of rank r comes through r columns as it is",
+TEST_CASE("A sum of gradients of rank r passes through r columns unchanged",
           "[parallel][sim]") {
     const int ranks = GENERATE(1, 2, 3, 4);
     const std::int64_t r = GENERATE(1, 2, 4);
     CAPTURE(ranks, r);
-    // Another sum in each step, also of lower rank, and none at all. Ranks' terms are
-    // full matrices, of which the others take away what is too much.
+    // Each step has another sum: some are of lower rank, and one is zero. The ranks'
+    // terms are full matrices; what exceeds the sum cancels out.
     const std::vector<std::int64_t> rank_in{r, r, 0, r, 1, r};
     const auto sum_in = [&](int step) {
         const std::int64_t rank = rank_in[static_cast<std::size_t>(step)];
@@ -434,18 +434,17 @@ TEST_CASE("A sum of gradients of rank r comes through r columns as it is",
         const HostTensor off =
             difference_of(course.applied[step], sum_in(static_cast<int>(step)));
         CHECK(std::sqrt(squares_of(off)) <= 1e-11);
-        // What is left out of single ranks' terms adds up to nothing.
+        // What is left out on the ranks adds up to zero.
         CHECK(std::sqrt(squares_of(sum_of(course.errors[step]))) <= 1e-11);
         if (ranks > 1) CHECK(squares_of(course.errors[step][1]) > 1);
     }
 }
 
-TEST_CASE("What was applied and what is left out add up to all gradients",
-          "[parallel][sim]") {
+TEST_CASE("Applied and kept parts add up to all gradients", "[parallel][sim]") {
     const int ranks = GENERATE(1, 2, 3, 4);
     const auto [dtype, most] =
         GENERATE(std::pair(DType::f64, 1e-13), std::pair(DType::f32, 1e-5),
-                 // Each gradient is rounded as it is applied.
+                 // Each gradient is rounded when it is applied.
                  std::pair(DType::bf16, Bf16::kEpsilon / 2));
     constexpr int kSteps = 6;
     CAPTURE(ranks, name_of(dtype));
@@ -459,7 +458,7 @@ TEST_CASE("What was applied and what is left out add up to all gradients",
     CHECK(squares_of(sum_of(course.errors.back())) > 0.01 * squares_of(sum_of(given)));
 }
 
-TEST_CASE("What is left out is no larger than what there was, on each rank and in all",
+TEST_CASE("The kept part is no larger than the gradient, on each rank and in total",
           "[parallel][sim]") {
     const int ranks = GENERATE(1, 3);
     const std::int64_t r = GENERATE(1, 3);
@@ -470,7 +469,8 @@ TEST_CASE("What is left out is no larger than what there was, on each rank and i
         const HostTensor m = course.sum_of_m(step);
         const double all = squares_of(m), sent = squares_of(course.applied[step]),
                      left = squares_of(difference_of(m, course.applied[step]));
-        // A projection: what is sent and what is left are orthogonal (Pythagoras).
+        // This is a projection: what is sent and what is left are orthogonal
+        // (Pythagoras).
         CHECK(std::abs(sent + left - all) <= 1e-12 * all);
         CHECK(sent > 0);
         for (std::size_t rank = 0; rank < course.errors[step].size(); ++rank) {
@@ -523,12 +523,11 @@ const std::vector<double> kValues{5, 4, 2, 1, 0.5, 0.2};
 
 }  // namespace
 
-TEST_CASE("A gradient that stays comes nearer to its best approximation each step",
-          "[parallel][sim]") {
+TEST_CASE("A constant gradient is approximated better in each step", "[parallel][sim]") {
     const auto r = GENERATE(std::size_t{1}, std::size_t{2}, std::size_t{3});
     constexpr int kSteps = 30;
     const HostTensor matrix = decomposed(kValues).matrix;
-    // Two ranks' terms, without what was left out before.
+    // Only two ranks' terms: what was left out in earlier steps is set to 0.
     const Course course = course_of(
         2, static_cast<std::int64_t>(r), kSteps,
         [&](int rank, int) {
@@ -547,28 +546,28 @@ TEST_CASE("A gradient that stays comes nearer to its best approximation each ste
         excess.push_back(left / best - 1);
         before = left;
     }
-    // Error feedback asks of a compressor that what is left be no more than 1 - delta of
-    // all (Karimireddy et al. 2019, 1901.09847, assumption A). Of the best approximation,
-    // delta is r / min(n, m).
+    // Error feedback requires that a compressor leave at most 1 - delta of all
+    // (Karimireddy et al. 2019, 1901.09847, assumption A). The best approximation has
+    // delta = r / min(n, m).
     CHECK(before <= (1 - static_cast<double>(r) / kColumns) * squares_of(matrix));
     CHECK(excess[0] > 1e-3);
-    // What is too much shrinks by the fourth power of a ratio of singular values.
+    // The excess shrinks by the fourth power of a ratio of singular values.
     const double ratio = std::pow(kValues[r] / kValues[r - 1], 4);
     CHECK(excess[kSteps - 1] <= 1e-12 + 1e4 * std::pow(ratio, kSteps - 1));
 }
-TEST_CASE("The first step's approximation is that of the numbers Q begins with",
+TEST_CASE("The first step's approximation follows from the initial numbers of Q",
           "[parallel][sim]") {
     const Decomposed made = decomposed(kValues);
     const Course course = course_of(1, 1, 1, [&](int, int) { return made.matrix; });
     const double left = squares_of(difference_of(made.matrix, course.applied[0]));
-    // Q's part along each right singular vector.
+    // The part of Q along each right singular vector.
     const RandomStream stream(0, "q/w");
     std::vector<double> along(kValues.size());
     for (std::size_t j = 0; j < along.size(); ++j)
         for (std::int64_t i = 0; i < kColumns; ++i)
             along[j] += stream.normal(static_cast<std::uint64_t>(i)) *
                         made.right.at(i * std::ssize(along) + static_cast<int>(j));
-    // P is the sum of s_j along_j u_j, made to have length 1; what is sent, M^T P.
+    // P is the sum of s_j along_j u_j, scaled to length 1. M^T P is sent.
     double length = 0, sent = 0, bound = squares_from(kValues, 1);
     for (std::size_t j = 0; j < along.size(); ++j) {
         const double part = std::pow(kValues[j] * along[j], 2);
@@ -582,14 +581,14 @@ TEST_CASE("The first step's approximation is that of the numbers Q begins with",
     CHECK(left <= bound);
 }
 
-TEST_CASE("A compressed step takes as many bytes as its formula has", "[parallel][sim]") {
+TEST_CASE("A compressed step sends the formula's bytes", "[parallel][sim]") {
     const int ranks = GENERATE(1, 2, 3, 4, 5);
     const std::int64_t r = GENERATE(1, 2, 4);
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t e = bytes_of(dtype);
     CAPTURE(ranks, r);
-    // r (n + m) < n m holds of the first for all r, of the second but for r = 4, and of
-    // the others never.
+    // r (n + m) < n m is true for the first matrix with all r, for the second unless r =
+    // 4, and never for the others.
     const std::vector<Shape> shapes{{20, 31}, {9, 7}, {4, 1}, {13}, {2, 2}};
     const RunReport report = on_ranks(ranks, [&](Rank& rank) {
         std::vector<std::unique_ptr<Parameter>> owned;
@@ -604,7 +603,7 @@ TEST_CASE("A compressed step takes as many bytes as its formula has", "[parallel
         for (Parameter* parameter : parameters)
             set_gradient(*parameter, normal_values(parameter->shape(), "terms"));
         sync.finish();
-        // What goes whole is the sum.
+        // A gradient that is sent whole is the exact sum.
         const HostTensor vector = rank.device().peek(parameters[3]->gradient);
         const HostTensor terms = normal_values({13}, "terms").as(dtype);
         for (std::int64_t i = 0; i < 13; ++i)
@@ -614,14 +613,14 @@ TEST_CASE("A compressed step takes as many bytes as its formula has", "[parallel
     elements += r == 4 ? 63 : r * (9 + 7);
     CHECK(bytes_sent(report) == e * elements * 2 * (ranks - 1));
     const MemoryReport& memory = report.ranks[0].memory;
-    const std::int64_t small = r == 4 ? 0 : 1;  // the second goes as factors
+    const std::int64_t small = r == 4 ? 0 : 1;  // the second matrix is sent as factors
     CHECK(memory.peak_of(MemoryCategory::optimizer) ==
           e * (620 + r * 31 + small * (63 + r * 7)));
     CHECK(memory.peak_of(MemoryCategory::communication) ==
           e * r * (20 + 31 + small * (9 + 7)));
 }
 
-TEST_CASE("Ranks with shares of a batch, of any size, do what one does with all of it",
+TEST_CASE("Ranks with shares of a batch, of any size, train as one device with all of it",
           "[parallel][sim]") {
     const std::vector<int> shares =
         GENERATE(std::vector{6, 6}, std::vector{3, 3, 3, 3}, std::vector{7, 2, 3},
@@ -665,7 +664,7 @@ MakeSync without_error_feedback(std::int64_t r) {
 
 }  // namespace
 
-TEST_CASE("A GPT learns by compressed gradients nearly what it learns by whole ones",
+TEST_CASE("A GPT learns nearly as well by compressed gradients as by whole ones",
           "[parallel][sim][bf16]") {
     const DType dtype = GENERATE(DType::f32, DType::f64, DType::bf16);
     CAPTURE(name_of(dtype));
@@ -674,7 +673,7 @@ TEST_CASE("A GPT learns by compressed gradients nearly what it learns by whole o
     CHECK(whole.losses.back() < 0.1 * whole.losses.front());
     struct Compressed {
         std::int64_t r;
-        double loss, loss_without;  ///< at the end, of that of whole gradients
+        double loss, loss_without;  ///< at the end, relative to whole gradients
     };
     for (const Compressed& expected : {Compressed{2, 1.2, 5}, Compressed{4, 1.1, 2}}) {
         const std::int64_t r = expected.r;
@@ -684,7 +683,7 @@ TEST_CASE("A GPT learns by compressed gradients nearly what it learns by whole o
         const Trained without = train(training, without_error_feedback(r));
         CHECK(without.losses.back() >= expected.loss_without * whole.losses.back());
 
-        // Of three ranks each sends 4/3 of all that is reduced, in each step.
+        // Each of three ranks sends 4/3 of all that is reduced, in each step.
         std::int64_t bytes = 0;
         for (const auto& [name, value] : whole.report.ranks[0].kept) {
             const std::int64_t n = value.shape().matrix_rows(),
@@ -696,8 +695,9 @@ TEST_CASE("A GPT learns by compressed gradients nearly what it learns by whole o
     }
 }
 
-TEST_CASE("Factors pay off between nodes, and hardly inside of one", "[parallel][sim]") {
-    const int ranks = GENERATE(4, 16);  // of nodes of 8
+TEST_CASE("Factors save time between nodes, but hardly inside a node",
+          "[parallel][sim]") {
+    const int ranks = GENERATE(4, 16);  // in nodes of 8
     const auto step_of = [&](const MakeSync& make_sync) {
         sim::ClusterOptions options;
         options.ranks = ranks;
@@ -718,7 +718,7 @@ TEST_CASE("Factors pay off between nodes, and hardly inside of one", "[parallel]
         CHECK(compressed.makespan() < whole.makespan() / 8);
 }
 
-TEST_CASE("A rank's error does not gather what sets its gradients apart",
+TEST_CASE("A rank's error does not collect its difference from the other ranks",
           "[parallel][sim]") {
     constexpr int kSteps = 200;
     const HostTensor apart = normal_values({kRows, kColumns}, "apart");
@@ -727,8 +727,8 @@ TEST_CASE("A rank's error does not gather what sets its gradients apart",
             normal_values({kRows, kColumns}, fmt::format("sum in {}", step));
         return rank == 0 ? apart : difference_of(sum, apart);
     });
-    // If each rank took away half of what was applied, it would keep that much of `apart`
-    // from each step.
+    // If each rank took away only half of what was applied, its error would grow by about
+    // `apart` in each step.
     const double kept = std::sqrt(squares_of(course.errors.back()[0]));
     CHECK(kept <= 0.1 * kSteps * std::sqrt(squares_of(apart)));
 }
@@ -757,9 +757,9 @@ TEST_CASE("Compressed training has the same bits on any number of workers",
     CHECK(values(1) == values(3));
 }
 
-TEST_CASE("Compression goes with tensor parallelism: replicas stay replicas",
+TEST_CASE("Compression works with tensor parallelism: replicas stay equal",
           "[parallel][sim]") {
-    // With sequence parallelism the gradients of norms are sums over tp, too.
+    // With sequence parallelism the norms' gradients are sums over tp, too.
     const bool factors = GENERATE(false, true);
     const MakeSync make_sync = factors ? power_sgd(2) : MakeSync(rounded);
     std::vector<double> losses(25);
@@ -791,8 +791,8 @@ TEST_CASE("Compression goes with tensor parallelism: replicas stay replicas",
 
 namespace {
 
-/// The class of the mistake that full checking finds in two steps of compression, and
-/// what it says.
+/// Returns the message of the mistake that full checking finds in two steps of
+/// compression.
 std::string found_in(std::uint64_t seed_of_rank_1, const AfterStep& after) {
     return message_of<FaultError>([&] {
         on_ranks(3, [&](Rank& rank) {
@@ -824,7 +824,7 @@ TEST_CASE("A Q that differs between ranks is found", "[parallel][sim][errors]") 
     }));
 }
 
-TEST_CASE("What cannot be compressed is refused", "[parallel][errors]") {
+TEST_CASE("Gradients that cannot be compressed are refused", "[parallel][errors]") {
     CHECK(refusal_of(power_sgd(2), DType::f32, false)
               .starts_with("PowerSgd: w is not known to be partial along world"));
     CHECK(refusal_of(power_sgd(0), DType::f32, true)

@@ -1,4 +1,4 @@
-// Attention whose tokens ranks share out, by every method, against one device.
+// Attention over tokens that ranks shard, by every method, compared with one device.
 
 #include <algorithm>
 #include <cmath>
@@ -19,12 +19,12 @@ constexpr std::int64_t kBatch = 2;
 constexpr TokenOrder kOrders[] = {TokenOrder::contiguous, TokenOrder::striped,
                                   TokenOrder::zigzag};
 
-/// Tokens and heads that all of 1, 2, 3, 4 and 8 ranks can share out.
+/// Tokens and heads that 1, 2, 3, 4 and 8 ranks all divide.
 Problem problem(bool causal, std::int64_t kv_heads = 0, DType dtype = DType::f64) {
     return {48, kBatch, {24, causal, kv_heads}, kWidth, dtype};
 }
 
-/// The largest |score| of a token and one that it sees; as many heads of keys.
+/// Returns the largest |score| of a token and one that it sees, without grouped queries.
 double largest_score(const Problem& of) {
     const HostTensor x = of.x();
     double largest = 0;
@@ -47,7 +47,7 @@ double largest_score(const Problem& of) {
 
 }  // namespace
 
-TEST_CASE("Attention over shared-out tokens is attention on one device, by every method",
+TEST_CASE("Attention over sharded tokens equals one device's, by every method",
           "[parallel][sim]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     const bool causal = GENERATE(false, true);
@@ -63,7 +63,7 @@ TEST_CASE("Attention over shared-out tokens is attention on one device, by every
     }
 }
 
-TEST_CASE("Grouped queries, over shared-out tokens too", "[parallel][sim]") {
+TEST_CASE("Grouped queries over sharded tokens equal one device's", "[parallel][sim]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     for (const std::int64_t kv_heads : {12, 8}) {
         const Problem given = problem(true, kv_heads);
@@ -75,7 +75,7 @@ TEST_CASE("Grouped queries, over shared-out tokens too", "[parallel][sim]") {
     }
 }
 
-TEST_CASE("One head of keys serves all queries' where heads are not shared out",
+TEST_CASE("One head of keys can serve all queries if heads are not sharded",
           "[parallel][sim]") {
     const Problem given = problem(true, 1);
     const Outcome alone = attend_alone(given);
@@ -87,17 +87,18 @@ TEST_CASE("One head of keys serves all queries' where heads are not shared out",
     }
 }
 
-TEST_CASE("Scores up to 60 come through every method", "[parallel][sim]") {
+TEST_CASE("Every method handles scores up to 60", "[parallel][sim]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     Problem given = problem(true);
-    // Scores go with the square of x.
+    // Scores grow with the square of x.
     given.scale = std::sqrt(60 / largest_score(given));
     REQUIRE_THAT(largest_score(given), Catch::Matchers::WithinAbs(60, 1e-9));
     const Outcome alone = attend_alone(given);
     check_alike(attend_shared(given, 4, method, TokenOrder::zigzag), alone);
     given.dtype = DType::f32;
     const Outcome single = attend_shared(given, 4, method, TokenOrder::zigzag);
-    // A score of 60 is off by 60 epsilon, and so is its exponential, relatively.
+    // The error of a score of 60 is 60 epsilon, and so is its exponential's relative
+    // error.
     check_alike(single, attend_alone(given), 4 * 60 * 1.2e-7);
 }
 

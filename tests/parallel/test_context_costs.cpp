@@ -1,5 +1,5 @@
-// What attention over shared-out tokens costs: bytes, messages, work and time, against
-// the formulas of its methods' headers and of their papers.
+// The costs of attention over sharded tokens: bytes, messages, work and time, compared
+// with the formulas in the methods' headers and in their papers.
 
 #include <algorithm>
 #include <cmath>
@@ -32,7 +32,7 @@ Sent operator+(const Sent& a, const Sent& b) {
     return {a.elements + b.elements, a.messages + b.messages};
 }
 
-/// What every rank has sent; they send as much.
+/// Returns what each rank has sent; all ranks must have sent the same amount.
 Sent sent_in(const RunReport& report, DType dtype) {
     const RankReport& first = report.ranks.front();
     for (const RankReport& rank : report.ranks) {
@@ -42,8 +42,8 @@ Sent sent_in(const RunReport& report, DType dtype) {
     return {first.bytes_sent() / bytes_of(dtype), first.messages_sent()};
 }
 
-/// Scores of one head, of one sequence, that each rank's forward made: its flops, but
-/// for those of finish_attention, by 4 width + kAttend.
+/// Returns the scores that each rank's forward computed, for one head of one sequence:
+/// its flops without those of finish_attention, divided by 4 width + kAttend.
 std::vector<std::int64_t> scores_made(const Problem& problem, const RunReport& report) {
     const auto ranks = static_cast<std::int64_t>(report.ranks.size());
     const std::int64_t heads = problem.batch * problem.sizes.heads;
@@ -67,7 +67,7 @@ TEST_CASE("Ranks send what the methods' formulas say, forward and backward",
           "[parallel][sim]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     const DType dtype = GENERATE(DType::f32, DType::f64);
-    const std::int64_t heads = GENERATE(24, 48);  // of 24 of keys
+    const std::int64_t heads = GENERATE(24, 48);  // of queries, with 24 of keys
     const bool numbers = GENERATE(false, true);
     const Problem problem{48, 2, {heads, true, 24}, 2, dtype};
     for (const int ranks : kWays) {
@@ -86,9 +86,9 @@ TEST_CASE("Ranks send what the methods' formulas say, forward and backward",
     }
 }
 
-TEST_CASE("The formulas are the papers', in figures", "[parallel]") {
-    // Eight tokens a rank, b = 3, a = 6 heads 5 wide: a rank has 8 x 3 x 6 x 5 = 720
-    // elements of keys, and as many of values.
+TEST_CASE("The formulas equal the papers' figures", "[parallel]") {
+    // Eight tokens a rank, b = 3, a = 6 heads of width 5: a rank has 8 x 3 x 6 x 5 = 720
+    // elements of keys, and the same number of values.
     constexpr std::int64_t kOwn = 720;
     const ContextShape shape{4, 32, 3, 6, 6, 5};
     const auto forward = [&](ContextMethod method) {
@@ -97,25 +97,26 @@ TEST_CASE("The formulas are the papers', in figures", "[parallel]") {
     const auto backward = [&](ContextMethod method) {
         return sent_backward(method, shape);
     };
-    // Li et al. 2021, section 3.2.2: 2(N-1) b a (s/N) w, and 8(N-1) of it in all.
+    // Li et al. 2021, section 3.2.2: 2(N-1) b a (s/N) w, and 8(N-1) b a (s/N) w in all.
     const ContextMethod keys_then_values = ContextMethod::ring_self_attention;
     CHECK(forward(keys_then_values) == Sent{kOwn * 2 * 3, 6});
     CHECK(forward(keys_then_values) + backward(keys_then_values) ==
           Sent{kOwn * 8 * 3, 6 + 2 * 3 + 2 * 2 * 3});
-    // Both together; backward so, and their gradients, which go home.
+    // Keys and values in one message; backward sends them again, and their gradients back
+    // to their ranks.
     const ContextMethod together = ContextMethod::ring_attention;
     CHECK(forward(together) == Sent{kOwn * 2 * 3, 3});
     CHECK(backward(together) == Sent{kOwn * 2 * 3 + kOwn * 2 * 4, 3 + 4});
     CHECK(forward(ContextMethod::gather) == Sent{kOwn * 2 * 3, 3});
     CHECK(backward(ContextMethod::gather) == Sent{kOwn * 2 * 2 * 3, 6});
-    // Jacobs et al. 2023, section 3.2: 4 N h/P, less the part that a rank keeps.
+    // Jacobs et al. 2023, section 3.2: 4 N h/P, without the part that a rank keeps.
     CHECK(forward(ContextMethod::ulysses) == Sent{4 * kOwn * 3 / 4, 6});
     CHECK(backward(ContextMethod::ulysses) == Sent{4 * kOwn * 3 / 4, 6});
-    // Li et al., section 3.2.2: as much as Megatron's layer sends.
+    // Li et al., section 3.2.2: the same amount as Megatron's layer sends.
     CHECK(tensor_parallel_elements(shape) == kOwn * 8 * 3);
 }
 
-TEST_CASE("A rank by itself sends nothing", "[parallel]") {
+TEST_CASE("A single rank sends nothing", "[parallel]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     const ContextShape alone{1, 32, 3, 6, 6, 5};
     CHECK(sent_forward(method, alone) == Sent{});
@@ -123,7 +124,7 @@ TEST_CASE("A rank by itself sends nothing", "[parallel]") {
     CHECK(tensor_parallel_elements(alone) == 0);
 }
 
-TEST_CASE("Shapes only cost what numbers do, by every method", "[parallel][sim]") {
+TEST_CASE("Shapes only cost the same as numbers, by every method", "[parallel][sim]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     const TokenOrder order = GENERATE(from_range(std::begin(kOrders), std::end(kOrders)));
     const Problem problem{24, 2, {8, true, 4}, 3, DType::f32};
@@ -150,7 +151,7 @@ TEST_CASE("Zigzag order gives every rank the same causal work", "[parallel][sim]
         const Problem problem{48, 2, {4, true}, 3, DType::f32};
         const RunReport report = attend_zeros(problem, method, TokenOrder::zigzag,
                                               Passes::forward, shapes_only(ranks));
-        // Of s(s+1)/2 scores that a causal head has.
+        // A causal head has s(s+1)/2 scores in all.
         for (const std::int64_t scores : scores_made(problem, report))
             CHECK(scores == 48 * 49 / 2 / ranks);
         const RunReport both = attend_zeros(problem, method, TokenOrder::zigzag,
@@ -160,7 +161,7 @@ TEST_CASE("Zigzag order gives every rank the same causal work", "[parallel][sim]
     }
 }
 
-TEST_CASE("Striped order gives ranks the same causal work but for less than a block",
+TEST_CASE("Striped order gives ranks the same causal work within one block",
           "[parallel][sim]") {
     for (const int ranks : kWays) {
         const Problem problem{192, 1, {2, true}, 3, DType::f32};
@@ -169,7 +170,7 @@ TEST_CASE("Striped order gives ranks the same causal work but for less than a bl
             scores_made(problem, attend_zeros(problem, ContextMethod::ring_attention,
                                               TokenOrder::striped, Passes::forward,
                                               shapes_only(ranks)));
-        // Token i of rank r sees r tokens more than that of rank 0.
+        // Token i of rank r sees r tokens more than token i of rank 0.
         for (std::size_t rank = 0; rank < scores.size(); ++rank)
             CHECK(scores[rank] - scores[0] == static_cast<std::int64_t>(rank) * share);
         CHECK(scores.back() - scores.front() < share * share);
@@ -186,7 +187,7 @@ TEST_CASE("Contiguous order gives rank r the causal work of r + 1/2 blocks",
         const std::vector<std::int64_t> scores =
             scores_made(problem, attend_zeros(problem, method, TokenOrder::contiguous,
                                               Passes::forward, shapes_only(ranks)));
-        // A token sees itself, too: half a token a row more than half a block.
+        // A token also sees itself, so each row has half a token more than half a block.
         for (std::size_t rank = 0; rank < scores.size(); ++rank)
             CHECK(scores[rank] ==
                   static_cast<std::int64_t>(rank) * kBlock + kBlock / 2 + kShare / 2);
@@ -197,7 +198,7 @@ TEST_CASE("Contiguous order gives rank r the causal work of r + 1/2 blocks",
 }
 
 TEST_CASE(
-    "Of a causal ring's hops rank r works in r + 1 where tokens are contiguous, else "
+    "In a causal ring rank r computes in r + 1 hops if tokens are contiguous, otherwise "
     "in all",
     "[parallel][sim]") {
     const TokenOrder order = GENERATE(from_range(std::begin(kOrders), std::end(kOrders)));
@@ -218,9 +219,8 @@ TEST_CASE(
         }
 }
 
-TEST_CASE(
-    "Ring Self-Attention and Ulysses work as much on every rank, whatever the order",
-    "[parallel][sim]") {
+TEST_CASE("Ring Self-Attention and Ulysses do equal work on all ranks, in any order",
+          "[parallel][sim]") {
     const ContextMethod method =
         GENERATE(ContextMethod::ring_self_attention, ContextMethod::ulysses);
     const TokenOrder order = GENERATE(from_range(std::begin(kOrders), std::end(kOrders)));

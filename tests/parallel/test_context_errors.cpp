@@ -1,4 +1,4 @@
-// What a student may get wrong with shared-out tokens, and the sentence that it gives.
+// Mistakes that a student may make with sharded tokens, and the message for each.
 
 #include "src/core/require.hpp"
 #include "src/nn/gpt.hpp"
@@ -46,7 +46,7 @@ HostTensor sequence_of(std::int64_t tokens) {
 
 }  // namespace
 
-TEST_CASE("Sequences that cannot be dealt equally are refused", "[parallel][errors]") {
+TEST_CASE("Sequences that cannot be sharded equally are refused", "[parallel][errors]") {
     const auto dealing = [](std::int64_t tokens, int ranks, TokenOrder order) {
         return refusal([&] { dealt_rows(sequence_of(tokens), {order, ranks, 0}); });
     };
@@ -57,7 +57,7 @@ TEST_CASE("Sequences that cannot be dealt equally are refused", "[parallel][erro
                says("2 tokens over 4 ranks in striped order; a positive multiple of 4"));
     CHECK_THAT(dealing(0, 4, TokenOrder::contiguous),
                says("a sequence of 0 tokens over 4 ranks"));
-    // Each of four ranks would get three tokens: no two equal stretches.
+    // Each of four ranks would get three tokens, which cannot be two equal stretches.
     CHECK_THAT(dealing(12, 4, TokenOrder::zigzag),
                says("12 tokens over 4 ranks in zigzag order; a positive multiple of 8"));
 }
@@ -69,7 +69,8 @@ TEST_CASE("Odd shares in zigzag order are refused by every method",
     odd.tokens = 3;
     odd.order = TokenOrder::zigzag;
     CAPTURE(name_of(method));
-    // One device has all tokens of some heads, and says it of the sequence.
+    // With Ulysses a device has all tokens of some heads, so the message names the
+    // sequence.
     CHECK_THAT(refusal_of(method, 2, odd),
                says(method == ContextMethod::ulysses
                         ? "a sequence of 6 tokens over 2 ranks in zigzag order; a "
@@ -80,7 +81,7 @@ TEST_CASE("Odd shares in zigzag order are refused by every method",
     CHECK_NOTHROW(attend(method, 2, [&](int) { return odd; }));
 }
 
-TEST_CASE("Names of no order and of no method are refused with those that there are",
+TEST_CASE("Unknown orders and methods are refused with a list of the known ones",
           "[parallel][errors]") {
     CHECK_THAT(refusal([] { token_order("diagonal"); }),
                says("order of tokens 'diagonal'; contiguous, striped or zigzag"));
@@ -98,7 +99,7 @@ TEST_CASE("Names of no order and of no method are refused with those that there 
                says("no such way of context parallelism"));
 }
 
-TEST_CASE("Ranks that are not there have no share", "[parallel][errors]") {
+TEST_CASE("Ranks outside of the group have no share", "[parallel][errors]") {
     const auto dealing = [](int ranks, int rank) {
         return refusal([&] {
             dealt_rows(sequence_of(8), {TokenOrder::contiguous, ranks, rank});
@@ -110,7 +111,7 @@ TEST_CASE("Ranks that are not there have no share", "[parallel][errors]") {
                                    "from 0, and one is expected at least"));
 }
 
-TEST_CASE("Shares that make no whole sequence are refused", "[parallel][errors]") {
+TEST_CASE("Shares that do not make a whole sequence are refused", "[parallel][errors]") {
     const auto whole = [](const std::vector<HostTensor>& of_ranks,
                           TokenOrder order = TokenOrder::contiguous) {
         return refusal([&] { whole_sequence(of_ranks, order); });
@@ -126,7 +127,7 @@ TEST_CASE("Shares that make no whole sequence are refused", "[parallel][errors]"
                says("3 tokens on each of 2 ranks in zigzag order"));
 }
 
-TEST_CASE("Ulysses refuses heads that ranks cannot share out", "[parallel][errors]") {
+TEST_CASE("Ulysses refuses heads that the ranks do not divide", "[parallel][errors]") {
     const ContextMethod ulysses = ContextMethod::ulysses;
     CHECK_THAT(refusal_of(ulysses, 3, {}),
                says("Ulysses attention of 4 heads over 3 ranks, which share the heads "
@@ -137,7 +138,7 @@ TEST_CASE("Ulysses refuses heads that ranks cannot share out", "[parallel][error
     CHECK_THAT(refusal_of(ulysses, 4, grouped),
                says("Ulysses attention of 2 heads of keys and values over 4 ranks, which "
                     "share the heads out: a multiple of 4 is expected"));
-    // The other methods share no heads out.
+    // The other methods do not shard heads.
     for (const ContextMethod method : all_context_methods())
         if (method != ulysses) {
             CHECK(refusal_of(method, 3, {}) == "nothing was refused");
@@ -162,7 +163,7 @@ TEST_CASE("Heads that do not fit each other are refused by every method",
     CHECK_THAT(with(4, -1), says("-1 heads of keys and values for 4 of queries"));
 }
 
-TEST_CASE("An x of other columns is refused by every method", "[parallel][errors]") {
+TEST_CASE("An x with other columns is refused by every method", "[parallel][errors]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     Brought brought;
     brought.columns = 35;
@@ -173,7 +174,7 @@ TEST_CASE("An x of other columns is refused by every method", "[parallel][errors
                     "multiple of 12 columns"));
 }
 
-TEST_CASE("Ranks with unlike numbers of tokens are told both, and the lines",
+TEST_CASE("Different numbers of tokens on two ranks are reported with both lines",
           "[parallel][errors]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     const int ranks = GENERATE(2, 4);
@@ -187,7 +188,7 @@ TEST_CASE("Ranks with unlike numbers of tokens are told both, and the lines",
     } catch (const FaultError& fault) {
         found = fault.diagnosis();
     }
-    // A hop is a message from rank to rank, the others' are collectives.
+    // A hop of a ring is a message between ranks; the other methods use collectives.
     const bool ring = method == ContextMethod::ring_self_attention ||
                       method == ContextMethod::ring_attention;
     CAPTURE(name_of(method), found.text());
@@ -200,7 +201,7 @@ TEST_CASE("Ranks with unlike numbers of tokens are told both, and the lines",
     CHECK(found.parties[0].ranks.front() + found.parties[1].ranks.front() == 0 + 1);
 }
 
-TEST_CASE("A GPT of shared-out tokens is refused what it cannot do",
+TEST_CASE("A GPT with sharded tokens refuses what it does not support",
           "[parallel][errors]") {
     const auto run = [](ContextMethod method, const GptSizes& sizes, TokenOrder order,
                         std::int64_t share) {

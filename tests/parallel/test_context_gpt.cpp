@@ -1,4 +1,4 @@
-// A GPT whose ranks share out the tokens of each sequence, against one device.
+// A GPT whose ranks shard the tokens of each sequence, compared with one device.
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ namespace {
 constexpr TokenOrder kOrders[] = {TokenOrder::contiguous, TokenOrder::striped,
                                   TokenOrder::zigzag};
 
-/// Two layers whose tokens and heads 2, 3 and 4 ranks share out.
+/// Two layers whose tokens and heads 2, 3 and 4 ranks all divide.
 Lessons lessons(DType dtype = DType::f64, std::int64_t kv_heads = 0) {
     Lessons lessons{{/*vocabulary=*/29,
                      /*context=*/24,
@@ -29,7 +29,7 @@ Lessons lessons(DType dtype = DType::f64, std::int64_t kv_heads = 0) {
     return lessons;
 }
 
-/// All attention by FlashAttention, on one device.
+/// Computes all attention by FlashAttention, on one device.
 GptKit flash_kit(Communicator& /*cp*/) {
     GptKit kit;
     kit.core = [](Device& device, const AttentionSizes& sizes) {
@@ -40,7 +40,7 @@ GptKit flash_kit(Communicator& /*cp*/) {
 
 }  // namespace
 
-TEST_CASE("A GPT of shared-out tokens trains as on one device, by every method",
+TEST_CASE("A GPT with sharded tokens trains as on one device, by every method",
           "[parallel][sim]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     const std::int64_t kv_heads = GENERATE(0, 12);
@@ -56,7 +56,7 @@ TEST_CASE("A GPT of shared-out tokens trains as on one device, by every method",
 TEST_CASE("Context and data parallelism train together as on one device",
           "[parallel][sim]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
-    // A batch of 3 gives one replica two sequences and the other one.
+    // With a batch of 3, one replica has two sequences and the other has one.
     const std::int64_t batch = GENERATE(2, 3);
     Lessons given = lessons();
     given.batch = batch;
@@ -69,10 +69,11 @@ TEST_CASE("Context and data parallelism train together as on one device",
     }
 }
 
-TEST_CASE("In f32 a GPT of shared-out tokens stays with one device", "[parallel][sim]") {
+TEST_CASE("In f32 a GPT with sharded tokens stays close to one device",
+          "[parallel][sim]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     const Lessons single = lessons(DType::f32);
-    // A parameter is the sum of a term for each token of each step.
+    // A parameter is a sum with one term for each token of each step.
     const double bound =
         sum_bound(DType::f32, single.length * single.batch * single.steps);
     const Outcome one = train_alone(single);
@@ -91,7 +92,7 @@ TEST_CASE("FlashAttention trains a GPT as CoreAttention does", "[parallel][sim]"
 
 namespace {
 
-/// What a block's gradients are for all ranks' tokens.
+/// Returns a block's gradients for the tokens of all ranks.
 Outcome block_outcome(int ranks, const BlockSizes& sizes, const MakeKit& make_kit) {
     const Task task = [&](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
         const auto block = make_block({rank.device(), DType::f64, 5, "h.0"}, sizes,
@@ -108,7 +109,7 @@ Outcome block_outcome(int ranks, const BlockSizes& sizes, const MakeKit& make_ki
 
 }  // namespace
 
-TEST_CASE("A block's gradients of shared-out tokens add up to one device's",
+TEST_CASE("A block's gradients of sharded tokens add up to one device's",
           "[parallel][sim]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     BlockSizes sizes{24, 12, 36};

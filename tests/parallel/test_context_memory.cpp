@@ -1,5 +1,5 @@
-// What attention over shared-out tokens holds, by the ledger, and how long a sequence
-// fits.
+// The memory of attention over sharded tokens, from the ledger, and the longest sequence
+// that fits.
 
 #include <utility>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kBatch = 2, kHeads = 8, kKeyHeads = 4, kWidth = 3;
 
-/// Of a rank, in elements of f32, forward alone or with backward.
+/// Returns a rank's peak in elements of f32, for forward only or with backward.
 std::int64_t peak(ContextMethod method, int ranks, std::int64_t tokens, Passes passes) {
     const Problem problem{tokens, kBatch, {kHeads, true, kKeyHeads}, kWidth, DType::f32};
     const RunReport report =
@@ -23,11 +23,11 @@ std::int64_t peak(ContextMethod method, int ranks, std::int64_t tokens, Passes p
     return report.ranks.front().memory.peak / bytes_of(DType::f32);
 }
 
-/// What each rank's share of s tokens makes, in elements.
+/// The sizes that follow from a rank's share of the tokens, in elements.
 struct Shares {
     std::int64_t share;
     std::int64_t y = share * kBatch * kHeads * kWidth;
-    std::int64_t rows = share * kBatch * kHeads;  ///< a number a row and head
+    std::int64_t rows = share * kBatch * kHeads;  ///< one number for each row and head
     std::int64_t block = share * kBatch * 2 * kKeyHeads * kWidth;  ///< 2 e
     std::int64_t x = y + block;
 };
@@ -46,13 +46,13 @@ TEST_CASE("Ring Self-Attention holds s^2/N scores twice, or backward three times
         return (at(3 * s) - 2 * at(2 * s) + at(s)) / 2;
     };
     CAPTURE(ranks);
-    // Scores and their softmax.
+    // The scores and their softmax.
     CHECK(with_square(Passes::forward) == 2 * all);
-    // Backward the softmax, and its gradient and that of the scores.
+    // In backward: the softmax, its gradient and the scores' gradient.
     CHECK(with_square(Passes::both) == 3 * all);
 }
 
-TEST_CASE("The other methods hold nothing with the square of the sequence",
+TEST_CASE("The other methods hold nothing that grows with the square of the sequence",
           "[parallel][sim]") {
     const ContextMethod method = GENERATE(ContextMethod::ring_attention,
                                           ContextMethod::gather, ContextMethod::ulysses);
@@ -65,8 +65,10 @@ TEST_CASE("The other methods hold nothing with the square of the sequence",
         }
 }
 
-TEST_CASE("Gathered keys and values are 2 N e elements, backward with as many gradients",
-          "[parallel][sim]") {
+TEST_CASE(
+    "Gathered keys and values are 2 N e elements, and backward holds the same for "
+    "gradients",
+    "[parallel][sim]") {
     for (const int ranks : {1, 2, 3, 4, 8}) {
         const Shares held{96};
         const std::int64_t all = ranks * held.block;
@@ -74,7 +76,7 @@ TEST_CASE("Gathered keys and values are 2 N e elements, backward with as many gr
         CHECK(peak(ContextMethod::gather, ranks, std::int64_t{96} * ranks,
                    Passes::forward) ==
               held.x + held.y + 2 * held.rows + held.block + all);
-        // x, dx, y, dy, log_sum_exp; what reduce_scatter leaves here.
+        // x, dx, y, dy, log_sum_exp; also the result of reduce_scatter.
         CHECK(
             peak(ContextMethod::gather, ranks, std::int64_t{96} * ranks, Passes::both) ==
             2 * held.x + 2 * held.y + held.rows + 2 * all + held.block);
@@ -88,15 +90,16 @@ TEST_CASE("A ring holds two blocks of keys and values, and three of gradients",
         CAPTURE(ranks);
         CHECK(peak(ContextMethod::ring_attention, ranks, std::int64_t{96} * ranks,
                    Passes::forward) == held.x + held.y + 2 * held.rows + 2 * held.block);
-        // x, dx, y, dy, log_sum_exp, dy_y; a block and the next, this one's gradient, the
-        // last one's that is leaving, and what comes to be added to this one's.
+        // x, dx, y, dy, log_sum_exp, dy_y; this block and the next, this block's
+        // gradient, the last block's gradient that is being sent, and the arriving one
+        // for this block.
         CHECK(peak(ContextMethod::ring_attention, ranks, std::int64_t{96} * ranks,
                    Passes::both) ==
               2 * held.x + 2 * held.y + 2 * held.rows + 5 * held.block);
     }
 }
 
-TEST_CASE("What a rank holds depends on its tokens alone, unless it gathers",
+TEST_CASE("A rank's memory depends only on its own tokens, unless it gathers",
           "[parallel][sim]") {
     const auto of_share = [](ContextMethod method, int ranks) {
         return peak(method, ranks, std::int64_t{96} * ranks, Passes::both);
@@ -112,7 +115,7 @@ namespace {
 constexpr int kRanks = 4;
 constexpr std::int64_t kCapacity = 600'000;
 
-/// Whether a rank's forward and backward of kRanks * share tokens fit its memory.
+/// Returns whether forward and backward of kRanks * share tokens fit a rank's memory.
 bool fits(ContextMethod method, std::int64_t share, bool numbers) {
     const Problem problem{
         kRanks * share, kBatch, {kHeads, true, kKeyHeads}, kWidth, DType::f32};
@@ -128,7 +131,7 @@ bool fits(ContextMethod method, std::int64_t share, bool numbers) {
     return true;
 }
 
-/// By bisection of runs of shapes only.
+/// Returns the longest share that fits, by bisection over runs of shapes only.
 std::int64_t longest_share(ContextMethod method) {
     std::int64_t fitting = 0, too_long = kCapacity;
     while (too_long - fitting > 1) {
@@ -140,7 +143,7 @@ std::int64_t longest_share(ContextMethod method) {
 
 }  // namespace
 
-TEST_CASE("The longest sequence that fits is found from shapes, and holds with numbers",
+TEST_CASE("The longest sequence that fits is found from shapes, and fits with numbers",
           "[parallel][sim]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     const std::int64_t longest = longest_share(method);
@@ -148,15 +151,15 @@ TEST_CASE("The longest sequence that fits is found from shapes, and holds with n
     CHECK(fits(method, longest, /*numbers=*/true));
     CHECK_FALSE(fits(method, longest + 1, /*numbers=*/true));
     if (method == ContextMethod::ring_self_attention) return;
-    // Where memory is in proportion to tokens, it says itself how many fit.
+    // If memory is proportional to tokens, the bytes of a token say how many fit.
     const std::int64_t bytes_of_token =
         peak(method, kRanks, kRanks, Passes::both) * bytes_of(DType::f32);
     CHECK(longest == kCapacity / bytes_of_token);
 }
 
-TEST_CASE("Scores end Ring Self-Attention's sequences first", "[parallel][sim]") {
+TEST_CASE("Scores limit Ring Self-Attention's sequences first", "[parallel][sim]") {
     const std::int64_t scores = longest_share(ContextMethod::ring_self_attention);
-    // Three of b a (s/N) s elements are no more than all there is.
+    // Three tensors of b a (s/N) s elements must fit.
     CHECK(3 * kBatch * kHeads * scores * scores * kRanks * bytes_of(DType::f32) <=
           kCapacity);
     for (const ContextMethod method :

@@ -1,5 +1,5 @@
-// Mistakes with shared-out tokens that train without a word: each must make the
-// comparison with one device, or the checker, speak.
+// Mistakes with sharded tokens that give no error in training. The comparison with one
+// device, or the checker, must find each.
 
 #include <utility>
 #include <vector>
@@ -19,14 +19,14 @@ constexpr int kRanks = 4;
 
 enum class Mistake {
     none,
-    hop_too_few,         ///< of all ranks
-    hop_too_few_on_one,  ///< of rank 1
-    no_wait,             ///< attends to what is still on its way
-    no_rescaling,        ///< each block's sums relative to its own maxima
-    local_mask           ///< every block's tokens counted from 0
+    hop_too_few,         ///< on all ranks
+    hop_too_few_on_one,  ///< on rank 1 only
+    no_wait,             ///< attends to blocks that have not arrived
+    no_rescaling,        ///< takes each block's sums relative to its own maxima
+    local_mask           ///< counts every block's tokens from 0
 };
 
-/// Ring Attention whose forward may err.
+/// Ring Attention with a mistake in its forward.
 class ErringForward : public RingAttention {
   public:
     ErringForward(Device& device, Communicator& group, const AttentionSizes& sizes,
@@ -64,7 +64,7 @@ class ErringForward : public RingAttention {
             arriving.wait();
     }
 
-    /// Adds a block's own y and sum to the state's.
+    /// Adds a block's own y and sum to those of the state.
     void attend_apart(const OnlineAttention& state, const AttentionHeads& heads,
                       const AttentionOptions& seen) const {
         const OnlineAttention part = device().begin_attention(heads.queries);
@@ -77,8 +77,8 @@ class ErringForward : public RingAttention {
     Mistake mistake_;
 };
 
-/// Ring Attention whose gradients of keys and values take so many hops, of the N that
-/// take them home, and stay there: without any, they are those of own queries.
+/// Ring Attention whose gradients of keys and values take `hops` of the N hops home, and
+/// stay there. With 0 hops, only the rank's own queries contribute.
 class HopsHome : public RingAttention {
   public:
     HopsHome(Device& device, Communicator& group, const AttentionSizes& sizes,
@@ -125,13 +125,13 @@ MakeAttending erring(Error error, TokenOrder order = TokenOrder::contiguous,
 
 }  // namespace
 
-TEST_CASE("A ring that errs is far from one device, and one that does not is near",
+TEST_CASE("A wrong ring is far from one device, and a correct one is near",
           "[parallel][sim]") {
     const auto order =
         GENERATE(TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag);
     const bool causal = GENERATE(false, true);
     const Problem given = problem(causal);
-    // Without full checks, which some would not survive.
+    // Under cheap checks, because full checks would stop some of these programs.
     const auto distance = [&](const MakeAttending& make) {
         return difference(attend_by(given, kRanks, order, make, sim::CheckLevel::cheap),
                           attend_alone(given))
@@ -147,7 +147,7 @@ TEST_CASE("A ring that errs is far from one device, and one that does not is nea
     CHECK(forward(Mistake::none) <= 1e-12);
     CHECK(forward(Mistake::hop_too_few) > 1e-3);
     CHECK(forward(Mistake::no_rescaling) > 1e-3);
-    // Without a mask there is nothing to get wrong.
+    // Without a causal mask, local positions make no difference.
     const double local = forward(Mistake::local_mask);
     CHECK((causal ? local > 1e-3 : local <= 1e-12));
     CHECK(backward(kRanks) <= 1e-12);
@@ -155,7 +155,7 @@ TEST_CASE("A ring that errs is far from one device, and one that does not is nea
     CHECK(backward(0) > 1e-3);
 }
 
-TEST_CASE("Tokens in another order than the mask has are far from one device",
+TEST_CASE("Tokens in another order than the mask's are far from one device",
           "[parallel][sim]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     const auto masked_as = [&](TokenOrder order, bool causal) {
@@ -175,7 +175,7 @@ TEST_CASE("Tokens in another order than the mask has are far from one device",
     CHECK(masked_as(TokenOrder::contiguous, false) <= 1e-12);
 }
 
-TEST_CASE("What the checker finds is named", "[parallel][sim]") {
+TEST_CASE("The checker names what it finds", "[parallel][sim]") {
     const auto said = [](Mistake mistake, sim::CheckLevel check, Passes passes) {
         return message_of<std::exception>([&] {
             attend_by(problem(), kRanks, TokenOrder::contiguous,
@@ -192,7 +192,7 @@ TEST_CASE("What the checker finds is named", "[parallel][sim]") {
         said(Mistake::hop_too_few_on_one, sim::CheckLevel::cheap, Passes::forward);
     CHECK_THAT(fewer, says("F10"));
     CHECK_THAT(fewer, says("rank 1, which has ended without a recv from rank 0"));
-    // So is a rank whose backward goes on regardless.
+    // A rank whose backward continues after its mistake is named, too.
     CHECK_THAT(said(Mistake::hop_too_few_on_one, sim::CheckLevel::cheap, Passes::both),
                says("F10"));
 }
@@ -217,7 +217,7 @@ TEST_CASE("A gradient that is not summed over the tokens' ranks is far from one 
     dealing.check = sim::CheckLevel::cheap;
     dealing.forgotten = name;
     CHECK(far() > 1e-3);
-    // Ranks that step with gradients of their own are named where all is looked at.
+    // Full checking names the ranks that step with their own gradients.
     dealing.check = sim::CheckLevel::full;
     const Outcome stopped = train_dealt(dealing, lessons);
     CHECK(stopped.fault() == "F23");

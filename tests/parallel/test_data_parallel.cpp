@@ -75,7 +75,7 @@ RunReport whole_batch() {
     });
 }
 
-/// Each rank takes its chunk of the rows in two micro-batches, where it has two rows.
+/// Each rank takes its chunk of the rows in two micro-batches, if it has two rows.
 std::vector<MicroBatch> own_parts(Rank& rank) {
     const Chunk mine = chunk(kRows, rank.size(), rank.index());
     std::vector<MicroBatch> parts;
@@ -132,8 +132,8 @@ TEST_CASE("accumulation holds the activations of one micro-batch", "[sim][parall
     CHECK(thirds > whole / 4);
 }
 
-// Mutations: each leaves out or doubles something, and the comparison above must see it;
-// so must the checker.
+// Mutations: each leaves out or doubles something. Both the comparison above and the
+// checker must find it.
 
 TEST_CASE("without its all-reduce the replicas drift apart", "[sim][parallel]") {
     const RunReport drifting = train(4, [](Rank& rank, Module& model) {
@@ -144,7 +144,7 @@ TEST_CASE("without its all-reduce the replicas drift apart", "[sim][parallel]") 
     CHECK(difference(whole_batch().ranks[0], drifting.ranks[0]) > 1e-3);
 }
 
-TEST_CASE("a mean taken twice, or a mean of unequal means, is another training",
+TEST_CASE("a mean taken twice, or a mean of unequal means, trains differently",
           "[sim][parallel]") {
     const RunReport one = whole_batch();
     const auto train_with = [](auto weight_of, Reduction reduction,
@@ -185,7 +185,7 @@ TEST_CASE("a mean taken twice, or a mean of unequal means, is another training",
     CHECK(found(equal_parts, Reduction::sum) == "F28");
 }
 
-TEST_CASE("a batch of nothing is refused", "[sim][parallel][errors]") {
+TEST_CASE("an empty batch is refused", "[sim][parallel][errors]") {
     CHECK_THROWS_WITH(train(1,
                             [](Rank& rank, Module& model) {
                                 return accumulate_gradients(rank.device(), model,

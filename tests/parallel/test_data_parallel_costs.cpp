@@ -1,4 +1,5 @@
-// Bytes, messages and virtual time of the forms of data parallelism, against formulas.
+// Compares bytes, messages and virtual time of the forms of data parallelism with
+// formulas.
 
 #include <functional>
 #include <map>
@@ -22,7 +23,7 @@ namespace {
 
 constexpr std::int64_t kWidth = 60;
 constexpr int kLayers = 4;
-constexpr std::int64_t kRows = 12;  // of each worker
+constexpr std::int64_t kRows = 12;  // for each worker
 constexpr std::int64_t kLayerBytes = kWidth * kWidth * 8;
 constexpr std::int64_t kBytes = kLayers * kLayerBytes;  // S
 constexpr auto kArriving = static_cast<std::size_t>(MemoryCategory::communication);
@@ -37,7 +38,7 @@ std::unique_ptr<Sequential> stack_of(Device& device, int layers = kLayers,
     return model;
 }
 
-/// Messages alone take time: 1 us + b / (10 GB/s).
+/// Only messages take time: 1 us + b / (10 GB/s).
 ClusterSpec messages_only() {
     ClusterSpec spec = load_cluster("classroom");
     spec.launch_seconds = spec.flops_f64 = spec.memory_bytes_per_second = 0;
@@ -59,15 +60,15 @@ RunReport run_on(int ranks, const Program& program,
     return sim::make_cluster(options)->run(program);
 }
 
-/// A worker's micro-batch, the only one of its step.
+/// Returns a worker's micro-batch, the only one of its step.
 std::vector<MicroBatch> rows_for(Device& device, int workers, std::int64_t rows = kRows,
                                  std::int64_t width = kWidth) {
     return {{device.empty({rows, width}, DType::f64),
              device.empty({rows, width}, DType::f64), 1.0 / workers}};
 }
 
-/// A step of `workers` with ShardedServer; the first ranks serve, beside the workers or
-/// on them.
+/// One step of `workers` with ShardedServer. The first ranks serve: with `beside` they
+/// are extra ranks, otherwise they are workers, too.
 RunReport sharded_step(int servers, int workers, bool beside, ServerPlan plan = {}) {
     return run_on(workers + (beside ? servers : 0), [&](Rank& rank) {
         ServerPlan mine = plan;
@@ -164,7 +165,7 @@ TEST_CASE("Servers on all workers are a reduce-scatter and an all-gather",
     CHECK(servers.makespan() == collectives.makespan());
 }
 
-TEST_CASE("Servers beside the workers share the load", "[parallel][costs]") {
+TEST_CASE("Separate servers share the load", "[parallel][costs]") {
     const int servers = GENERATE(1, 2, 4);
     const auto deal = GENERATE(ServerPlan::Deal::whole, ServerPlan::Deal::ranges);
     constexpr int kWorkers = 4;
@@ -176,7 +177,7 @@ TEST_CASE("Servers beside the workers share the load", "[parallel][costs]") {
         CHECK(report.ranks[rank].bytes_sent() == bytes);
         CHECK(bytes_received(report.ranks[rank]) == bytes);
     }
-    // All of a server's messages one after another, and none of them waits for a link.
+    // Each server's messages come one after another, and none of them waits for a link.
     CHECK(report.makespan() == message(kBytes / servers) * 2 * kWorkers);
 }
 
@@ -189,7 +190,7 @@ TEST_CASE("More servers than workers share the load, too", "[parallel][costs]") 
     CHECK(report.makespan() == message(kBytes / kServers) * 2 * kServers);
 }
 
-TEST_CASE("Servers that are pushed to and answer layer by layer work beside backward",
+TEST_CASE("Pushes and answers layer by layer overlap with backward",
           "[parallel][costs]") {
     const auto time = [](BucketSizes sizes, bool beside) {
         return run_on(
@@ -215,9 +216,10 @@ TEST_CASE("Servers that are pushed to and answer layer by layer work beside back
         CHECK(time(kLayer, beside) < time(BucketSizes::all_in_one(), beside));
 }
 
-TEST_CASE("Whole parameters are dealt out by their bytes, not by their number",
+TEST_CASE("Whole parameters are distributed by their bytes, not by their number",
           "[parallel][costs]") {
-    // 8 small ones and a large one: by number the server with the large one has 4 more.
+    // 8 small parameters and a large one: by number, the server with the large one has 4
+    // more.
     const RunReport report = run_on(3, [](Rank& rank) {
         Device& device = rank.device();
         Sequential model;
@@ -242,7 +244,7 @@ TEST_CASE("Whole parameters are dealt out by their bytes, not by their number",
     CHECK(report.ranks[2].series.at("held")[0] == 0);
 }
 
-TEST_CASE("A server that is no worker holds its part of the parameters only",
+TEST_CASE("A separate server holds only its part of the parameters",
           "[parallel][memory]") {
     const RunReport report = sharded_step(2, 2, true);
     const auto busiest = [&](int rank) {
@@ -256,11 +258,12 @@ TEST_CASE("A server that is no worker holds its part of the parameters only",
     CHECK(held[static_cast<std::size_t>(MemoryCategory::parameters)] == kBytes / 2);
     CHECK(held[static_cast<std::size_t>(MemoryCategory::gradients)] == kBytes / 2);
     CHECK(held[static_cast<std::size_t>(MemoryCategory::optimizer)] == kBytes / 2);
-    CHECK(held[kArriving] == 2 * kBytes / 2);  // one of each worker
+    CHECK(held[kArriving] == 2 * kBytes / 2);  // one from each worker
     CHECK(report.ranks[3].memory.peak_of(MemoryCategory::optimizer) == 0);
 }
 
-TEST_CASE("Bytes of one process with many devices", "[parallel][costs]") {
+TEST_CASE("One process with many devices sends the formula's bytes",
+          "[parallel][costs]") {
     const int ranks = GENERATE(1, 2, 3, 4);
     const int batches = GENERATE(1, 3);
     CAPTURE(ranks, batches);
@@ -284,7 +287,7 @@ TEST_CASE("Bytes of one process with many devices", "[parallel][costs]") {
     CHECK(bytes_received(report.ranks[0]) == batches * (values + others));
 }
 
-TEST_CASE("The main device of one process holds what no other one has to",
+TEST_CASE("The main device of one process holds more than the others",
           "[parallel][memory]") {
     constexpr int kRanks = 4;
     constexpr std::int64_t kBatch = kRanks * kRows * kWidth * 8;
@@ -301,12 +304,12 @@ TEST_CASE("The main device of one process holds what no other one has to",
                          *optimizer);
     });
     for (int rank = 1; rank < kRanks; ++rank) {
-        // Momentum; while backward goes on, all inputs, targets, predictions and their
-        // gradients.
+        // Rank 0 also holds momentum and, during backward, all inputs, targets,
+        // predictions and their gradients.
         CHECK(report.ranks[0].memory.peak - report.ranks[rank].memory.peak >=
               kBytes + 4 * kBatch);
         CHECK(report.ranks[rank].memory.peak == report.ranks[1].memory.peak);
-        // It computes what they do, and the loss and the step.
+        // Rank 0 computes what the others do, and also the loss and the step.
         CHECK(report.ranks[rank].time.compute <= report.ranks[0].time.compute);
     }
 }
@@ -329,7 +332,7 @@ TEST_CASE("Each form of data parallelism sends by its own verbs", "[parallel][co
     CHECK(sent_by(zero1_step(kRanks), 2) ==
           Sent{{"reduce_scatter", (kRanks - 1) * kShare},
                {"all_gather", (kRanks - 1) * kShare}});
-    // A broadcast goes down a chain, whose last rank sends nothing.
+    // A broadcast moves along a chain; the last rank of the chain sends nothing.
     const auto in_buckets = run_on(kRanks, [](Rank& rank) {
         Device& device = rank.device();
         const auto model = stack_of(device);
@@ -367,7 +370,7 @@ TEST_CASE("Buckets send 2(n-1)/n S a step, whatever their size", "[parallel][cos
         CHECK(rank.bytes_sent() == kBytes / ranks * 2 * (ranks - 1));
 }
 
-TEST_CASE("What is exposed of buckets follows from backward and all-reduce",
+TEST_CASE("The exposed time of buckets follows from backward and all-reduce",
           "[parallel][costs]") {
     constexpr int kRanks = 4;
     constexpr int kDepth = 12;
@@ -375,7 +378,7 @@ TEST_CASE("What is exposed of buckets follows from backward and all-reduce",
     constexpr std::int64_t kManyRows = 2000;
     ClusterSpec spec = load_cluster("classroom");
     spec.inside.alpha_seconds = 200e-6;
-    // Two products for each layer, of its input's gradient and of its weight's.
+    // Two products for each layer: for its input's gradient and for its weight's.
     const std::int64_t weight = kWide * kWide;
     const std::int64_t data = kManyRows * kWide;
     const std::int64_t flops = 2 * kManyRows * weight;

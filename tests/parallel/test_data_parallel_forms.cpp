@@ -28,13 +28,13 @@ struct Sizes {
     int steps = 1;
 };
 
-/// Trains on one rank; keeps the losses of its rows, and what it updates.
+/// Trains on one rank; keeps the losses of its rows, and the parameters that it updates.
 using TrainRank = std::function<void(Rank&, const RowTask&, const Sizes&)>;
 
 struct Form {
     std::string name;
     TrainRank train;
-    int servers = 0;  ///< ranks besides the workers, the first ones
+    int servers = 0;  ///< the first ranks, if they only serve
 };
 
 /// A worker, with what it trains with; `place` is its place among the workers.
@@ -94,7 +94,7 @@ void central_server(Rank& rank, const RowTask& task, const Sizes& sizes) {
     }
 }
 
-/// `servers` of all ranks serve; if the workers are not all ranks, they are the others.
+/// The first `servers` ranks serve. With `beside`, only the other ranks are workers.
 TrainRank sharded(int servers, bool beside, const ServerPlan& plan) {
     return [=](Rank& rank, const RowTask& task, const Sizes& sizes) {
         ServerPlan mine = plan;
@@ -115,7 +115,7 @@ TrainRank sharded(int servers, bool beside, const ServerPlan& plan) {
         for (int step = 0; !sync.works() && step < sizes.steps; ++step)
             sync.serve(*optimizer);
         keep_updated(rank, sync.shards());
-        if (sync.works() && rank.index() == first + 1)  // has pulled all of them
+        if (sync.works() && rank.index() == first + 1)  // it has pulled all values
             for (const Parameter* parameter : model->parameters())
                 rank.keep("value/" + parameter->name(), parameter->value);
     };
@@ -224,7 +224,7 @@ TEST_CASE("Each form of data parallelism ends where one device does",
 
 namespace {
 
-/// Returns what two ranks are told that are refused this with an MLP.
+/// Returns the refusal that two ranks get if they call this with an MLP.
 std::string refusal(const std::function<void(Rank&, Module&)>& call) {
     std::string refused;
     sim::make_cluster(2)->run([&](Rank& rank) {
@@ -240,7 +240,7 @@ std::string refusal(const std::function<void(Rank&, Module&)>& call) {
 
 }  // namespace
 
-TEST_CASE("Servers refuse a plan that cannot be", "[parallel][errors]") {
+TEST_CASE("Servers refuse an impossible plan", "[parallel][errors]") {
     const auto of_plan = [&](const ServerPlan& plan) {
         return refusal([&](Rank& rank, Module& model) {
             ShardedServer(rank.device(), rank.world(), model.parameters(), plan);
@@ -283,8 +283,8 @@ TEST_CASE("Servers refuse an optimizer of other parameters", "[parallel][errors]
                StartsWith("serve_parameters: -1 steps"));
 }
 
-TEST_CASE("One process refuses what it cannot deal out", "[parallel][errors]") {
-    /// Gives fewer rows than it gets.
+TEST_CASE("One process refuses batches that it cannot distribute", "[parallel][errors]") {
+    /// Returns fewer rows than it receives.
     class Shorter : public Module {
       public:
         std::vector<Parameter*> parameters() override { return {}; }

@@ -1,4 +1,4 @@
-// Bytes, messages, memory and virtual time of a layer of experts, against formulas.
+// Compares bytes, messages, memory and virtual time of a layer of experts with formulas.
 
 #include <functional>
 #include <numeric>
@@ -34,7 +34,7 @@ struct Layer {
     bool numbers = false;
     bool trains = true;
     std::int64_t shared = 0;
-    std::vector<Mesh::Axis> axes{};  ///< those of the ranks; else they are "ep"
+    std::vector<Mesh::Axis> axes{};  ///< of the ranks; if empty, the ranks are "ep"
     std::function<std::shared_ptr<ExpertExchange>(Mesh&, TensorParallel*)> exchange =
         [](Mesh& mesh, TensorParallel*) { return exchange_experts(mesh, {"ep"}); };
 };
@@ -70,7 +70,7 @@ RunReport run(const Layer& of) {
     });
 }
 
-/// Rows of each rank for each.
+/// Returns the number of rows that each rank sends to each rank.
 std::vector<std::vector<std::int64_t>> rows_between(const RunReport& report) {
     const std::size_t ranks = report.ranks.size();
     std::vector<std::vector<std::int64_t>> rows;
@@ -90,7 +90,7 @@ Picoseconds counts_time(const Layer& of) {
                            products_and_messages(), members);
 }
 
-/// A rank's messages of so many rows to, or from, each other.
+/// Returns the time of a rank's messages of `rows` rows to, or from, each other rank.
 Picoseconds messages_time(const Layer& of, std::int64_t rows) {
     return (of.ranks - 1) *
            message_time(products_and_messages().inside, rows * kH * kNumber);
@@ -102,7 +102,7 @@ Picoseconds compute_time(std::int64_t flops) {
 
 }  // namespace
 
-TEST_CASE("Experts' bytes and messages are those of the copies that went there and back",
+TEST_CASE("Experts' bytes and messages follow from the copies sent there and back",
           "[parallel][experts][costs]") {
     Layer of;
     of.ranks = GENERATE(1, 2, 3, 4);
@@ -119,13 +119,13 @@ TEST_CASE("Experts' bytes and messages are those of the copies that went there a
             messages += (rows[r][other] > 0) + (rows[other][r] > 0);
         }
         const RankReport& rank = report.ranks[r];
-        // Forward and backward each there and back.
+        // Rows go there and back, both in forward and in backward.
         CHECK(rank.bytes_sent_by("send") == 2 * copies * kH * kNumber);
         CHECK(rank.bytes_sent_by("all_to_all") == 4 * 12 * (of.ranks - 1) / of.ranks);
         CHECK(rank.bytes_sent() ==
               rank.bytes_sent_by("send") + rank.bytes_sent_by("all_to_all"));
         CHECK(rank.messages_sent() == 2 * messages + of.ranks - 1);
-        // 4 k N h (n - 1) / n numbers, if all experts get as many.
+        // 4 k N h (n - 1) / n numbers, if all experts get equally many.
         if (!of.numbers)
             CHECK(rank.bytes_sent_by("send") == 4 * of.sizes.of.gate.chosen * kTokens *
                                                     kH * kNumber * (of.ranks - 1) /
@@ -156,8 +156,9 @@ TEST_CASE("A layer of experts takes the time of its slowest rank",
                   .flops >=
           (hot - *std::min_element(rows.begin(), rows.end())) * 6 * kH * inner *
               (of.trains ? 3 : 1));
-    // It gets its rows from all others, computes, and sends as many back: once, or in
-    // backward, too, where the weights' gradients and the gate's are computed meanwhile.
+    // The slowest rank receives rows from all others, computes, and sends results back.
+    // Backward does the same, and computes the weights' and the gate's gradients
+    // meanwhile.
     const Picoseconds there = messages_time(of, hot);
     if (!of.trains) {
         CHECK(std::abs(report.makespan() -
@@ -165,15 +166,15 @@ TEST_CASE("A layer of experts takes the time of its slowest rank",
         return;
     }
     const std::int64_t weights = 4 * hot * 2 * 3 * kH * inner;
-    // Two products, and the gradient of a softmax of k = 1 numbers, which is added to
-    // those of all logits.
+    // Two products, and the gradient of a softmax of k = 1 numbers, which is added to the
+    // gradients of all logits.
     const std::int64_t gate = 2 * kTokens * kH * 4 * 2 + (4 + 1) * kTokens;
     const Picoseconds hidden = std::min(there, compute_time(weights + gate));
     CHECK(std::abs(report.makespan() -
                    (most->time.compute + counts_time(of) + 4 * there - hidden)) <= 100);
 }
 
-TEST_CASE("The way to experts hides behind the shared expert",
+TEST_CASE("The shared expert hides the messages to experts",
           "[parallel][experts][costs]") {
     Layer of;
     of.trains = false;
@@ -183,7 +184,7 @@ TEST_CASE("The way to experts hides behind the shared expert",
     CAPTURE(of.shared);
     const RunReport both = run(of);
     const Picoseconds there = messages_time(of, 2 * kTokens / 4);
-    // Its products and its SwiGLU; the sum of both is taken at the end.
+    // The shared expert's products and its SwiGLU; both results are summed at the end.
     const std::int64_t sum = 2 * kTokens * kH;
     const Picoseconds shared =
         compute_time(both.ranks[0].flops - alone.ranks[0].flops - sum);
@@ -191,7 +192,7 @@ TEST_CASE("The way to experts hides behind the shared expert",
                    (std::max(shared, there) - there) - compute_time(sum)) <= 100);
 }
 
-TEST_CASE("One half's way hides behind the other half's experts",
+TEST_CASE("The experts of one half hide the messages of the other half",
           "[parallel][experts][costs]") {
     Layer of;
     of.trains = false;
@@ -199,14 +200,14 @@ TEST_CASE("One half's way hides behind the other half's experts",
     of.sizes.of.inner = GENERATE(48, 4800);
     of.sizes.of.portions = 2;
     const RunReport report = run(of);
-    const std::int64_t rows = kTokens / 4;  // of a half's copies, at each rank
+    const std::int64_t rows = kTokens / 4;  // of one half's copies, to each rank
     const Picoseconds way = messages_time(of, rows);
-    // Of a half: three products, and SwiGLU.
+    // One half: three products, and SwiGLU.
     const Picoseconds experts =
         compute_time(4 * rows * (6 * kH + kTranscendental + 4) * of.sizes.of.inner);
     const Picoseconds rest = compute_time(report.ranks[0].flops) - 2 * experts;
-    // There, there, back, back on one queue; experts beside it. What comes back first is
-    // added up while the rest is on its way.
+    // The queue sends both halves there, then both back, while experts compute. The first
+    // half is added up while the second is on its way back.
     const Picoseconds first_done = way + experts;
     const Picoseconds first_back = std::max(first_done, 2 * way) + way;
     const Picoseconds second_done = std::max(first_done, 2 * way) + experts;
@@ -217,7 +218,7 @@ TEST_CASE("One half's way hides behind the other half's experts",
 
 TEST_CASE("Tensor ranks that drop copies send a t-th of them",
           "[parallel][experts][costs]") {
-    // Two experts' ranks, each with a tensor group of two beside it.
+    // Two ranks along ep, each in a tensor group of two.
     const auto bytes_of = [](bool drop, const std::string& verb) {
         Layer of;
         of.sizes = layer_of(4, 2);
@@ -232,18 +233,19 @@ TEST_CASE("Tensor ranks that drop copies send a t-th of them",
         return bytes / 4;
     };
     constexpr std::int64_t kCopies = 2 * kTokens * kH * kNumber;  // of all tokens
-    // Half of them to the other rank, there and back, forward and backward.
+    // Half of them go to the other rank and back, in forward and in backward.
     CHECK(bytes_of(false, "send") == 4 * kCopies / 2);
     CHECK(bytes_of(true, "send") == 4 * kCopies / 2 / 2);
-    // Experts' sums, forward and backward, of all copies of both ranks' …
+    // The experts' sums, in forward and in backward, over all copies of both ranks …
     CHECK(bytes_of(false, "all_reduce") == 2 * kCopies);
-    // … or gathered before, and reduced and scattered after; tokens gathered at the end.
+    // … or copies are gathered before, results are reduced and scattered after, and
+    // tokens are gathered at the end.
     CHECK(bytes_of(true, "broadcast") == 2 * kCopies / 2);
     CHECK(bytes_of(true, "reduce") == 2 * kCopies / 2);
     CHECK(bytes_of(true, "all_gather") == kTokens * kH * kNumber + 16 /* of counts */);
 }
 
-TEST_CASE("Ranks that drop copies do so alike in a run of shapes only",
+TEST_CASE("In a run of shapes only, ranks drop the same number of copies",
           "[parallel][experts][costs]") {
     Layer of;
     of.sizes = layer_of(4, 1);
@@ -254,29 +256,31 @@ TEST_CASE("Ranks that drop copies do so alike in a run of shapes only",
     };
     const RunReport report = run(of);
     const std::int64_t capacity =
-        expert_capacity(of.sizes.of.capacity, kTokens, 4);  // of each rank's
+        expert_capacity(of.sizes.of.capacity, kTokens, 4);  // of each rank's copies
     const std::vector<std::int64_t> rows = dealt_by_load(kTokens, 4, of.sizes.of.load);
     std::int64_t kept = 0;
     for (const std::int64_t count : rows)
         kept += std::min(count, capacity);
-    // Of all copies of four ranks those that go to others, there and back, both ways.
+    // The copies that all four ranks send to other ranks: there and back, in forward and
+    // backward.
     std::int64_t sent = 0;
     for (const RankReport& rank : report.ranks)
         sent += rank.bytes_sent_by("send");
     CHECK(sent == kept * 4 * 3 * kH * kNumber);
 }
 
-TEST_CASE("Portions' ways hide behind the shared expert, too",
+TEST_CASE("The shared expert also hides the messages of portions",
           "[parallel][experts][costs]") {
     Layer of;
     of.trains = false;
     of.sizes = layer_of(4, 2);
-    of.shared = 4000;  // takes longer than all ways there
+    of.shared = 4000;  // takes longer than sending all copies
     const auto time = [&](int portions) {
         of.sizes.of.portions = portions;
         return run(of).makespan() - portions * counts_time(of);
     };
-    // The same products; one way back less what hides behind the second half's experts.
+    // The products are the same. The first half's way back hides behind the second half's
+    // experts.
     CHECK(time(2) <=
           time(1) + Picoseconds{1'000'000} * (of.ranks - 1) /* latencies, 1 us each */);
 }

@@ -1,4 +1,4 @@
-// What goes wrong with experts: each mistake ends in a sentence, or is far off.
+// Mistakes with experts: each ends in a message, or gives numbers that are far off.
 
 #include <functional>
 #include <numeric>
@@ -19,10 +19,10 @@ namespace {
 
 constexpr int kRanks = 4;
 constexpr int kSteps = 3;
-/// A weight that is off by more than this is no rounding.
+/// A weight that is off by more than this is not off by rounding.
 constexpr double kFar = 1e-3;
 
-/// Swaps a rank's first and last row on their way back.
+/// Swaps a rank's first and last rows on their way back.
 class SwappedBack : public Delivery {
   public:
     explicit SwappedBack(std::unique_ptr<Delivery> right)
@@ -50,7 +50,7 @@ class SwappedBack : public Delivery {
     std::unique_ptr<Delivery> right_;
 };
 
-/// The right exchange, but for its deliveries.
+/// The right exchange with wrong deliveries.
 class SwappingExchange : public ExpertExchange {
   public:
     explicit SwappingExchange(Mesh& mesh) : right_(exchange_experts(mesh, {"ep"})) {}
@@ -75,7 +75,7 @@ bool is_of_experts(const Parameter& parameter) {
     return parameter.name().find(".experts.") != std::string::npos;
 }
 
-/// Changes gradients of experts as soon as they are done.
+/// Changes the gradients of experts as soon as they are complete.
 ExpertWorkers changing(const std::function<void(Mesh&, const Tensor& gradient)>& change) {
     ExpertWorkers workers{{{"ep", kRanks}}, along_ep};
     workers.declare = [change, declare = workers.declare](Mesh& mesh, Module& model) {
@@ -88,7 +88,7 @@ ExpertWorkers changing(const std::function<void(Mesh&, const Tensor& gradient)>&
     return workers;
 }
 
-/// All but experts is said to be replicas; gates in the way that is given, or not at all.
+/// Declares all but experts as replicas, and the gates in the given way or not at all.
 ExpertWorkers with_gates(std::optional<Placement::Kind> kind) {
     ExpertWorkers workers{{{"ep", kRanks}}, along_ep};
     workers.declare = [kind](Mesh& mesh, Module& model) {
@@ -110,7 +110,7 @@ ExpertSizes softmax_first() {
     return task;
 }
 
-/// How far weights are off one device's.
+/// Returns how far the weights are off those of one device.
 double off(const ExpertWorkers& workers, const ExpertSizes& task = softmax_first()) {
     const Outcome many = train_experts(task, workers, kSteps);
     const Outcome one =
@@ -119,7 +119,7 @@ double off(const ExpertWorkers& workers, const ExpertSizes& task = softmax_first
         .relative;
 }
 
-/// What ends the training.
+/// Returns the error that ends the training.
 std::string said(const ExpertWorkers& workers) {
     return message_of<std::exception>(
         [&] { train_experts(softmax_first(), workers, kSteps); });
@@ -127,7 +127,7 @@ std::string said(const ExpertWorkers& workers) {
 
 }  // namespace
 
-TEST_CASE("Two rows that swap places on their way back leave other weights",
+TEST_CASE("Two rows swapped on their way back lead to other weights",
           "[parallel][experts][errors]") {
     CHECK(off({{{"ep", kRanks}}, [](Mesh& mesh) {
                    return std::make_shared<SwappingExchange>(mesh);
@@ -141,7 +141,7 @@ TEST_CASE("Gradients of experts are not averaged over other experts' ranks",
     }));
     CHECK_THAT(averaged, says("F26"));
     CHECK_THAT(averaged, says("of ep adds up different parts of mlp.experts."));
-    // Ranks that hold other experts were said to hold the same.
+    // Ranks with different experts were declared to have the same experts.
     ExpertWorkers plane{{{"dp", 2}, {"ep", 2}}, along_ep};
     plane.declare = [](Mesh& mesh, Module& model) {
         declare_replicas_of(mesh.world(), model);
@@ -151,23 +151,23 @@ TEST_CASE("Gradients of experts are not averaged over other experts' ranks",
     CHECK_THAT(declared, says("of world adds up different parts of mlp.experts."));
 }
 
-TEST_CASE("Gradients of experts that are divided by the ranks once more are far off",
+TEST_CASE("Gradients of experts that are divided twice by the ranks are far off",
           "[parallel][experts][errors]") {
     CHECK(off(changing([](Mesh&, const Tensor& gradient) {
               gradient.device()->scale(gradient, 1.0 / kRanks);
           })) > kFar);
 }
 
-TEST_CASE("Gates that drift are named", "[parallel][experts][errors]") {
+TEST_CASE("Drifting gates are named", "[parallel][experts][errors]") {
     const std::string drifted = said(with_gates(Placement::Kind::replicated));
     CHECK_THAT(drifted, says("F23"));
     CHECK_THAT(drifted, says("hold the same mlp.gate.weight"));
-    // If nobody says that they are replicas, they are found where a record is made.
+    // Replicas that are not declared are found only when a record is made.
     CHECK_THAT(said(with_gates({})),
                says("'grad/mlp.gate.weight': ranks 0 and 1 kept different bits"));
 }
 
-TEST_CASE("Capacities and balance of a rank's own tokens are not the batch's",
+TEST_CASE("Capacities and balance by a rank's own tokens differ from the batch's",
           "[parallel][experts][errors]") {
     const ExpertWorkers local{{{"ep", kRanks}},
                               [](Mesh& mesh) { return exchange_experts(mesh, {"ep"}); }};
@@ -180,9 +180,9 @@ TEST_CASE("Capacities and balance of a rank's own tokens are not the batch's",
     CHECK(off(local, task) > kFar);
 }
 
-TEST_CASE("Tokens that all ranks of a tensor group bring count as often",
+TEST_CASE("Tokens that all ranks of a tensor group send count several times",
           "[parallel][experts][errors]") {
-    // The exchange refuses it …
+    // The exchange refuses this …
     classroom(2)->run([](Rank& rank) {
         Mesh mesh(rank.world(), {{"tp", 2}});
         TensorParallel tp(rank.device(), mesh["tp"]);
@@ -192,13 +192,13 @@ TEST_CASE("Tokens that all ranks of a tensor group bring count as often",
                    says("each expert would get each token 2 times, and its gradient as "
                         "often; leave drop_copies on"));
     });
-    // … and by hand it gives the right y, and twice the experts' gradient.
+    // … and made by hand, it gives the right y, but twice the experts' gradient.
     const HostTensor x = normal_values({6, 8}, "x");
     const Task pass = [](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
         ExpertSizes task = small_experts();
         task.shared = 0;
         Mesh mesh(rank.world(), {{"tp", rank.size()}});
-        // Its ranks hold other experts, and all of them bring all tokens.
+        // The ranks have different experts, and each of them brings all tokens.
         MixtureOfExperts layer({rank.device(), DType::f64, 1, ""}, {task, kExpertHidden},
                                rank.size() > 1 ? exchange_experts(mesh, {"tp"}) : nullptr,
                                nullptr);
@@ -221,7 +221,7 @@ TEST_CASE("Tokens that all ranks of a tensor group bring count as often",
     }
 }
 
-TEST_CASE("Experts beside a tensor group that they do not know are refused",
+TEST_CASE("Experts without knowledge of their tensor group are refused",
           "[parallel][experts][errors]") {
     classroom(2)->run([](Rank& rank) {
         Mesh mesh(rank.world(), {{"ep", 1}, {"tp", 2}}), other(rank.world(), {{"tp", 2}});
@@ -251,7 +251,7 @@ TEST_CASE("Experts beside a tensor group that they do not know are refused",
                  "2 times"));
         CHECK_THAT(refusal([&] { exchange_experts(other, {"tp"}, {.tp = &tp}); }),
                    says("the tensor group tp is no line of this mesh"));
-        // Shared out along another mesh than replicas are said along.
+        // The experts are sharded along another mesh than the one of the replicas.
         MixtureOfExperts layer(init, {softmax_first(), kExpertHidden},
                                exchange_experts(other, {"tp"}), nullptr);
         CHECK_THAT(refusal([&] { declare_replicas_of(mesh, {"ep"}, layer); }),
@@ -272,7 +272,7 @@ TEST_CASE("Experts beside a tensor group that they do not know are refused",
     });
 }
 
-TEST_CASE("Sizes that no experts can have are refused", "[parallel][experts][errors]") {
+TEST_CASE("Impossible sizes of experts are refused", "[parallel][experts][errors]") {
     classroom(1)->run([](Rank& rank) {
         BlockSizes sizes{8, 2};
         sizes.experts.count = 2;

@@ -61,8 +61,9 @@ TEST_CASE("Experts of several ranks train as on one device", "[parallel][experts
         }
 }
 
-TEST_CASE("Replicas of experts train as one device, with ZeRO for each by its ranks",
-          "[parallel][experts]") {
+TEST_CASE(
+    "Replicas of experts train as one device, with ZeRO over each expert's own ranks",
+    "[parallel][experts]") {
     for (const auto& [name, task] : tasks())
         for (const auto& [dp, ep] : {std::pair{2, 2}, {3, 2}, {2, 4}})
             for (const bool zero : {false, true}) {

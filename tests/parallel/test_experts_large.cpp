@@ -1,5 +1,5 @@
 // Mixtral and DeepSeek-V3 on 256 and 1,024 devices, shapes only: pipelines whose stages
-// share out experts, replicas with ZeRO-1.
+// shard experts, and replicas with ZeRO-1.
 
 #include <algorithm>
 #include <memory>
@@ -39,7 +39,7 @@ RunReport step_of(const GptSizes& sizes, const Layout& layout) {
     options.spec = load_cluster("h100");
     return sim::make_cluster(options)->run([&](Rank& rank) {
         Device& device = rank.device();
-        // Ranks of "ep" are neighbours, so that few nodes hold all experts of a stage.
+        // Ranks of "ep" are neighbours, so all experts of a stage are on few nodes.
         Mesh mesh(rank.world(),
                   {{"pp", layout.pp}, {"dp", layout.dp}, {"ep", layout.ep}});
         Communicator& line = mesh["pp"];
@@ -76,7 +76,8 @@ RunReport step_of(const GptSizes& sizes, const Layout& layout) {
     });
 }
 
-/// Of one of the replicas, each rank's experts, and the rest once, are the model.
+/// Returns the numbers of one replica: each rank's experts, and the rest of each stage
+/// once.
 std::int64_t numbers_in(const RunReport& report, const Layout& layout) {
     std::int64_t numbers = 0;
     for (int stage = 0; stage < layout.pp; ++stage)
@@ -90,7 +91,7 @@ std::int64_t numbers_in(const RunReport& report, const Layout& layout) {
     return numbers;
 }
 
-/// Copies go there and back, in forward, in forward again, and in backward.
+/// Copies go there and back in forward, in the recomputed forward, and in backward.
 void check_bytes(const GptSizes& sizes, const Layout& layout, const RunReport& report) {
     const PipelinePlan plan(make_schedule("1f1b", {layout.pp, layout.micro_batches, 1}));
     const auto cut = cut_gpt(sizes, plan.schedule());
@@ -129,15 +130,15 @@ std::string check_step(const char* name, const GptSizes& sizes, const Layout& la
 
 }  // namespace
 
-TEST_CASE("DeepSeek-V3 has 671 billion parameters, of which a token meets 37.6",
+TEST_CASE("DeepSeek-V3 has 671 billion parameters, and a token uses 37.6 billion",
           "[parallel][experts]") {
-    // DeepSeek-AI 2024, 2412.19437, abstract. The published weights have
-    // 671,026,419,200 numbers beside the second token's module: these, and a bias for
-    // each of the 58 gates' 256 experts, which is no parameter here.
+    // DeepSeek-AI 2024, 2412.19437, abstract. Without the module for the second token,
+    // the published weights have 671,026,419,200 numbers: these, and a bias for each of
+    // 256 experts in 58 gates, which is no parameter here.
     const GptSizes sizes = deepseek_v3(kLength);
     CHECK(sizes.parameters() == 671'026'404'352);
     CHECK(sizes.active_parameters() == 37'552'282'624);
-    // Without the table of tokens, of which a token reads one row.
+    // Without the table of tokens: a token reads only one row of it.
     CHECK(sizes.active_parameters() - sizes.vocabulary * sizes.block.hidden ==
           36'625'603'584);
 }

@@ -1,4 +1,4 @@
-// Batch norm over the rows of all ranks, beside one device with all of them.
+// Batch norm over the rows of all ranks, compared with one device that has all rows.
 
 #include <vector>
 
@@ -20,7 +20,8 @@ namespace {
 constexpr std::int64_t kNormWidth = 7;
 constexpr int kNormPasses = 2;
 
-/// Returns the rows of each rank: unequal, and none on the second of more than three.
+/// Returns the rows of each rank: unequally many, and none on the second of more than
+/// three.
 std::vector<std::int64_t> dealt(int ranks) {
     std::vector<std::int64_t> rows;
     rows.reserve(static_cast<std::size_t>(ranks));
@@ -42,8 +43,8 @@ std::unique_ptr<BatchNorm> make_global(const ParameterInit& init, Rank& rank) {
     return std::make_unique<GlobalBatchNorm>(init, rank.world(), kNormWidth);
 }
 
-/// Forward and backward of some batches, of which each rank has its rows; what comes out
-/// is kept.
+/// Runs forward and backward on some batches, each rank on its own rows, and keeps the
+/// results.
 RunReport run_norm(const std::vector<std::int64_t>& rows, const Make& make) {
     const auto ranks = static_cast<int>(rows.size());
     return classroom(ranks, true, sim::CheckLevel::full)->run([&](Rank& rank) {
@@ -72,7 +73,8 @@ RunReport run_norm(const std::vector<std::int64_t>& rows, const Make& make) {
     });
 }
 
-/// Returns the largest relative difference to one device of what n ranks have together.
+/// Returns the largest relative difference between n ranks' joint results and one
+/// device's.
 double distance(const RunReport& one, const RunReport& many,
                 const std::vector<std::int64_t>& rows) {
     double worst = 0;
@@ -82,7 +84,7 @@ double distance(const RunReport& one, const RunReport& many,
     };
     for (const auto& [name, whole] : one.ranks[0].kept) {
         if (name == "norm.weight" || name == "norm.bias") {
-            // Terms of a sum.
+            // The ranks' gradients are terms of a sum.
             HostTensor sum(whole.shape(), DType::f64);
             for (const RankReport& rank : many.ranks)
                 for (std::int64_t i = 0; i < sum.elements(); ++i)
@@ -107,8 +109,8 @@ RunReport alone(const std::vector<std::int64_t>& rows) {
                     });
 }
 
-/// A global batch norm that forgot one of its three all-reduces, counted from 1: it takes
-/// its own rows' sums for the batch's.
+/// A global batch norm without one of its three all-reduces, counted from 1: it uses its
+/// own rows' sums as the batch's.
 class Forgetful : public BatchNorm {
   public:
     Forgetful(const ParameterInit& init, Communicator& line, int forgotten)
@@ -133,14 +135,13 @@ class Forgetful : public BatchNorm {
 
 }  // namespace
 
-TEST_CASE("batch norm over the rows of n ranks is that of one device",
-          "[sim][parallel]") {
+TEST_CASE("batch norm over the rows of n ranks equals one device's", "[sim][parallel]") {
     const int n = GENERATE(1, 2, 3, 4, 5);
     CAPTURE(n);
     const std::vector<std::int64_t> rows = dealt(n);
     const RunReport many = run_norm(rows, make_global);
     CHECK(distance(alone(rows), many, rows) <= 1e-12);
-    // Running statistics are replicas, bit for bit.
+    // Running statistics are replicas, with the same bits.
     for (const RankReport& rank : many.ranks)
         for (const char* name : {"running_mean", "running_var"})
             CHECK(rank.kept.at(name) == many.ranks[0].kept.at(name));
@@ -177,7 +178,7 @@ TEST_CASE("batch norm over n ranks sends 4 w + 1 numbers twice round the ring",
         bytes += rank.bytes_sent();
         CHECK(rank.messages_sent() == std::int64_t{6} * kNormPasses * (n - 1));
     }
-    // Each rank 2 (n-1) / n of them: where n does not divide w, one more or less.
+    // Each rank sends 2 (n-1) / n of them; if n does not divide w, one more or less.
     CHECK(bytes == (4 * kNormWidth + 1) * kNormPasses * 2 * (n - 1) * 8);
 }
 
@@ -185,7 +186,7 @@ namespace {
 
 constexpr std::int64_t kFeatures = 4;
 
-/// Two ranks, or one with the rows of both. In the second step rank 1 has none.
+/// Returns the rows of each of two ranks; in the second step rank 1 has none.
 std::int64_t rows_in(int step, int rank) {
     return rank == 1 && step == 1 ? 0 : 3;
 }
@@ -238,7 +239,7 @@ TEST_CASE("A rank without rows joins a model with a global batch norm",
             CHECK(relative_difference(rank.kept.at(name), values) <= 1e-12);
 }
 
-TEST_CASE("batch norm that infers sends nothing", "[sim][parallel]") {
+TEST_CASE("batch norm sends nothing during inference", "[sim][parallel]") {
     const RunReport report = classroom(3)->run([](Rank& rank) {
         GlobalBatchNorm norm({rank.device(), DType::f64, 1, "norm"}, rank.world(), 4);
         norm.infer(rank.device().zeros({2, 4}, DType::f64));
@@ -247,11 +248,11 @@ TEST_CASE("batch norm that infers sends nothing", "[sim][parallel]") {
         CHECK(rank.bytes_sent() == 0);
 }
 
-TEST_CASE("one rank's global batch norm refuses one row, as batch norm does",
+TEST_CASE("global batch norm of one rank refuses one row, like batch norm",
           "[sim][parallel][errors]") {
     CHECK_THROWS_WITH(run_norm({1}, make_global),
                       Catch::Matchers::ContainsSubstring("has no variance"));
-    // Two ranks have two rows.
+    // The two ranks have two rows in all.
     CHECK_NOTHROW(run_norm({1, 1}, make_global));
 }
 

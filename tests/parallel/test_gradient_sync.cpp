@@ -1,4 +1,5 @@
-// Ways to make gradients whole, and to update: each trains as one device does.
+// Strategies that complete gradients and update parameters: each trains as one device
+// does.
 
 #include <cmath>
 #include <functional>
@@ -26,7 +27,7 @@ namespace lockstep::test {
 namespace {
 
 constexpr int kSteps = 3;
-constexpr int kMicroBatches = 2;  // of a rank
+constexpr int kMicroBatches = 2;  // on each rank
 constexpr std::int64_t kLength = 6;
 
 GptSizes small_sizes() {
@@ -42,7 +43,7 @@ std::int64_t elements_of(const std::vector<Parameter*>& parameters) {
     return elements;
 }
 
-/// Micro-batches [first, first + kMicroBatches) of `all` in a step.
+/// Returns micro-batches [first, first + count) of `all` in a step.
 std::vector<MicroBatch> batches_of(Device& device, int step, int first, int count,
                                    int all) {
     std::vector<MicroBatch> batches;
@@ -72,7 +73,7 @@ struct Plan {
     bool optimizer_first = false;  ///< made before the strategy moves the gradients
 };
 
-/// With masters of parameters in bf16.
+/// Has masters for parameters in bf16.
 std::unique_ptr<Optimizer> optimizer_of(const std::vector<Parameter*>& parameters,
                                         bool adamw) {
     if (adamw) return make_optimizer<AdamW>(parameters, AdamWOptions{});
@@ -171,7 +172,7 @@ TEST_CASE("Every way of data parallelism trains as one device", "[parallel][sim]
         CHECK(rank.kept == many.values);
 }
 
-TEST_CASE("Buckets send as many bytes as one all-reduce a parameter, in less time",
+TEST_CASE("Buckets send the same bytes as one all-reduce per parameter, in less time",
           "[parallel][sim]") {
     GptSizes sizes{512, 64, 4, {128, 4}};
     const auto run = [&](const Plan& plan) {
@@ -187,8 +188,8 @@ TEST_CASE("Buckets send as many bytes as one all-reduce a parameter, in less tim
         elements = elements_of(
             make_gpt({rank.device(), DType::f64, 1, ""}, sizes)->parameters());
     });
-    // 2 (n-1)/n of the gradients; an all-reduce of elements that n does not divide may
-    // have chunks that differ by one.
+    // Each rank sends 2 (n-1)/n of the gradients. If n does not divide the elements of an
+    // all-reduce, chunks may differ by one.
     const std::int64_t bytes = std::int64_t{2} * 3 * 8 * kSteps * elements / 4;
     for (const RunReport* report : {&one_by_one, &buckets, &zero})
         CHECK(std::abs(report->ranks[0].bytes_sent() - bytes) <= bytes / 1000);
@@ -244,12 +245,12 @@ TEST_CASE("A synchronous parameter server trains as one device", "[parallel][sim
         CHECK(rank.kept == many.values);
 }
 
-TEST_CASE("Masters step by gradients that a strategy has moved, whoever came first",
+TEST_CASE("Masters step by moved gradients, whether masters or strategy are made first",
           "[parallel][sim][bf16]") {
     Plan plan;
     plan.dtype = DType::bf16;
     plan.adamw = GENERATE(false, true);
-    // Two ranks' terms make one sum, whatever buffer it is taken in: the same bits.
+    // A sum of two ranks' terms has the same bits in every buffer.
     const Trained usual = train_on(2, plan);
     plan.way = Way::buckets;
     plan.bucket_bytes = 500;
@@ -258,8 +259,8 @@ TEST_CASE("Masters step by gradients that a strategy has moved, whoever came fir
         plan.optimizer_first = optimizer_first;
         CHECK(train_on(2, plan).values == usual.values);
     }
-    // A server's optimizer is always made first; one worker sends what a device alone
-    // has.
+    // A server's optimizer is always made first. One worker sends the same gradients that
+    // one device has.
     const Trained served = train_served(1, DType::bf16);
     const Trained alone = train_alone(1, true, DType::bf16);
     CHECK(served.values == alone.values);
@@ -284,7 +285,7 @@ TEST_CASE("A gradient is announced once a step, whatever the number of micro-bat
     });
 }
 
-TEST_CASE("A strategy that has gone is called no more", "[parallel][sim]") {
+TEST_CASE("A destroyed strategy is not called", "[parallel][sim]") {
     sim::make_cluster(1)->run([&](Rank& rank) {
         Device& device = rank.device();
         const auto gpt = make_gpt({device, DType::f64, 1, ""}, small_sizes());
@@ -294,7 +295,7 @@ TEST_CASE("A strategy that has gone is called no more", "[parallel][sim]") {
     });
 }
 
-TEST_CASE("The norm of gradients that are not added up is refused, by name",
+TEST_CASE("A norm of gradients that are not added up is refused, with their names",
           "[parallel][errors]") {
     sim::make_cluster(2)->run([&](Rank& rank) {
         Device& device = rank.device();
@@ -315,7 +316,7 @@ TEST_CASE("The norm of gradients that are not added up is refused, by name",
     });
 }
 
-TEST_CASE("Clipped gradients have the norm that was asked for, on every device",
+TEST_CASE("Clipped gradients have the requested norm, on every device",
           "[parallel][sim]") {
     sim::make_cluster(2)->run([&](Rank& rank) {
         Device& device = rank.device();
@@ -336,21 +337,22 @@ TEST_CASE("Clipped gradients have the norm that was asked for, on every device",
         const Tensor squares =
             clip_gradients(device, rank.world(), parameters, before / 4);
         CHECK(std::abs(std::sqrt(device.peek(squares).at(0)) - before) <= 1e-12);
-        // PyTorch's formula has 1e-6 beside the norm.
+        // PyTorch's formula adds 1e-6 to the norm.
         CHECK(std::abs(norm() - before / 4) <= 1e-5 * before);
     });
 }
 
 namespace {
 
-/// What two ranks are refused that each have a model, whose replicas are declared or not.
+/// Returns the refusal that two ranks get, each with a model, declared as replicas or
+/// not.
 std::string refusal(bool declared,
                     const std::function<void(Rank&, Module&, Communicator&)>& call) {
     std::string refused = "nothing was refused";
     sim::ClusterOptions options;
     options.ranks = 2;
     options.workers = 1;
-    // Full checking would see some of it first.
+    // Full checking would find some of these mistakes first.
     options.check = sim::CheckLevel::cheap;
     sim::make_cluster(options)->run([&](Rank& rank) {
         const auto gpt = make_gpt({rank.device(), DType::f64, 1, ""}, small_sizes());
@@ -373,7 +375,7 @@ bool says(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("Gradients are not added up twice, nor over a line that nobody declared",
+TEST_CASE("Gradients are added up only once, and only over declared lines",
           "[parallel][errors]") {
     says(refusal(true,
                  [](Rank&, Module& gpt, Communicator&) {
@@ -395,7 +397,7 @@ TEST_CASE("Gradients are not added up twice, nor over a line that nobody declare
                      }),
              "Zero1: transformer.wte.weight is not known");
     }
-    // Saying it again changes nothing.
+    // A second declaration changes nothing.
     CHECK(refusal(true, [](Rank& rank, Module& gpt, Communicator&) {
               declare_replicas_of(rank.world(), gpt);
               for (const Parameter* parameter : gpt.parameters())
@@ -414,14 +416,15 @@ TEST_CASE("Buckets refuse a gradient that comes after the last", "[parallel][err
                          for (const MicroBatch& batch : batches_of(device, 0, 0, 2, 2))
                              forward_backward(device, gpt, cross_entropy_loss, batch);
                      } catch (const UsageError&) {
-                         sync.finish();  // what has been started
+                         sync.finish();  // finishes what has been started
                          throw;
                      }
                  }),
          "got a gradient after the last of the step");
 }
 
-TEST_CASE("A range of several parameters is not decayed by guess", "[parallel][errors]") {
+TEST_CASE("Weight decay of matrices only refuses a range of a flat buffer",
+          "[parallel][errors]") {
     says(refusal(true,
                  [](Rank& rank, Module& gpt, Communicator&) {
                      const Tensor flat =
@@ -432,7 +435,7 @@ TEST_CASE("A range of several parameters is not decayed by guess", "[parallel][e
          "range is a range of a flat buffer");
 }
 
-TEST_CASE("Shards of ZeRO-1 decay, are measured and kept as what they are part of",
+TEST_CASE("Shards of ZeRO-1 decay, are measured and are kept like their whole parameters",
           "[parallel][sim]") {
     const int ranks = GENERATE(1, 2, 3, 4);
     CAPTURE(ranks);
@@ -484,7 +487,7 @@ TEST_CASE("Shards of ZeRO-1 decay, are measured and kept as what they are part o
                   1e-12 * one.ranks[0].series.at("norm")[step]);
 }
 
-TEST_CASE("ZeRO-1 is made when all places are said", "[parallel][errors]") {
+TEST_CASE("Places declared after ZeRO-1 was made are refused", "[parallel][errors]") {
     says(refusal(true,
                  [](Rank& rank, Module& gpt, Communicator& other) {
                      Zero1 sync(rank.device(), rank.world(), gpt.parameters());
@@ -521,7 +524,7 @@ TEST_CASE("An absent gradient or value is named by sums, norms and optimizers",
          "step needs the value of transformer.wte.weight");
 }
 
-TEST_CASE("Places can be said of a model without memory", "[parallel][sim]") {
+TEST_CASE("A model without memory can have places", "[parallel][sim]") {
     CHECK(refusal(false, [](Rank& rank, Module&, Communicator&) {
               ParameterInit init{rank.device(), DType::f64, 1, "late"};
               init.allocate = false;
@@ -553,8 +556,7 @@ TEST_CASE("ZeRO-1 says which parameters its optimizer has", "[parallel][errors]"
          "Zero1: the parameters have too few elements for 2 ranks");
 }
 
-TEST_CASE("Strategies that are combined have parameters of their own",
-          "[parallel][errors]") {
+TEST_CASE("Combined strategies have separate parameters", "[parallel][errors]") {
     sim::make_cluster(1)->run([](Rank& rank) {
         Linear layer({rank.device(), DType::f32, 1, "layer"}, 3, 2);
         CombinedSync sync;
@@ -595,7 +597,7 @@ TEST_CASE("Gradients are added up along axes whose ranks have data of their own"
             declare_replicas_of(mesh, {"dp"}, *other);
         for (const Parameter* parameter : other->parameters())
             CHECK(parameter->placements.size() == 2);
-        // Gradients of sequence parallelism are partial along tp already.
+        // Gradients of sequence parallelism are already partial along tp.
         SequenceParallel sp(device, mesh["tp"]);
         const auto third =
             make_gpt({device, DType::f32, 1, ""}, small_sizes(), tensor_parallel({}, sp));

@@ -1,6 +1,6 @@
-// Tokens go to the ranks of the experts that a gate chose for them, in parts of unequal
-// sizes, and come back: what ranks give together is what a loop over the tokens gives,
-// and a run of shapes only has the time and bytes of a balanced load.
+// Tokens are sent in unequal parts to the ranks of the experts that a gate chose for
+// them, and back. The ranks' results together equal those of a loop over the tokens. A
+// run of shapes only has the time and bytes of a balanced load.
 
 #include <algorithm>
 #include <cmath>
@@ -25,7 +25,7 @@ using Counts = std::vector<std::int64_t>;
 
 constexpr std::int64_t kWidth = 8;
 
-/// Each expert is a linear layer. All ranks together have ranks * experts of them, and
+/// Each expert is a linear layer. All ranks together have ranks * experts experts and
 /// ranks * tokens tokens.
 struct Mixture {
     int ranks = 2;
@@ -40,7 +40,7 @@ struct Mixture {
     }
 };
 
-/// Tokens of all ranks, and the gate (width, experts) that scores them.
+/// The tokens of all ranks, and the gate (width, experts) that scores them.
 struct Data {
     HostTensor x;
     HostTensor gate;
@@ -51,7 +51,7 @@ Data random_data(const Mixture& mixture) {
             normal_values({kWidth, mixture.all_experts()}, "gate")};
 }
 
-/// Token t prefers the experts t, t + 1 and so on, so that each gets as many.
+/// Token t prefers the experts t, t + 1 and so on, so all experts get equally many.
 Data balanced_data(const Mixture& mixture) {
     const std::int64_t experts = mixture.all_experts();
     Data data{HostTensor({mixture.ranks * mixture.tokens, kWidth}, DType::f64),
@@ -69,7 +69,7 @@ std::int64_t total(const Counts& counts) {
     return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
 
-/// The sums of blocks of counts, a block for each rank.
+/// Returns the sums of blocks of counts, one block for each rank.
 Counts of_ranks(const Counts& counts, int ranks) {
     const auto block = static_cast<std::ptrdiff_t>(counts.size()) / ranks;
     Counts sums;
@@ -78,8 +78,8 @@ Counts of_ranks(const Counts& counts, int ranks) {
     return sums;
 }
 
-/// Rows of this rank's experts, which came rank by rank and, of each rank, expert by
-/// expert, times the experts' weights.
+/// Multiplies the arrived rows by the weights of their experts. The rows are ordered by
+/// rank, and by expert within each rank.
 Tensor by_experts(Rank& rank, const Mixture& mixture, const Tensor& arrived,
                   const Counts& received) {
     Device& device = rank.device();
@@ -144,7 +144,7 @@ RunReport run(const Mixture& mixture, const Data& data, bool numbers = true,
     });
 }
 
-/// y of all tokens, one after the other: of each the chosen experts that score best.
+/// Returns y of all tokens, one by one, from the chosen experts with the best scores.
 HostTensor mixed_by_a_loop(const Mixture& mixture, const Data& data) {
     const std::int64_t experts = mixture.all_experts();
     HostTensor y(data.x.shape(), DType::f64);
@@ -188,7 +188,7 @@ HostTensor joined(const RunReport& report, const Shape& shape) {
 
 }  // namespace
 
-TEST_CASE("Experts on several ranks give what a loop over the tokens gives",
+TEST_CASE("Experts on several ranks give the same as a loop over the tokens",
           "[parallel][sim]") {
     for (const Mixture& mixture :
          {Mixture{1, 12, 2, 4}, Mixture{2, 12, 2, 2}, Mixture{3, 7, 1, 2},
@@ -227,14 +227,15 @@ TEST_CASE("A mixture of experts of shapes only has the time and bytes of an even
     }
 }
 
-TEST_CASE("Copies that cannot be dealt evenly go to the first ranks in a run of shapes",
+TEST_CASE("In a run of shapes, copies that do not divide evenly go to the first ranks",
           "[parallel][sim]") {
     // Five tokens, two experts each: 3, 3, 2 and 2 copies for the four experts.
     const Mixture mixture{4, 5, 2, 1};
     const RunReport report = run(mixture, random_data(mixture), false);
     for (std::size_t rank = 0; rank < 4; ++rank) {
         const std::int64_t own = rank < 2 ? 3 : 2;
-        // A rank sends the rest of 10 rows to the others, and 3 times its own back.
+        // A rank sends the rest of its 10 rows to the others, and returns 3 times its
+        // own.
         CHECK(report.ranks[rank].bytes_sent_by("send") ==
               (10 - own + 3 * own) * kWidth * 8);
     }
@@ -293,7 +294,7 @@ TEST_CASE("Counts that a program downloads itself are refused in a run of shapes
     });
 }
 
-TEST_CASE("Ranks of unequal numbers of tokens do not fit in a run of shapes only",
+TEST_CASE("A run of shapes only refuses ranks with unequal numbers of tokens",
           "[parallel][sim][errors]") {
     try {
         classroom(2, false)->run([](Rank& rank) {

@@ -1,4 +1,4 @@
-// An asynchronous parameter server: what a bound on staleness promises.
+// An asynchronous parameter server: the promises of a bound on staleness.
 
 #include <algorithm>
 #include <cstdint>
@@ -24,8 +24,8 @@ struct Served {
     RunReport report;
 };
 
-/// Trains with worker 3 slower than the others by `slowness`. No bound: the synchronous
-/// server.
+/// Trains with worker 3 slower than the others by `slowness`. Without a bound, it uses
+/// the synchronous server.
 Served train(std::optional<std::int64_t> bound, double slowness = 1,
              const World& world = {}) {
     const RowTask task = mlp_task();
@@ -35,7 +35,7 @@ Served train(std::optional<std::int64_t> bound, double slowness = 1,
     options.spec.stragglers = {{kWorkers, slowness, 1}};
     served.report = sim::make_cluster(options)->run([&](Rank& rank) {
         Device& device = rank.device();
-        const auto pairs = pairs_with_server(rank.world());  // before anybody is late
+        const auto pairs = pairs_with_server(rank.world());  // before any worker is late
         const auto model = task.make_model({device, DType::f64, 1, ""});
         const auto optimizer = momentum_sgd(model->parameters());
         if (rank.index() == 0) {
@@ -91,7 +91,7 @@ TEST_CASE("With a bound of 0 an asynchronous server is the synchronous one",
     }
 }
 
-TEST_CASE("No update is staler than the bound, and a slow worker makes some so stale",
+TEST_CASE("No update is staler than the bound, and a slow worker reaches the bound",
           "[parallel][stale]") {
     Picoseconds before = 0;
     for (const std::int64_t bound : {0, 1, 2, 3}) {
@@ -99,14 +99,14 @@ TEST_CASE("No update is staler than the bound, and a slow worker makes some so s
         const Served served = train(bound, 20);
         REQUIRE(served.updates.size() == std::size_t{kWorkers} * kSteps);
         CHECK(most(served.updates, &StaleUpdate::staleness) == bound);
-        // Each worker's gradients come in order, each once.
+        // Each worker's gradients come in order, each one once.
         for (int worker = 0; worker < kWorkers; ++worker) {
             std::int64_t next = 0;
             for (const StaleUpdate& update : served.updates)
                 if (update.worker == worker) CHECK(update.clock == next++);
             CHECK(next == kSteps);
         }
-        // The fast ones are through earlier, the larger the bound.
+        // The larger the bound, the earlier the fast workers finish.
         const Picoseconds end = served.report.ranks[1].time.end;
         if (bound > 0) CHECK(end < before);
         before = end;
@@ -117,13 +117,14 @@ TEST_CASE("Without a bound a fast worker does not wait for a slow one",
           "[parallel][stale]") {
     const Served slow = train(kNoBound, 50);
     const Served even = train(kNoBound, 1);
-    // Less often than all workers together: the slow one leaves the server to the others.
+    // The slow worker uses the server less often, so the others are no later than usual.
     CHECK(slow.report.ranks[1].time.end <= even.report.ranks[1].time.end);
     CHECK(slow.updates.back().worker == kWorkers - 1);
     CHECK(most(slow.updates, &StaleUpdate::missed) >= std::int64_t{2} * (kSteps - 2));
 }
 
-TEST_CASE("An asynchronous server ends alike in every world", "[parallel][stale]") {
+TEST_CASE("An asynchronous server gives the same results in every world",
+          "[parallel][stale]") {
     for (const std::int64_t bound : {std::int64_t{1}, kNoBound}) {
         const Served usual = train(bound, 3);
         for (const World& world : all_worlds()) {

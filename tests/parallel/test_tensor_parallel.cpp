@@ -17,7 +17,7 @@ namespace lockstep::test {
 
 namespace {
 
-// Sizes that 1, 2, 3, 4 and 8 ranks share out.
+// Sizes that 1, 2, 3, 4 and 8 ranks all divide.
 constexpr std::int64_t kLength = 24;
 constexpr std::int64_t kBatch = 2;
 constexpr std::int64_t kHidden = 48;
@@ -146,11 +146,11 @@ std::vector<Twin> twins() {
             embedding(29)};
 }
 
-/// The twins, with the sequence shared out wherever ranks would hold it whole.
+/// Returns the twins, with the sequence sharded wherever ranks would hold all of it.
 std::vector<Twin> twins(Regions kind) {
     std::vector<Twin> all = twins();
     if (kind == Regions::replicated) return all;
-    std::erase_if(all, [](const Twin& twin) {  // they are refused
+    std::erase_if(all, [](const Twin& twin) {  // they are refused there
         return twin.name == "column-parallel linear, gathered" ||
                twin.name == "column-parallel linear, plainly";
     });
@@ -163,7 +163,8 @@ std::vector<Twin> twins(Regions kind) {
 
 }  // namespace
 
-TEST_CASE("Every tensor-parallel layer is its single-device twin", "[parallel][sim]") {
+TEST_CASE("Every tensor-parallel layer equals its single-device twin",
+          "[parallel][sim]") {
     const Regions kind = GENERATE(Regions::replicated, Regions::sequence_parallel);
     for (Twin& twin : twins(kind))
         for (const auto& [dtype, bound] :
@@ -196,7 +197,7 @@ TEST_CASE("Backward in two halves gives the same bits as in one", "[parallel][si
     }
 }
 
-TEST_CASE("Stacked layers whose rows the ranks do not divide are padded each",
+TEST_CASE("If the ranks do not divide the rows of stacked layers, each layer is padded",
           "[parallel][sim]") {
     constexpr std::int64_t kRowsOut = 10;
     const RunReport alone = classroom(1)->run([&](Rank& rank) {
@@ -218,7 +219,7 @@ TEST_CASE("Stacked layers whose rows the ranks do not divide are padded each",
 
 namespace {
 
-/// What two ranks refuse.
+/// Returns the refusal that two ranks get.
 std::string refused_by_two(Regions kind,
                            const std::function<void(Rank&, TensorParallel&)>& call) {
     return refusal([&] {
@@ -249,7 +250,7 @@ TEST_CASE("A plain column-parallel layer refuses a part of the sequence",
                says("layer.weight: each rank holds only a part of the sequence"));
 }
 
-TEST_CASE("What cannot be gathered is refused", "[parallel][errors]") {
+TEST_CASE("Parameters that cannot be gathered are refused", "[parallel][errors]") {
     ColumnParallelOptions gather;
     gather.gather_output = true;
     CHECK_THAT(refused_linear(Regions::sequence_parallel, 4, gather),
@@ -262,7 +263,8 @@ TEST_CASE("What cannot be gathered is refused", "[parallel][errors]") {
                    says("neither stacked layers nor padding"));
 }
 
-TEST_CASE("Parallel layers refuse what does not fit, by name", "[parallel][errors]") {
+TEST_CASE("Parallel layers refuse tensors that do not fit, by name",
+          "[parallel][errors]") {
     CHECK_THAT(refused_linear(Regions::replicated, 5, {}),
                says("layer: 5 columns cannot be shared out to 2 ranks"));
     CHECK_THAT(refused_linear(Regions::replicated, 0, {}), says("from 4 to 0 columns"));

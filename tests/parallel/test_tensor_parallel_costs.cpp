@@ -16,7 +16,7 @@ constexpr int kWays[] = {1, 2, 3, 4, 8};
 
 const BlockSizes kBlock{kHidden, kHeads};
 
-/// What a rank has sent of each verb.
+/// What a rank has sent by one verb.
 struct Sent {
     std::int64_t calls = 0, messages = 0, bytes = 0;
     bool operator==(const Sent&) const = default;
@@ -36,7 +36,7 @@ SentByVerb sent_by(const RankReport& rank) {
 
 enum class Halves { forward, both };
 
-/// Forward, and backward, of a block of shapes only, in 16 bits.
+/// Forward, and perhaps backward, of a block of shapes only, in 16 bits.
 RunReport run_block(int ways, Regions kind, Halves halves) {
     return classroom(ways, /*numbers=*/false)->run([&](Rank& rank) {
         Device& device = rank.device();
@@ -75,8 +75,9 @@ TEST_CASE("A block's messages are four all-reduces of b s h numbers", "[parallel
     }
 }
 
-TEST_CASE("With sequence parallelism they are all-gathers and reduce-scatters",
-          "[parallel][sim]") {
+TEST_CASE(
+    "With sequence parallelism a block's messages are all-gathers and reduce-scatters",
+    "[parallel][sim]") {
     const std::int64_t whole = kTokens * kHidden * kBytes;
     for (const int t : kWays) {
         CAPTURE(t);
@@ -89,7 +90,8 @@ TEST_CASE("With sequence parallelism they are all-gathers and reduce-scatters",
         for (std::size_t rank = 0; rank < forward.ranks.size(); ++rank) {
             CHECK(sent_by(forward.ranks[rank]) ==
                   SentByVerb{{"all_gather", times(2)}, {"reduce_scatter", times(2)}});
-            // Backward the conjugates, and the two saved inputs gathered once more.
+            // Backward uses the conjugate operations, and gathers the two saved inputs
+            // again.
             CHECK(sent_by(both.ranks[rank]) ==
                   SentByVerb{{"all_gather", times(2 + 2 + 2)},
                              {"reduce_scatter", times(4)}});
@@ -97,7 +99,7 @@ TEST_CASE("With sequence parallelism they are all-gathers and reduce-scatters",
     }
 }
 
-TEST_CASE("The loss of a shared vocabulary moves six numbers a token",
+TEST_CASE("The loss of a sharded vocabulary sends six numbers per token",
           "[parallel][sim]") {
     for (const int t : kWays) {
         CAPTURE(t);
@@ -109,16 +111,16 @@ TEST_CASE("The loss of a shared vocabulary moves six numbers a token",
                 tp, logits, targets, std::int64_t{5} * t);
         });
         for (const RankReport& rank : report.ranks)
-            // In f32, as all statistics of rows.
+            // In f32, like all statistics of rows.
             CHECK(rank.bytes_sent() == 6 * kTokens * (t - 1) / t * 4);
     }
 }
 
 TEST_CASE("A block holds the paper's activations, less dropout", "[parallel][sim]") {
     // Korthikanti et al. 2022, 2205.05198: s b h (10 + 24/t + 5 a s/(h t)) bytes, with
-    // sequence parallelism s b h/t (34 + 5 a s/h). Ours has no dropout: of the 10 the two
-    // masks go, of the 5 those of the softmax and what comes out of it; and each norm
-    // keeps two numbers a token, which the paper leaves out.
+    // sequence parallelism s b h/t (34 + 5 a s/h). Ours has no dropout. So the 10 loses
+    // two masks, and the 5 loses the softmax's mask and its output after dropout. Each
+    // norm keeps two numbers a token, which the paper leaves out.
     const auto held = [](int t, Regions kind) {
         std::int64_t bytes = 0;
         classroom(t, /*numbers=*/false)->run([&](Rank& rank) {

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int kWays[] = {1, 2, 3, 4, 8};
 
-/// Two layers whose 24 heads and columns all ways share out; none of them but 1 divides
-/// the vocabulary.
+/// Two layers whose 24 heads and columns all numbers of ranks divide; only 1 divides the
+/// vocabulary.
 Lessons lessons(int steps, DType dtype) {
     return {{/*vocabulary=*/29,
              /*context=*/24,
@@ -39,9 +39,9 @@ TEST_CASE("A tensor-parallel GPT trains as on one device", "[parallel][sim]") {
     }
 }
 
-TEST_CASE("So it does with AdamW", "[parallel][sim]") {
-    // The gradient of the keys' biases is 0 but for rounding, which AdamW divides by its
-    // own size: parameters part further than with SGD, losses do not.
+TEST_CASE("A tensor-parallel GPT trains as on one device with AdamW", "[parallel][sim]") {
+    // The gradient of the keys' biases is 0 except for rounding, and AdamW divides it by
+    // its own size. So parameters differ more than with SGD, but losses do not.
     Lessons adamw = lessons(20, DType::f64);
     adamw.adamw = true;
     const Outcome one = train_alone(adamw);
@@ -52,10 +52,10 @@ TEST_CASE("So it does with AdamW", "[parallel][sim]") {
     }
 }
 
-TEST_CASE("In f32 a tensor-parallel GPT stays with one device", "[parallel][sim]") {
+TEST_CASE("In f32 a tensor-parallel GPT stays close to one device", "[parallel][sim]") {
     const Regions kind = GENERATE(Regions::replicated, Regions::sequence_parallel);
     constexpr int kSteps = 50;
-    // A parameter is the sum of a term for each token of each step.
+    // A parameter is a sum with one term for each token of each step.
     const Lessons single = lessons(kSteps, DType::f32);
     const double bound = sum_bound(DType::f32, single.length * single.batch * kSteps);
     const Outcome one = train_alone(single);
@@ -66,7 +66,7 @@ TEST_CASE("In f32 a tensor-parallel GPT stays with one device", "[parallel][sim]
     }
 }
 
-TEST_CASE("RMSNorm and SwiGLU train tensor-parallel, too", "[parallel][sim]") {
+TEST_CASE("RMSNorm and SwiGLU also train tensor-parallel", "[parallel][sim]") {
     Lessons modern = lessons(10, DType::f64);
     modern.sizes.block.norm = NormKind::rms_norm;
     modern.sizes.block.mlp = MlpKind::swiglu;

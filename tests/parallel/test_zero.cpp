@@ -53,7 +53,7 @@ Form sharded(const std::string& name, const FullyShardedOptions& options,
             allocate};
 }
 
-/// All parameters but the last one, whose gradients are all-reduced.
+/// PlainZero1 for all parameters but the last, whose gradient is all-reduced.
 std::unique_ptr<GradientSync> plain_and_all_reduced(Rank& rank, Communicator& line,
                                                     Sequential& model) {
     std::vector<Parameter*> parameters = model.parameters();
@@ -94,7 +94,7 @@ std::vector<Form> forms() {
     };
 }
 
-/// A module, and a parameter behind its own that nothing uses.
+/// A module with one more parameter behind its own, which nothing uses.
 class WithIdle : public Wrapper {
   public:
     WithIdle(const ParameterInit& init, std::unique_ptr<Module> module)
@@ -111,15 +111,15 @@ class WithIdle : public Wrapper {
     Parameter idle_;
 };
 
-/// A layout of ranks, each with rows of its own unless "tp" shares out its layers.
+/// A layout of ranks. Each rank has its own rows, unless "tp" shards the layers.
 struct Sizes {
     int workers = 1;
     int micro_batches = 1;
     int steps = 1;
 };
 
-/// Trains on a mesh; `replicas` are the axes along which ranks have rows of their own,
-/// the last of which shares out.
+/// Trains on a mesh. Ranks along the axes `replicas` have their own rows; the last of
+/// these axes shards.
 Outcome train_on_mesh(const Form& form, const RowTask& task, const Sizes& sizes,
                       sim::CheckLevel check, const std::vector<Mesh::Axis>& axes,
                       const std::vector<std::string>& replicas) {
@@ -180,7 +180,8 @@ TEST_CASE("Each stage of ZeRO makes one device's gradients", "[parallel][zero]")
     }
 }
 
-TEST_CASE("Each stage of ZeRO ends where one device does", "[parallel][zero][slow]") {
+TEST_CASE("Each stage of ZeRO gives one device's final weights",
+          "[parallel][zero][slow]") {
     constexpr int kSteps = 20;
     const bool gpt = GENERATE(false, true);
     const RowTask task = gpt ? gpt_task() : mlp_task();
@@ -204,7 +205,7 @@ TEST_CASE("Shards inside a node and replicas between nodes train as one device",
     const Outcome one = train_on_one(task, 6, 3, adamw);
     for (const Form& form : forms()) {
         if (form.name.find("offload") == 0 || form.name.find("host") != std::string::npos)
-            continue;  // they refuse it, see below
+            continue;  // they are refused, see below
         CAPTURE(gpt, form.name);
         check_alike(train_on_mesh(form, task, {6, 2, 3}, sim::CheckLevel::full,
                                   {{"between", 2}, {"inside", 3}}, {"between", "inside"}),
@@ -212,7 +213,8 @@ TEST_CASE("Shards inside a node and replicas between nodes train as one device",
     }
 }
 
-TEST_CASE("The norm over shards is that of one device's gradient", "[parallel][zero]") {
+TEST_CASE("The norm over shards equals that of one device's gradient",
+          "[parallel][zero]") {
     const RowTask task = gpt_task();
     const Outcome one = train_on_one(task, 3, 1, adamw);
     double squares = 0;
@@ -228,7 +230,7 @@ TEST_CASE("The norm over shards is that of one device's gradient", "[parallel][z
     }
 }
 
-TEST_CASE("A forward before the update leaves no old values behind", "[parallel][zero]") {
+TEST_CASE("A forward before the update leaves no old values", "[parallel][zero]") {
     const RowTask task = mlp_task();
     const Outcome one = train_on_one(task, 2, 3, adamw);
     for (const bool reshard : {true, false}) {
@@ -273,7 +275,7 @@ TEST_CASE("Parameters that no module uses leave the others as they are",
     }
 }
 
-TEST_CASE("What cannot be shared out is refused", "[parallel][zero]") {
+TEST_CASE("Parameters that cannot be sharded are refused", "[parallel][zero]") {
     const auto refused = [](const Form& form, DType dtype, std::int64_t width) {
         return refusal([&] {
             sim::make_cluster(4)->run([&](Rank& rank) {
@@ -307,7 +309,7 @@ TEST_CASE("What cannot be shared out is refused", "[parallel][zero]") {
 TEST_CASE("A delayed update is one step late, exactly", "[parallel][zero]") {
     constexpr int kSteps = 5;
     const RowTask task = gpt_task();
-    // On one device: step t uses the gradient of step t - 1.
+    // On one device, step t uses the gradient of step t - 1.
     const Outcome expected = outcome_of(*sim::make_cluster(1), [&](Rank& rank) {
         Device& device = rank.device();
         const auto model = task.make_model({device, DType::f64, 1, ""});

@@ -1,5 +1,5 @@
-// Training in bf16 with masters in f32, sharded in all ways: sums are within their bound,
-// data movement changes no bit, and losses follow one device's.
+// Training in bf16 with f32 masters, sharded in all ways: sums are within their bounds,
+// data movement changes no bit, and losses follow those of one device.
 
 #include <algorithm>
 #include <cmath>
@@ -32,8 +32,8 @@ constexpr double kHalfStepF32 = 0x1p-24;
 struct Form {
     std::string name;
     std::function<std::unique_ptr<GradientSync>(Rank&, Communicator&, Sequential&)> make;
-    /// A micro-batch's gradient is added to the ones before on this rank, in bf16, before
-    /// it is added to the other ranks'.
+    /// Whether a rank adds a micro-batch's gradient to its earlier ones, in bf16, before
+    /// it is added to the other ranks' gradients.
     bool adds_at_home = false;
 };
 
@@ -56,8 +56,8 @@ Form sharded(const std::string& name, const FullyShardedOptions& options) {
 
 using ReduceIn = std::optional<DType>;
 
-/// Forms of each group only move data in different ways: on the same ranks they add up
-/// the same terms in the same order.
+/// Forms of one group only move data in different ways: on the same ranks they add the
+/// same terms in the same order.
 std::vector<std::vector<Form>> forms(ReduceIn in) {
     return {
         {stage<Zero1>("stage 1", {.sizes = kSmall, .reduce_in = in}),
@@ -89,7 +89,7 @@ bool is_on_host(const Form& form) {
     return form.name == "offload" || form.name.find("host") != std::string::npos;
 }
 
-/// n ranks in each of some nodes, which are replicas, too.
+/// n ranks in each node. The nodes are replicas, too.
 struct Layout {
     int nodes = 1;
     int n = 1;
@@ -124,12 +124,12 @@ Outcome train(const Layout& layout, const Form& form, const RowTask& task, int s
     });
 }
 
-// Sums of gradients that are known.
+// Sums of known gradients.
 
 constexpr std::int64_t kIn = 7;
 constexpr std::int64_t kOut = 5;
 
-/// The target is the gradient of a prediction.
+/// A loss whose gradient is the target.
 LossResult given_gradient(Device& device, const Tensor& prediction, const Tensor& target,
                           double /*weight*/, SourceLine /*at*/) {
     return {device.zeros({1}, DType::f32), target.reshaped(prediction.shape())};
@@ -159,7 +159,7 @@ HostTensor gradient_of(int batch, double scale) {
     return magnitudes(kOut, fmt::format("dy {}", batch), scale);
 }
 
-/// The weight's gradient after one step of a micro-batch of one row each.
+/// Returns the weight's gradient after one step; each micro-batch has one row.
 HostTensor summed(const Layout& layout, const Form& form, double scale = 1) {
     const auto batches_of = [&](Device& device, int /*step*/, int rank) {
         std::vector<MicroBatch> batches;
@@ -173,7 +173,7 @@ HostTensor summed(const Layout& layout, const Form& form, double scale = 1) {
     return train(layout, form, linear_task(), 1, batches_of).results.at("grad/weight");
 }
 
-/// The largest distance from the exact sum of all terms, as a part of their sizes.
+/// Returns the largest distance from the exact sum of all terms, relative to the sum.
 double off_of(const HostTensor& arrived, int batches) {
     double most = 0;
     for (std::int64_t out = 0; out < kOut; ++out)
@@ -186,7 +186,8 @@ double off_of(const HostTensor& arrived, int batches) {
     return most;
 }
 
-/// How far rounding may take a sum of positive terms: each term is rounded that often.
+/// Returns how far rounding may move a sum of positive terms, if each term is rounded
+/// this often.
 double bound_of(int roundings, int roundings_f32) {
     return std::pow(1 + kHalfStep, roundings) *
                std::pow(1 + kHalfStepF32, roundings_f32) -
@@ -195,7 +196,7 @@ double bound_of(int roundings, int roundings_f32) {
 
 }  // namespace
 
-TEST_CASE("Gradients in bf16 are off by a rounding a rank and micro-batch",
+TEST_CASE("Gradients in bf16 differ by one rounding per rank and micro-batch",
           "[parallel][zero][bf16]") {
     const int nodes = GENERATE(1, 2), n = GENERATE(1, 2, 3, 4, 8), k = GENERATE(1, 3);
     const ReduceIn in = GENERATE(ReduceIn(), ReduceIn(DType::f32));
@@ -204,20 +205,20 @@ TEST_CASE("Gradients in bf16 are off by a rounding a rank and micro-batch",
     for (const Form& form : all_forms(in)) {
         if (nodes > 1 && is_on_host(form)) continue;  // they refuse it
         CAPTURE(nodes, n, k, form.name, in.has_value());
-        // A product is rounded as it is added, and so is each sum after the first; with
-        // f32 in bf16 only what is added at home, or once.
+        // A product is rounded when it is added, and so is each sum after the first. With
+        // sums in f32, bf16 rounds only what a rank adds itself, or the result once.
         const int bf16 = in ? (form.adds_at_home ? k : 1) : ranks + k - 1;
         const double off = off_of(summed(layout, form), ranks * k);
         CHECK(off <= bound_of(bf16, ranks + k));
-        // Roundings add up: 16 ranks' break the bound of one.
+        // Roundings add up: the error of 16 ranks exceeds the bound of one rounding.
         if (ranks == 16 && !in) CHECK(off > bound_of(1, ranks + k));
     }
 }
 
-TEST_CASE("Gradients of 2^-30 in bf16 lose nothing, so that no loss is scaled",
+TEST_CASE("Gradients of 2^-30 in bf16 lose nothing, so the loss needs no scaling",
           "[parallel][zero][bf16]") {
-    // f16 counts in steps of 2^-24 there: half a step and less becomes zero, and a loss
-    // is scaled to keep it (Micikevicius et al. 2018, 1710.03740, section 3.2).
+    // f16 has steps of 2^-24 there, so half a step or less becomes zero. To keep it, a
+    // loss is scaled (Micikevicius et al. 2018, 1710.03740, section 3.2).
     constexpr double kScale = 0x1p-30, kStepF16 = 0x1p-24;
     const Layout layout{1, 4, 3};
     const ReduceIn in = GENERATE(ReduceIn(), ReduceIn(DType::f32));
@@ -247,7 +248,7 @@ Outcome train(const Layout& layout, const Form& form, const RowTask& task,
     });
 }
 
-/// One device, with the batch of so many ranks whole.
+/// Trains one device on the whole batch of this many ranks.
 Outcome train_whole(int ranks, const RowTask& task) {
     const Form alone{"alone", [](Rank&, Communicator&, Sequential& model) {
                          return std::make_unique<AllReduceSync>(model.parameters());
@@ -276,15 +277,14 @@ TEST_CASE("Sharded training in bf16 follows one device's",
                 CAPTURE(layout.nodes, layout.n, k, form.name, in.has_value());
                 const auto many =
                     losses_of(train({layout.nodes, layout.n, k}, form, task).report);
-                // Each is within a rounding of what f32 would give.
+                // Each loss is within one rounding of the loss in f32.
                 for (int step = 0; step < kSteps; ++step)
                     CHECK(std::abs(many[step] - losses[step]) <=
                           2 * kHalfStep * losses[0]);
             }
 }
 
-TEST_CASE("What only moves data in another way leaves all bits",
-          "[parallel][zero][bf16]") {
+TEST_CASE("Other ways to move data change no bits", "[parallel][zero][bf16]") {
     constexpr int kFew = 3;
     const RowTask task = gpt_task();
     Layout layout =
@@ -301,14 +301,14 @@ TEST_CASE("What only moves data in another way leaves all bits",
             for (const Form& form : group)
                 if (layout.nodes == 1 || !is_on_host(form))
                     check(train(layout, form, task, kFew), form.name);
-            // Two terms have one sum, wherever in a buffer they lie; so stages and full
-            // sharding agree, too.
+            // A sum of two terms has the same bits at any place in a buffer. So the
+            // stages and full sharding agree, too.
             if (layout.ranks() <= 2 && k == 1 && !others.results.empty())
                 check(others, "another group");
             others = first;
         }
     }
-    // With the same buckets stage 2 sends what stage 1 does, if there is one micro-batch.
+    // With the same buckets and one micro-batch, stage 2 sends the same sums as stage 1.
     if (k == 1) {
         const auto stages = forms({});
         CHECK(under(train(layout, stages[0][0], task, kFew).results, "value/") ==

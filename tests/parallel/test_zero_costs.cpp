@@ -1,4 +1,4 @@
-// Bytes, memory and virtual time of ZeRO's stages, against the paper's formulas.
+// Compares bytes, memory and virtual time of ZeRO's stages with the paper's formulas.
 
 #include <functional>
 
@@ -27,7 +27,7 @@ constexpr std::int64_t kLayer = kWidth * kWidth;          // parameters
 constexpr std::int64_t kAll = kLayers * kLayer;           // psi
 constexpr BucketSizes kOneLayer{2 * kLayer, 2 * kLayer};  // of bf16
 
-/// Layers of equal size, without biases, made without memory.
+/// Layers of equal size, without biases, whose parameters have no memory yet.
 std::unique_ptr<Sequential> stack_of(Device& device, DType dtype) {
     auto model = std::make_unique<Sequential>();
     for (int layer = 0; layer < kLayers; ++layer) {
@@ -108,14 +108,14 @@ TEST_CASE("Stages of ZeRO send 2, 2 and 3 times the parameters",
           kShare);
     check(stage<ZeroOffload>({.sizes = kOneLayer}), 0, m * kShare, kShare);
     for (const ShardBy by : {ShardBy::rows, ShardBy::packed_rows, ShardBy::flat}) {
-        // The last layer is not gathered a second time.
+        // The last layer is not gathered again for backward.
         check(sharded({.by = by}), 0, m * kShare, m * (2 * kShare - kLast));
         check(sharded({.by = by, .reshard_after_forward = false}), 0, m * kShare,
               m * kShare);
     }
 }
 
-TEST_CASE("Memory of ZeRO's stages is the paper's, and what it leaves out",
+TEST_CASE("Memory of ZeRO's stages is the paper's formula plus what the paper leaves out",
           "[parallel][zero][costs]") {
     const std::int64_t m = GENERATE(1, 3);
     CAPTURE(m);
@@ -132,16 +132,16 @@ TEST_CASE("Memory of ZeRO's stages is the paper's, and what it leaves out",
     };
     constexpr std::int64_t kState = 12 * kAll / kRanks;
     constexpr std::int64_t kBucketShare = kBucket / kRanks;
-    // The first micro-batch's sums arrive in the shards, others' are added to them.
+    // The first micro-batch's sums arrive in the shards; later ones are added to them.
     const std::int64_t arriving = m == 1 ? 0 : kBucketShare;
     check(stage<Zero1>({.sizes = kOneLayer}), 2 * kAll, 2 * kAll, kState, 0);
-    // Two buckets: one fills while the other is on its way.
+    // Two buckets: one fills while the other is being sent.
     check(stage<Zero2>({.sizes = kOneLayer}), 2 * kAll, 2 * kAll / kRanks + 2 * kBucket,
           kState, arriving);
-    // A bucket's share arrives, and the one before is on its way to the host.
+    // One bucket's share arrives while the share before it is copied to the host.
     check(stage<ZeroOffload>({.sizes = kOneLayer}), 2 * kAll, 2 * kBucket, 0,
           2 * kBucketShare);
-    // One bucket is cast at a time; shards have gradients of their own.
+    // One bucket is cast at a time; the shards have their own gradients.
     check(stage<Zero1>({.sizes = kOneLayer, .reduce_in = DType::f32}), 2 * kAll,
           2 * kAll + 4 * kAll / kRanks, kState, 2 * kBucket);
     for (const ShardBy by : {ShardBy::rows, ShardBy::flat}) {
@@ -154,9 +154,9 @@ TEST_CASE("Memory of ZeRO's stages is the paper's, and what it leaves out",
         check(sharded({.by = by, .reshard_after_forward = false}),
               2 * kAll / kRanks + 2 * kAll, 2 * kAll / kRanks + 2 * kBucket, kState,
               arriving);
-        // The host has the shards, the masters and the moments. Shares of three layers'
-        // values come from there: of the one that is to compute, the one that is gathered
-        // beside it, and the one behind that.
+        // The host has the shards, the masters and the moments. The device holds shares
+        // of three layers: of the layer that computes next, of the layer that is gathered
+        // meanwhile, and of the layer after that.
         check(sharded({.by = by, .on_host = true}), 2 * kBucket, 2 * kBucket, 0,
               5 * kBucketShare);
     }
@@ -167,15 +167,17 @@ TEST_CASE("Prefetching hides all gathers but the first", "[parallel][zero][costs
     constexpr std::int64_t kBytes = 8 * kLayer / kRanks;  // of a ring step, f64
     const Picoseconds gather = message_time(spec.inside, kBytes) * (kRanks - 1);
     const Picoseconds scatter = gather;
-    // Of one step, time in which a device computes nothing.
+    // Returns the time in one step in which a device is idle.
     const auto exposed = [](const FullyShardedOptions& options, const ClusterSpec& of) {
         const RunReport report = step_of(sharded(options), DType::f64, 1, of);
         return report.makespan() - report.ranks[0].time.compute;
     };
-    // Without, each stands by itself; the last layer's values stay for its backward.
+    // Without prefetching, no gather is hidden. The last layer's values stay for its
+    // backward.
     CHECK(exposed({.prefetch = 0}, spec) ==
           (2 * kLayers - 1) * gather + kLayers * scatter);
-    // A forward is long enough for a gather, a backward for a gather and a scatter.
+    // A forward is long enough to hide a gather, a backward to hide a gather and a
+    // scatter.
     ClusterSpec slow = spec;
     slow.flops_f64 /= 1000;
     const Picoseconds forward =

@@ -1,4 +1,4 @@
-// Virtual time and bytes of strategies whose shards live on the host, by formula.
+// Virtual time and bytes of strategies with shards on the host, by formula.
 
 #include <algorithm>
 #include <functional>
@@ -22,11 +22,11 @@ constexpr std::int64_t kLayers = 6;
 constexpr std::int64_t kWidth = 64;
 constexpr std::int64_t kRows = 128;
 constexpr std::int64_t kLayer = kWidth * kWidth;          // parameters
-constexpr std::int64_t kShare = kLayer / kRanks;          // of each rank
+constexpr std::int64_t kShare = kLayer / kRanks;          // of each layer, on each rank
 constexpr BucketSizes kOneLayer{2 * kLayer, 2 * kLayer};  // of bf16
 constexpr Picoseconds kMicrosecond = 1'000'000;
 
-/// Layers of equal size, without biases, made without memory.
+/// Layers of equal size, without biases, whose parameters have no memory yet.
 std::unique_ptr<Sequential> stack_of(Device& device) {
     auto model = std::make_unique<Sequential>();
     for (int layer = 0; layer < kLayers; ++layer) {
@@ -37,12 +37,12 @@ std::unique_ptr<Sequential> stack_of(Device& device) {
     return model;
 }
 
-/// What takes time, in whole microseconds; all else is free.
+/// The operations that take time, in whole microseconds; all others are free.
 struct Times {
-    Picoseconds product = 0;  ///< of a layer; forward is one, backward two
+    Picoseconds product = 0;  ///< of one layer; forward takes one, backward two
     Picoseconds line = 0;     ///< a layer's gather, or its reduce-scatter
-    Picoseconds copy = 0;     ///< of this rank's share of a layer, either way
-    Picoseconds update = 0;   ///< of that share, by the host
+    Picoseconds copy = 0;     ///< of this rank's share of a layer, in either direction
+    Picoseconds update = 0;   ///< of this share, by the host
 
     ClusterSpec spec() const {
         const auto rate = [](double amount, Picoseconds time) {
@@ -53,7 +53,7 @@ struct Times {
         spec.flops_bf16 = rate(2.0 * kRows * kLayer, product);
         spec.inside = {0, rate(2.0 * kShare * (kRanks - 1), line)};
         spec.host_copy = {0, rate(2.0 * kShare, copy)};
-        spec.host.flops_f32 = rate(14.0 * kShare, update);  // AdamW's of a number
+        spec.host.flops_f32 = rate(14.0 * kShare, update);  // AdamW's, for one number
         return spec;
     }
 };
@@ -63,7 +63,7 @@ Times microseconds(int product, int line, int copy, int update) {
             update * kMicrosecond};
 }
 
-/// Its gradient is there for nothing.
+/// A loss whose gradient costs no time.
 LossResult free_loss(Device& device, const Tensor& prediction, const Tensor& /*target*/,
                      double /*weight*/, SourceLine at) {
     return {device.empty({1}, DType::f32, at),
@@ -105,17 +105,17 @@ RunReport run(const MakeSync& make, const Times& times, int steps) {
     });
 }
 
-/// How much later all ends with a step more, when others have come before.
+/// Returns how much time a fourth step adds.
 Picoseconds step_time(const MakeSync& make, const Times& times) {
     return run(make, times, 4).makespan() - run(make, times, 3).makespan();
 }
 
 }  // namespace
 
-TEST_CASE("A host's update stands between two steps", "[parallel][zero][costs]") {
-    // Sums and copies of gradients are hidden beside backward but for the last sum, which
-    // comes beside a copy, and the last copy. Then the host updates a bucket while the
-    // one before is copied back; the last one is gathered behind that.
+TEST_CASE("A host's update runs between two steps", "[parallel][zero][costs]") {
+    // Backward hides sums and copies of gradients, except the last sum, which overlaps
+    // with a copy, and the last copy. Then the host updates one bucket while the bucket
+    // before it is copied back. The last bucket is gathered after that.
     for (const int host : {3, 8}) {
         const Times t = microseconds(10, 3, 4, host);
         const Picoseconds between = std::max(t.line, t.copy) + t.copy + t.update +
@@ -124,7 +124,7 @@ TEST_CASE("A host's update stands between two steps", "[parallel][zero][costs]")
         CHECK(step_time(offload(false), t) == kLayers * 3 * t.product + between);
     }
     // If the link is the limit, it is busy from the end of the second backward on, when
-    // the first gradients have been added up, and idle for the first update alone.
+    // the first gradients have been summed. It is idle only during the first update.
     const Times slow = microseconds(10, 6, 50, 8);
     CHECK(step_time(offload(false), slow) == kLayers * slow.product + 4 * slow.product +
                                                  kLayers * slow.copy + slow.update +
@@ -133,8 +133,8 @@ TEST_CASE("A host's update stands between two steps", "[parallel][zero][costs]")
 
 TEST_CASE("A delayed update is hidden if it is shorter than a step",
           "[parallel][zero][costs]") {
-    // The host begins when all values are on the device; gathers and a step come before
-    // values may be overwritten. They are copied, one gathered beside the next's copy.
+    // The host begins when all values are on the device. A gather and a step come before
+    // values may be overwritten. Each value is gathered while the next one is copied.
     for (const int link : {4, 50}) {
         for (const int host : {3, 8, 30, 31, 100}) {
             CAPTURE(link, host);
@@ -147,27 +147,27 @@ TEST_CASE("A delayed update is hidden if it is shorter than a step",
     }
 }
 
-TEST_CASE("Shards on the host come to the device beside computation",
+TEST_CASE("Shards on the host are copied to the device during computation",
           "[parallel][zero][costs]") {
-    // Forward waits for the copies of two layers, of which the first is gathered beside
-    // the second's; backward for one. The last gradients are reduced, and go to the host,
-    // which then updates all.
+    // Forward waits for the copies of two layers; the first layer is gathered during the
+    // second copy. Backward waits for one copy. Then the last gradients are reduced and
+    // copied to the host, which updates all of them.
     for (const int host : {3, 8}) {
         const Times t = microseconds(10, 3, 4, host);
         CHECK(step_time(on_host(), t) == 2 * t.copy + kLayers * 3 * t.product + t.copy +
                                              std::max(t.line, t.copy) + t.copy +
                                              kLayers * t.update);
     }
-    // If the link is the limit: all copies to the device one behind the other, but for
-    // what the last layer does between both directions, since it is kept for backward;
-    // then the second layer's backward, and the last three gradients' ways to the host.
+    // If the link is the limit, all copies to the device come one after another. Only the
+    // last layer's forward and backward come between them, since its values are kept.
+    // The second layer's backward and the last three copies to the host follow.
     const Times slow = microseconds(10, 6, 50, 8);
     CHECK(step_time(on_host(), slow) == (2 * kLayers - 1) * slow.copy + 2 * slow.product +
                                             2 * slow.product + 3 * slow.copy +
                                             kLayers * slow.update);
 }
 
-TEST_CASE("What goes to a host and comes back is each rank's share, in its type",
+TEST_CASE("Only each rank's share is copied to the host and back, in its type",
           "[parallel][zero][costs]") {
     constexpr std::int64_t kBytes = 2 * kLayers * kShare;  // 2 psi / n of bf16
     const Times t = microseconds(10, 3, 4, 3);
@@ -186,7 +186,7 @@ TEST_CASE("What goes to a host and comes back is each rank's share, in its type"
         check(offload(delayed, {.sizes = kOneLayer, .reduce_in = DType::f32}), 2 * kBytes,
               kBytes);
     }
-    // Values come for forward and for backward, the last layer's once.
+    // Values are copied for forward and again for backward, the last layer's only once.
     check(on_host(), kBytes, 2 * kBytes - kBytes / kLayers);
     check(on_host({.reshard_after_forward = false, .on_host = true}), kBytes, kBytes);
 }

@@ -1,5 +1,5 @@
-// GPT-3, fully sharded between nodes and tensor parallel inside them: shapes only. What
-// each device holds and sends, to the byte.
+// GPT-3, fully sharded between nodes and tensor parallel inside them, in shapes only:
+// what each device holds and sends, to the byte.
 
 #include <algorithm>
 #include <map>
@@ -19,12 +19,12 @@ namespace lockstep::test {
 namespace {
 
 constexpr std::int64_t kVocabulary = 50'257;
-constexpr std::int64_t kLength = 2048;  // s, of one sequence a replica
+constexpr std::int64_t kLength = 2048;  // s; one sequence on each replica
 constexpr std::int64_t kHidden = 12'288;
 constexpr std::int64_t kHeads = 96;
 constexpr std::int64_t kBf16 = 2;  // bytes
 
-/// t ranks of a node share out the layers, n nodes are replicas and have shards.
+/// The t ranks of a node split the layers; the n nodes are replicas, which shard them.
 struct Layout {
     std::int64_t layers = 1;
     std::int64_t tp = 1;
@@ -32,7 +32,7 @@ struct Layout {
     bool recompute = true;
 };
 
-/// GPT-3's sizes (Brown et al. 2020, 2005.14165, table 2.1), but for the layers.
+/// GPT-3's sizes (Brown et al. 2020, 2005.14165, table 2.1), except the number of layers.
 GptSizes gpt_3(std::int64_t layers) {
     GptSizes sizes;
     sizes.vocabulary = kVocabulary;
@@ -43,7 +43,7 @@ GptSizes gpt_3(std::int64_t layers) {
     return sizes;
 }
 
-/// One step of AdamW in bf16 with masters, from making the model on.
+/// Makes the model and takes one step of AdamW in bf16 with masters.
 RunReport step_of(const Layout& layout) {
     sim::ClusterOptions options;
     options.ranks = static_cast<int>(layout.tp * layout.dp);
@@ -71,10 +71,10 @@ RunReport step_of(const Layout& layout) {
     });
 }
 
-/// Numbers of the units of one tensor-parallel rank, each parameter's rows padded to a
-/// multiple of n.
+/// How many numbers each unit of one tensor-parallel rank has. Each parameter's rows are
+/// padded to a multiple of n.
 struct Units {
-    std::int64_t table;  ///< the head has as many
+    std::int64_t table;  ///< the head has the same number
     std::int64_t positions;
     std::int64_t block;
     std::int64_t last_norm;
@@ -102,22 +102,22 @@ Units units_of(const Layout& layout) {
             2 * norm + attention + mlp, norm};
 }
 
-/// The most bytes of activations, while the core of the last block's attention is in
-/// backward: A = 2 s b h is one tensor between blocks, W = 2 a s^2 b / t the weights of
-/// attention.
+/// The most bytes of activations. This is when the core of the last block's attention is
+/// in backward. A = 2 s b h is one tensor between blocks, W = 2 a s^2 b / t is the
+/// weights of attention.
 std::int64_t activations(const Layout& layout) {
     const std::int64_t t = layout.tp;
     const std::int64_t a = kBf16 * kLength * kHidden;
     const std::int64_t weights = kBf16 * kHeads * kLength * kLength / t;
     const std::int64_t statistics = 8 * kLength;  // of a norm, f32
-    // Of a block: what enters it; what both norms give and enters the second one;
-    // queries, keys and values, what the core gives, and both tensors within the MLP.
+    // A block keeps its input; the outputs of both norms, and the second one's input;
+    // queries, keys and values; the core's output; and both tensors inside the MLP.
     const std::int64_t input = a;
     const std::int64_t rest = 3 * a + (3 + 1 + 4 + 4) * a / t + weights + 2 * statistics;
-    // Of the last block, its second half has let go of what it kept.
+    // The last block has already released what its second half kept.
     const std::int64_t kept = a + 3 * a / t + weights + statistics;
-    // Gradients of what leaves the block, and of what leaves attention; of what the core
-    // gives and gets; of its weights, after and before the softmax.
+    // The gradients of the block's output and of attention's output; of the core's output
+    // and inputs; of the core's weights, after and before the softmax.
     const std::int64_t gradients = 2 * a + (1 + 3) * a / t + 2 * weights;
     const std::int64_t logits = kBf16 * kLength * rounded_up(kVocabulary, t) / t;
     const std::int64_t ids = 4 * kLength, loss = 4;
@@ -128,15 +128,16 @@ std::int64_t activations(const Layout& layout) {
 void check_memory(const Layout& layout, const RunReport& report) {
     const Units units = units_of(layout);
     const std::int64_t share = units.all(layout.layers) / layout.dp;
-    // Over the node these are the model, and what all of its ranks hold (biases that are
-    // added after g, norms, positions), and the vocabulary's padding.
+    // Over one node these are the model, the tensors that all ranks of the node hold
+    // (biases added after g, norms, positions), and the vocabulary's padding.
     const Units bare = units_of({layout.layers, layout.tp, 1});
     const std::int64_t replicated = (6 * layout.layers + 2 + kLength) * kHidden;
     const std::int64_t padding = 2 * (layout.tp * bare.table - kVocabulary * kHidden);
     REQUIRE(layout.tp * bare.all(layout.layers) ==
             gpt_3(layout.layers).parameters() + (layout.tp - 1) * replicated + padding);
 
-    // The unit that computes and the next one; gradients of one are on their way.
+    // One unit computes while the next is gathered; one unit's gradients are being
+    // reduced.
     const std::int64_t open = 2 * units.block;
     for (const RankReport& rank : report.ranks) {
         REQUIRE(rank.memory.peak_of(MemoryCategory::parameters) ==
@@ -146,7 +147,7 @@ void check_memory(const Layout& layout, const RunReport& report) {
         REQUIRE(rank.memory.peak_of(MemoryCategory::activations) == activations(layout));
         REQUIRE(rank.memory.peak_of(MemoryCategory::communication) == 0);
         REQUIRE(rank.memory.peak_of(MemoryCategory::workspace) ==
-                4 * kLength);  // places of tokens
+                4 * kLength);  // positions of tokens
     }
 }
 
@@ -165,11 +166,12 @@ Sent sent_by(const RankReport& rank) {
 void check_bytes(const Layout& layout, const RunReport& report) {
     const Units units = units_of(layout);
     const std::int64_t t = layout.tp, n = layout.dp;
-    // S, and a gather less of the head: 3 (n-1)/n S of a whole step.
+    // All units are gathered twice and reduced once, 3 (n-1)/n S; the head is gathered
+    // once.
     const std::int64_t all = kBf16 * units.all(layout.layers) / n * (n - 1);
     const std::int64_t head = kBf16 * units.table / n * (n - 1);
-    // f and g of both halves of a block, g twice if it is computed twice; the table's g,
-    // the head's f; six numbers a token of the loss, f32.
+    // f and g in both halves of a block, with g twice under recomputation; the table's g
+    // and the head's f; six f32 numbers a token for the loss.
     const std::int64_t whole = kBf16 * kLength * kHidden;
     const std::int64_t reductions = (layout.recompute ? 6 : 4) * layout.layers + 2;
     const std::int64_t tensors = reductions * 2 * (t - 1) * whole / t;
@@ -181,8 +183,8 @@ void check_bytes(const Layout& layout, const RunReport& report) {
         REQUIRE(sent_by(rank) == expected);
 }
 
-/// The line between nodes is busy for at least as long as its bytes take, and each device
-/// for what it computes.
+/// The line between nodes is busy at least for the time of its bytes, and each device for
+/// the time of its computation.
 void check_time(const Layout& layout, const RunReport& report) {
     const ClusterSpec spec = load_cluster("h100");
     const Units units = units_of(layout);
@@ -204,15 +206,17 @@ void check_step(const Layout& layout) {
 
 }  // namespace
 
-TEST_CASE("Layers of GPT-3, sharded over nodes and within, hold and send their formulas",
-          "[parallel][zero][costs]") {
+TEST_CASE(
+    "Layers of GPT-3, sharded between and inside nodes, hold and send the formulas' "
+    "bytes",
+    "[parallel][zero][costs]") {
     for (const bool recompute : {true, false}) {
         check_step({3, 8, 16, recompute});
         check_step({2, 4, 5, recompute});  // rows of all parameters are padded
     }
 }
 
-TEST_CASE("All of GPT-3 on 1,024 devices holds and sends its formulas", "[.large]") {
+TEST_CASE("GPT-3 on 1,024 devices holds and sends the formulas' bytes", "[.large]") {
     check_step({96, 8, 128});
 }
 

@@ -1,5 +1,5 @@
-// A module whose weights ranks share out, beside its twin on one device, as tasks that
-// are tried on the same case.
+// A module whose weights ranks shard, and its twin on one device, as tasks for the same
+// case.
 #pragma once
 
 #include <functional>
@@ -26,9 +26,9 @@ using MakeAlone = std::function<std::unique_ptr<Module>(const ParameterInit&)>;
 using MakeShared =
     std::function<std::unique_ptr<Module>(const ParameterInit&, TensorParallel&)>;
 
-/// A pass through the module, in the dtype of "dy".
+/// One pass through the module, in the dtype of "dy".
 Task pass_alone(const MakeAlone& make);
-/// The same, by ranks; gradients are made complete.
+/// The same pass on ranks; gradients are completed.
 Task pass_shared(const MakeRegions& make_regions, const MakeShared& make,
                  Backward backward = Backward::whole);
 

@@ -30,7 +30,7 @@ std::vector<MicroBatch> chain_batches(Device& device, int count, bool uneven) {
     std::int64_t all = 0;
     for (int i = 0; i < count; ++i)
         all += rows(i);
-    // What is there before a step is no activation.
+    // Tensors that exist before a step are no activations.
     const MemoryScope scope(device, MemoryCategory::workspace);
     std::vector<MicroBatch> batches;
     std::int64_t first = 0;

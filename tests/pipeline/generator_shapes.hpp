@@ -1,4 +1,4 @@
-// Sizes of the schedules that generators have.
+// The shapes for which generators have schedules.
 #pragma once
 
 #include <algorithm>
@@ -14,13 +14,13 @@ inline bool goes_both_ways(const std::string& name) {
     return name == "chimera" || name == "dualpipe";
 }
 
-/// Returns whether each stage has two chunks, in a V or on the ways from both ends.
+/// Returns whether each stage has two chunks: in a V, or in pipelines from both ends.
 inline bool has_two_chunks(const std::string& name) {
     return goes_both_ways(name) || name == "zb-v" || name == "v-half" ||
            name == "v-min" || name == "dualpipe-v";
 }
 
-/// Returns whether a generator has a schedule of that shape.
+/// Returns whether a generator has a schedule of this shape.
 inline bool takes(const std::string& name, const PipelineShape& shape) {
     const bool any_chunks = name == "interleaved" || name == "looped-bfs";
     if (goes_both_ways(name) && shape.stages % 2 != 0) return false;
@@ -32,7 +32,7 @@ inline bool takes(const std::string& name, const PipelineShape& shape) {
     return has_two_chunks(name) && shape.chunks == 2;
 }
 
-/// The names of generators that have one.
+/// Returns the names of the generators that have a schedule of this shape.
 inline std::vector<std::string> names_for(const PipelineShape& shape) {
     std::vector<std::string> names = schedule_names();
     std::erase_if(names, [&](const std::string& name) { return !takes(name, shape); });

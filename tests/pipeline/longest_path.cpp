@@ -58,7 +58,7 @@ Picoseconds LongestPath::time_alone(Place place) const {
     }
 }
 
-/// A message's, by its link, by the boundary of its parts, or by who sends it.
+/// Returns a message's time: by its link, by the boundary of its parts, or by its sender.
 Picoseconds LongestPath::time_between(Place from, Place to) const {
     for (const auto& [stages, time] : times_.links)
         if (stages == std::pair(from.stage, to.stage) ||
@@ -68,7 +68,8 @@ Picoseconds LongestPath::time_between(Place from, Place to) const {
     return durations(times_.by_part && !down ? to : from).message;
 }
 
-/// The part after needs a forward's activation, the part before a backward's gradient.
+/// The next part needs a forward's activation; the part before needs a backward's
+/// gradient.
 std::optional<LongestPath::Data> LongestPath::made_by(Place place) const {
     const Instruction& it = schedule_.at(place);
     const int part = schedule_.part(place);
@@ -95,7 +96,7 @@ int LongestPath::add_node(Picoseconds duration) {
     return static_cast<int>(nodes_.size()) - 1;
 }
 
-/// Who makes what, and both ends of each message.
+/// Finds the maker of each datum, and both ends of each message.
 void LongestPath::find_data() {
     for (int stage = 0; stage < schedule_.stages; ++stage)
         for (int i = 0; i < static_cast<int>(schedule_.of(stage).size()); ++i) {
@@ -111,8 +112,8 @@ void LongestPath::find_data() {
     }
 }
 
-/// A node a computation or pair, one a message for both its ends, one a reduction for all
-/// stages that hold the part.
+/// Adds a node for each computation or pair, one for both ends of a message, and one for
+/// a reduction on all stages that hold the part.
 void LongestPath::add_nodes(int stage) {
     auto& row = nodes_of_.emplace_back();
     std::map<int, int> reductions;
@@ -145,7 +146,7 @@ void LongestPath::add_pair(Place first, Place second) {
         own < 0 ? time_alone(first) + time_alone(second) : own;
 }
 
-/// By direction: the other stage, and whether this one sends.
+/// Returns the message's queue by direction: the other stage, and whether this one sends.
 std::pair<int, bool> LongestPath::queue_of(Place message) const {
     if (schedule_.queues == MessageQueues::one) return {-1, false};
     const bool sends = is_send(schedule_.at(message).kind);
@@ -172,7 +173,8 @@ void LongestPath::join_program(int stage, Queues queues) {
     }
 }
 
-/// The group's messages begin behind both, and all end together; returns their end.
+/// Lets the group's messages begin after `work` and `before`, and end together. Returns
+/// their end.
 int LongestPath::join_group(const std::vector<Place>& group, int work, int before) {
     const int end = add_node(0);
     for (const Place place : group) {
@@ -203,8 +205,8 @@ void LongestPath::join_need(Place place) {
         edges.push_back({node(maker->second), time_between(maker->second, place)});
 }
 
-/// Visits nodes once all that they wait for are visited; what is never visited is in a
-/// cycle, or behind one.
+/// Visits a node when all nodes that it waits for are visited. A node that is never
+/// visited is in a cycle, or waits for one.
 void LongestPath::follow() {
     std::vector<std::vector<Edge>> before(nodes_.size());
     std::vector<std::size_t> missing(nodes_.size());
@@ -257,14 +259,14 @@ bool LongestPath::waits_for(Place later, Place earlier) const {
     return false;
 }
 
-/// What a node began right after, or a gap after.
+/// Adds the nodes whose end, plus a gap, is the time at which this node begins.
 void LongestPath::add_causes(const Node& of, std::vector<int>& open) const {
     for (const Edge& edge : of.after)
         if (nodes_[static_cast<std::size_t>(edge.from)].end() + edge.gap == of.start)
             open.push_back(edge.from);
 }
 
-/// The nodes that end at the makespan.
+/// Returns the nodes that end at the makespan.
 std::vector<int> LongestPath::last_to_end() const {
     const Picoseconds end = makespan();
     std::vector<int> last;

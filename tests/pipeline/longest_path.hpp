@@ -1,6 +1,6 @@
-// When a schedule's instructions happen, found as the longest path through a graph of
-// what waits for what: from the rules in src/pipeline/timer.hpp alone, with nothing of
-// the library's index or walk.
+// The times of a schedule's instructions, found as the longest path in a graph of
+// dependences. It uses only the rules in src/pipeline/timer.hpp, and nothing of the
+// library's index or walk.
 #pragma once
 
 #include <map>
@@ -14,31 +14,34 @@ namespace lockstep::test {
 
 /// How a stage serves its messages.
 enum class Queues {
-    beside_work,  ///< in one queue of their own, in order
-    one_for_all   ///< in order with the computations, which they hold up
+    beside_work,  ///< in a queue of their own, in order
+    one_for_all   ///< in one order with the computations, which wait for them
 };
 
 class LongestPath {
   public:
-    /// Each computation and each message must be there once. The schedule must stay.
+    /// The schedule must have each computation and each message once, and must outlive
+    /// this.
     LongestPath(const Schedule& schedule, ScheduleTimes times,
                 Queues queues = Queues::beside_work);
 
-    /// Whether anything waits for itself.
+    /// Returns whether any instruction waits for itself.
     bool deadlock() const { return deadlock_; }
-    /// Of every instruction; both ends of a message have one.
+    /// The times of every instruction; both ends of a message have the same.
     const std::vector<std::vector<TimeSpan>>& spans() const { return spans_; }
     Picoseconds makespan() const;
 
-    /// Whether `later` can only begin after `earlier`, directly or through others.
+    /// Returns whether `later` can begin only after `earlier`, directly or through
+    /// others.
     bool waits_for(Place later, Place earlier) const;
-    /// Whether `earlier` is why `later` begins no sooner: from one's end, what waits for
-    /// what leads to the other's start without a pause, through instructions that take no
-    /// time. Without `earlier`, from time 0; without `later`, to the makespan.
+    /// Returns whether `earlier` is why `later` begins no sooner: a path of dependences
+    /// leads from the end of `earlier` to the start of `later` without a pause, through
+    /// instructions that take no time. Without `earlier` it begins at time 0; without
+    /// `later` it ends at the makespan.
     bool lets_begin(std::optional<Place> earlier, std::optional<Place> later) const;
 
   private:
-    /// Data: whether it is a gradient, the part that needs it, its micro-batch.
+    /// A datum: whether it is a gradient, the part that needs it, its micro-batch.
     using Data = std::tuple<bool, int, int>;
     struct Edge {
         int from = 0;
@@ -52,7 +55,7 @@ class LongestPath {
         Picoseconds end() const { return start + duration; }
     };
 
-    /// Both ends of a message, as far as they are there.
+    /// Both ends of a message, as far as the schedule has them.
     struct Message {
         Place send;
         Place recv;
@@ -95,7 +98,8 @@ class LongestPath {
     bool deadlock_ = false;
 };
 
-/// Whether there is a cycle in which each waits for the next, the last for the first.
+/// Returns whether each place in the cycle waits for the next, and the last for the
+/// first.
 bool cycle_is_real(const Schedule& schedule, const std::vector<Place>& cycle);
 
 }  // namespace lockstep::test

@@ -5,7 +5,7 @@
 
 namespace lockstep::test {
 
-/// All meshes of 2 to 16 devices that have 1, 2 or 4 along each axis: pp, dp, cp, tp.
+/// Returns all meshes of 2 to 16 devices with 1, 2 or 4 along each axis: pp, dp, cp, tp.
 inline std::vector<std::array<int, 4>> all_meshes() {
     std::vector<std::array<int, 4>> meshes;
     for (const int pp : {1, 2, 4})

@@ -22,7 +22,7 @@ class NaiveCheck {
     }
 
   private:
-    /// All places with this work.
+    /// Returns all places with this work.
     std::vector<Place> all(Kind kind, int part, int micro_batch) const {
         std::vector<Place> found;
         for (const Place place : places())
@@ -55,7 +55,7 @@ class NaiveCheck {
         return true;
     }
 
-    /// Only messages, in one queue, or one forward and one backward begin together.
+    /// Only messages in one queue, or one forward with one backward, may begin together.
     bool together_fit() const {
         for (const auto& list : schedule_.work) {
             if (!list.empty() && list.front().together) return false;
@@ -65,7 +65,8 @@ class NaiveCheck {
         return true;
     }
 
-    /// Whether instruction i of the list may begin together with the one before it.
+    /// Returns whether instruction i of the list may begin together with the one before
+    /// it.
     bool fits_with_last(const std::vector<Instruction>& list, std::size_t i) const {
         if (is_message(list[i].kind) && is_message(list[i - 1].kind))
             return schedule_.queues == MessageQueues::one;
@@ -88,8 +89,8 @@ class NaiveCheck {
         return true;
     }
 
-    /// Whether there is one forward, and behind it, on the same stage, one backward or
-    /// its two halves in order.
+    /// Returns whether there is one forward and, after it on the same stage, one backward
+    /// or its two halves in order.
     bool complete(int part, int micro_batch) const {
         std::vector<Place> order = all(Kind::forward, part, micro_batch);
         const auto whole = all(Kind::backward, part, micro_batch);
@@ -112,7 +113,7 @@ class NaiveCheck {
         return found.empty() ? Place{} : found.front();
     }
 
-    /// What makes the gradient.
+    /// Returns the backward that makes the gradient.
     Place backward(int part, int micro_batch) const {
         const Place whole = only(Kind::backward, part, micro_batch);
         return whole ? whole : only(Kind::backward_input, part, micro_batch);
@@ -175,7 +176,8 @@ class NaiveCheck {
         return true;
     }
 
-    /// How many reductions a stage runs before a position of its list, of one chunk.
+    /// Returns how many reductions of one chunk a stage runs before a position of its
+    /// list.
     int reductions(Place until) const {
         int count = 0;
         for (int i = 0; i < until.position; ++i)
@@ -183,8 +185,8 @@ class NaiveCheck {
                      schedule_.at({until.stage, i}).chunk == schedule_.at(until).chunk;
         return count;
     }
-    /// Whether a backward of the chunk stands in front, with no step between, or, if it
-    /// is an update, no update between.
+    /// Returns whether a backward of the chunk comes before, with no reduction or update
+    /// between. For an update, only another update may not be between.
     bool has_gradients(Place place) const {
         const Instruction& step = schedule_.at(place);
         for (int i = place.position - 1; i >= 0; --i) {
@@ -198,8 +200,8 @@ class NaiveCheck {
         }
         return false;
     }
-    /// Returns the reductions that meet in this one; fewer than holders if some are
-    /// missing.
+    /// Returns the reductions that meet in this one. There are fewer than holders if some
+    /// are missing.
     std::vector<Place> meeting(Place place) const {
         std::vector<Place> ends;
         for (const Place other : places())
@@ -209,8 +211,8 @@ class NaiveCheck {
                 ends.push_back(other);
         return ends;
     }
-    /// Returns whether an update of a part changes all of its copies alike: all of them
-    /// have been reduced since their last backwards, and are updated, too.
+    /// Returns whether an update changes all copies of a part in the same way: all copies
+    /// were reduced after their last backwards, and all are updated.
     bool fits_copies(Place update) const {
         const int part = schedule_.part(update);
         if (schedule_.holders(part) == 1) return true;
@@ -250,22 +252,22 @@ class NaiveCheck {
         return true;
     }
 
-    /// Gradient or not, the part that needs the data, the micro-batch.
+    /// Whether it is a gradient, the part that needs the data, the micro-batch.
     using Data = std::tuple<bool, int, int>;
 
-    /// Messages that were posted together, as far as they have not met their other ends.
+    /// Messages that were posted together, without those that have met their other ends.
     struct Post {
         std::vector<Data> waiting;
-        std::vector<Data> arrived;  ///< received; there when all of the post is done
+        std::vector<Data> arrived;  ///< received; usable when the whole post is done
         bool sends(const Data& data) const { return sent.count(data) > 0; }
         std::set<Data> sent;
     };
-    /// By direction: the other stage, and whether this one sends.
+    /// The direction: the other stage, and whether this one sends.
     using Queue = std::pair<int, bool>;
     struct State {
         std::vector<int> next;
         std::vector<std::map<Queue, std::deque<Post>>> queues;
-        std::set<std::pair<int, Data>> there;  ///< data, by the stage that has it
+        std::set<std::pair<int, Data>> there;  ///< data, with the stage that has it
     };
 
     bool comes_to_end() const {
@@ -278,7 +280,7 @@ class NaiveCheck {
         return is_at_end(state);
     }
 
-    /// Lets every stage, and the messages between every two, go as far as they can.
+    /// Moves every stage, and the messages between every two stages, as far as possible.
     /// Returns whether anything moved.
     bool move_all(State& state) const {
         bool moved = false;
@@ -293,7 +295,7 @@ class NaiveCheck {
         return moved;
     }
 
-    /// Whether all instructions are done, and no message waits for its other end.
+    /// Returns whether all instructions are done, and no message waits for its other end.
     bool is_at_end(const State& state) const {
         for (std::size_t stage = 0; stage < state.next.size(); ++stage) {
             if (state.next[stage] < count(static_cast<int>(stage))) return false;
@@ -303,7 +305,7 @@ class NaiveCheck {
         return true;
     }
 
-    /// The next instruction, with those that begin together with it.
+    /// Runs the next instruction, with those that begin together with it.
     bool step(State& state, int stage) const {
         int& next = state.next[static_cast<std::size_t>(stage)];
         if (next == count(stage)) return false;
@@ -323,7 +325,7 @@ class NaiveCheck {
         return true;
     }
 
-    /// The instruction, and those behind it that begin together with it.
+    /// Returns the instruction, and the ones after it that begin together with it.
     std::vector<Place> beginning_with(Place first) const {
         std::vector<Place> all{first};
         for (int i = first.position + 1; i < count(first.stage); ++i) {
@@ -333,7 +335,7 @@ class NaiveCheck {
         return all;
     }
 
-    /// Once all that meet in a reduction have come to it, all go on.
+    /// When all stages have reached the reduction, all go on.
     bool reduce(State& state, Place place) const {
         const std::vector<Place> ends = meeting(place);
         for (const Place end : ends)
@@ -350,7 +352,7 @@ class NaiveCheck {
         const bool forward = it.kind == Kind::forward;
         if (!forward && !makes_gradient(it.kind)) return true;
         const bool needs = forward ? part > 0 : part < schedule_.last_part();
-        // The model's last part makes its own gradient.
+        // The model's last part makes its own gradient, from its own result.
         const Data own{false, part + 1, it.micro_batch};
         if (!needs) return forward || state.there.count({place.stage, own}) > 0;
         return state.there.count({place.stage, {!forward, part, it.micro_batch}}) > 0;
@@ -364,7 +366,7 @@ class NaiveCheck {
                  {!forward, forward ? part + 1 : part - 1, it.micro_batch});
     }
 
-    /// Without messages, data is at once wherever it is needed.
+    /// Without messages, data is at once on every stage that needs it.
     void made(State& state, int stage, const Data& data) const {
         for (int to = 0; to < schedule_.stages; ++to)
             if (to == stage || !schedule_.has_messages()) state.there.insert({to, data});
@@ -378,7 +380,7 @@ class NaiveCheck {
         const int towards = is_send(it.kind) ? (gradient ? part - 1 : part + 1) : part;
         return {gradient, towards, it.micro_batch};
     }
-    /// The stage at a message's other end.
+    /// Returns the stage at a message's other end.
     int peer(Place place) const {
         for (const Place other : places())
             if (is_message(schedule_.at(other).kind) && !(other == place) &&
@@ -398,7 +400,7 @@ class NaiveCheck {
         state.queues[static_cast<std::size_t>(all.front().stage)][queue].push_back(post);
     }
 
-    /// One message from stage a to stage b, of the posts in front.
+    /// Moves one message from stage a to stage b, if it is in both first posts.
     static bool meet(State& state, std::size_t a, std::size_t b) {
         for (auto& [from_key, from] : state.queues[a])
             for (auto& [to_key, to] : state.queues[b]) {

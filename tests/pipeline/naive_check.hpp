@@ -4,9 +4,8 @@
 
 namespace lockstep::test {
 
-/// Whether a schedule can run, found the slow way from the rules in
-/// src/pipeline/validate.hpp: by counting, and by trying every stage in turn until
-/// nothing moves.
+/// Returns whether a schedule can run. It follows the rules in src/pipeline/validate.hpp
+/// the slow way: by counting, and by trying every stage in turn until nothing moves.
 bool can_run(const Schedule& schedule);
 
 }  // namespace lockstep::test

@@ -20,7 +20,7 @@ struct Task {
     int micro_batch = 0;
 };
 
-/// Which part of the model each chunk of each stage is.
+/// Draws which part of the model each chunk of each stage is.
 std::vector<std::vector<int>> random_parts(Random& random, int stages, int chunks) {
     const int style = random.below(4);
     std::vector<std::vector<int>> parts(
@@ -33,7 +33,7 @@ std::vector<std::vector<int>> random_parts(Random& random, int stages, int chunk
         for (int stage = 0; stage < stages; ++stage) {
             const int turned = chunk % 2 == 0 ? stage : stages - 1 - stage;
             part(stage, chunk) = chunk * stages + (style == 1 ? turned : stage);
-            // The same parts from both ends, as bidirectional pipelines have them.
+            // The same parts from both ends, as in bidirectional pipelines.
             if (style == 3 && chunks == 2 && stages % 2 == 0) part(stage, chunk) = turned;
         }
     if (style == 2)
@@ -44,7 +44,7 @@ std::vector<std::vector<int>> random_parts(Random& random, int stages, int chunk
     return parts;
 }
 
-/// Draws tasks from those that wait for nothing, until all are done.
+/// Draws tasks from those that wait for nothing, until all tasks are done.
 class Draw {
   public:
     Draw(Random& random, Schedule& schedule, const RandomScheduleOptions& options)
@@ -80,7 +80,7 @@ class Draw {
         }
     }
 
-    /// Reduces and updates what there are gradients of.
+    /// Reduces and updates all chunks that have gradients.
     void end() {
         for (int part = 0; part < parts_; ++part) {
             const std::vector<Home> homes = homes_of(part);
@@ -115,7 +115,7 @@ class Draw {
             {kind, micro_batch, home.chunk, version});
     }
 
-    /// Which stages and chunks hold a part.
+    /// Returns the stages and chunks that hold a part.
     std::vector<Home> homes_of(int part) const {
         std::vector<Home> homes;
         for (int stage = 0; stage < schedule_.stages; ++stage)
@@ -127,8 +127,9 @@ class Draw {
         return static_cast<std::size_t>(home.stage) * schedule_.chunks + home.chunk;
     }
 
-    /// A reduction on all stages that hold a part, or an update on all of them, of
-    /// several behind a reduction; only if there are gradients.
+    /// Adds a reduction on all stages that hold a part, or an update on all of them.
+    /// Several copies are updated only after a reduction; nothing is added without
+    /// gradients.
     void end_of_step(int part) {
         const std::vector<Home> homes = homes_of(part);
         if (random_.one_in(3)) {
@@ -180,7 +181,7 @@ class Draw {
         }
     }
 
-    /// What a task made lets the next part begin, or its message.
+    /// A task's result lets the next part begin, or its message.
     void pass_on(const Task& task, int next) {
         const Home from = homes_[slot(task.part, task.micro_batch)];
         const Home to = homes_[slot(next, task.micro_batch)];
@@ -216,7 +217,7 @@ class Draw {
     const RandomScheduleOptions& options_;
     int parts_;
     std::vector<Home> homes_;      ///< of each part and micro-batch
-    std::vector<int> read_;        ///< the weights that its forward read
+    std::vector<int> read_;        ///< the version that the forward read
     std::vector<int> newest_;      ///< of each stage's chunk
     std::vector<char> unreduced_;  ///< likewise: has gradients that are not reduced
     std::vector<char> gradients_;  ///< likewise: has gradients
@@ -229,13 +230,13 @@ bool is_pair(const Instruction& a, const Instruction& b) {
            (a.kind == Kind::forward) != (b.kind == Kind::forward);
 }
 
-/// Lets some that stand side by side begin together.
+/// Lets some neighbouring instructions begin together.
 void join(Random& random, Schedule& schedule) {
     for (auto& list : schedule.work)
         for (std::size_t i = 1; i < list.size(); ++i) {
             const bool messages =
                 is_message(list[i].kind) && is_message(list[i - 1].kind);
-            // A backward of the same work cannot begin with its forward.
+            // A backward cannot begin together with its own forward.
             const bool pair = is_pair(list[i - 1], list[i]) && !list[i - 1].together &&
                               (list[i].micro_batch != list[i - 1].micro_batch ||
                                list[i].chunk != list[i - 1].chunk);

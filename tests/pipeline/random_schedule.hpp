@@ -1,4 +1,4 @@
-// Schedules that can run, and durations, drawn at random.
+// Random schedules that can run, and random durations.
 #pragma once
 
 #include <random>
@@ -8,7 +8,7 @@
 
 namespace lockstep::test {
 
-/// The same numbers on every system.
+/// Gives the same numbers on every system.
 class Random {
   public:
     explicit Random(unsigned seed) : engine_(seed) {}
@@ -23,28 +23,28 @@ class Random {
 };
 
 struct RandomScheduleOptions {
-    /// Optimizer steps in between, and versions of weights.
+    /// Optimizer steps between other work, and versions of weights.
     bool weight_versions = false;
-    /// Sends and receives, anywhere between making and use, in one order that all
-    /// stages agree on.
+    /// Sends and receives, anywhere between production and use, in one order for all
+    /// stages.
     bool messages = false;
-    /// Messages side by side in groups, of those that all stages agree on; a forward and
-    /// a backward side by side in pairs.
+    /// Groups of neighbouring messages in an order that all stages share; pairs of a
+    /// forward and a neighbouring backward.
     bool together = false;
-    /// A queue for each direction, if no messages are in groups.
+    /// One queue for each direction, if there are no groups of messages.
     bool by_direction = false;
 };
 
-/// Up to 6 stages, 8 micro-batches and 3 chunks; chunks looped, in a V, shuffled, or the
-/// same parts on two stages; an order of work in which nothing comes before what it
-/// needs, otherwise any; backward whole or in halves. Those with groups may deadlock.
+/// Up to 6 stages, 8 micro-batches and 3 chunks. The chunks are looped, in a V, shuffled,
+/// or the same parts on two stages. The order of work is random, but all work comes after
+/// what it needs. Backwards are whole or in halves. Schedules with groups may deadlock.
 Schedule random_schedule(Random& random, const RandomScheduleOptions& options = {});
 
-/// Of every stage its own, some of them 0; `message` is 0 where `messages` is not set.
+/// Different for every stage, some 0; `message` is 0 if `messages` is not set.
 std::vector<Durations> random_durations(Random& random, int stages, bool messages);
 
-/// Of all, of every stage or of every part its own, with all that can take time, and with
-/// some links that are slow.
+/// One time for all, or different times for every stage or every part, for everything
+/// that can take time. Some links are slow.
 ScheduleTimes random_times(Random& random, const Schedule& schedule);
 
 }  // namespace lockstep::test

@@ -9,14 +9,14 @@
 
 namespace lockstep::test {
 
-/// Whether a sentence has all of these in it.
+/// Returns whether the sentence contains all of these facts.
 inline bool tells(const std::string& sentence, const std::vector<std::string>& facts) {
     return std::all_of(facts.begin(), facts.end(), [&](const std::string& fact) {
         return sentence.find(fact) != std::string::npos;
     });
 }
 
-/// The sentence with which `action` is refused.
+/// Returns the message with which `action` is refused.
 template <typename Action>
 std::string refusal(Action&& action) {
     return message_of<UsageError>(action);

@@ -24,7 +24,8 @@ std::int64_t dearest(const Costs& costs, const std::vector<LayerRange>& cut) {
     return most;
 }
 
-/// The least that the dearest of `parts` parts can cost, by trying every cut.
+/// Returns the least possible cost of the most expensive of `parts` parts, by trying
+/// every cut.
 std::int64_t least(const Costs& costs, std::size_t from, int parts) {
     std::int64_t sum = 0;
     if (parts == 1)
@@ -40,7 +41,8 @@ std::int64_t least(const Costs& costs, std::size_t from, int parts) {
 
 }  // namespace
 
-TEST_CASE("layers are cut so that the dearest part is as cheap as can be", "[pipeline]") {
+TEST_CASE("layers are cut so that the most expensive part is as cheap as possible",
+          "[pipeline]") {
     std::mt19937 random(3);
     for (int i = 0; i < 300; ++i) {
         Costs costs(1 + random() % 9);
@@ -60,13 +62,12 @@ TEST_CASE("layers are cut so that the dearest part is as cheap as can be", "[pip
     }
 }
 
-TEST_CASE("of cuts with the same dearest part, the most even one is taken",
-          "[pipeline]") {
+TEST_CASE("the most even cut with the cheapest maximum is taken", "[pipeline]") {
     CHECK(cut_layers({9, 1, 1, 1, 1}, 3) ==
           std::vector<LayerRange>{{0, 1}, {1, 3}, {3, 5}});
 }
 
-TEST_CASE("what cannot be cut is refused in one sentence", "[pipeline][errors]") {
+TEST_CASE("layers that cannot be cut are refused with a message", "[pipeline][errors]") {
     CHECK_THROWS_WITH(cut_layers({1, 2}, 3),
                       "2 layers cannot be cut into 3 parts; each part needs one");
     CHECK_THROWS_WITH(cut_layers({1, 2}, 0),
@@ -104,7 +105,7 @@ TEST_CASE("a GPT's layers cost the flops of their matrix products", "[pipeline]"
                 Saved saved;
                 module->forward(device.zeros({16, 3, 32}, DType::f32), saved);
             });
-            // All else is a few operations an element.
+            // All other operations are few for each element.
             const std::int64_t counted = report.ranks[0].flops;
             const std::int64_t cost = costs[static_cast<std::size_t>(layer)];
             CAPTURE(layer, counted, cost);

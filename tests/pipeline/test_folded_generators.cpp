@@ -1,5 +1,5 @@
-// Schedules of several chunks that go to and fro, or both ways, against published
-// figures.
+// Schedules whose chunks go back and forth, or in both directions, compared with
+// published figures.
 
 #include <algorithm>
 
@@ -24,7 +24,7 @@ Picoseconds backward(const Durations& of) {
     return of.backward_input + of.backward_weight;
 }
 
-/// The most chunks whose forward has begun and whose backward has not ended.
+/// Returns the most chunks whose forward has begun and whose backward has not ended.
 std::vector<int> most_held(const Schedule& schedule) {
     std::vector<int> most;
     for (const std::vector<Instruction>& list : schedule.work) {
@@ -46,13 +46,13 @@ int most_anywhere(const Schedule& schedule) {
     return std::ranges::max(most_held(schedule));
 }
 
-/// Chimera and Hanayo wait for this, once a stage, if units of p micro-batches follow one
-/// another.
+/// Chimera and Hanayo wait for this time, once for each stage, if units of p
+/// micro-batches follow one another.
 Picoseconds wait_of_units(const Durations& of, int units) {
     return backward(of) + (units - 1) * (backward(of) - of.forward);
 }
 
-/// Numbers what enters at the other end of DualPipe from 0 on, not from m.
+/// Numbers the micro-batches from DualPipe's other end from 0, not from m.
 std::vector<Instruction> renumbered(std::vector<Instruction> list, int m) {
     for (Instruction& each : list)
         if (each.chunk == 1 && has_micro_batch(each.kind)) each.micro_batch -= m;
@@ -61,12 +61,13 @@ std::vector<Instruction> renumbered(std::vector<Instruction> list, int m) {
 
 }  // namespace
 
-TEST_CASE("Chimera's bubble is that of table 2, and of its critical path", "[pipeline]") {
+TEST_CASE("Chimera's bubble equals table 2's and its critical path's", "[pipeline]") {
     for (int p = 2; p <= 16; p += 2)
         for (const int units : {1, 2, 3, 5}) {
             CAPTURE(p, units);
             const Schedule schedule = chimera_schedule({p, p * units});
-            // Table 2 takes forwards and backwards that are equal: (p - 2)/(2 m + p - 2).
+            // Table 2 assumes that forwards and backwards take equally long: (p - 2)/(2 m
+            // + p - 2).
             const Timing even = time_schedule(schedule, {{2, 1, 1}});
             CHECK(even.bubble() * (2 * p * units + p - 2) == even.makespan * (p - 2));
             for (const Durations& of : kTimes) {
@@ -92,7 +93,7 @@ TEST_CASE("Hanayo's waves divide the bubble", "[pipeline]") {
                 const Schedule schedule = hanayo_schedule({p, p * units, 2 * waves});
                 for (const Durations& of : kTimes) {
                     if (of.forward > backward(of)) continue;
-                    // Times are those of a chunk, one of 2 W.
+                    // The times are for one of 2 W chunks.
                     CHECK(time_schedule(schedule, {of}).bubble() ==
                           wait_of_units(of, units) * 2 * (p - 1));
                 }
@@ -103,7 +104,7 @@ TEST_CASE("Hanayo's waves divide the bubble", "[pipeline]") {
             }
 }
 
-TEST_CASE("a micro-batch in waves turns round without a message", "[pipeline]") {
+TEST_CASE("a micro-batch in a wave turns on its stage, without a message", "[pipeline]") {
     const Schedule schedule = hanayo_schedule({3, 3, 4});
     CHECK(schedule.parts ==
           std::vector<std::vector<int>>{{0, 5, 6, 11}, {1, 4, 7, 10}, {2, 3, 8, 9}});
@@ -139,7 +140,7 @@ TEST_CASE("V-shaped schedules have a bubble of 0, 3 p and 4 p passes at most",
             CHECK(bubble("zb-v") == 0);
             CHECK(bubble("v-half") < Picoseconds{3} * p);
             CHECK(bubble("v-min") < Picoseconds{4} * p);
-            // Nothing is idle in the middle: what is, does not grow.
+            // The middle has no idle time, so more micro-batches add none.
             for (const char* name : {"v-half", "v-min"})
                 CHECK(time_schedule(make_schedule(name, {p, m + 7}), {{1, 1, 1}})
                           .bubble() == bubble(name));
@@ -187,7 +188,7 @@ TEST_CASE("DualPipe's middle is idle for (p / 2 - 1)(t_fb + t_b - 3 t_w)", "[pip
                 }
 }
 
-TEST_CASE("DualPipe-V is half of DualPipe", "[pipeline]") {
+TEST_CASE("DualPipe-V equals half of DualPipe", "[pipeline]") {
     for (const int p : {1, 2, 3, 5})
         for (const int m : {2 * p, 2 * p + 1, 5 * p}) {
             CAPTURE(p, m);
@@ -204,9 +205,9 @@ TEST_CASE("DualPipe-V is half of DualPipe", "[pipeline]") {
         }
 }
 
-TEST_CASE("DualPipe overlaps what the published schedule overlaps", "[pipeline]") {
-    // Eight stages and twenty micro-batches, as the picture in DualPipe's own repository
-    // has them: the first stage overlaps 2 (10 - 8 + 1) + 3 pairs, its neighbours more.
+TEST_CASE("DualPipe overlaps the same pairs as the published schedule", "[pipeline]") {
+    // Eight stages and twenty micro-batches, as in the picture in DualPipe's repository:
+    // the first stage overlaps 2 (10 - 8 + 1) + 3 pairs, its neighbours more.
     const Schedule schedule = dualpipe_schedule({8, 20});
     std::vector<std::ptrdiff_t> pairs;
     for (const auto& list : schedule.work)
@@ -225,7 +226,7 @@ TEST_CASE("stages that share parts reduce them in one order", "[pipeline]") {
     }
 }
 
-TEST_CASE("shapes that folded schedules cannot have are refused", "[pipeline][errors]") {
+TEST_CASE("impossible sizes of folded schedules are refused", "[pipeline][errors]") {
     const auto refused = [](const std::string& name, const PipelineShape& shape) {
         return refusal([&] { make_schedule(name, shape); });
     };

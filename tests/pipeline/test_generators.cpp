@@ -20,8 +20,8 @@ constexpr int kStages = 16;
 constexpr int kMicroBatches = 64;
 constexpr int kChunks = 4;
 
-/// Forward and the halves of backward: even ones, uneven ones, some that take nothing,
-/// and measured ones.
+/// Times of forward and of both halves of backward: equal, unequal, some zero, and
+/// measured.
 const std::vector<Durations> kDurations{{1, 1, 1}, {2, 1, 1},           {1, 2, 1},
                                         {1, 1, 2}, {7, 3, 2},           {5, 0, 3},
                                         {0, 2, 1}, {18522, 18086, 9337}};
@@ -30,7 +30,7 @@ Picoseconds both(const Durations& of) {
     return of.forward + of.backward_input + of.backward_weight;
 }
 
-/// Every p and m that a schedule of one chunk has.
+/// Calls `check` with every p and m for which a schedule of one chunk exists.
 template <typename Check>
 void for_each_shape(Check&& check) {
     for (int p = 1; p <= kStages; ++p)
@@ -40,7 +40,7 @@ void for_each_shape(Check&& check) {
         }
 }
 
-/// Every p, m and v that interleaved has.
+/// Calls `check` with every p, m and v for which interleaved exists.
 template <typename Check>
 void for_each_interleaved(Check&& check) {
     for (int p = 1; p <= kStages; ++p)
@@ -51,8 +51,8 @@ void for_each_interleaved(Check&& check) {
             }
 }
 
-/// Whether the longest stage takes m (f + i + w) + (p - 1)(f + i - `halves` w), for some
-/// shapes of a zero-bubble schedule that has `least(p)` micro-batches.
+/// Returns whether the longest stage takes m (f + i + w) + (p - 1)(f + i - `halves` w),
+/// for some shapes of a zero-bubble schedule with at least `least(p)` micro-batches.
 template <typename Least>
 bool zero_bubble_time_holds(const std::string& name, int halves, Least&& least,
                             const Durations& of) {
@@ -89,8 +89,7 @@ TEST_CASE("naive takes m p (f + b): one stage works at a time", "[pipeline]") {
     });
 }
 
-TEST_CASE("GPipe and 1F1B take (m + p - 1)(f + b), whatever the durations",
-          "[pipeline]") {
+TEST_CASE("GPipe and 1F1B take (m + p - 1)(f + b) for any durations", "[pipeline]") {
     for_each_shape([](int p, int m) {
         const Schedule gpipe = gpipe_schedule({p, m, 1});
         const Schedule in_turn = one_forward_one_backward_schedule({p, m, 1});
@@ -153,7 +152,7 @@ TEST_CASE("ZB-H2's longest stage is idle for (p - 1)(f + i - 2 w)", "[pipeline]"
     });
 }
 
-TEST_CASE("zero-bubble times hold exactly where weight halves fit", "[pipeline]") {
+TEST_CASE("zero-bubble times are exact if the weight halves fit", "[pipeline]") {
     for (int f = 0; f <= 4; ++f)
         for (int i = 0; i <= 4; ++i)
             for (int w = 0; w <= 4; ++w) {
@@ -191,7 +190,7 @@ TEST_CASE("every stage holds as many micro-batches as the formulas say", "[pipel
     });
 }
 
-TEST_CASE("what generators make can run, with messages and without", "[pipeline]") {
+TEST_CASE("generated schedules can run, with messages and without", "[pipeline]") {
     const auto can_run = [](const Schedule& schedule) {
         CAPTURE(schedule.name);
         const auto problem = find_problem(schedule);
@@ -207,7 +206,7 @@ TEST_CASE("what generators make can run, with messages and without", "[pipeline]
     });
 }
 
-TEST_CASE("the orders of work are the published ones", "[pipeline]") {
+TEST_CASE("the orders of work equal the published ones", "[pipeline]") {
     using Lines = std::vector<std::string>;
     CHECK(lines_of(naive_schedule({2, 2, 1})) ==
           Lines{"F0 B0 F1 B1 R U", "F0 B0 F1 B1 R U"});
@@ -232,7 +231,7 @@ TEST_CASE("schedules are made by the names that are listed", "[pipeline]") {
           lines_of(zb_h2_schedule({3, 5, 1})));
 }
 
-TEST_CASE("shapes that cannot be are refused with their numbers", "[pipeline][errors]") {
+TEST_CASE("impossible sizes are refused with their numbers", "[pipeline][errors]") {
     const auto refused = [](const std::string& name, const PipelineShape& shape) {
         return refusal([&] { make_schedule(name, shape); });
     };
@@ -273,8 +272,9 @@ TEST_CASE("chunks divide the bubble for any micro-batches from p on", "[pipeline
     });
 }
 
-TEST_CASE("interleaved rounds are as even as can be, and held as the formula has it",
-          "[pipeline]") {
+TEST_CASE(
+    "interleaved rounds are as even as possible, and hold the formula's micro-batches",
+    "[pipeline]") {
     for_each_shape([](int p, int m) {
         if (p > 8 || m > 24) return;
         for (int v = 1; v <= kChunks; ++v) {

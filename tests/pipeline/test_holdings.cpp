@@ -19,8 +19,8 @@ namespace {
 
 using Kind = InstructionKind;
 
-/// PipeDream (Harlap et al. 2018, 1806.03377): 1F1B without flush; weights are updated
-/// after every backward, which reads those that its forward read.
+/// PipeDream (Harlap et al. 2018, 1806.03377): 1F1B without flush. Weights are updated
+/// after every backward, and a backward reads the version that its forward read.
 Schedule pipedream(int stages, int micro_batches) {
     Schedule schedule = empty_schedule("pipedream", {stages, micro_batches, 1});
     for (int stage = 0; stage < stages; ++stage) {
@@ -37,8 +37,8 @@ Schedule pipedream(int stages, int micro_batches) {
     return schedule;
 }
 
-/// What a stage holds after an instruction, counted anew: micro-batches by chunk, and the
-/// versions of each chunk's weights that are the newest or are read later.
+/// What a stage holds after an instruction, counted independently: micro-batches by
+/// chunk, and the versions of each chunk's weights that are newest or are read later.
 struct Counted {
     std::vector<int> before;
     std::vector<int> between;
@@ -85,8 +85,8 @@ Counted held_after(const Schedule& schedule, Place last) {
     return held;
 }
 
-/// While a pair runs, what its forward takes is there, and what its backward gives back
-/// is, too.
+/// While a pair runs, the stage holds both what its forward takes and what its backward
+/// will free.
 double most_while_running(const Schedule& schedule, Place place,
                           const ScheduleMemory& kept) {
     const Positions together = schedule.together(place);
@@ -133,7 +133,7 @@ Holdings peak_by_hand(const Schedule& schedule, int stage, const ScheduleMemory&
 
 }  // namespace
 
-TEST_CASE("what stages hold at most is what a count after each instruction finds",
+TEST_CASE("the most that stages hold equals a count after each instruction",
           "[pipeline]") {
     Random random(7);
     for (int draw = 0; draw < 400; ++draw) {

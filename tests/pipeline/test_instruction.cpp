@@ -38,7 +38,7 @@ TEST_CASE("the text of an instruction is letters, micro-batch, chunk and version
           "backward-input of micro-batch 4 (I4)");
 }
 
-TEST_CASE("what begins together is one text in brackets", "[pipeline]") {
+TEST_CASE("instructions that begin together are one text in brackets", "[pipeline]") {
     const std::vector<Instruction> read = read_instructions("(F7.1; B3@2 ;RG0)");
     REQUIRE(read.size() == 3);
     CHECK(!read[0].together);
@@ -49,7 +49,7 @@ TEST_CASE("what begins together is one text in brackets", "[pipeline]") {
     CHECK(texts_of(in_turn) == std::vector<std::string>{"F1", "B0"});
 }
 
-TEST_CASE("text that is no instruction is not taken for one", "[pipeline][errors]") {
+TEST_CASE("a text that is no instruction is refused", "[pipeline][errors]") {
     const std::vector<std::string> wrong{
         "",        "F",        "3F",     "X3",     "F-1",          "F3.",    "F3.x",
         "F3@",     "F3 ",      " F3",    "FB3",    "R3",           "U0",     "SA",

@@ -101,7 +101,7 @@ TEST_CASE("a byte order mark and CRLF change nothing", "[pipeline]") {
     CHECK(problem_of(csv) == "(no problem)");
 }
 
-TEST_CASE("text that is no JSON is refused with line and column", "[pipeline]") {
+TEST_CASE("invalid JSON is refused with line and column", "[pipeline]") {
     check_json_refused({
         {"", {"mine.json is empty"}},
         {" \r\n\n", {"mine.json is empty"}},
@@ -152,7 +152,7 @@ TEST_CASE("JSON that is no schedule is refused with its line", "[pipeline]") {
     });
 }
 
-TEST_CASE("sizes that cannot be are refused with their line", "[pipeline]") {
+TEST_CASE("impossible sizes are refused with their line", "[pipeline]") {
     const std::string rest = ",\n\"schedule\": [[\"F0\"], [\"F0\"]]}";
     const auto whole = [&](const std::string& key, const std::string& value,
                            const std::string& most) {
@@ -218,11 +218,12 @@ TEST_CASE("a JSON schedule gives times and memory of parts and links", "[pipelin
     CHECK(ticked.times.links.at({1, 2}) == 16);
     CHECK(loaded.memory->of(2) == KeptMemory{3, 1, 0, 0.5});
     const Timing timing = time_schedule(loaded.schedule, ticked.times);
-    // Forwards 1, 2.5 and 3, backwards of 4 each, messages of 0.25 and 4 both ways.
+    // Forwards of 1, 2.5 and 3, backwards of 4 each, messages of 0.25 and 4 in each
+    // direction.
     CHECK(timing.makespan == 4 * (6.5 + 12 + 2 * 4.25));
 }
 
-TEST_CASE("times and memory that cannot be are refused with their line", "[pipeline]") {
+TEST_CASE("impossible times and memory are refused with their line", "[pipeline]") {
     const auto refused = [](const std::string& member, std::vector<std::string> words) {
         return Refusal{"{\"schedule\": [[\"F0\"], [\"F0\"]],\n" + member + "}",
                        std::move(words)};
@@ -294,7 +295,7 @@ TEST_CASE("parts that do not fit the stages are refused", "[pipeline]") {
     });
 }
 
-TEST_CASE("what the program writes beside a schedule is passed over", "[pipeline]") {
+TEST_CASE("the program's other outputs in a schedule's file are ignored", "[pipeline]") {
     const Schedule schedule =
         read_schedule_json(
             R"({"makespan": 3, "durations": {"forward": [1], "schedule": 7, "odd": {}},
@@ -306,7 +307,7 @@ TEST_CASE("what the program writes beside a schedule is passed over", "[pipeline
     CHECK(problem_of(schedule) == "(no problem)");
 }
 
-TEST_CASE("a CSV schedule has a line a stage", "[pipeline]") {
+TEST_CASE("a CSV schedule has one line per stage", "[pipeline]") {
     const Schedule schedule = read_schedule_csv(
         "# a \"comment, with a quote\n\nF0, F1 ,,B0,\"B1\"\n  # "
         "another\n,F0,B0,F1,B1,,\n\n",
@@ -328,7 +329,7 @@ TEST_CASE("a CSV schedule may be separated by semicolons or tabs", "[pipeline]")
     }
 }
 
-TEST_CASE("a stage whose cells are all empty is a stage", "[pipeline]") {
+TEST_CASE("a stage may have only empty cells", "[pipeline]") {
     const Schedule schedule = read_schedule_csv("F0,B0\n,\n", "mine.csv");
     CHECK(schedule.stages == 2);
     CHECK(problem_of(schedule) ==
@@ -366,7 +367,7 @@ TEST_CASE("problems of a schedule from a file name the file and the line", "[pip
         {"mine.json: deadlock after 1 of 8 computations"});
 }
 
-TEST_CASE("files are read by their name's end", "[pipeline]") {
+TEST_CASE("the end of a file's name decides how it is read", "[pipeline]") {
     const TemporaryFolder folder;
     const std::string csv = "F0,B0\n";
     const std::string json = R"({"schedule": [["F0", "B0"]]})";
@@ -390,7 +391,8 @@ TEST_CASE("files that cannot be read are refused", "[pipeline]") {
     check_sentence(usage(huge), {"huge.json is larger than the 64 MiB"});
 }
 
-TEST_CASE("a deadlock in a file names the lines of those that wait", "[pipeline]") {
+TEST_CASE("a deadlock in a file names the lines of the waiting instructions",
+          "[pipeline]") {
     const Schedule schedule =
         read_schedule_csv("# mine\nF0,B0,F1,B1\nF1,B1,F0,B0\n", "mine.csv");
     CHECK(

@@ -1,5 +1,5 @@
-// A GPT spread over meshes: tensor, sequence, pipeline, context and data parallelism at
-// once, each a kit around a kit, beside one device.
+// A GPT on meshes: tensor, sequence, pipeline, context and data parallelism at once, with
+// a kit around a kit for each, compared with one device.
 
 #include <algorithm>
 #include <array>
@@ -30,24 +30,24 @@ namespace lockstep::test {
 
 namespace {
 
-constexpr int kMicroBatches = 4;  // of a replica's, for schedules of 2 and 4 stages
+constexpr int kMicroBatches = 4;  // of one replica, for schedules of 2 and 4 stages
 constexpr std::int64_t kLength = 8;
 constexpr std::int64_t kBatch = 1;
 constexpr SgdOptions kSgd{0.05, 0.9, 0};
 constexpr double kMostNorm = 0.5;  ///< of all gradients; larger ones are clipped
 
-/// How gradients become whole, over all ranks with micro-batches or tokens of their own.
+/// The way to complete gradients, over all ranks with their own micro-batches or tokens.
 enum class Sync {
     all_reduce,
-    buckets,   ///< reduced while backward goes on
+    buckets,   ///< reduced during backward
     zero1,     ///< each rank updates a shard
-    zero2,     ///< and keeps the gradients of that alone
+    zero2,     ///< and keeps only the gradients of that shard
     by_rows,   ///< fully sharded
     flat,      ///< fully sharded
-    power_sgd  ///< as factors; one device takes the factors of all, too
+    power_sgd  ///< as factors; then one device uses factors, too
 };
 
-/// How a GPT is spread.
+/// The layout of a GPT on a mesh.
 struct Spread {
     int pp = 1, dp = 1, cp = 1, tp = 1;
     bool sequence = false;  ///< Megatron's sequence parallelism between regions
@@ -58,18 +58,18 @@ struct Spread {
     TokenOrder order = TokenOrder::contiguous;
     Sync sync = Sync::all_reduce;
     bool llama = false;      ///< RMS norms, SwiGLU, rotary positions, no biases
-    bool recompute = false;  ///< of every layer
-    bool selective = false;  ///< recomputation of attention's core
-    bool offload = false;    ///< what is saved waits on the host
-    bool flash = false;      ///< FlashAttention, on a rank's heads
+    bool recompute = false;  ///< every layer
+    bool selective = false;  ///< recomputes attention's core
+    bool offload = false;    ///< saved tensors wait on the host
+    bool flash = false;      ///< FlashAttention, for the heads of a rank
     int steps = 5;
     DType dtype = DType::f64;
-    bool turned = false;  ///< axes in the reverse order
-    int ep = 1;           ///< ranks that share out experts, replicas of all else
+    bool turned = false;  ///< axes in reverse order
+    int ep = 1;           ///< ranks that shard experts; all else is replicated over them
     std::int64_t experts = 0;
     enum class Gate { plain, deepseek, gshard } gate = Gate::plain;
-    bool other_experts = false;  ///< ranks of "tp" hold other ones, too
-    bool share_columns = true;   ///< else they hold the same ones whole
+    bool other_experts = false;  ///< ranks of "tp" have different experts, too
+    bool share_columns = true;   ///< if false, ranks of "tp" have the same experts, whole
     bool drop_copies = true;
 
     int ranks() const { return pp * dp * ep * cp * tp; }
@@ -128,13 +128,13 @@ GptSizes sizes_of(const Spread& spread) {
     return sizes;
 }
 
-/// Ids, and what follows each.
+/// Ids, and the successor of each.
 struct Sequences {
     HostTensor ids{{kLength, kBatch}, DType::i32};
     HostTensor next{{kLength, kBatch}, DType::i32};
 };
 
-/// Those of a micro-batch, of `all` in a step.
+/// Returns the sequences of micro-batch `index` of `all` in a step.
 Sequences sequences(int step, int index, int all) {
     Sequences made;
     for (std::int64_t i = 0; i < made.ids.elements(); ++i) {
@@ -145,14 +145,14 @@ Sequences sequences(int step, int index, int all) {
     return made;
 }
 
-/// A micro-batch on one device.
+/// Returns a micro-batch for one device.
 MicroBatch micro_batch(Device& device, int step, int index, int all, double weight) {
     const Sequences made = sequences(step, index, all);
     return {device.upload(made.ids), device.upload(made.next), weight};
 }
 
-/// Keeps a step's loss, unless another rank has it, and on rank 0 the square of its
-/// gradients' norm.
+/// Keeps a step's loss, unless another rank has it; rank 0 also keeps the squared norm of
+/// the gradients.
 void keep_step(Rank& rank, int step, const Tensor& loss,
                const std::vector<Parameter*>& updated) {
     Device& device = rank.device();
@@ -162,7 +162,7 @@ void keep_step(Rank& rank, int step, const Tensor& loss,
     keep_parameters(rank, updated, fmt::format("grad/{}/", step), &Parameter::gradient);
 }
 
-// Each keeps, of each step, "loss/STEP", "norm/STEP" and "grad/STEP/NAME", and
+// Each function keeps "loss/STEP", "norm/STEP" and "grad/STEP/NAME" of each step, and
 // "value/NAME". Replicas that differ in a bit are refused.
 
 Outcome train_alone(const Spread& spread) {
@@ -198,7 +198,7 @@ MeshOptions::Recompute recompute_of(const Spread& spread) {
                               : MeshOptions::Recompute::nothing;
 }
 
-/// Strategies that a mesh has no number for.
+/// Strategies for which MeshOptions::zero has no number.
 MakeSync other_sync(Sync way) {
     return [way](Device& device, Mesh& mesh,
                  Sequential& model) -> std::unique_ptr<GradientSync> {
@@ -250,7 +250,7 @@ MeshOptions options_of(const Spread& spread) {
     return options;
 }
 
-/// A replica's micro-batches of a step.
+/// Returns a replica's micro-batches of a step.
 std::vector<MicroBatch> own_batches(GptOnMesh& gpt, int step) {
     std::vector<MicroBatch> batches;
     batches.reserve(kMicroBatches);
@@ -262,7 +262,8 @@ std::vector<MicroBatch> own_batches(GptOnMesh& gpt, int step) {
     return batches;
 }
 
-/// Returns those that hold values between steps: shards, if the whole ones are not there.
+/// Returns the parameters that hold values between steps: shards, if there are no whole
+/// ones.
 std::vector<Parameter*> holders(const std::vector<Parameter*>& whole,
                                 const std::vector<Parameter*>& shards) {
     return whole.front()->value ? whole : shards;
@@ -294,8 +295,8 @@ void check_as_alone(const Spread& spread) {
     check_alike(train_spread(spread), train_alone(spread));
 }
 
-/// In bf16 sums in another order differ; so one device in bf16 and the mesh are both held
-/// against one device in f64. The mesh may be four times as far off, or 4 %.
+/// In bf16, sums in different orders differ. So one device in bf16 and the mesh are both
+/// compared with one device in f64. The mesh's error may be four times as large, or 4 %.
 void check_as_alone_in_bf16(Spread spread) {
     CAPTURE(spread.text());
     const NamedTensors exact = train_alone(spread).results;
@@ -325,7 +326,7 @@ constexpr auto kStriped = TokenOrder::striped;
 
 namespace {
 
-/// What else a GPT has goes round at different speeds: each meets each on some mesh.
+/// Other options of a GPT change with different periods, so any two meet on some mesh.
 Spread on_mesh(const std::array<int, 4>& sizes, std::size_t index) {
     const auto one_of = [&](std::size_t every, auto... all) {
         const std::array list{all...};
@@ -347,7 +348,7 @@ Spread on_mesh(const std::array<int, 4>& sizes, std::size_t index) {
                          Sync::zero1, Sync::flat, Sync::all_reduce);
     spread.turned = one_of(4, false, true);
     spread.llama = one_of(5, false, true);
-    // It has a layer less, too few for two on each of four stages.
+    // With `llama` there is one layer fewer, too few for two on each of four stages.
     if (spread.llama && spread.pp == 4) spread.schedule = "1f1b";
     return spread;
 }
@@ -369,7 +370,7 @@ TEST_CASE("A GPT in bf16 with masters in f32 trains on meshes as on one device",
         check_as_alone_in_bf16(on_mesh(meshes[i], i));
 }
 
-TEST_CASE("Kits of contexts and tensors nest in either order: the same bits",
+TEST_CASE("Context and tensor kits nest in either order and give the same bits",
           "[pipeline][mesh]") {
     const Spread spread{1, 1, 2, 2, true, "gpipe", true, 4};
     const auto trained = [&](bool context_first) {
@@ -403,8 +404,9 @@ TEST_CASE("Kits of contexts and tensors nest in either order: the same bits",
     CHECK(trained(false).results == trained(true).results);
 }
 
-TEST_CASE("Rotary positions and recomputation under every sharding of heads and tokens",
-          "[pipeline][mesh]") {
+TEST_CASE(
+    "Rotary positions and recomputation work with every sharding of heads and tokens",
+    "[pipeline][mesh]") {
     Spread spread;
     spread.llama = true;
     spread.kv_heads = 4;
@@ -434,7 +436,7 @@ TEST_CASE("ZeRO's stages train a GPT spread along four axes as one device",
     check_as_alone(spread);
 }
 
-TEST_CASE("What stages keep can be made again, or wait on the host: the same bits",
+TEST_CASE("Stages may recompute or offload activations and get the same bits",
           "[pipeline][mesh][activations]") {
     Spread spread = GENERATE(Spread{2, 1, 1, 1, false, "1f1b", true},
                              Spread{2, 1, 1, 1, false, "zb-h2"},
@@ -457,10 +459,8 @@ TEST_CASE("What stages keep can be made again, or wait on the host: the same bit
     }
 }
 
-TEST_CASE("Gradients as factors train a pipeline's stages as one device",
-          "[pipeline][mesh]") {
-    // Not with tensor parallelism, or a tied table: their parts have factors of their
-    // own.
+TEST_CASE("A pipeline with PowerSGD trains as one device", "[pipeline][mesh]") {
+    // Not with tensor parallelism or a tied table: their parts have their own factors.
     Spread spread;
     spread.sync = Sync::power_sgd;
     spread.pp = GENERATE(1, 2);
@@ -470,7 +470,7 @@ TEST_CASE("Gradients as factors train a pipeline's stages as one device",
     check_as_alone(spread);
 }
 
-TEST_CASE("FlashAttention works on the heads that a rank has", "[pipeline][mesh]") {
+TEST_CASE("FlashAttention works on a rank's own heads", "[pipeline][mesh]") {
     Spread spread;
     spread.flash = true;
     spread.tp = GENERATE(2, 4);
@@ -483,7 +483,7 @@ TEST_CASE("FlashAttention works on the heads that a rank has", "[pipeline][mesh]
 
 namespace {
 
-/// Experts on a mesh of ep, tp and whatever else there is.
+/// Returns experts on a mesh of ep, tp and other axes.
 Spread of_experts(int pp, int dp, int ep, int tp, bool sequence,
                   const std::string& schedule = "gpipe") {
     Spread spread{pp, dp, 1, tp, sequence, schedule};
@@ -516,7 +516,7 @@ TEST_CASE("A GPT of experts spread over a mesh trains as on one device",
     check_as_alone(spread);
 }
 
-TEST_CASE("Experts on a mesh end where one device does",
+TEST_CASE("Experts on a mesh give one device's final weights",
           "[pipeline][mesh][experts][slow]") {
     Spread spread =
         GENERATE(of_experts(1, 1, 2, 2, false), of_experts(2, 1, 2, 2, true, "1f1b"),
@@ -540,7 +540,7 @@ TEST_CASE("Experts, tokens of other ranks and ZeRO train as one device",
     check_as_alone(spread);
 }
 
-TEST_CASE("A pipeline can run forwards alone", "[pipeline][mesh]") {
+TEST_CASE("A pipeline can run only forwards", "[pipeline][mesh]") {
     const std::string name = GENERATE("gpipe", "1f1b", "interleaved", "zb-h1", "hanayo",
                                       "zb-v", "chimera", "pipedream");
     const int chunks = name == "interleaved" ? 2 : 1;
@@ -580,8 +580,8 @@ TEST_CASE("A pipeline can run forwards alone", "[pipeline][mesh]") {
 
 namespace {
 
-/// Returns the sentence about a mesh of all four axes whose ranks read the sequences of
-/// that number; empty if nothing is found.
+/// Returns the message about a mesh of all four axes whose ranks read the sequences with
+/// this number; empty if nothing is found.
 std::string found_reading(const std::function<int(Mesh& mesh)>& number) {
     Spread spread{2, 2, 2, 2};
     const MeshPlan plan(sizes_of(spread), options_of(spread));
@@ -605,7 +605,7 @@ std::string found_reading(const std::function<int(Mesh& mesh)>& number) {
 
 }  // namespace
 
-TEST_CASE("Ranks that share out one model read one replica's sequences",
+TEST_CASE("Ranks that shard one model read one replica's sequences",
           "[pipeline][mesh][errors]") {
     for (const char* axis : {"pp", "cp", "tp"}) {
         CAPTURE(axis);

@@ -1,4 +1,4 @@
-// Bytes along each axis of a mesh, by formula and counted.
+// Bytes along each axis of a mesh: by formula, and counted.
 
 #include <array>
 #include <functional>
@@ -22,7 +22,7 @@ constexpr MicroBatchShape kShape{16, 2, DType::bf16};
 
 GptSizes sizes_of(bool tied, std::int64_t kv_heads, bool llama) {
     GptSizes sizes;
-    sizes.vocabulary = 50;  // 4 ranks have 13 each, the last one with padding
+    sizes.vocabulary = 50;  // 4 ranks have 13 each; the last has padding
     sizes.context = kShape.length;
     sizes.layers = 5;
     sizes.block.hidden = 32;
@@ -39,7 +39,7 @@ GptSizes sizes_of(bool tied, std::int64_t kv_heads, bool llama) {
     return sizes;
 }
 
-/// A step, by shapes only.
+/// Runs one step of shapes only.
 RunReport step_of(const MeshPlan& plan, const MicroBatchShape& shape) {
     sim::ClusterOptions options;
     options.ranks = plan.shape().ranks();
@@ -81,7 +81,7 @@ void check_traffic(const MeshOptions& options, const GptSizes& sizes) {
 
 }  // namespace
 
-TEST_CASE("What a mesh holds, and sends along each axis, is what the formulas say",
+TEST_CASE("A mesh holds, and sends along each axis, the formulas' bytes",
           "[pipeline][mesh][costs]") {
     MeshOptions options;
     options.micro_batches = 4;
@@ -106,7 +106,7 @@ TEST_CASE("What a mesh holds, and sends along each axis, is what the formulas sa
     }
 }
 
-TEST_CASE("A mesh of a thousand devices, or four, sends what the formulas say",
+TEST_CASE("A mesh of a thousand devices, or four, sends the formulas' bytes",
           "[pipeline][mesh][costs]") {
     MeshOptions options;
     options.sequence = true;
@@ -120,7 +120,8 @@ TEST_CASE("A mesh of a thousand devices, or four, sends what the formulas say",
     check_traffic(options, sizes);
 }
 
-TEST_CASE("Formulas of bytes refuse what they do not cover", "[pipeline][mesh][errors]") {
+TEST_CASE("The formulas of bytes refuse sizes that they do not cover",
+          "[pipeline][mesh][errors]") {
     MeshOptions options;
     options.axes = {{"dp", 2}};
     options.zero = 2;

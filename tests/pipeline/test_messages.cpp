@@ -14,7 +14,7 @@ using namespace lockstep::test;
 
 namespace {
 
-/// A stage's instructions that are no messages.
+/// Returns a stage's instructions without messages.
 std::vector<Instruction> without_messages(const std::vector<Instruction>& work) {
     std::vector<Instruction> kept;
     for (const Instruction& it : work)
@@ -22,7 +22,7 @@ std::vector<Instruction> without_messages(const std::vector<Instruction>& work) 
     return kept;
 }
 
-/// When a schedule's instructions happen, messages left out.
+/// Returns the times of a schedule's instructions without messages.
 std::vector<std::vector<TimeSpan>> computed(const Schedule& schedule,
                                             const std::vector<Durations>& durations) {
     const Timing timing = time_schedule(schedule, durations);
@@ -34,7 +34,8 @@ std::vector<std::vector<TimeSpan>> computed(const Schedule& schedule,
     return spans;
 }
 
-/// Whether each send stands right behind what makes its data, other messages aside.
+/// Returns whether each send follows the computation that makes its data, except for
+/// messages between.
 bool sends_follow_their_making(const std::vector<Instruction>& work) {
     const Instruction* last = nullptr;
     for (const Instruction& it : work) {
@@ -49,7 +50,7 @@ bool sends_follow_their_making(const std::vector<Instruction>& work) {
     return true;
 }
 
-/// The shapes that tests of every generator go through.
+/// Calls `check` with the schedules of every generator.
 template <typename Check>
 void for_each_schedule(Check&& check) {
     for (const std::string& name : schedule_names())
@@ -64,7 +65,7 @@ void for_each_schedule(Check&& check) {
 
 }  // namespace
 
-TEST_CASE("messages are added to the work, which stays as it was", "[pipeline]") {
+TEST_CASE("added messages do not change the order of work", "[pipeline]") {
     Random random(4);
     for (int draw = 0; draw < 500; ++draw) {
         const Schedule work = random_schedule(random, {draw % 2 == 0, false});
@@ -80,7 +81,8 @@ TEST_CASE("messages are added to the work, which stays as it was", "[pipeline]")
     }
 }
 
-TEST_CASE("the sends and receives of a small 1F1B are where they belong", "[pipeline]") {
+TEST_CASE("the sends and receives of a small 1F1B are at the right places",
+          "[pipeline]") {
     const Schedule work = one_forward_one_backward_schedule({2, 2, 1});
     CHECK(lines_of(with_messages(work)) ==
           std::vector<std::string>{"F0 SA0 F1 SA1 RG0 B0 RG1 B1 R U",
@@ -90,7 +92,7 @@ TEST_CASE("the sends and receives of a small 1F1B are where they belong", "[pipe
                                    "RA0 F0 B0 SG0 RA1 F1 B1 SG1 R U"});
 }
 
-TEST_CASE("messages that take no time, run as planned, change no time", "[pipeline]") {
+TEST_CASE("planned messages that take no time change no time", "[pipeline]") {
     for_each_schedule([](const Schedule& work) {
         for (const Durations& of :
              {Durations{1, 1, 1, 0}, {18522, 18086, 9337, 0}, {2, 1, 5, 0}})
@@ -119,7 +121,7 @@ TEST_CASE("messages that take little time do not make the generators' schedules 
         const Picoseconds sent =
             time_schedule(with_messages(work, measured), measured).makespan;
         CHECK(sent >= free);
-        // Where messages meet others that go the other way, one of them waits.
+        // If messages meet others in the opposite direction, one of them waits.
         const bool folded = has_two_chunks(work.name) || work.name == "hanayo";
         CHECK(sent <= (folded ? free + free / 20 : free));
     });
@@ -153,14 +155,16 @@ TEST_CASE("messages in place deadlock 1F1B, not GPipe", "[pipeline]") {
             const Schedule in_turn =
                 with_messages_in_place(one_forward_one_backward_schedule({p, m, 1}));
             const Schedule gpipe = with_messages_in_place(gpipe_schedule({p, m, 1}));
-            // Stage p - 2 sends its second activation, stage p - 1 its first gradient.
+            // Stage p - 2 sends its second activation while stage p - 1 sends its first
+            // gradient.
             CHECK(find_problem(in_turn).has_value() == (m >= 2));
             CHECK(can_run(in_turn) == (m < 2));
             CHECK_FALSE(find_problem(gpipe).has_value());
         }
 }
 
-TEST_CASE("messages are not added twice, nor to what cannot run", "[pipeline][errors]") {
+TEST_CASE("messages are not added twice, nor to a schedule that cannot run",
+          "[pipeline][errors]") {
     const Schedule work = gpipe_schedule({2, 2, 1});
     const Schedule with = with_messages(work);
     CHECK(tells(refusal([&] { with_messages(with); }), {"gpipe", "messages"}));
@@ -170,7 +174,8 @@ TEST_CASE("messages are not added twice, nor to what cannot run", "[pipeline][er
     CHECK(tells(refusal([&] { with_messages_in_place(wrong); }), {"stage 1", "B0"}));
 }
 
-TEST_CASE("messages are not planned by durations that cannot be", "[pipeline][errors]") {
+TEST_CASE("impossible durations are refused before messages are planned",
+          "[pipeline][errors]") {
     const Schedule work = gpipe_schedule({3, 2, 1});
     const Durations one;
     const Picoseconds much = Picoseconds{1} << 61;

@@ -1,5 +1,5 @@
-// Schedules that can run, with one thing changed: what the library finds is held against
-// a check that counts and tries.
+// Schedules that can run, with one thing changed: the library's findings are compared
+// with a check that counts and tries.
 
 #include <algorithm>
 #include <optional>
@@ -122,7 +122,8 @@ std::optional<ScheduleProblem> check_against_naive(const Schedule& schedule) {
     return problem;
 }
 
-/// Schedules to change one thing in, and each place of theirs.
+/// Calls `check` with some schedules, and with each place at which one thing can be
+/// changed.
 template <typename Check>
 void for_each_place(Check&& check) {
     const Schedule in_turn = one_forward_one_backward_schedule({3, 5, 1});
@@ -139,14 +140,14 @@ void for_each_place(Check&& check) {
             }
 }
 
-/// Empty where there is none.
+/// Returns the schedule's problem, empty if it has none.
 ScheduleProblem problem_of(const Schedule& schedule) {
     return find_problem(schedule).value_or(ScheduleProblem{});
 }
 
 }  // namespace
 
-TEST_CASE("changed schedules are refused exactly where counting and trying refuse them",
+TEST_CASE("changed schedules are refused exactly if the naive check refuses them",
           "[pipeline]") {
     struct Row {
         const char* change;
@@ -154,8 +155,8 @@ TEST_CASE("changed schedules are refused exactly where counting and trying refus
         unsigned seed;
         RandomScheduleOptions (*options)(int draw);
         void (*make)(Random& random, Schedule& schedule);
-        int more_run = -1;   ///< than so many
-        int more_lock = -1;  ///< in a cycle
+        int more_run = -1;   ///< more than this many run
+        int more_lock = -1;  ///< more than this many end in a cycle
     };
     const auto versions_and_messages = [](int draw) -> RandomScheduleOptions {
         return {draw % 2 == 0, draw % 3 == 0};
@@ -204,7 +205,7 @@ TEST_CASE("changed schedules are refused exactly where counting and trying refus
     }
 }
 
-TEST_CASE("what was dropped is named with its stage", "[pipeline][errors]") {
+TEST_CASE("dropped work is named with its stage", "[pipeline][errors]") {
     for_each_place([](const Schedule& schedule, Place place) {
         const Instruction it = schedule.at(place);
         Schedule less = schedule;
@@ -214,14 +215,14 @@ TEST_CASE("what was dropped is named with its stage", "[pipeline][errors]") {
         CAPTURE(sentence);
         CHECK(tells(sentence, {"micro-batch " + std::to_string(it.micro_batch)}));
         CHECK(tells(sentence, {"stage " + std::to_string(place.stage)}));
-        // A message may be named by its other end.
+        // The message may be named by its other end.
         if (it.chunk == 0 || is_message(it.kind)) return;
         const std::string chunk = std::to_string(it.chunk);
         CHECK((tells(sentence, {"chunk " + chunk}) || tells(sentence, {"." + chunk})));
     });
 }
 
-TEST_CASE("what is there twice is named with its stage and place", "[pipeline][errors]") {
+TEST_CASE("repeated work is named with its stage and place", "[pipeline][errors]") {
     for_each_place([](const Schedule& schedule, Place place) {
         const Instruction it = schedule.at(place);
         Schedule more = schedule;
@@ -235,7 +236,7 @@ TEST_CASE("what is there twice is named with its stage and place", "[pipeline][e
     });
 }
 
-TEST_CASE("what names no micro-batch or chunk that exists is named itself",
+TEST_CASE("an instruction with a missing micro-batch or chunk is named",
           "[pipeline][errors]") {
     for_each_place([](const Schedule& schedule, Place place) {
         for (const bool chunk : {false, true})

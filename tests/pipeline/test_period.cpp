@@ -27,8 +27,8 @@ PeriodTiming period_of(const std::string& name, const PipelineShape& shape,
     return time_period(make_endless_schedule(name, shape).value(), times);
 }
 
-/// How long a micro-batch takes on average, from copy 100 of a long run on, by a graph
-/// that knows nothing of periods.
+/// Returns the average time of a micro-batch from copy 100 of a long run on, from a graph
+/// that knows nothing about periods.
 double average_by_hand(const Schedule& schedule, const ScheduleTimes& times, int copies) {
     const Schedule many = repeated(schedule, 300);
     const LongestPath graph(many, times);
@@ -43,7 +43,8 @@ double average_by_hand(const Schedule& schedule, const ScheduleTimes& times, int
 }  // namespace
 
 TEST_CASE(
-    "PipeDream's period has no bubble, p - s versions, and gradients p - s - 1 late",
+    "PipeDream's period has no bubble, p - s versions, and gradients p - s - 1 updates "
+    "late",
     "[pipeline]") {
     for (int p = 1; p <= 9; ++p) {
         CAPTURE(p);
@@ -69,8 +70,9 @@ TEST_CASE("with eight micro-batches PipeDream has 1F1B's bubble", "[pipeline]") 
     CHECK_THAT(timing.bubble_over_total(), WithinAbs(3.0 / 11, 1e-15));
 }
 
-TEST_CASE("vertical sync keeps p versions everywhere, for one model's weights",
-          "[pipeline]") {
+TEST_CASE(
+    "vertical sync keeps p versions on all stages, so each micro-batch sees one model",
+    "[pipeline]") {
     for (int p = 1; p <= 8; ++p) {
         CAPTURE(p);
         const PeriodTiming period = period_of("pipedream-vertical", {p, 8, 1});
@@ -133,7 +135,7 @@ TEST_CASE("a flush costs (p - 1)(t_f + t_b) in each period", "[pipeline]") {
         }
 }
 
-TEST_CASE("a period is as long as many copies take on average", "[pipeline]") {
+TEST_CASE("a period takes the average time of many copies", "[pipeline]") {
     Random random(21);
     for (int draw = 0; draw < 120; ++draw) {
         const int p = random.between(1, 5);
@@ -150,7 +152,7 @@ TEST_CASE("a period is as long as many copies take on average", "[pipeline]") {
     }
 }
 
-TEST_CASE("messages that are added to a period take part in it", "[pipeline]") {
+TEST_CASE("messages added to a period are part of it", "[pipeline]") {
     const Schedule schedule = make_endless_schedule("pipedream", {4, 8, 1}).value();
     const auto each = [&](Picoseconds message, const AddMessages& add) {
         const PeriodTiming period = time_period(schedule, {{2, 2, 2, message}}, add);
@@ -161,14 +163,14 @@ TEST_CASE("messages that are added to a period take part in it", "[pipeline]") {
     CHECK_THAT(each(0, {}), WithinAbs(6, 1e-12));
     CHECK_THAT(each(0, grouped), WithinAbs(6, 1e-12));
     CHECK_THAT(each(0, planned), WithinAbs(6, 1e-12));
-    // A stage is p - s forwards ahead: enough for work alone, not for the way of
-    // messages.
+    // A stage is p - s forwards ahead: enough for the work, but not for the work
+    // and the messages.
     const double free = each(1, {});
     CHECK(free > 6);
     CHECK(each(1, grouped) > free);
 }
 
-TEST_CASE("a middle that repeats is written once and read back", "[pipeline]") {
+TEST_CASE("a repeating middle is written once and read back", "[pipeline]") {
     for (const std::string name : {"pipedream", "pipedream-vertical", "pipedream-2bw"}) {
         CAPTURE(name);
         const Schedule schedule = make_schedule(name, {3, 24, 1});

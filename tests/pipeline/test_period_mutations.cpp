@@ -1,5 +1,5 @@
-// Files whose middle repeats, with cells changed: what is read from them is held against
-// the file written out cell by cell.
+// Files with a repeated middle and changed cells: the schedule read from them is compared
+// with the file written out cell by cell.
 
 #include <algorithm>
 #include <optional>
@@ -41,7 +41,7 @@ std::string text_of(const std::vector<Cells>& rows) {
     return text;
 }
 
-/// A file with a middle: of a pipeline that does not stop, or of one that flushes.
+/// Returns a file with a middle, of a pipeline that does not stop or of one that flushes.
 std::string random_file(Random& random) {
     const char* const names[] = {
         "pipedream", "pipedream-vertical", "pipedream-2bw", "unstashed",
@@ -99,7 +99,7 @@ void change(Random& random, std::vector<Cells>& rows) {
     }
 }
 
-/// The middle of a row: from the cell behind "[" to that of "]x3".
+/// The middle of a row: from the cell after "[" to the cell "]x3".
 struct Middle {
     std::size_t first = 0;
     std::size_t last = 0;
@@ -107,7 +107,7 @@ struct Middle {
     int micro_batches = 0;
 };
 
-/// None if the brackets are not one pair, with a number and work in between.
+/// Returns none unless the brackets are one pair, with a number and work between them.
 std::optional<Middle> middle_of(const Cells& cells) {
     std::vector<std::size_t> begins;
     std::vector<std::size_t> ends;
@@ -129,7 +129,7 @@ std::optional<Middle> middle_of(const Cells& cells) {
     return middle;
 }
 
-/// A stage's work with each copy of the middle, and what is behind it, so much later.
+/// Returns a stage's work, with each copy of the middle, and what follows, shifted later.
 std::vector<Instruction> written_out(const Cells& cells, const Middle& middle) {
     std::vector<Instruction> work;
     std::vector<int> updates(8);
@@ -155,7 +155,8 @@ std::vector<Instruction> written_out(const Cells& cells, const Middle& middle) {
     return work;
 }
 
-/// The rows as a schedule without a middle; none if their middles do not fit each other.
+/// Returns the rows as a schedule without a middle; none if their middles do not fit
+/// together.
 std::optional<Schedule> written_out(const std::vector<Cells>& rows) {
     int micro_batches = 0;
     int chunks = 1;
@@ -182,7 +183,7 @@ std::optional<Schedule> written_out(const std::vector<Cells>& rows) {
     return schedule;
 }
 
-/// The file's schedule; none if it is refused, as it is read or by its rules.
+/// Returns the file's schedule; none if reading it, or its rules, refuse it.
 std::optional<Schedule> read(const std::string& text) {
     try {
         Schedule schedule = read_schedule_csv(text, "a.csv");
@@ -193,7 +194,7 @@ std::optional<Schedule> read(const std::string& text) {
     }
 }
 
-/// Its period is found, or refused in a sentence, however many copies that takes.
+/// Its period is found, or refused with a message, with any number of copies.
 bool has_a_period(const Schedule& schedule) {
     try {
         return time_period(schedule, {{2, 1, 1, 0}}).length > 0;
@@ -204,7 +205,7 @@ bool has_a_period(const Schedule& schedule) {
 
 }  // namespace
 
-TEST_CASE("changed middles are refused exactly where writing them out refuses them",
+TEST_CASE("changed middles are refused exactly if the written-out schedule is",
           "[pipeline]") {
     Random random(31);
     int runs = 0;

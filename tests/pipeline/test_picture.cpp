@@ -40,7 +40,7 @@ Timed timed(Schedule schedule, const Durations& durations = {}) {
     return {std::move(schedule), std::move(timing)};
 }
 
-/// Interleaved with so many chunks, the others with one.
+/// Times a generator's schedule; interleaved has `chunks` chunks, others one.
 Timed timed(const std::string& name, int stages, int micro_batches, int chunks = 2,
             const Durations& durations = {}) {
     return timed(
@@ -60,7 +60,7 @@ std::vector<std::string> lines_of(const std::string& text) {
     return lines;
 }
 
-/// What follows each `part`, up to `end`.
+/// Returns what follows each `part`, up to `end`.
 std::vector<std::string> all_after(const std::string& text, const std::string& part,
                                    char end) {
     std::vector<std::string> found;
@@ -76,7 +76,7 @@ bool is_computation_kind(InstructionKind kind) {
     return has_micro_batch(kind) && !is_message(kind);
 }
 
-/// Fails unless every computation is a box where its time says.
+/// Fails unless every computation has a box at its time.
 void require_boxes(const Timed& timed) {
     const std::string svg = timed.svg();
     const std::size_t track = svg.find("class=\"r\"");
@@ -97,7 +97,7 @@ void require_boxes(const Timed& timed) {
             INFO(timed.schedule.name << ": " << title.str());
             REQUIRE(count_of(svg, title.str()) == 1);
             const std::size_t tag = svg.rfind("<rect", svg.find(title.str()));
-            // Two that overlap have half of their time's box each.
+            // Each of two overlapping computations has half of the box of their time.
             const Positions pair = timed.schedule.together({stage, static_cast<int>(i)});
             const double length =
                 static_cast<double>(span.end - span.start) / pair.count();
@@ -193,7 +193,7 @@ F- forward  B= backward  F B chunk 0  f b chunk 1  0 1 2 micro-batch  / idle
 )");
 }
 
-TEST_CASE("a schedule too long for its numbers is drawn with letters", "[pipeline]") {
+TEST_CASE("a schedule without room for numbers is drawn with letters", "[pipeline]") {
     const std::vector<std::string> lines = lines_of(timed("1f1b", 8, 24).text());
     REQUIRE(lines[0] ==
             " stage "
@@ -211,7 +211,7 @@ TEST_CASE("short boxes between long ones are drawn too", "[pipeline]") {
     REQUIRE(count_of(row, "B") == 12);
 }
 
-TEST_CASE("more than nine micro-batches are held as letters, many in ninths",
+TEST_CASE("more than nine held micro-batches are shown as letters, many as ninths",
           "[pipeline]") {
     REQUIRE(contains(timed("gpipe", 2, 12).text(), "held, in micro-batches; c is 12\n"));
     const std::string many = timed("gpipe", 2, 90).text();
@@ -219,7 +219,7 @@ TEST_CASE("more than nine micro-batches are held as letters, many in ninths",
     REQUIRE(contains(many, "99999"));
 }
 
-TEST_CASE("every computation is a box of the SVG, where its time says", "[pipeline]") {
+TEST_CASE("every computation is a box of the SVG, at its time", "[pipeline]") {
     for (const std::string& name : schedule_names()) {
         require_boxes(timed(name, 4, 8));
         if (takes(name, {3, 6}))
@@ -256,7 +256,7 @@ TEST_CASE("pictures of all schedules are well formed", "[pipeline]") {
     REQUIRE(contains(svg, ">a &lt; b &amp; &quot;c&quot;</text>"));
 }
 
-TEST_CASE("the peaks drawn are those that the schedule holds", "[pipeline]") {
+TEST_CASE("the drawn peaks equal the schedule's peaks", "[pipeline]") {
     for (const std::string& name : schedule_names()) {
         for (const KeptMemory kept : {KeptMemory{}, KeptMemory{2, 0.5}}) {
             const Timed drawn = timed(name, 4, 8);
@@ -271,7 +271,7 @@ TEST_CASE("the peaks drawn are those that the schedule holds", "[pipeline]") {
     }
 }
 
-TEST_CASE("no line of a picture is wider than asked", "[pipeline]") {
+TEST_CASE("no line of a picture is wider than requested", "[pipeline]") {
     for (const std::string& name : schedule_names()) {
         for (const Timed& drawn :
              {timed(name, 4, 8), timed(name, 20, 40), timed(name, 2, 4, 3, {7, 5, 3, 1}),
@@ -317,7 +317,7 @@ TEST_CASE("computations have the colours and letters of phases in timelines",
     REQUIRE(timeline.legend.size() == 3);
 }
 
-TEST_CASE("the bubble is hatched, and nothing else", "[pipeline]") {
+TEST_CASE("only the bubble is hatched", "[pipeline]") {
     for (const std::string& name : schedule_names()) {
         const Timed drawn = timed(name, 4, 8);
         const std::string text = drawn.text({400, false, ""});
@@ -334,8 +334,8 @@ TEST_CASE("the bubble is hatched, and nothing else", "[pipeline]") {
     }
 }
 
-TEST_CASE("no number is dropped that fits into its box", "[pipeline]") {
-    // Two columns a unit: one digit fits a forward, two digits a backward.
+TEST_CASE("every number that fits into its box is shown", "[pipeline]") {
+    // Two columns for a unit: a forward has room for one digit, a backward for two.
     const std::string row = lines_of(timed("1f1b", 2, 12).text({88, false, ""}))[1];
     INFO(row);
     for (int i = 0; i < 12; ++i) {
@@ -345,7 +345,7 @@ TEST_CASE("no number is dropped that fits into its box", "[pipeline]") {
     REQUIRE(contains(row, "B11="));
 }
 
-TEST_CASE("nothing lies outside of a picture", "[pipeline]") {
+TEST_CASE("nothing is outside of a picture", "[pipeline]") {
     for (const std::string& name : schedule_names())
         for (const Timed& drawn :
              {timed(name, 4, 8), timed(name, 8, 24, 3), timed(name, 2, 4),
@@ -355,7 +355,7 @@ TEST_CASE("nothing lies outside of a picture", "[pipeline]") {
         }
 }
 
-TEST_CASE("the picture of a period has what stages compute and hold in it",
+TEST_CASE("the picture of a period shows what stages compute and hold in it",
           "[pipeline]") {
     for (const char* name : {"pipedream", "pipedream-vertical", "pipedream-2bw"})
         for (const int stages : {2, 3, 5}) {
@@ -383,7 +383,7 @@ TEST_CASE("updates, meetings, pairs and versions are drawn", "[pipeline]") {
     times.update = 4;
     const Timed drawn = timed(make_schedule("dualpipe", {2, 4}), times);
     const std::string svg = drawn.svg();
-    // Two chunks on two stages each meet and step.
+    // On each of two stages, two chunks are reduced and updated.
     REQUIRE(count_of(svg, "<title>R on stage ") == 2);
     REQUIRE(count_of(svg, "<title>R.1 on stage ") == 2);
     REQUIRE(count_of(svg, "<title>U on stage ") == 2);
@@ -417,7 +417,7 @@ TEST_CASE("each chunk has its own shade", "[pipeline]") {
     REQUIRE(contains(svg, ">chunk 4</text>"));
 }
 
-TEST_CASE("messages that take time are drawn, others are not", "[pipeline]") {
+TEST_CASE("only messages that take time are drawn", "[pipeline]") {
     const Schedule schedule = with_messages(make_schedule("1f1b", {3, 4, 1}));
     const std::string free = timed(schedule).svg();
     REQUIRE_FALSE(contains(free, "message"));
@@ -425,11 +425,12 @@ TEST_CASE("messages that take time are drawn, others are not", "[pipeline]") {
     const std::string svg = timed(schedule, {4, 4, 4, 1}).svg();
     REQUIRE(contains(svg, "<title>SA0 on stage 0, 4 to 5\n"));
     REQUIRE(contains(svg, "<title>RA0 on stage 1, 4 to 5\n"));
-    // Four micro-batches over two boundaries, there and back, at both ends.
+    // Four micro-batches over two boundaries, there and back, with both ends of each
+    // message.
     REQUIRE(count_of(svg, " on stage ") == 24 + 32);
 }
 
-TEST_CASE("a box says what it waits for, and why it does not begin earlier",
+TEST_CASE("a box names what it waits for, and why it does not begin earlier",
           "[pipeline]") {
     const Schedule schedule =
         make_schedule("1f1b", {2, 2, 1});  // F0 F1 B0 B1; F0 B0 F1 B1
@@ -456,11 +457,11 @@ TEST_CASE("a box says what it waits for, and why it does not begin earlier",
         sent, "<title>SA0 on stage 0, 1 to 4\nbegins when F0, the one before it, ends<"));
     REQUIRE(
         contains(sent, "<title>SA1 on stage 0, 5 to 8\nbegins as F0 of stage 1 ends<"));
-    // The picture's unit, not its ticks.
+    // In the picture's unit, not in its ticks.
     const Timed halves = timed(schedule, {1, 1, 1, 0});
     REQUIRE(contains(halves.svg({.title = "", .memory = {}, .ticks = 2}),
                      "<title>F0 on stage 1, 0.5 to 1\n"));
-    // Messages that take no time are not drawn, so nothing waits for their boxes.
+    // Messages without time are not drawn, so no box waits for theirs.
     REQUIRE(contains(timed(with_messages(schedule)).svg(),
                      "<title>F0 on stage 1, 1 to 2\nbegins as F0 of stage 0 ends<"));
 }

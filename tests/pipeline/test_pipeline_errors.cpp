@@ -1,4 +1,4 @@
-// Mistakes with a pipeline, each said in a sentence.
+// Mistakes with a pipeline, and the message for each.
 
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/pipeline.hpp"
@@ -10,8 +10,7 @@
 using namespace lockstep;
 using namespace lockstep::test;
 
-TEST_CASE("gradients that are shared are reduced once and in time",
-          "[pipeline][errors]") {
+TEST_CASE("shared gradients are reduced once and in time", "[pipeline][errors]") {
     const auto said = [](const std::string& work, double learning_rate) {
         ChainOptions options;
         options.learning_rate = learning_rate;
@@ -34,15 +33,16 @@ TEST_CASE("gradients that are shared are reduced once and in time",
         CHECK(said(twice, 0.1)
                   .find("there is nothing to reduce: no backward of its chunk "
                         "stands between it and instruction 5") != std::string::npos);
-    // Without an optimizer gradients go on adding up.
+    // Without an optimizer step, gradients keep adding up.
     CHECK(said("F0 B0 R U F1 B1 R U", 0)
               .find("it adds to gradients that have been reduced (R) already") !=
           std::string::npos);
     CHECK(said("F0 B0 F1 B1", 0).find("before the end") != std::string::npos);
 }
 
-TEST_CASE("sends before receives that wait for each other are a deadlock with lines",
-          "[pipeline][sim][errors]") {
+TEST_CASE(
+    "sends before receives that wait for each other are a deadlock, reported with lines",
+    "[pipeline][sim][errors]") {
     const Schedule broken = with_messages_in_place(make_schedule("1f1b", {3, 4, 1}));
     REQUIRE(find_problem(broken));
     REQUIRE_THROWS_WITH(PipelinePlan(broken), find_problem(broken)->sentence);
@@ -53,7 +53,7 @@ TEST_CASE("sends before receives that wait for each other are a deadlock with li
     CHECK(said.find("src/pipeline/pipeline.cpp") != std::string::npos);
 }
 
-TEST_CASE("what is unchecked has numbers in range and messages at least",
+TEST_CASE("an unchecked schedule must at least have valid numbers and messages",
           "[pipeline][errors]") {
     Schedule schedule = make_schedule("gpipe", {2, 2, 1});
     CHECK_THROWS_WITH(PipelinePlan::unchecked(schedule),
@@ -68,7 +68,7 @@ TEST_CASE("what is unchecked has numbers in range and messages at least",
         "from 0");
 }
 
-TEST_CASE("what a pipeline is given must be there, and fit", "[pipeline][errors]") {
+TEST_CASE("a pipeline's inputs must exist and fit", "[pipeline][errors]") {
     const PipelinePlan plan(make_schedule("gpipe", {2, 2, 1}));
     const auto said = [&](const std::function<void(Rank&, Pipeline&)>& use,
                           const PartBoundary& boundary = chain_boundary()) {

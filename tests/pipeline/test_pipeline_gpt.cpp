@@ -1,4 +1,4 @@
-// A pipeline of a GPT computes what one device computes.
+// A pipeline of a GPT computes the same as one device.
 
 #include "src/comm/mesh.hpp"
 #include "src/nn/losses.hpp"
@@ -13,7 +13,7 @@ using namespace lockstep::test;
 
 namespace {
 
-/// Eight layers, so that up to eight parts have one each; two sequences a micro-batch.
+/// Eight layers, so up to eight parts have one each; two sequences in each micro-batch.
 Lessons small_gpt(bool tied = false, int micro_batches = 4) {
     Lessons lessons{{/*vocabulary=*/11,
                      /*context=*/6,
@@ -28,16 +28,16 @@ Lessons small_gpt(bool tied = false, int micro_batches = 4) {
     return lessons;
 }
 
-/// How a GPT is trained by a schedule.
+/// The way to train a GPT by a schedule.
 struct Pipelined {
     Schedule schedule;
-    int replicas = 1;  ///< that share out the micro-batches
+    int replicas = 1;  ///< they divide the micro-batches
     sim::CheckLevel check = sim::check_level_asked();
     bool forgets_tie = false;
     bool forgets_replicas = false;
 };
 
-/// Keeps what train() does. Replicas, and copies of a tied table, have to have the same
+/// Keeps what train() does. Replicas, and copies of a tied table, must have the same
 /// bits, unless something is forgotten.
 Outcome train_pipeline(const Lessons& lessons, const Pipelined& by) {
     const Schedule& schedule = by.schedule;
@@ -77,9 +77,9 @@ Outcome train_pipeline(const Lessons& lessons, const Pipelined& by) {
                       forgets ? Mistakes::kept : Mistakes::thrown);
 }
 
-/// Every generator's schedule of p stages and m micro-batches. If the first and the last
-/// part share a table, looped-bfs does not go: it reduces that of the last part while the
-/// first still waits for gradients.
+/// Returns every generator's schedule of p stages and m micro-batches. looped-bfs is left
+/// out if the first and last part share a table: it reduces the last part's gradients
+/// while the first part still waits for its own.
 std::vector<Schedule> all_schedules(int stages, int micro_batches, bool tied) {
     std::vector<Schedule> all;
     for (const std::string& name : schedule_names()) {
@@ -112,7 +112,7 @@ TEST_CASE("a pipelined GPT has one device's bits, whatever the schedule",
     }
 }
 
-TEST_CASE("a GPT whose parts lie on two stages trains as on one device",
+TEST_CASE("a GPT with parts on two stages each trains as on one device",
           "[pipeline][sim]") {
     const Lessons task = small_gpt(/*tied=*/false, /*micro_batches=*/8);
     const Outcome alone = train_alone(task);
@@ -129,7 +129,8 @@ TEST_CASE("a GPT whose parts lie on two stages trains as on one device",
             }
 }
 
-TEST_CASE("a tied head and its table, stages apart, step alike", "[pipeline][sim]") {
+TEST_CASE("a tied head and its table on different stages make equal steps",
+          "[pipeline][sim]") {
     const Lessons task = small_gpt(/*tied=*/true);
     const Outcome alone = train_alone(task);
     for (const int stages : {1, 2, 4})
@@ -151,8 +152,7 @@ TEST_CASE("two pipelines side by side have one device's losses and gradients",
     }
 }
 
-TEST_CASE("a tie or a reduction that is forgotten is seen against one device",
-          "[pipeline][sim]") {
+TEST_CASE("a forgotten tie or reduction differs from one device", "[pipeline][sim]") {
     const auto far = [](const Lessons& task, const Pipelined& forgetful) {
         return difference(train_pipeline(task, forgetful), train_alone(task)).relative;
     };
@@ -164,8 +164,7 @@ TEST_CASE("a tie or a reduction that is forgotten is seen against one device",
     CHECK(far(small_gpt(), split) > 1e-3);
 }
 
-TEST_CASE("a head finds its table whatever the order of a stage's chunks",
-          "[pipeline][sim]") {
+TEST_CASE("a head finds its table in any order of a stage's chunks", "[pipeline][sim]") {
     const Lessons task = small_gpt(/*tied=*/true);
     Schedule schedule = make_schedule("interleaved", {1, 4, 2});
     schedule.parts = {{1, 0}};
@@ -209,7 +208,7 @@ TEST_CASE("gradients are reduced once a step, after the last micro-batch",
     }
 }
 
-TEST_CASE("a schedule that never reduces is refused where gradients are shared",
+TEST_CASE("a schedule without a reduction is refused if gradients are shared",
           "[pipeline][errors]") {
     Schedule schedule = make_schedule("1f1b", {2, 2, 1});
     for (auto& list : schedule.work)

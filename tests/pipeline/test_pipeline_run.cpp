@@ -1,4 +1,4 @@
-// Running a schedule: every generator's, and with weights that change in between.
+// Running schedules: of every generator, and with weights that change during the run.
 
 #include <algorithm>
 
@@ -20,23 +20,24 @@ using namespace lockstep::test;
 
 namespace {
 
-/// What backward reads: the version that forward has read, the newest, the newest that
-/// forward has predicted, or an estimate of what forward has read.
+/// What backward reads: the version that forward read, the newest, the newest that
+/// forward predicted, or an estimate of what forward read.
 enum class Backward { same, newest, predicted, corrected };
 
-/// A pipeline that does not stop, as its paper has it.
+/// A pipeline that does not stop, by the rule of its paper.
 struct Endless {
     const char* name;
     int per_update = 1;
-    /// Which version of the weights micro-batch i reads on stage s of p.
+    /// Returns the version of the weights that micro-batch i reads on stage s of p.
     int (*version)(const Endless& of, int p, int s, int i);
     Backward backward = Backward::same;
-    double decay = 0;  ///< of the average of steps
+    double decay = 0;  ///< of the average step
 };
 
 using Weights = std::vector<HostTensor>;
 
-/// Weights so many steps on from the version `from`, by the average of the steps before.
+/// Returns weights `steps` steps after version `from`, by the average of the steps
+/// before.
 Weights estimated(const std::vector<Weights>& versions, int from, int steps,
                   double decay) {
     Weights made = versions.at(static_cast<std::size_t>(from));
@@ -52,7 +53,7 @@ Weights estimated(const std::vector<Weights>& versions, int from, int steps,
 }
 
 /// w(t + 1) = w(t) - f'(w_1(t - p + 1), …, w_p(t)): Harlap et al. 2018, 1806.03377,
-/// section 3.3, whose stages count from 1.
+/// section 3.3. The paper's stages count from 1.
 const Endless kPipeDream{"pipedream", 1, [](const Endless&, int p, int s, int i) {
                              return std::max(0, i - p + s + 1);
                          }};
@@ -67,7 +68,7 @@ Endless two_buffers(int per_update) {
             }};
 }
 
-/// A device that trains all parts as a paper's rule says, and keeps all versions of their
+/// A device that trains all parts by a paper's rule, and keeps all versions of their
 /// weights.
 class DeviceAlone {
   public:
@@ -102,7 +103,7 @@ class DeviceAlone {
         int stage = 0;
         std::unique_ptr<Module> module;
         std::vector<Weights> versions;
-        Saved saved;  ///< of the micro-batch that is trained with
+        Saved saved;  ///< of the current micro-batch
     };
 
     Tensor forward(Part& part, int i, const Tensor& x) {
@@ -151,7 +152,7 @@ class DeviceAlone {
     std::vector<Part> parts_;
 };
 
-/// What the papers' rules leave on one device.
+/// Returns the weights that a paper's rule gives on one device.
 std::map<std::string, HostTensor> endless_alone(const Endless& of, int stages,
                                                 int micro_batches, double learning_rate) {
     const RunReport report = sim::make_cluster(1)->run([&](Rank& rank) {
@@ -164,7 +165,7 @@ std::map<std::string, HostTensor> endless_alone(const Endless& of, int stages,
     return report.ranks[0].kept;
 }
 
-/// All shapes that interleaved takes, and of the others a choice.
+/// Selects all shapes that interleaved takes, and some shapes of the others.
 bool is_tried(const std::string& name, const PipelineShape& shape) {
     if (goes_both_ways(name) || !flushes(name) || !takes(name, shape)) return false;
     const auto is_one_of = [](int count, const std::vector<int>& chosen) {
@@ -183,8 +184,7 @@ bool is_tried(const std::string& name, const PipelineShape& shape) {
 
 }  // namespace
 
-TEST_CASE("every generator's schedule runs, with the bits of one device",
-          "[pipeline][sim]") {
+TEST_CASE("every generator's schedule gives one device's bits", "[pipeline][sim]") {
     for (const std::string& name : schedule_names())
         for (int stages = 1; stages <= 16; ++stages)
             for (int micro_batches = 1; micro_batches <= 64; ++micro_batches)
@@ -199,13 +199,13 @@ TEST_CASE("every generator's schedule runs, with the bits of one device",
                 }
 }
 
-TEST_CASE("random schedules run, to one device's gradients", "[pipeline][sim]") {
+TEST_CASE("random schedules give one device's gradients", "[pipeline][sim]") {
     Random random(5);
     int run = 0;
     while (run < 100) {
         const Schedule schedule = random_schedule(random);
         const int parts = schedule.part_count();
-        // Where a part is on two stages, its gradients are two.
+        // A part on two stages has two gradients, so such schedules are left out.
         if (parts != schedule.stages * schedule.chunks) continue;
         ++run;
         const Outcome pipelined = run_chain(PipelinePlan(schedule));
@@ -239,18 +239,19 @@ TEST_CASE("pipelines from both ends make one device's gradients and weights",
                 ChainOptions one = options;
                 const Outcome alone = run_chain(
                     PipelinePlan(make_schedule("gpipe", {stages, micro_batches})), one);
-                // Both ends have losses, of the micro-batches that came from the other.
+                // Losses come from both ends: each end has those of micro-batches from
+                // the other end.
                 CHECK(difference(result, alone).absolute < 1e-14);
             }
 }
 
-TEST_CASE("activations that wait on the host are the same", "[pipeline][sim]") {
+TEST_CASE("offloaded activations give the same results", "[pipeline][sim]") {
     for (const std::string& name : names_for({4, 12})) {
         CAPTURE(name);
         const PipelinePlan plan(make_schedule(name, {4, 12}));
         ChainOptions options;
         options.learning_rate = 0.5;
-        // Weights that mix, or are estimated, are on purpose.
+        // Mixed or estimated weights are on purpose, so cheap checks must do.
         options.check = flushes(name) ? sim::CheckLevel::full : sim::CheckLevel::cheap;
         const Outcome on_device = run_chain(plan, options);
         options.offload = true;
@@ -258,7 +259,8 @@ TEST_CASE("activations that wait on the host are the same", "[pipeline][sim]") {
         CHECK(on_host.results == on_device.results);
         std::int64_t sent = 0;
         for (const RankReport& rank : on_host.report.ranks) {
-            // What two chunks have saved goes once, but may come back for each.
+            // A tensor that two chunks save is copied out once, but may come back for
+            // each.
             CHECK(rank.host.bytes_to_host <= rank.host.bytes_to_device);
             CHECK(rank.host.memory.current == decltype(MemoryReport::current){});
             sent += rank.host.bytes_to_host;
@@ -267,8 +269,9 @@ TEST_CASE("activations that wait on the host are the same", "[pipeline][sim]") {
     }
 }
 
-TEST_CASE("with a host the device holds as much, however many are in flight",
-          "[pipeline][sim]") {
+TEST_CASE(
+    "with a host the device's memory does not depend on the micro-batches in flight",
+    "[pipeline][sim]") {
     const auto held = [](int stages, bool offload) {
         ChainOptions options;
         options.offload = offload;
@@ -282,7 +285,7 @@ TEST_CASE("with a host the device holds as much, however many are in flight",
     CHECK(held(6, true) < held(6, false));
 }
 
-TEST_CASE("micro-batches of different sizes weigh what they have", "[pipeline][sim]") {
+TEST_CASE("micro-batches of different sizes weigh by their rows", "[pipeline][sim]") {
     for (const std::string& name : schedule_names()) {
         if (!flushes(name) || goes_both_ways(name)) continue;
         ChainOptions options;
@@ -294,7 +297,7 @@ TEST_CASE("micro-batches of different sizes weigh what they have", "[pipeline][s
     }
 }
 
-TEST_CASE("20 updates without a flush leave what the papers' rules leave on one device",
+TEST_CASE("20 updates without a flush equal the papers' rules on one device",
           "[pipeline][sim]") {
     constexpr int kUpdates = 20;
     for (const int stages : {1, 2, 3, 4, 8})
@@ -313,9 +316,8 @@ TEST_CASE("20 updates without a flush leave what the papers' rules leave on one 
         }
 }
 
-TEST_CASE(
-    "backward at other weights than forward's is what it says, and so are estimates",
-    "[pipeline][sim]") {
+TEST_CASE("backward with other weights than forward's, and estimates, follow their rules",
+          "[pipeline][sim]") {
     constexpr int kUpdates = 20;
     const auto newest = kPipeDream.version;
     for (const int stages : {1, 2, 4})
@@ -337,13 +339,13 @@ TEST_CASE(
                 endless_alone(kPipeDream, stages, kUpdates, options.learning_rate);
             const auto values = under(result.results, "value/");
             CHECK(difference(values, expected).absolute < 1e-12);
-            // A stage without weights behind it and before it makes the same gradients.
+            // Gradients differ only on a stage that has weights both before and behind
+            // it.
             if (stages > 2) CHECK(difference(values, stashed).absolute > 1e-6);
         }
 }
 
-TEST_CASE("the full check finds what a schedule without stashing does",
-          "[pipeline][sim]") {
+TEST_CASE("the full check finds a schedule without stashing", "[pipeline][sim]") {
     ChainOptions options;
     options.learning_rate = 0.5;
     options.check = sim::CheckLevel::full;
@@ -358,8 +360,7 @@ TEST_CASE("the full check finds what a schedule without stashing does",
         CHECK(said(name).find("uses two versions of ") != std::string::npos);
 }
 
-TEST_CASE("a run tells of each update, and of each micro-batch's loss",
-          "[pipeline][sim]") {
+TEST_CASE("a run reports each update and each micro-batch's loss", "[pipeline][sim]") {
     const Schedule schedule = make_schedule("pipedream-2bw", {3, 12, 1, 3});
     const PipelinePlan plan(schedule);
     sim::make_cluster(3)->run([&](Rank& rank) {
@@ -386,7 +387,7 @@ TEST_CASE("a run tells of each update, and of each micro-batch's loss",
     });
 }
 
-TEST_CASE("replicas of a pipeline that updates in between stay alike",
+TEST_CASE("replicas of a pipeline with updates in between stay equal",
           "[pipeline][sim]") {
     Schedule schedule = make_schedule("pipedream", {3, 4, 1});
     for (std::vector<Instruction>& list : schedule.work)
@@ -397,7 +398,7 @@ TEST_CASE("replicas of a pipeline that updates in between stay alike",
     options.learning_rate = 0.5;
     options.replicas = 2;
     options.check = sim::CheckLevel::full;
-    // Without reductions each would go its own way.
+    // Without reductions the replicas would drift apart.
     CHECK(message_of<std::exception>([&] {
               run_chain(PipelinePlan(schedule), options);
           }).find("schedule 'pipedream' does not reduce them (R) before stage ") !=
@@ -415,14 +416,15 @@ TEST_CASE("replicas of a pipeline that updates in between stay alike",
                       name) == tensor);
 }
 
-TEST_CASE("groups, and queues by direction, change no bit of what is trained",
+TEST_CASE("groups, and queues per direction, change no bit of training",
           "[pipeline][sim]") {
     Random random(3);
     int runs = 0;
     for (int draw = 0; draw < 60; ++draw) {
         const Schedule work =
             random_schedule(random, {false, true, draw % 2 == 0, draw % 2 == 1});
-        // Bits are one device's only if gradients add up in the order of micro-batches.
+        // The bits are the same only if gradients are added in the order of
+        // micro-batches.
         if (work.part_count() < work.stages * work.chunks || find_problem(work)) continue;
         CAPTURE(lines_of(work), work.parts);
         Schedule plain = work;
@@ -476,9 +478,9 @@ TEST_CASE("two tensors cross each boundary for each micro-batch, and nothing els
     }
 }
 
-TEST_CASE("what stages keep is what the schedule says", "[pipeline][sim]") {
-    // What a stage holds of a micro-batch is the same for each, so peaks that differ by
-    // one micro-batch differ by that much.
+TEST_CASE("stages keep what the schedule says", "[pipeline][sim]") {
+    // A stage holds the same amount for each micro-batch. So if two peaks differ by one
+    // micro-batch, their difference is what it holds for one.
     const auto peaks = [](const Schedule& schedule) {
         const Outcome result = run_chain(PipelinePlan(schedule));
         std::vector<std::int64_t> bytes;
@@ -501,7 +503,7 @@ TEST_CASE("what stages keep is what the schedule says", "[pipeline][sim]") {
                 const std::int64_t each = two[i] - one[i];
                 REQUIRE(each > 0);
                 CHECK(all[i] == one[i] + (m - 1) * each);
-                // Behind stage 0 the next micro-batch's input is there already.
+                // After stage 0, the next micro-batch's input has already arrived.
                 const int held = std::min(stages - stage, m);
                 const std::int64_t next = stage > 0 && m > held ? kTensor : 0;
                 CHECK(turns[i] == one[i] + (held - 1) * each + next);

@@ -1,4 +1,4 @@
-// What the timer says of a schedule is what the virtual clock says of running it.
+// The timer and the virtual clock give the same times for a schedule.
 
 #include <algorithm>
 #include <functional>
@@ -20,7 +20,8 @@ namespace {
 
 constexpr Picoseconds kMessage = 4;
 
-/// A floating point operation takes a picosecond, a message kMessage, all else nothing.
+/// A floating point operation takes a picosecond, a message kMessage, and all else no
+/// time.
 ClusterSpec exact_cluster(Picoseconds message) {
     ClusterSpec spec;
     spec.name = "exact";
@@ -29,7 +30,7 @@ ClusterSpec exact_cluster(Picoseconds message) {
     return spec;
 }
 
-/// Takes exactly as long as it is told; durations are even.
+/// Takes exactly the given times; durations must be even.
 class TimedModule final : public Module {
   public:
     TimedModule(Device& device, const Durations& durations)
@@ -88,7 +89,8 @@ RunReport run_on_clock(const Schedule& schedule, Picoseconds message,
     });
 }
 
-/// Spans of one kind of event on a rank, in order; communicators are made beside them.
+/// Returns the spans of one kind of event on a rank, in order, without the making of
+/// communicators.
 std::vector<TimeSpan> spans_of(const RunReport& report, int rank,
                                const std::string& kind) {
     std::vector<TimeSpan> spans;
@@ -100,7 +102,7 @@ std::vector<TimeSpan> spans_of(const RunReport& report, int rank,
     return spans;
 }
 
-/// The same as the timer has it; a group of messages has one span.
+/// Returns the timer's spans of the same events; a group of messages has one span.
 std::vector<TimeSpan> spans_of(const Schedule& schedule, const Timing& timing, int stage,
                                bool messages) {
     std::vector<TimeSpan> spans;
@@ -120,8 +122,8 @@ std::vector<TimeSpan> spans_of(const Schedule& schedule, const Timing& timing, i
     return spans;
 }
 
-/// Whether a stage would send, or receive, two messages at once. The clock knows that a
-/// device has one port out and one in; the timer does not.
+/// Returns whether a stage would send, or receive, two messages at once. A device on the
+/// clock has one port out and one in; the timer knows nothing of ports.
 bool shares_ports(const Schedule& schedule, const Timing& timing) {
     for (int stage = 0; stage < schedule.stages; ++stage)
         for (const bool sends : {false, true}) {
@@ -138,8 +140,8 @@ bool shares_ports(const Schedule& schedule, const Timing& timing) {
     return false;
 }
 
-/// Returns whether the stages would wait for one another if each had one queue, not one a
-/// direction. Then they do on GPUs that run out of room for kernels that wait.
+/// Returns whether the stages would wait for one another if each had one queue, and not
+/// one for each direction. GPUs without room for waiting kernels would deadlock then.
 bool needs_directions(Schedule schedule) {
     if (schedule.queues == MessageQueues::one) return false;
     schedule.queues = MessageQueues::one;
@@ -173,7 +175,8 @@ void check_times(const Schedule& schedule, std::vector<Durations> durations,
     }
 }
 
-/// Runs of four generators' schedules with groups, and with queues by direction.
+/// Calls `check` with schedules of four generators, with groups and with queues by
+/// direction.
 void for_sent(const std::function<void(const Schedule&)>& check) {
     for (const char* name : {"gpipe", "1f1b", "zb-h1", "zb-h2"})
         for (const int stages : {2, 3, 5})
@@ -189,7 +192,7 @@ void for_sent(const std::function<void(const Schedule&)>& check) {
 
 }  // namespace
 
-TEST_CASE("every generator's schedule takes on the clock what the timer says",
+TEST_CASE("every generator's schedule takes the timer's time on the clock",
           "[pipeline][sim]") {
     for (const std::string& name : schedule_names())
         for (const int stages : {1, 2, 3, 5})
@@ -203,14 +206,14 @@ TEST_CASE("every generator's schedule takes on the clock what the timer says",
             }
 }
 
-TEST_CASE("groups and queues by direction take on the clock what the timer says",
+TEST_CASE("groups and queues per direction take the timer's time on the clock",
           "[pipeline][sim]") {
     for_sent([](const Schedule& schedule) {
         if (!find_problem(schedule)) check_times(schedule, {{5, 4, 3, 0}}, kMessage);
     });
 }
 
-TEST_CASE("random groups and directions take on the clock what the timer says",
+TEST_CASE("random groups and directions take the timer's time on the clock",
           "[pipeline][sim]") {
     Random random(2);
     int runs = 0;
@@ -225,7 +228,7 @@ TEST_CASE("random groups and directions take on the clock what the timer says",
     CHECK(runs > 100);
 }
 
-TEST_CASE("what runs only with a queue a direction may hang on GPUs, and is F12",
+TEST_CASE("a schedule that needs one queue per direction may hang on GPUs, and is F12",
           "[pipeline][sim]") {
     int hazards = 0;
     for_sent([&](const Schedule& schedule) {
@@ -241,14 +244,14 @@ TEST_CASE("what runs only with a queue a direction may hang on GPUs, and is F12"
     CHECK(hazards > 10);
 }
 
-TEST_CASE("random schedules take on the clock what the timer says", "[pipeline][sim]") {
+TEST_CASE("random schedules take the timer's time on the clock", "[pipeline][sim]") {
     Random random(1);
     for (int i = 0; i < 300; ++i) {
         RandomScheduleOptions options;
         options.messages = random.one_in(2);
         options.weight_versions = random.one_in(4);
         const Schedule schedule = random_schedule(random, options);
-        // The modules here have no gradients, so stages do not meet to reduce them.
+        // The modules here have no gradients, so stages do not meet in reductions.
         if (options.weight_versions &&
             schedule.part_count() < schedule.stages * schedule.chunks)
             continue;

@@ -1,4 +1,4 @@
-// The plain executor of schedules leaves what one device does.
+// The plain executor of schedules gives the same results as one device.
 
 #include "src/pipeline/plain_pipeline.hpp"
 #include "src/trial/training.hpp"
@@ -28,8 +28,7 @@ Outcome run_chain_plainly(const Schedule& schedule) {
 
 }  // namespace
 
-TEST_CASE("A schedule that is followed plainly leaves one device's gradients",
-          "[pipeline]") {
+TEST_CASE("A plain executor of a schedule gives one device's gradients", "[pipeline]") {
     int followed = 0, grouped = 0;
     for (const PipelineShape shape : {PipelineShape{1, 3}, {2, 4}, {4, 4}, {3, 8}})
         for (const std::string& name : names_for(shape)) {
@@ -40,7 +39,8 @@ TEST_CASE("A schedule that is followed plainly leaves one device's gradients",
                 run_chain(shape.stages, shape.micro_batches, /*uneven=*/true);
             check_alike(run_chain_plainly(schedule), alone);
             ++followed;
-            // As one would write it, with an activation and a gradient in one group.
+            // Also with an activation and a gradient in one group, as most people write
+            // it.
             if (name != "1f1b") continue;
             check_alike(run_chain_plainly(with_grouped_messages(schedule)), alone);
             ++grouped;
@@ -49,7 +49,7 @@ TEST_CASE("A schedule that is followed plainly leaves one device's gradients",
     CHECK(grouped == 4);
 }
 
-TEST_CASE("A plain executor holds no more than the schedule asks for", "[pipeline]") {
+TEST_CASE("A plain executor holds no more than the schedule says", "[pipeline]") {
     const auto most = [](int micro_batches) {
         const RunReport report =
             run_chain_plainly(make_schedule("1f1b", {4, micro_batches})).report;
@@ -58,7 +58,7 @@ TEST_CASE("A plain executor holds no more than the schedule asks for", "[pipelin
     CHECK(most(24) == most(12));
 }
 
-TEST_CASE("What a plain executor cannot follow is refused", "[pipeline][errors]") {
+TEST_CASE("A plain executor refuses schedules that it cannot run", "[pipeline][errors]") {
     for (const char* name : {"zb-v", "pipedream"}) {
         CAPTURE(name);
         CHECK_THAT(refusal([&] {

@@ -1,4 +1,4 @@
-// PyTorch's own words for schedules: read, written, and what comes of them.
+// Schedules in PyTorch's own format: read, written, and run.
 
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/load_schedule.hpp"
@@ -27,7 +27,7 @@ std::string problem_of(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("PyTorch's actions are told from Lockstep's by themselves", "[pipeline]") {
+TEST_CASE("PyTorch's actions are recognized without a setting", "[pipeline]") {
     const Schedule schedule = read(
         "0UNSHARD,0F0,0SEND_F0,2RECV_F0,2F0,2SEND_F0,2RECV_B0,2I0,2SEND_B0,2W0,2REDUCE_"
         "GRAD,"
@@ -39,7 +39,7 @@ TEST_CASE("PyTorch's actions are told from Lockstep's by themselves", "[pipeline
               "F0 SA0 RA0.1 F0.1 SA0.1 RG0.1 I0.1 SG0.1 W0.1 R.1 RG0 B0 R",
               "RA0 F0 SA0 RA0.1 F0.1 B0.1 SG0.1 RG0 B0 SG0"});
     CHECK(!find_problem(schedule));
-    // A V: rank 0 has the model's both ends.
+    // A V: rank 0 has both ends of the model.
     const Schedule v = read(
         "0F0,0F1,3F0,(3F1;3B0)OVERLAP_F_B,3B1,0B0,0B1\n"
         "1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n");
@@ -48,7 +48,7 @@ TEST_CASE("PyTorch's actions are told from Lockstep's by themselves", "[pipeline
     CHECK(!find_problem(v));
 }
 
-TEST_CASE("semicolons between brackets part no cells", "[pipeline]") {
+TEST_CASE("semicolons inside brackets do not separate cells", "[pipeline]") {
     for (const char* text :
          {"F0,SA0,F1,(SA1;RG0),B0,RG1,B1\nRA0,F0,B0,(SG0;RA1),F1,B1,SG1\n",
           "F0;SA0;F1;\"(SA1;RG0)\";B0;RG1;B1\nRA0;F0;B0;\"(SG0;RA1)\";F1;B1;SG1\n",
@@ -59,7 +59,7 @@ TEST_CASE("semicolons between brackets part no cells", "[pipeline]") {
     }
 }
 
-TEST_CASE("every schedule that PyTorch has words for is read back from them",
+TEST_CASE("every schedule that PyTorch can express is read back from its text",
           "[pipeline]") {
     for (const std::string& name : schedule_names()) {
         if (!flushes(name)) continue;
@@ -79,7 +79,8 @@ TEST_CASE("every schedule that PyTorch has words for is read back from them",
             }
             const Schedule again = read(pytorch_csv(schedule));
             CHECK(pytorch_csv(again) == pytorch_csv(schedule));
-            // PyTorch's stages are in order on each rank.
+            // On each rank PyTorch's stages are in order, so these come back in another
+            // order.
             if (goes_both_ways(name)) continue;
             CHECK(again.work == schedule.work);
             CHECK(again.parts == schedule.parts);
@@ -87,7 +88,7 @@ TEST_CASE("every schedule that PyTorch has words for is read back from them",
     }
 }
 
-TEST_CASE("what PyTorch has no words for is not written", "[pipeline][errors]") {
+TEST_CASE("schedules that PyTorch cannot express are refused", "[pipeline][errors]") {
     const auto refused = [](const Schedule& schedule) {
         return refusal([&] { pytorch_csv(schedule); });
     };
@@ -112,7 +113,7 @@ TEST_CASE("cells that are no actions are refused with their line", "[pipeline][e
           "0SEND_F", "0F99999999999"})
         CHECK(tells(refused("0F0,0B0\n1F0," + cell + "\n"),
                     {"a.csv:2", cell, "torch.distributed.pipelining"}));
-    // Its cells say which parts a rank has.
+    // The cells say which parts a rank has.
     CHECK(tells(refused("parts,0,1\n0F0,0B0\n1F0,1B0\n"),
                 {"a.csv:1", "parts", "torch.distributed.pipelining"}));
     CHECK(tells(refused("0F0,0B0\n0F1,0B1\n"), {"a.csv:2", "ranks 0 and 1", "stage 0"}));
@@ -141,7 +142,7 @@ TEST_CASE("the orders of PyTorch's issue 172668 hang, and their mended forms do 
     CHECK(problem_of(rank_0_mended + mended +
                      "3RECV_F0,3F0,3B0,3SEND_B0,3RECV_F1,3F1,3B1,3SEND_B1,"
                      "1RECV_B0,1B0,1RECV_B1,1SEND_B0,1B1,1SEND_B1\n") == "");
-    // A queue for each direction lets the first order run as it is.
+    // With a queue for each direction, the first order runs as it is.
     Schedule by_direction = read(rank_0 + hangs + behind);
     by_direction.queues = MessageQueues::by_direction;
     CHECK(!find_problem(by_direction));

@@ -27,7 +27,7 @@ void check_same(const Schedule& read, const Schedule& written) {
     CHECK(read.work == written.work);
 }
 
-/// Timed with a forward of 2, halves of 3 and 1, and messages of 0.5.
+/// Times it with a forward of 2, halves of 3 and 1, and messages of 0.5.
 Json timed(const Schedule& schedule) {
     const std::vector<Durations> durations{{4, 6, 2, 1}};
     const Timing timing = time_schedule(schedule, durations);
@@ -93,7 +93,7 @@ TEST_CASE("a timing as JSON has every figure in the unit shown", "[pipeline]") {
               json["end"][stage].get<double>() - json["start"][stage].get<double>() - 18);
 }
 
-TEST_CASE("durations are of a stage's share, whatever its chunks", "[pipeline]") {
+TEST_CASE("durations are for a stage's share, with any number of chunks", "[pipeline]") {
     const Json json = timed(make_schedule("interleaved", {2, 2, 3}));
     CHECK(json["durations"]["forward"] == Json({6.0, 6.0}));
     CHECK(json["durations"]["comm"] == Json({0.5, 0.5}));
@@ -114,7 +114,7 @@ TEST_CASE("a timing's document is read back as its schedule", "[pipeline]") {
         const Schedule schedule = with_messages(generated(name));
         check_same(read_schedule_json(timed(schedule).dump(), "a.json").schedule,
                    schedule);
-        // As the program writes it, line by line.
+        // The same from the program's own output, line by line.
         const Timing timing = time_schedule(schedule, {{}});
         const std::string text = timing_json(schedule, timing, {{{}}, 1, {}});
         check_same(read_schedule_json(text, "a.json").schedule, schedule);

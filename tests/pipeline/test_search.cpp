@@ -1,4 +1,4 @@
-// Orders that are searched for, against all orders of small schedules.
+// Orders found by search, compared with all orders of small schedules.
 
 #include <algorithm>
 #include <limits>
@@ -24,7 +24,8 @@ double most_held(const Schedule& schedule, const ScheduleMemory& memory = {}) {
     return most;
 }
 
-/// All orders of a stage's F, I and W of some micro-batches, each kind in order.
+/// Adds all orders of a stage's F, I and W of some micro-batches, with each kind in
+/// order.
 void add_orders(int micro_batches, std::vector<Instruction> list, int f, int i, int w,
                 std::vector<std::vector<Instruction>>& all) {
     if (w == micro_batches) all.push_back(list);
@@ -39,7 +40,8 @@ void add_orders(int micro_batches, std::vector<Instruction> list, int f, int i, 
     if (w < i) go_on(InstructionKind::backward_weight, w, f, i, w + 1);
 }
 
-/// The least bubble of all orders on two stages that hold no more than the limit.
+/// Returns the least bubble of all orders on two stages that stay within the limit of
+/// memory.
 Picoseconds least_bubble(const Schedule& work, const ScheduleTimes& times, double limit) {
     std::vector<std::vector<Instruction>> orders;
     add_orders(work.micro_batches, {}, 0, 0, 0, orders);
@@ -95,7 +97,8 @@ TEST_CASE("a found order is valid, fits, and is no worse than the known ones",
         }
 }
 
-TEST_CASE("between ZB-H1 and ZB-H2 memory buys bubble bit by bit", "[pipeline]") {
+TEST_CASE("between ZB-H1 and ZB-H2 more memory gives less bubble, step by step",
+          "[pipeline]") {
     const Schedule work = zb_h1_schedule({4, 8});
     const std::vector<Picoseconds> bubbles{3, 2, 1, 0};
     for (int more = 0; more <= 3; ++more) {
@@ -113,7 +116,7 @@ TEST_CASE("stages may halve their backwards or not", "[pipeline]") {
     const FoundOrder found = search_order(work, {{}}, {}, 3);
     CHECK(bubble_of(found.schedule) <= 6);
     CHECK(most_held(found.schedule) <= 3);
-    // What stood at its step's end still does: here, nothing.
+    // What is at the end of a step stays there: here, nothing.
     CHECK(found.schedule.instructions() == work.instructions());
 }
 
@@ -126,7 +129,7 @@ TEST_CASE("the same search finds the same order", "[pipeline]") {
     CHECK(lines() == lines());
 }
 
-TEST_CASE("known orders are those of the same work", "[pipeline]") {
+TEST_CASE("known orders have the same work", "[pipeline]") {
     const auto names = [](const Schedule& work) {
         std::vector<std::string> found;
         for (const KnownOrder& each : known_orders(work, {{}}, {}))
@@ -141,7 +144,7 @@ TEST_CASE("known orders are those of the same work", "[pipeline]") {
     CHECK(names(interleaved_schedule({3, 6, 2})) == Names{"interleaved", "looped-bfs"});
 }
 
-TEST_CASE("what cannot be searched is refused with its place", "[pipeline][errors]") {
+TEST_CASE("impossible searches are refused with their place", "[pipeline][errors]") {
     const auto refused = [](const Schedule& work, double limit) {
         return refusal([&] { search_order(work, {{}}, {}, limit); });
     };

@@ -17,7 +17,7 @@ using Catch::Matchers::WithinAbs;
 
 namespace {
 
-/// From time 0 to the makespan without a pause, by what takes time.
+/// Returns whether the path leads from time 0 to the makespan without a pause.
 bool critical_path_holds(const LongestPath& graph, const Timing& timing) {
     const std::vector<Place>& path = timing.critical_path;
     if (path.empty()) return graph.lets_begin(std::nullopt, std::nullopt);
@@ -27,7 +27,7 @@ bool critical_path_holds(const LongestPath& graph, const Timing& timing) {
            graph.lets_begin(path.back(), std::nullopt);
 }
 
-/// What the critical path's instructions take together.
+/// Returns the sum of the times of the critical path's instructions.
 Picoseconds critical_time(const Timing& timing) {
     Picoseconds sum = 0;
     for (const Place place : timing.critical_path) {
@@ -38,7 +38,8 @@ Picoseconds critical_time(const Timing& timing) {
     return sum;
 }
 
-/// What a stage computes, from its first computation until it and its messages end.
+/// Returns a stage's computing time, and its span from the first computation to the last
+/// end.
 StageTiming stage_by_hand(const std::vector<Instruction>& work,
                           const std::vector<TimeSpan>& spans) {
     StageTiming stage;
@@ -78,7 +79,7 @@ void check_stages(const Schedule& schedule, const Timing& timing) {
                              1e-14));
 }
 
-/// Whether each instruction that takes time begins as the one named for it lets it.
+/// Returns whether each instruction that takes time begins because of the named one.
 bool causes_hold(const Schedule& schedule, const LongestPath& graph,
                  const Timing& timing) {
     const auto maybe = [](Place place) {
@@ -179,14 +180,15 @@ TEST_CASE("grouped messages take as long as the longest path", "[pipeline]") {
     CHECK(runs > kDraws / 4);
 }
 
-TEST_CASE("one entry of durations stands for all stages", "[pipeline]") {
+TEST_CASE("one entry of durations is for all stages", "[pipeline]") {
     const Schedule schedule = zb_h1_schedule({4, 9, 1});
     const Durations of{5, 4, 3, 2};
     CHECK(time_schedule(schedule, {of}).spans ==
           time_schedule(schedule, {of, of, of, of}).spans);
 }
 
-TEST_CASE("data arrives a message after it was made, in an order of work", "[pipeline]") {
+TEST_CASE("in an order of work, data arrives one message time after it was made",
+          "[pipeline]") {
     const Schedule schedule = written_schedule({2, 1, 1}, {"F0 B0", "F0 I0 W0"});
     const Timing timing = time_schedule(schedule, {{10, 20, 30, 4}, {1, 2, 3, 7}});
     using Spans = std::vector<std::vector<TimeSpan>>;
@@ -209,7 +211,7 @@ TEST_CASE("messages wait for both programs and for earlier messages, not for wor
         {2, 2, 1}, {"F0 SA0 F1 SA1 RG0 B0 RG1 B1", "RA0 RA1 F0 F1 B0 SG0 B1 SG1"});
     const Timing timing = time_schedule(schedule, {{2, 1, 1, 5}, {1, 1, 1, 1}});
     using Spans = std::vector<std::vector<TimeSpan>>;
-    // SA1 is made at 4 and goes when SA0 is through; stage 0 computes F1 meanwhile.
+    // SA1's data is made at 4, and it is sent after SA0; meanwhile stage 0 computes F1.
     CHECK(
         timing.spans ==
         Spans{
@@ -229,8 +231,7 @@ TEST_CASE("a schedule that takes no time has no bubble", "[pipeline]") {
     CHECK(timing.utilisation() == timing.utilisation());
 }
 
-TEST_CASE("durations that cannot be are refused with their numbers",
-          "[pipeline][errors]") {
+TEST_CASE("impossible durations are refused with their numbers", "[pipeline][errors]") {
     const Schedule schedule = gpipe_schedule({3, 6, 1});
     const auto refused = [&](const std::vector<Durations>& durations) {
         return refusal([&] { time_schedule(schedule, durations); });

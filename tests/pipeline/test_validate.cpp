@@ -14,20 +14,20 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-/// Megatron's interleaved order for p = 2, m = 4, v = 2 with two slips that are in
-/// print: warm-up is (p - s - 1) + (v - 1) p, and backward takes the chunks in the order
-/// that forward does.
+/// Megatron's interleaved order for p = 2, m = 4, v = 2 with two mistakes that have been
+/// published: warm-up is (p - s - 1) + (v - 1) p, and backward takes the chunks in the
+/// same order as forward.
 const Lines kBackwardNotReversed{
     "F0 F1 F0.1 F1.1 B0 F2 B1 F3 B0.1 F2.1 B1.1 F3.1 B2 B3 B2.1 B3.1",
     "F0 F1 F0.1 B0 F1.1 B1 F2 B0.1 F3 B1.1 F2.1 B2 F3.1 B3 B2.1 B3.1"};
 
-/// 1F1B over p v virtual stages, the lists of a stage's chunks one behind the other.
+/// 1F1B over p v virtual stages, with the lists of a stage's chunks one after another.
 const Lines kChunksConcatenated{
     "F0 F1 F2 F3 B0 B1 B2 B3 F0.1 F1.1 B0.1 F2.1 B1.1 F3.1 B2.1 B3.1",
     "F0 F1 F2 B0 F3 B1 B2 B3 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1 F3.1 B3.1"};
 
-/// In an order of work: whether what makes a computation's data stands on the next one's
-/// stage, there or behind it.
+/// Returns whether the data of `waiting` is made on the stage of `next`, at `next` or
+/// after it. For orders of work.
 bool need_stands_behind(const Schedule& schedule, Place waiting, Place next) {
     const Instruction& it = schedule.at(waiting);
     const bool forward = it.kind == InstructionKind::forward;
@@ -41,7 +41,7 @@ bool need_stands_behind(const Schedule& schedule, Place waiting, Place next) {
     return false;
 }
 
-/// The cycle, once all about it is checked.
+/// Checks a deadlock's message and cycle, and returns the cycle.
 std::vector<Place> checked_deadlock(const Schedule& schedule,
                                     const std::string& progress) {
     const auto problem = find_problem(schedule);
@@ -61,7 +61,7 @@ void check_order_deadlock(const Schedule& schedule, const std::string& progress)
         CHECK(need_stands_behind(schedule, cycle[i], cycle[(i + 1) % cycle.size()]));
 }
 
-/// What is wrong with the lines; nothing where counting and trying find nothing.
+/// Returns the problem of the lines; empty if counting and trying find none.
 std::string wrong_with(const PipelineShape& shape, const Lines& lines) {
     const Schedule schedule = written_schedule(shape, lines);
     const auto problem = find_problem(schedule);
@@ -72,12 +72,12 @@ std::string wrong_with(const PipelineShape& shape, const Lines& lines) {
 
 }  // namespace
 
-TEST_CASE("an interleaved order whose backward does not turn the chunks round deadlocks",
+TEST_CASE("an interleaved order whose backward does not reverse the chunks deadlocks",
           "[pipeline]") {
     check_order_deadlock(written_schedule({2, 4, 2}, kBackwardNotReversed), "7 of 32");
 }
 
-TEST_CASE("1F1B of virtual stages, chunk behind chunk, deadlocks", "[pipeline]") {
+TEST_CASE("1F1B of virtual stages, one chunk after another, deadlocks", "[pipeline]") {
     check_order_deadlock(written_schedule({2, 4, 2}, kChunksConcatenated), "7 of 32");
 }
 
@@ -95,7 +95,7 @@ TEST_CASE("1F1B with messages in place deadlocks in sends that face each other",
         }
 }
 
-TEST_CASE("a part on two stages is updated alike, behind a reduction", "[pipeline]") {
+TEST_CASE("a part on two stages gets equal updates after a reduction", "[pipeline]") {
     const auto problem = [](const std::string& one, const std::string& other) {
         Schedule schedule = written_schedule({2, 2, 1}, {one, other});
         schedule.parts = {{0}, {0}};
@@ -125,13 +125,13 @@ TEST_CASE("a version that its forward estimated is asked for as an estimate",
 }
 
 TEST_CASE("stages that wait for one another are all named", "[pipeline]") {
-    // Stage 0 waits for stage 2, that for stage 1, and that for stage 0.
+    // Stage 0 waits for stage 2, stage 2 for stage 1, and stage 1 for stage 0.
     const Schedule ring = written_schedule(
         {3, 2, 2}, {"F0 F0.1 F1 F1.1 B0.1 B1.1 B0 B1", "F1 F0 F0.1 F1.1 B0.1 B1.1 B0 B1",
                     "F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1"});
     check_order_deadlock(ring, "1 of 24");
     CHECK(find_problem(ring).value().cycle.size() == 3);
-    // Two chunks of one stage in the wrong order: it waits for itself.
+    // Two chunks of one stage are in the wrong order, so the stage waits for itself.
     const auto itself = find_problem(written_schedule({1, 1, 2}, {"F0.1 F0 B0.1 B0"}));
     REQUIRE(itself.has_value());
     CHECK(tells(itself->sentence, {"stage 0", "F0.1", "F0"}));
@@ -161,7 +161,7 @@ TEST_CASE("work that is missing, double or misplaced is named", "[pipeline][erro
     CHECK(tells(wrong({"F0 F1 B0 B1 U.3", right}), {"stage 0", "U.3", "chunk 3"}));
 }
 
-TEST_CASE("an instruction of a kind that is none is named", "[pipeline][errors]") {
+TEST_CASE("an instruction of an unknown kind is named", "[pipeline][errors]") {
     Schedule schedule = written_schedule({2, 1, 1}, {"F0 B0", "F0 B0"});
     schedule.work[1][1].kind = static_cast<InstructionKind>(200);
     const auto problem = find_problem(schedule);
@@ -169,7 +169,7 @@ TEST_CASE("an instruction of a kind that is none is named", "[pipeline][errors]"
     CHECK(tells(problem->sentence, {"stage 1", "instruction 2 of 2", "kind 200"}));
 }
 
-TEST_CASE("halves of backward are both there, in order, and not beside a whole one",
+TEST_CASE("both halves of backward exist, in order, and without a whole one",
           "[pipeline][errors]") {
     const auto wrong = [](const std::string& line) {
         return wrong_with({2, 1, 1}, {"F0 B0", line});
@@ -185,7 +185,7 @@ TEST_CASE("halves of backward are both there, in order, and not beside a whole o
     CHECK(tells(wrong("F0 I0 W0 W0"), {"stage 1", "W0"}));
 }
 
-TEST_CASE("messages are all there, once, between making and use", "[pipeline][errors]") {
+TEST_CASE("every message exists once, between production and use", "[pipeline][errors]") {
     const auto wrong = [](const Lines& lines) { return wrong_with({2, 1, 1}, lines); };
     const std::string first = "F0 SA0 RG0 B0";
     const std::string last = "RA0 F0 B0 SG0";
@@ -203,7 +203,8 @@ TEST_CASE("messages are all there, once, between making and use", "[pipeline][er
 }
 
 TEST_CASE("data that stays on its stage has no message", "[pipeline][errors]") {
-    // Parts 0, 1 on stages 0, 1 and 2, 3 back on 1, 0: part 1 hands on to its own stage.
+    // Parts 0, 1 on stages 0, 1 and parts 2, 3 on stages 1, 0: part 1 passes its data to
+    // its own stage.
     Schedule turned = written_schedule({2, 1, 2}, {"F0 F0.1 B0.1 B0", "F0 F0.1 B0.1 B0"});
     turned.parts = {{0, 3}, {1, 2}};
     CHECK_FALSE(find_problem(turned).has_value());
@@ -217,7 +218,7 @@ TEST_CASE("data that stays on its stage has no message", "[pipeline][errors]") {
 }
 
 TEST_CASE("a micro-batch stays on the stage that began it", "[pipeline][errors]") {
-    // Both stages hold both parts, from both ends.
+    // Both stages hold both parts, in opposite directions.
     const auto wrong = [](const Lines& lines) {
         Schedule schedule = written_schedule({2, 2, 2}, lines);
         schedule.parts = {{0, 1}, {1, 0}};

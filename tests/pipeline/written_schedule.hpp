@@ -1,4 +1,4 @@
-// Schedules written down by hand, a line a stage.
+// Schedules written by hand, one line for each stage.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace lockstep::test {
 
-/// The instructions of a line: "F0 F1 (SA1;RG0) B0 B1".
+/// Returns the instructions of a line: "F0 F1 (SA1;RG0) B0 B1".
 std::vector<Instruction> written_work(const std::string& line);
 
-/// A schedule of the lines' instructions, chunks dealt out round and round.
+/// Returns a schedule of these lines' instructions, with chunks looped over the stages.
 Schedule written_schedule(const PipelineShape& shape,
                           const std::vector<std::string>& lines);
 
-/// One line a stage, as they were written.
+/// Returns one line for each stage, in the form in which they were written.
 std::vector<std::string> lines_of(const Schedule& schedule);
 
-/// Where an instruction stands on a stage. Throws where it is not there.
+/// Returns the place of an instruction on a stage. Throws if it is not there.
 Place place_of(const Schedule& schedule, int stage, const std::string& text);
 
 }  // namespace lockstep::test

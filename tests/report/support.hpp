@@ -21,8 +21,8 @@ inline std::string read_file(const std::filesystem::path& path) {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// Removes what was there first: some file systems flush a file that is cut and written
-/// again.
+/// Removes the old file first: some file systems flush a file that is truncated and
+/// written again.
 inline void write_file(const std::filesystem::path& path, const std::string& bytes) {
     std::filesystem::remove(path);
     std::ofstream(path, std::ios::binary) << bytes;
@@ -38,7 +38,7 @@ inline bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-/// While it lives, no file grows beyond so many bytes: as on a full disk, writing fails.
+/// While it lives, no file grows beyond `bytes`: writes fail as on a full disk.
 class FullDisk {
   public:
     explicit FullDisk(rlim_t bytes) {
@@ -60,7 +60,7 @@ class FullDisk {
     void (*handler_)(int) = nullptr;
 };
 
-/// The sentence with which the action was refused; empty where it was not.
+/// Returns the error of the action; empty if it succeeds.
 template <typename Action>
 std::string refusal(Action&& action) {
     try {
@@ -71,13 +71,13 @@ std::string refusal(Action&& action) {
     return "";
 }
 
-/// The first device's compute queue stands still until its first all-reduce ends.
+/// The first device's compute queue waits until its first all-reduce ends.
 inline TraceEvent first_wait() {
     return {0,  "compute", "wait for all_reduce", "wait", 6'000'000, 9'000'000,
             -1, 64,        {"src/step.cpp", 9},   "world"};
 }
 
-/// Two steps of data parallelism on two devices, in round numbers of nanoseconds.
+/// Two steps of data parallelism on two devices, with times in whole nanoseconds.
 inline RunReport small_run() {
     constexpr Picoseconds kNano = 1'000;
     RunReport report;

@@ -22,7 +22,7 @@ void multiply(Rank& rank, int times) {
         device.matmul_into(product, values, values);
 }
 
-/// Two devices: the first one computes for longer, and both need the sum.
+/// Two devices: the first computes longer, and both need the sum.
 RunReport sum_of_two() {
     return run_of_two([](Rank& rank) {
         const Tensor sum = rank.device().zeros({64, 64}, DType::f32);
@@ -73,7 +73,7 @@ TEST_CASE("a computation waited for the communication before it", "[report]") {
     CHECK(causes.of(event(report, 1, "matmul")).words.empty());
 }
 
-TEST_CASE("one that came early and went on computing did not come last", "[report]") {
+TEST_CASE("a rank that came early and then computed did not come last", "[report]") {
     const RunReport report = run_of_two([](Rank& rank) {
         const Tensor sum = rank.device().zeros({64, 64}, DType::f32);
         multiply(rank, rank.index() == 0 ? 1 : 2);
@@ -87,7 +87,7 @@ TEST_CASE("one that came early and went on computing did not come last", "[repor
     CHECK(report.trace.at(cause.events.front()).rank == 1);
 }
 
-TEST_CASE("one may come from another communication", "[report]") {
+TEST_CASE("a communication may begin after another communication", "[report]") {
     const RunReport report = run_of_two([](Rank& rank) {
         const Tensor sum = rank.device().zeros({64, 64}, DType::f32);
         rank.world().all_reduce(sum, Reduction::sum).wait();
@@ -100,7 +100,7 @@ TEST_CASE("one may come from another communication", "[report]") {
         CHECK(report.trace.at(before).name == "all_reduce");
 }
 
-TEST_CASE("one waits for the one before it in its queue", "[report]") {
+TEST_CASE("an operation waits for the one before it in its queue", "[report]") {
     const RunReport report = run_of_two([](Rank& rank) {
         const Tensor sum = rank.device().zeros({64, 64}, DType::f32);
         Work first = rank.world().all_reduce(sum, Reduction::sum);

@@ -22,12 +22,12 @@ std::vector<Library> events_of(const std::string& trace, const std::string& phas
     return events;
 }
 
-/// A time as a reader that keeps nanoseconds takes it.
+/// Returns a time as it is in a reader that keeps nanoseconds.
 std::int64_t nanoseconds(const Library& microseconds) {
     return std::llround(microseconds.get<double>() * 1000);
 }
 
-/// Whether the slices of each thread are disjoint or inside one another.
+/// Returns whether the slices of each thread are disjoint or nested.
 bool slices_nest(const std::string& trace) {
     std::map<int, std::vector<std::int64_t>> open;
     for (const Library& slice : events_of(trace, "X")) {

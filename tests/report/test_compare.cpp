@@ -41,7 +41,7 @@ std::filesystem::path record_of(const TemporaryFolder& folder, const std::string
 
 }  // namespace
 
-TEST_CASE("equal tensors pass, also where all is zero", "[report]") {
+TEST_CASE("equal tensors pass, even if all are zero", "[report]") {
     REQUIRE(passes({1, 2}, {1, 2}));
     REQUIRE(passes({0, 0}, {0, 0}, 0));
     REQUIRE(passes({}, {}));
@@ -76,7 +76,7 @@ TEST_CASE("the bound is 8 sqrt(K) epsilon of the less precise dtype", "[report]"
     REQUIRE_FALSE(compare_tensors(a, b, std::nullopt).passed());
 }
 
-TEST_CASE("a NaN never passes, on both sides neither, whatever the bound",
+TEST_CASE("a NaN never passes, even on both sides and with any bound",
           "[report][errors]") {
     REQUIRE_FALSE(passes({kNaN}, {kNaN}));
     REQUIRE_FALSE(passes({1, kNaN}, {1, 2}));
@@ -103,7 +103,7 @@ TEST_CASE("a bound of zero asks for the same bits", "[report]") {
     REQUIRE_FALSE(passes({1}, {1 + 0x1p-52}, 0));
 }
 
-TEST_CASE("integers must be equal whatever the bound", "[report]") {
+TEST_CASE("integers must be equal with any bound", "[report]") {
     const NamedTensors a{{"i", HostTensor::of<std::int32_t>({2}, {1000, 2})}};
     const NamedTensors b{{"i", HostTensor::of<std::int32_t>({2}, {1001, 2})}};
     REQUIRE(compare_tensors(a, a, std::nullopt).passed());
@@ -148,7 +148,7 @@ ok  w       (2, 2)  2.50e-01  6.25e-02  1.00e-01  [1, 0]
     REQUIRE(Library::parse(compare_tensors(a, b, 0.1).json())["tensors"][0]["at"] == 2);
 }
 
-TEST_CASE("comparing nothing does not pass", "[report][errors]") {
+TEST_CASE("a comparison of nothing does not pass", "[report][errors]") {
     const Comparison nothing = compare_tensors({}, {}, std::nullopt);
     REQUIRE_FALSE(nothing.passed());
     REQUIRE(contains(nothing.text(), "nothing to compare"));
@@ -176,7 +176,7 @@ TEST_CASE("records are compared within the bound of their dtypes and sums", "[re
     REQUIRE(contains(compare_records(a, a, std::nullopt).text(), "1 tensor: all equal."));
 }
 
-TEST_CASE("what is no record is refused with one sentence", "[report][errors]") {
+TEST_CASE("a folder that is no record is refused with a message", "[report][errors]") {
     const TemporaryFolder folder;
     const auto a = record_of(folder, "a", DType::f64, 1, one("x", {1}));
     const auto refused = [&](const std::filesystem::path& b) {

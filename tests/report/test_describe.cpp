@@ -17,7 +17,7 @@ std::int64_t numbers_in(Module& module) {
     return numbers;
 }
 
-/// GPTs that differ from the default in one thing each, and one that does in all.
+/// GPTs that differ from the default in one member each, and one that differs in all.
 std::vector<GptSizes> gpts() {
     const GptSizes plain{11, /*context=*/6, /*layers=*/2, {8, 4}};
     std::vector<GptSizes> all(10, plain);
@@ -40,7 +40,7 @@ std::vector<GptSizes> gpts() {
 
 }  // namespace
 
-TEST_CASE("a model's parameters are as many as its description says", "[report]") {
+TEST_CASE("a model has the number of parameters in its description", "[report]") {
     sim::make_cluster(1)->run([](Rank& rank) {
         const ParameterInit init{rank.device(), DType::f32, 1, ""};
         for (const GptSizes& sizes : gpts()) {
@@ -58,7 +58,7 @@ TEST_CASE("run.json describes a model whole", "[report]") {
     record.models["gpt"] = trained(describe(sizes), describe(AdamWOptions{}, DType::bf16),
                                    "cross_entropy", 1, 3);
     const Json gpt = Json::parse(run_json(record)).at("models").at("gpt");
-    // No member is left to a default that only the source knows.
+    // The document has every member, so no reader needs the defaults in the source.
     for (const char* key :
          {"vocabulary", "context", "layers", "hidden", "heads", "kv_heads", "head_width",
           "causal", "positions", "norm", "norm_epsilon", "mlp", "gelu", "inner", "bias",

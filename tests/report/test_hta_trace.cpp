@@ -30,7 +30,7 @@ std::vector<Library> steps_of(const std::string& trace) {
     return steps;
 }
 
-/// What HTA makes of the launch of a kernel.
+/// Returns the launch that HTA pairs with a kernel.
 const Library& launch_of(const Library& launches, const Library& kernel) {
     for (const Library& launch : launches)
         if (launch["args"]["correlation"] == kernel["args"]["correlation"]) return launch;
@@ -56,8 +56,9 @@ RunReport three_steps() {
 
 }  // namespace
 
-TEST_CASE("a rank's trace says which rank of how many it is, as HTA searches for it",
-          "[report]") {
+TEST_CASE(
+    "a rank's trace has the rank and the number of ranks where HTA searches for them",
+    "[report]") {
     const std::string trace = hta_trace(small_run(), 1);
     REQUIRE(contains(trace, "\"distributedInfo\": {\"rank\": 1, \"world_size\": 2"));
     REQUIRE(Library::parse(trace)["distributedInfo"]["rank"] == 1);
@@ -107,7 +108,7 @@ TEST_CASE("each kernel has one launch on the host, inside a step before the last
 }
 
 TEST_CASE(
-    "a step begins where a rank computes again after an update, and one is to spare",
+    "a step begins at the first computation after an update, and one extra step follows",
     "[report]") {
     const std::vector<Library> steps = steps_of(hta_trace(three_steps(), 0));
     REQUIRE(steps.size() == 4);
@@ -116,15 +117,15 @@ TEST_CASE(
         REQUIRE(steps[k]["ts"] == 15 * k);
     }
     REQUIRE(steps[2]["dur"] == 15);
-    // Without phases of an update the whole run is one step.
+    // Without update phases, the whole run is one step.
     REQUIRE(steps_of(hta_trace(small_run(), 0)).size() == 2);
     REQUIRE(steps_of(hta_trace(RunReport{}, 0)).size() == 2);
 }
 
-TEST_CASE("times are whole, in a unit that no operation falls short of", "[report]") {
+TEST_CASE("times are whole in a unit no longer than any operation", "[report]") {
     RunReport run = three_steps();
     REQUIRE(Library::parse(hta_trace(run, 0))["lockstepUnitPicoseconds"] == 1'000'000);
-    // Seven nanoseconds of communication, on another rank: 1 ns is the unit for both.
+    // Seven nanoseconds of communication on another rank: the unit is 1 ns for both.
     run.ranks.resize(2);
     run.trace.push_back(
         {1, "world", "send + recv", "communication", 500, 7'500, -1, 4, {}});
@@ -173,8 +174,7 @@ TEST_CASE("copies between host and device are HTA's memory copies", "[report]") 
 }
 
 TEST_CASE(
-    "a record leaves a trace for each rank where they are asked for, and replaces "
-    "all of an earlier one",
+    "a record has a trace for each rank on request, and replaces all earlier traces",
     "[report]") {
     const TemporaryFolder folder;
     Record record;

@@ -1,4 +1,4 @@
-// Pictures of meshes: every rank is where its places say, in text and in SVG.
+// Tests pictures of meshes: every rank is at its places, in text and in SVG.
 
 #include <algorithm>
 #include <random>
@@ -35,7 +35,7 @@ std::vector<MeshShape> random_shapes() {
     return shapes;
 }
 
-/// What a picture says of places: those of the row, and those of the column.
+/// Checks the places that a picture names: those of the row, and those of the column.
 void check_places(const MeshShape& shape, const MeshLayout& layout, int row, int column,
                   int rank) {
     const std::vector<std::string> axes = layout.row_axes();
@@ -83,7 +83,7 @@ struct Rectangle {
     }
 };
 
-/// Those whose tag has this text in it, or before it ends in a tooltip.
+/// Returns the rectangles with this text in their tag or their tooltip.
 std::vector<Rectangle> rectangles_with(const std::string& svg, const std::string& text) {
     std::vector<Rectangle> found;
     for (std::size_t at = svg.find("<rect"); at != std::string::npos;
@@ -97,7 +97,7 @@ std::vector<Rectangle> rectangles_with(const std::string& svg, const std::string
     return found;
 }
 
-/// Boxes and frames lie apart, and each box lies in a frame.
+/// Checks that boxes and frames do not overlap, and that each box is in a frame.
 void check_frames(const std::string& svg) {
     const std::vector<Rectangle> frames = rectangles_with(svg, "class=\"n\"");
     const std::vector<Rectangle> boxes = rectangles_with(svg, "<title>");
@@ -118,7 +118,7 @@ void check_frames(const std::string& svg) {
 
 }  // namespace
 
-TEST_CASE("a layout has each rank once, in reading order, where its places are",
+TEST_CASE("a layout has each rank once, in reading order, at its places",
           "[report][mesh]") {
     for (const MeshShape& shape : random_shapes())
         for (const int most : {1, 5, 12, 40}) {
@@ -152,8 +152,7 @@ pp 1 dp 0 │  8   9  10  11 │ node 1
 )");
 }
 
-TEST_CASE("nodes that no rectangle of the mesh is have frames all the same",
-          "[report][mesh]") {
+TEST_CASE("nodes that are no rectangle of the mesh also have frames", "[report][mesh]") {
     MeshPicture picture = mesh_of("a=3,c=4", 5);
     picture.marked = 7;
     CHECK(text_of(picture) == R"(mesh: 12 devices, 3 nodes of 5, the last one with 2
@@ -169,7 +168,7 @@ a 2 │  8    9 │ 10  11 │ node 2
 )");
 }
 
-TEST_CASE("text is as wide as it may be, and not long", "[report][mesh]") {
+TEST_CASE("text fits into its width and is short", "[report][mesh]") {
     for (const MeshShape& shape : random_shapes())
         for (const int width : {40, 60, 80, 200})
             for (const int per_node : {1, 3, 8, 10'000}) {
@@ -184,7 +183,7 @@ TEST_CASE("text is as wide as it may be, and not long", "[report][mesh]") {
             }
 }
 
-TEST_CASE("of many rows the first and the last are drawn", "[report][mesh]") {
+TEST_CASE("if there are many rows, the first and the last are drawn", "[report][mesh]") {
     const std::string text = text_of(mesh_of("dp=1024"));
     CHECK(contains(text, "⋮ 118 rows more\n"));
     for (const char* shown : {"dp 0–7 ", "dp 56–63 ", "dp 1016–1023 ", "node 127"})
@@ -192,7 +191,7 @@ TEST_CASE("of many rows the first and the last are drawn", "[report][mesh]") {
     CHECK_FALSE(contains(text, "dp 64–71"));
 }
 
-TEST_CASE("what devices hold is written on them", "[report][mesh]") {
+TEST_CASE("devices are labelled with what they hold", "[report][mesh]") {
     MeshPicture picture = mesh_of("pp=2,tp=2", 4);
     picture.labels = {{"layers 0–1", "heads 0"}, {"layers 0–1"}, {"layers 2"}, {}};
     picture.marked = 1;
@@ -213,7 +212,7 @@ pp 1 │ 2           3          │
     for (const char* shown : {">layers 0–1<", ">heads 0<", ">layers 2<"})
         CHECK(contains(svg, shown));
     CHECK(count_of(svg, "stroke=\"#111\"") == 1);
-    // With many devices they would be too much.
+    // A picture of many devices has no labels.
     MeshPicture large = mesh_of("dp=128");
     large.labels.assign(128, {"all layers"});
     CHECK_FALSE(contains(text_of(large), "all layers"));
@@ -246,7 +245,7 @@ TEST_CASE("an SVG has every rank inside of its node's frame", "[report][mesh]") 
 
 TEST_CASE("a large mesh is drawn as dots, in bounds", "[report][mesh]") {
     const std::string svg = mesh_svg(mesh_of("pp=16,dp=128,tp=8"));
-    CHECK(count_of(svg, "fill=\"#77AADD\"") == 1024 + 1);  // pp 0, and in the legend
+    CHECK(count_of(svg, "fill=\"#77AADD\"") == 1024 + 1);  // pp 0, and the legend
     CHECK(count_of(svg, "class=\"n\"") == 2048);
     CHECK(svg.size() < 2'000'000);
     CHECK(is_balanced_xml(svg));

@@ -110,8 +110,7 @@ TEST_CASE("numbers that are not finite are strings in JSON", "[report]") {
     REQUIRE(json_quoted("a\"\n\xff") == "\"a\\\"\\n\xef\xbf\xbd\"");
 }
 
-TEST_CASE("a record is a folder of six files, or four where nothing was traced",
-          "[report]") {
+TEST_CASE("a record is a folder of six files, or four without a trace", "[report]") {
     const TemporaryFolder folder;
     Record record = some_record();
     write_record(folder / "a/b", record);
@@ -134,8 +133,9 @@ TEST_CASE("a record is a folder of six files, or four where nothing was traced",
     REQUIRE(entries_in(folder / "a") == 1);
 }
 
-TEST_CASE("a record takes an earlier one's place, an empty folder and a slash at its end",
-          "[report]") {
+TEST_CASE(
+    "a record replaces an earlier one or an empty folder; its path may end with a slash",
+    "[report]") {
     const TemporaryFolder folder;
     Record record = some_record();
     write_record(folder.path(), record);
@@ -145,7 +145,7 @@ TEST_CASE("a record takes an earlier one's place, an empty folder and a slash at
     REQUIRE(entries_in(folder.path()) == 6);
 }
 
-TEST_CASE("what a killed process left is no obstacle and is removed", "[report]") {
+TEST_CASE("files of a killed process are no obstacle and are removed", "[report]") {
     const TemporaryFolder folder;
     std::filesystem::create_directory(folder / ".lockstep-a1b2c3");
     write_file(folder / ".lockstep-a1b2c3/metrics.json", "half");
@@ -154,7 +154,7 @@ TEST_CASE("what a killed process left is no obstacle and is removed", "[report]"
     REQUIRE(entries_in(folder.path()) == 6);
 }
 
-TEST_CASE("what looks like a killed process's, but is not, stays", "[report][errors]") {
+TEST_CASE("files that only look like a killed process's stay", "[report][errors]") {
     for (const std::string name :
          {".lockstep-notes", ".lockstep-999999999", ".lockstep-", ".lockstep-0"}) {
         const TemporaryFolder folder;
@@ -186,14 +186,13 @@ TEST_CASE("a file with a record's name that the record did not have stays",
     CHECK(refusal([&] { write_record(folder.path(), record); }) == "");
 
     std::string json = read_file(folder / "run.json");
-    json.replace(json.find("\"files\""), 7, "\"notes\"");  // of an earlier version
+    json.replace(json.find("\"files\""), 7, "\"notes\"");  // as in an earlier version
     write_file(folder / "run.json", json);
     CHECK(refusal([&] { write_record(folder.path(), record); }) == "");
     CHECK(entries_in(folder.path()) == 4);
 }
 
-TEST_CASE("a folder that holds something else is refused and left alone",
-          "[report][errors]") {
+TEST_CASE("a folder with other files is refused and not changed", "[report][errors]") {
     const TemporaryFolder folder;
     write_file(folder / "thesis.tex", "years");
     REQUIRE(contains(refusal([&] { write_record(folder.path(), some_record()); }),
@@ -212,7 +211,7 @@ TEST_CASE("a folder that holds something else is refused and left alone",
     REQUIRE(refusal([&] { require_record_folder(folder / "new"); }) == "");
 }
 
-TEST_CASE("files that only have a record's names are refused and left alone",
+TEST_CASE("files that only have a record's names are refused and not changed",
           "[report][errors]") {
     const TemporaryFolder folder;
     write_file(folder / "trace.json", "someone's");
@@ -267,8 +266,7 @@ TEST_CASE("a place that cannot be written is named", "[report][errors]") {
     }
 }
 
-TEST_CASE("whether a record can be written is tried, and leaves nothing",
-          "[report][errors]") {
+TEST_CASE("a test write of a record leaves nothing", "[report][errors]") {
     const TemporaryFolder folder;
     const auto refused = [](const std::filesystem::path& place) -> std::string {
         try {
@@ -299,8 +297,7 @@ TEST_CASE("whether a record can be written is tried, and leaves nothing",
     CHECK(contains(refused(folder / "loop"), "Too many levels of symbolic links"));
 }
 
-TEST_CASE("a file takes the place of a file, never of something else",
-          "[report][errors]") {
+TEST_CASE("a file replaces only a file", "[report][errors]") {
     const TemporaryFolder folder;
     REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
     CHECK(contains(refusal([&] { write_text_file(folder / "pipe", "text"); }),
@@ -320,7 +317,7 @@ TEST_CASE("a file takes the place of a file, never of something else",
     CHECK(entries_in(folder.path()) == 3);
 }
 
-TEST_CASE("a diagnosis leaves other people's files alone", "[report]") {
+TEST_CASE("a diagnosis does not change other files", "[report]") {
     const TemporaryFolder folder;
     write_file(folder / "trace.json", "mine");
     write_diagnosis(folder.path(), FaultError(Diagnosis()));

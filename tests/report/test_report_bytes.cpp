@@ -37,7 +37,7 @@ RunReport sample() {
 
 }  // namespace
 
-TEST_CASE("a report comes back from its bytes as it was", "[report]") {
+TEST_CASE("a report is read back from its bytes unchanged", "[report]") {
     const RunReport before = sample();
     const RunReport after = read_report(report_bytes(before));
     REQUIRE(after.ranks.size() == 2);
@@ -75,7 +75,7 @@ TEST_CASE("a report comes back from its bytes as it was", "[report]") {
     CHECK(report_bytes(after) == report_bytes(before));
 }
 
-TEST_CASE("a value that is no number survives the way", "[report]") {
+TEST_CASE("a NaN survives in a report's bytes", "[report]") {
     RunReport report;
     report.ranks.emplace_back().series["loss"] = {std::nan("")};
     const RunReport after = read_report(report_bytes(report));

@@ -29,7 +29,7 @@ NamedTensors some_tensors() {
     return tensors;
 }
 
-/// The sentence with which a file of these bytes is refused.
+/// Returns the error about a file of these bytes.
 std::string refused(const TemporaryFolder& folder, const std::string& bytes) {
     write_file(folder / "bad.safetensors", bytes);
     return refusal([&] { read_safetensors(folder / "bad.safetensors"); });
@@ -96,7 +96,7 @@ TEST_CASE("data in any order and header padding are read", "[report]") {
     REQUIRE(tensors.at("b").at(0) == 2);
 }
 
-TEST_CASE("a file that is shorter than it says is refused", "[report][errors]") {
+TEST_CASE("a file shorter than its header says is refused", "[report][errors]") {
     const TemporaryFolder folder;
     REQUIRE(contains(refused(folder, ""), "bad.safetensors: 0 bytes are too few"));
     REQUIRE(contains(refused(folder, "1234567"), "7 bytes are too few"));
@@ -116,7 +116,7 @@ TEST_CASE("a file that is shorter than it says is refused", "[report][errors]") 
     }
 }
 
-TEST_CASE("a header that is no JSON, or too much of it, is refused", "[report][errors]") {
+TEST_CASE("a header of invalid or too much JSON is refused", "[report][errors]") {
     const TemporaryFolder folder;
     REQUIRE(contains(refused_header(folder, ""), "does not begin with {"));
     REQUIRE(contains(refused_header(folder, " {}"), "does not begin with {"));
@@ -137,7 +137,7 @@ TEST_CASE("a header that is no JSON, or too much of it, is refused", "[report][e
                      "an array of more than 4 values"));
 }
 
-TEST_CASE("a key that stands twice is refused", "[report][errors]") {
+TEST_CASE("a repeated key is refused", "[report][errors]") {
     const TemporaryFolder folder;
     const std::string a = R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
     REQUIRE(
@@ -151,8 +151,7 @@ TEST_CASE("a key that stands twice is refused", "[report][errors]") {
                      R"(has "k" twice)"));
 }
 
-TEST_CASE("a description that is not one is refused by the tensor's name",
-          "[report][errors]") {
+TEST_CASE("a wrong description is refused with the tensor's name", "[report][errors]") {
     const TemporaryFolder folder;
     const auto lie = [&](const std::string& description) {
         return refused_header(folder, R"({"w":)" + description + "}", 8);
@@ -180,7 +179,7 @@ TEST_CASE("a description that is not one is refused by the tensor's name",
                      "__metadata__ must map names to strings"));
 }
 
-TEST_CASE("shapes and offsets that lie are refused before memory is taken",
+TEST_CASE("false shapes and offsets are refused before memory is taken",
           "[report][errors]") {
     const TemporaryFolder folder;
     const auto lie = [&](const std::string& shape, const std::string& offsets) {
@@ -225,8 +224,7 @@ TEST_CASE("tensors that overlap or leave gaps are refused", "[report][errors]") 
     REQUIRE(contains(lie("[0,8]", "[8,16]", 15), "but the file has 15 bytes of data"));
 }
 
-TEST_CASE("changed bytes are read or refused, and nothing else happens",
-          "[report][errors]") {
+TEST_CASE("changed bytes are either read or refused", "[report][errors]") {
     const TemporaryFolder folder;
     write_safetensors(folder / "t", some_tensors(), {{"k", "v"}});
     const std::string whole = read_file(folder / "t");
@@ -259,7 +257,7 @@ TEST_CASE("changed bytes are read or refused, and nothing else happens",
     REQUIRE(read < 4000);
 }
 
-TEST_CASE("what cannot be opened is named", "[report][errors]") {
+TEST_CASE("a file that cannot be opened is named", "[report][errors]") {
     const TemporaryFolder folder;
     try {
         read_safetensors(folder / "nowhere");
@@ -283,7 +281,7 @@ TEST_CASE("what cannot be opened is named", "[report][errors]") {
     REQUIRE(entries_in(folder.path()) == 0);
 }
 
-TEST_CASE("on a full disk the earlier file stays and nothing is left beside it",
+TEST_CASE("on a full disk the earlier file stays, and no other file is left",
           "[report][errors]") {
     const TemporaryFolder folder;
     write_safetensors(folder / "t", some_tensors());

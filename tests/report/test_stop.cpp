@@ -1,5 +1,5 @@
-// What a run that ended with a mistake leaves: the diagnosis as JSON, the picture of who
-// waited for whom, and the trace up to the stop.
+// Tests the files that a run leaves after a mistake: the diagnosis as JSON, the picture
+// of which rank waited for which, and the trace up to the stop.
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -65,7 +65,7 @@ void circle_beside_others(Rank& rank) {
     rank.world().all_reduce(x).wait();
 }
 
-/// Tags are closed in the order in which they were opened, and nothing else is left.
+/// Returns whether each tag is closed after all tags inside it, and none stays open.
 bool is_well_formed(const std::string& xml) {
     std::vector<std::string> open;
     for (std::size_t at = xml.find('<'); at != std::string::npos;
@@ -91,7 +91,7 @@ std::vector<Program> programs() {
 
 }  // namespace
 
-TEST_CASE("a circle of waiting is told from rank to rank", "[report][sim]") {
+TEST_CASE("a circle of waits is described from rank to rank", "[report][sim]") {
     const FaultError fault = fault_of(4, ring);
     const std::vector<Diagnosis::Wait>& waits = fault.diagnosis().waits;
     REQUIRE(waits.size() == 4);
@@ -105,8 +105,8 @@ TEST_CASE("a circle of waiting is told from rank to rank", "[report][sim]") {
                    "In a circle: rank 0 → rank 1 → rank 2 → rank 3 → rank 0\n"));
 }
 
-TEST_CASE("what leads to a circle is not told as part of it", "[report][sim]") {
-    // Rank r sends to r + 1, and the last two to each other.
+TEST_CASE("a wait that leads to a circle is not part of it", "[report][sim]") {
+    // Rank r sends to r + 1, and the last two ranks send to each other.
     const FaultError fault = fault_of(12, [](Rank& rank) {
         const Tensor x = rank.device().zeros({4}, DType::f32);
         const int last = rank.size() - 1;
@@ -117,7 +117,7 @@ TEST_CASE("what leads to a circle is not told as part of it", "[report][sim]") {
         contains(fault.diagnosis().text(), "In a circle: rank 10 → rank 11 → rank 10\n"));
 }
 
-TEST_CASE("many ranks that wait alike are one wait", "[report][sim]") {
+TEST_CASE("many ranks with the same wait are described as one", "[report][sim]") {
     const FaultError fault = fault_of(256, ring);
     const std::vector<Diagnosis::Wait>& waits = fault.diagnosis().waits;
     REQUIRE(waits.size() == 1);
@@ -127,7 +127,7 @@ TEST_CASE("many ranks that wait alike are one wait", "[report][sim]") {
                    "In a circle: ranks 0–255 wait for one another\n"));
 }
 
-TEST_CASE("those who wait for a rank that has ended are in no circle", "[report][sim]") {
+TEST_CASE("ranks that wait for a rank that has ended are in no circle", "[report][sim]") {
     const Diagnosis diagnosis = fault_of(4, missing).diagnosis();
     REQUIRE(diagnosis.waits.size() == 1);
     CHECK(diagnosis.waits[0].from == std::vector<int>{0, 2, 3});
@@ -200,7 +200,7 @@ TEST_CASE("a picture of many different ranks keeps them apart", "[report]") {
     CHECK(contains(diagnosis.text(), "rank 5 → … 34 more … → rank 0"));
 }
 
-TEST_CASE("a mistake carries what its run had left", "[report][sim]") {
+TEST_CASE("a mistake carries its run's report", "[report][sim]") {
     const FaultError fault = fault_of(4, missing);
     REQUIRE(fault.report());
     const RunReport& report = *fault.report();
@@ -237,7 +237,7 @@ TEST_CASE("a diagnosis is JSON with all that is printed", "[report][sim]") {
     CHECK(none.at("fault").is_null());
 }
 
-TEST_CASE("a stopped run's files are written where the program says", "[report][sim]") {
+TEST_CASE("a stopped run's files are written into the given folder", "[report][sim]") {
     const TemporaryFolder folder;
     const std::filesystem::path place = folder.path() / "deep" / "stopped";
     write_diagnosis(place, fault_of(4, ring));
@@ -255,7 +255,9 @@ TEST_CASE("a stopped run's files are written where the program says", "[report][
                     std::system_error);
 }
 
-TEST_CASE("the record of a stopped run has all that was there, and says so", "[report]") {
+TEST_CASE(
+    "the record of a stopped run has everything before the stop, and marks the stop",
+    "[report]") {
     const TemporaryFolder folder;
     const std::filesystem::path place = folder.path() / "run";
     Record record;

@@ -24,7 +24,7 @@ std::string svg_of(const RunReport& report, const char* title) {
     return chart_svg(timeline_chart(report, title));
 }
 
-/// Two devices that do not exactly the same: the second one's last operation ends later.
+/// Two devices that differ a little: the second one's last operation has another name.
 RunReport uneven_run() {
     RunReport report = small_run();
     report.trace.back().name = "adam";
@@ -39,7 +39,7 @@ std::vector<std::string> lines_of(const std::string& text) {
     return lines;
 }
 
-/// `at` is when it starts and ends.
+/// `at` is its start and its end.
 void add(RunReport& report, int rank, const std::string& queue, const std::string& name,
          const std::string& kind, std::pair<Picoseconds, Picoseconds> at,
          int micro_batch = -1) {
@@ -74,7 +74,7 @@ RunReport many_spans(int ranks, int spans) {
     return report;
 }
 
-/// Devices 0, 2, 4, … do the same, and so do the others.
+/// Devices 0, 2, 4, … do the same, and devices 1, 3, 5, … do the same.
 RunReport every_second(int ranks) {
     RunReport report;
     for (int rank = 0; rank < ranks; ++rank)
@@ -98,8 +98,7 @@ F- forward  B= backward  o operation  r~ all-reduce  0 1 2 micro-batch  / idle
 )");
 }
 
-TEST_CASE("a wait is a gap in the picture, and words on what comes behind it",
-          "[report]") {
+TEST_CASE("a wait is a gap in the picture, and a text on the next box", "[report]") {
     const auto drawn = [](const RunReport& report) {
         static const std::regex words("<title>[^<]*</title>| data-waits=\"[^\"]*\"");
         return std::regex_replace(svg_of(report, "run"), words, "");
@@ -136,7 +135,7 @@ TEST_CASE("devices that do exactly the same are one row", "[report]") {
     REQUIRE(count_of(svg, "<title>all_reduce\n") == 2);
     REQUIRE(count_of(svg, "marker-end") == 0);
 
-    // One difference in time, label, look, number or memory keeps them apart.
+    // Devices that differ only in a time, label, look, number or memory are drawn apart.
     const auto apart = [](const auto& change) {
         RunReport report = small_run();
         change(report);
@@ -160,7 +159,7 @@ TEST_CASE("equal boxes of a schedule are equally wide", "[report]") {
             "device 1|///F0-F1-F2-F3-/////////B0====B1====B2====B3====//////|  67%");
 }
 
-TEST_CASE("no line of a timeline is wider than asked", "[report]") {
+TEST_CASE("no line of a timeline is wider than requested", "[report]") {
     RunReport long_names = small_run();
     for (TraceEvent& event : long_names.trace)
         if (event.queue == "world") event.queue = "a communicator with a very long name";
@@ -195,7 +194,7 @@ TEST_CASE("a run without events, or with empty ones, is drawn", "[report]") {
     REQUIRE(is_balanced_xml(chart_svg(timeline_chart(std::vector<TitledRun>()))));
 }
 
-TEST_CASE("a short span is seen where nothing else is", "[report]") {
+TEST_CASE("a short span is shown if its column is otherwise empty", "[report]") {
     RunReport report;
     report.ranks.resize(1);
     report.ranks[0].time.end = 1'000'000;
@@ -203,7 +202,7 @@ TEST_CASE("a short span is seen where nothing else is", "[report]") {
     REQUIRE(contains(text_of(report, 80), "...b..."));
 }
 
-TEST_CASE("a column shows what fills most of it, or idle", "[report]") {
+TEST_CASE("a column shows the work or idle time that fills most of it", "[report]") {
     RunReport report;
     report.ranks.resize(1);
     report.ranks[0].time.end = 6399;  // 64 columns of almost 100
@@ -280,7 +279,7 @@ TEST_CASE("the size of an SVG is bounded", "[report]") {
     REQUIRE(contains(many, ">100 devices, 20 us</text>"));
     REQUIRE(contains(many, ">36 more devices are not drawn</text>"));
     REQUIRE(many.size() < 6'000'000);
-    // Several queues a device: too many boxes for an element each.
+    // Several queues per device: too many boxes to have an element each.
     RunReport wide;
     for (const char* queue : {"compute", "world", "tp", "dp"}) {
         for (TraceEvent event : many_spans(64, 120).trace) {

@@ -1,4 +1,4 @@
-// What ranks kept of one whole, put together.
+// Tests how the parts of one whole that ranks kept are put together.
 
 #include "sim/cluster.hpp"
 #include "src/core/require.hpp"
@@ -17,7 +17,8 @@ HostTensor counted(Shape shape, int first) {
     return tensor;
 }
 
-/// A rank keeps a row of a whole of three, and all keep another.
+/// Each rank keeps one row of a whole of three rows. All keep another tensor, and rank 1
+/// a third.
 RunReport three_ranks() {
     return sim::make_cluster(3)->run([](Rank& rank) {
         const Part part = row_part({3, 2}, rank.index(), 1);
@@ -41,7 +42,8 @@ TEST_CASE("shards of ranks are put together by their parts", "[report][sim]") {
     CHECK(read_report(report_bytes(report)).whole("rows") == counted({3, 2}, 0));
 }
 
-TEST_CASE("what is no whole is refused with rank and element", "[report][errors]") {
+TEST_CASE("parts that make no whole are refused with rank and element",
+          "[report][errors]") {
     RunReport report = three_ranks();
     CHECK(refused_whole(report, "none") == "no rank kept 'none'");
 
@@ -68,7 +70,7 @@ TEST_CASE("what is no whole is refused with rank and element", "[report][errors]
           "'all': rank 1 kept a part of f32 (2), but a rank before it of f64 (2)");
 }
 
-TEST_CASE("a tensor that is not its part is not kept", "[report][errors]") {
+TEST_CASE("a tensor with another shape than its part is refused", "[report][errors]") {
     const auto refused = [](const Part& part) {
         return refusal([&] {
             sim::make_cluster(1)->run([&](Rank& rank) {

@@ -11,7 +11,7 @@ namespace lockstep::test {
 
 using sim::BlockCache;
 
-TEST_CASE("A block that was given back serves the next request of its size") {
+TEST_CASE("A returned block serves the next request of its size") {
     BlockCache cache;
     for (const std::int64_t bytes : {1, 64, 65, 1000, 4096, 100'000, 10'000'000}) {
         CAPTURE(bytes);
@@ -25,7 +25,7 @@ TEST_CASE("A block that was given back serves the next request of its size") {
     CHECK(cache.in_use() == 0);
 }
 
-TEST_CASE("A block is an eighth larger than was asked for, or less") {
+TEST_CASE("A block is at most an eighth larger than requested") {
     for (std::int64_t bytes = 512; bytes < 5000; ++bytes) {
         BlockCache cache;
         std::byte* const block = cache.take(bytes);
@@ -36,16 +36,16 @@ TEST_CASE("A block is an eighth larger than was asked for, or less") {
     }
 }
 
-TEST_CASE("A block of more bytes than there are has no wrong size") {
+TEST_CASE("A block of too many bytes gets no wrong size") {
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
     for (std::int64_t bytes = kMost; bytes > kMost / 4; bytes -= kMost / 100)
         REQUIRE(sim::block_bytes(bytes) >= bytes);
 }
 
-TEST_CASE("What is kept and what is in use take little more than was in use at once") {
+TEST_CASE("Kept and used blocks together take little more than the peak use") {
     BlockCache cache;
     std::int64_t most = 0;
-    // Ever larger blocks, each of which could use none of the smaller ones.
+    // Each round takes larger blocks, so the smaller ones before it are of no use.
     for (std::int64_t bytes = 1000; bytes < 50'000'000; bytes = bytes * 3 / 2) {
         std::array<std::byte*, 3> blocks{};
         for (std::byte*& block : blocks)
@@ -57,7 +57,7 @@ TEST_CASE("What is kept and what is in use take little more than was in use at o
     }
 }
 
-TEST_CASE("Blocks that nobody asks for go back") {
+TEST_CASE("Blocks that are not reused are freed") {
     BlockCache cache;
     std::array<std::byte*, 8> once{};
     constexpr std::int64_t kLarge = 1 << 20;
@@ -66,7 +66,7 @@ TEST_CASE("Blocks that nobody asks for go back") {
     for (std::byte* block : once)
         cache.give_back(block, kLarge);
     CHECK(cache.kept() == 8 * kLarge);
-    // A loop goes on with two of them, and with small ones.
+    // From now on the loop uses only two large blocks, and small ones.
     for (int step = 0; step < 100'000; ++step) {
         std::byte* const a = cache.take(kLarge);
         std::byte* const b = cache.take(kLarge);
@@ -79,7 +79,7 @@ TEST_CASE("Blocks that nobody asks for go back") {
     CHECK(cache.kept() >= 2 * kLarge);
 }
 
-TEST_CASE("What several caches keep is counted together, and can be dropped") {
+TEST_CASE("The kept blocks of several caches are counted together, and can be dropped") {
     std::int64_t total = 0;
     {
         BlockCache one, other;

@@ -6,9 +6,9 @@
 #include "tests/catch.hpp"
 #include "tests/sim/worlds.hpp"
 
-// Counted bytes and messages against the formulas of Thakur et al. 2005 and NCCL's
-// documentation: per rank where n divides the buffer, summed over the ranks where it does
-// not.
+// Compares counted bytes and messages with the formulas of Thakur et al. 2005 and of
+// NCCL's documentation: per rank if n divides the buffer, otherwise summed over the
+// ranks.
 
 namespace lockstep::test {
 
@@ -147,7 +147,7 @@ TEST_CASE("the halves of the ring by hand equal the built-in ones", "[sim][bytes
     }
 }
 
-TEST_CASE("the other collectives send what their formulas say", "[sim][bytes]") {
+TEST_CASE("the other collectives send their formulas' bytes", "[sim][bytes]") {
     for (int n = 1; n <= 9; ++n) {
         const std::int64_t block = 13;
         const std::int64_t bytes = block * kFloat;
@@ -224,7 +224,7 @@ TEST_CASE("direct collectives count each pair's link", "[sim][bytes]") {
     CHECK(bytes(gather, 7, true, true) == 0);
 }
 
-TEST_CASE("bytes between nodes are counted apart", "[sim][bytes]") {
+TEST_CASE("bytes between nodes are counted separately", "[sim][bytes]") {
     const RunReport report = run(16, [](Rank& rank) {
         rank.world().all_reduce(floats(rank, 160)).wait();
         if (rank.index() == 0) rank.world().send(floats(rank, 3), 9).wait();
@@ -236,14 +236,14 @@ TEST_CASE("bytes between nodes are counted apart", "[sim][bytes]") {
             if (traffic.between_nodes) bytes += traffic.bytes_sent;
         return bytes;
     };
-    // Ranks 7 and 15 send round the ring to the other node.
+    // Ranks 7 and 15 send around the ring to the other node.
     CHECK(between(7) == std::int64_t{2} * 15 * 10 * kFloat);
     CHECK(between(15) == std::int64_t{2} * 15 * 10 * kFloat);
     CHECK(between(6) == 0);
     CHECK(between(0) == 3 * kFloat);
 }
 
-TEST_CASE("the most ranks there may be exchange what the formulas say", "[sim]") {
+TEST_CASE("the largest allowed number of ranks sends the formulas' bytes", "[sim]") {
     constexpr int kRanks = sim::ClusterOptions::kMaxRanks;
     constexpr int kGroup = 64;
     sim::ClusterOptions options;
@@ -263,7 +263,7 @@ TEST_CASE("the most ranks there may be exchange what the formulas say", "[sim]")
                                             : blocks.slice(kGroup, kGroup))
             .wait();
     });
-    // The all-reduce counts twice what each of the others does.
+    // The all-reduce sends twice as many bytes as each other collective.
     constexpr std::int64_t kBytes = (5 * (kRanks - 1) + 2 * (kGroup - 1)) * kFloat;
     const auto count = std::ranges::count(report.ranks, kBytes, &RankReport::bytes_sent);
     CHECK(count == kRanks);

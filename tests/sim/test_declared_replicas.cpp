@@ -1,5 +1,5 @@
-// F23 and F24 by declaration: replicas that step with other gradients, or start apart,
-// and programs that are right to do what looks like it.
+// F23 and F24 found by declaration: replicas that step with different gradients or start
+// with different values, and correct programs that look similar.
 
 #include "src/comm/expect.hpp"
 #include "src/comm/mesh.hpp"
@@ -19,7 +19,7 @@ Tensor ones(Rank& rank) {
     return weight;
 }
 
-/// The same on all ranks of one `place`.
+/// Returns the same gradient on all ranks of one `place`.
 Tensor gradient_of(Rank& rank, int place, int step) {
     Tensor gradient = rank.device().empty({4}, DType::f32);
     rank.device().random_normal(gradient, {9, "gradient"}, 0, 1, 400 * place + 4 * step);
@@ -30,7 +30,7 @@ void sgd(Rank& rank, const Tensor& weight, const Tensor& gradient) {
     rank.device().sgd(weight, gradient, Tensor(), {.learning_rate = 0.1});
 }
 
-/// Three steps, of which each rank takes its gradient from the place.
+/// Three steps. In each, a rank takes the gradient of its place.
 template <typename Place>
 Program stepping(Place place) {
     return [place](Rank& rank) {
@@ -43,7 +43,7 @@ Program stepping(Place place) {
 
 }  // namespace
 
-TEST_CASE("declared replicas that step alike are silent", "[sim]") {
+TEST_CASE("declared replicas with equal steps are silent", "[sim]") {
     correct(4, stepping([](int, int) { return 0; }));
     correct(1, stepping([](int rank, int) { return rank; }));
 }
@@ -65,7 +65,8 @@ TEST_CASE("F23: a declared replica steps with another gradient", "[sim][errors]"
     says(all_odd, "ranks 2–3 have yet others");
 }
 
-TEST_CASE("F23: a gradient that differs by rounding is said to", "[sim][errors]") {
+TEST_CASE("F23: a gradient that differs only by rounding is reported as such",
+          "[sim][errors]") {
     const Diagnosis found = found_by_full_check(2, [](Rank& rank) {
         const Tensor weight = ones(rank);
         declare_replicas(rank.world(), weight, "norm.weight");
@@ -112,7 +113,8 @@ TEST_CASE("F23: declarations in another order on each rank are the same",
     check_names(found, {"the same bias"});
 }
 
-TEST_CASE("declared replicas are of one group, of other values elsewhere", "[sim]") {
+TEST_CASE("declared replicas belong to one group; other groups have other values",
+          "[sim]") {
     correct(4, [](Rank& rank) {
         const Mesh mesh(rank.world(), {{"pp", 2}, {"tp", 2}});
         const Tensor weight = ones(rank);
@@ -122,13 +124,12 @@ TEST_CASE("declared replicas are of one group, of other values elsewhere", "[sim
     });
 }
 
-TEST_CASE("steps that all ranks skip, and shards that each updates, are silent",
-          "[sim]") {
+TEST_CASE("steps that all ranks skip, and updates of shards, are silent", "[sim]") {
     correct(2, [](Rank& rank) {
         const Tensor weight = ones(rank);
         const Tensor bias = ones(rank);
         bias.set_label("norm.bias");
-        // In one order or the other.
+        // The ranks declare in different orders.
         if (rank.index() == 0) declare_replicas(rank.world(), bias, "norm.bias");
         declare_replicas(rank.world(), weight, "norm.weight");
         if (rank.index() == 1) declare_replicas(rank.world(), bias, "norm.bias");
@@ -136,7 +137,7 @@ TEST_CASE("steps that all ranks skip, and shards that each updates, are silent",
             const Tensor gradient = gradient_of(rank, 0, step);
             if (step % 2 == 0) sgd(rank, bias, gradient);
             if (step == 1) continue;
-            // ZeRO's shards: each rank its half, then gathered.
+            // As in ZeRO: each rank updates its half, then both halves are gathered.
             const Tensor half = weight.slice(std::int64_t{2} * rank.index(), 2);
             sgd(rank, half, gradient.slice(std::int64_t{2} * rank.index(), 2));
             rank.world().all_gather(weight, half).wait();
@@ -144,7 +145,7 @@ TEST_CASE("steps that all ranks skip, and shards that each updates, are silent",
     });
 }
 
-TEST_CASE("a tensor where a declared one was is another", "[sim]") {
+TEST_CASE("a new tensor at a declared tensor's address is another tensor", "[sim]") {
     correct(2, [](Rank& rank) {
         for (int model = 0; model < 3; ++model) {
             const Tensor weight = ones(rank);
@@ -168,7 +169,7 @@ TEST_CASE("F24: declared replicas that start apart", "[sim][errors]") {
                         "they were declared replicas at tests/sim/"});
 }
 
-TEST_CASE("F24: one that starts apart is why the gradients of all others differ",
+TEST_CASE("F24: one different start explains why all other gradients differ",
           "[sim][errors]") {
     const Diagnosis found = found_by_full_check(2, [](Rank& rank) {
         const Tensor first = ones(rank);
@@ -199,8 +200,8 @@ TEST_CASE("F24: a declared replica that one rank writes to between steps",
 
 namespace {
 
-/// Three steps of AdamW on a parameter, in bf16 by way of a master, whose gradient is the
-/// sum of the ranks' terms, or the rank's own.
+/// Three steps of AdamW on one parameter; in bf16 it has an f32 master. The gradient is
+/// the sum of the ranks' terms, or only the rank's own term.
 Program with_optimizer(DType dtype, bool adds_up, bool declares_late = false) {
     return [=](Rank& rank) {
         Device& device = rank.device();
@@ -220,8 +221,8 @@ Program with_optimizer(DType dtype, bool adds_up, bool declares_late = false) {
     };
 }
 
-/// Offload: gradients go to the host, which updates its copy of the parameter there, and
-/// that comes back.
+/// Offload: gradients are copied to the host, the host updates its copy of the parameter,
+/// and the new values are copied back.
 Program offloaded(DType dtype, bool adds_up, bool declares) {
     return [=](Rank& rank) {
         Device& device = rank.device();
@@ -269,15 +270,18 @@ TEST_CASE("F23: replicas on the host are watched if they are declared there",
         const Diagnosis found = found_by_full_check(2, offloaded(dtype, false, true));
         CHECK(found.fault == "F23");
         check_names(found, {"in step 1 ranks 0–1 hold the same weight"});
-        // A copy of a replica is not known to be one: see Device::start_copy.
+        // The checker does not know that a copy of a replica is a replica: see
+        // Device::start_copy.
         correct(2, offloaded(dtype, false, false));
     }
 }
 
-TEST_CASE("F23: replicas of which some are left out of a sum: whose terms they lack",
-          "[sim][faults]") {
-    // As tied weights: each end of two lines of stages, summed along dp, then over the
-    // two ends; the second line forgets that.
+TEST_CASE(
+    "F23: if some replicas are left out of a sum, the ranks of the missing terms are "
+    "named",
+    "[sim][faults]") {
+    // As with tied weights: each end of two lines of stages is summed along dp, then over
+    // the two ends. The second line forgets the second sum.
     const auto program = [](const std::function<void(Mesh&, const Tensor&)>& sums) {
         return [sums](Rank& rank) {
             Device& device = rank.device();
@@ -312,7 +316,7 @@ TEST_CASE("F23: replicas of which some are left out of a sum: whose terms they l
         found_by_full_check(4, program([](Mesh& mesh, const Tensor& gradient) {
                                 mesh["pp"].all_reduce(gradient).wait();
                             }));
-    // No sum has gone over the replicas: each has its own terms, as it may be.
+    // No sum went over the replicas, so each may have its own terms.
     says(none, "not over dp");
 
     const Diagnosis twice =
@@ -342,7 +346,7 @@ TEST_CASE("F23: replicas of which some are left out of a sum: whose terms they l
                  }));
 }
 
-TEST_CASE("F23: the terms of buckets are followed, too", "[sim][faults]") {
+TEST_CASE("F23: the terms of buckets are also followed", "[sim][faults]") {
     const Diagnosis found = found_by_full_check(4, [](Rank& rank) {
         Device& device = rank.device();
         Mesh mesh(rank.world(), {{"dp", 2}, {"cp", 2}});

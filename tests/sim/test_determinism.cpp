@@ -9,7 +9,7 @@ namespace lockstep::test {
 
 namespace {
 
-/// Everything that a report holds, as text.
+/// Returns all that a report contains, as text.
 std::string text_of(const RunReport& report) {
     std::ostringstream text;
     text.precision(17);
@@ -30,7 +30,7 @@ std::string text_of(const RunReport& report) {
     return text.str() + chrome_trace({{"run", report}});
 }
 
-/// The same program in every world: one report.
+/// Checks that the program gives the same report in every world.
 void check_same(int ranks, const Program& program, const std::string& spec = "classroom",
                 sim::CheckLevel check = sim::check_level_asked()) {
     std::string first;
@@ -43,8 +43,9 @@ void check_same(int ranks, const Program& program, const std::string& spec = "cl
     }
 }
 
-/// Every rank exchanges with random others and computes for random times, on two
-/// communicators, without order between them: contention for ports at unequal times.
+/// Every rank exchanges with random ranks and computes for random times, on two
+/// communicators without order between them, so messages compete for ports at unequal
+/// times.
 void random_exchange(Rank& rank, std::uint64_t seed) {
     Device& device = rank.device();
     const int n = rank.size();
@@ -84,18 +85,18 @@ void random_exchange(Rank& rank, std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("random exchanges end the same in every world", "[sim][determinism]") {
+TEST_CASE("random exchanges give the same in every world", "[sim][determinism]") {
     for (std::uint64_t seed = 0; seed < 5; ++seed)
         check_same(9, [seed](Rank& rank) { random_exchange(rank, seed); });
 }
 
-TEST_CASE("shared network ports serve the same in every world", "[sim][determinism]") {
+TEST_CASE("shared network ports give the same in every world", "[sim][determinism]") {
     for (std::uint64_t seed = 0; seed < 3; ++seed)
         check_same(
             20, [seed](Rank& rank) { random_exchange(rank, seed); }, "v100");
 }
 
-TEST_CASE("long products on workers end the same in every world", "[sim][determinism]") {
+TEST_CASE("long products on workers give the same in every world", "[sim][determinism]") {
     check_same(4, [](Rank& rank) {
         Device& device = rank.device();
         const Tensor a = device.empty({150, 150}, DType::f32);
@@ -115,7 +116,7 @@ TEST_CASE("a race has one outcome: data moves when no rank runs", "[sim][determi
         const Tensor x = rank.device().zeros({16}, DType::f32);
         rank.device().fill(x, rank.index());
         Work work = rank.world().all_reduce(x);
-        rank.device().fill(x, 10 + rank.index());  // before the wait: a mistake
+        rank.device().fill(x, 10 + rank.index());  // written before the wait: a mistake
         work.wait();
         rank.keep("x", x);
     };
@@ -140,8 +141,10 @@ TEST_CASE("shapes only: the same time, bytes and memory as with numbers",
     CHECK(text_of(with) == text_of(without));
 }
 
-TEST_CASE("what a rank sends at once, over several communicators, goes in that order",
-          "[sim][determinism]") {
+TEST_CASE(
+    "a rank's messages at one time, over several communicators, are sent in program "
+    "order",
+    "[sim][determinism]") {
     const auto program = [](bool swaps) {
         return [swaps](Rank& rank) {
             const auto other = rank.world().split(0, rank.index(), "other");

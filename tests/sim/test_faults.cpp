@@ -6,14 +6,14 @@
 #include "tests/message_of.hpp"
 #include "tests/sim/worlds.hpp"
 
-// Each mistake is made on purpose; its sentence must name the class, the ranks and both
+// Each mistake is made on purpose; its message must name the class, the ranks and both
 // lines.
 
 namespace lockstep::test {
 
 namespace {
 
-/// Lines of calls, each noted on the line before the call.
+/// Line numbers of calls, each set on the line before the call.
 int here = 0;
 int there = 0;
 
@@ -179,7 +179,7 @@ TEST_CASE("F10: a recv whose send never comes", "[sim][errors]") {
     }
 }
 
-TEST_CASE("F10: a send that nobody waited for is left at the end", "[sim][errors]") {
+TEST_CASE("F10: a send without a wait is left at the end", "[sim][errors]") {
     const Diagnosis found = fault_of(4, [](Rank& rank) {
         if (rank.index() != 3) return;
         here = __LINE__ + 1;
@@ -232,11 +232,11 @@ TEST_CASE("F11: all ranks send first, which only a buffer would let pass",
         }
     });
     CHECK(found.fault == "F11");
-    CHECK(found.parties[0].history.empty());  // it has done nothing before
+    CHECK(found.parties[0].history.empty());  // the rank did nothing before
     says(found, {line(here), line(there), "to rank 1", "to rank 0"});
 }
 
-TEST_CASE("F13: one rank goes through a loop once more", "[sim][errors]") {
+TEST_CASE("F13: one rank runs a loop one more time", "[sim][errors]") {
     for (const int ranks : {4, 256}) {
         const Diagnosis found = fault_of(ranks, [](Rank& rank) {
             const Tensor x = floats(rank, 4);
@@ -309,12 +309,13 @@ TEST_CASE("F14: a pipeline whose last stage warms up once too often", "[sim][err
     }
 }
 
-TEST_CASE("the class of a circle of messages does not hang on a name", "[sim][errors]") {
+TEST_CASE("the class of a circle of messages does not depend on a name",
+          "[sim][errors]") {
     for (const std::string name : {"pp", "pipe", "x", "world"}) {
         const auto group = [&](Rank& rank) {
             return rank.world().split(0, rank.index(), name);
         };
-        // One forward, one backward, with a send each way at once.
+        // One forward and one backward; then both ranks send at once.
         const Diagnosis pipeline = fault_of(2, [&](Rank& rank) {
             const auto stages = group(rank);
             const Tensor x = floats(rank, 4);
@@ -324,7 +325,8 @@ TEST_CASE("the class of a circle of messages does not hang on a name", "[sim][er
             stages->recv(x, 1 - rank.index()).wait();
         });
         CHECK(pipeline.fault == "F14");
-        // Neighbours in a ring exchange values, which goes well once.
+        // Neighbours in a ring exchange values: the first time correctly, then each sends
+        // first.
         for (const int ranks : {2, 4}) {
             const Diagnosis ring = fault_of(ranks, [&](Rank& rank) {
                 const auto ranks_of_ring = group(rank);
@@ -344,7 +346,7 @@ TEST_CASE("the class of a circle of messages does not hang on a name", "[sim][er
 
 namespace {
 
-/// All forwards, then all backwards; but stage 2 waits for one forward too many.
+/// All forwards, then all backwards, but stage 2 waits for one forward too many.
 void one_forward_too_many(Rank& rank) {
     const Tensor x = floats(rank, 4);
     const int before = rank.index() - 1;
@@ -362,13 +364,13 @@ void one_forward_too_many(Rank& rank) {
 
 }  // namespace
 
-TEST_CASE("F14: stages in the middle of a pipeline, which have done equally much",
+TEST_CASE("F14: stages in the middle of a pipeline that have done equal work",
           "[sim][errors]") {
     for (const int stages : {4, 6})
         CHECK(fault_of(stages, one_forward_too_many).fault == "F14");
 }
 
-TEST_CASE("F14: two stages that have exchanged alike are told apart by their phases",
+TEST_CASE("F14: two stages with equal exchanges are distinguished by their phases",
           "[sim][errors]") {
     const auto both_receive = [](Phase of_second) {
         return fault_of(2, [&](Rank& rank) {
@@ -384,8 +386,8 @@ TEST_CASE("F14: two stages that have exchanged alike are told apart by their pha
     CHECK(both_receive(Phase::forward).fault == "F14");
     CHECK(both_receive(Phase::backward).fault == "F11");
     CHECK(both_receive(Phase::update).fault == "F11");
-    // A forward within a backward, as recomputation is, leaves the device in the
-    // backward.
+    // A forward inside a backward, as recomputation does it, leaves the device in the
+    // backward phase.
     const Diagnosis nested = fault_of(2, [](Rank& rank) {
         const Tensor x = floats(rank, 4);
         const PhaseScope backward(rank.device(), Phase::backward);
@@ -405,7 +407,7 @@ TEST_CASE("F11: experts' uneven all-to-alls do not make stages of their ranks",
         const Tensor y = floats(rank, 4);
         const bool first = rank.index() == 0;
         using Counts = std::vector<std::int64_t>;
-        // Only rank 0 has rows for the other.
+        // Only rank 0 has rows for the other rank.
         rank.world()
             .all_to_all_v(y.rows(0, first ? 1 : 3), first ? Counts{1, 0} : Counts{2, 1},
                           x.rows(0, first ? 3 : 1), first ? Counts{1, 2} : Counts{0, 1})
@@ -417,7 +419,8 @@ TEST_CASE("F11: experts' uneven all-to-alls do not make stages of their ranks",
 }
 
 TEST_CASE("F11: a server and one of its workers both receive first", "[sim][errors]") {
-    // The server has sent and received more than each worker, and is no stage.
+    // The server has sent and received more than each worker, but it is not a pipeline
+    // stage.
     for (const int ranks : {4, 64}) {
         const Diagnosis found = fault_of(ranks, [](Rank& rank) {
             const Tensor x = floats(rank, 4);
@@ -452,7 +455,7 @@ TEST_CASE("the first cause is reported when a rank throws", "[sim][errors]") {
     }
 }
 
-TEST_CASE("what a rank throws keeps its type, and names the rank if that can be",
+TEST_CASE("a rank's exception keeps its type, and names the rank if possible",
           "[sim][errors]") {
     struct Mine {
         int number = 0;
@@ -474,7 +477,7 @@ TEST_CASE("what a rank throws keeps its type, and names the rank if that can be"
     CHECK(message_of<std::runtime_error>([&] { run(says_so); }) == "rank 1 has no data");
 }
 
-TEST_CASE("a device that is full says what fills it", "[sim][errors]") {
+TEST_CASE("the message of a full device names what fills it", "[sim][errors]") {
     sim::ClusterOptions options;
     options.ranks = 2;
     options.spec = load_cluster("classroom");
@@ -500,8 +503,7 @@ TEST_CASE("a device that is full says what fills it", "[sim][errors]") {
     }
 }
 
-TEST_CASE("F13: a barrier of a plane that some of its ranks do not come to",
-          "[sim][errors]") {
+TEST_CASE("F13: a barrier of a plane without some of its ranks", "[sim][errors]") {
     const auto program = [](bool on_first_step, bool all_make_the_plane) {
         return [=](Rank& rank) {
             Mesh mesh(rank.world(), {{"pp", 2}, {"dp", 2}, {"tp", 2}});
@@ -521,7 +523,7 @@ TEST_CASE("F13: a barrier of a plane that some of its ranks do not come to",
     REQUIRE(later.parties.size() == 2);
     CHECK(later.parties[0].ranks == std::vector<int>{0, 1});
 
-    // Nothing tells it yet from calls in another order.
+    // In the first step this still looks like calls in a different order.
     const Diagnosis first = fault_of(8, program(true, true));
     CHECK(first.fault == "F12");
     CHECK(first.cause.find("if only some of them make it, let all") != std::string::npos);
@@ -533,7 +535,7 @@ TEST_CASE("F13: a barrier of a plane that some of its ranks do not come to",
     CHECK(made.fault == "F13");
 }
 
-TEST_CASE("F07: a plane that some ranks end without asking for", "[sim][errors]") {
+TEST_CASE("F07: some ranks end without making a plane", "[sim][errors]") {
     const Diagnosis found = fault_of(4, [](Rank& rank) {
         Mesh mesh(rank.world(), {{"dp", 2}, {"tp", 2}});
         if (rank.index() < 2) mesh.plane({"dp", "tp"});

@@ -1,5 +1,5 @@
-// Norms of gradients that a mesh holds together, got wrong in each way; and reductions
-// that add up different parameters.
+// Gradient norms over a mesh, each made wrong in one way; and reductions that add up
+// different parameters.
 
 #include <functional>
 #include <string>
@@ -36,7 +36,7 @@ std::string found(int ranks, sim::CheckLevel level, const Program& program) {
     return "nothing was found";
 }
 
-/// Two steps of a GPT on pp 2 x dp 2 x tp 2, clipped by the norm that `squares` gives.
+/// Two steps of a GPT on pp 2 x dp 2 x tp 2, clipped by the norm from `squares`.
 std::string clipped_by(const SquaresOf& squares, bool has_tie = true) {
     const PipelinePlan plan(make_schedule("1f1b", {2, 2, 1}));
     GptSizes sizes{11, 4, 2, {8, 2}};
@@ -73,7 +73,8 @@ std::string clipped_by(const SquaresOf& squares, bool has_tie = true) {
     });
 }
 
-/// Adds up squares of those parameters that `counts` says, over the lines of those names.
+/// Adds up the squares of the parameters that `counts` selects, over lines of these
+/// names.
 SquaresOf summed(const std::function<bool(const Parameter&)>& counts,
                  const std::vector<std::string>& axes) {
     return [=](Device& device, Mesh& mesh, const std::vector<Parameter*>& parameters) {
@@ -93,7 +94,7 @@ bool once(const Parameter& parameter) {
     return true;
 }
 
-/// As `once`, but along lines of that name every replica counts.
+/// Like `once`, but every replica along lines of that name counts.
 std::function<bool(const Parameter&)> every(const std::string& line) {
     return [line](const Parameter& parameter) {
         for (const Placement& placement : parameter.placements)
@@ -136,15 +137,15 @@ TEST_CASE("A stage, and a shard, that a norm leaves out are found", "[sim]") {
     says(stage, "F23: a gradient is missing in a norm");
     says(stage, "which the same clip scales there");
     says(stage, "the squares are not added up over pp");
-    // Replicas that are scaled by norms of their own step apart. That shows first, and
-    // the norms say why.
+    // Each rank scales by its own norm, so replicas drift apart. That is found first, and
+    // the norms explain it.
     const std::string shard = clipped_by(summed(once, {"dp", "pp"}));
     says(shard, "F23: a gradient is missing in a norm");
     says(shard, "the squares are not added up over tp");
     const std::string own = clipped_by(summed([](const auto&) { return true; }, {}));
     says(own, "F23: a gradient is missing in a norm");
     says(own, "let the sum of squares be over");
-    // One copy's square counts, and has to come to the ranks of the others.
+    // Only one copy's square counts, so the ranks of the other copies must receive it.
     const std::string copy = clipped_by(summed(once, {"pp", "tp"}));
     says(copy, "F23: a gradient is missing in a norm");
     says(copy, "rank 2 clips");
@@ -227,8 +228,7 @@ std::string shards_clipped_by(const ShardNorm& norm, bool before_finish = false)
 
 }  // namespace
 
-TEST_CASE("A norm of ZeRO-1's shards passes, and each way of getting it wrong is found",
-          "[sim]") {
+TEST_CASE("A norm of ZeRO-1's shards passes, and each wrong norm is found", "[sim]") {
     CHECK(shards_clipped_by(whole_squares) == "nothing was found");
     CHECK(shards_clipped_by([](Rank& rank, Zero1& sync) {
               Tensor squares = own_squares(rank, sync);
@@ -252,8 +252,8 @@ TEST_CASE("A norm of ZeRO-1's shards passes, and each way of getting it wrong is
     }
 }
 
-TEST_CASE("A shard may end within what a tensor group holds alike", "[sim]") {
-    // Sizes for which each rank of dp updates half of a layer norm's weight.
+TEST_CASE("A shard may end inside a parameter that a tensor group replicates", "[sim]") {
+    // With these sizes each rank of dp updates half of a layer norm's weight.
     GptSizes sizes{52, 16, 5, {32, 16}};
     sizes.block.kv_heads = 8;
     sizes.block.norm = NormKind::rms_norm;
@@ -285,8 +285,7 @@ TEST_CASE("A shard may end within what a tensor group holds alike", "[sim]") {
     CHECK(cut >= 8);
 }
 
-TEST_CASE("A norm counts elements, in whatever ranges they are added and scaled",
-          "[sim]") {
+TEST_CASE("A norm counts elements, in any ranges of addition and scaling", "[sim]") {
     const auto clipped = [](bool pieces_are_counted, bool pieces_are_scaled) {
         return found(1, sim::CheckLevel::full, [&](Rank& rank) {
             Device& device = rank.device();
@@ -298,7 +297,7 @@ TEST_CASE("A norm counts elements, in whatever ranges they are added and scaled"
             const auto each = [&](bool pieces, const auto& use) {
                 if (!pieces) return use(flat);
                 use(flat.slice(0, 3));
-                use(flat.slice(3, 5));  // of both
+                use(flat.slice(3, 5));  // of both parameters
                 use(flat.slice(8, 2));
             };
             each(pieces_are_counted,
@@ -330,7 +329,8 @@ TEST_CASE("A sum of different parameters is found at once, by their names", "[si
 }
 
 TEST_CASE("A norm that cannot be followed is not judged", "[sim]") {
-    // Each rank's share of what is replicated, scaled: right, and nobody follows it.
+    // Each rank divides the squares by the number of copies. That is right, but the
+    // checker cannot follow it.
     CHECK(clipped_by(
               [](Device& device, Mesh& mesh, const std::vector<Parameter*>& parameters) {
                   Tensor squares = device.zeros({1}, DType::f64);
@@ -365,7 +365,7 @@ TEST_CASE("Ranks with models of their own clip by norms of their own", "[sim]") 
           }) == "nothing was found");
 }
 
-TEST_CASE("Copies of other names that are declared may be added up", "[sim]") {
+TEST_CASE("Declared copies with other names may be added up", "[sim]") {
     CHECK(found(2, sim::CheckLevel::cheap, [](Rank& rank) {
               const ParameterInit init{rank.device(), DType::f32, 1,
                                        rank.index() == 0 ? "embed" : "head"};
@@ -397,7 +397,7 @@ TEST_CASE("A sum of different parts of a parameter is found at once", "[sim]") {
     }
     says(sums(column_part(whole, 0, 1), column_part(whole, 1, 1), false),
          "rank 1 brings column 1 in");
-    // The maximum of parts is no sum of terms.
+    // The maximum over parts is not a sum of terms.
     CHECK(found(2, sim::CheckLevel::cheap, [&](Rank& rank) {
               const ParameterInit init{rank.device(), DType::f32, 1, ""};
               const Parameter weight(init, "weight", rank.index() == 0 ? upper : lower);

@@ -2,8 +2,8 @@
 #include "tests/catch.hpp"
 #include "tests/sim/watched.hpp"
 
-// Ranks that disagree about a group (F06), about split sizes (F08), and groups of
-// operations that are misused (F15); and what is near to it but correct.
+// Ranks that disagree about a group (F06), about split sizes (F08), and misused groups of
+// operations (F15); and correct programs that look similar.
 
 namespace lockstep::test {
 
@@ -76,8 +76,8 @@ TEST_CASE("F06: meshes with axes in another order", "[sim][errors]") {
 }
 
 TEST_CASE("F06: a mesh in another order is found at its first axis", "[sim][errors]") {
-    // The axes that change places are as long as each other: the lines have the members
-    // that each rank expects, but are not of the axis that it means.
+    // The two swapped axes have the same length. So each line has the members that its
+    // ranks expect, but belongs to the other axis.
     const Diagnosis found = fault_of(8, [](Rank& rank) {
         std::vector<Mesh::Axis> axes{{"pp", 2}, {"ep", 1}, {"dp", 2}, {"tp", 2}};
         if (rank.index() == 3) std::swap(axes[2], axes[3]);
@@ -99,12 +99,12 @@ TEST_CASE("F06: meshes of other axes or sizes", "[sim][errors]") {
     says(found_with({{"dp", 4}}), "the axes differ");
     says(found_with({{"dp", 4}, {"tp", 1}}), "rank 1 makes the mesh dp 4 at");
     says(found_with({{"dp", 2}, {"cp", 2}}), "the axes differ");
-    // Each axis is a split, that of one rank, too.
+    // Each axis makes one split, even an axis of one rank.
     says(found_with({{"dp", 2}, {"tp", 2}, {"cp", 1}}),
          "rank 1 makes the mesh dp 2 x tp 2 x cp 1 at");
 }
 
-TEST_CASE("F06: meshes that only look alike", "[sim][errors]") {
+TEST_CASE("F06: meshes that only look equal", "[sim][errors]") {
     const auto found_with = [](const std::vector<std::string>& of_rank_1) {
         return fault_of(2, [&](Rank& rank) {
             const std::vector<std::string> usual{"data parallel 2"};
@@ -185,7 +185,7 @@ TEST_CASE("F15: a split inside a group", "[sim][errors]") {
     says(found, "inside its group of world that was begun at ");
 }
 
-TEST_CASE("F15: a group that is given up, and the communicator used after it",
+TEST_CASE("F15: a cancelled group, and a later use of its communicator",
           "[sim][errors]") {
     const Diagnosis found = fault_of(2, [](Rank& rank) {
         rank.world().group().all_reduce(floats(rank, 4));
@@ -195,7 +195,7 @@ TEST_CASE("F15: a group that is given up, and the communicator used after it",
     says(found, "rank 0 calls barrier() of world");
 }
 
-TEST_CASE("F15: a group of a communicator that goes", "[sim][errors]") {
+TEST_CASE("F15: a group of a destroyed communicator", "[sim][errors]") {
     const Diagnosis found = fault_of(4, [](Rank& rank) {
         const auto pair = rank.world().split(rank.index() / 2, 0, "pair");
         if (rank.index() == 3) pair->group().all_reduce(floats(rank, 4));
@@ -205,8 +205,7 @@ TEST_CASE("F15: a group of a communicator that goes", "[sim][errors]") {
     says(found, "its 1 operation was never launched");
 }
 
-TEST_CASE("a group of nothing, and one that an exception leaves, are no mistakes",
-          "[sim]") {
+TEST_CASE("an empty group, and one that an exception cancels, are no mistakes", "[sim]") {
     correct(2, [](Rank& rank) {
         rank.world().group().start().wait();
         try {

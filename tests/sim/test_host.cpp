@@ -1,4 +1,4 @@
-// The host as a device: its clock, its ledger, and copies on a queue for each direction.
+// The host as a device: its clock, its memory, and copies on a queue for each direction.
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-/// Figures of which every time below is a whole number of picoseconds.
+/// With these figures every time below is a whole number of picoseconds.
 ClusterSpec spec() {
     ClusterSpec spec = load_cluster("classroom");
     spec.launch_seconds = 0;
@@ -37,7 +37,7 @@ RunReport run(const Program& program, int ranks = 1, const ClusterSpec& of = spe
     return sim::make_cluster(std::move(options))->run(program);
 }
 
-/// A copy over the link.
+/// The time of a copy over the link.
 Picoseconds copy_time(std::int64_t bytes, const ClusterSpec& of = spec()) {
     return message_time(of.host_copy, bytes);
 }
@@ -47,7 +47,7 @@ Tensor pinned(Device& host, Shape shape, DType dtype = DType::f32) {
     return host.empty(shape, dtype);
 }
 
-/// Rank, queue, start and end of an event.
+/// Rank, queue, start and end of a copy.
 using CopySpan = std::tuple<int, std::string, Picoseconds, Picoseconds>;
 
 std::vector<Picoseconds> ends_of(const std::vector<CopySpan>& spans, int rank,
@@ -60,7 +60,7 @@ std::vector<Picoseconds> ends_of(const std::vector<CopySpan>& spans, int rank,
 
 }  // namespace
 
-TEST_CASE("A copy runs beside a product, and behind it where the program says so",
+TEST_CASE("A copy overlaps with a product, or runs after it if the program says so",
           "[sim][host]") {
     // 2.05 ms and 1.35 ms: the figures of an H100.
     const ClusterSpec h100 = load_cluster("h100");
@@ -92,8 +92,9 @@ TEST_CASE("A copy runs beside a product, and behind it where the program says so
     CHECK(both(true).makespan() == 2 * zeros + product + copy);
 }
 
-TEST_CASE("Copies of one direction queue, those of the other pass them by",
-          "[sim][host]") {
+TEST_CASE(
+    "Copies of one direction queue; copies of the other direction do not wait for them",
+    "[sim][host]") {
     const RunReport report = run([](Rank& rank) {
         Device& device = rank.device();
         const Tensor there = device.empty({kMiB}, DType::f32);
@@ -125,7 +126,7 @@ TEST_CASE("Memory that is not pinned is staged by the host, and the program wait
             const Tensor here = rank.host().empty({kMiB}, DType::f32);
             Work copy =
                 to_host ? device.start_copy(here, there) : device.start_copy(there, here);
-            // All is over when the call returns: this waits for nothing more.
+            // The copy is over when the call returns, so this does not wait for it.
             device.fill(there, 1);
             copy.wait();
         });
@@ -135,7 +136,7 @@ TEST_CASE("Memory that is not pinned is staged by the host, and the program wait
     }
 }
 
-TEST_CASE("What the host computes, the device waits for only if it is asked later",
+TEST_CASE("The device waits for the host's work only if its own operation comes later",
           "[sim][host]") {
     const auto on_host = operation_time(spec().host, 0, 4 * kMiB, DType::f32);
     const auto on_device = operation_time(spec(), 0, 40 * kMiB, DType::f32);
@@ -153,7 +154,7 @@ TEST_CASE("What the host computes, the device waits for only if it is asked late
     CHECK(time(false).makespan() == on_host + on_device);
     CHECK(time(false).ranks[0].time.waiting == on_host);
     CHECK(time(false).ranks[0].host.compute == on_host);
-    // All waits are in the trace, that for the host and that for the others.
+    // The trace has all waits: for the host and for other ranks.
     const RunReport waiting = run(
         [](Rank& rank) {
             const Tensor there = rank.device().zeros({16}, DType::f32);
@@ -174,9 +175,9 @@ TEST_CASE("What the host computes, the device waits for only if it is asked late
     }
 }
 
-TEST_CASE("An optimizer of host parameters costs what the formulas say", "[sim][host]") {
-    // ZeRO-Offload (Ren et al. 2021, 2101.06840) on one device: gradients go to the host,
-    // AdamW steps there, values come back.
+TEST_CASE("An optimizer of host parameters costs the formulas' time", "[sim][host]") {
+    // ZeRO-Offload (Ren et al. 2021, 2101.06840) on one device: gradients are copied to
+    // the host, AdamW steps there, and the values are copied back.
     constexpr std::int64_t kElements = kMiB;
     constexpr std::int64_t kBytes = 4 * kElements;
     HostTensor offloaded, plain;
@@ -212,7 +213,7 @@ TEST_CASE("An optimizer of host parameters costs what the formulas say", "[sim][
     CHECK(rank.kept.at("w") == plain);
     CHECK(rank.kept.at("master") == plain);
 
-    // Value, gradient, two moments: 16 bytes a parameter there, 8 on the device.
+    // Value, gradient, two moments: 16 bytes a parameter on the host, 8 on the device.
     using enum MemoryCategory;
     CHECK(rank.host.memory.peak == 4 * kBytes);
     CHECK(rank.host.memory.current[static_cast<std::size_t>(optimizer)] == 0);
@@ -221,8 +222,8 @@ TEST_CASE("An optimizer of host parameters costs what the formulas say", "[sim][
     CHECK(rank.host.bytes_to_host == kBytes);
     CHECK(rank.host.bytes_to_device == kBytes);
 
-    // Both copies lie on the clock, and between them the step: it reads value, gradient
-    // and moments and writes all but the gradient.
+    // The clock has one copy, the step, and the other copy, in this order. The step reads
+    // value, gradient and moments and writes all but the gradient.
     const auto step = operation_time(spec().host, 0, 7 * kBytes, DType::f32);
     const auto& trace = report.trace;
     const auto adamw = std::find_if(trace.begin(), trace.end(), [](const auto& event) {
@@ -245,7 +246,8 @@ TEST_CASE("An optimizer of host parameters costs what the formulas say", "[sim][
     CHECK(rank.time.copy == 2 * copy_time(kBytes));
 }
 
-TEST_CASE("An offloaded step runs beside the copies of other parameters", "[sim][host]") {
+TEST_CASE("An offloaded step overlaps with the copies of other parameters",
+          "[sim][host]") {
     constexpr std::int64_t kElements = kMiB;
     constexpr std::int64_t kBytes = 4 * kElements;
     const auto offload = [](Rank& rank) {
@@ -281,9 +283,9 @@ TEST_CASE("An offloaded step runs beside the copies of other parameters", "[sim]
         rank.keep("b", values[1]);
     };
     const RunReport report = run(offload);
-    // The host fills six tensors with zeros, while the device fills two. Then one
-    // gradient comes alone; that of the other parameter comes beside the first step, and
-    // the first parameter goes beside the second step.
+    // The host fills six tensors with zeros, while the device fills two. Then only
+    // the first gradient is copied. The second gradient is copied during the first step,
+    // and the first parameter during the second step.
     const auto zeros = operation_time(spec().host, 0, kBytes, DType::f32);
     const auto step = operation_time(spec().host, 0, 7 * kBytes, DType::f32);
     const auto copy = copy_time(kBytes);
@@ -291,7 +293,7 @@ TEST_CASE("An offloaded step runs beside the copies of other parameters", "[sim]
     CHECK(report.makespan() == 6 * zeros + copy + 2 * step + copy);
     CHECK(report.ranks[0].time.copy == 4 * copy);
     CHECK(report.ranks[0].host.compute == 6 * zeros + 2 * step);
-    // The first step of AdamW by a gradient of ones: the learning rate, nearly.
+    // The first step of AdamW with a gradient of ones is nearly the learning rate.
     CHECK(report.ranks[0].kept.at("a") == report.ranks[0].kept.at("b"));
     CHECK(std::abs(report.ranks[0].kept.at("a").at(0) + AdamWOptions{}.learning_rate) <
           1e-3 * AdamWOptions{}.learning_rate);
@@ -334,15 +336,15 @@ TEST_CASE("Weights in bf16 are offloaded with their f32 masters on the host",
     });
     const RankReport& rank = report.ranks[0];
     CHECK(rank.kept.at("w") == plain);
-    // 16 bytes a parameter there, 12 of them the optimizer's; 4 on the device.
+    // 16 bytes a parameter on the host, 12 of them the optimizer's; 4 on the device.
     using enum MemoryCategory;
     CHECK(rank.host.memory.peak == 16 * kElements);
     CHECK(rank.host.memory.peak_of(optimizer) == 12 * kElements);
     CHECK(rank.memory.peak == 4 * kElements);
     CHECK(rank.host.bytes_to_host == 4 * kElements);
     CHECK(rank.host.bytes_to_device == 4 * kElements);
-    // Before: zeros of value, gradient and moments, and the first cast to the master. A
-    // step reads master, gradient and moments, writes all but the gradient, and casts.
+    // First: zeros for value, gradient and moments, and the cast to the master. A step
+    // reads master, gradient and moments, writes all but the gradient, and casts.
     const auto takes = [](std::int64_t bytes) {
         return operation_time(spec().host, 0, bytes * kElements, DType::f32);
     };
@@ -351,7 +353,7 @@ TEST_CASE("Weights in bf16 are offloaded with their f32 masters on the host",
     CHECK(rank.time.copy == 4 * copy_time(2 * kElements));
 }
 
-TEST_CASE("Devices of a node share its links to the host where the cluster says so",
+TEST_CASE("Devices of a node share its links to the host if the cluster says so",
           "[sim][host]") {
     ClusterSpec shared = spec();
     const Program program = [](Rank& rank) {
@@ -367,7 +369,7 @@ TEST_CASE("Devices of a node share its links to the host where the cluster says 
     }
 }
 
-TEST_CASE("A shared link serves in virtual time, whatever the host's order is",
+TEST_CASE("A shared link serves in the order of virtual time, not of the host",
           "[sim][host]") {
     sim::ClusterOptions options;
     options.ranks = 4;
@@ -397,7 +399,7 @@ TEST_CASE("A shared link serves in virtual time, whatever the host's order is",
     };
     const auto first = copies();
     const auto copy = copy_time(4 * kMiB);
-    // The directions do not disturb each other: of both, the same times.
+    // The two directions do not disturb each other: both take the same times.
     REQUIRE(first.size() == std::size_t{4} * 2 * 2);
     for (const char* queue : {"copy to host", "copy to device"}) {
         const Picoseconds begin = ends_of(first, 3, queue).at(0);
@@ -451,9 +453,9 @@ TEST_CASE("Copies that ask for a shared link at one time are served by rank and 
     }
 }
 
-TEST_CASE("Uploads and downloads go as if the link were the device's own",
+TEST_CASE("Uploads and downloads take the time of a link of the device's own",
           "[sim][host]") {
-    // As ClusterSpec::host_links and Device::upload say.
+    // See ClusterSpec::host_links and Device::upload.
     ClusterSpec shared = spec();
     shared.host_links = 1;
     const Program program = [](Rank& rank) {
@@ -471,7 +473,7 @@ TEST_CASE("Uploads and downloads go as if the link were the device's own",
     CHECK(report.makespan() == 4 * copy_time(4 * kMiB, shared));
 }
 
-TEST_CASE("wait_any takes copies and messages alike, and the host waits with it",
+TEST_CASE("wait_any accepts both copies and messages, and the host waits with it",
           "[sim][host]") {
     for (const bool copy_first : {false, true}) {
         const RunReport report = run(
@@ -494,7 +496,7 @@ TEST_CASE("wait_any takes copies and messages alike, and the host waits with it"
     }
 }
 
-TEST_CASE("A host that is full says whose it is", "[sim][host]") {
+TEST_CASE("The message of a full host names its device", "[sim][host]") {
     const std::string what = message_of<FaultError>([] {
         run([](Rank& rank) {
             const Tensor all = rank.host().empty({64 * kMiB / 4}, DType::f32);
@@ -505,7 +507,7 @@ TEST_CASE("A host that is full says whose it is", "[sim][host]") {
           std::string::npos);
 }
 
-TEST_CASE("Copies that cannot be are refused", "[sim][host]") {
+TEST_CASE("Impossible copies are refused", "[sim][host]") {
     run(
         [](Rank& rank) {
             Device& device = rank.device();
@@ -527,7 +529,7 @@ TEST_CASE("Copies that cannot be are refused", "[sim][host]") {
             CHECK(refused(device, there, host.empty({4}, DType::i32))
                       .find("source is i32, but destination is f32") !=
                   std::string::npos);
-            // A product of the two is no one's.
+            // Neither device can compute with tensors of both.
             CHECK(message_of<UsageError>([&] {
                       device.add(there, here);
                   }).find("source") != std::string::npos);

@@ -11,7 +11,7 @@
 #include "tests/catch.hpp"
 #include "tests/sim/worlds.hpp"
 
-// Long operations that are shared out over the threads that have nothing else to do.
+// Long operations that are split into parts for idle threads.
 
 namespace lockstep::test {
 
@@ -19,7 +19,7 @@ namespace {
 
 using sim::in_parts;
 
-/// Runs jobs of as many tasks, offloaded, on so many workers.
+/// Runs `tasks` jobs, offloaded, on `workers` workers.
 void run_jobs(int tasks, int workers, FunctionRef<void(int)> job) {
     sim::Scheduler scheduler(sim::ExecutorKind::fibers, workers, std::nullopt);
     scheduler.run(
@@ -27,7 +27,7 @@ void run_jobs(int tasks, int workers, FunctionRef<void(int)> job) {
         [] { return false; });
 }
 
-/// The bits of one training step: the loss, and every parameter after the update.
+/// Returns the bits of one training step: the loss, and every parameter after the update.
 std::vector<HostTensor> step_of(const World& world, bool flash) {
     std::vector<HostTensor> found;
     make_cluster_in(world, 1)->run([&](Rank& rank) {
@@ -59,7 +59,7 @@ std::vector<HostTensor> step_of(const World& world, bool flash) {
 
 }  // namespace
 
-TEST_CASE("Parts make up the whole, each once, whoever takes them") {
+TEST_CASE("All parts run once, on any threads, and make up the whole") {
     const int workers = GENERATE(1, 2, 4);
     const int tasks = GENERATE(1, 3);
     const std::int64_t n = GENERATE(0, 1, 63, 64, 1000);
@@ -80,11 +80,11 @@ TEST_CASE("Parts make up the whole, each once, whoever takes them") {
         REQUIRE(own == std::vector<int>(static_cast<std::size_t>(n), 20));
 }
 
-TEST_CASE("Of a task alone, other threads take parts") {
+TEST_CASE("If there is only one task, other threads run parts of it") {
     std::atomic<int> together = 0;
     std::atomic<int> most = 0;
     run_jobs(1, 2, [&](int) {
-        // A thread may come late: there is time for it.
+        // The second thread may start late, so there are many rounds.
         for (int round = 0; round < 10'000 && most < 2; ++round)
             in_parts(100, 1, [&](std::int64_t, std::int64_t) {
                 most = std::max<int>(most, ++together);
@@ -96,7 +96,7 @@ TEST_CASE("Of a task alone, other threads take parts") {
     CHECK(most == 2);
 }
 
-TEST_CASE("What a part throws comes to who shared it out") {
+TEST_CASE("A part's exception reaches the thread that made the parts") {
     const int workers = GENERATE(1, 2, 4);
     int caught = 0;
     run_jobs(1, workers, [&](int) {

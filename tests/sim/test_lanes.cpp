@@ -4,7 +4,7 @@
 #include "sim/lane_functions.hpp"
 #include "tests/catch.hpp"
 
-// How far functions of lanes are off what they should be, in units of the last place.
+// The errors of the functions on lanes, in units of the last place.
 
 namespace lockstep::test {
 
@@ -13,8 +13,8 @@ namespace {
 using sim::kLane;
 using sim::Lane;
 
-/// Returns how far `got` is off, as a multiple of the step from the right number of type
-/// T to the next larger one.
+/// Returns the error of `got`, as a multiple of the step from the right number of type T
+/// to the next larger number.
 template <typename T>
 double units_off(T got, long double right) {
     const T nearest = std::fabs(static_cast<T>(right));
@@ -22,7 +22,7 @@ double units_off(T got, long double right) {
     return static_cast<double>(std::fabs((static_cast<long double>(got) - right) / step));
 }
 
-/// Returns the most that it is off at evenly spread numbers of (low, high).
+/// Returns the largest error at evenly spread numbers of (low, high).
 template <typename T>
 double most_off(T low, T high, Lane<T> (*function)(const Lane<T>&),
                 long double (*right)(long double)) {
@@ -39,7 +39,7 @@ double most_off(T low, T high, Lane<T> (*function)(const Lane<T>&),
     return most;
 }
 
-/// Each function may be off by so many units.
+/// The largest error allowed for each function, in units of the last place.
 struct Bounds {
     double exp, tanh, erf;
 };
@@ -61,7 +61,7 @@ TEST_CASE("Exponentials, tanh and erf are off by a few units of the last place")
     check_functions<double>(-700, 709, {.exp = 2, .tanh = 3, .erf = 2});
 }
 
-TEST_CASE("An exponential of what is far below zero is 0, and of a NaN is one") {
+TEST_CASE("The exponential of a number far below zero is 0, and of a NaN is NaN") {
     for (const double far : {-88.0, -1000.0, -1e30}) {
         CHECK((sim::exp_lane<float>(Lane<float>::Constant(static_cast<float>(far))) == 0)
                   .all());
@@ -73,7 +73,7 @@ TEST_CASE("An exponential of what is far below zero is 0, and of a NaN is one") 
     CHECK((sim::exp_lane<float>(Lane<float>::Constant(0)) == 1).all());
 }
 
-TEST_CASE("tanh and erf keep zero's sign, end at one and hand a NaN on") {
+TEST_CASE("tanh and erf keep zero's sign, end at 1 and pass on a NaN") {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     for (Lane<double> (*const function)(const Lane<double>&) :
          {sim::tanh_lane<double>, sim::erf_lane<double>})
@@ -89,13 +89,13 @@ TEST_CASE("tanh and erf keep zero's sign, end at one and hand a NaN on") {
         }
 }
 
-TEST_CASE("Formulas of lanes take the functions of lanes") {
+TEST_CASE("Formulas of lanes use the lanes' own functions") {
     Lane<double> x;
     for (Eigen::Index i = 0; i < x.size(); ++i)
         x[i] = 0.37 * static_cast<double>(i - 7);
     CHECK((formulas::erf_of(x) == sim::erf_lane<double>(x)).all());
     CHECK((formulas::exp_of(x) == sim::exp_lane<double>(x)).all());
-    // Far out, the density is 0, and not the least number times x.
+    // For very large x the density is 0, not the smallest number times x.
     const Lane<double> far = Lane<double>::Constant(1e308);
     CHECK((formulas::gelu_backward<Lane<double>>(far, Lane<double>::Ones()) == 1).all());
     const Lane<float> far_too = Lane<float>::Constant(3e38F);

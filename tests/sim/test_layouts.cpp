@@ -1,6 +1,6 @@
-// What values are made of, followed over ranks: what is reduced twice, accumulated onto
-// what is reduced, not reduced, or gathered in the wrong order; and programs that come
-// near, which make no mistake.
+// Values are followed over ranks. Found are: values reduced twice, added to a reduced
+// value, not reduced, or gathered in the wrong order. Similar programs without a mistake
+// pass.
 
 #include "tests/catch.hpp"
 #include "tests/sim/worlds.hpp"
@@ -9,7 +9,7 @@ namespace lockstep::test {
 
 namespace {
 
-/// The class that is found under full checking; empty where nothing is.
+/// Returns the class that full checking finds; empty if it finds none.
 std::string found(int ranks, const Program& program) {
     std::optional<std::string> first;
     for (World world : all_worlds()) {
@@ -35,14 +35,14 @@ Tensor own_values(Rank& rank, std::int64_t count = 8) {
     return values;
 }
 
-/// What something reads is used.
+/// A tensor that an operation reads counts as used.
 void use(Rank& rank, const Tensor& tensor) {
     (void)rank.device().tanh(tensor);
 }
 
 }  // namespace
 
-TEST_CASE("a second sum is found once something reads it", "[sim][faults]") {
+TEST_CASE("a second sum is found when an operation reads it", "[sim][faults]") {
     const auto twice = [](bool read) {
         return found(3, [=](Rank& rank) {
             const Tensor x = own_values(rank);
@@ -52,7 +52,7 @@ TEST_CASE("a second sum is found once something reads it", "[sim][faults]") {
         });
     };
     CHECK(twice(true) == "F22");
-    CHECK(twice(false).empty());  // a benchmark, say
+    CHECK(twice(false).empty());  // as in a benchmark
 }
 
 TEST_CASE("a second sum is found through functions, copies and another communicator",
@@ -80,7 +80,7 @@ TEST_CASE("a reduce_scatter and an all_gather are an all_reduce", "[sim][faults]
           }) == "F22");
 }
 
-TEST_CASE("sums of what is replicated that do no harm", "[sim][faults]") {
+TEST_CASE("harmless sums of replicated tensors", "[sim][faults]") {
     const auto silent = [](auto&& body) {
         CHECK(found(4, [&](Rank& rank) {
                   const Tensor x = own_values(rank);
@@ -193,7 +193,8 @@ TEST_CASE("sums of what is replicated that do no harm", "[sim][faults]") {
     }
 }
 
-TEST_CASE("what is added to a sum and summed with it is found", "[sim][faults]") {
+TEST_CASE("a term that is added to a sum and then summed again is found",
+          "[sim][faults]") {
     const auto added = [](double scale_after) {
         return found(4, [=](Rank& rank) {
             const Tensor total = own_values(rank);
@@ -256,7 +257,7 @@ TEST_CASE("replicas that are updated with gradients of shards are found",
                 }
             }
             if (average) world.all_reduce(bias, Reduction::mean).wait();
-            // Hashes of replicas would find it, too; nothing here says that they are.
+            // Hashes of replicas would also find it, but nothing here declares replicas.
         });
     };
     CHECK(train(false, true, false) == "F23");
@@ -270,7 +271,7 @@ TEST_CASE("parts gathered in another order are found when they are used as the w
     const auto gathered = [](int step, bool sort) {
         return found(4, [=](Rank& rank) {
             Device& device = rank.device();
-            const int place = rank.index() * step % 5;  // 1 to 4 times `step`
+            const int place = rank.index() * step % 5;  // rank times `step` modulo 5
             const auto other = rank.world().split(0, place, "other");
             const Tensor part = own_values(rank, 2);
             const Tensor whole = device.empty({8}, DType::f64);

@@ -5,7 +5,7 @@
 #include "tests/catch.hpp"
 #include "tests/sim/watched.hpp"
 
-// Communicators that go too early, too late, or not everywhere (F31).
+// Communicators that are destroyed too early, too late, or not on all ranks (F31).
 
 namespace lockstep::test {
 
@@ -17,7 +17,7 @@ Tensor floats(Rank& rank, std::int64_t count) {
 
 }  // namespace
 
-TEST_CASE("a communicator goes when all of its work was waited for", "[sim]") {
+TEST_CASE("a communicator may be destroyed after all its work was waited for", "[sim]") {
     correct(4, [](Rank& rank) {
         const Tensor x = floats(rank, 4);
         for (int step = 0; step < 3; ++step) {
@@ -43,7 +43,7 @@ TEST_CASE("a communicator that all ranks keep is no mistake", "[sim]") {
     }
 }
 
-TEST_CASE("a communicator that an exception takes along has gone, too", "[sim]") {
+TEST_CASE("a communicator that an exception destroys is no mistake", "[sim]") {
     correct(3, [](Rank& rank) {
         try {
             const auto all = rank.world().split(0, 0, "all");
@@ -54,11 +54,11 @@ TEST_CASE("a communicator that an exception takes along has gone, too", "[sim]")
     });
 }
 
-TEST_CASE("F31: what is done already must be waited for too", "[sim][errors]") {
+TEST_CASE("F31: finished work must also be waited for", "[sim][errors]") {
     const Diagnosis found = fault_of(2, [](Rank& rank) {
         auto pair = rank.world().split(0, 0, "pair");
         Work work = pair->all_reduce(floats(rank, 4));
-        rank.world().barrier().wait();  // by now it has ended
+        rank.world().barrier().wait();  // the sum has ended by now
         rank.world().barrier().wait();
         pair.reset();
         rank.world().barrier().wait();
@@ -69,7 +69,7 @@ TEST_CASE("F31: what is done already must be waited for too", "[sim][errors]") {
     says(found, "before it has waited for the ");
 }
 
-TEST_CASE("an exception that takes communicators with it is the cause", "[sim][errors]") {
+TEST_CASE("an exception that destroys communicators is the cause", "[sim][errors]") {
     for (const World& world : all_worlds()) {
         const auto run = [&] {
             make_cluster_in(world, 2)->run([](Rank& rank) {

@@ -8,8 +8,8 @@
 #include "src/core/philox.hpp"
 #include "tests/catch.hpp"
 
-// Each kernel's bits against their definition: an element is a sum of blocks, each of
-// which is fused multiply-adds one after the other.
+// Compares each kernel's bits with their definition: an element is a sum of blocks, and
+// each block is a chain of fused multiply-adds.
 
 namespace lockstep::test {
 
@@ -18,7 +18,7 @@ namespace {
 using sim::MatmulKernel;
 using sim::Product;
 
-/// Rows of random numbers, with others between them that must not be read: NaN.
+/// Rows of random numbers, with NaN between the rows, which must not be read.
 template <typename T>
 std::vector<T> random_rows(std::int64_t rows, std::int64_t columns, std::int64_t row,
                            std::string_view name) {
@@ -32,7 +32,7 @@ std::vector<T> random_rows(std::int64_t rows, std::int64_t columns, std::int64_t
     return elements;
 }
 
-/// One element, on top of what stands there.
+/// Returns one element, added to the old result if the product accumulates.
 template <typename T>
 T element(const Product<T>& by, std::int64_t i, std::int64_t j) {
     const bool a_turned = by.options.transpose_a, b_turned = by.options.transpose_b;
@@ -64,8 +64,8 @@ void compute(const MatmulKernel& kernel, const Product<double>& by, double* pack
     kernel.f64(by, packed);
 }
 
-/// Returns whether it adds and multiplies at once: all do but the one of a build for each
-/// x86 processor, which is for those that cannot.
+/// Returns whether the kernel fuses multiply and add. Only the plain kernel of a build
+/// for all x86 processors does not: it is for processors that cannot.
 bool fuses(const MatmulKernel& kernel) {
 #if defined(__x86_64__) && !defined(__FMA__)
     return std::string(kernel.name) != "plain";
@@ -74,10 +74,10 @@ bool fuses(const MatmulKernel& kernel) {
 #endif
 }
 
-/// So many elements on both sides of a result stay as they are.
+/// This many elements on both sides of a result must stay as they are.
 constexpr std::int64_t kMargin = 3;
 
-/// `apart` elements stand between the rows of each matrix.
+/// Leaves `apart` elements between the rows of each matrix.
 template <typename T>
 void check_kernels(std::int64_t m, std::int64_t k, std::int64_t n, MatmulOptions options,
                    std::int64_t apart) {
@@ -94,7 +94,7 @@ void check_kernels(std::int64_t m, std::int64_t k, std::int64_t n, MatmulOptions
     const bool a_turned = options.transpose_a, b_turned = options.transpose_b;
     const auto a = operand(a_turned ? k : m, a_turned ? m : k, product.a_row, "a"),
                b = operand(b_turned ? n : k, b_turned ? k : n, product.b_row, "b");
-    // Nor may anything beside the elements of the result be written.
+    // Only the elements of the result may be written.
     const auto before = random_rows<T>(1, m * product.c_row + 2 * kMargin,
                                        m * product.c_row + 2 * kMargin, "c");
     auto expected = before;
@@ -116,7 +116,7 @@ void check_kernels(std::int64_t m, std::int64_t k, std::int64_t n, MatmulOptions
 
 }  // namespace
 
-TEST_CASE("A product's bits are its definition's, by each kernel that runs here") {
+TEST_CASE("A product by each kernel of this machine has its definition's bits") {
     const std::int64_t m = GENERATE(1, 2, 3, 4, 5, 8, 17, 33);
     const std::int64_t k = GENERATE(0, 1, 7, 128, 129, 300, 517);
     const std::int64_t n = GENERATE(1, 2, 7, 16, 17, 49, 97, 400);

@@ -11,7 +11,8 @@
 #include "tests/message_of.hpp"
 #include "tests/sim/watched.hpp"
 
-// A device that is full (F30) says what fills it, since when, and how it came to that.
+// A device whose memory is full (F30) says what fills it, since when, and how that
+// happened.
 
 namespace lockstep::test {
 
@@ -74,7 +75,7 @@ TEST_CASE("F30: a leak that grows with each step", "[sim][errors]") {
     says(found, "after forward of micro-batch 0 in step 0: 400 B");
 }
 
-TEST_CASE("F30: without phases there is the time", "[sim][errors]") {
+TEST_CASE("F30: without phases the time is reported", "[sim][errors]") {
     const Diagnosis found = full_with(1000, 1, [](Rank& rank) {
         std::vector<Tensor> leaked(50);
         for (Tensor& tensor : leaked)
@@ -93,7 +94,7 @@ TEST_CASE("F30: one tensor that is too large for an empty device", "[sim][errors
     says(found, "as 0 B of its 1000 B are in use");
 }
 
-TEST_CASE("what nothing has written is NaN under full check, also where memory was used",
+TEST_CASE("under full check unwritten memory is NaN, even if it was used before",
           "[sim]") {
     sim::ClusterOptions options;
     options.ranks = 2;
@@ -116,7 +117,7 @@ TEST_CASE("what nothing has written is NaN under full check, also where memory w
 TEST_CASE("a run that does not fit into this machine is refused before it takes memory",
           "[sim][errors]") {
     constexpr int kRanks = 16;
-    // The first tensor is too large by itself: no memory is written to.
+    // One tensor is already too large, so no memory is written.
     const std::int64_t part = os::available_memory() / 3;
     sim::ClusterOptions options;
     options.ranks = kRanks;
@@ -134,7 +135,7 @@ TEST_CASE("a run that does not fit into this machine is refused before it takes 
     CHECK_NOTHROW(sim::make_cluster(options)->run(program));
 }
 
-TEST_CASE("the machine's memory is looked at as it is taken", "[sim][errors]") {
+TEST_CASE("the machine's memory is checked when it is taken", "[sim][errors]") {
     constexpr std::int64_t kMebibyte = 1 << 20;
     std::int64_t available = 160 * kMebibyte;
     int looks = 0;
@@ -152,7 +153,7 @@ TEST_CASE("the machine's memory is looked at as it is taken", "[sim][errors]") {
         memory.give(0, kMebibyte / 2);
     }
     CHECK(looks == 0);
-    // A sixteenth stays free: 150 MiB of 160.
+    // A sixteenth must stay free: 150 of 160 MiB can be taken.
     memory.take(0, 75 * kMebibyte, SourceLine::here());
     memory.take(1, 75 * kMebibyte, SourceLine::here());
     CHECK(looks <= 3);
@@ -160,11 +161,11 @@ TEST_CASE("the machine's memory is looked at as it is taken", "[sim][errors]") {
     CHECK(refused(memory, std::int64_t{1} << 62).find("GiB can be had") !=
           std::string::npos);
     memory.give(0, 75 * kMebibyte);
-    memory.take(1, 75 * kMebibyte, SourceLine::here());  // what was refused was not taken
+    memory.take(1, 75 * kMebibyte, SourceLine::here());  // refused bytes were not taken
 
     sim::HostMemory crowded(2, count);
     crowded.take(0, 10 * kMebibyte, SourceLine::here());
-    available = 20 * kMebibyte;  // others have taken the rest
+    available = 20 * kMebibyte;  // other processes have taken the rest
     CHECK(refused(crowded, 30 * kMebibyte) != "(nothing was thrown)");
     crowded.take(0, 5 * kMebibyte, SourceLine::here());
 
@@ -172,13 +173,13 @@ TEST_CASE("the machine's memory is looked at as it is taken", "[sim][errors]") {
     CHECK_NOTHROW(endless.take(0, std::int64_t{1} << 60, SourceLine::here()));
 }
 
-TEST_CASE("the machine's memory is looked at when devices keep some, too", "[sim]") {
+TEST_CASE("the machine's memory is also checked if devices keep some", "[sim]") {
     constexpr std::int64_t kMebibyte = 1 << 20;
     int looks = 0;
     std::int64_t* kept = nullptr;
     sim::HostMemory memory(1, [&] {
         ++looks;
-        *kept = 0;  // it goes back
+        *kept = 0;  // the devices release what they keep
         return 1000 * kMebibyte;
     });
     kept = &memory.kept();
@@ -193,7 +194,7 @@ TEST_CASE("the machine's memory is looked at when devices keep some, too", "[sim
 
 namespace {
 
-/// The memory of this process: earlier tests have left some, too.
+/// Returns the memory of this process, including what earlier tests have left.
 std::int64_t resident_bytes() {
     std::ifstream statm("/proc/self/statm");
     std::int64_t pages = 0;
@@ -203,19 +204,19 @@ std::int64_t resident_bytes() {
 
 }  // namespace
 
-TEST_CASE("a run's steps keep little more memory than was in use at once", "[sim]") {
+TEST_CASE("a run's steps keep little more memory than the peak use", "[sim]") {
     sim::ClusterOptions options = options_of({}, 1);
     options.spec.memory_bytes = 0;
     const std::int64_t before = resident_bytes();
     sim::make_cluster(options)->run([before](Rank& rank) {
         for (int step = 0; step < 20; ++step) {
-            // Larger in each step: no block serves a later one.
+            // Larger in each step, so no block can serve a later step.
             const Tensor large =
                 rank.device().zeros({(std::int64_t{1} << 20) * (step + 4)}, DType::f32);
             const Tensor small = rank.device().zeros({100}, DType::f32);
             rank.device().add(large.slice(0, 100), small);
         }
-        // 92 MiB were in use at once; all blocks together would be 1,080 MiB.
+        // 92 MiB were in use at once. All blocks together would be 1,080 MiB.
         CHECK(resident_bytes() - before < std::int64_t{300} << 20);
     });
 }

@@ -9,7 +9,7 @@
 #include "tests/sim/worlds.hpp"
 
 // Programs that misuse what they are given, fail in odd places, or make several mistakes
-// at once: one outcome in every world, and never a crash.
+// at once: each ends in the same way in every world, and never crashes.
 
 namespace lockstep::test {
 
@@ -21,7 +21,7 @@ Tensor floats(Rank& rank, std::int64_t count, double value = 0) {
     return tensor;
 }
 
-/// The program ends with an error that says `words`, in every world.
+/// Checks that the program ends with an error that says `words`, in every world.
 void throws_with(int ranks, const Program& program, const std::string& words) {
     for (const World& world : all_worlds()) {
         std::string said = "nothing";
@@ -35,7 +35,7 @@ void throws_with(int ranks, const Program& program, const std::string& words) {
     }
 }
 
-/// The run's report in each world, which must be found correct.
+/// Calls `check` with the run's report, in each world. No fault may be found.
 void in_every_world(int ranks, const Program& program,
                     const std::function<void(const RunReport&)>& check,
                     sim::CheckLevel level = sim::check_level_asked()) {
@@ -47,7 +47,8 @@ void in_every_world(int ranks, const Program& program,
 
 }  // namespace
 
-TEST_CASE("of two mistakes the earlier in virtual time is reported", "[sim][errors]") {
+TEST_CASE("if there are two mistakes, the earlier in virtual time is reported",
+          "[sim][errors]") {
     const Diagnosis found = fault_of(4, [](Rank& rank) {
         const auto pair = rank.world().split(rank.index() / 2, 0);
         const Tensor x = floats(rank, 8);
@@ -60,7 +61,8 @@ TEST_CASE("of two mistakes the earlier in virtual time is reported", "[sim][erro
     CHECK(found.members == std::vector<int>{2, 3});
 }
 
-TEST_CASE("ranks that make a mistake or err besides are told of so", "[sim][errors]") {
+TEST_CASE("other ranks with a mistake or an exception are also reported",
+          "[sim][errors]") {
     constexpr std::int64_t kMuch = std::int64_t{1} << 40;
     const Diagnosis found = fault_of(4, [](Rank& rank) {
         const Tensor x = floats(rank, 8);
@@ -77,7 +79,7 @@ TEST_CASE("ranks that make a mistake or err besides are told of so", "[sim][erro
     CHECK(text.find("rank 3: has ended\n") != std::string::npos);
 }
 
-TEST_CASE("of two messages that differ at one time the first launched is reported",
+TEST_CASE("if two messages differ at one time, the first launched is reported",
           "[sim][errors]") {
     const Diagnosis found = fault_of(3, [](Rank& rank) {
         if (rank.index() == 0)
@@ -94,7 +96,8 @@ TEST_CASE("of two messages that differ at one time the first launched is reporte
     CHECK(found.sentence.find("rank 2 receives") != std::string::npos);
 }
 
-TEST_CASE("what is left of teams made at one time is reported alike", "[sim][errors]") {
+TEST_CASE("leftovers of groups made at one time are always reported in the same order",
+          "[sim][errors]") {
     const Diagnosis found = fault_of(4, [](Rank& rank) {
         const auto half = rank.world().split(rank.index() / 2, 0, "half");
         const auto same = half->split(0, 0, "same");
@@ -128,11 +131,11 @@ TEST_CASE("two collectives on one buffer end in virtual order", "[sim][determini
         [&](const RunReport& report) {
             values.insert(report.ranks[0].kept.at("x").at(0));
         },
-        sim::CheckLevel::cheap);  // it is a race
+        sim::CheckLevel::cheap);  // because the program has a race
     CHECK(values == std::set<double>{1 * 2 + 3});
 }
 
-TEST_CASE("an operation in whose way another stands is told with that one",
+TEST_CASE("a blocked operation is reported with the one that blocks it",
           "[sim][errors]") {
     const Diagnosis found = fault_of(3, [](Rank& rank) {
         const Tensor x = floats(rank, 4);
@@ -222,7 +225,7 @@ TEST_CASE("a destructor that waits does not end the process when the run fails",
         "boom");
 }
 
-TEST_CASE("more ports than devices are one a device", "[sim][time]") {
+TEST_CASE("more ports than devices means one port per device", "[sim][time]") {
     sim::ClusterOptions options;
     options.ranks = 64;
     options.spec = load_cluster("classroom");
@@ -239,7 +242,7 @@ TEST_CASE("more ports than devices are one a device", "[sim][time]") {
     CHECK_THROWS_AS(sim::make_cluster(options), UsageError);
 }
 
-TEST_CASE("as many ranks as a cluster may have", "[sim][slow]") {
+TEST_CASE("a run with the largest number of ranks", "[sim][slow]") {
     sim::ClusterOptions options;
     options.ranks = sim::ClusterOptions::kMaxRanks;
     options.numbers = false;
@@ -248,7 +251,7 @@ TEST_CASE("as many ranks as a cluster may have", "[sim][slow]") {
     CHECK(report.ranks.size() == static_cast<std::size_t>(options.ranks));
 }
 
-TEST_CASE("an unknown level of checks in the environment is refused where a run begins",
+TEST_CASE("an unknown check level in the environment is refused when a run begins",
           "[sim][errors]") {
     const char* const before = std::getenv("LOCKSTEP_CHECK");
     const std::string kept = before == nullptr ? "" : before;

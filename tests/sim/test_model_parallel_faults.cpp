@@ -1,4 +1,5 @@
-// A GPT in tensor-parallel regions with one mistake: which class it is found to be of.
+// A GPT in tensor-parallel regions with one mistake, and the class under which it is
+// found.
 
 #include <cmath>
 
@@ -21,8 +22,8 @@ constexpr std::int64_t kVocabulary = 13;
 struct Mistake {
     bool without_f = false;
     bool without_g = false;
-    bool own_means = false;   ///< replicas' means, added up
-    bool other_seed = false;  ///< for replicated parameters, on rank 1
+    bool own_means = false;   ///< adds up the replicas' own means
+    bool other_seed = false;  ///< another seed on rank 1 for replicated parameters
     bool by_sequence = false;
     bool forgets_completion = false;
     NormKind norm = NormKind::layer_norm;
@@ -63,7 +64,7 @@ Tensor tokens(Device& device, int number, const char* name) {
     return device.upload(ids);
 }
 
-/// Two steps on t ranks, times two replicas where there are more.
+/// Two steps on t ranks, with two replicas if there are twice as many ranks.
 Program gpt_with(const Mistake& mistake, int t) {
     return [mistake, t](Rank& rank) {
         Device& device = rank.device();
@@ -101,7 +102,7 @@ Program gpt_with(const Mistake& mistake, int t) {
     };
 }
 
-/// With both kinds of norms and of MLPs.
+/// Returns the mistake with each kind of norm and MLP.
 std::vector<Mistake> in_both_kinds(Mistake mistake) {
     Mistake other = mistake;
     other.norm = NormKind::rms_norm;
@@ -148,7 +149,7 @@ TEST_CASE("F24: tensor-parallel ranks that read tokens or targets of their own",
     }
 }
 
-TEST_CASE("F23: without g, whatever the partial sums go through", "[sim][errors]") {
+TEST_CASE("F23: without g, with any operations on the partial sums", "[sim][errors]") {
     Mistake mistake;
     mistake.without_g = true;
     for (const char* through : {"loss", "gelu", "softmax", "dropout"}) {
@@ -192,8 +193,7 @@ TEST_CASE("F23: without g, whatever the partial sums go through", "[sim][errors]
     }
 }
 
-TEST_CASE("F21: means of replicas that share out their vocabulary, added up",
-          "[sim][errors]") {
+TEST_CASE("F21: means of replicas with a sharded vocabulary, added up", "[sim][errors]") {
     Mistake mistake;
     for (const bool by_sequence : {false, true}) {
         mistake.by_sequence = by_sequence;
@@ -207,7 +207,7 @@ TEST_CASE("F21: means of replicas that share out their vocabulary, added up",
     }
 }
 
-TEST_CASE("F24: replicated parameters that are drawn from other seeds", "[sim][errors]") {
+TEST_CASE("F24: replicated parameters with different seeds", "[sim][errors]") {
     Mistake mistake;
     mistake.other_seed = true;
     const Diagnosis found = found_by_full_check(2, gpt_with(mistake, 2));

@@ -2,7 +2,7 @@
 #include "tests/catch.hpp"
 #include "tests/sim/watched.hpp"
 
-// The order in which ranks launch on several communicators (F12): what is consistent
+// The order in which ranks launch on several communicators (F12): a consistent order
 // raises nothing, however asynchronous it is.
 
 namespace lockstep::test {
@@ -63,7 +63,7 @@ TEST_CASE("buckets on a second communicator, between other collectives", "[sim]"
             Communicator& comm = i % 3 == 1 ? rank.world() : *buckets;
             works.push_back(comm.all_reduce(tensors[i]));
         }
-        while (!works.empty()) {  // waits in another order than the launches
+        while (!works.empty()) {  // waits in reverse order
             works.back().wait();
             works.pop_back();
         }
@@ -133,7 +133,7 @@ TEST_CASE("F12: a send that is started before a collective, its recv after it",
     CHECK(found.communicator == "world and logs");
 }
 
-TEST_CASE("F12: an order that is another from the second step on", "[sim][errors]") {
+TEST_CASE("F12: an order that changes from the second step on", "[sim][errors]") {
     const Diagnosis found = fault_of(2, [](Rank& rank) {
         const auto one = rank.world().split(0, rank.index(), "one");
         const auto two = rank.world().split(0, rank.index(), "two");
@@ -149,7 +149,8 @@ TEST_CASE("F12: an order that is another from the second step on", "[sim][errors
     CHECK(found.fault == "F12");
 }
 
-TEST_CASE("F12: a split is a collective of what it splits", "[sim][errors]") {
+TEST_CASE("F12: a split is a collective of the communicator that it splits",
+          "[sim][errors]") {
     const Diagnosis found = found_in_full(2, [](Rank& rank) {
         const auto other = rank.world().split(0, 0, "other");
         const Tensor x = floats(rank, 4);
@@ -165,7 +166,7 @@ TEST_CASE("F12: a split is a collective of what it splits", "[sim][errors]") {
     CHECK(found.fault == "F12");
 }
 
-TEST_CASE("F12: is found before the end where the run is long", "[sim][errors]") {
+TEST_CASE("F12: is found before the end of a long run", "[sim][errors]") {
     int most = 0;
     World world;
     world.check = sim::CheckLevel::full;

@@ -25,7 +25,7 @@ std::string refused(Rank& rank, const std::function<void(Communicator&)>& call) 
 
 }  // namespace
 
-TEST_CASE("F20: buffers of one call overlap otherwise than in place", "[sim][errors]") {
+TEST_CASE("F20: buffers of one call overlap, but not in place", "[sim][errors]") {
     World world;
     world.check = sim::CheckLevel::cheap;
     make_cluster_in(world, 2)->run([](Rank& rank) {
@@ -91,7 +91,7 @@ TEST_CASE("F20: operations of one group share memory that is written", "[sim][er
         for (const auto& call : wrong)
             CHECK(refused(rank, call).find("in one group rank ") != std::string::npos);
 
-        // Blocks in any order, and what is read twice.
+        // Correct: blocks in any order, and memory that is only read, by two sends.
         const Tensor z = floats(rank, 64);
         Group group = rank.world().group();
         for (const int block : {3, 2, 0, 1})

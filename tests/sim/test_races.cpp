@@ -2,8 +2,8 @@
 #include "tests/catch.hpp"
 #include "tests/sim/worlds.hpp"
 
-// Races between communication and what a rank does beside it (F16 to F18), communications
-// that nobody waits for (F19), and correct programs that come near.
+// Races between communication and what a rank does at the same time (F16 to F18),
+// communication without a wait (F19), and correct programs that look similar.
 
 namespace lockstep::test {
 
@@ -22,7 +22,7 @@ std::vector<World> full_worlds() {
     return worlds;
 }
 
-/// The mistake that a program is found to make, the same in every world.
+/// Returns the mistake that a program is found to make; it is the same in every world.
 Diagnosis race_of(int ranks, const Program& program) {
     std::optional<Diagnosis> first;
     for (const World& world : full_worlds()) {
@@ -45,9 +45,9 @@ void correct(int ranks, const Program& program) {
 
 }  // namespace
 
-// What is no race.
+// Programs without a race.
 
-TEST_CASE("what is sent may be read, and what is not in flight may be written",
+TEST_CASE("a sent buffer may be read, and a buffer not in flight may be written",
           "[sim][races]") {
     correct(2, [](Rank& rank) {
         const Tensor x = floats(rank, 8, rank.index() + 1);
@@ -74,7 +74,7 @@ TEST_CASE("a communicator's queue orders its operations", "[sim][races]") {
     for (const World& world : full_worlds()) {
         const RunReport report = make_cluster_in(world, 3)->run([](Rank& rank) {
             const Tensor x = floats(rank, 8, rank.index() + 1);
-            // Rank 0's value goes along the line, each rank sending on what it receives.
+            // Rank 0's value moves along the line: each rank sends on what it receives.
             std::vector<Work> works;
             if (rank.index() > 0) works.push_back(rank.world().recv(x, rank.index() - 1));
             if (rank.index() < 2) works.push_back(rank.world().send(x, rank.index() + 1));
@@ -99,7 +99,7 @@ TEST_CASE("waiting for an operation is waiting for all before it", "[sim][races]
     });
 }
 
-TEST_CASE("an answer tells that what it answers has been read", "[sim][races]") {
+TEST_CASE("an answer shows that its message has been read", "[sim][races]") {
     correct(2, [](Rank& rank) {
         const auto answers = rank.world().split(0, rank.index(), "answers");
         const Tensor x = floats(rank, 8);
@@ -116,7 +116,7 @@ TEST_CASE("an answer tells that what it answers has been read", "[sim][races]") 
     });
 }
 
-TEST_CASE("an answer by way of a third rank tells so, too", "[sim][races]") {
+TEST_CASE("an answer through a third rank shows this too", "[sim][races]") {
     correct(3, [](Rank& rank) {
         const auto others = rank.world().split(0, rank.index(), "others");
         const Tensor x = floats(rank, 8);
@@ -136,7 +136,7 @@ TEST_CASE("an answer by way of a third rank tells so, too", "[sim][races]") {
     });
 }
 
-TEST_CASE("a barrier after all have received tells so", "[sim][races]") {
+TEST_CASE("a barrier after all receives shows this", "[sim][races]") {
     correct(4, [](Rank& rank) {
         const auto control = rank.world().split(0, rank.index(), "control");
         const Tensor x = floats(rank, 8);
@@ -165,7 +165,7 @@ TEST_CASE("temporaries that live until wait returns are kept long enough",
             .send(floats(rank, 2), other)
             .start()
             .wait();
-        // A view of another part keeps the whole.
+        // A view of another part keeps the whole storage alive.
         Tensor whole = floats(rank, 8);
         const Tensor rest = whole.slice(6, 2);
         Work work = rank.world().all_reduce(whole.slice(0, 4));
@@ -174,7 +174,7 @@ TEST_CASE("temporaries that live until wait returns are kept long enough",
     });
 }
 
-TEST_CASE("several operations may read one buffer, and let it go after the last wait",
+TEST_CASE("several operations may read one buffer, which is released after the last wait",
           "[sim][races]") {
     correct(4, [](Rank& rank) {
         const auto twin = rank.world().split(0, rank.index(), "twin");
@@ -212,7 +212,7 @@ TEST_CASE("gradients are reduced while backward goes on", "[sim][races]") {
 
 // F16, F17.
 
-TEST_CASE("F16: what arrives is copied to the host too early", "[sim][races]") {
+TEST_CASE("F16: received data are copied to the host too early", "[sim][races]") {
     const Diagnosis found = race_of(2, [](Rank& rank) {
         const Tensor x = floats(rank, 8);
         Work work = rank.world().broadcast(x, 1);
@@ -224,7 +224,7 @@ TEST_CASE("F16: what arrives is copied to the host too early", "[sim][races]") {
     CHECK(found.sentence.find("a copy to the host") != std::string::npos);
 }
 
-TEST_CASE("F17: the root of a broadcast may read, and not write", "[sim][races]") {
+TEST_CASE("F17: the root of a broadcast may read, but not write", "[sim][races]") {
     const auto program = [](bool writes) {
         return [=](Rank& rank) {
             const Tensor x = floats(rank, 8);
@@ -239,7 +239,7 @@ TEST_CASE("F17: the root of a broadcast may read, and not write", "[sim][races]"
     CHECK(race_of(3, program(true)).fault == "F17");
 }
 
-TEST_CASE("F17: an answer to another message tells nothing", "[sim][races]") {
+TEST_CASE("F17: an answer to another message shows nothing", "[sim][races]") {
     const Diagnosis found = race_of(3, [](Rank& rank) {
         const auto answers = rank.world().split(0, rank.index(), "answers");
         const Tensor x = floats(rank, 8);
@@ -248,8 +248,8 @@ TEST_CASE("F17: an answer to another message tells nothing", "[sim][races]") {
         if (rank.index() == 0) {
             Work sends = rank.world().group().send(x, 1).send(y, 2).start();
             answers->recv(answer, 1).wait();
-            rank.device().fill(x, 1);  // rank 1 has it
-            rank.device().fill(y, 1);  // rank 2 may not
+            rank.device().fill(x, 1);  // rank 1 has received it
+            rank.device().fill(y, 1);  // rank 2 may not have received it
             sends.wait();
         } else {
             rank.world().recv(x, 0).wait();
@@ -260,7 +260,7 @@ TEST_CASE("F17: an answer to another message tells nothing", "[sim][races]") {
     CHECK(found.sentence.find("to rank 2") != std::string::npos);
 }
 
-TEST_CASE("F16: an answer tells nothing of what has been received", "[sim][races]") {
+TEST_CASE("F16: an answer shows nothing about received data", "[sim][races]") {
     const Diagnosis found = race_of(2, [](Rank& rank) {
         const auto answers = rank.world().split(0, rank.index(), "answers");
         const Tensor x = floats(rank, 8);
@@ -291,9 +291,9 @@ TEST_CASE("F16: two communicators use one buffer at one time", "[sim][races]") {
     CHECK(found.sentence.find("of other") != std::string::npos);
 }
 
-// What the device does not see.
+// Effects that the device does not see.
 
-TEST_CASE("what has not been waited for is not there", "[sim][races]") {
+TEST_CASE("data without a wait have not arrived", "[sim][races]") {
     World world;
     world.check = sim::CheckLevel::full;
     const RunReport report = make_cluster_in(world, 2)->run([](Rank& rank) {
@@ -302,7 +302,7 @@ TEST_CASE("what has not been waited for is not there", "[sim][races]") {
         const Tensor sum = floats(rank, 4, 7);
         Work work = rank.world().all_reduce(sum, x, Reduction::sum);
         rank.keep_value("early", sum.data<float>()[2] == 3);
-        other->barrier().wait();  // the sum has long arrived
+        other->barrier().wait();  // the sum has arrived long ago
         rank.keep_value("later", sum.data<float>()[2] == 3);
         work.wait();
         rank.keep_value("then", sum.data<float>()[2] == 3);
@@ -312,7 +312,7 @@ TEST_CASE("what has not been waited for is not there", "[sim][races]") {
     CHECK(report.ranks[0].series.at("then").front() == 1);
 }
 
-TEST_CASE("F17: a write past the device is seen", "[sim][races]") {
+TEST_CASE("F17: a write that bypasses the device is found", "[sim][races]") {
     for (const bool after_arrival : {false, true}) {
         const Diagnosis found = race_of(2, [=](Rank& rank) {
             const auto other = rank.world().split(0, rank.index(), "other");
@@ -332,7 +332,7 @@ TEST_CASE("F17: a write past the device is seen", "[sim][races]") {
 
 // F18.
 
-TEST_CASE("F18: a temporary goes before the wait", "[sim][races]") {
+TEST_CASE("F18: a temporary is freed before the wait", "[sim][races]") {
     const Diagnosis found = race_of(2, [](Rank& rank) {
         Work work = rank.world().all_reduce(floats(rank, 8));
         work.wait();
@@ -354,7 +354,7 @@ TEST_CASE("F18 in a destructor is no crash", "[sim][races]") {
 
 // F19.
 
-TEST_CASE("F19: what was never waited for is counted by line", "[sim][races]") {
+TEST_CASE("F19: work without a wait is counted by line", "[sim][races]") {
     const Diagnosis found = fault_of(4, [](Rank& rank) {
         const auto half = rank.world().split(rank.index() / 2, 0, "half");
         const Tensor x = floats(rank, 8);
@@ -372,7 +372,7 @@ TEST_CASE("F19: what was never waited for is counted by line", "[sim][races]") {
     CHECK(found.sentence.find("3 such launches") != std::string::npos);
 }
 
-TEST_CASE("F19 comes after what keeps the run from its end", "[sim][races]") {
+TEST_CASE("F19 is reported after mistakes that stop the run", "[sim][races]") {
     const Diagnosis found = fault_of(2, [](Rank& rank) {
         const Tensor x = floats(rank, 8);
         const auto other = rank.world().split(0, rank.index(), "other");

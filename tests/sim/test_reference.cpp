@@ -1,5 +1,5 @@
-// One device beside the many: what differs from it is found, and what the difference
-// shows is said, and no more.
+// Compares many devices with one. The check finds what differs, says what the difference
+// shows, and says no more.
 
 #include "src/nn/gpt.hpp"
 #include "src/nn/losses.hpp"
@@ -50,7 +50,8 @@ TEST_CASE("a factor of a group's size from one device is a wrong average",
     CHECK(other.text().find("test_reference.cpp") != std::string::npos);
 }
 
-TEST_CASE("rounding passes beside one device, and NaN does not", "[sim][faults]") {
+TEST_CASE("rounding passes a comparison with one device, and NaN does not",
+          "[sim][faults]") {
     const auto with = [](double change) {
         return found(
             2,
@@ -71,12 +72,12 @@ TEST_CASE("rounding passes beside one device, and NaN does not", "[sim][faults]"
 
 namespace {
 
-/// A line to keep at, so that sentences are known.
+/// A known line for keep(), so that messages are known.
 SourceLine line(int number) {
     return {"train.cpp", number};
 }
 
-/// 8 x 2 numbers, of which row i is i and i + 100.
+/// 8 x 2 numbers; row i is (i, i + 100).
 Tensor table(Rank& rank, DType dtype = DType::f64) {
     HostTensor values({8, 2}, dtype);
     for (std::int64_t i = 0; i < 16; ++i)
@@ -84,14 +85,14 @@ Tensor table(Rank& rank, DType dtype = DType::f64) {
     return rank.device().upload(values);
 }
 
-/// One device keeps the table as "w", of this dtype.
+/// Compares with one device that keeps the table as "w", in this dtype.
 Diagnosis found_beside_table(int ranks, const Program& program,
                              DType dtype = DType::f64) {
     return found(ranks, program,
                  [=](Rank& rank) { rank.keep("w", table(rank, dtype), line(1)); });
 }
 
-/// Rows of the table, of two ranks four each.
+/// Returns this rank's four rows of the table, with two ranks.
 Tensor own_rows(Rank& rank) {
     return table(rank).slice(8 * rank.index(), 8).reshaped({4, 2});
 }
@@ -102,7 +103,7 @@ Part own_part(Rank& rank) {
 
 }  // namespace
 
-TEST_CASE("a shard is compared with its part of what one device keeps", "[sim][faults]") {
+TEST_CASE("a shard is compared with its part of one device's tensor", "[sim][faults]") {
     const auto with = [](int wrong) {
         return found_beside_table(2, [=](Rank& rank) {
             const Tensor w = own_rows(rank);
@@ -125,7 +126,8 @@ TEST_CASE("a shard is compared with its part of what one device keeps", "[sim][f
 TEST_CASE("padding of a shard is not compared with one device", "[sim][faults]") {
     const auto with = [](double value) {
         return found_beside_table(3, [=](Rank& rank) {
-            // Three rows each, of which the last rank's last one is none of the whole's.
+            // Three rows on each rank; the last rank's third row is not part of the
+            // whole.
             const Part part = row_part({8, 2}, 3 * rank.index(), 3);
             const Tensor w = rank.device().empty({3, 2}, DType::f64);
             rank.device().fill(w, 1e6);
@@ -167,7 +169,8 @@ TEST_CASE("a name that one device does not keep, or only it, is a mistake",
     CHECK(missing.text().find("not what one device keeps") == 0);
 }
 
-TEST_CASE("what one rank alone keeps is compared with one device", "[sim][faults]") {
+TEST_CASE("a tensor that only one rank keeps is compared with one device",
+          "[sim][faults]") {
     const auto with = [](double factor) {
         return found_beside_table(2, [=](Rank& rank) {
             if (rank.index() == 0) return;
@@ -180,9 +183,9 @@ TEST_CASE("what one rank alone keeps is compared with one device", "[sim][faults
     CHECK(with(0.5).fault == "F21");
 }
 
-TEST_CASE("another whole or type than one device keeps is a mistake", "[sim][faults]") {
+TEST_CASE("another whole shape or type than one device's is a mistake", "[sim][faults]") {
     const Diagnosis shape = found_beside_table(2, [](Rank& rank) {
-        rank.keep("w", own_rows(rank), line(7));  // without its part
+        rank.keep("w", own_rows(rank), line(7));  // keeps it without its part
     });
     CHECK(shape.title == "not what one device keeps");
     CHECK(shape.sentence ==
@@ -250,7 +253,7 @@ TEST_CASE("a series needs its name on one device, too, but not its values",
 
 namespace {
 
-/// One pass of a GPT, whose vocabulary two ranks pad.
+/// One pass of a GPT whose vocabulary is padded on two ranks.
 void keep_gpt(Rank& rank, const GptKit& kit, double factor_of_last) {
     GptSizes sizes;
     sizes.vocabulary = 13;
@@ -277,7 +280,7 @@ void keep_gpt(Rank& rank, const GptKit& kit, double factor_of_last) {
 
 }  // namespace
 
-TEST_CASE("a tensor-parallel GPT's shards are what one device keeps", "[sim][faults]") {
+TEST_CASE("a tensor-parallel GPT's shards equal one device's", "[sim][faults]") {
     const auto with = [](double factor) {
         return found(
             2,
@@ -294,7 +297,8 @@ TEST_CASE("a tensor-parallel GPT's shards are what one device keeps", "[sim][fau
     CHECK(wrong.sentence.find("'grad/") == 0);
 }
 
-TEST_CASE("one device beside them costs neither virtual time nor bytes", "[sim]") {
+TEST_CASE("the comparison with one device costs neither virtual time nor bytes",
+          "[sim]") {
     const auto program = [](Rank& rank) {
         const Tensor x = values(rank, 0.5);
         rank.world().all_reduce(x).wait();

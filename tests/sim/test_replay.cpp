@@ -9,7 +9,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Writes calls down by hand, as a communicator of real devices does.
+/// Writes a log of calls by hand, as a communicator of real devices does.
 class Script {
   public:
     Script& all_reduce(std::int64_t count, SourceLine at = SourceLine::here()) {
@@ -24,7 +24,7 @@ class Script {
         log_->launch_returned();
         return *this;
     }
-    /// The launch itself does not come back.
+    /// The launch itself does not return.
     Script& stops_in(Verb verb, int peer, SourceLine at = SourceLine::here()) {
         CommOperation operation;
         operation.verb = verb;
@@ -74,7 +74,7 @@ class Script {
 
 }  // namespace
 
-TEST_CASE("A log comes back from its bytes as it was", "[comm]") {
+TEST_CASE("A log is read back from its bytes unchanged", "[comm]") {
     const int here = __LINE__ + 1;
     const RankLog log = Script().all_reduce(7).wait().split(1).exchange(1, 2).stop();
     REQUIRE(log.calls.size() == 5);
@@ -92,7 +92,7 @@ TEST_CASE("A log comes back from its bytes as it was", "[comm]") {
     CHECK_THROWS_AS(read_log("no log"), UsageError);
 }
 
-TEST_CASE("Calls that match show no mistake, wherever their ranks stand", "[sim]") {
+TEST_CASE("Matching calls show no mistake, at any progress of their ranks", "[sim]") {
     const auto correct = [] {
         return Script().all_reduce(7).wait().split(0).all_reduce(9).wait();
     };
@@ -126,7 +126,8 @@ TEST_CASE("A mistake that hangs real devices is explained from their logs", "[si
                                "launched no operation") != std::string::npos);
 }
 
-TEST_CASE("A rank that computes for ever is told from one that has ended", "[sim]") {
+TEST_CASE("A rank that computes for ever is distinguished from one that has ended",
+          "[sim]") {
     const auto elsewhere =
         replay({Script().all_reduce(7).wait().all_reduce(7).wait().stop(),
                 Script().all_reduce(7).wait().stop()});

@@ -1,5 +1,5 @@
-// F24 and F23 by values: programs whose ranks rightly hold different parameters, and ones
-// whose ranks should not.
+// F24 and F23 found by values: programs whose ranks rightly have different parameters,
+// and programs whose ranks should not.
 
 #include "src/comm/rank.hpp"
 #include "src/nn/parameter.hpp"
@@ -27,7 +27,7 @@ void sgd(Rank& rank, const Tensor& weight, const Tensor& gradient, double rate =
     rank.device().sgd(weight, gradient, Tensor(), {.learning_rate = rate});
 }
 
-/// To a norm of 0.1, of the whole gradient or of all ranks' shards together.
+/// Clips to a norm of 0.1: of the whole gradient, or of all ranks' shards together.
 void clip(Rank& rank, const Tensor& gradient, bool sharded) {
     Device& device = rank.device();
     const Tensor factor = device.zeros({1}, DType::f32);
@@ -77,7 +77,7 @@ TEST_CASE("data parallelism with one seed stays one model", "[sim]") {
     });
 }
 
-TEST_CASE("ZeRO that sums all gradients and steps its own shard is no drift", "[sim]") {
+TEST_CASE("ZeRO that sums all gradients and updates its own shard is no drift", "[sim]") {
     check_silent(2, [](Rank& rank) {
         const Tensor weight = drawn(rank, "w", 1);
         for (int step = 0; step < 3; ++step) {
@@ -88,13 +88,13 @@ TEST_CASE("ZeRO that sums all gradients and steps its own shard is no drift", "[
                 return whole.rows(2 * rank.index(), 2);
             };
             sgd(rank, mine(weight), mine(gradient));
-            if (step < 1) continue;  // the others' parts are gathered when they are read
+            if (step < 1) continue;  // other ranks' parts are gathered when they are read
             rank.world().all_gather(weight, mine(weight)).wait();
         }
     });
 }
 
-TEST_CASE("local SGD drifts for some steps and means it", "[sim]") {
+TEST_CASE("local SGD drifts for some steps by intention", "[sim]") {
     check_silent(4, [](Rank& rank) {
         const Tensor one = drawn(rank, "one", 1);
         const Tensor two = drawn(rank, "two", 1);
@@ -108,8 +108,10 @@ TEST_CASE("local SGD drifts for some steps and means it", "[sim]") {
     });
 }
 
-TEST_CASE("stages, experts and shards that began alike may go their own ways", "[sim]") {
-    // Pipeline stages with layers of one name and seed, each with data parallelism.
+TEST_CASE("stages, experts and shards with an equal start may become different",
+          "[sim]") {
+    // Pipeline stages whose layers have the same name and seed, each with data
+    // parallelism.
     check_silent(4, [](Rank& rank) {
         const auto replicas = rank.world().split(rank.index() / 2, 0, "dp");
         const Tensor weight = drawn(rank, "linear.weight", 1);
@@ -133,7 +135,7 @@ TEST_CASE("stages, experts and shards that began alike may go their own ways", "
             sgd(rank, expert, own_gradient(rank, {4, 2}, step + 20));
         }
     });
-    // Tensor parallelism: activations are summed, and the norm's gradients.
+    // Tensor parallelism: activations are summed, and so are the norm's gradients.
     check_silent(2, [](Rank& rank) {
         const Tensor norm = drawn(rank, "norm.weight", 1);
         const Tensor shard = drawn(rank, "mlp.weight", 1);
@@ -177,7 +179,7 @@ TEST_CASE("F24: a parameter that one rank writes between two steps", "[sim][erro
     check_names(found, {"before step 3", "rank 3", "written by scale", "written by sgd"});
 }
 
-TEST_CASE("F23: tied weights of which one rank takes rows by index", "[sim][errors]") {
+TEST_CASE("F23: tied weights, with rows by index on one rank", "[sim][errors]") {
     const Diagnosis found = found_by_full_check(2, [](Rank& rank) {
         Device& device = rank.device();
         const Tensor table = drawn(rank, "embedding.weight", 1);
@@ -194,7 +196,7 @@ TEST_CASE("F23: tied weights of which one rank takes rows by index", "[sim][erro
     check_names(found, {"one looks it up as an embedding"});
 }
 
-TEST_CASE("tied weights whose gradients are summed in any way are silent", "[sim]") {
+TEST_CASE("tied weights with summed gradients are silent, for any kind of sum", "[sim]") {
     for (const bool by_messages : {false, true}) {
         check_silent(2, [by_messages](Rank& rank) {
             Device& device = rank.device();

@@ -1,5 +1,5 @@
-// With which weight rows count in a gradient, from the loss to the update: averages taken
-// wrongly, means of unequal means, and all that is right or not for a checker to judge.
+// The weight of each row in a gradient, from the loss to the update: wrong averages,
+// means of unequal means, and programs that the checker must accept or cannot judge.
 
 #include "src/nn/linear.hpp"
 #include "src/nn/losses.hpp"
@@ -14,9 +14,9 @@ namespace {
 struct Case {
     int ranks = 3;
     int micro_batches = 1;
-    /// Of a rank's micro-batch.
+    /// The number of rows of a rank's micro-batch.
     std::function<int(int rank, int micro_batch)> rows = [](int, int) { return 4; };
-    /// Of the mean over a micro-batch's rows.
+    /// The weight of the mean over a micro-batch's rows.
     std::function<double(int rows)> weight = [](int) { return 1.0; };
     Reduction reduction = Reduction::sum;
     double scale = 1;
@@ -69,8 +69,8 @@ std::string found(const Case& is) {
     return "";
 }
 
-/// Brings each of six rows to the one of two experts that a router prefers, and back. The
-/// gradients are those of a loss whose mean is over all rows, times `weight`.
+/// A router sends each of six rows to one of two experts, and the results return. The
+/// gradients are those of a loss that is the mean over all rows, times `weight`.
 void train_experts(Rank& rank, bool scaled, double weight) {
     Device& device = rank.device();
     const Tensor x = device.empty({6, 4}, DType::f64);
@@ -112,19 +112,19 @@ void train_experts(Rank& rank, bool scaled, double weight) {
 
 }  // namespace
 
-TEST_CASE("rows that go to an expert and back count as the loss has them", "[sim]") {
+TEST_CASE("rows sent to an expert and back count with the loss's weights", "[sim]") {
     World world;
     world.check = sim::CheckLevel::full;
     for (const bool scaled : {false, true})
         CHECK_NOTHROW(make_cluster_in(world, 3)->run(
             [scaled](Rank& rank) { train_experts(rank, scaled, 1); }));
-    // The loss divides by the ranks, and so does the mean over them.
+    // The loss divides by the number of ranks, and the mean over ranks divides again.
     CHECK_THROWS_AS(make_cluster_in(world, 3)->run(
                         [](Rank& rank) { train_experts(rank, false, 1.0 / 3); }),
                     FaultError);
 }
 
-TEST_CASE("two heads that take turns have half of the mean each", "[sim]") {
+TEST_CASE("two heads used in turns have half of the mean each", "[sim]") {
     for (World world : all_worlds()) {
         world.check = sim::CheckLevel::full;
         CHECK_NOTHROW(make_cluster_in(world, 2)->run([](Rank& rank) {
@@ -140,7 +140,8 @@ TEST_CASE("two heads that take turns have half of the mean each", "[sim]") {
                     Saved saved;
                     const Tensor prediction = heads.back()->forward(x, saved);
                     const HostTensor labels({4}, DType::i32);
-                    // Half of the mean over this rank's rows: two micro-batches a step.
+                    // Half of the mean over this rank's rows, as there are two
+                    // micro-batches a step.
                     const LossResult loss = cross_entropy_loss(
                         device, prediction, device.upload(labels), 0.5);
                     heads.back()->backward(loss.gradient, saved);
@@ -157,7 +158,7 @@ TEST_CASE("two heads that take turns have half of the mean each", "[sim]") {
     }
 }
 
-TEST_CASE("averages that are taken wrongly", "[sim][faults]") {
+TEST_CASE("wrong averages", "[sim][faults]") {
     for (const bool squared : {false, true}) {
         Case is;
         is.squared = squared;
@@ -179,8 +180,8 @@ TEST_CASE("averages that are taken wrongly", "[sim][faults]") {
     }
 }
 
-/// Steps by a flat buffer, half of which nothing is known of; the other half has the
-/// gradient of a mean over a rank's own rows, times `weight`, and both are averaged.
+/// Steps with a flat buffer. Nothing is known of half of it. The other half has the
+/// gradient of a mean over a rank's own rows, times `weight`. Both halves are averaged.
 void train_flat(Rank& rank, double weight) {
     Device& device = rank.device();
     Linear model({device, DType::f64, 7, "head"}, 6, 7);
@@ -201,7 +202,7 @@ void train_flat(Rank& rank, double weight) {
     Sgd({&flat}).step();
 }
 
-TEST_CASE("what is known of a part of a gradient is judged", "[sim][faults]") {
+TEST_CASE("the known part of a gradient is judged", "[sim][faults]") {
     World world;
     world.check = sim::CheckLevel::full;
     CHECK_NOTHROW(
@@ -214,7 +215,7 @@ TEST_CASE("what is known of a part of a gradient is judged", "[sim][faults]") {
     }
 }
 
-TEST_CASE("weights that are not for a checker to judge", "[sim][faults]") {
+TEST_CASE("weights that a checker cannot judge", "[sim][faults]") {
     Case is;
     SECTION("a sum over rows") {
         is.weight = [](int rows) { return 1.0 * rows; };
@@ -254,7 +255,7 @@ TEST_CASE("means of unequal means", "[sim][faults]") {
     is.micro_batches = 2;
     is.weight = [](int) { return 0.5; };
     CHECK(found(is) == "F28");
-    is.phases = false;  // whose sequences may be meant to count the same
+    is.phases = false;  // then micro-batches may be meant to count the same
     CHECK(found(is).empty());
 }
 

@@ -1,4 +1,4 @@
-// F29: who may share random numbers, and who must.
+// F29: which ranks may share random numbers, and which must.
 
 #include "src/comm/rank.hpp"
 #include "tests/sim/watched.hpp"
@@ -7,8 +7,8 @@ namespace lockstep::test {
 
 namespace {
 
-/// Multiplies by noise in a forward phase, exchanges what `parts` says there, and then
-/// sums a gradient over the world.
+/// Multiplies by noise in a forward phase, with a sum over all ranks before it if `parts`
+/// says so, and then sums a gradient over the world.
 Program noisy(std::function<RandomStream(int rank)> stream, bool parts,
               bool draw_in_forward = true) {
     return [=](Rank& rank) {
@@ -37,16 +37,16 @@ RandomStream own(int rank) {
 
 }  // namespace
 
-TEST_CASE("replicas that draw different noise, and parts that draw the same, are right",
+TEST_CASE("replicas with different noise, and parts with the same noise, are right",
           "[sim]") {
     check_silent(4, noisy(own, false));
     check_silent(4, noisy(one, true));
-    // What is drawn outside of forward may be a parameter.
+    // A random tensor that is drawn outside of forward may be a parameter.
     check_silent(4, noisy(one, false, false));
     CHECK(found_by_full_check(4, noisy(one, false)).fault == "F29");
 }
 
-TEST_CASE("rows that are scaled by noise are masked, too", "[sim]") {
+TEST_CASE("rows scaled by noise are also masked", "[sim]") {
     const auto program = [](RandomStream (*stream)(int rank)) {
         return [stream](Rank& rank) {
             Device& device = rank.device();
@@ -101,7 +101,7 @@ TEST_CASE("one mask over replicas of an activation is right, shaped or not", "[s
     check_names(found, {"the same on all ranks of world", "rank 1", "rank 0", "seed 1"});
 }
 
-TEST_CASE("columns of one mask, drawn by a pitch, are told apart and told to be the same",
+TEST_CASE("columns of one mask, drawn by a pitch, are recognized as different or equal",
           "[sim]") {
     const auto program = [](std::function<RandomPart(int rank)> part) {
         return [part](Rank& rank) {

@@ -6,9 +6,9 @@
 #include "tests/message_of.hpp"
 #include "tests/sim/worlds.hpp"
 
-// Virtual time against arithmetic. The classroom: 1 us a launch, 10^12 flop/s, 100 GB/s
-// memory, messages 1 us + b / (10 GB/s) inside a node of 8, 10 us + b / (1 GB/s) between
-// nodes.
+// Compares virtual time with arithmetic. The classroom: 1 us a launch, 10^12 flop/s, 100
+// GB/s memory, messages 1 us + b / (10 GB/s) inside a node of 8, 10 us + b / (1 GB/s)
+// between nodes.
 
 namespace lockstep::test {
 
@@ -89,9 +89,9 @@ TEST_CASE("a group of collectives takes the longest latency and all bytes",
     CHECK(flat.makespan() == latency + kOperations * bytes);
 }
 
-TEST_CASE("a group pays the latency of its longest collective, wherever that stands",
+TEST_CASE("a group pays the latency of its longest collective, at any place in it",
           "[sim][time][group]") {
-    // On 8 ranks: a barrier's worth for a broadcast (7 hops), 14 for an all-reduce.
+    // On 8 ranks a broadcast pays 7 latencies (7 hops), an all-reduce 14.
     const Picoseconds longest = 14 * kMicrosecond;
     const Picoseconds bytes = Picoseconds{4 * 8'000 / 10} * 1'000 +      // broadcast
                               Picoseconds{14} * 4 * 1'000 / 10 * 1'000;  // all-reduce
@@ -106,7 +106,7 @@ TEST_CASE("a group pays the latency of its longest collective, wherever that sta
         });
         CHECK(report.makespan() == longest + bytes);
     }
-    // A rank that calls one by one has no group to share a latency with.
+    // A rank that launches one by one has no group whose operations share a latency.
     const RunReport mixed = run(8, [&](Rank& rank) {
         const Tensor a = floats(rank, 8'000), b = floats(rank, 8'000);
         if (rank.index() == 0) {
@@ -127,7 +127,7 @@ TEST_CASE("a collective starts when its last member is ready", "[sim][time]") {
             rank.device().fill(x.slice(0, 0), 0);
         rank.world().barrier().wait();
     });
-    // Rank 3 comes after three launches; a barrier of four is two messages.
+    // Rank 3 arrives after three launches; a barrier of four takes two messages.
     for (const RankReport& rank : report.ranks)
         CHECK(rank.time.end == 5 * kMicrosecond);
     CHECK(report.ranks[0].time.waiting == 5 * kMicrosecond);
@@ -163,7 +163,7 @@ TEST_CASE("the trace shows each wait, and they are all waiting", "[sim][time]") 
             large.wait(second);
         }
         Work again = pair->all_reduce(b);
-        rank.device().fill(floats(rank, 100'000'000), 0);  // longer than it takes
+        rank.device().fill(floats(rank, 100'000'000), 0);  // longer than the sum takes
         again.wait(late);
         const Tensor arriving = floats(rank, 100'000);
         rank.world()
@@ -183,7 +183,7 @@ TEST_CASE("the trace shows each wait, and they are all waiting", "[sim][time]") 
             CHECK(event.queue == "compute");
             sum += event.end - event.start;
             waits.push_back(event);
-            // It ends with what it waits for.
+            // It ends at the same time as the operation that it waits for.
             CHECK(std::count_if(report.trace.begin(), report.trace.end(),
                                 [&](const TraceEvent& other) {
                                     return other.rank == rank &&
@@ -212,8 +212,7 @@ TEST_CASE("the trace shows each wait, and they are all waiting", "[sim][time]") 
     CHECK(make_cluster_in({}, 4)->run(program).trace.empty());
 }
 
-TEST_CASE("a wait for nothing, behind what is under way, is in the trace",
-          "[sim][time]") {
+TEST_CASE("an empty wait after work in flight is in the trace", "[sim][time]") {
     const auto program = [](Rank& rank) {
         const Tensor values = floats(rank, 1000);
         Work before = rank.world().all_reduce(values);
@@ -230,7 +229,7 @@ TEST_CASE("a wait for nothing, behind what is under way, is in the trace",
     CHECK(waits[0].end - waits[0].start == report.ranks[1].time.waiting);
 }
 
-TEST_CASE("operations of a communicator queue; those of two run side by side",
+TEST_CASE("operations of one communicator queue; operations of two run at the same time",
           "[sim][time]") {
     const auto program = [](bool two) {
         return [two](Rank& rank) {
@@ -315,7 +314,7 @@ TEST_CASE("devices of a node share its network ports", "[sim][time]") {
 
 namespace {
 
-/// On the classroom's devices, one of which is slow.
+/// Returns the time on the classroom's devices, one of them slow.
 Picoseconds with_straggler(int ranks, const ClusterSpec::Straggler& straggler,
                            const Program& program) {
     sim::ClusterOptions options;
@@ -350,7 +349,7 @@ TEST_CASE("a slow link sets the pace of collectives that go in step",
                 .wait();
         },
         [](Rank& rank) { rank.world().barrier().wait(); },
-        // By hand: each step of a ring waits for the message that is slow.
+        // Written by hand: each step of a ring waits for the slow message.
         [](Rank& rank) { ring_all_gather(rank.world(), floats(rank, kRanks * kCount)); },
         [](Rank& rank) {
             const Tensor x = floats(rank, kCount);
@@ -417,7 +416,7 @@ TEST_CASE("gather and scatter have one slow message, unless their root is slow",
 
 TEST_CASE("a chain pays the latency of slow hops, and its bytes at the slowest's pace",
           "[sim][time][straggler]") {
-    // Hops from 1 by 2 and 3 to 0 (broadcast), and from 2 by 3 and 0 to 1 (reduce).
+    // Hops from 1 over 2 and 3 to 0 (broadcast), and from 2 over 3 and 0 to 1 (reduce).
     const auto broadcast = [](Rank& rank) {
         rank.world().broadcast(floats(rank, 10'000), 1).wait();
     };
@@ -450,7 +449,7 @@ TEST_CASE("a slow device makes all wait at the next collective",
     // A fill: 1 us + 4 MB / (100 GB/s) = 41 us.
     const Picoseconds even = run(4, step).makespan();
     CHECK(with_straggler(4, {1, 4, 1}, step) == even + 3 * (41 * kMicrosecond));
-    // Phases of the unit cluster, too.
+    // Phases of the unit cluster are slowed, too.
     sim::ClusterOptions options;
     options.spec = load_cluster("unit");
     options.spec.stragglers = {{0, 4, 1}};
@@ -459,8 +458,7 @@ TEST_CASE("a slow device makes all wait at the next collective",
     CHECK(report.makespan() == 4 * kSecond);
 }
 
-TEST_CASE("in the unit cluster phases cost their units and all else is free",
-          "[sim][time]") {
+TEST_CASE("in the unit cluster only phases cost time, in units", "[sim][time]") {
     const RunReport report = run(
         2,
         [](Rank& rank) {
@@ -481,7 +479,7 @@ TEST_CASE("in the unit cluster phases cost their units and all else is free",
 
 namespace {
 
-/// Every message, launch and phase may take so many seconds.
+/// Every message, launch and phase may take up to this many seconds.
 ClusterSpec slow(double seconds) {
     ClusterSpec spec;
     spec.launch_seconds = seconds;
@@ -504,7 +502,7 @@ constexpr const char* kBeyond = "would get beyond 2^63 picoseconds of virtual ti
 
 }  // namespace
 
-TEST_CASE("time goes as far as 2^63 picoseconds, and is refused beyond",
+TEST_CASE("times up to 2^63 picoseconds are allowed, and larger ones refused",
           "[sim][time][errors]") {
     constexpr double kLaunch = 10'000;
     const auto fills = [&](int count) {
@@ -524,7 +522,7 @@ TEST_CASE("time goes as far as 2^63 picoseconds, and is refused beyond",
     CHECK(sentence.find("test_time.cpp:") != std::string::npos);
 }
 
-TEST_CASE("whatever takes a clock too far is refused", "[sim][time][errors]") {
+TEST_CASE("anything that makes a clock overflow is refused", "[sim][time][errors]") {
     constexpr std::int64_t kMany = std::int64_t{1} << 40;
     const auto on = [](Rank& rank, std::int64_t count) {
         return rank.device().empty({count}, DType::f32);
@@ -584,7 +582,7 @@ TEST_CASE("whatever takes a clock too far is refused", "[sim][time][errors]") {
     }
 }
 
-TEST_CASE("phases and stragglers take a clock too far as well", "[sim][time][errors]") {
+TEST_CASE("phases and stragglers can also make a clock overflow", "[sim][time][errors]") {
     const Program phases = [](Rank& rank) {
         for (int i = 0; i < 1'000; ++i)
             const PhaseScope scope(rank.device(), Phase::backward, i);

@@ -1,4 +1,4 @@
-// F25: what must not be taken for stale weights, and ways to make them stale.
+// F25: programs that must not be taken for stale weights, and ways to make weights stale.
 
 #include "src/comm/rank.hpp"
 #include "tests/sim/watched.hpp"
@@ -45,7 +45,7 @@ TEST_CASE("steps between batches make nothing stale", "[sim]") {
             }
             layer.step(layer.weight);
         }
-        // Evaluation, and a backward of what nobody has read.
+        // Evaluation, and a backward of a micro-batch without a forward.
         layer.forward(0, layer.weight);
         layer.step(layer.weight);
         layer.forward(0, layer.weight);
@@ -54,7 +54,7 @@ TEST_CASE("steps between batches make nothing stale", "[sim]") {
     });
 }
 
-TEST_CASE("stashed weights, by copy, by new storage or put back, are not stale",
+TEST_CASE("stashed weights, by copy, by new storage or restored, are not stale",
           "[sim]") {
     check_silent(1, [](Rank& rank) {
         Device& device = rank.device();
@@ -143,7 +143,7 @@ TEST_CASE("weights gathered again after the step are fresh, in place or not", "[
     }
 }
 
-TEST_CASE("replicas that were gathered or broadcast once, and all stepped, are fresh",
+TEST_CASE("replicas gathered or broadcast once, and updated everywhere, are fresh",
           "[sim]") {
     check_silent(2, [](Rank& rank) {
         Device& device = rank.device();

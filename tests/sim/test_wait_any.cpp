@@ -1,4 +1,4 @@
-// Waiting for whoever comes first: virtual time decides, whatever the host's order is.
+// Waiting for the first arrival: virtual time decides, whatever the host's order is.
 
 #include <algorithm>
 #include <memory>
@@ -23,15 +23,15 @@ Tensor numbers(Rank& rank, std::int64_t count, double value) {
     return tensor;
 }
 
-/// So many launches, of a microsecond each.
+/// Makes this many launches, of a microsecond each.
 void compute(Rank& rank, int launches) {
     const Tensor nothing = rank.device().empty({0}, DType::f64);
     for (int i = 0; i < launches; ++i)
         rank.device().fill(nothing, 0);
 }
 
-/// Rank 0's communicators with each other rank, in which it is member 0; elsewhere only
-/// the rank's own is not null.
+/// Returns a communicator of rank 0 with each other rank; rank 0 is member 0. On another
+/// rank only its own is not null.
 std::vector<std::unique_ptr<Communicator>> pairs_with_server(Rank& rank) {
     std::vector<std::unique_ptr<Communicator>> pairs;
     for (int worker = 1; worker < rank.size(); ++worker)
@@ -39,8 +39,8 @@ std::vector<std::unique_ptr<Communicator>> pairs_with_server(Rank& rank) {
     return pairs;
 }
 
-/// An asynchronous parameter server: each worker computes for a time of its own, sends,
-/// and gets the value that the server has by then. The server keeps who came when.
+/// An asynchronous parameter server. Each worker computes for its own time, sends, and
+/// gets the value that the server has then. The server keeps the order of arrival.
 void serve(Rank& rank, const std::vector<int>& launches, int steps) {
     const auto pairs = pairs_with_server(rank);
     const Tensor value = numbers(rank, 100, 1);
@@ -84,7 +84,7 @@ std::string order_of(const RunReport& report) {
 
 }  // namespace
 
-TEST_CASE("a server that takes whoever comes first ends alike in every world",
+TEST_CASE("a server of the first arrival gives the same in every world",
           "[sim][wait_any]") {
     const auto run = [](const World& world) {
         return make_cluster_in(world, 4)->run([](Rank& rank) {
@@ -92,7 +92,8 @@ TEST_CASE("a server that takes whoever comes first ends alike in every world",
         });
     };
     const RunReport usual = run({});
-    // Three rounds of the fast workers, of some 56 us, end before one of the slow one's.
+    // The fast workers make three rounds, of about 56 us each, before the slow one makes
+    // one.
     CHECK(order_of(usual) == "121212312121233333");
     for (const World& world : all_worlds()) {
         const RunReport report = run(world);
@@ -105,7 +106,7 @@ TEST_CASE("a server that takes whoever comes first ends alike in every world",
     }
 }
 
-TEST_CASE("the work that ends first is taken, also if all have ended",
+TEST_CASE("the work that ends first is taken, even if all have ended",
           "[sim][wait_any]") {
     // A barrier of four takes 2 us, a message of no bytes 1 us; the workers send 10, 30
     // and 20 us after the barrier.
@@ -162,7 +163,7 @@ TEST_CASE("a wait for any of several that never end is explained", "[sim][wait_a
     CHECK(gone.fault == "F10");
     CHECK(gone.cause.find("if messages arrive in another order") != std::string::npos);
 
-    // Without wait_any nothing is said of that.
+    // Without wait_any the message says nothing about it.
     const Diagnosis plain = fault_of(2, [](Rank& rank) {
         if (rank.index() == 0) rank.world().recv(numbers(rank, 4, 0), 1).wait();
     });

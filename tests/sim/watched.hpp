@@ -8,7 +8,7 @@
 
 namespace lockstep::test {
 
-/// A correct program: raises nothing under full checking.
+/// Checks that a correct program raises nothing under full checking.
 inline void check_silent(int ranks, const Program& program) {
     for (const std::optional<std::uint64_t> seed :
          {std::optional<std::uint64_t>{}, std::optional<std::uint64_t>{3}}) {
@@ -19,7 +19,7 @@ inline void check_silent(int ranks, const Program& program) {
     }
 }
 
-/// The same in every world.
+/// Like check_silent(), but in every world.
 inline void correct(int ranks, const Program& program) {
     for (World world : all_worlds()) {
         world.check = sim::CheckLevel::full;
@@ -27,8 +27,8 @@ inline void correct(int ranks, const Program& program) {
     }
 }
 
-/// What full checking finds, the same in several worlds; a Diagnosis of no class where it
-/// finds nothing.
+/// Returns what full checking finds, which must be the same in all worlds; a Diagnosis
+/// without a class if it finds nothing.
 inline Diagnosis found_by_full_check(int ranks, const Program& program) {
     Diagnosis first;
     for (World world : all_worlds()) {
@@ -45,7 +45,7 @@ inline Diagnosis found_by_full_check(int ranks, const Program& program) {
     return first;
 }
 
-/// All of its text, on lines that are not broken.
+/// Checks that the diagnosis says `words`, in its text without line breaks.
 inline void says(const Diagnosis& found, const std::string& words) {
     const std::string text = found.text(1000);
     INFO(text);

@@ -11,7 +11,7 @@
 
 namespace lockstep::test {
 
-/// Ways to run a program that must not make a difference.
+/// A way to run a program. The result must be the same in every world.
 struct World {
     sim::ExecutorKind executor = sim::ExecutorKind::fibers;
     int workers = 1;
@@ -28,8 +28,8 @@ std::unique_ptr<Cluster> make_cluster_in(const World& world, int ranks,
                                          const std::string& spec = "classroom",
                                          bool trace = false);
 
-/// The mistake that a program is found to make: the same in every world (checked), under
-/// a cluster of `ranks`.
+/// Returns the mistake that a program is found to make, under a cluster of `ranks`.
+/// Checks that it is the same in every world.
 Diagnosis fault_of(int ranks, const Program& program);
 
 }  // namespace lockstep::test

@@ -8,7 +8,7 @@ using namespace lockstep;
 
 namespace {
 
-/// One document, written in the same words with the library and with ours.
+/// One document, made by the same code with the JSON library and with ours.
 template <typename J>
 J document() {
     J list = J::array();
@@ -63,7 +63,8 @@ TEST_CASE("JSON that is nested too deeply takes no stack", "[report][errors]") {
     CHECK_THROWS_AS(Json::parse(std::string(500'000, '[')), JsonError);
 }
 
-TEST_CASE("What is no JSON, or not what was asked for, is an error", "[report][errors]") {
+TEST_CASE("Invalid JSON, or JSON of another type than requested, is an error",
+          "[report][errors]") {
     const auto wrong_byte = [](const std::string& text) {
         try {
             static_cast<void>(Json::parse(text));

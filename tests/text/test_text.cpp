@@ -62,14 +62,14 @@ TEST_CASE("the nearest name is found for a mistyped one", "[text]") {
     CHECK(either({"a", "b", "c"}) == "a, b or c");
 }
 
-TEST_CASE("numbers that follow one another are a range", "[text]") {
+TEST_CASE("consecutive numbers are a range", "[text]") {
     CHECK(ranges_text({}).empty());
     CHECK(ranges_text({7}) == "7");
     CHECK(ranges_text({3, 0, 1, 2, 8, 3, 10, 11}) == "0–3, 8, 10–11");
     CHECK(ranges_of({5, 7}) == Words{"5", "7"});
 }
 
-TEST_CASE("words stand between commas, empty ones too", "[text]") {
+TEST_CASE("words are separated by commas, and may be empty", "[text]") {
     CHECK(split_at_commas("dp,,tp") == Words{"dp", "", "tp"});
     CHECK(split_at_commas("") == Words{""});
     CHECK(split_at_commas("a,") == Words{"a", ""});

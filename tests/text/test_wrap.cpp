@@ -54,7 +54,7 @@ TEST_CASE("code that is too wide loses its alignment before it is folded", "[tex
                 "    const auto sum = add(first,", "        second_of_them);", "}"});
     CHECK(fold_code("x = f(a,\n      beta, gamma);", 16) ==
           Lines{"x = f(a,", "    beta,", "        gamma);"});
-    // An empty line is no statement that deeper lines belong to.
+    // An empty line is not a statement to which deeper lines belong.
     const std::string after_empty = "\n        {\n            f(alpha, beta);\n        }";
     CHECK(fold_code(after_empty, 24) == Lines{"", "        {", "            f(alpha,",
                                               "            beta);", "        }"});
@@ -66,13 +66,12 @@ TEST_CASE("code that is too wide loses its alignment before it is folded", "[tex
     CHECK(fold_code("f(a);  // a comment that goes on", 24) ==
           Lines{"f(a);  // a comment that", "    // goes on"});
     CHECK(fold_code("f(a, beta);  // gamma", 16) == Lines{"f(a, beta);", "    // gamma"});
-    // Of what is aligned far to the right no line of spaces stays.
+    // Code that is indented far to the right leaves no line of spaces.
     CHECK(fold_code("                part(init, plan);", 24) ==
           Lines{"            part(init,", "            plan);"});
 }
 
-TEST_CASE("no line of a wrapped or folded text is too long, whatever the width",
-          "[text]") {
+TEST_CASE("no line of a wrapped or folded text is too long, at any width", "[text]") {
     const std::string text =
         "    Réduire, 分布式训练 and averylongwordwithoutanyspaceinside  — 2(n−1)/n of "
         "it.";
@@ -102,7 +101,7 @@ TEST_CASE("columns of numbers are aligned right, of words left", "[text]") {
     CHECK(text.body == Lines{"one        5", "three  1,024"});
 }
 
-TEST_CASE("where a table does not fit, its text is wrapped and its numbers stay whole",
+TEST_CASE("if a table does not fit, its text is wrapped and its numbers stay whole",
           "[text]") {
     const Table table{
         {"variant", "bytes sent", "what happens"},
@@ -115,8 +114,7 @@ TEST_CASE("where a table does not fit, its text is wrapped and its numbers stay 
                              "                          another"});
 }
 
-TEST_CASE("where words do not fit side by side, rows and columns are exchanged",
-          "[text]") {
+TEST_CASE("if words do not fit side by side, rows and columns are exchanged", "[text]") {
     const TableText text = table_text(
         {{"of", "time", "parameters", "gradients"}, {{"all", "3 us", "100 B", "9 KiB"}}},
         24);
@@ -125,7 +123,7 @@ TEST_CASE("where words do not fit side by side, rows and columns are exchanged",
           Lines{"time         3 us", "parameters  100 B", "gradients   9 KiB"});
 }
 
-TEST_CASE("where not even that fits, rows become blocks", "[text]") {
+TEST_CASE("if exchanged rows and columns do not fit, rows become blocks", "[text]") {
     const TableText text = table_text(
         {{"variant", "bytes"}, {{"accumulation", "0"}, {"parallel", "400"}}}, 16);
     CHECK(text.head.empty());
@@ -133,7 +131,7 @@ TEST_CASE("where not even that fits, rows become blocks", "[text]") {
                              "varian  parallel", "t", "bytes   400"});
 }
 
-TEST_CASE("no line of a table is too long, whatever the width", "[text]") {
+TEST_CASE("no line of a table is too long, at any width", "[text]") {
     const Table table{
         {"variant", "time", "memory at the peak", "what happens there"},
         {{"reference", "12.5 us", "1.5 MiB", "one device does everything"},
@@ -148,6 +146,6 @@ TEST_CASE("no line of a table is too long, whatever the width", "[text]") {
     }
 }
 
-TEST_CASE("a row with a cell too few is our mistake", "[text][errors]") {
+TEST_CASE("a row that lacks a cell is our mistake", "[text][errors]") {
     CHECK_THROWS_AS(table_text({{"a", "b"}, {{"1"}}}, 40), std::logic_error);
 }

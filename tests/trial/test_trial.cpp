@@ -1,4 +1,4 @@
-// What is compared, how inputs are dealt, and what a run comes to.
+// Tests comparisons, the distribution of inputs, and the results of a run.
 
 #include <cmath>
 #include <limits>
@@ -21,7 +21,7 @@ HostTensor row(const std::vector<double>& values) {
 
 }  // namespace
 
-TEST_CASE("A difference is the largest of any tensor, and says where", "[trial]") {
+TEST_CASE("The largest difference of all tensors is found, with its place", "[trial]") {
     const NamedTensors expected{{"a", row({100, 1})}, {"b", row({2, 4})}};
     const Difference far =
         difference({{"a", row({100, 3})}, {"b", row({2, 3.5})}}, expected);
@@ -33,13 +33,13 @@ TEST_CASE("A difference is the largest of any tensor, and says where", "[trial]"
     CHECK(difference(expected, expected).name.empty());
 }
 
-TEST_CASE("NaN and infinity are near nothing", "[trial]") {
+TEST_CASE("NaN and infinity are not close to any number", "[trial]") {
     const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
     const HostTensor right = row({1, 2, 3});
     for (const HostTensor& wrong : {row({1, nan, 3}), row({1, infinity, 3})}) {
         CHECK_FALSE(relative_difference(wrong, right) <= 1e300);
         CHECK_FALSE(relative_difference(right, wrong) <= 1e300);
-        // Whatever comes before and after it.
+        // The tensors before and after it do not matter.
         const Difference far =
             difference({{"a", row({1})}, {"b", wrong}, {"c", row({9})}},
                        {{"a", row({2})}, {"b", right}, {"c", row({1})}});
@@ -49,7 +49,7 @@ TEST_CASE("NaN and infinity are near nothing", "[trial]") {
     CHECK_FALSE(relative_difference(row({nan}), row({nan})) <= 1e300);
 }
 
-TEST_CASE("What has no counterpart cannot be compared", "[trial][errors]") {
+TEST_CASE("Tensors without a counterpart cannot be compared", "[trial][errors]") {
     const auto refused = [](const NamedTensors& got, const NamedTensors& expected) {
         return refusal([&] { difference(got, expected); });
     };
@@ -62,7 +62,7 @@ TEST_CASE("What has no counterpart cannot be compared", "[trial][errors]") {
                says("'a' cannot be compared: shapes (1) and (2)"));
 }
 
-TEST_CASE("Parts that are dealt make up the whole", "[trial]") {
+TEST_CASE("Distributed parts make up the whole", "[trial]") {
     const Deal deal =
         GENERATE(Deal::columns, Deal::contiguous, Deal::striped, Deal::zigzag);
     const HostTensor whole = normal_values({8, 3, 4}, "whole");

@@ -1,6 +1,6 @@
-// A GPT's training steps on virtual devices, data parallel, for peers.py: one line of
-// JSON with what a step took and the losses. The weights at the start go to a file, each
-// parameter's numbers behind those before it, in the order of the GPT's parameters.
+// Runs a GPT's training steps on virtual devices, data parallel, for peers.py. Prints one
+// line of JSON with the cost of a step and the losses. Writes the initial weights to a
+// file: the parameters' numbers, one parameter after another, in the GPT's order.
 
 #include <algorithm>
 #include <chrono>
@@ -41,7 +41,7 @@ Task read_task(char** word) {
     return task;
 }
 
-/// Token `position` of a sequence; the target is the one behind it.
+/// Token `position` of a sequence; its target is the next token.
 std::int64_t token(const Task& task, std::int64_t sequence, std::int64_t position) {
     const std::int64_t number = sequence * (task.tokens + 1) + position;
     return number * number % 7919 % task.vocabulary;
@@ -69,7 +69,7 @@ void write_weights(Device& device, Module& model, const char* path) {
     }
 }
 
-/// This process has used so much so far.
+/// What this process has used so far.
 struct Used {
     double cpu, wall;
     std::int64_t faults;

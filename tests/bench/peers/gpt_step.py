@@ -1,4 +1,5 @@
-"""What gpt_step.cpp does, in PyTorch: a process a rank, DistributedDataParallel over gloo."""
+"""Does what gpt_step.cpp does, in PyTorch: a process per rank, DistributedDataParallel over
+gloo."""
 
 import json
 import math

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""The same training step in Lockstep and in PyTorch, in alternation: ratios of CPU time and of
-wall time, PyTorch's over Lockstep's, with the middle half of the rounds; and both's page faults.
-A rank of PyTorch has one thread; Lockstep has as many as ranks, and no more than processors. One
-rank alone has as many as each takes by itself, which may spend CPU time on waiting for each other:
-its wall time counts.
+"""Runs the same training step in Lockstep and in PyTorch in turns. Prints the ratios of CPU time
+and of wall time, PyTorch's divided by Lockstep's, with the middle half of the rounds, and the page
+faults of both. A rank of PyTorch has one thread; Lockstep has as many threads as ranks, but at
+most as many as processors. With one rank, each has its default number of threads, which may spend
+CPU time on waiting for each other: compare its wall time.
 
 usage: peers.py GPT_STEP [--rounds N] [--python PYTHON]
 
-GPT_STEP is the program of gpt_step.cpp; PYTHON has torch (Debian's python3-torch, say). Both
-begin with the same weights, and their losses have to be equal within 1e-5.
+GPT_STEP is the program of gpt_step.cpp; PYTHON must have torch, for example Debian's
+python3-torch. Both begin with the same weights, and their losses must be equal within 1e-5.
 """
 
 import argparse
@@ -21,8 +21,8 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Ranks, hidden size, tokens of a sequence, sequences of a rank, layers, heads, vocabulary; steps
-# that are not timed, and steps that are. One rank's heap takes ten steps to come to rest.
+# Ranks, hidden size, tokens per sequence, sequences per rank, layers, heads, vocabulary; untimed
+# steps, timed steps. The heap of a single rank becomes stable after ten steps.
 SIZES = [
     (4, 128, 64, 1, 4, 4, 256, 5, 40),
     (4, 128, 64, 4, 4, 4, 256, 5, 20),
@@ -52,7 +52,7 @@ def spread(ratios):
 
 def compare(sizes, asked, folder):
     words = [str(size) for size in sizes] + [os.path.join(folder, "weights")]
-    # A rank of several has a thread; one alone has as many as PyTorch takes by itself.
+    # With several ranks, each has one thread; a single rank has PyTorch's default number.
     environment = dict(os.environ, OMP_NUM_THREADS="1") if sizes[0] > 1 else os.environ
     ours, theirs = [], []
     def run_ours():
@@ -62,13 +62,13 @@ def compare(sizes, asked, folder):
         theirs.append(run([asked.python, "-B", os.path.join(HERE, "gpt_step.py"), *words,
                            free_port()], env=environment))
 
-    run_ours()  # leaves the weights
+    run_ours()  # leaves the weights for PyTorch
     ours.clear()
     for i in range(asked.rounds):
         for way in (run_ours, run_theirs) if i % 2 == 0 else (run_theirs, run_ours):
             way()
     apart = [abs(a - b) for a, b in zip(ours[0]["losses"], theirs[0]["losses"], strict=True)]
-    if not all(one <= 1e-5 for one in apart):  # nor if one is NaN
+    if not all(one <= 1e-5 for one in apart):  # false for NaN, too
         sys.exit(f"losses differ: {ours[0]['losses']}, {theirs[0]['losses']}")
     ratios = {key: [b[key] / a[key] for a, b in zip(ours, theirs)] for key in ("cpu", "wall")}
     milliseconds = [1e3 * statistics.median(one["cpu"] for one in way) for way in (ours, theirs)]

@@ -16,7 +16,7 @@ std::size_t bytes(const Call& call) {
     return call.count * bytes_of(call.type);
 }
 
-/// How much of its buffers a call reads and writes on this rank, in bytes.
+/// How many bytes of its buffers a call reads and writes on this rank.
 struct Extent {
     std::size_t send, receive;
 };
@@ -49,7 +49,7 @@ Extent extent(const Call& call, int rank, int size) {
     return {0, 0};
 }
 
-/// Whether the buffers lie as NCCL's in-place operations want them.
+/// Returns whether the buffers are placed as NCCL's in-place operations require.
 bool in_place(const Call& call, int rank) {
     const std::size_t mine = static_cast<std::size_t>(rank) * bytes(call);
     switch (call.verb) {
@@ -142,7 +142,8 @@ void Batch::exchange_with_others(const std::function<void(int peer)>& each) {
         if (peer != rank_) each(peer);
 }
 
-/// Everybody's part goes to those who want the sum, who add up in the order of ranks.
+/// All parts are sent to the ranks that want the sum, which add them in the order of
+/// ranks.
 void Batch::plan_reduction(const Call& call) {
     const std::size_t block = bytes(call);
     const auto block_of = [=](int rank) {
@@ -168,7 +169,7 @@ void Batch::plan_reduction(const Call& call) {
         });
 }
 
-/// Everybody's block goes to those who want all.
+/// All blocks are sent to the ranks that want all of them.
 void Batch::plan_gathering(const Call& call) {
     const std::size_t block = bytes(call);
     const auto wants = [&](int rank) {
@@ -184,7 +185,7 @@ void Batch::plan_gathering(const Call& call) {
     });
 }
 
-/// Those who have something give each rank its block; of a broadcast, the same to all.
+/// Each giving rank sends every rank its block; a broadcast sends the same block to all.
 void Batch::plan_dealing(const Call& call) {
     const std::size_t block = bytes(call);
     const auto gives = [&](int rank) {

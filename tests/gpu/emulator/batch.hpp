@@ -20,8 +20,8 @@ enum class Verb {
     receive
 };
 
-/// One call of an operation, as NCCL's functions take it; `peer` is the root or the other
-/// end.
+/// One call of an operation, with the arguments of NCCL's functions; `peer` is the root
+/// or the other end.
 struct Call {
     Verb verb;
     const char* send = nullptr;
@@ -35,20 +35,20 @@ struct Call {
     bool reduces() const { return verb <= Verb::reduce; }
 };
 
-/// Ends the process where a call's buffers are not memory of the GPU, or overlap in a way
-/// that NCCL does not take.
+/// Ends the process if a call's buffers are not memory of the GPU, or overlap in a way
+/// that NCCL does not allow.
 void check_buffers(const Call& call, int rank, int size);
 
-/// The calls of one communicator that were made in one group: collectives first, as they
-/// come, then messages, so that ranks may mix them in different orders.
+/// The calls of one communicator that were made in one group. Collectives run first, in
+/// order, and messages after them, so ranks may mix the two in different orders.
 class Batch {
   public:
     Batch(std::vector<Call> calls, int rank, int size);
 
-    /// On the stream's thread.
+    /// Runs on the stream's thread.
     Messages::End run(const std::vector<Descriptor>& sockets, const Stop& stop);
 
-    /// Whether each message to this rank itself has its other end here.
+    /// Returns whether each message to this rank itself has its other end here.
     bool self_messages_match() const;
 
   private:

@@ -13,17 +13,17 @@
 
 namespace emulated {
 
-/// A kernel with its grid: what every thread does, and the name for messages.
+/// A kernel with its grid: what every thread does, and the kernel's name for messages.
 struct Launch {
     dim3 grid, block;
     std::function<void()> thread;
     const void* kernel = nullptr;
-    std::size_t memory_bytes = 0;  ///< that a block shares, beside what the kernel names
+    std::size_t memory_bytes = 0;  ///< shared by a block; excludes named memory
 };
 
 /// Runs the blocks of kernels, one after another, on the OS thread that owns it. The
-/// threads of a block are fibers; one fiber runs thread after thread until one has to
-/// wait, so a kernel without barriers switches once a block.
+/// threads of a block are fibers. One fiber runs thread after thread until one must wait,
+/// so a kernel without barriers switches once for each block.
 class BlockRunner {
   public:
     BlockRunner();
@@ -31,24 +31,25 @@ class BlockRunner {
     BlockRunner(const BlockRunner&) = delete;
     BlockRunner& operator=(const BlockRunner&) = delete;
 
-    /// All blocks, in an order of their own.
+    /// Runs all blocks, in its own order.
     void run(const Launch& launch);
 
-    /// From within a thread of a kernel.
+    /// Called from a thread of a kernel.
     void block_barrier(Place place);
     std::uint64_t warp_exchange(WarpCall call, unsigned mask, std::uint64_t value,
                                 int source, Place place);
     void do_together(WarpAction action, void* mine, Place place);
     void* memory() { return memory_.data(); }
-    /// Ends the process if the block has no such memory beside what its kernel names.
+    /// Ends the process if these bytes are not in the block's memory that no kernel
+    /// names.
     void require_in_memory(const void* address, std::size_t bytes) const;
     void start_copy(void* to, const void* from, bool is_there);
     void end_group_of_copies();
-    /// Does those of all groups of this thread but the last.
+    /// Does the copies of all groups of this thread except the last.
     void finish_copies();
     int lane() const { return static_cast<int>(current_ % 32); }
 
-    /// Ends the process: a mistake of the kernel that runs.
+    /// Ends the process because of a mistake in the running kernel.
     [[noreturn]] void die_in_kernel(const std::string& sentence) const;
 
   private:
@@ -72,7 +73,7 @@ class BlockRunner {
         WarpAction action = nullptr;
         void* operands = nullptr;  ///< of the action
         std::vector<LateCopy> copies;
-        std::size_t group_begins = 0;  ///< the last that has ended, among the copies
+        std::size_t group_begins = 0;  ///< the last ended group's, in copies
         std::size_t group_ends = 0;
     };
 
@@ -101,12 +102,12 @@ class BlockRunner {
     std::size_t current_ = 0;   ///< the thread that runs
     std::vector<std::unique_ptr<Fiber>> fibers_;
     std::vector<Fiber*> free_;
-    Fiber* fiber_ = nullptr;  ///< the one that runs
+    Fiber* fiber_ = nullptr;  ///< the fiber that runs
     bool ending_ = false;
     Shaker shaker_;
 };
 
-/// The source's name of a kernel, where the program still has its symbols.
+/// Returns a kernel's name in the source, if the program still has its symbols.
 std::string kernel_name(const void* kernel);
 
 }  // namespace emulated

@@ -14,7 +14,7 @@
 
 namespace emulated {
 
-/// A communicator, as this rank has it. Its operations run on streams' threads, one after
+/// This rank's side of a communicator. Its operations run on streams' threads, one after
 /// another in the order of their tickets.
 class Clique {
   public:
@@ -28,33 +28,33 @@ class Clique {
 
     /// Meets the other ranks; throws NcclTrouble.
     void connect();
-    /// Makes the connections that the calls are the first to use: of collectives to all
-    /// at once, unless connect() did, and of messages in each direction between two
-    /// ranks, which waits until both are there. Throws NcclTrouble.
+    /// Makes the connections that these calls use first. Collectives connect to all ranks
+    /// at once, unless connect() did. Messages connect each direction between two ranks,
+    /// and wait until both ranks are there. Throws NcclTrouble.
     void connect_for(const std::vector<Call>& calls);
-    /// Numbers the splits, so that all ranks call each the same.
+    /// Numbers the splits, so that all ranks give each split the same name.
     int next_split() { return splits_++; }
 
     ncclResult_t state() const { return state_; }
     void set_state(ncclResult_t state) { state_ = state; }
-    /// Work beside the calling thread: the communicator is in progress until it ends,
-    /// with its result, unless something has gone wrong meanwhile.
+    /// Work in another thread: the communicator is in progress until the work ends. Then
+    /// it has the work's result, unless something else has failed meanwhile.
     void begin_job();
     void end_job(ncclResult_t result);
 
     std::uint64_t next_ticket();
     void run(std::uint64_t ticket, Batch& batch);
-    /// Whether operations have not ended yet.
+    /// Returns whether some operations have not ended yet.
     bool busy() const;
     void wait_until_quiet() const;
 
     bool aborted() const { return aborted_; }
-    /// Ends what runs and what is to run; returns once nothing does.
+    /// Ends running and waiting operations; returns when none is left.
     void abort();
 
-    /// Set while a thread is in a call; a second one would be the program's mistake.
+    /// Set while a thread is in a call; a second thread would be the program's mistake.
     std::atomic<bool> inside = false;
-    /// By ncclCommFinalize.
+    /// Set by ncclCommFinalize.
     std::atomic<bool> finalized = false;
 
   private:

@@ -10,7 +10,8 @@ using namespace emulated;
 
 namespace {
 
-/// The bits of a math mode that say what products are computed in; the others forbid.
+/// The bits of a math mode that choose the arithmetic of products; other bits forbid
+/// something.
 constexpr int kMathKinds = 15;
 
 struct Blas {
@@ -58,7 +59,7 @@ cublasStatus_t start(const Blas& blas, cublasOperation_t transpose_a,
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/// From a product's matrices to the next one's.
+/// The steps from one product's matrices to the next one's.
 struct Strides {
     long long a, b, c;
 };

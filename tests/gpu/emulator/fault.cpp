@@ -11,7 +11,7 @@ namespace emulated {
 
 namespace {
 
-/// The one device that can fault has this.
+/// The state of the one device that can fault.
 struct Fault {
     std::atomic<std::int64_t> launches = 0;
     std::atomic<bool> has_come = false;

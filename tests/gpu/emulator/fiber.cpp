@@ -4,7 +4,7 @@ namespace emulated {
 
 namespace {
 
-// A kernel's own arrays; only what is touched takes memory. Sanitizers need more.
+// Room for a kernel's own arrays; untouched pages take no memory. Sanitizers need more.
 constexpr std::size_t kStackBytes = 256 * 1024;
 
 }  // namespace

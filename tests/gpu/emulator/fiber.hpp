@@ -8,8 +8,8 @@
 
 namespace emulated {
 
-/// A function with a stack of its own, which can pause in the middle. It runs on the one
-/// OS thread that first resumed it, and has returned when this is destroyed.
+/// A function with its own stack, which can pause in the middle. It runs on the OS thread
+/// that first resumed it, and must have returned when this is destroyed.
 class Fiber {
   public:
     explicit Fiber(std::function<void()> body);
@@ -17,7 +17,7 @@ class Fiber {
     Fiber(const Fiber&) = delete;
     Fiber& operator=(const Fiber&) = delete;
 
-    /// Goes on with it, until it pauses.
+    /// Continues the function until it pauses.
     void resume();
     /// Called by the function: resume() returns.
     void pause();
@@ -29,13 +29,13 @@ class Fiber {
     std::function<void()> body_;
     boost::context::fiber inside_, outside_;
     [[maybe_unused]] const void* outside_stack_ =
-        nullptr;  ///< for AddressSanitizer, as the next four
+        nullptr;  ///< for AddressSanitizer, like the next four
     [[maybe_unused]] std::size_t outside_bytes_ = 0;
     [[maybe_unused]] void* inside_fake_ = nullptr;
     [[maybe_unused]] void* outside_fake_ = nullptr;
     [[maybe_unused]] const void* stack_ = nullptr;
     [[maybe_unused]] void* inside_thread_ =
-        nullptr;  ///< for ThreadSanitizer, as the next one
+        nullptr;  ///< for ThreadSanitizer, like the next one
     [[maybe_unused]] void* outside_thread_ = nullptr;
 };
 

@@ -6,7 +6,7 @@
 #include "tests/gpu/emulator/include/cuda_runtime.h"
 #include "tests/gpu/emulator/processes.hpp"
 
-// What the emulation's own tests share.
+// Shared by the emulation's own tests.
 
 namespace emulated::test {
 
@@ -46,7 +46,7 @@ std::vector<T> on_host(const T* device, std::size_t n) {
     return host;
 }
 
-/// What goes wrong in a process that does this; empty where nothing does.
+/// Returns what goes wrong in a process that runs this; empty if nothing does.
 inline std::string alone(lockstep::FunctionRef<void(int)> body) {
     return trouble(in_processes(1, body));
 }

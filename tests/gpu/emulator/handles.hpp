@@ -8,8 +8,8 @@
 
 namespace emulated {
 
-/// What stands behind a library's opaque handles. A handle is a number that is given
-/// once, so that one of something destroyed is never taken for another.
+/// The objects of a library's opaque handles. Each handle is a number that is given only
+/// once, so the handle of a destroyed object is never taken for another.
 template <typename Handle, typename T>
 class Handles {
   public:
@@ -21,14 +21,14 @@ class Handles {
         return reinterpret_cast<Handle>(number);
     }
 
-    /// Null where the handle is of nothing that lives.
+    /// Returns null if the handle's object does not live.
     std::shared_ptr<T> find(Handle handle) const {
         const std::lock_guard lock(mutex_);
         const auto found = objects_.find(reinterpret_cast<std::uintptr_t>(handle));
         return found == objects_.end() ? nullptr : found->second;
     }
 
-    /// Finds it for the last time.
+    /// Finds the object and removes its handle.
     std::shared_ptr<T> remove(Handle handle) {
         const std::lock_guard lock(mutex_);
         const auto node = objects_.extract(reinterpret_cast<std::uintptr_t>(handle));

@@ -15,7 +15,7 @@ namespace emulated {
 
 namespace {
 
-/// Where this program's file has been loaded.
+/// Returns the address at which this program's file has been loaded.
 std::uintptr_t load_address() {
     std::uintptr_t address = 0;
     dl_iterate_phdr(
@@ -27,7 +27,8 @@ std::uintptr_t load_address() {
     return address;
 }
 
-/// The linker's symbol at an address; kernels are local ones, which dladdr does not see.
+/// Returns the linker's symbol at an address. Kernels are local symbols, which dladdr
+/// misses.
 std::string symbol_at(std::uintptr_t address) {
     std::ifstream file("/proc/self/exe", std::ios::binary);
     const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};

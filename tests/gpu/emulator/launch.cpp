@@ -14,14 +14,14 @@ namespace {
 constexpr unsigned kMaxThreads = 1024;
 constexpr unsigned kMaxBlocksYZ = 65535;
 
-// That the threads of a block can share: without being asked for, and at most. Some GPUs
-// have more than these 99 KB, and none since Ampere has less.
+// The memory that the threads of a block can share: by default, and at most. Some GPUs
+// have more than these 99 KB; none since Ampere has less.
 constexpr std::size_t kUsualMemory = 48 << 10;
 constexpr std::size_t kMostMemory = 99 << 10;
 std::mutex allowed_mutex;
 std::unordered_map<const void*, std::size_t> allowed_bytes;
 
-/// Of the stream whose thread this is; it goes with the thread.
+/// Returns the runner of this stream's thread, which lives as long as the thread.
 BlockRunner& runner() {
     thread_local BlockRunner runner;
     return runner;

@@ -7,8 +7,8 @@
 
 namespace emulated {
 
-/// Every rank's value, in rank order, through rank 0. All ranks call it with the same
-/// name, which nothing else has.
+/// Returns every rank's value, in rank order, through rank 0. All ranks must call it with
+/// the same name, and nothing else may use that name.
 template <typename T>
 std::vector<T> exchange(const std::string& name, int rank, int size, const T& mine,
                         const Stop& stop) {
@@ -35,13 +35,14 @@ std::vector<T> exchange(const std::string& name, int rank, int size, const T& mi
     return all;
 }
 
-/// Where a rank's GPU is.
+/// The host and the number of a rank's GPU.
 struct Whereabouts {
     char host[64] = {};
     int device = 0;
 };
 
-/// Sockets to all other ranks, by rank; none to itself. Refuses two ranks on one GPU.
+/// Returns sockets to all other ranks, by rank; none to itself. Refuses two ranks on one
+/// GPU.
 std::vector<Descriptor> meet(const std::string& name, int rank, int size, int device,
                              const Stop& stop);
 

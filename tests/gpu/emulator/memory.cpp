@@ -21,7 +21,7 @@ namespace emulated {
 namespace {
 
 constexpr std::size_t kQuarantineBytes = 64 << 20;
-constexpr std::size_t kLookedAt = 16;  ///< of freed memory, for an allocation
+constexpr std::size_t kLookedAt = 16;  ///< how many freed allocations are tried
 
 std::size_t rounded(std::size_t bytes) {
     return (bytes + 511) / 512 * 512;
@@ -54,7 +54,7 @@ class Memory {
             return nullptr;
         const auto offered = offers_.find({stream.device(), bytes});
         if (offered == offers_.end()) return nullptr;
-        // As in CUDA's pools, what was freed last is the first to go.
+        // As in CUDA's pools, memory that was freed last is given first.
         std::deque<Offer>& offers = offered->second;
         const std::size_t first =
             offers.size() < kLookedAt ? 0 : offers.size() - kLookedAt;
@@ -104,7 +104,7 @@ class Memory {
     void finish_free(void* pointer, std::uint64_t lifetime) {
         const std::lock_guard lock(mutex_);
         const auto found = allocations_.find(address(pointer));
-        if (found == allocations_.end()) return;  // given again, and freed before this
+        if (found == allocations_.end()) return;  // given again, and then freed again
         const Allocation gone = found->second;
         check_red_zones(gone.data, gone.bytes);
         make_nan(gone.data, gone.bytes);
@@ -143,10 +143,10 @@ class Memory {
     struct Offer {
         char* data;
         std::uint64_t lifetime;
-        std::shared_ptr<Point> point;  ///< of its free
+        std::shared_ptr<Point> point;  ///< of the free
     };
 
-    /// The allocation of that lifetime, if it has been freed and not given again.
+    /// Returns the allocation with this lifetime, if it was freed and not given again.
     const Allocation* freed_with(const void* pointer, std::uint64_t lifetime) const {
         for (const auto* allocations : {&allocations_, &quarantine_}) {
             const auto found = allocations->find(address(pointer));
@@ -156,11 +156,12 @@ class Memory {
         return nullptr;
     }
 
-    /// Its data, for another lifetime; null where they are no more.
+    /// Returns its data for a new lifetime; null if the data are gone.
     char* give_again(const Offer& offer) {
         const auto waiting = allocations_.find(address(offer.data));
         if (waiting != allocations_.end() && waiting->second.lifetime == offer.lifetime) {
-            // Its free has not had its turn; what comes now has its own after that.
+            // Its free has not run yet. Operations that enter the stream now run after
+            // that free.
             waiting->second.lifetime = ++lifetimes_;
             waiting->second.freed = false;
             --freeing_;
@@ -184,7 +185,7 @@ class Memory {
 
     using Allocations = std::map<std::uintptr_t, Allocation>;
 
-    /// Nothing has written there since it was freed.
+    /// Checks that nothing was written there since the free.
     Allocation leave_quarantine(Allocations::iterator resting) {
         const Allocation left = resting->second;
         quarantine_.erase(resting);
@@ -215,7 +216,7 @@ class Memory {
     std::map<int, std::size_t> used_;
     int freeing_ = 0;
     Allocations quarantine_;
-    std::deque<Allocation> by_age_;  ///< what has come into quarantine
+    std::deque<Allocation> by_age_;  ///< in the order of their quarantine
     std::size_t quarantined_ = 0;
     std::map<std::pair<int, std::size_t>, std::deque<Offer>>
         offers_;  ///< by device and bytes

@@ -19,39 +19,39 @@ struct Allocation {
     MemoryKind kind = MemoryKind::device;
     int device = 0;
     std::uint64_t lifetime = 0;  ///< no two allocations have the same
-    bool freed = false;  ///< by the program; its stream may not have come to it yet
+    bool freed = false;          ///< by the program; perhaps not yet by its stream
 };
 
-/// Room on a device, or page-locked on the host, between two red zones. Its contents are
-/// whatever was there. Waits for memory that is being freed; null where there is not
-/// enough.
+/// Allocates memory on a device, or page-locked memory on the host, between two red
+/// zones. Its contents are what was there before. Waits for memory that is being freed;
+/// returns null if there is not enough.
 void* allocate(MemoryKind kind, int device, std::size_t bytes);
 
-/// What lives and holds this address; nothing where it is memory of the program's own.
+/// Returns the live allocation that contains this address; nothing if it is the program's
+/// own memory.
 std::optional<Allocation> find_memory(const void* address);
 
-/// Memory of the stream's device for what comes into the stream, which was freed before
-/// and is as large: with some luck, if there is some that CUDA might give. That is what
-/// was freed at a point which is reached, or which the stream comes behind. Null
-/// otherwise.
+/// Returns freed memory of the same size on the stream's device, for the stream's next
+/// operations: at random, if CUDA might give some. CUDA may give memory whose free is at
+/// a point that is reached already, or that the stream waits for. Returns null otherwise.
 void* allocate_again(const Stream& stream, std::size_t bytes);
 
 /// Takes an allocation from the program: it is not found any more. Returns its lifetime;
-/// 0 where none begins there.
+/// 0 if no allocation begins there.
 std::uint64_t begin_free(void* pointer, MemoryKind kind);
-/// It is freed at that point of a stream; allocate_again may give it from now on.
+/// Frees it at this point of a stream; from now on allocate_again may give it.
 void offer_again(void* pointer, std::uint64_t lifetime, std::shared_ptr<Point> point);
-/// Looks at its red zones and makes it NaN; free, unless it has been given again. What
-/// writes to it later, or wrote outside it, ends the process.
+/// Checks its red zones and makes it NaN, and frees it unless it was given again. Ends
+/// the process if something wrote outside it, or writes to it later.
 void finish_free(void* pointer, std::uint64_t lifetime);
 
-/// All bits set, which is NaN in f32 and f64, and -1.
+/// Sets all bits, which is NaN in f32 and f64, and -1.
 void make_nan(void* pointer, std::size_t bytes);
 
 std::size_t bytes_in_use(int device);
 
-/// Ends the process unless these bytes are within one allocation of device or page-locked
-/// memory; `what` names them.
+/// Ends the process unless these bytes are in one allocation of device or page-locked
+/// memory; `what` names them in the message.
 void require_reachable(const void* pointer, std::size_t bytes, const std::string& what);
 
 }  // namespace emulated

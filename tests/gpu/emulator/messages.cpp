@@ -27,7 +27,7 @@ bool Messages::advance(Queue& queue, long moved) {
     return true;
 }
 
-/// Sends and receives what the socket is ready for. Returns false if the peer is lost.
+/// Sends and receives while the socket is ready. Returns false if the peer is lost.
 bool Messages::move(std::size_t peer, int socket, int ready) {
     Queue& in = receives_[peer];
     if (!in.empty() && (ready & (POLLIN | POLLHUP | POLLERR)) != 0 &&
@@ -39,8 +39,8 @@ bool Messages::move(std::size_t peer, int socket, int ready) {
                                MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
-/// Returns what is awaited of each peer's socket. Where that is nothing, -1 stands for
-/// the socket, and poll() skips it.
+/// Returns what to wait for on each peer's socket. If that is nothing, the socket is -1,
+/// and poll() skips it.
 std::vector<pollfd> Messages::awaited(const std::vector<Descriptor>& sockets) const {
     std::vector<pollfd> all;
     for (std::size_t peer = 0; peer < sockets.size(); ++peer) {

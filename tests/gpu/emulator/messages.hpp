@@ -9,8 +9,8 @@
 
 namespace emulated {
 
-/// Bytes to and from other ranks that progress together: the messages of each rank and
-/// direction in order, all ranks and directions at once.
+/// Bytes to and from other ranks that progress together: messages of one rank and
+/// direction in order, all ranks and directions at the same time.
 class Messages {
   public:
     explicit Messages(int size)
@@ -21,7 +21,7 @@ class Messages {
     void receive(int peer, char* data, std::size_t bytes);
 
     enum class End { complete, stopped, peer_lost };
-    /// Until all are through.
+    /// Runs until all messages are done.
     End run(const std::vector<Descriptor>& sockets, const Stop& stop);
 
   private:

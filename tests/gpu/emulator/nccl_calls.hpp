@@ -13,10 +13,10 @@ ncclComm_t add_clique(std::shared_ptr<Clique> clique);
 std::shared_ptr<Clique> find_clique(ncclComm_t comm);
 void remove_clique(ncclComm_t comm);
 
-/// Keeps the sentence for ncclGetLastError; gives the result back.
+/// Keeps the message for ncclGetLastError; returns the result.
 ncclResult_t nccl_error(ncclResult_t result, const std::string& sentence);
 
-/// One thread's presence in a communicator. A second thread in the same one ends the
+/// A thread that is inside a communicator. A second thread inside the same one ends the
 /// process.
 class Presence {
   public:
@@ -29,8 +29,8 @@ class Presence {
     Clique& clique_;
 };
 
-/// Returns what work on a communicator's device gives; its trouble, and a fault of the
-/// device, as a result.
+/// Returns the result of work on a communicator's device: also for its own trouble, and
+/// for a fault of the device.
 template <typename Work>
 ncclResult_t on_device(const Clique& clique, const Work& work) {
     const auto fault = [&] {
@@ -48,7 +48,7 @@ ncclResult_t on_device(const Clique& clique, const Work& work) {
     }
 }
 
-/// A call that needs a communicator with nothing in progress and nothing wrong.
+/// A call that needs a communicator with nothing in progress and no error.
 template <typename Use>
 ncclResult_t with_ready(ncclComm_t comm, const Use& use) {
     const std::shared_ptr<Clique> clique = find_clique(comm);
@@ -62,12 +62,13 @@ ncclResult_t with_ready(ncclComm_t comm, const Use& use) {
     return use(clique);
 }
 
-/// Work that a call starts and that takes time. The communicator is in progress until it
-/// is done; one that blocks waits for it, at the end of the group where there is one.
+/// Starts work of a call that takes time. The communicator is in progress until the work
+/// is done. A blocking communicator waits for it, or waits at the end of the group if
+/// there is one.
 ncclResult_t start_job(const std::shared_ptr<Clique>& clique,
                        std::function<ncclResult_t()> job);
 
-/// Notes an operation for the end of the group, or runs it as a group of its own.
+/// Adds an operation to the group, or runs it as a group of its own.
 ncclResult_t submit(const std::shared_ptr<Clique>& clique, cudaStream_t stream,
                     const Call& call);
 

@@ -83,7 +83,7 @@ struct Choice {
     int key;
 };
 
-/// The part of a communicator that this rank is in; null where it is in none.
+/// Returns the new communicator that this rank belongs to; null if it belongs to none.
 std::shared_ptr<Clique> part_of(Clique& whole, Choice mine, bool blocking) {
     const std::string name = whole.name() + "/" + std::to_string(whole.next_split());
     const std::vector<Choice> choices =
@@ -116,7 +116,8 @@ ncclResult_t split(const std::shared_ptr<Clique>& whole, Choice mine, bool block
     });
 }
 
-/// NCCL writes so to standard output if NCCL_DEBUG is INFO, unless a file is named.
+/// NCCL writes this to standard output if NCCL_DEBUG is INFO, unless NCCL_DEBUG_FILE is
+/// set.
 void report(const std::string& what) {
     const char* level = std::getenv("NCCL_DEBUG");
     if (level == nullptr || std::string(level) != "INFO" ||

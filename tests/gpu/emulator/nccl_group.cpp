@@ -12,7 +12,7 @@ namespace emulated {
 
 namespace {
 
-/// What one communicator has to do in a group.
+/// The calls of one communicator in a group.
 struct Entry {
     std::shared_ptr<Clique> clique;
     cudaStream_t stream;
@@ -24,7 +24,7 @@ struct Job {
     std::function<ncclResult_t()> work;
 };
 
-/// The thread's group.
+/// The group of this thread.
 struct Group {
     int depth = 0;
     ncclResult_t failure = ncclSuccess;
@@ -55,7 +55,8 @@ ncclResult_t connect(const Entry& entry) {
     });
 }
 
-/// Side by side, since other ranks may come to the communicators in another order.
+/// Connects in parallel, since other ranks may connect their communicators in another
+/// order.
 ncclResult_t connect(const std::vector<Entry>& entries) {
     std::vector<std::future<ncclResult_t>> results;
     results.reserve(entries.size());
@@ -88,7 +89,8 @@ void launch_later(std::vector<Entry> entries) {
     }).detach();
 }
 
-/// Blocking work side by side, as ranks of a group would wait for each other otherwise.
+/// Runs blocking work in parallel, because otherwise a group's ranks would wait for each
+/// other.
 ncclResult_t run_together(const std::vector<Job>& jobs) {
     std::vector<std::thread> threads;
     std::vector<ncclResult_t> results(jobs.size(), ncclSuccess);

@@ -5,32 +5,34 @@
 
 namespace emulated {
 
-/// The calling thread's device, as cudaSetDevice left it.
+/// Returns the calling thread's device, as set by cudaSetDevice.
 int current_device();
 
-/// Why no call can work here: there is no GPU, or this process was forked from one that
-/// used its own. cudaSuccess otherwise; the process has then used its GPUs.
+/// Returns why no call can work here: there is no GPU, or this process was forked from
+/// one that had used its own. Returns cudaSuccess otherwise; then the process counts as
+/// using its GPUs.
 cudaError_t begin();
 
-/// Whether the kernels were compiled for these GPUs, as __CUDA_ARCH_LIST__ says.
+/// Returns whether the kernels were compiled for these GPUs, as __CUDA_ARCH_LIST__ says.
 bool has_kernels();
 
-/// Lets blocks of the kernel share so much memory beside what it names; not more than a
-/// GPU has.
+/// Lets blocks of the kernel share `bytes` in addition to the memory that the kernel
+/// names; at most as much as a GPU has.
 bool allow_memory(const void* kernel, int bytes);
 
-/// Makes an error the thread's last one, and gives it back.
+/// Makes this error the thread's last one, and returns it.
 cudaError_t remember(cudaError_t error);
 
-/// A call that asks about GPUs without using them: begin(), what it does, and its error
-/// remembered.
+/// Runs a call that asks about GPUs without using them: begin(), then the call; its error
+/// is remembered.
 template <typename Call>
 cudaError_t tell(const Call& call) {
     const cudaError_t ready = begin();
     return remember(ready == cudaSuccess ? call() : ready);
 }
 
-/// A call that uses the current device: if it has a fault, that is all it says.
+/// Runs a call that uses the current device. If the device has a fault, returns only
+/// that.
 template <typename Call>
 cudaError_t answer(const Call& call) {
     return tell([&]() -> cudaError_t {

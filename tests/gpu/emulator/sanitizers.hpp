@@ -1,7 +1,6 @@
 #pragma once
 
-// What AddressSanitizer and ThreadSanitizer are told of; nothing where they are not in
-// the build.
+// What AddressSanitizer and ThreadSanitizer must be told; nothing in builds without them.
 
 #include <cstddef>
 
@@ -31,7 +30,7 @@
 
 namespace emulated {
 
-/// Memory that no program may touch until unforbid().
+/// Forbids the program to touch this memory until unforbid().
 inline void forbid([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes) {
 #ifdef EMULATED_WITH_ASAN
     __asan_poison_memory_region(data, bytes);

@@ -10,10 +10,10 @@
 
 namespace emulated {
 
-/// Whoever waits for a socket looks this often whether to stop.
+/// While a thread waits for a socket, it checks this often whether to stop.
 inline constexpr int kLookAgainMilliseconds = 10;
 
-/// What makes a call of NCCL's fail.
+/// An error that makes a call of NCCL fail.
 class NcclTrouble : public std::runtime_error {
   public:
     NcclTrouble(ncclResult_t result, const std::string& sentence)
@@ -42,16 +42,16 @@ class Descriptor {
     int number_;
 };
 
-/// Asked while something is waited for; true ends the wait.
+/// Called during a wait; true ends the wait.
 using Stop = std::function<bool()>;
 
-// Sockets of this machine without files; a name stands for one of them, and none outlives
-// its processes. All waits end in NcclTrouble where they are stopped or the other end is
+// Sockets of this machine without files. A name identifies each of them, and none
+// outlives its processes. A wait ends in NcclTrouble if it is stopped or the other end is
 // lost.
 
 Descriptor listen_as(const std::string& name);
 Descriptor accept_from(const Descriptor& listener, const Stop& stop);
-/// Tries until somebody listens there.
+/// Tries until a process listens there.
 Descriptor connect_to(const std::string& name, const Stop& stop);
 void send_all(const Descriptor& socket, const void* data, std::size_t bytes,
               const Stop& stop);

@@ -17,10 +17,10 @@ namespace emulated {
 /// How many points of each stream come before something, by the stream's number.
 using Points = std::map<std::uint64_t, std::uint64_t>;
 
-/// A point of a stream: reached once all that was put in before it is done.
+/// A point of a stream: it is reached when all operations put in before it are done.
 class Point {
   public:
-    /// The points before it, and itself as the last one of its stream.
+    /// `before` has the points before this one, with itself as the last of its stream.
     Point(std::uint64_t stream, Points before)
         : stream_(stream), before_(std::move(before)) {}
     std::uint64_t stream() const { return stream_; }
@@ -41,8 +41,8 @@ class Point {
     std::chrono::steady_clock::time_point time_;
 };
 
-/// A queue whose operations run in order on a thread of its own. The thread starts with
-/// the first operation and ends once the stream is closed and empty.
+/// A queue whose operations run in order on their own thread. The thread starts with the
+/// first operation, and ends when the stream is closed and empty.
 class Stream : public std::enable_shared_from_this<Stream> {
   public:
     enum class Order : bool { alone, with_null_stream };
@@ -52,12 +52,12 @@ class Stream : public std::enable_shared_from_this<Stream> {
     Order order() const { return order_; }
 
     void put(std::function<void()> operation);
-    /// A point after all that is in now.
+    /// Returns a point after all operations that have been put in.
     std::shared_ptr<Point> mark();
-    /// Makes what is put in later begin once the point is reached.
+    /// Lets operations that are put in later begin only when the point is reached.
     void wait_for(const std::shared_ptr<Point>& point);
-    /// Returns whether what is put in now begins after the point, by the order of streams
-    /// and events alone.
+    /// Returns whether the order of streams and events is enough to make an operation
+    /// that is put in now begin after the point.
     bool is_behind(const Point& point) const;
     bool idle() const;
     void wait() const;
@@ -73,18 +73,18 @@ class Stream : public std::enable_shared_from_this<Stream> {
     mutable std::mutex mutex_;
     mutable std::condition_variable changed_;
     std::deque<std::function<void()>> queue_;
-    Points before_;  ///< what is put in now
+    Points before_;  ///< before the operation that is put in now
     bool started_ = false, busy_ = false, closed_ = false;
     Shaker shaker_;
 };
 
 cudaStream_t add_stream(std::shared_ptr<Stream> stream);
-/// The stream of a handle, the current device's null stream for nullptr; null where there
-/// is none.
+/// Returns a handle's stream, or the current device's null stream for nullptr; null if
+/// there is none.
 std::shared_ptr<Stream> find_stream(cudaStream_t handle);
 std::shared_ptr<Stream> remove_stream(cudaStream_t handle);
 
-/// Puts an operation in, in CUDA's order of the null stream and others.
+/// Puts in an operation, in CUDA's order of the null stream and others.
 void put(const std::shared_ptr<Stream>& stream, std::function<void()> operation);
 std::shared_ptr<Point> mark(const std::shared_ptr<Stream>& stream);
 void wait_for(const std::shared_ptr<Stream>& stream, const std::shared_ptr<Point>& point);

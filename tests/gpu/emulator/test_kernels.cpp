@@ -1,4 +1,4 @@
-// Kernels as the emulation runs them. Each test runs in a process of its own.
+// Kernels under the emulation. Each test runs in its own process.
 
 #include <csignal>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kBlock = 96;
 
-/// One sum a block, by shuffles within warps and shared memory between them.
+/// One sum for each block, by shuffles within warps and shared memory between warps.
 __global__ void block_sums(const float* x, float* sums, int n) {
     __shared__ float of_warp[32];
     const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
@@ -27,7 +27,7 @@ __global__ void block_sums(const float* x, float* sums, int n) {
     sums[blockIdx.x] = total;
 }
 
-/// As it must not be written: thread 0 reads before the others have written.
+/// Wrong on purpose: thread 0 reads before the other threads have written.
 __global__ void sum_without_barrier(const float* x, float* sum) {
     __shared__ float copy[kBlock];
     copy[threadIdx.x] = x[threadIdx.x];
@@ -39,7 +39,7 @@ __global__ void sum_without_barrier(const float* x, float* sum) {
     }
 }
 
-/// As it must not be written: blocks are taken to run in order.
+/// Wrong on purpose: assumes that blocks run in order.
 __global__ void count_blocks(int* next, int* in_order) {
     if (*next == static_cast<int>(blockIdx.x)) ++*in_order;
     ++*next;
@@ -81,8 +81,9 @@ __global__ void places(int* out) {
 
 using Bf16Matrix = std::uint16_t[16][16];
 
-/// c (16 x 8) = a (16 x 16) b (16 x 8) of bf16; b's columns lie in rows, or, transposed,
-/// its rows do. A copy of 32 bytes a thread brings both into the block's memory.
+/// c (16 x 8) = a (16 x 16) b (16 x 8) of bf16. The rows in memory are b's columns, or,
+/// if transposed, b's rows. Each thread copies 32 bytes, which brings both into the
+/// block's memory.
 __global__ void multiply_matrices(float* c, const Bf16Matrix* matrices, bool transposed,
                                   bool waits) {
     auto& memory = emulated::block_memory<Bf16Matrix[2]>();
@@ -125,7 +126,7 @@ cudaError_t launch_with_bytes(std::size_t bytes, void (*kernel)(Parameters...),
 
 constexpr std::size_t kProduct = std::size_t{16} * 8;
 
-/// Small whole numbers, and what multiply_matrices() gives of them.
+/// Returns the result of multiply_matrices() on small whole numbers.
 std::vector<float> multiplied(bool transposed, bool waits) {
     std::vector<std::uint16_t> matrices(std::size_t{2} * 16 * 16);
     for (std::size_t i = 0; i < matrices.size(); ++i)
@@ -183,7 +184,7 @@ TEST_CASE("blocks do not run in order", "[emulator]") {
             }) == "");
 }
 
-TEST_CASE("lanes exchange what they should", "[emulator]") {
+TEST_CASE("lanes exchange the right values", "[emulator]") {
     REQUIRE(alone([](int) {
                 int* const out = on_device(std::vector<int>(33));
                 works(launch(nullptr, lanes, 1, 32, out));
@@ -197,7 +198,7 @@ TEST_CASE("lanes exchange what they should", "[emulator]") {
             }) == "");
 }
 
-TEST_CASE("tensor cores multiply what has been copied to shared memory", "[emulator]") {
+TEST_CASE("tensor cores multiply values copied to shared memory", "[emulator]") {
     for (const bool transposed : {false, true})
         REQUIRE(
             alone([&](int) {
@@ -245,7 +246,7 @@ TEST_CASE("every thread of every block runs once", "[emulator]") {
             }) == "");
 }
 
-TEST_CASE("launches that no GPU takes are refused", "[emulator]") {
+TEST_CASE("launches that no GPU accepts are refused", "[emulator]") {
     REQUIRE(alone([](int) {
                 expect(launch(nullptr, half_a_barrier, 0, 32) ==
                            cudaErrorInvalidConfiguration,
@@ -258,7 +259,8 @@ TEST_CASE("launches that no GPU takes are refused", "[emulator]") {
             }) == "");
 }
 
-TEST_CASE("a vector lies at a multiple of its size, or the process ends", "[emulator]") {
+TEST_CASE("a vector's address must be a multiple of its size, or the process ends",
+          "[emulator]") {
     const auto copies = [](int to, int from) {
         float* const x = on_device(std::vector<float>{1, 2, 3, 4, 5, 6});
         works(launch(nullptr, copy_pairs, 1, 1, x + to, x + from));

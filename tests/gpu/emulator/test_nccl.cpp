@@ -1,4 +1,4 @@
-// NCCL as the emulation has it, between processes forked for each test.
+// NCCL under the emulation, between processes that each test forks.
 
 #include <chrono>
 #include <csignal>
@@ -38,7 +38,7 @@ ncclConfig_t config_of(Mode mode) {
     return config;
 }
 
-/// Until the last call is done; its outcome.
+/// Waits until the last call is done; returns its result.
 ncclResult_t settle(ncclComm_t comm, int line = __builtin_LINE()) {
     for (int i = 0; i < 20000; ++i) {
         ncclResult_t state = ncclSuccess;
@@ -164,7 +164,7 @@ void check_roots(World& world) {
     if (is_root) expect(on_host(blocks, n) == count_from(1, n), "gather");
 }
 
-/// A ring in one group, messages far larger than a socket holds.
+/// A ring in one group, with messages far larger than a socket's buffer.
 void check_ring(World& world) {
     const std::size_t count = 300000;
     const int right = (world.rank + 1) % world.size;
@@ -187,7 +187,7 @@ void check_ring(World& world) {
 
 }  // namespace
 
-TEST_CASE("collectives give what they should, blocking or not", "[emulator][nccl]") {
+TEST_CASE("collectives give the right results, blocking or not", "[emulator][nccl]") {
     for (const Mode mode : {Mode::blocking, Mode::in_background})
         for (const int size : {1, 2, 3, 4}) {
             const ncclUniqueId id = new_id();
@@ -204,7 +204,7 @@ TEST_CASE("collectives give what they should, blocking or not", "[emulator][nccl
         }
 }
 
-TEST_CASE("a call in progress has not happened yet, and lets no other begin",
+TEST_CASE("until a call in progress ends, it has no effect and other calls are refused",
           "[emulator][nccl]") {
     REQUIRE(alone([](int) {
                 World world(new_id(), 0, 1);
@@ -223,7 +223,8 @@ TEST_CASE("a call in progress has not happened yet, and lets no other begin",
             }) == "");
 }
 
-TEST_CASE("a split orders by key, and leaves out who has no color", "[emulator][nccl]") {
+TEST_CASE("a split orders by key, and leaves out ranks without a color",
+          "[emulator][nccl]") {
     const ncclUniqueId id = new_id();
     REQUIRE(trouble(in_processes(4, [&](int rank) {
                 World world(id, rank, 4);
@@ -256,7 +257,7 @@ TEST_CASE("an operation that hangs ends by an abort", "[emulator][nccl]") {
     const ncclUniqueId id = new_id();
     REQUIRE(trouble(in_processes(3, [&](int rank) {
                 World world(id, rank, 3);
-                if (rank == 2) {  // takes no part, and lives on
+                if (rank == 2) {  // takes no part, but lives on
                     std::this_thread::sleep_for(std::chrono::milliseconds(300));
                     works(ncclCommAbort(world.comm));
                     return;
@@ -276,7 +277,7 @@ TEST_CASE("an operation that hangs ends by an abort", "[emulator][nccl]") {
             })) == "");
 }
 
-TEST_CASE("a lost peer is an error, and the stream stands until the abort",
+TEST_CASE("a lost peer is an error, and the stream is blocked until the abort",
           "[emulator][nccl]") {
     const ncclUniqueId id = new_id();
     const std::vector<Ended> ended = in_processes(3, [&](int rank) {
@@ -300,7 +301,7 @@ TEST_CASE("a lost peer is an error, and the stream stands until the abort",
     REQUIRE(trouble({ended[0], ended[2]}) == "");
 }
 
-TEST_CASE("a rank whose GPU has a fault leaves the others waiting until they abort",
+TEST_CASE("if a rank's GPU faults, the others wait until they abort",
           "[emulator][nccl]") {
     setenv("EMULATED_FAULT_AT_LAUNCH", "2", 1);
     const ncclUniqueId id = new_id();
@@ -330,7 +331,7 @@ TEST_CASE("a rank whose GPU has a fault leaves the others waiting until they abo
     REQUIRE(problem == "");
 }
 
-TEST_CASE("a meeting where a rank is missing ends by an abort", "[emulator][nccl]") {
+TEST_CASE("a meeting without one rank ends by an abort", "[emulator][nccl]") {
     const ncclUniqueId id = new_id();
     REQUIRE(trouble(in_processes(2, [&](int rank) {
                 ncclConfig_t config = config_of(Mode::in_background);

@@ -1,5 +1,5 @@
-// What the tests of launchers start: supervises copies of itself, or, placed by a
-// launcher, takes part in a run.
+// The program that the tests of launchers start. It supervises copies of itself or, if a
+// launcher has placed it, takes part in a run.
 //
 // usage: launcher_program MODE [RANKS [GRACE]]
 
@@ -25,7 +25,7 @@ namespace {
         pause();
 }
 
-/// All processes tell each other who they are; rank 0 prints it.
+/// All processes tell each other their places; rank 0 prints them.
 int meet(const Placement& place) {
     const auto control = Control::join(place, {10, 1});
     const auto all = control->all_gather(
@@ -35,7 +35,7 @@ int meet(const Placement& place) {
     return 0;
 }
 
-/// Says its process number, so that a test can see that it is gone, and misbehaves.
+/// Prints its process number, so that a test can see that it has ended, and misbehaves.
 int misbehave(const std::string& mode, int rank) {
     fmt::print(stderr, "pid {} {}\n", rank, getpid());
     if (rank == 0) fmt::print("rank 0 prints\n");
@@ -66,7 +66,7 @@ int misbehave(const std::string& mode, int rank) {
     hang();
 }
 
-/// Of two that wait for a third in an exchange for ever, none stands still.
+/// Two processes wait forever for a third in an exchange; neither of them is stalled.
 int wait(const std::string& mode, const Placement& place) {
     const auto control = Control::join(place, {0.4, 0.3});
     try {
@@ -82,7 +82,7 @@ int wait(const std::string& mode, const Placement& place) {
     return 0;
 }
 
-/// A failure on a line of control: all end with its status, rank 0 prints its text.
+/// A failure on the control line: all end with its status, and rank 0 prints its text.
 int fail(const std::string& mode, const Placement& place) {
     const auto control = Control::join(place, {10, 0.3});
     try {

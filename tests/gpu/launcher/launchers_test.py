@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Processes meet under other programs' launchers: srun's and torchrun's variables set here,
-and mpirun itself where it is installed (otherwise exits 77: skipped).
+"""Processes meet under other programs' launchers: with variables of srun and torchrun that
+are set here, and with mpirun itself if it is installed (otherwise exits 77: skipped).
 
 usage: launchers_test.py PROGRAM simulated|mpirun
 """
@@ -16,7 +16,7 @@ TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR
 
 
 def environment(variables):
-    """This process's, as no launcher has seen it, with these."""
+    """Returns this process's environment without any launcher's variables, and with these."""
     inherited = {name: value for name, value in os.environ.items()
                  if not name.startswith(LAUNCHERS) and name not in TORCHRUN}
     return inherited | {name: str(value) for name, value in variables.items()}
@@ -69,7 +69,7 @@ def simulated(program):
 
 
 def mpirun_command():
-    """mpirun as Open MPI wants it on a small machine and for root; None where there is none."""
+    """Returns mpirun with options for a small machine and for root; None if there is none."""
     mpirun = shutil.which("mpirun")
     if not mpirun:
         return None

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How runs of several processes end: with the right status and message, and without orphans.
+"""Runs of several processes end with the right status and message, and without orphans.
 
 usage: supervise_test.py PROGRAM
 """
@@ -13,14 +13,14 @@ import sys
 import time
 import unittest
 
-# Where the suite was started with nohup, what it starts would ignore this one.
+# If the suite was started with nohup, its processes would ignore this signal.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 PROGRAM = sys.argv.pop(1)
 
 
 class Run:
-    """The program with some copies, all of which say their process numbers first."""
+    """The program with some copies; each first prints its process number."""
 
     def __init__(self, mode, ranks=3, grace=100, said=None, group=False, **options):
         self.process = subprocess.Popen(
@@ -37,7 +37,7 @@ class Run:
             self.note(line)
 
     def read_line(self):
-        """Byte by byte: what a buffered reader has taken, communicate() does not see."""
+        """Reads byte by byte: communicate() would miss what a buffered reader has taken."""
         line = b""
         while not line.endswith(b"\n") and (byte := os.read(self.process.stderr.fileno(), 1)):
             line += byte
@@ -50,7 +50,7 @@ class Run:
             self.errors += line
 
     def end(self):
-        """The exit status. The streams end only when no copy holds them any more."""
+        """Returns the exit status. The streams end only when no copy has them open any more."""
         self.output, rest = self.process.communicate()
         for line in rest.splitlines(keepends=True):
             self.note(line)

@@ -56,7 +56,7 @@ TEST_CASE("Processes meet over TCP by address and by name") {
         require_exchange(3, fresh_tcp_address(host));
 }
 
-TEST_CASE("A process alone needs no address") {
+TEST_CASE("A single process needs no address") {
     const auto control = join(0, 1, "");
     CHECK(control->all_gather("mine") == std::vector<std::string>{"mine"});
     CHECK(control->broadcast("mine") == "mine");
@@ -82,7 +82,7 @@ TEST_CASE("Large messages arrive whole") {
         CHECK(end.said == "whole");
 }
 
-TEST_CASE("Processes that come to different exchanges are stopped with a sentence") {
+TEST_CASE("Processes in different exchanges are stopped with a message") {
     const auto ends = run_processes(3, [address = fresh_address()](int rank) {
         const auto control = join(rank, 3, address);
         if (rank == 2) return control->broadcast("");
@@ -96,7 +96,7 @@ TEST_CASE("Processes that come to different exchanges are stopped with a sentenc
     }
 }
 
-TEST_CASE("A process that ends while others wait for it stops them with a sentence") {
+TEST_CASE("A process that ends while others wait for it stops them with a message") {
     for (const int leaver : {0, 1}) {
         const auto ends = run_processes(2, [&, address = fresh_address()](int rank) {
             const auto control = join(rank, 2, address);
@@ -112,7 +112,7 @@ TEST_CASE("A process that ends while others wait for it stops them with a senten
     }
 }
 
-TEST_CASE("Processes may end at different times: nobody is taken for lost") {
+TEST_CASE("Processes may end at different times: none is taken for lost") {
     for (const int late : {0, 2}) {
         const auto ends = run_processes(3, [&, address = fresh_address()](int rank) {
             const auto control = join(rank, 3, address);
@@ -127,7 +127,7 @@ TEST_CASE("Processes may end at different times: nobody is taken for lost") {
     }
 }
 
-TEST_CASE("Rank 0 waits for a process that does not end as long as its timeout") {
+TEST_CASE("Rank 0 waits up to its timeout for a process that does not end") {
     const auto ends = run_processes(2, [address = fresh_address()](int rank) {
         const auto control = join(rank, 2, address, 0.8, 0.2);
         if (rank == 1) sleep_seconds(15);

@@ -24,12 +24,12 @@ std::string wait_for_the_stop(const Control& control) {
 
 }  // namespace
 
-TEST_CASE("A failure on any rank stops all with its text and status") {
+TEST_CASE("A failure on any rank stops all ranks with its text and status") {
     for (const int origin : {0, 1, 2}) {
         const auto ends = run_processes(3, [&, address = fresh_address()](int rank) {
             const auto control = join(rank, 3, address);
             if (rank == origin) control->fail({rank, 40 + rank, "it broke\n"});
-            // Some learn of it in an exchange, some in a check.
+            // Some ranks learn of the failure in an exchange, some in a check.
             if (rank == 1) control->all_gather("");
             return wait_for_the_stop(*control);
         });
@@ -43,7 +43,7 @@ TEST_CASE("A failure on any rank stops all with its text and status") {
     }
 }
 
-TEST_CASE("Of two failures at once all see the same one") {
+TEST_CASE("If two ranks fail at once, all ranks see the same failure") {
     const auto ends = run_processes(4, [address = fresh_address()](int rank) {
         const auto control = join(rank, 4, address);
         control->all_gather("");
@@ -73,7 +73,7 @@ TEST_CASE("A process that is killed is named to the others") {
     }
 }
 
-TEST_CASE("What others report just after a loss comes first, and the loss beside it") {
+TEST_CASE("Reports shortly after a loss are printed first, and the loss after them") {
     const auto ends = run_processes(3, [address = fresh_address()](int rank) {
         const auto control = join(rank, 3, address);
         control->all_gather("");
@@ -101,7 +101,7 @@ TEST_CASE("When rank 0 is killed the others stop") {
                    StartsWith("rank 0, status 1: lockstep: rank 0 was lost"));
 }
 
-TEST_CASE("A main thread that does not come back is ended, and the text printed once") {
+TEST_CASE("A main thread that does not return is ended, and the text is printed once") {
     for (const int hung : {0, 1}) {
         const auto ends = run_processes(2, [&, address = fresh_address()](int rank) {
             const auto control = join(rank, 2, address, 10, 0.3);
@@ -120,7 +120,8 @@ TEST_CASE("A main thread that does not come back is ended, and the text printed 
 }
 
 TEST_CASE(
-    "Where the stop was seen but the text not claimed, ending a process prints it") {
+    "If the stop was seen but its text was not printed, the process prints it at its "
+    "end") {
     for (const bool claims : {false, true}) {
         const auto ends = run_processes(1, [&](int rank) {
             const auto control = join(rank, 1, "", 10, 0.3);
@@ -135,7 +136,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("A stop that the main thread did not see is printed when it leaves") {
+TEST_CASE("A stop that the main thread did not see is printed when the process leaves") {
     const auto ends = run_processes(2, [address = fresh_address()](int rank) {
         const auto control = join(rank, 2, address);
         sleep_seconds(rank == 0 ? 0.5 : 0.2);
@@ -147,7 +148,7 @@ TEST_CASE("A stop that the main thread did not see is printed when it leaves") {
     CHECK(ends[1].errors.empty());
 }
 
-TEST_CASE("Rank 0 has said why before another process ends, whatever rank 0 does") {
+TEST_CASE("Rank 0 prints the cause before another process ends") {
     for (const std::string does : {"hangs", "claims late", "leaves"}) {
         const auto ends = run_processes(2, [&, address = fresh_address()](int rank) {
             auto control = join(rank, 2, address);
@@ -155,7 +156,7 @@ TEST_CASE("Rank 0 has said why before another process ends, whatever rank 0 does
             if (rank == 1) {
                 control->fail({1, 6, "it broke"});
                 control.reset();
-                kill(std::stoi(pids[0]), SIGKILL);  // as a launcher does
+                kill(std::stoi(pids[0]), SIGKILL);  // like a launcher
                 return std::string();
             }
             sleep_seconds(does == "hangs" ? 15 : 0.2);
@@ -174,7 +175,9 @@ TEST_CASE("Rank 0 has said why before another process ends, whatever rank 0 does
     }
 }
 
-TEST_CASE("Without a word from rank 0 a process leaves a stopped run after the grace") {
+TEST_CASE(
+    "Without a message from rank 0, a process leaves a stopped run after the grace "
+    "period") {
     const auto ends = run_processes(2, [address = fresh_address()](int rank) {
         auto control = join(rank, 2, address, 10, 0.2);
         const auto pids = control->all_gather(std::to_string(getpid()));
@@ -192,7 +195,7 @@ TEST_CASE("Without a word from rank 0 a process leaves a stopped run after the g
 
 namespace {
 
-/// The loop of a control thread that cannot go on at first.
+/// The loop of a control thread that fails at first.
 class BrokenService final : public ControlService {
   public:
     BrokenService(ControlShared& shared, int failures)
@@ -216,7 +219,7 @@ class BrokenService final : public ControlService {
 
 }  // namespace
 
-TEST_CASE("A control thread that cannot go on tells the others") {
+TEST_CASE("A control thread that fails tells the others") {
     const std::string text = "lockstep: the control line of rank 1 broke: no memory";
     for (const int failures : {1, 9}) {
         ControlShared shared(place(1, 2, ""), {});

@@ -15,7 +15,7 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
-/// Connects like a process of the run and says something else; waits for its reply.
+/// Connects like a process of the run, but sends this text; returns the reply.
 std::string talk(const std::string& address, const std::string& text) {
     const Descriptor socket = connect_to(parse_address(address, "the test's address"),
                                          Clock::now() + std::chrono::seconds(100));
@@ -28,7 +28,7 @@ std::string talk(const std::string& address, const std::string& text) {
     return reply;
 }
 
-constexpr int kVersion = 2;  // of the line that the launcher speaks
+constexpr int kVersion = 2;  // of the launcher's protocol
 
 std::string hello(uint64_t version, uint64_t size, uint64_t rank,
                   const std::string& address) {
@@ -42,9 +42,9 @@ std::string hello(uint64_t version, uint64_t size, uint64_t rank,
 
 }  // namespace
 
-TEST_CASE("Rank 0 names the ranks that did not come, and tells those that did") {
+TEST_CASE("Rank 0 names the missing ranks, and tells the others") {
     const auto ends = run_processes(3, [address = fresh_address()](int number) {
-        const int rank = number == 1 ? 3 : number;  // 1 and 4 are missing
+        const int rank = number == 1 ? 3 : number;  // ranks 1 and 4 are missing
         const auto control = join(rank, 5, address, 0.8);
         return std::string("joined");
     });
@@ -63,7 +63,7 @@ TEST_CASE("Rank 0 names the ranks that did not come, and tells those that did") 
     }
 }
 
-TEST_CASE("Rank 0 that did not come is missed") {
+TEST_CASE("A missing rank 0 is reported") {
     for (const std::string& address : {fresh_address(), fresh_tcp_address("127.0.0.1")}) {
         const auto start = Clock::now();
         CHECK_THROWS_WITH(join(1, 2, address, 0.3),
@@ -74,7 +74,7 @@ TEST_CASE("Rank 0 that did not come is missed") {
     }
 }
 
-TEST_CASE("A process lost while the others are still coming stops them") {
+TEST_CASE("A process lost during the meeting stops the others") {
     const auto ends = run_processes(2, [address = fresh_address()](int rank) {
         if (rank == 0) return join(0, 3, address)->all_gather("").front();
         const std::string greeting = hello(kVersion, 3, 1, address);
@@ -87,7 +87,7 @@ TEST_CASE("A process lost while the others are still coming stops them") {
     CHECK_THAT(ends[0].said, StartsWith("rank 1, status 1: lockstep: rank 1 was lost"));
 }
 
-TEST_CASE("Strangers who talk rubbish or nothing do not disturb a meeting") {
+TEST_CASE("Strangers that send rubbish or nothing do not disturb a meeting") {
     const std::string address = fresh_tcp_address("127.0.0.1");
     const auto ends = run_processes(3, [&](int number) {
         if (number < 2) {
@@ -105,7 +105,7 @@ TEST_CASE("Strangers who talk rubbish or nothing do not disturb a meeting") {
     CHECK(ends[2].said.empty());
 }
 
-TEST_CASE("Processes of other runs are turned away with a sentence") {
+TEST_CASE("Processes of other runs are rejected with a message") {
     const std::string address = fresh_address();
     const auto ends = run_processes(3, [&](int number) {
         if (number < 2) {
@@ -132,10 +132,10 @@ TEST_CASE("Processes of other runs are turned away with a sentence") {
                    ContainsSubstring("is another run"));
 }
 
-TEST_CASE("A process that comes with a rank twice is turned away with a sentence") {
+TEST_CASE("A second process with the same rank is rejected with a message") {
     const std::string address = fresh_address();
     const auto ends = run_processes(4, [&](int number) {
-        if (number == 2) sleep_seconds(0.5);  // the meeting is open until it comes
+        if (number == 2) sleep_seconds(0.5);  // the meeting stays open for it
         if (number == 3) sleep_seconds(0.2);
         return join(number == 3 ? 1 : number, 3, address)->all_gather("").front();
     });
@@ -145,22 +145,22 @@ TEST_CASE("A process that comes with a rank twice is turned away with a sentence
     CHECK(ends[3].status == 99);
 }
 
-TEST_CASE("A second run cannot wait where another does") {
+TEST_CASE("A second run cannot use another program's address") {
     for (const std::string& address : {fresh_address(), fresh_tcp_address("127.0.0.1")}) {
         const Descriptor taken = listen_at(parse_address(address, ""));
         CHECK_THROWS_WITH(
             join(0, 2, address, 0.2),
             StartsWith("rank 0 cannot wait for the other processes at " + address) &&
                 ContainsSubstring("set LOCKSTEP_RENDEZVOUS"));
-        // What listens there answers nothing that we understand.
+        // The program that listens there sends no answer that we understand.
         CHECK_THROWS_WITH(join(1, 2, address, 0.2),
                           ContainsSubstring("what answers there is another program"));
     }
 }
 
-TEST_CASE("An address that cannot be is said to be so") {
+TEST_CASE("An impossible address is refused") {
     CHECK_THROWS_AS(join(0, 2, "192.0.2.77:29500", 0.2),
-                    UsageError);  // not of this machine
+                    UsageError);  // not an address of this machine
     CHECK_THROWS_AS(join(1, 2, "no such machine:29500", 0.2), UsageError);
     CHECK_THROWS_AS(join(1, 2, "nowhere", 0.2), UsageError);
 }

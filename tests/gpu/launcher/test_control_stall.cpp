@@ -23,7 +23,7 @@ std::string wait_for_the_stop(const Control& control) {
 
 }  // namespace
 
-TEST_CASE("A process that stalls is explained from what all say of themselves") {
+TEST_CASE("A stalled process is explained from the reports of all") {
     for (const int origin : {0, 2}) {
         const auto ends = run_processes(3, [&, address = fresh_address()](int rank) {
             const auto control = join(rank, 3, address, 0.8);
@@ -47,7 +47,7 @@ TEST_CASE("A process that stalls is explained from what all say of themselves") 
     }
 }
 
-TEST_CASE("A stall without an explanation says which rank, and for how long") {
+TEST_CASE("A stall without an explanation names the rank and the time") {
     for (const int size : {1, 2}) {
         const auto ends = run_processes(size, [&, address = fresh_address()](int rank) {
             const auto control = join(rank, size, address, 0.8);
@@ -61,7 +61,7 @@ TEST_CASE("A stall without an explanation says which rank, and for how long") {
     }
 }
 
-TEST_CASE("One that cannot answer does not hold up the explanation for long") {
+TEST_CASE("A process that cannot answer does not delay the explanation for long") {
     const auto ends = run_processes(2, [address = fresh_address()](int rank) {
         const auto control = join(rank, 2, address, 0.8);
         control->set_describe([=] {
@@ -78,7 +78,7 @@ TEST_CASE("One that cannot answer does not hold up the explanation for long") {
     CHECK(ends[1].status == 1);
 }
 
-TEST_CASE("Progress, the end of watching, and waiting for others are no stall") {
+TEST_CASE("Progress, the end of the watch, and waiting for others are no stall") {
     const auto ends = run_processes(2, [address = fresh_address()](int rank) {
         const auto control = join(rank, 2, address, 0.6);
         control->begin_watching();
@@ -118,7 +118,8 @@ TEST_CASE("A process that waits while another works is not stopped") {
     }
 }
 
-TEST_CASE("A run in which all stand still is stopped, and the first of them named") {
+TEST_CASE(
+    "A run in which all processes stall is stopped, and the first stalled one is named") {
     const auto ends = run_processes(3, [address = fresh_address()](int rank) {
         const auto control = join(rank, 3, address, 0.6);
         control->all_gather("");
@@ -139,7 +140,7 @@ TEST_CASE("A run in which all stand still is stopped, and the first of them name
     }
 }
 
-TEST_CASE("One that has stood still for ten times the timeout stops the others") {
+TEST_CASE("A process that stalls for ten times the timeout stops the others") {
     const auto ends = run_processes(2, [address = fresh_address()](int rank) {
         const auto control = join(rank, 2, address, 0.3);
         control->all_gather("");
@@ -159,12 +160,12 @@ TEST_CASE("One that has stood still for ten times the timeout stops the others")
     }
 }
 
-TEST_CASE("One that is stopped while others wait for it is lost, and said so once") {
+TEST_CASE("A process that is stopped while others wait is reported once as lost") {
     for (const int stopped : {0, 2}) {
         const auto ends = run_processes(
             4,
             [&, address = fresh_address()](int number) {
-                if (number == 3) {  // the stopped one goes on when the others have ended
+                if (number == 3) {  // resumes the stopped one when the others have ended
                     const auto pid = join(1, 2, address + "-pid")->all_gather("").at(0);
                     sleep_seconds(5);
                     kill(std::stoi(pid), SIGCONT);
@@ -203,7 +204,7 @@ TEST_CASE("One that is stopped while others wait for it is lost, and said so onc
     }
 }
 
-TEST_CASE("An explanation that fails leaves the plain one") {
+TEST_CASE("If the explanation fails, the short message is printed") {
     const auto ends = run_processes(1, [](int) {
         const auto control = join(0, 1, "", 0.3);
         control->set_describe([] { return std::string("here"); });

@@ -38,7 +38,7 @@ TEST_CASE("The tasks of each machine are counted") {
         CHECK_THROWS_AS(tasks(wrong, 2), UsageError);
 }
 
-TEST_CASE("Addresses are taken apart") {
+TEST_CASE("Addresses are split into host and port") {
     const auto read = [](const char* text) { return parse_address(text, "HERE"); };
     CHECK(read("unix:lockstep-1").unix_name == "lockstep-1");
     CHECK(read("node01:29500").host == "node01");

@@ -7,9 +7,9 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr auto kTimeout = 4s;
-constexpr auto kPatience = 500ms;  // the interval at which such a watch looks
+constexpr auto kPatience = 500ms;  // how often such a watch looks
 
-/// Of three processes, after each of these in turn; told long ago.
+/// Returns the rank that stalls a run of three processes, long after these news.
 std::optional<int> standstill(const std::vector<std::pair<int, Pace>>& news) {
     const StallWatch watch(4);
     Paces paces(3, watch);
@@ -22,7 +22,7 @@ std::optional<int> standstill(const std::vector<std::pair<int, Pace>>& news) {
 
 }  // namespace
 
-TEST_CASE("A run stands still once all that are watched do") {
+TEST_CASE("A run stalls when all watched processes stall") {
     CHECK_FALSE(standstill({}));
     CHECK_FALSE(standstill({{0, Pace::moving}}));
     CHECK(standstill({{2, Pace::still}}) == 2);
@@ -36,7 +36,7 @@ TEST_CASE("A run stands still once all that are watched do") {
     CHECK_FALSE(standstill({{2, Pace::still}, {2, Pace::unwatched}}));
 }
 
-TEST_CASE("One that is stuck stops a run that goes on, by the name of the first") {
+TEST_CASE("A stuck process stops a running run, which names the first stalled one") {
     CHECK(standstill({{0, Pace::moving}, {1, Pace::still}, {1, Pace::stuck}}) == 1);
     CHECK(
         standstill(
@@ -45,7 +45,7 @@ TEST_CASE("One that is stuck stops a run that goes on, by the name of the first"
     CHECK_FALSE(standstill({{0, Pace::moving}, {1, Pace::stuck}, {1, Pace::moving}}));
 }
 
-TEST_CASE("Word that a process moves may be late: the patience begins anew after it") {
+TEST_CASE("A late report of progress restarts the timeout") {
     const StallWatch watch(4);
     Paces paces(2, watch);
     const auto now = Clock::now();
@@ -58,7 +58,7 @@ TEST_CASE("Word that a process moves may be late: the patience begins anew after
     CHECK(paces.standstill(now + 950ms) == 0);
 }
 
-TEST_CASE("Who waited for one that has left has the timeout to go on") {
+TEST_CASE("A process that waited for one that has left gets the whole timeout") {
     const StallWatch watch(4);
     Paces paces(2, watch);
     const auto now = Clock::now();

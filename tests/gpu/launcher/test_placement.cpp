@@ -75,7 +75,7 @@ const Variables kSlurmOneNode = with(kSlurm, {{"SLURM_PROCID", "1"},
                                               {"SLURM_NODEID", "0"},
                                               {"SLURM_STEP_TASKS_PER_NODE", "4"},
                                               {"SLURM_STEP_NODELIST", "gpu01"}});
-/// What a shell of sbatch has.
+/// The variables in a shell of sbatch.
 const Variables kBatchShell = {{"SLURM_PROCID", "0"},
                                {"SLURM_NTASKS", "4"},
                                {"SLURM_LOCALID", "0"},
@@ -84,7 +84,7 @@ const Variables kBatchShell = {{"SLURM_PROCID", "0"},
 
 }  // namespace
 
-TEST_CASE("A process that nobody placed has no place") {
+TEST_CASE("A process without a launcher has no place") {
     CHECK(text(find({})) == "none");
     CHECK(text(find({{"LOCKSTEP_RENDEZVOUS", "node1:29500"}})) == "none");
 }
@@ -99,7 +99,7 @@ TEST_CASE("Each launcher's variables are read") {
     CHECK(text(find(kSlurmOneNode)) == "srun 1/4 1/4");
 }
 
-TEST_CASE("Shells that Slurm gives are no place") {
+TEST_CASE("An interactive shell of Slurm is no place") {
     CHECK(text(find(kBatchShell)) == "none");
     for (const char* step : {"4294967291", "4294967290", "batch", ""})
         CHECK(text(find(with(kBatchShell, {{"SLURM_STEP_ID", step}}))) == "none");
@@ -173,7 +173,7 @@ TEST_CASE("mpirun over several machines needs an address") {
     CHECK(find(alone)->rendezvous.address.empty());
 }
 
-TEST_CASE("A variable that is missing is named, whichever it is") {
+TEST_CASE("Each missing variable is named") {
     const std::map<std::string, Variables> launchers = {
         {"LOCKSTEP_SIZE", kOurs},
         {"WORLD_SIZE", kTorchrun},
@@ -208,14 +208,13 @@ TEST_CASE("An empty variable is not set") {
           "torchrun 5/8 1/4");
 }
 
-TEST_CASE("Our own supervisor says that it is one") {
+TEST_CASE("Our own supervisor identifies itself") {
     CHECK_FALSE(find(kOurs)->supervised);
     CHECK(find(with(kOurs, {{"LOCKSTEP_SUPERVISED", "1"}}))->supervised);
     CHECK_FALSE(find(with(kTorchrun, {{"LOCKSTEP_SUPERVISED", "1"}}))->supervised);
 }
 
-TEST_CASE(
-    "A variable that makes no sense is named with its value and what was expected") {
+TEST_CASE("A wrong variable is named with its value and what was expected") {
     CHECK_THROWS_WITH(find(with(kOurs, {{"LOCKSTEP_RANK", "4"}})),
                       "LOCKSTEP_RANK is \"4\"; expected a whole number from 0 to 3, as "
                       "lockstep sets it");

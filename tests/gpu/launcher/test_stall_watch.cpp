@@ -6,7 +6,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Looks every second for so many seconds; the paces that it found, in letters.
+/// Looks every second for `seconds` seconds; returns the paces that it found, as letters.
 std::string paces(StallWatch& watch, Clock::time_point& now, int seconds) {
     std::string found;
     for (int second = 0; second < seconds; ++second)
@@ -17,7 +17,7 @@ std::string paces(StallWatch& watch, Clock::time_point& now, int seconds) {
 
 }  // namespace
 
-TEST_CASE("A standstill is told once, after its timeout and not before, and its end") {
+TEST_CASE("A stall is reported once, after its timeout, and so is its end") {
     StallWatch watch(10);
     auto now = Clock::now();
     CHECK(paces(watch, now, 200) == "");
@@ -32,7 +32,7 @@ TEST_CASE("A standstill is told once, after its timeout and not before, and its 
     CHECK(paces(watch, now, 200) == "u");
 }
 
-TEST_CASE("Who stands still for ten times the timeout is stuck") {
+TEST_CASE("A process that stalls for ten times the timeout is stuck") {
     StallWatch watch(10);
     auto now = Clock::now();
     watch.begin();
@@ -42,7 +42,7 @@ TEST_CASE("Who stands still for ten times the timeout is stuck") {
     CHECK(paces(watch, now, 1) == "m");
 }
 
-TEST_CASE("Progress and waiting for other processes begin the time anew") {
+TEST_CASE("Progress and waiting for other processes restart the timeout") {
     StallWatch watch(10);
     auto now = Clock::now();
     watch.begin();
@@ -57,7 +57,7 @@ TEST_CASE("Progress and waiting for other processes begin the time anew") {
     CHECK(paces(watch, now, 1) == "s");
 }
 
-TEST_CASE("Time in which nobody looked is not counted") {
+TEST_CASE("Time without a check is not counted") {
     StallWatch watch(10);
     auto now = Clock::now();
     watch.begin();

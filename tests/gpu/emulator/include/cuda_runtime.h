@@ -1,23 +1,24 @@
 // The part of the CUDA runtime that gpu/ uses, emulated on the CPU for tests.
 //
-// This is a test double, not a GPU: results, orders and misuse are checked; speed, races
-// between warps that no barrier order shows, and most faults of hardware are not.
+// This is a test double, not a GPU. It checks results, orders and misuse. It does not
+// check speed, most faults of hardware, or races between warps that no order of threads
+// at barriers shows.
 //
-// - A stream is a thread with a queue, so what no event orders really does race; a short
-//   delay now and then shakes such orders. An event is what a stream has reached.
-// - The threads of a block are fibers on its stream's thread. They run in an order that
-//   changes at every barrier, and blocks run in a changed order too, so that a missing
-//   barrier gives wrong numbers. A block that cannot go on ends the process and says why.
+// - A stream is a thread with a queue, so operations that no event orders really race;
+//   a short delay now and then changes their order. An event is a point of a stream.
+// - The threads of a block are fibers on its stream's thread. Their order changes at
+//   every barrier, and so does the order of blocks, so a missing barrier gives wrong
+//   numbers. A block that cannot go on ends the process and says why.
 // - Device memory starts as NaN, becomes NaN again when freed, and has red zones: a
 //   write outside an allocation, or into freed memory, ends the process.
-// - Handles of what was destroyed and pointers into nowhere are errors, always.
+// - Handles of destroyed objects and pointers to nothing are always errors.
 //
-// Environment: EMULATED_GPUS devices a process sees (4; 0: no GPU), EMULATED_GPU_BYTES
-// memory of each (2 GiB), EMULATED_GPU_SEED of orders and delays (1),
-// EMULATED_GPU_DELAYS=0 without delays, EMULATED_DRIVER_VERSION (13000) and
-// EMULATED_NCCL_VERSION (22809) to be too old, EMULATED_CAPABILITY of the GPUs (90), for
-// which there are kernels from 80 on, EMULATED_KERNELS_FOR that they say they are for
-// (80), EMULATED_MEMORY_POOLS=0 without them; the others stand in README.md.
+// Environment: EMULATED_GPUS is the number of devices (4; 0: no GPU), EMULATED_GPU_BYTES
+// the memory of each (2 GiB), EMULATED_GPU_SEED the seed of orders and delays (1).
+// EMULATED_GPU_DELAYS=0 turns delays off, EMULATED_MEMORY_POOLS=0 memory pools.
+// EMULATED_DRIVER_VERSION (13000) and EMULATED_NCCL_VERSION (22809) can be too old.
+// EMULATED_CAPABILITY is the GPUs' capability (80; there are kernels from 80 on), and
+// EMULATED_KERNELS_FOR the one that kernels claim (80). README.md has the others.
 #pragma once
 
 #include <cstddef>
@@ -132,7 +133,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks,
     return cudaSuccess;
 }
 
-/// As every launch, it takes the arguments' values now and runs the kernel later.
+/// Like every launch, it takes the arguments' values now and runs the kernel later.
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
                                void (*kernel)(Parameters...), Arguments&&... arguments) {

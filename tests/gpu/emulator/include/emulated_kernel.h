@@ -1,5 +1,5 @@
-// What a kernel's source finds around it: its place in the grid, barriers, exchanges
-// within a warp, vectors, and the functions that nvcc brings without an include.
+// What a kernel's source can use without an include: its place in the grid, barriers,
+// exchanges within a warp, vectors, and nvcc's built-in functions.
 #pragma once
 
 #include <bit>
@@ -29,7 +29,7 @@ constexpr int warpSize = 32;
 
 namespace emulated {
 
-/// A line of a kernel that waits for other threads.
+/// A line of a kernel at which it waits for other threads.
 struct Place {
     const char* file = nullptr;
     int line = 0;
@@ -43,14 +43,15 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
 
 /// Waits for all threads of the block.
 void block_barrier(Place place);
-/// Waits for the lanes of `mask`. Gives `source`'s value of a shuffle, the mask of lanes
-/// whose value is not 0 of a ballot.
+/// Waits for the lanes of `mask`. A shuffle returns `source`'s value; a ballot returns
+/// the mask of the lanes whose value is not 0.
 std::uint64_t warp_exchange(WarpCall call, unsigned mask, std::uint64_t value, int source,
                             Place place);
-/// This thread's place in its warp.
+/// Returns this thread's place in its warp.
 int lane();
 
-/// Ends the process if the address is not a multiple of what one instruction moves there.
+/// Ends the process if the address is not a multiple of the bytes that one instruction
+/// moves.
 void require_vector_at(const void* address, std::size_t bytes);
 
 template <typename Whole>

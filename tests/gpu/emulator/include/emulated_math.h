@@ -1,4 +1,4 @@
-// Vectors and the arithmetic that a kernel may use without an include.
+// Vectors, and the arithmetic that a kernel may use without an include.
 #pragma once
 
 #include <bit>

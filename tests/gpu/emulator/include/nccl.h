@@ -1,22 +1,24 @@
 // The part of NCCL 2.28 that gpu/ uses, emulated between processes of this machine (see
-// cuda_runtime.h). Messages are bytes through sockets, as they come, without a word about
-// what they are: as with NCCL, ranks whose calls do not match hang or get rubbish. Every
-// operation sends whole buffers to whoever needs them and adds up in the order of ranks,
-// so all ranks get the same bits.
+// cuda_runtime.h). Messages are plain bytes through sockets, without any description: as
+// with NCCL, ranks whose calls do not match hang or get rubbish. Every operation sends
+// whole buffers to the ranks that need them, and adds up in the order of ranks, so all
+// ranks get the same bits.
 //
-// As NCCL has it, and as programs forget:
-// - A communicator that does not block answers ncclInProgress to every call that takes
-//   time, operations too. Until ncclCommGetAsyncError says otherwise, the operation may
-//   not be in its stream yet, ncclCommSplit's result is not there, and other calls on it
-//   fail with ncclInvalidArgument.
+// As in NCCL, though programs often forget it:
+// - A nonblocking communicator answers ncclInProgress to every call that takes time, also
+//   to operations. Until ncclCommGetAsyncError says otherwise, the operation may not be
+//   in its stream yet, ncclCommSplit's result is missing, and other calls on the
+//   communicator fail with ncclInvalidArgument.
 // - An operation whose peer is lost never ends: the communicator's error becomes
-//   ncclRemoteError, and the stream goes on once ncclCommAbort is called.
-// - Operations of one communicator run in the order of their calls, whatever their
-//   streams; all of a group progress together.
-// - Two ranks on one GPU of one host (NCCL_HOSTID, else the host's name) are refused.
+//   ncclRemoteError, and the stream continues when ncclCommAbort is called.
+// - Operations of one communicator run in the order of their calls, on any streams; all
+//   operations of a group progress together.
+// - Two ranks on one GPU of one host are refused. NCCL_HOSTID names the host; if it is
+// not
+//   set, the host's own name does.
 //
-// What ends the process: two threads inside one communicator at once; a buffer outside
-// the allocation that it begins in.
+// Two mistakes end the process: two threads inside one communicator at once, and a buffer
+// that is not inside the allocation in which it begins.
 #pragma once
 
 #include <climits>
