@@ -287,7 +287,8 @@ def write_tree(folder, packed):
     Refuses a folder that contains other files."""
     if os.path.isdir(folder) and os.listdir(folder) and \
             not os.path.isfile(os.path.join(folder, TREE_MARK)):
-        raise SystemExit(f"lockstep: {folder} has files that are no tree of a bundle's; name a new folder")
+        raise SystemExit(f"lockstep: {folder} has files and was not made as a bundle's tree; "
+                         f"name a new folder")
     packed = packed | {TREE_MARK: b""}
     for name in files_below(folder, ""):
         if name not in packed:

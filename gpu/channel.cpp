@@ -20,7 +20,7 @@ LaunchedWork::LaunchedWork(RunHandle run, const Tensor& destination, const Tenso
 
 void LaunchedWork::wait(SourceLine at) {
     require(*run_ != nullptr, at,
-            "work was waited for after the run that launched it was over");
+            "wait() was called after the run that launched this work had ended");
     RankRun& run = **run_;
     run.naming([&] { return during("wait", at); }, [&] { wait_in(run, at); });
 }
@@ -44,7 +44,7 @@ void LaunchedWork::wait_in(RankRun& run, SourceLine at) {
 
 std::size_t LaunchedWork::wait_any(std::span<PendingWork* const> works, SourceLine at) {
     require(*run_ != nullptr, at,
-            "works were waited for after the run that launched them was over");
+            "wait_any() was called after the run that launched these works had ended");
     RankRun& run = **run_;
     const auto doing = [&] { return during("wait_any", at); };
     return run.naming(doing, [&] {

@@ -53,7 +53,8 @@ GpuError named(const GpuError& error, int rank, const std::string& during, bool 
         sentence += fmt::format("; the GPU has stopped with {} ({})", name,
                                 cudaGetErrorString(fault));
     if (!sync)
-        sentence += "; an earlier operation may be the cause: --set sync=1 says which";
+        sentence +=
+            "; an earlier operation may be the cause: use --set sync=1 to see which";
     return GpuError(sentence);
 }
 

@@ -144,8 +144,8 @@ std::unique_ptr<lockstep::Device> make_device(int index, DeviceMonitor& monitor,
 
 std::unique_ptr<Cluster> GpuProcess::make_cluster(int ranks, bool trace) {
     require(ranks >= 1 && ranks <= size(),
-            "a cluster of {} ranks was asked for, but this run has {} {}: "
-            "with --backend nccl a rank is a process",
+            "the program asks for a cluster of {} ranks, but this run has {} {}: with "
+            "--backend nccl each rank is a process",
             ranks, size(), size() == 1 ? "process" : "processes");
     return std::make_unique<GpuCluster>(*this, ranks, trace);
 }

@@ -216,7 +216,8 @@ void Comm::require_expected(const SplitRequest& request, const std::vector<int>&
     diagnosis.communicator = name();
     diagnosis.members = channel_.ranks;
     diagnosis.sentence = fmt::format(
-        "rank {} calls {} at {}, but what the ranks of {} asked for makes {} of {}",
+        "rank {} calls {} at {}, but together the calls of the ranks of {} make {} from "
+        "{}",
         owner(), text_of(request), at.text(), name(), request.name, member_text(made));
     diagnosis.parties.push_back({{owner()}, text_of(request), "members", at, {}});
     throw FaultError(std::move(diagnosis));

@@ -65,7 +65,7 @@ def cuda_version(nvcc):
     run = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
     version = re.search(r"release (\d+)\.(\d+)", run.stdout)
     if not version:
-        raise Missing(f"{nvcc} does not tell its version")
+        raise Missing(f"the version of {nvcc} is unknown")
     if int(version[1]) < OLDEST_CUDA:
         raise Missing(f"{nvcc} is of CUDA {version[1]}.{version[2]} and C++20 needs "
                       f"{OLDEST_CUDA}.0 or later")

@@ -27,7 +27,7 @@ std::byte* PinnedPool::allocate(std::int64_t bytes) {
     if (result == cudaErrorMemoryAllocation) {
         cudaGetLastError();  // so that a later launch does not report it again
         throw GpuError(
-            fmt::format("the host has no {} more that can be pinned", bytes_text(bytes)));
+            fmt::format("the host cannot pin another {} of memory", bytes_text(bytes)));
     }
     check(result, "cudaMallocHost", __FILE__, __LINE__);
     auto* const data = static_cast<std::byte*>(memory);

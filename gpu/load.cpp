@@ -55,8 +55,8 @@ std::string problem_text(const std::string& complaint) {
     const bool absent = complaint.find("cannot open shared object") != std::string::npos;
     if (!absent) return fmt::format("the GPU twin cannot be loaded: {}", complaint);
     return fmt::format(
-        "{} was not found, which the GPU twin is built with; install it, or "
-        "add its folder to LD_LIBRARY_PATH",
+        "{}, which the GPU twin needs, was not found; install it, or add its folder to "
+        "LD_LIBRARY_PATH",
         library);
 }
 
@@ -71,9 +71,10 @@ Loaded load() {
     const std::string path = module_path();
     if (path.empty() && !kMissing.empty())
         return {nullptr,
-                fmt::format("the GPU twin is not built, because {}; it takes the CUDA "
-                            "toolkit (nvcc, cuBLAS) and NCCL where Lockstep is built",
-                            kMissing)};
+                fmt::format(
+                    "the GPU twin was not built, because {}; to build it, the machine "
+                    "that builds Lockstep needs the CUDA toolkit (nvcc, cuBLAS) and NCCL",
+                    kMissing)};
     if (path.empty() && !has_driver())
         return {
             nullptr,
@@ -81,8 +82,8 @@ Loaded load() {
             "has a GPU; the GPU twin is built there"};
     if (path.empty())
         return {nullptr,
-                "liblockstep_gpu.so is not where it was built or installed, beside the "
-                "program; build again"};
+                "liblockstep_gpu.so was not found in the build or installation folder of "
+                "this program; build again"};
     // Load lazily: an older NCCL lacks some calls, and the survey explains that better
     // than the loader.
     void* const library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);

@@ -97,8 +97,8 @@ NcclHandle GpuProcess::meet() {
 
 NcclHandle& GpuProcess::world(int ranks) {
     require(!family_.aborted(),
-            "a run has failed on this process, which ended its "
-            "communicators; it takes part in no other");
+            "an earlier run failed on this process and ended its communicators; it "
+            "cannot take part in another run");
     const auto made = worlds_.find(ranks);
     if (made != worlds_.end()) return made->second;
     const Watching watching(control());

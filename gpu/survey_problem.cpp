@@ -98,13 +98,12 @@ std::string gpu_problem(const GpuAnswer& answer) {
             build_advice(answer));
     if (!answer.error.empty())
         return fmt::format(
-            "{} cannot load the kernels: {} ({}); see what nvidia-smi "
-            "says of it",
-            gpu, answer.error, answer.meaning);
+            "{} cannot load the kernels: {} ({}); check this GPU with nvidia-smi", gpu,
+            answer.error, answer.meaning);
     if (!answer.memory_pools)
         return fmt::format(
-            "{} cannot allocate memory in the order of a stream, as some virtual GPUs "
-            "cannot; run on another GPU",
+            "{} cannot allocate memory in stream order (some virtual GPUs cannot); use "
+            "another GPU",
             gpu);
     return "";
 }
@@ -114,7 +113,7 @@ std::string nccl_problem(int loaded, int built) {
     const auto text = [](int version) {
         return fmt::format("{}.{}", version / 10000, version / 100 % 100);
     };
-    if (loaded == 0) return "NCCL does not tell its version: install NCCL 2.18 or later";
+    if (loaded == 0) return "the version of NCCL is unknown: install NCCL 2.18 or later";
     if (loaded < kOldest)
         return fmt::format("NCCL {} is too old: install NCCL 2.18 or later",
                            text(loaded));

@@ -41,7 +41,8 @@ def row(step):
 def verdict(results):
     must = [step for step in results["steps"] if step["need"] == "must"]
     passed = sum(step["status"] == "passed" for step in must)
-    counted = f"{passed} of {len(must)} steps that must pass did, in {results['seconds']:.0f} s."
+    counted = (f"{passed} of the {len(must)} steps that must pass have passed, "
+               f"in {results['seconds']:.0f} s.")
     reason = results["reason"]
     return f"{counted} The run ended early: {reason or 'it was cut off'}." \
         if reason or not results["ended"] else counted
@@ -68,8 +69,8 @@ def read_results(path):
     with open(path, encoding="utf-8") as file:
         results = json.load(file)
     if not results["gpu"]:
-        sys.exit(f"verified: {path} is of a machine without a GPU, of which there is nothing to "
-                 f"tell")
+        sys.exit(f"verified: {path} is from a machine without a GPU, so it has no results "
+                 f"to record")
     return results
 
 
@@ -78,8 +79,8 @@ def joined(all_results):
     for other in others:
         for key in ("commit", "built", "gpu", "versions"):
             if first[key] != other[key]:
-                sys.exit(f"verified: results of one commit and one machine are expected, and {key} "
-                         f"is {first[key]} in the first and {other[key]} in another")
+                sys.exit(f"verified: all results must be from one commit and one machine, but "
+                         f"{key} is {first[key]} in the first and {other[key]} in another")
     steps = {}
     for results in all_results:
         for step in results["steps"]:

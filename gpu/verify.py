@@ -71,7 +71,7 @@ def read_arguments(words):
         elif word in verify_plan.PARTS:
             parts.append(word)
         else:
-            raise Refusal(f"{word} is no part; the parts are {', '.join(verify_plan.PARTS)}")
+            raise Refusal(f"there is no part {word}; the parts are {', '.join(verify_plan.PARTS)}")
     return folder, parts or list(verify_plan.PARTS)
 
 

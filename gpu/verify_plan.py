@@ -77,9 +77,9 @@ def bench_steps(machine):
     return [Step("speed", argv, "must", 15, 90, figures.speed, BENCH),
             goal("4096³ product, at most 1.05 of the time of plain cuBLAS", "must",
                  figures.matmul),
-            goal("attention, of the time of cuBLAS, softmax and cuBLAS", "may",
+            goal("attention, as a fraction of the time of cuBLAS, softmax and cuBLAS", "may",
                  figures.attention),
-            goal("kernels, each at its goal", "must", figures.kernels)]
+            goal("kernels: does each reach its goal", "must", figures.kernels)]
 
 
 def sanitizer_step(machine, tool, need):

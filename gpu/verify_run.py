@@ -172,7 +172,8 @@ class Run:
         if step.lacking:
             return "skipped", step.lacking
         if step.shares_gpu and self.shared_hang:
-            return "skipped", f"two processes that shared the GPU hung before: {self.shared_hang}"
+            return "skipped", ("an earlier step with two processes on the GPU hung: "
+                               f"{self.shared_hang}")
         if step.goal_of and step.goal_of not in self.printed:
             return "not run", f"“{step.goal_of}” gave no figures"
         if seconds < LEAST_SECONDS and not step.goal_of:
@@ -195,7 +196,7 @@ class Run:
 
     def run_program(self, step, row, most, left):
         limit = min(most, left)
-        row["status"], row["reason"] = "running", "nobody has seen it end"
+        row["status"], row["reason"] = "running", "its end was not recorded"
         self.write()
         began = self.clock()
         with open(self.path("running.log"), "w+b") as out, \

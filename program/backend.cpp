@@ -68,23 +68,25 @@ const std::vector<Setting>& common_settings() {
     constexpr std::int64_t kMostSeed = std::numeric_limits<std::int64_t>::max();
     constexpr double kDay = 86400;
     static const std::vector<Setting> settings{
-        {"workers", "threads that long operations run on; 0 is one a core",
+        {"workers", "threads for long operations; 0 means one per core",
          Whole{0, kMostWorkers, RunSettings().workers}},
         {"executor", "what runs the virtual devices",
          Choice{{"fibers", "threads"}, "fibers"}},
         {"schedule_seed", "permutes the order in which devices are run",
          Whole{0, kMostSeed}},
-        {"numerics", "off computes shapes only: same time, bytes and memory",
+        {"numerics", "off computes only shapes; time, bytes and memory stay the same",
          Choice{{"on", "off"}, "on"}},
         {"tf32", "1 lets --backend cuda and nccl multiply f32 matrices in TF32",
          Whole{0, 1, 0}, "", false},
-        {"sync", "1 makes --backend cuda and nccl wait for each operation: finds faults",
+        {"sync",
+         "1 makes --backend cuda and nccl wait for each operation, to find faults",
          Whole{0, 1, 0}, "", false},
         {"timeout", "seconds without progress after which --backend nccl gives up",
          Real{1, kDay, RunSettings().timeout_seconds}, "", false},
-        {"nccl", "shared lets the ranks of --backend nccl share one GPU: slow, a trial",
+        {"nccl",
+         "shared lets the ranks of --backend nccl share one GPU (slow, for a first try)",
          Choice{{"own", "shared"}, "own"}, "", false},
-        {"trace", "hta leaves one more trace a rank, for PyTorch's HTA",
+        {"trace", "hta writes one more trace per rank, for PyTorch's HTA",
          Choice{{"chrome", "hta"}, "chrome"}, "", false},
     };
     return settings;
@@ -119,11 +121,11 @@ Options resolved(Options options, int default_ranks,
     if (options.backend == "cuda") return options;
     if (!here.nccl_problem.empty()) refuse_backend(options, here.nccl_problem);
     require(options.check != sim::CheckLevel::full,
-            "--check full: most of what it looks for only virtual devices can see; take "
+            "--check full: only virtual devices can see most of these mistakes; use "
             "--backend cuda or sim instead of nccl");
     require(options.has_numbers(),
-            "--set numerics=off: --backend nccl computes numbers; shapes only are for "
-            "--backend sim");
+            "--set numerics=off: --backend nccl always computes numbers; only --backend "
+            "sim can leave them out");
     options.ranks =
         nccl_ranks(options, default_ranks, static_cast<int>(here.gpus.size()), placement);
     return options;

@@ -120,7 +120,7 @@ void require_no_extras(const CLI::App& app) {
     if (!app.get_allow_extras()) require_no_extras(app);
     const std::string text = error.what();
     if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
-        throw UsageError(fmt::format("{} is missing; {} --help shows what there is",
+        throw UsageError(fmt::format("{} is missing; see {} --help",
                                      text.substr(0, text.find(' ')), full_name(app)));
     if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr)
         throw UsageError(printable(text));
@@ -144,7 +144,7 @@ void require_no_extras(const CLI::App& app) {
             fmt::format("unknown {} '{}'; there are {}, --help and --version",
                         name.starts_with("-") ? "option" : "command", printable(name),
                         fmt::join(known, ", ")));
-    require(!name.empty(), "{}: expected {} behind it", full_name(app), either(known));
+    require(!name.empty(), "{}: {} must follow", full_name(app), either(known));
     throw UsageError(fmt::format("{}: '{}' is not {}{}", full_name(app), printable(name),
                                  either(known), did_you_mean(name, known)));
 }
@@ -174,7 +174,8 @@ void require_not_read(const std::string& option, const std::filesystem::path& pa
                       const std::filesystem::path& read, const std::string& what) {
     std::error_code ignored;
     require(!std::filesystem::equivalent(path, read, ignored),
-            "{} {}: that is {}'s own file", option, printable(path.string()), what);
+            "{} {}: that file belongs to {}; choose another path", option,
+            printable(path.string()), what);
 }
 
 int help_columns() {
@@ -355,7 +356,7 @@ void declare_world(Command& command, Options& options, int least, int most) {
         "--dtype", "f32|f64|bf16", "numbers of 32 (default), 64 or 16 bits",
         choice_into(options.dtype,
                     {{"f32", DType::f32}, {"f64", DType::f64}, {"bf16", DType::bf16}}));
-    command.option("--seed", "S", "of all random numbers; default 1",
+    command.option("--seed", "S", "seed of all random numbers; default 1",
                    whole_into(options.seed, std::uint64_t{0}, kMostSeed));
     command.option("--cluster", "NAME|FILE",
                    "what devices and links can do: " + either(cluster_preset_names()) +
@@ -368,13 +369,14 @@ void declare_check(Command& command, Options& options) {
     using Level = sim::CheckLevel;
     command.option(
         "--check", "cheap|full",
-        "which mistakes are looked for: those that cost nothing to find (default), or "
-        "all, in at most twice the time; full needs virtual devices",
+        "which mistakes to look for: cheap (default) looks for those that cost nothing "
+        "to find; full looks for all, takes at most twice the time and needs virtual "
+        "devices",
         choice_into(options.check, {{"cheap", Level::cheap}, {"full", Level::full}}));
 }
 
 void declare_out(Command& command, Options& options) {
-    command.option("--out", "DIR", "leave a record of the run there",
+    command.option("--out", "DIR", "write a record of the run to this folder",
                    path_into(options.out));
 }
 

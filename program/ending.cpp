@@ -36,7 +36,7 @@ struct Speaker {
     /// Returns the ending for an exception of unknown type.
     Ending unknown(const std::string& text) const {
         if (!program.empty()) return sentence(text, kFailed);
-        return sentence("a mistake of Lockstep itself: " + text, kBroken);
+        return sentence("a bug in Lockstep: " + text, kBroken);
     }
     Ending of_exception() const;
 };

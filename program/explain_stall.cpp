@@ -79,7 +79,7 @@ std::string stall_text(const std::vector<std::string>& logs, int stalled, int wi
     const std::vector<std::optional<RankLog>> read = logs_of_members(logs);
     const std::vector<RankLog> complete = complete_ones(read);
     const std::string stands = fmt::format(
-        "lockstep: the run stands still: rank {} has made no progress for the time that "
+        "lockstep: the run is stuck: rank {} has made no progress within the time that "
         "--set timeout allows.",
         stalled);
     if (complete.size() < read.size())
@@ -91,8 +91,8 @@ std::string stall_text(const std::vector<std::string>& logs, int stalled, int wi
                diagnosis->text(width);
     return paragraph(
                stands +
-                   " The calls of all ranks match so far, so what keeps them is "
-                   "elsewhere: a program that computes or loops, a GPU that fails, a "
+                   " The calls of all ranks match so far, so the cause is something "
+                   "else: a program that computes for long or loops, a GPU that fails, a "
                    "link that is down, or a timeout that is too short. The last calls:",
                width) +
            places_text(read, width);
@@ -105,7 +105,7 @@ void check_calls(const std::vector<std::string>& logs) {
     std::optional<Diagnosis> diagnosis = sim::replay(complete);
     if (!diagnosis) return;
     diagnosis->sentence =
-        "this run came to its end on the GPUs, and is wrong all the same: " +
+        "this run ended on the GPUs without an error, but its calls are wrong: " +
         diagnosis->sentence;
     throw FaultError(*diagnosis);
 }

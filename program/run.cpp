@@ -141,7 +141,7 @@ void Launch::State::read(int& argc, char** argv, bool takes_all) {
     programs::declare_check(command, options_);
     programs::declare_settings(command, options_, "below");
     programs::declare_out(command, options_);
-    command.flag("--trace", "with --out, leave a trace and a timeline, too", trace_);
+    command.flag("--trace", "with --out, also write a trace and a timeline", trace_);
     command.footer(programs::settings_help("Settings of " + info_.name, info_.settings) +
                    programs::settings_help("Settings (--set KEY=VALUE)",
                                            programs::common_settings()));
@@ -159,7 +159,7 @@ void Launch::State::settle() {
     options_.values = programs::Settings(declared, options_.settings);
     options_.run = programs::run_settings(options_.values);
     require(!trace_ || options_.out,
-            "--trace: a trace is part of a record; --out DIR says where that should be");
+            "--trace needs --out DIR: the trace is written into the record there");
     const programs::Options asked = options_;
     placement_ = programs::placement_for(asked);
     options_ = programs::resolved(asked, info_.default_ranks, placement_);
@@ -282,7 +282,7 @@ void Launch::State::leave_stopped(const FaultError& fault) {
         if (std::filesystem::exists(folder / name))
             pictures +=
                 (pictures.empty() ? ", with the pictures " : " and ") + std::string(name);
-    say(fmt::format("what the run had left when it stopped is in {}{}", folder.string(),
+    say(fmt::format("the files of the stopped run are in {}{}", folder.string(),
                     pictures));
 }
 

@@ -38,15 +38,15 @@ std::unique_ptr<Cluster> make_cluster(ClusterOptions options) {
             "a cluster of {} ranks was asked for; it has 1 to {}", options.ranks,
             static_cast<int>(ClusterOptions::kMaxRanks));
     require(options.workers >= 0 && options.workers <= 256,
-            "{} workers were asked for; 0 (one a core) to 256 are possible",
+            "{} workers were asked for; 0 (one per core) to 256 are possible",
             options.workers);
-    require(options.spec.devices_per_node >= 1 && options.spec.network_ports >= 0 &&
-                options.spec.host_links >= 0,
-            "a cluster whose nodes have {} devices, {} network ports and {} host links "
-            "was asked for; they have 1 device or more, and 0 ports and links (one a "
-            "device) or more",
-            options.spec.devices_per_node, options.spec.network_ports,
-            options.spec.host_links);
+    require(
+        options.spec.devices_per_node >= 1 && options.spec.network_ports >= 0 &&
+            options.spec.host_links >= 0,
+        "nodes with {} devices, {} network ports and {} host links were asked for; at "
+        "least 1 device, and 0 (one per device) or more ports and links, are expected",
+        options.spec.devices_per_node, options.spec.network_ports,
+        options.spec.host_links);
     return std::make_unique<VirtualCluster>(std::move(options));
 }
 

@@ -79,7 +79,7 @@ BytesByVerb Comm::do_bytes_sent(SourceLine at) const {
     const Launch* const open = team_.members[member].first;
     require(open == nullptr, at, [&] {
         return fmt::format(
-            "the bytes sent over {} were asked for while its {} of {} is not waited for; "
+            "the bytes sent over {} were asked for before its {} of {} was waited for; "
             "call wait() on its Work first",
             name(), text_of(open->posted.front().operation), open->at.text());
     });

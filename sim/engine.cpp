@@ -292,8 +292,7 @@ std::size_t Engine::wait_any(std::vector<Launch*> launches, SourceLine at) {
     const int index = scheduler_.current();
     for (const Launch* launch : launches)
         require(launch->engine == this && launch->rank == index, at,
-                "rank {} waited for any of several works, one of which is rank {}'s",
-                index, launch->rank);
+                "rank {} called wait_any with a work of rank {}", index, launch->rank);
     arrivals_decide_ = true;
     RankState& state = rank(index);
     state.any_of = launches;

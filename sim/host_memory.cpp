@@ -49,16 +49,15 @@ void HostMemory::refuse(int rank, std::int64_t bytes, std::int64_t most,
                  static_cast<double>(held_by_[rank]) + static_cast<double>(bytes));
     throw MissingError(fmt::format(
         "{}: the numbers of {} rank{} do not fit into this machine's memory: with {} "
-        "more for rank {} they would take {:.4g} GiB, and {:.4g} GiB can be had{}; take "
-        "fewer ranks or smaller sizes, or compute shapes only (--set numerics=off, or "
-        "numbers = false in ClusterOptions)",
+        "more for rank {} they would take {:.4g} GiB, but only {:.4g} GiB are "
+        "available{}; use fewer ranks or smaller sizes, or compute only shapes (--set "
+        "numerics=off, or numbers = false in ClusterOptions)",
         at.text(), held_by_.size(), held_by_.size() == 1 ? "" : "s", bytes_text(bytes),
         rank, wanted / kGiB, static_cast<double>(most) / kGiB,
-        fullest * ranks <= wanted
-            ? ""
-            : fmt::format(" (if each rank comes to hold as much as the fullest, all need "
-                          "{:.4g} GiB)",
-                          fullest * ranks / kGiB)));
+        fullest * ranks <= wanted ? ""
+                                  : fmt::format(" (if every rank needs as much as the "
+                                                "largest one, all ranks need {:.4g} GiB)",
+                                                fullest * ranks / kGiB)));
 }
 
 }  // namespace lockstep::sim

@@ -24,10 +24,10 @@ class ThreadContexts final : public Contexts {
         } catch (const std::system_error&) {
             const std::size_t made = contexts_.size() - 1;
             give_up();
-            throw UsageError(fmt::format(
-                "{} ranks as threads were asked for, but this machine gives {}; fibers "
-                "need none",
-                count, made));
+            throw UsageError(
+                fmt::format("{} ranks as threads were asked for, but this machine allows "
+                            "only {}; fibers need no threads",
+                            count, made));
         }
     }
 

@@ -104,13 +104,12 @@ void bind_and_listen(const Descriptor& listener, const SocketAddress& where,
                        listen(listener.number(), kBacklog) == 0;
     require(waits, [&] {
         const bool taken = errno == EADDRINUSE;
-        return fmt::format(
-            "rank 0 cannot wait for the other processes at {} ({}): {}", address.text(),
-            std::strerror(errno),
-            taken
-                ? "another program does; set LOCKSTEP_RENDEZVOUS=host:port to a free port"
-                : "it must be an address of rank 0's machine; set "
-                  "LOCKSTEP_RENDEZVOUS=host:port to one");
+        return fmt::format("rank 0 cannot listen for the other processes at {} ({}): {}",
+                           address.text(), std::strerror(errno),
+                           taken ? "another program listens there; set "
+                                   "LOCKSTEP_RENDEZVOUS=host:port to a free port"
+                                 : "it must be an address of rank 0's machine; set "
+                                   "LOCKSTEP_RENDEZVOUS=host:port to one");
     });
 }
 

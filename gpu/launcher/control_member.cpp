@@ -55,7 +55,7 @@ Connection meet(const Placement& placement, const ControlOptions& options) {
     throw MissingError(fmt::format(
         "rank {} found no rank 0 at {} within {:g} seconds: {}", placement.rank,
         placement.rendezvous.address, options.timeout_seconds,
-        stranger ? "what answers there is another program"
+        stranger ? "another program answers there"
                  : "it did not start, or this address does not lead to its machine"));
 }
 
@@ -108,8 +108,8 @@ void ControlMember::serve(Clock::time_point now) {
     if (leaving()) serve_leaving(now);
     if (!line_.open() && !leaving())
         shared_.stop({0, 1,
-                      "lockstep: rank 0 was lost: its process ended without a word, or "
-                      "the line to it is broken"});
+                      "lockstep: rank 0 was lost: its process ended unexpectedly, or the "
+                      "connection to it broke"});
 }
 
 void ControlMember::take(const Message& message) {

@@ -133,10 +133,10 @@ std::string Entrance::objection(const Hello& hello) const {
     if (hello.version != own_.version)
         return where + " has another version of Lockstep: use the same everywhere";
     if (hello.token != own_.token)
-        return where + " is another run: give each its own LOCKSTEP_RENDEZVOUS";
+        return where + " is another run: give each run its own LOCKSTEP_RENDEZVOUS";
     if (hello.size != own_.size || hello.rank >= own_.size)
-        return fmt::format("{} has {} processes, and rank {} of {} came to it", where,
-                           own_.size, hello.rank, hello.size);
+        return fmt::format("{} has {} processes, but this process is rank {} of {}",
+                           where, own_.size, hello.rank, hello.size);
     if (here_[hello.rank])
         return fmt::format(
             "{} has its rank {} already: another process came with the same rank, or "
@@ -187,8 +187,8 @@ std::optional<Failure> Round::mistake(const std::vector<bool>& left) const {
         const std::optional<Message>& part = parts_[rank];
         if (part && part->kind != (*present)->kind)
             return Failure{rank, 1,
-                           fmt::format("lockstep: rank {} came to {} while rank {} came "
-                                       "to {}: all processes must come to the same",
+                           fmt::format("lockstep: rank {} called {} while rank {} called "
+                                       "{}: all processes must call the same one",
                                        rank, verb(part->kind), first, wanted)};
         if (!part && left[rank])
             return Failure{
@@ -436,8 +436,8 @@ void ControlRoot::lose(int rank, Clock::time_point now) {
         shared_.placement().supervised
             ? ""
             : fmt::format(
-                  "lockstep: rank {} was lost: its process ended without a word, as one "
-                  "does that is killed, crashes or has no memory left",
+                  "lockstep: rank {} was lost: its process ended unexpectedly (it was "
+                  "killed, crashed, or ran out of memory)",
                   rank);
     loss_ = Loss{{rank, 1, text}, now + kBetterReason};
 }
@@ -496,7 +496,7 @@ void ControlRoot::serve_leaving(Clock::time_point now) {
         if (members_[rank].expected) late.push_back(rank);
     if (late.empty()) return;
     stop({late.front(), 1,
-          fmt::format("lockstep: {} did not end within {:g} seconds after rank 0 had",
+          fmt::format("lockstep: {} did not end within {:g} seconds after rank 0 ended",
                       ranks_text(late), options.timeout_seconds)});
     leaving_due_ = after(now, options.grace_seconds + 1);
 }

@@ -184,8 +184,8 @@ class Variables {
 std::string Variables::text(const std::string& name) const {
     const std::optional<std::string> value = environment_(name);
     require(value.has_value() && !value->empty(),
-            "{} is set, as {} does, but {} is not: set it too, or unset {}", sign_,
-            launcher_, name, sign_);
+            "{} is set, as {} sets it, but {} is not: set both or neither", sign_,
+            launcher_, name);
     return *value;
 }
 

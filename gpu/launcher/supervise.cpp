@@ -166,8 +166,8 @@ int supervise(int ranks, const std::vector<std::string>& arguments,
               double grace_seconds) {
     // A copy that did not find its placement would start copies too, without end.
     require(!os::variable("LOCKSTEP_SUPERVISED"),
-            "LOCKSTEP_SUPERVISED is set: a process that was started as one of several "
-            "starts no others; unset it to begin a run here");
+            "LOCKSTEP_SUPERVISED is set: this process was started as part of a run and "
+            "cannot start processes itself; unset it to start a run here");
     Supervisor supervisor(grace_seconds);
     supervisor.start(ranks, arguments);
     return supervisor.wait();

@@ -150,8 +150,9 @@ std::vector<Setting> language_settings(const LanguageDefaults& defaults) {
         {"steps", "of the language model", Whole{1, 1'000'000, defaults.steps}},
         {"rows", "of a micro-batch of the language model",
          Whole{1, 65536, defaults.rows}},
-        {"context", "characters that the next one is predicted from", Whole{1, 1024, 8}},
-        {"width", "numbers that stand for a character", Whole{1, 4096, defaults.width}},
+        {"context", "number of characters from which the next one is predicted",
+         Whole{1, 1024, 8}},
+        {"width", "width of a character's embedding", Whole{1, 4096, defaults.width}},
         {"hidden", "units of the hidden layer", Whole{1, 16384, defaults.hidden}},
         {"text_learning_rate", "of the language model", Real{0, 1e6, 0.2}},
     };

@@ -164,7 +164,7 @@ struct GradientAccumulation final : Lesson {
         record.options.sum_length = std::max(linear.epochs * data.rows(),
                                              language->steps * language->rows_per_step());
         require(data.rows() >= parts,
-                "{} rows of data cannot be dealt out to {} ranks: each needs one",
+                "{} rows of data are too few for {} ranks: each rank needs at least one",
                 data.rows(), parts);
     }
 
@@ -649,7 +649,7 @@ LessonEntry gradient_accumulation_lesson() {
     entry.settings = {
         {"epochs", "steps of the linear layer", Whole{1, 1'000'000, 100}},
         {"learning_rate", "of the linear layer", Real{0, 1e6, 0.01}},
-        {"targets", "columns of --data that are targets, the last ones",
+        {"targets", "number of target columns; they are the last columns of --data",
          Whole{1, 1'000'000, 1}},
     };
     std::ranges::copy(

@@ -714,8 +714,9 @@ LessonEntry data_parallel_lesson() {
     entry.folder = "02_data_parallel";
     entry.most_ranks = 64;
     entry.settings = language_settings();
-    entry.settings.push_back(
-        {"slowness", "of the slow worker of step 6, times", Real{1, 1000, 4}});
+    entry.settings.push_back({"slowness",
+                              "how many times as long the slow worker of step 6 takes",
+                              Real{1, 1000, 4}});
     entry.takes_text = true;
     entry.make = lesson_of<LanguageLesson>({{"server", server},
                                             {"servers", servers},

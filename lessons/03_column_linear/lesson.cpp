@@ -278,10 +278,10 @@ constexpr int kDefaultRanks = 3;
 constexpr std::int64_t kHidden = 192;
 
 void require_shared_out(const char* setting, std::int64_t count, int ranks) {
-    require(
-        count % ranks == 0,
-        "--set {}={}: {} columns cannot be shared out to {} ranks; each must get as many",
-        setting, count, count, ranks);
+    require(count % ranks == 0,
+            "--set {}={}: {} columns cannot be sharded over {} ranks; the ranks must "
+            "divide them",
+            setting, count, count, ranks);
 }
 
 /// The state that the lesson's experiments share.
@@ -1057,7 +1057,7 @@ LessonEntry column_linear_lesson() {
     entry.settings = {
         {"rows", "of the MLP's input", Whole{1, 1 << 12, 256}},
         {"hidden", "columns of the MLP's input and output", Whole{1, 1 << 12},
-         "192, or the next number that the ranks divide", false},
+         "192, or the next multiple of the ranks", false},
         {"inner", "columns between the MLP's two layers", Whole{1, 1 << 14},
          "4 times hidden", false},
     };

@@ -730,10 +730,14 @@ LessonEntry tensor_parallel_block_lesson() {
     entry.most_ranks = 64;
     entry.settings = {
         {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
-        {"heads", "of attention; the least multiple of the ranks from 4 on", Whole{1, 64},
-         "4"},
+        {"heads",
+         "of attention; if not set, the smallest multiple of the ranks that is at least "
+         "4",
+         Whole{1, 64}, "4"},
         {"hidden", "columns between layers; 16 a head", Whole{1, 1024}, "64"},
-        {"context", "tokens of a sequence; the least multiple of the ranks from 32 on",
+        {"context",
+         "tokens of a sequence; if not set, the smallest multiple of the ranks that is "
+         "at least 32",
          Whole{1, 1024}, "32"},
         {"batch", "sequences of a step", Whole{1, 1024, 8}},
         {"steps", "of training", Whole{1, 100'000, 100}},

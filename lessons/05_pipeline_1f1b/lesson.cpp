@@ -33,9 +33,8 @@ GptSizes sizes_of(const LessonOptions& options, int ranks, std::int64_t vocabula
     sizes.block.hidden = options.values.integer("hidden", 16 * sizes.block.heads);
     sizes.tied = options.values.integer("tied") == 1;
     require(sizes.block.hidden % sizes.block.heads == 0,
-            "--set hidden={}: {} heads share it out in equal parts, so that it must be a "
-            "multiple of them",
-            sizes.block.hidden, sizes.block.heads);
+            "--set hidden={}: it must be a multiple of the {} heads", sizes.block.hidden,
+            sizes.block.heads);
     require(sizes.layer_count() >= ranks,
             "--set layers={}: with embeddings, norm and head these are {} layers, too "
             "few for {} stages",
@@ -51,9 +50,8 @@ std::shared_ptr<const GptTask> make_pipeline_gpt_task(const LessonOptions& optio
         options, options.values.integer("batch", micro_batches),
         [&](std::int64_t vocabulary) { return sizes_of(options, ranks, vocabulary); });
     require(task->batch % micro_batches == 0,
-            "--set batch={}: {} micro-batches share it out in equal parts, so that it "
-            "must be a multiple of them",
-            task->batch, micro_batches);
+            "--set batch={}: it must be a multiple of the {} micro-batches", task->batch,
+            micro_batches);
     return task;
 }
 
@@ -65,9 +63,8 @@ struct PipelineLesson final : Lesson {
         micro_batches = static_cast<int>(
             options.values.integer("micro_batches", std::int64_t{2} * ranks));
         require(micro_batches % ranks == 0,
-                "--set micro_batches={}: here interleaved schedules take them in rounds "
-                "of the "
-                "stages, so that it must be a multiple of {}",
+                "--set micro_batches={}: interleaved schedules need a multiple of {}, "
+                "the number of stages",
                 micro_batches, ranks);
         task = make_pipeline_gpt_task(options, ranks, micro_batches);
         note("micro_batches", micro_batches);
@@ -621,7 +618,7 @@ LessonEntry pipeline_1f1b_lesson() {
         {"micro_batches", "of a step; a multiple of the ranks", Whole{1, 256},
          "twice the ranks"},
         {"layers", "transformer blocks of the GPT", Whole{1, 64},
-         "as many as the ranks, or what two chunks a stage need"},
+         "the ranks, or more if two chunks per stage need more"},
         {"heads", "of attention", Whole{1, 64, 4}},
         {"hidden", "columns between layers; 16 a head", Whole{1, 1024}, "64"},
         {"context", "tokens of a sequence", Whole{1, 1024, 32}},
@@ -629,7 +626,8 @@ LessonEntry pipeline_1f1b_lesson() {
          "one a micro-batch"},
         {"steps", "of training", Whole{1, 100'000, 40}},
         {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.2}},
-        {"tied", "1: the GPT's head reads its table of characters", Whole{0, 1, 0}},
+        {"tied", "1: the GPT's output head is tied to its embedding table",
+         Whole{0, 1, 0}},
     };
     entry.takes_text = true;
     entry.make = lesson_of<PipelineLesson>({{"staircase", staircase},

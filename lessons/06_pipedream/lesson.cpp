@@ -105,11 +105,10 @@ struct PipedreamLesson final : Lesson {
         : Lesson(options, record), ranks(options.ranks.value_or(4)) {
         per_update = static_cast<int>(
             options.values.integer("micro_batches", std::int64_t{2} * ranks));
-        require(
-            per_update >= ranks,
-            "--set micro_batches={}: PipeDream-2BW's paper has as many micro-batches an "
-            "update as stages, or more; {} at least are expected",
-            per_update, ranks);
+        require(per_update >= ranks,
+                "--set micro_batches={}: PipeDream-2BW needs at least one micro-batch "
+                "per stage in each update, here at least {}",
+                per_update, ranks);
         const auto made =
             make_gpt_task(options, per_update, [&](std::int64_t vocabulary) {
                 return sizes_of(options, ranks, vocabulary);
@@ -1084,13 +1083,14 @@ LessonEntry pipedream_lesson() {
     entry.least_ranks = 2;
     entry.most_ranks = 16;
     entry.settings = {
-        {"micro_batches", "of a step; the stages at least", Whole{1, 256},
+        {"micro_batches", "of a step; at least the number of stages", Whole{1, 256},
          "twice the ranks"},
         {"layers", "transformer blocks of the GPT", Whole{1, 64}, "as many as the ranks"},
         {"heads", "of attention", Whole{1, 64, 2}},
         {"hidden", "columns between layers; 16 a head", Whole{1, 1024}, "32"},
         {"context", "tokens of a sequence, one a micro-batch", Whole{1, 1024, 32}},
-        {"steps", "of training, of so many micro-batches", Whole{1, 100'000, 48}},
+        {"steps", "of training, each with micro_batches micro-batches",
+         Whole{1, 100'000, 48}},
         {"learning_rate", "of SGD", Real{0, 1e6, 0.2}},
         {"momentum", "of SGD", Real{0, 0.999, 0}},
     };

@@ -68,9 +68,9 @@ GptSizes sizes_of(const LessonOptions& options, int ranks, bool shares_heads,
                        fmt::format("two stretches of each of {} ranks", ranks));
     require_shared_out("hidden", block.hidden, block.heads, "the heads");
     require(block.heads % block.kv_heads == 0,
-            "--set kv_heads={}: each head of keys and values serves as many of the {} "
-            "heads, so that it must divide {}",
-            block.kv_heads, block.heads, block.heads);
+            "--set kv_heads={}: it must divide the {} heads, because each head of keys "
+            "and values serves the same number of heads",
+            block.kv_heads, block.heads);
     return sizes;
 }
 
@@ -92,7 +92,7 @@ std::shared_ptr<const GptTask> make_context_gpt_task(const LessonOptions& option
             return sizes_of(options, ranks, shares_heads, vocabulary);
         });
     require(!ContextRun::mesh_of(ranks) || task->batch % 2 == 0,
-            "--set batch={}: two replicas share it out, so that it must be even",
+            "--set batch={}: it must be even, because it is sharded over two replicas",
             task->batch);
     return task;
 }
@@ -107,11 +107,10 @@ struct RingLesson final : Lesson {
           order(token_order(options.values.word("order"))) {
         task = make_context_gpt_task(options, ranks, method);
         const BlockSizes& block = task->sizes.block;
-        require(
-            method != ContextMethod::ulysses || block.kv_heads % ranks == 0,
-            "--set method=ulysses: {} ranks share out the heads of keys and values, {} "
-            "here; a multiple of {} is expected",
-            ranks, block.kv_heads, ranks);
+        require(method != ContextMethod::ulysses || block.kv_heads % ranks == 0,
+                "--set method=ulysses: the {} heads of keys and values are sharded over "
+                "the ranks; their number must be a multiple of {}",
+                block.kv_heads, ranks);
         note_task(*this, *task, {"heads", "kv_heads", "hidden", "context"});
     }
 

@@ -870,17 +870,26 @@ LessonEntry experts_lesson() {
     entry.most_ranks = 16;
     entry.settings = {
         {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
-        {"heads", "of attention; the least multiple of the ranks from 4 on", Whole{1, 64},
-         "4"},
+        {"heads",
+         "of attention; if not set, the smallest multiple of the ranks that is at least "
+         "4",
+         Whole{1, 64}, "4"},
         {"hidden", "columns between layers; 8 a head", Whole{1, 1024}, "32"},
-        {"experts", "of a block; the least multiple of the ranks from 8 on",
+        {"experts",
+         "of a block; if not set, the smallest multiple of the ranks that is at least 8",
          Whole{1, 1024}, "8"},
-        {"inner", "columns of an expert; the least multiple of the ranks from 32 on",
+        {"inner",
+         "columns of an expert; if not set, the smallest multiple of the ranks that is "
+         "at least 32",
          Whole{1, 1024}, "32"},
         {"chosen", "experts of a token", Whole{1, 8, 2}},
-        {"context", "tokens of a sequence; the least multiple of the ranks from 32 on",
+        {"context",
+         "tokens of a sequence; if not set, the smallest multiple of the ranks that is "
+         "at least 32",
          Whole{1, 1024}, "32"},
-        {"batch", "sequences of a step; the least multiple of the ranks from 8 on",
+        {"batch",
+         "sequences of a step; if not set, the smallest multiple of the ranks that is at "
+         "least 8",
          Whole{1, 1024}, "8"},
         {"steps", "of training", Whole{1, 100'000, 60}},
         {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.1}},

@@ -61,8 +61,8 @@ MeshSizes mesh_sizes(const LessonOptions& options) {
     for (const auto& [name, size] : axes)
         if (options.values.has(name)) set.push_back(fmt::format("{}={}", name, *size));
     require(left == 1,
-            "--set {}: the sizes that are set are expected to {} the {} ranks{}",
-            fmt::join(set, ", "), free.empty() ? "multiply to" : "share out", ranks,
+            "--set {}: the product of these sizes must {} the number of ranks, {}{}",
+            fmt::join(set, ", "), free.empty() ? "equal" : "divide", ranks,
             options.gpus_hint());
     return sizes;
 }
@@ -88,8 +88,8 @@ std::shared_ptr<const GptTask> make_mesh_task(const LessonOptions& options,
         block.heads = 2 * block.kv_heads;
         block.hidden = options.values.integer("hidden", 8 * block.heads);
         require_shared_out("context", gpt.context, stretches,
-                           fmt::format("{} stretches, two of each of {} ranks of cp, cut "
-                                       "by the {} of tp,",
+                           fmt::format("{} stretches (two for each of the {} ranks of "
+                                       "cp, each cut by the {} ranks of tp)",
                                        stretches, sizes.cp, sizes.tp));
         require_shared_out("hidden", block.hidden, block.heads,
                            fmt::format("{} heads", block.heads));
@@ -429,7 +429,7 @@ void refuse_other_norms(const MeshLesson& lesson, Findings& found) {
         }
     });
     // Cuts off the line of this file, which says nothing to a reader of the page.
-    found.give("refused_norm", sentence.substr(sentence.find("the norm")));
+    found.give("refused_norm", sentence.substr(sentence.find("the gradient norm")));
 }
 
 constexpr std::int64_t kDropRows = 4, kDropColumns = 8;
@@ -1150,15 +1150,20 @@ LessonEntry mesh_lesson() {
         // By default, an axis gets the ranks that the other axes leave.
         {"dp", "replicas with sequences of their own", Whole{1, kMostRanks}, "2 of 16"},
         {"pp", "stages with layers of their own", Whole{1, kMostRanks}, "2 of 16"},
-        {"cp", "devices with tokens of their own, of each sequence", Whole{1, kMostRanks},
-         "2 of 16"},
+        {"cp", "devices over which each sequence's tokens are sharded",
+         Whole{1, kMostRanks}, "2 of 16"},
         {"tp", "devices with heads and columns of their own", Whole{1, kMostRanks},
          "2 of 16"},
-        {"layers", "transformer blocks; as many as stages from 4 on", Whole{1, 64}, "4"},
+        {"layers", "transformer blocks; if not set, the number of stages, but at least 4",
+         Whole{1, 64}, "4"},
         {"hidden", "columns between layers; 8 a head", Whole{1, 1024}, "32"},
-        {"context", "tokens of a sequence; the least multiple of 2 cp tp from 32 on",
+        {"context",
+         "tokens of a sequence; if not set, the smallest multiple of 2 cp tp that is at "
+         "least 32",
          Whole{1, 1024}, "32"},
-        {"batch", "sequences of a step; the least multiple of 2 dp pp from 8 on",
+        {"batch",
+         "sequences of a step; if not set, the smallest multiple of 2 dp pp that is at "
+         "least 8",
          Whole{1, 1024}, "8"},
         {"steps", "of training", Whole{2, 100'000, 20}},
         {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.1}},

@@ -50,8 +50,7 @@ std::shared_ptr<const GptTask> make_inference_task(const LessonOptions& options,
         require_shared_out("hidden", block.hidden, block.heads,
                            fmt::format("{} heads", block.heads));
         require(block.kv_heads % ranks == 0 || ranks % block.kv_heads == 0,
-                "--set kv_heads={}: a multiple of the {} ranks is expected, or a number "
-                "that divides them",
+                "--set kv_heads={}: expected a multiple or a divisor of the {} ranks",
                 block.kv_heads, ranks);
         return gpt;
     });
@@ -78,8 +77,8 @@ struct InferenceLesson final : Lesson {
           ranks(options.ranks.value_or(4)),
           task(make_inference_task(options, ranks)) {
         require(task->sizes.context >= kPromptWritten + kWritten,
-                "--set context={}: the lesson writes {} characters on from {}, so {} are "
-                "expected at least",
+                "--set context={}: the lesson writes {} characters after a prompt of {}, "
+                "so it must be at least {}",
                 task->sizes.context, kWritten, kPromptWritten, kPromptWritten + kWritten);
         note_task(*this, *task, {"heads", "kv_heads", "hidden"});
     }
@@ -1216,7 +1215,9 @@ LessonEntry inference_lesson() {
     entry.most_ranks = 8;
     entry.settings = {
         {"layers", "transformer blocks", Whole{1, 64, 2}},
-        {"heads", "of attention; twice the least multiple of the ranks from 4 on",
+        {"heads",
+         "of attention; if not set, twice the smallest multiple of the ranks that is at "
+         "least 4",
          Whole{1, 64}, "8"},
         {"kv_heads", "of keys and values", Whole{1, 64}, "half of the heads"},
         {"hidden", "columns between layers; 8 a head", Whole{1, 1024}, "64"},

@@ -91,10 +91,10 @@ void ask_kinds(Judge& judge, const LeftSchedules& made) {
             if (!kinds.contains(each.kind) || each != plain)
                 judge.ask(
                     false, asked, fmt::format("stage {} has {}", stage, text_of(each)),
-                    std::string("all begin one after another; ") +
+                    std::string("all instructions begin one after another; ") +
                         (has_versions ? "" : "none names a version of the weights; ") +
-                        "B is a whole backward, I and W are its halves; messages "
-                        "are not asked for: whoever runs the schedule adds them");
+                        "B is a whole backward, I and W are its halves; leave out "
+                        "messages: they are added when the schedule runs");
         }
     judge.ask(true, asked, "no others");
 }
@@ -201,8 +201,8 @@ void ask_held(Judge& judge, const LeftSchedules& made) {
         const Peak peak = peak_of(made.left.of(stage));
         const auto otherwise = [&] {
             return fmt::format(
-                "stage {} begins {} while it holds {}: the backward of one of them has "
-                "to come first",
+                "stage {} begins {} while it holds {}: run the backward of one of them "
+                "first",
                 stage, text_of(peak.from), peak.held - 1);
         };
         ask_of_order(
@@ -251,8 +251,8 @@ void ask_overlap(Judge& judge, const LeftSchedules& made, Picoseconds most) {
     const Picoseconds taken = halves ? left.longest : left.makespan;
     ask_of_order(
         judge, made, taken <= most,
-        fmt::format("{}: {} units of time at most{} with {}, as one micro-batch after "
-                    "another holds little, too",
+        fmt::format("{}: at most {} units of time{} with {} (one micro-batch after "
+                    "another would also hold little)",
                     made.run.name, most,
                     halves ? " from a stage's first instruction to its last" : "",
                     text_of(each, halves)),

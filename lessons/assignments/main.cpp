@@ -26,7 +26,7 @@ namespace {
 void require_nothing_there(const fs::path& folder) {
     require(!fs::exists(fs::symlink_status(folder)) ||
                 (fs::is_directory(folder) && fs::is_empty(folder)),
-            "{}: something is there already; a new folder is expected",
+            "{} exists already; name a new or an empty folder",
             printable(folder.string()));
 }
 
@@ -79,7 +79,7 @@ int run(const GradescopeRequest& request) {
     const std::string name = printable(request.file.string());
     require(!fs::exists(fs::symlink_status(request.file)) ||
                 fs::is_regular_file(request.file),
-            [&] { return name + ": what is there is not a file"; });
+            [&] { return name + ": this exists and is not a file"; });
     const fs::path root = Kit::find().sources();
     const os::Child packing = os::run_child(
         {"python3", "-B", (root / "lessons/grader/gradescope/pack.py").string(),
@@ -141,9 +141,9 @@ int grade_several(const GradeRequest& request, const GradePlan& each, const Kit&
         "{} submission{} graded, {} with all points{}{}: {}\n", result.graded,
         result.graded == 1 ? "" : "s", result.with_all_points,
         result.kept == 0 ? "" : fmt::format("; {} kept as they were", result.kept),
-        result.stopped == 0 ? ""
-                            : fmt::format("; {} not graded, which is the machine's fault",
-                                          result.stopped),
+        result.stopped == 0
+            ? ""
+            : fmt::format("; {} not graded, because the machine failed", result.stopped),
         printable((*request.out / "grades.csv").string())));
     return result.stopped == 0 ? kSuccess : kLacking;
 }
@@ -165,7 +165,7 @@ int run(const GradeRequest& request) {
     for (const fs::path& path : request.submissions)
         require_submission(path);
     require(!request.goes_on || is_of_course(request),
-            "--continue is for submissions whose reports go to a folder, --out FOLDER/");
+            "--continue needs a folder for the reports: --out FOLDER/");
     return is_of_course(request) ? grade_several(request, plan, kit)
                                  : grade_one(request, plan, kit);
 }
@@ -180,9 +180,8 @@ int main(int count, char** words) {
     return run_main(count, words, [](const auto& arguments) {
         const Request request = read_request(arguments);
         const auto* const asked = std::get_if<GraderRequest>(&request);
-        require(
-            asked != nullptr,
-            "lockstep-grader is for assignments; lockstep runs all else, and calls it");
+        require(asked != nullptr,
+                "lockstep-grader only serves assignments; run lockstep, which calls it");
         return std::visit([](const auto& one) { return run(one); }, *asked);
     });
 }

@@ -71,7 +71,8 @@ def read_changes(lines, where):
     def end():
         if before or after:
             if not before:
-                raise PatchError(f"{where}: a change of {file} names no line that is there")
+                raise PatchError(f"{where}: a change of {file} has only new lines, so "
+                                 "its place is unknown")
             changes.append(Change(file, before[:], after[:]))
             before.clear()
             after.clear()
@@ -111,7 +112,7 @@ def read_mistake(block, where):
         setattr(mistake, key, tuple(re.split(r",\s*", text)) if key == "loses" else text)
         lines.pop(0)
     if not any(mistake.loses):
-        raise PatchError(f"{where}: a line is expected that says what it loses: "
+        raise PatchError(f"{where}: expected a line that says which criteria it loses: "
                          "\"loses: a1.1-values\"")
     mistake.changes = read_changes(lines, where)
     if not mistake.changes:
@@ -143,7 +144,7 @@ def changed(texts, changes, where):
         lines = texts[change.file].splitlines()
         places = places_of(change.before, lines)
         if len(places) != 1:
-            raise PatchError(f"{where}: these lines stand {len(places)} times in {change.file}, "
+            raise PatchError(f"{where}: these lines occur {len(places)} times in {change.file}, "
                              "expected once:\n" + "\n".join(change.before))
         end = places[0] + len(change.before)
         lines[places[0]:end] = change.after

@@ -42,7 +42,7 @@ std::string suspected_sum(const OfRanks& left, const HostTensor& expected, doubl
     // If all ranks have the n-th part, these add up to the sum, so ask this first.
     if (all_are(1 / n)) return "that is the mean over the ranks; the sum is asked";
     if (adds_up(left, expected, bound))
-        return "each rank has its own terms alone; added up over the ranks they would be "
+        return "each rank has only its own terms; their sum over the ranks would be "
                "right: an all-reduce is missing";
     if (all_are(n))
         return fmt::format(

@@ -175,9 +175,9 @@
   }
 
   function hop(hops) {
-    if (hops === 0) return said("Each device attends to its own keys and values, while it hands them on.");
-    if (hops === 1) return said("Each device attends to the keys and values that have come 1 hop.");
-    return said("Each device attends to the keys and values that have come {} hops.", hops);
+    if (hops === 0) return said("Each device attends to its own keys and values while it sends them to the next device.");
+    if (hops === 1) return said("Each device attends to the keys and values that have travelled 1 hop.");
+    return said("Each device attends to the keys and values that have travelled {} hops.", hops);
   }
 
   function table() {
@@ -200,7 +200,7 @@
   function figures() {
     const percent = Math.round(100 * idealTime() / run.time);
     const most = (name) => Math.max(...run.ranks.map((rank) => rank[name])).toLocaleString("en");
-    return [make("p", {id: "time"}, said("The run takes {} ns. Shared out evenly and without waiting the same work " +
+    return [make("p", {id: "time"}, said("The run takes {} ns. Evenly divided and without waiting, the same work " +
       "would take {} ns (dashed line): {} %.", nanoseconds(run.time), nanoseconds(idealTime()), percent)),
       make("p", {}, said("Each device sends {} bytes, and holds {} bytes at most.", most("bytes"), most("peak")))];
   }

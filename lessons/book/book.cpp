@@ -360,8 +360,8 @@ std::filesystem::path module_file() {
     for (const char* place : {"book/lockstep.js", LOCKSTEP_MODULE})
         if (std::filesystem::exists(folder / place)) return folder / place;
     throw MissingError(
-        "this build has no lockstep.js, by which the book computes in a browser; it is "
-        "made with emscripten: run ./lockstep book DIR in Lockstep's folder");
+        "this build has no lockstep.js, with which the book computes in a browser. "
+        "Emscripten builds it: run ./lockstep book DIR in Lockstep's folder");
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ const Lockstep = (() => {
       document.head.append(element("script", {
         src: root + "lockstep.js",
         onload: () => LockstepModule().then(resolve, reject),
-        onerror: () => reject(new Error(said("What computes here could not be loaded: {}", root + "lockstep.js"))),
+        onerror: () => reject(new Error(said("The part that computes could not be loaded: {}", root + "lockstep.js"))),
       }));
     });
     return module;
@@ -199,7 +199,7 @@ const Lockstep = (() => {
       this.offer = this.article.querySelector(".offer");
       if (this.forms.length === 0) return;
       this.offer.append(element("p", {},
-        said("{} predictions are asked. What follows a question is shown once you have answered it, or passed.",
+        said("This lesson asks {} predictions. The text after a question appears once you have answered or skipped it.",
           this.forms.length) + " ",
         element("button", {type: "button", onclick: () => this.passAll()}, said("Show everything, without predicting"))));
     }
@@ -226,7 +226,7 @@ const Lockstep = (() => {
       const advice = form.querySelector(".advice");
       const prediction = JSON.parse(form.dataset.prediction);
       const unreadable = prediction.choices.length > 0
-        ? said("Choose one.") : said("A number such as 1,500, 1.5e3, 1/4, 25% or 150 KiB is expected; 1 % off is right.");
+        ? said("Choose one.") : said("Type a number such as 1,500, 1.5e3, 1/4, 25% or 150 KiB. Answers within 1 % count as right.");
       if (form.isJudging) return;
       if (typed === "") { advice.textContent = unreadable; return; }
       let judged;
@@ -310,7 +310,7 @@ const Lockstep = (() => {
       const handed = {lesson, version,
         runs: {[run]: {predictions: this.answers, score, record}}};
       place.append(element("p", {},
-        said("Predictions: {} of {} right at once, {} at the second try, {} wrong, {} passed.",
+        said("Predictions: {} of {} right at once, {} at the second try, {} wrong, {} skipped.",
           score.right, this.forms.length, score["right later"], score.wrong, score.passed) + " ",
         element("a", {class: "button", download: `${lesson}-predictions.json`,
           href: "data:application/json;charset=utf-8," + encodeURIComponent(JSON.stringify(handed, null, 1))},
@@ -319,7 +319,7 @@ const Lockstep = (() => {
     }
 
     forget() {
-      if (!confirm(said("Shall your predictions of this lesson be forgotten?"))) return;
+      if (!confirm(said("Delete your predictions for this lesson?"))) return;
       kept.put(this.key(), null);
       kept.put(this.data.lesson, null);
       location.reload();

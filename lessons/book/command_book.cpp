@@ -21,10 +21,10 @@ void declare_book(CommandLine& line) {
                  "laboratories to try things in. It needs no server and no network: open "
                  "its index.html.");
     auto& request = command.asks_for<BookRequest>();
-    command.positional("DIR",
-                       "where; it is made if it is not there, and a book that is "
-                       "there is written anew",
-                       path_into(request.folder));
+    command.positional(
+        "DIR",
+        "the folder; it is made if it is missing, and an earlier book in it is replaced",
+        path_into(request.folder));
 }
 
 namespace {
@@ -74,8 +74,8 @@ int show_in_browser(const LessonEntry& lesson, const LessonOptions& options) {
     require(options.has_virtual_time(),
             "--html: a page shows a run on virtual devices, --backend sim");
     require(!options.out && !options.json && !options.step && !options.from,
-            "--html shows the whole lesson; it goes without --out, --json, --step and "
-            "--from");
+            "--html shows the whole lesson; it cannot be combined with --out, --json, "
+            "--step or --from");
     require_ranks(lesson, options);
     require_module();
     const fs::path folder = fs::absolute(cached_book(lesson.slug));

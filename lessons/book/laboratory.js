@@ -26,7 +26,7 @@
     const wrong = Object.keys(asked).filter((name) =>
       Object.hasOwn(settings, name) && String(settings[name]) !== asked[name]);
     return {settings, note: wrong.map((name) =>
-      said("There is no {}={} here; what is shown is something else.", name, asked[name])).join(gap)};
+      said("There is no {}={} here; another setting is shown.", name, asked[name])).join(gap)};
   }
 
   // Browsers let a page write its address only a few times a second.

@@ -307,7 +307,7 @@
     const field = rows.querySelectorAll("input")[stage];
     if (document.activeElement !== field) field.value = list.join(",");
     rows.querySelectorAll(".lab-row > .bad")[stage].textContent = fitsAddress(list) ? ""
-      : said("The address holds {} instructions of a stage: this row can be saved, but not be shared.", kMostInstructions);
+      : said("The address can contain only {} instructions per stage: this row can be saved but not shared.", kMostInstructions);
     const named = /^schedule\.csv:(\d+)/.exec(problem.error ?? "");
     field.setAttribute("aria-invalid", named !== null && Number(named[1]) === stage + 1);
   }

@@ -213,7 +213,7 @@
     const fault = run.fault;
     if (!fault)
       return [heading, make("p", {}, said("Full checking finds nothing in this program.")),
-        make("p", {}, said("The wait of a later step is enough: what one communicator does ends in order, so this " +
+        make("p", {}, said("The wait of a later step is enough: operations of one communicator end in order, so this " +
           "chunk has arrived when a later one has."))];
     const cheap = !run.cheap
       ? said("Cheap checking finds nothing: it lets the program go on, with the numbers that you see.")

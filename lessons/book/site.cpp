@@ -100,7 +100,7 @@ void require_places(const fs::path& folder, const Written& ours, const Site& sit
         const auto sums = ours.find(name);
         require(is_ours(folder / name,
                         sums == ours.end() ? std::set<std::string>() : sums->second),
-                "{}: this folder holds {}, which no book has put there like that; "
+                "{}: {} in this folder was not written by a book, or was changed since; "
                 "nothing was overwritten, name another folder",
                 printable(folder.string()), name);
     }
@@ -117,8 +117,8 @@ void take_site_folder(const fs::path& folder) {
     const std::optional<Written> ours = listed_files(folder);
     require(ours || fs::is_empty(folder), [&] {
         return fmt::format(
-            "{}: this folder holds {} and is no book's; nothing was written, name an "
-            "empty or a new folder",
+            "{}: this folder contains {} and is not a book's; nothing was written, name "
+            "an empty or a new folder",
             printable(folder.string()),
             printable(fs::directory_iterator(folder)->path().filename().string()));
     });

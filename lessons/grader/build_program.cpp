@@ -383,14 +383,14 @@ class Build {
         };
         if (ending.by == EndedBy::wall_limit || ending.by == EndedBy::cpu_limit ||
             ending.cpu_seconds >= plan_.wall_seconds || said("CPU time limit exceeded"))
-            return fmt::format("the compiler was stopped: it was not done after {:g} s",
+            return fmt::format("the compiler was stopped after {:g} s",
                                plan_.wall_seconds);
         if (said("out of memory") || said("memory exhausted") || said("std::bad_alloc"))
             return fmt::format("the compiler needed more than {} MiB of memory",
                                plan_.memory_bytes >> 20);
         if (said("File too large") || said("file size limit"))
             return fmt::format(
-                "the compiler was stopped: what it made is larger than {} MiB",
+                "the compiler was stopped: its output is larger than {} MiB",
                 kLargestFile >> 20);
         return "";
     }

@@ -45,12 +45,12 @@ RankProcess::End StudentProcess::ending() {
         process_.kill();
         if (frames_.end() == Frames::End::gone)
             return {"your program closed the line to the grader", false};
-        return {"its time was over: is there a loop that never ends?", true};
+        return {"its time ran out: is there a loop that never ends?", true};
     }
     if (ending->by == EndedBy::outside)
         throw MissingError(
-            "a rank's process was killed, and not by the grader nor by what it did: "
-            "perhaps this machine had no memory left");
+            "a rank's process was killed, but neither by the grader nor through its own "
+            "fault: perhaps this machine had no memory left");
     std::string text = "your program " + ending_sentence(*ending, confinement_);
     if (ending->by == EndedBy::itself) text += ", before the function had returned";
     const std::string printed = process_.output(1000);

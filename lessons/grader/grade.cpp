@@ -58,12 +58,12 @@ std::vector<std::string> remarks_on(const std::vector<ConfinementLayer>& layers)
     std::vector<std::string> remarks;
     if (!on("seccomp"))
         remarks.emplace_back(
-            "this machine filters no system calls: the student's program was confined by "
-            "limits alone");
+            "this machine filters no system calls: only limits confined the student's "
+            "program");
     if (!on("landlock") && !on("namespaces"))
         remarks.emplace_back(
-            "this machine has neither Landlock nor namespaces for this user: the "
-            "student's program was kept from files by permissions alone");
+            "this machine has neither Landlock nor namespaces for this user: only file "
+            "permissions kept the student's program from other files");
     return remarks;
 }
 
@@ -77,12 +77,12 @@ void hide_this_process() {
 std::string first_to_do(const GradeReport& report) {
     if (report.build_failure)
         return report.build_failure->line > 0
-                   ? "mend what the compiler names"
-                   : "mend this: " + report.build_failure->message;
+                   ? "fix what the compiler reports"
+                   : "fix this: " + report.build_failure->message;
     for (const CriterionReport& entry : report.criteria) {
         if (entry.mark == Mark::passed) continue;
         if (entry.mark == Mark::not_written) return "write " + entry.said;
-        return fmt::format("what {} asks: {}", entry.id, entry.title);
+        return fmt::format("meet criterion {}: {}", entry.id, entry.title);
     }
     return "";
 }

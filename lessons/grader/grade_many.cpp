@@ -127,9 +127,11 @@ std::vector<std::string> names_of(const std::vector<fs::path>& submissions) {
     for (const fs::path& path : submissions) {
         names.push_back(name_of_submission(path));
         const auto [before, is_new] = known.emplace(names.back(), path);
-        require(is_new, "{} and {} have the same name, {}: whose report would be whose?",
-                printable(before->second.string()), printable(path.string()),
-                printable(names.back()));
+        require(
+            is_new,
+            "{} and {} have the same name, {}: their reports would overwrite each other",
+            printable(before->second.string()), printable(path.string()),
+            printable(names.back()));
     }
     return names;
 }
@@ -139,8 +141,8 @@ void make_folder(const fs::path& folder, bool goes_on) {
     fs::create_directories(folder);
     const bool begun = goes_on && fs::exists(folder / kTable);
     require(begun || fs::is_empty(folder),
-            "--out {}: something is there already; a new folder is expected, or "
-            "--continue and one in which grading was interrupted",
+            "--out {}: the folder is not empty; name a new folder, or use --continue "
+            "with a folder in which grading was interrupted",
             printable(folder.string()));
 }
 

@@ -58,7 +58,7 @@ const TaskResult& Judge::run(const TaskRun& run) {
     const TaskResult& result = work_.run(run);
     if (result.trouble)
         throw No{result.trouble->mark,
-                 fmt::format("a run with {} that comes to its end", run.name), "",
+                 fmt::format("a run with {} that finishes", run.name), "",
                  result.trouble->text};
     return result;
 }
@@ -67,7 +67,7 @@ const HostTensor& Judge::left(const RankResult& rank, const std::string& name) {
     const auto tensor = rank.tensors.find(name);
     if (tensor == rank.tensors.end())
         throw No{Mark::failed, fmt::format("a tensor '{}'", name), "none",
-                 "what was returned is no tensor"};
+                 "no tensor was returned"};
     return tensor->second;
 }
 
@@ -102,8 +102,8 @@ std::string cause_of_nothing(const HostTensor& got) {
     bool zeros = true;
     for (std::int64_t i = 0; i < got.elements(); ++i) {
         if (std::isnan(got.at(i)))
-            return "a value is NaN: new memory is here, until something is written "
-                   "there; was it read, or added to, before?";
+            return "a value is NaN: new memory is NaN until something is written there; "
+                   "was it read, or added to, before that?";
         zeros = zeros && got.at(i) == 0;
     }
     return zeros ? "all of it is 0" : "";
@@ -331,7 +331,7 @@ void Judge::needs(const std::string& id,
         before(asking);
     } catch (const No& no) {
         if (no.mark == Mark::not_written) throw;
-        throw No{no.mark, fmt::format("what {} asks, first", id), "", ""};
+        throw No{no.mark, fmt::format("criterion {} must be met first", id), "", ""};
     }
 }
 
@@ -360,8 +360,8 @@ void Judge::by_send_and_recv(const std::string& name, const RunReport& report) {
     for (const RankReport& rank : report.ranks)
         for (const Traffic& traffic : rank.traffic)
             ask(traffic.verb == "send" || traffic.verb == "recv",
-                name + ": messages by send, recv and group() alone", traffic.verb + "()",
-                "the handout allows no other call of these");
+                name + ": messages only by send, recv and group()", traffic.verb + "()",
+                "the handout allows only send, recv and group()");
 }
 
 namespace {

@@ -78,7 +78,7 @@ Answer answer_of(const JudgingProcess::Work& work, std::size_t index) {
         return {Kind::missing_error, failed(error.what())};
     } catch (const GradingError& error) {
         return {Kind::missing_error,
-                failed(std::string("the grading itself errs: ") + error.what())};
+                failed(std::string("the grading itself has a mistake: ") + error.what())};
     } catch (const std::bad_alloc&) {
         return {Kind::spent, failed(std::string(kCouldNot) +
                                     "it asks the simulator for too much memory")};
@@ -169,8 +169,7 @@ Judgement JudgingProcess::judgement_without_answer() {
     const int status = end();
     if (!late && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
         throw MissingError(
-            "the process that judges was killed: perhaps this machine had no memory "
-            "left");
+            "the judging process was killed: perhaps this machine had no memory left");
     if (!late)
         return failed(
             fmt::format("{}the simulator ended by {}", kCouldNot, ending_text(status)));

@@ -15,10 +15,9 @@ namespace fs = std::filesystem;
 Kit Kit::find() {
     const fs::path folder = fs::path(os::folder_of_program()) / "kit";
     if (fs::is_directory(folder / "lib")) return Kit(folder);
-    throw MissingError(
-        fmt::format("what students' programs are built with is not in {}; "
-                    "build or install Lockstep anew",
-                    folder.string()));
+    throw MissingError(fmt::format(
+        "the kit for students' programs is not in {}; build or install Lockstep again",
+        folder.string()));
 }
 
 fs::path Kit::handout(const std::string& slug) const {

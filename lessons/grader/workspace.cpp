@@ -27,7 +27,8 @@ std::optional<BuildFailure> copy_source(const fs::path& from, const fs::path& to
     std::error_code error;
     const fs::file_status status = fs::symlink_status(from / name, error);
     if (!fs::exists(status)) return failure("is not there");
-    if (!fs::is_regular_file(status)) return failure("is not a file of its own");
+    if (!fs::is_regular_file(status))
+        return failure("is not a regular file (a link or a folder is not accepted)");
     std::string text;
     try {
         text = read_text_file(from / name, kLargestSource);
@@ -98,9 +99,9 @@ namespace {
 
 MissingError cannot_be_built(const std::string& what, const std::string& compiler,
                              const BuildFailure& failure) {
-    return MissingError(
-        fmt::format("students' programs cannot be built here: of {}, {} says: {}", what,
-                    compiler, failure.message));
+    return MissingError(fmt::format(
+        "students' programs cannot be built here: while building {}, {} reports: {}",
+        what, compiler, failure.message));
 }
 
 }  // namespace
@@ -112,16 +113,17 @@ void require_can_grade(const std::vector<std::string>& compiler) {
     write_text_file(plan.folder / plan.sources[0], "int main() {}\n");
     try {
         if (const auto failure = build_program(plan))
-            throw cannot_be_built("an empty one", compiler.front(), *failure);
+            throw cannot_be_built("an empty program", compiler.front(), *failure);
         const StudentProgram program = workspace.program();
         const Ending ending = *ConfinedProcess(confined(program)).wait();
         if (!ending.succeeded())
-            throw MissingError("students' programs cannot be run here: an empty one " +
-                               ending_sentence(ending, program.confinement));
+            throw MissingError(
+                "students' programs cannot be run here: an empty program " +
+                ending_sentence(ending, program.confinement));
     } catch (const std::system_error& error) {
         throw MissingError(
-            fmt::format("students' programs cannot be run here: {}; they "
-                        "are made where TMPDIR says, in {}",
+            fmt::format("students' programs cannot be run here: {}; they are built in {} "
+                        "(set TMPDIR to change that)",
                         error.what(), plan.folder.parent_path().string()));
     }
 }

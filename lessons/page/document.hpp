@@ -112,7 +112,7 @@ struct Labelled {
 
 /// Checks that need not be read, because all have passed.
 struct FoldedChecks {
-    std::string summary;  ///< "And 10 more checks, all true."
+    std::string summary;  ///< "10 more checks passed."
     std::vector<Words> checks;
 };
 

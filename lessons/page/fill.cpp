@@ -60,9 +60,8 @@ class Filler {
     using Ends = std::set<std::string>;
 
     std::string folded_summary() const {
-        if (folded_.size() == 1)
-            return said(language_, "And one more check, true as well.");
-        const std::string sentence = said(language_, "And {} more checks, all true.");
+        if (folded_.size() == 1) return said(language_, "One more check passed.");
+        const std::string sentence = said(language_, "{} more checks passed.");
         return fmt::format(fmt::runtime(sentence), folded_.size());
     }
 
@@ -205,7 +204,7 @@ class Filler {
         else if (value && std::holds_alternative<std::string>(*value))
             prediction.right_choice = std::get<std::string>(*value);
         else
-            fail(block, "nothing was given the name {}, which is to be predicted",
+            fail(block, "no value has the name {}, which the question asks for",
                  prediction.name);
     }
 
@@ -314,9 +313,8 @@ class Filler {
         if (solutions_ == Solutions::shown) return code;
         const std::string sentence =
             said(language_,
-                 "(This code is what the assignment {} asks for. Once you "
-                 "have written yours, the option --show code of this lesson shows the "
-                 "course's.)");
+                 "(The assignment {} asks you to write this code. Once you have, run "
+                 "this lesson with --show code to see the course's version.)");
         return {{Paragraph{words_of(fmt::format(fmt::runtime(sentence), directive.name))},
                  block.line}};
     }
@@ -347,8 +345,8 @@ class Filler {
     void say_not_compared(const Block& block, Document& shown) {
         if (std::exchange(said_not_compared_, true)) return;
         shown.push_back(
-            {Paragraph{words_of(
-                 said(language_, "(Not compared, as this run computes shapes only.)"))},
+            {Paragraph{words_of(said(
+                 language_, "(Not compared, because this run computes only shapes.)"))},
              block.line});
     }
 

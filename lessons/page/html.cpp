@@ -195,7 +195,7 @@ std::string html_of(const Question& question, const HtmlLook& look) {
         xml_escaped(prediction.name), xml_escaped(json_of(prediction, look).dump(0)),
         xml_escaped(answer_text(prediction)), html_of(asked, look),
         fields_of(prediction, look), said(look.language, "Answer"),
-        said(look.language, "Pass"), said(look.language, "Answer:"),
+        said(look.language, "Skip"), said(look.language, "Answer:"),
         xml_escaped(answer_text(prediction, look.language)),
         html_of(prediction.working, look));
 }

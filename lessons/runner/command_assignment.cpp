@@ -42,20 +42,20 @@ void declare_assignment(CommandLine& line) {
 }
 
 void declare_grade(CommandLine& line) {
-    Command& command = line.add("grade",
-                                "Builds what is in a folder, runs it, and grades how it "
-                                "was done. Exit status 1 if points are missing.");
+    Command& command = line.add(
+        "grade",
+        "Builds, runs and grades a submission. Exit status 1 if points are missing.");
     auto& request = command.asks_for<GradeRequest>();
     command.positional("SLUG", "which assignment", text_into(request.slug));
     command.suggest(assignment_slugs());
-    command.rest(
-        "DIR",
-        "the student's folder, or a .zip of it; of several, --out is a folder for a "
-        "report each and grades.csv, and so it is of one if it ends with a /",
-        true, [&request](const std::string& name, const std::string& value) {
-            require(!value.empty(), "{}: a path is expected", name);
-            request.submissions.emplace_back(value);
-        });
+    command.rest("DIR",
+                 "the student's folder, or a .zip of it. For several submissions, --out "
+                 "is a folder: it gets grades.csv and one report each. For one, --out is "
+                 "a file, or a folder if it ends with /",
+                 true, [&request](const std::string& name, const std::string& value) {
+                     require(!value.empty(), "{}: a path is expected", name);
+                     request.submissions.emplace_back(value);
+                 });
     std::vector<std::string> formats;
     formats.reserve(kGradeFormats.size());
     for (const auto& [name, format] : kGradeFormats)
@@ -64,29 +64,29 @@ void declare_grade(CommandLine& line) {
                    choice_into(request.format, kGradeFormats));
     command.suggest(formats);
     command.option("--out", "FILE",
-                   "write the report there; a report without points comes first, and is "
-                   "replaced after each criterion",
+                   "write the report to this file; it is valid from the start and "
+                   "updated after each criterion",
                    path_into(request.out));
     command.option("--at-once", "N",
-                   "grade so many of several at a time; default as many as there are "
-                   "processors",
+                   "number of submissions graded at the same time; default: the number "
+                   "of processors",
                    whole_into(request.at_once, 1, 256));
     command.flag("--continue",
-                 "grade no submission again that has points and a report in --out, by "
-                 "this version of Lockstep, and has not changed since",
+                 "skip unchanged submissions that this version of Lockstep has already "
+                 "graded in --out",
                  request.goes_on);
     command.option("--drawn", "N",
-                   "draw sizes and values as the grading did whose report says N, to see "
-                   "again what it asked; default anew",
+                   "repeat the random sizes and values of the report with this number; "
+                   "default: new ones",
                    whole_into(request.drawn, std::int64_t{0},
                               std::numeric_limits<std::int64_t>::max()));
     command.flag("--require-confinement",
-                 "grade nothing where a layer of what confines students' programs is "
-                 "missing",
+                 "do not grade if this machine lacks a layer of confinement for "
+                 "students' programs",
                  request.require_confinement);
     command.flag("--show-output",
-                 "tell what a program that ended badly had printed; what it can read, it "
-                 "can print",
+                 "show the output of a program that failed (it can print any file that "
+                 "it can read)",
                  request.show_output);
 }
 
@@ -97,8 +97,7 @@ void become_grader(const std::vector<std::string>& words) {
         if (std::filesystem::exists(program)) os::become(program, words);
     }
     throw MissingError(fmt::format(
-        "the grader is neither in {0} nor in {0}/{1}; build or "
-        "install Lockstep anew",
+        "the grader is neither in {0} nor in {0}/{1}; build or install Lockstep again",
         folder.string(), std::filesystem::path(LOCKSTEP_GRADER).parent_path().string()));
 }
 

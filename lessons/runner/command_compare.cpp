@@ -42,7 +42,8 @@ Take backends_into(std::array<std::string, 2>& backends) {
     };
 }
 
-const std::string kBoundMeaning = "largest relative difference; 0 asks for the same bits";
+const std::string kBoundMeaning =
+    "largest allowed relative difference; 0 requires the same bits";
 
 void declare_records(Command& command) {
     auto& request = command.asks_for<CompareRequest>();
@@ -62,14 +63,15 @@ void declare_backends(Command& command, const CommandLine& line) {
                    backends_into(request.backends));
     command.suggest({"sim,cuda", "sim,gpu", "sim,nccl", "sim,sim"});
     declare_lesson_options(command, request.lesson_options, line);
-    command.option("--out", "DIR", "leave the two records there", path_into(request.out));
+    command.option("--out", "DIR", "keep the two records in this folder",
+                   path_into(request.out));
     command.option("--bound", "X", kBoundMeaning, bound_into(request.bound));
     command.flag("--json", kJsonMeaning, request.json);
     command.finally([&command, &request] {
         const auto& settings = request.lesson_options.settings;
         const auto numerics = settings.find("numerics");
         require(numerics == settings.end() || numerics->second != "off",
-                "--set numerics=off: there are then no numbers to compare");
+                "--set numerics=off: then there are no numbers to compare");
         for (const std::string& word : command.given())
             if (!word.starts_with("--backends=") && !word.starts_with("--out=") &&
                 !word.starts_with("--bound=") && !word.starts_with("--json="))
@@ -205,12 +207,11 @@ os::Child run_lesson_on(const BackendsRequest& request, const std::string& backe
 
 /// Libraries can also write to standard output.
 Json parsed(const std::string& document) {
-    require(
-        document.starts_with('{'),
-        "standard output of the lesson begins with \"{}\", where its JSON document is "
-        "expected. NCCL writes there if NCCL_DEBUG is set; NCCL_DEBUG_FILE=nccl.%p.log "
-        "sends that elsewhere",
-        document.substr(0, std::min<std::size_t>(document.find('\n'), 60)));
+    require(document.starts_with('{'),
+            "the lesson's output begins with \"{}\" instead of its JSON document. If "
+            "NCCL_DEBUG is set, NCCL writes to standard output; set "
+            "NCCL_DEBUG_FILE=nccl.%p.log to avoid that",
+            document.substr(0, std::min<std::size_t>(document.find('\n'), 60)));
     return Json::parse(document);
 }
 

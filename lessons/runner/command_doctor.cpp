@@ -8,8 +8,8 @@ namespace lockstep::lessons {
 
 void declare_doctor(CommandLine& line) {
     Command& command = line.add("doctor",
-                                "Says what this machine can do, and for what is missing "
-                                "what it would give and how to install it.");
+                                "Shows what this machine can do, and for each missing "
+                                "part what it is for and how to install it.");
     command.flag("--json", kJsonMeaning, command.asks_for<DoctorRequest>().json);
 }
 

@@ -13,16 +13,16 @@
 namespace lockstep::lessons {
 
 void declare_fault(CommandLine& line) {
-    Command& command =
-        line.add("fault",
-                 "Shows the page on a kind of mistake: the least program that makes it, "
-                 "what is printed, why a cluster hangs or lies, and the cure.");
+    Command& command = line.add(
+        "fault",
+        "Shows the page on a kind of mistake: the smallest program with it, what is "
+        "printed, why a real cluster hangs or gives wrong numbers, and the cure.");
     auto& request = command.asks_for<FaultRequest>();
-    command.positional("FAULT",
-                       fmt::format("as a diagnosis names it: {} to {}; README for all of "
-                                   "them",
-                                   fault_classes().front().id, fault_classes().back().id),
-                       text_into(request.fault));
+    command.positional(
+        "FAULT",
+        fmt::format("the id in a diagnosis, {} to {}; README for all of them",
+                    fault_classes().front().id, fault_classes().back().id),
+        text_into(request.fault));
     std::vector<std::string> names{"README"};
     for (const FaultClass& fault : fault_classes())
         names.emplace_back(fault.id);

@@ -54,7 +54,7 @@ RanksRange ranks_range(const CommandLine& line) {
 void declare_lesson_options(Command& command, LessonOptions& options,
                             const CommandLine& line) {
     constexpr int kMost = std::numeric_limits<int>::max();
-    command.option("--step", "K", "show this step alone",
+    command.option("--step", "K", "show only this step",
                    whole_into(options.step, 1, kMost));
     const RanksRange ranks = ranks_range(line);
     declare_world(command, options, ranks.least, ranks.most);
@@ -77,8 +77,7 @@ void declare_lesson(CommandLine& line) {
     declare_backend(command, options);
     declare_lesson_options(command, options, line);
     command.option("--from", "start|K",
-                   "begin at the start, or at this step, instead of "
-                   "where you left it",
+                   "begin at the start, or at this step, instead of where you stopped",
                    [&options](const std::string& option, const std::string& value) {
                        options.from = value == "start"
                                           ? 1
@@ -86,7 +85,7 @@ void declare_lesson(CommandLine& line) {
                                                          std::numeric_limits<int>::max());
                    });
     declare_language(command, options.language);
-    command.option("--show", "code", "quote the code that an assignment asks for, too",
+    command.option("--show", "code", "also show the code that an assignment asks for",
                    [&options](const std::string& option, const std::string& value) {
                        require(value == "code", "{} {}: what can be shown is code",
                                option, value);
@@ -105,7 +104,7 @@ std::string progress_text(const LessonEntry& lesson, Language language) {
     const Notebook notebook(notebook_file(lesson.slug));
     if (notebook.is_done()) return said(language, "Done.");
     if (!notebook.step()) return "";
-    return fmt::format(fmt::runtime(said(language, "You left it at step {}.")),
+    return fmt::format(fmt::runtime(said(language, "You stopped at step {}.")),
                        *notebook.step() + 1);
 }
 
@@ -114,13 +113,13 @@ std::string progress_text(const LessonEntry& lesson, Language language) {
 void declare_hand_in(CommandLine& line) {
     Command& command =
         line.add("hand-in",
-                 "Prints what you predicted in a lesson and what came out, as JSON. Its "
-                 "\"record\" is the SHA-256 of metrics.json, which anybody gets who runs "
-                 "the lesson with these options and --out.");
+                 "Prints your predictions for a lesson and the results, as JSON. Its "
+                 "\"record\" is the SHA-256 of metrics.json; anyone who runs the lesson "
+                 "with these options and --out gets the same.");
     auto& request = command.asks_for<HandInRequest>();
     command.positional("SLUG", "which lesson", text_into(request.slug));
     command.suggest(lesson_slugs());
-    command.option("--out", "FILE", "write it there", path_into(request.out));
+    command.option("--out", "FILE", "write it to this file", path_into(request.out));
 }
 
 int run(const LessonsRequest& request) {

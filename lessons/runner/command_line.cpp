@@ -34,7 +34,7 @@ CommandLine command_line(std::vector<std::string> words) {
 
 void declare_language(Command& command, std::optional<Language>& language) {
     command.option(
-        "--lang", "LANGUAGE", "of pages, en or zh; else that of the locale",
+        "--lang", "LANGUAGE", "language of pages, en or zh; default: the locale's",
         choice_into(language, {{"en", Language::english}, {"zh", Language::chinese}}));
     command.suggest({"en", "zh"});
 }

@@ -36,8 +36,8 @@ std::string description();
 
 /// The exit statuses of the program.
 inline const std::string kExitStatus =
-    "0; 1 a check or a comparison failed, or a program was found at fault; 2 wrong "
-    "usage; 3 the machine lacks something; 4 a mistake of Lockstep itself.";
+    "0 success; 1 a check or a comparison failed, or a program has a mistake; 2 wrong "
+    "usage; 3 the machine lacks something; 4 a bug in Lockstep.";
 
 /// Declares the options that decide what a lesson runs, except its backend. Other
 /// commands that run a lesson have the same options. The lesson is the one named in the

@@ -29,20 +29,20 @@ namespace {
 constexpr int kMostRanks = sim::ClusterOptions::kMaxRanks;
 
 void declare_spread(Command& command, MeshRequest& request) {
-    command.option("--model", "NAME|SIZES",
-                   "spread this GPT over the mesh and say who holds what of it: " +
-                       either(model_names()) +
-                       ", or sizes KEY=VALUE with commas between, see below",
-                   [&request](const std::string& option, const std::string& value) {
-                       request.model = read_model(option, value);
-                   });
+    command.option(
+        "--model", "NAME|SIZES",
+        "spread this GPT over the mesh and show which rank holds which part: " +
+            either(model_names()) + ", or sizes KEY=VALUE with commas between, see below",
+        [&request](const std::string& option, const std::string& value) {
+            request.model = read_model(option, value);
+        });
     command.suggest(model_names());
     command.option("--zero", "STAGE",
-                   "what replicas share out: 0 nothing (default), 1 the optimizer's "
-                   "state, 2 gradients, too, 3 weights, too",
+                   "what is sharded over replicas: 0 nothing (default), 1 optimizer "
+                   "state, 2 also gradients, 3 also weights",
                    whole_into(request.zero, 0, 3));
     command.flag("--sequence", "sequence parallelism along tp", request.sequence);
-    command.option("--schedule", "NAME", "of the pipeline; default 1f1b",
+    command.option("--schedule", "NAME", "schedule of the pipeline; default 1f1b",
                    text_into(request.schedule));
     command.suggest(schedule_names());
     command.option("--chunks", "V", "parts of the model on a stage; default 1",
@@ -58,7 +58,7 @@ void require_model(const MeshRequest& request) {
           std::pair{"--sequence", request.sequence},
           std::pair{"--schedule", request.schedule.has_value()},
           std::pair{"--chunks", request.chunks.has_value()}})
-        require(!is_given, "{} goes with --model", option);
+        require(!is_given, "{} needs --model", option);
 }
 
 void require_known(const MeshRequest& request) {
@@ -66,9 +66,9 @@ void require_known(const MeshRequest& request) {
     require(shape.ranks() <= kMostRanks, "{} has {} ranks; at most {} are possible",
             shape.text(), shape.ranks(), kMostRanks);
     require(!request.per_node || !request.cluster,
-            "--per-node and --cluster: one of them is expected");
+            "use --per-node or --cluster, not both");
     require(!request.colour || shape.has(*request.colour), [&] {
-        return fmt::format("--colour '{}': that is no axis of {}",
+        return fmt::format("--colour '{}': {} has no such axis",
                            printable(*request.colour), shape.text());
     });
     if (request.schedule) {
@@ -78,20 +78,20 @@ void require_known(const MeshRequest& request) {
         });
     }
     require_model(request);
-    require(!request.sequence || (shape.has("tp") && shape.size("tp") > 1),
-            "--sequence shares tokens out along tp; an axis tp of several ranks is "
-            "expected");
+    require(
+        !request.sequence || (shape.has("tp") && shape.size("tp") > 1),
+        "--sequence shards tokens along tp, so an axis tp with several ranks is needed");
 }
 
 }  // namespace
 
 void declare_mesh(CommandLine& line) {
-    Command& command = line.add(
-        "mesh",
-        "Prints a mesh of devices: its ranks, the lines of its axes, planes, and nodes; "
-        "with a model also who holds which part of each parameter. Axes have any names, "
-        "the slowest stands first; a GPT is spread over axes called pp, dp, ep, cp and "
-        "tp.");
+    Command& command =
+        line.add("mesh",
+                 "Prints a mesh of devices: its ranks, the lines of its axes, planes and "
+                 "nodes. With a model, also prints who holds which part of each "
+                 "parameter. Axes may have any names; the slowest comes first. A GPT is "
+                 "spread over axes named pp, dp, ep, cp and tp.");
     auto& request = command.asks_for<MeshRequest>();
     command.positional("SIZES", "axes and their sizes, as in pp=2,dp=2,cp=2,tp=2",
                        [&request](const std::string&, const std::string& value) {
@@ -103,10 +103,9 @@ void declare_mesh(CommandLine& line) {
                          request.planes.push_back(split_at_commas(value));
                      });
     command.option("--rank", "R",
-                   "say it of this rank: its places, its lines and planes, its node",
+                   "show only this rank: its coordinates, lines, planes and node",
                    whole_into(request.rank, 0, kMostRanks - 1));
-    command.option("--per-node", "N",
-                   "devices of a node, which are neighbours; default 8",
+    command.option("--per-node", "N", "devices per node (consecutive ranks); default 8",
                    whole_into(request.per_node, 1, kMostRanks));
     command.option("--cluster", "NAME|FILE",
                    "take the devices of a node from this cluster: " +
@@ -114,7 +113,7 @@ void declare_mesh(CommandLine& line) {
                    text_into(request.cluster));
     command.suggest(cluster_preset_names());
     declare_spread(command, request);
-    command.option("--svg", "FILE", "draw it there as well", path_into(request.svg));
+    command.option("--svg", "FILE", "also draw it to this file", path_into(request.svg));
     command.option("--colour", "AXIS",
                    "colour devices by their place along this axis; default the slowest "
                    "axis of more than one rank",

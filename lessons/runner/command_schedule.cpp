@@ -44,14 +44,14 @@ void declare_times(Command& command, ScheduleRequest& request) {
         command.option(option, "T", meaning, times_into(request, name));
     };
     times("--forward", "forward", "a stage's forward of a micro-batch; default 1");
-    command.option("--backward", "T", "its backward, of which each half takes half",
+    command.option("--backward", "T", "its backward; each half takes half of this time",
                    [&request](const std::string& option, const std::string& value) {
                        read_backward(option, value, request);
                    });
     times("--backward-input", "backward_input",
-          "the half of backward that is sent on; default 1");
+          "the half of backward for the inputs, whose result is sent on; default 1");
     times("--backward-weight", "backward_weight",
-          "the half that is the stage's own; default 1");
+          "the half of backward for the weights; default 1");
     times("--recompute", "recompute", "forward once more, as backward begins; default 0");
     times("--overlapped", "overlapped",
           "a forward and a backward in a pair; default the sum of both");
@@ -61,15 +61,15 @@ void declare_times(Command& command, ScheduleRequest& request) {
 }
 
 void declare_files(Command& command, ScheduleRequest& request) {
-    command.option("--svg", "FILE", "draw it there as well", path_into(request.svg));
+    command.option("--svg", "FILE", "also draw it to this file", path_into(request.svg));
     command.option("--svg-period", "FILE",
-                   "draw one period of it there, if its middle can repeat for ever",
+                   "draw one period of it to this file, if its middle can repeat forever",
                    path_into(request.svg_period));
-    command.option("--csv", "FILE", "write the schedule there, a line a stage",
+    command.option("--csv", "FILE", "write the schedule to this file, one line per stage",
                    path_into(request.csv));
     command.option("--pytorch", "FILE",
-                   "write it there as torch.distributed.pipelining reads it, without its "
-                   "updates of weights",
+                   "write it to this file in the format of torch.distributed.pipelining, "
+                   "without updates of weights",
                    path_into(request.pytorch));
 }
 
@@ -79,60 +79,59 @@ void declare_schedule(CommandLine& line) {
     Command& command = line.add(
         "schedule",
         "Times and draws a pipeline schedule: its bubble, what each stage holds, its "
-        "critical path. Times are in any unit: one number for all stages, or one a stage "
-        "with commas between, as in 1,2,1,1. Exit status 1 if the schedule deadlocks.");
+        "critical path. Times are in any unit: one number for all stages, or one per "
+        "stage, separated by commas (1,2,1,1). Exit status 1 if the schedule deadlocks.");
     auto& request = command.asks_for<ScheduleRequest>();
     command.positional("NAME",
                        either(schedule_names()) + ", or the path of a .json or .csv file",
                        text_into(request.name));
     command.suggest(schedule_names());
-    command.option("--stages", "P", "devices in a row; a file has its own",
+    command.option("--stages", "P", "number of stages (devices); a file has its own",
                    whole_into(request.stages, 1, kMostStages));
-    command.option("--micro-batches", "M", "parts of a batch; a file has its own",
+    command.option("--micro-batches", "M", "number of micro-batches; a file has its own",
                    whole_into(request.micro_batches, 1, kMostMicroBatches));
-    command.option(
-        "--chunks", "V",
-        "parts of the model on a stage, of interleaved, looped-bfs and hanayo; "
-        "default 1, or what the schedule has",
-        whole_into(request.chunks, 1, kMostChunks));
+    command.option("--chunks", "V",
+                   "parts of the model on each stage, for interleaved, looped-bfs and "
+                   "hanayo; default 1, or the schedule's own",
+                   whole_into(request.chunks, 1, kMostChunks));
     command.option("--per-update", "K",
-                   "micro-batches between two updates of the weights; default all of "
-                   "them, or what a schedule without a flush takes for itself",
+                   "micro-batches between two updates of the weights; default: all, or "
+                   "the schedule's own number if it has no flush",
                    whole_into(request.per_update, 1, kMostMicroBatches));
     declare_times(command, request);
     command.flag("--messages",
-                 "give the schedule its messages, which then go one at a time on each "
-                 "stage; without them data takes its time and never waits for other data",
+                 "add messages: each stage then sends or receives one at a time; without "
+                 "messages, data arrives after its time and never waits for other data",
                  request.with_messages);
     command.option("--messages-as", "HOW",
-                   "give it its messages: planned, as --messages does; groups, as "
-                   "Megatron-LM sends and receives; in-place, each receive right before "
-                   "its use; by-direction, the same with a queue for each direction",
+                   "add messages: planned, as --messages does; groups, as Megatron-LM "
+                   "sends and receives; in-place, each receive right before its use; "
+                   "by-direction, the same with a queue for each direction",
                    [&request](const std::string& option, const std::string& value) {
                        request.messages = read_messages_as(option, value);
                    });
     command.option("--memory-activation", "A",
-                   "what a stage keeps of a micro-batch until its backward-input, all "
-                   "its chunks together; default 1",
+                   "memory that a stage, with all its chunks, keeps for each micro-batch "
+                   "until backward-input; default 1",
                    memory_into(request.memory_activation));
     command.option("--memory-weight", "K",
-                   "and then until its backward-weight; default 1",
+                   "memory that it keeps from then until backward-weight; default 1",
                    memory_into(request.memory_weight));
     command.option("--limit", "M",
                    "search for the order of the same work with the least bubble in which "
-                   "no stage holds more memory than M, and compare it with known ones",
+                   "no stage holds more than M memory, and compare it with known orders",
                    memory_into(request.limit));
     declare_files(command, request);
     command.flag("--json", kJsonMeaning, request.json);
     command.flag("--spans",
-                 "in the JSON also when each instruction begins and ends: long for large "
-                 "schedules",
+                 "with --json: also when each instruction begins and ends (long for "
+                 "large schedules)",
                  request.spans);
     command.finally([&request] {
         require_known(request);
-        require(request.json || !request.spans, "--spans goes with --json");
+        require(request.json || !request.spans, "--spans needs --json");
         require(!request.with_messages || request.messages == MessagesAs::none,
-                "--messages and --messages-as: one of them is expected");
+                "use --messages or --messages-as, not both");
     });
 }
 
@@ -152,10 +151,10 @@ LoadedSchedule loaded(const ScheduleRequest& request) {
           Size{"--chunks", request.chunks, schedule.chunks}})
         require(!size.asked || *size.asked == size.has, [&] {
             return fmt::format(
-                "{} {}: the schedule in {} has {}; a file's sizes are its own",
+                "{} {}: the schedule in {} has {}; options cannot change a file's sizes",
                 size.option, *size.asked, request.name, size.has);
         });
-    require(!request.per_update, "--per-update: the updates in {} are its own",
+    require(!request.per_update, "--per-update: options cannot change the updates in {}",
             request.name);
     require(request.messages == MessagesAs::none || !schedule.has_messages(),
             "--messages: the schedule in {} has messages already", request.name);
@@ -183,7 +182,8 @@ void require_other_files(const ScheduleRequest& request) {
         std::error_code ignored;
         require(!request.is_file() ||
                     !std::filesystem::equivalent(*file, request.name, ignored),
-                "{} {}: that is the schedule's own file", option, shown);
+                "{} {}: that file belongs to the schedule; choose another path", option,
+                shown);
         const auto [other, fresh] =
             asked.emplace(std::filesystem::absolute(*file).lexically_normal(), option);
         require(fresh, "{} {}: {} writes there, too", option, shown, other->second);

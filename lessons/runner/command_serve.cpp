@@ -65,12 +65,12 @@ void declare_instead(Command& command, ServeRequest& request) {
         "of this cluster instead: " + either(cluster_preset_names()) + ", or a JSON file",
         text_into(request.cluster));
     command.suggest(cluster_preset_names());
-    command.flag("--apart",
-                 "as many devices besides compute prompts, whatever the file says",
-                 request.apart);
+    command.flag(
+        "--apart",
+        "add as many devices again, which only compute prompts, whatever the file says",
+        request.apart);
     command.option("--rate", "R[,R…]",
-                   "so many requests of the mix come a second; with several rates there "
-                   "is a line for each",
+                   "requests of the mix per second; several rates give one line each",
                    [&request](const std::string& option, const std::string& value) {
                        request.rates = read_rates(option, value);
                    });
@@ -82,13 +82,13 @@ void require_sound(const ServeRequest& request) {
             request.files.size() > 1 ? printable(request.files[1]) : "");
     if (request.example) {
         require(request.files.empty() && !request.svg && !request.json,
-                "--example prints a file to begin with; nothing else is expected");
+                "--example prints an example file and takes no other argument");
         return;
     }
     require(!request.files.empty(),
             "FILE is missing: a service as JSON; --example prints one");
     require(!request.files[0].empty(), "FILE: a path is expected");
-    require(request.json || !request.passes, "--passes goes with --json");
+    require(request.json || !request.passes, "--passes needs --json");
     require(!request.svg || request.rates.size() <= 1,
             "--svg draws one run; one rate is expected");
 }
@@ -98,23 +98,23 @@ void require_sound(const ServeRequest& request) {
 void declare_serve(CommandLine& line) {
     Command& command = line.add(
         "serve",
-        "Runs a service on virtual devices, where a GPT answers requests as they come, "
-        "and says how long users wait, how many are served within limits, and what fits "
-        "into memory. A file says which model, mesh, cluster and requests.");
+        "Simulates a service in which a GPT answers requests as they come. Shows how "
+        "long users wait, how many requests are served within limits, and what fits into "
+        "memory. A file names the model, mesh, cluster and requests.");
     auto& request = command.asks_for<ServeRequest>();
     command.rest("FILE", "a service, as JSON; --example prints one", false,
                  [&request](const std::string&, const std::string& value) {
                      request.files.push_back(value);
                  });
-    command.flag("--example", "print a file to begin with", request.example);
+    command.flag("--example", "print an example file", request.example);
     declare_instead(command, request);
     command.option("--replica", "R",
                    "draw the requests of this replica; default 0, the first",
                    whole_into(request.replica, 0, 1023));
-    command.option("--svg", "OUT", "draw it there as well", path_into(request.svg));
+    command.option("--svg", "OUT", "also draw it to this file", path_into(request.svg));
     command.flag("--json", kJsonMeaning, request.json);
     command.flag("--passes",
-                 "in the JSON also what each pass computes: long for large services",
+                 "with --json: also what each pass computes (long for large services)",
                  request.passes);
     command.finally([&request] { require_sound(request); });
 }
@@ -138,12 +138,13 @@ ServiceSettings settings_of(const ServeRequest& request) {
             throw UsageError(std::string("--cluster: ") + error.what());
         }
     }
-    require(request.rates.empty() || settings.mix,
-            "--rate: the requests in {} have arrivals of their own; a mix is expected",
-            settings.file);
+    require(
+        request.rates.empty() || settings.mix,
+        "--rate: {} lists requests with fixed arrivals; --rate needs a mix of requests",
+        settings.file);
     require_possible(settings, std::max<std::size_t>(request.rates.size(), 1));
     require(request.replica.value_or(0) < settings.replicas(),
-            "--replica {}: there are the replicas 0 to {}", request.replica.value_or(0),
+            "--replica {}: the replicas are 0 to {}", request.replica.value_or(0),
             settings.replicas() - 1);
     return settings;
 }

@@ -22,7 +22,7 @@ void require_trainable(const GptTask& task) {
     const GptSizes& sizes = task.sizes;
     const std::int64_t parameters = sizes.parameters();
     require(sizes.vocabulary > 1,
-            "the text has one character over and over; there is nothing to predict");
+            "the text has only one character, repeated; there is nothing to predict");
     require(
         parameters <= kMostParameters,
         "layers={}, hidden={} make a GPT of {} parameters; this lesson trains at most {}",
@@ -69,8 +69,7 @@ std::shared_ptr<const GptTask> make_gpt_task(
 void require_shared_out(const std::string& key, std::int64_t value, std::int64_t by,
                         const std::string& what) {
     require(value % by == 0,
-            "--set {}={}: {} share it out in equal parts, so that it must be a multiple "
-            "of {}",
+            "--set {}={}: {} divide it into equal parts, so it must be a multiple of {}",
             key, value, what, by);
 }
 

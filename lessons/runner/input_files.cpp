@@ -154,7 +154,8 @@ class Rows {
     }
 
     NumberTable table() const {
-        require(!values_.empty(), [&] { return name_ + " has a header but no numbers"; });
+        require(!values_.empty(),
+                [&] { return name_ + " has a header but no rows of numbers"; });
         const std::size_t columns = first_.size();
         assert(columns > 0);
         NumberTable table;

@@ -37,8 +37,8 @@ struct LessonOptions : Options {
     /// it was asked for.
     std::string gpus_hint() const {
         return backend == "nccl" && ranks == 1
-                   ? "; with --backend nccl there are as many as this machine has GPUs, "
-                     "unless --ranks says otherwise; --backend cuda has virtual ones"
+                   ? "; with --backend nccl the default is the number of GPUs of this "
+                     "machine (see --ranks); --backend cuda has virtual devices"
                    : "";
     }
 

@@ -52,11 +52,11 @@ Json options_json(const LessonOptions& options, const RunOptions& run) {
 /// Returns the results of the predictions, if any were asked.
 std::string score_text(const Score& score, Language language) {
     if (score.asked() == 0) return "";
-    return fmt::format(
-        fmt::runtime(said(language,
-                          "Predictions: {} of {} right at once, {} at the second try, {} "
-                          "wrong, {} passed.")),
-        score.right, score.asked(), score.right_later, score.wrong, score.passed);
+    return fmt::format(fmt::runtime(said(language,
+                                         "Predictions: {} of {} right at once, {} at the "
+                                         "second try, {} wrong, {} skipped.")),
+                       score.right, score.asked(), score.right_later, score.wrong,
+                       score.passed);
 }
 
 /// A lesson, with everything that is needed to run it.
@@ -132,7 +132,7 @@ void LessonRun::leave_stopped_record(const FaultError& fault) {
         if (options.json) return;
         write_all(
             STDERR_FILENO,
-            fmt::format("lockstep: what the run had left when it stopped is in {}\n",
+            fmt::format("lockstep: the partial record of the stopped run is in {}\n",
                         printable(options.out->string())),
             "standard error");
     } catch (const std::exception& error) {
@@ -157,10 +157,10 @@ Document LessonRun::account() const {
         say(account, "{} of {} checks failed: {}.", failures, checks, failed);
     else if (checks > 0)
         say(account,
-            checks == 1                    ? "The check passed."
-            : options.step.value_or(1) > 1 ? "All {} checks passed, with those of the "
-                                             "steps before."
-                                           : "All {} checks passed.",
+            checks == 1 ? "The check passed."
+            : options.step.value_or(1) > 1
+                ? "All {} checks passed, including those of earlier steps."
+                : "All {} checks passed.",
             checks);
     if (options.out)
         say(account, "The record of this run is in {}.",
@@ -237,7 +237,7 @@ Document LessonRun::opening(std::size_t first) const {
                 {Paragraph{words_of(page.question())}}};
     Document opening;
     if (!options.step && !options.from)
-        say(opening, "{} goes on where you left it; --from start begins anew.",
+        say(opening, "{} continues where you stopped; --from start begins again.",
             page.title());
     return opening;
 }
@@ -245,8 +245,8 @@ Document LessonRun::opening(std::size_t first) const {
 void LessonRun::say_where_it_goes_on(std::size_t step) const {
     Document text;
     say(text,
-        "You left at step {} of {}. lockstep lesson {} goes on there; --from start "
-        "begins anew.",
+        "You stopped at step {} of {}. lockstep lesson {} continues there; --from start "
+        "begins again.",
         step, made.steps().size(), lesson.slug);
     if (options.out)
         say(text, "The record of what was done is in {}.",

@@ -185,19 +185,19 @@ std::string question_prompt(const Prediction& prediction, Language language, boo
         text += said(language, ", a letter from the list");
     else if (!unit.empty())
         text += fmt::format(fmt::runtime(said(language, ", in {}")), unit);
-    return text + " (" + said(language, "Enter passes") + "): ";
+    return text + " (" + said(language, "Enter skips") + "): ";
 }
 
 constexpr const char* kKeysAtQuestions =
-    "A line with q, b, n or s alone does what these keys do elsewhere; n and s pass.";
+    "Type q, b, n or s to use these keys here; n and s skip the question.";
 
 /// Returns which answers can be read.
 std::string expected(const Prediction& prediction, Language language) {
     if (!prediction.has_choices())
         return said(language,
-                    "A number such as 1,500, 1.5e3, 1/4, 25% or 150 KiB is expected; "
-                    "1 % off is right.");
-    return fmt::format(fmt::runtime(said(language, "A letter from a to {} is expected.")),
+                    "Type a number such as 1,500, 1.5e3, 1/4, 25% or 150 KiB. Answers "
+                    "within 1 % count as right.");
+    return fmt::format(fmt::runtime(said(language, "Type a letter from a to {}.")),
                        letter_of(prediction.choices.size() - 1));
 }
 
@@ -254,7 +254,8 @@ std::optional<Key> Reader::ask(Position question) {
         if (typed.empty()) {
             if (std::exchange(is_sure, true)) break;
             tell(said(look_.language,
-                      "Enter once more passes: the answer is shown, and stays so."));
+                      "Press Enter again to skip. The answer is then shown and the "
+                      "question is closed."));
             continue;
         }
         const Judgement judgement = judge(prediction, typed);

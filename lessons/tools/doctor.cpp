@@ -99,7 +99,7 @@ Finding nccl_finding(const gpu::Survey& survey) {
                 (has_all_to_all(survey.nccl_built)
                      ? ""
                      : fmt::format("; built against {}, older than 2.28, so all-to-all, "
-                                   "gather and scatter go as sends and receives",
+                                   "gather and scatter are made of sends and receives",
                                    survey.nccl_built)),
             "", ""};
 }

@@ -50,8 +50,7 @@ std::vector<std::string> long_axes(const MeshShape& shape) {
 
 void require_plane(const MeshShape& shape, const std::vector<std::string>& axes) {
     const std::string asked = fmt::format("--plane {}", fmt::join(axes, ","));
-    require(axes.size() > 1, "{}: two axes or more are expected, with commas between",
-            asked);
+    require(axes.size() > 1, "{}: name two or more axes, separated by commas", asked);
     std::set<std::string> seen;
     for (const std::string& axis : axes) {
         require(shape.has(axis), "{}: '{}' is no axis of {}", asked, axis, shape.text());
@@ -64,7 +63,7 @@ void require_plane(const MeshShape& shape, const std::vector<std::string>& axes)
 ExaminedMesh examined_mesh(MeshSettings settings, std::optional<ModelOnMesh> model) {
     const MeshShape& shape = settings.shape;
     require(!settings.rank || *settings.rank < shape.ranks(),
-            "--rank {}: {} has the ranks 0 to {}", settings.rank.value_or(0),
+            "--rank {}: the ranks of {} are 0 to {}", settings.rank.value_or(0),
             shape.text(), shape.ranks() - 1);
     ExaminedMesh mesh{settings, {}, {}, std::move(model)};
     for (const MeshShape::Axis& axis : shape.axes())

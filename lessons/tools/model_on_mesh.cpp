@@ -52,15 +52,16 @@ const std::vector<programs::Setting>& model_settings() {
         {"inner", "columns inside of an MLP", Whole{1, kMostInner}, "4 times hidden"},
         {"vocabulary", "tokens that there are", Whole{1, kMostTokens, 65}},
         {"context", "tokens of the longest sequence", Whole{1, kMostTokens, 32}},
-        {"tied", "1: the head reads the table of tokens", Whole{0, 1, 0}},
+        {"tied", "1: the output head shares the embedding table", Whole{0, 1, 0}},
         {"style",
          "gpt2: layer norms, GELU, biases, learnt positions; llama: RMS norms, "
          "SwiGLU, rotary positions",
          Choice{{"gpt2", "llama"}, "gpt2"}},
         {"experts", "experts in the place of each MLP; 0: none", Whole{0, 4096, 0}},
         {"expert-inner", "columns inside of an expert", Whole{1, kMostInner}, "inner"},
-        {"shared", "columns of the expert that all tokens meet", Whole{0, kMostInner, 0}},
-        {"dense", "so many blocks, the first ones, have an MLP and no experts",
+        {"shared", "columns of the shared expert, which all tokens use",
+         Whole{0, kMostInner, 0}},
+        {"dense", "number of first blocks that have an MLP instead of experts",
          Whole{0, 1000, 0}},
     };
     return settings;
@@ -278,8 +279,8 @@ void require_room(const MeshPlan& plan, const std::vector<std::string>& names) {
         (std::ssize(names) - of_experts + of_experts / plan.size("ep")) / plan.size("pp");
     const std::int64_t all = on_a_rank * plan.shape().ranks();
     require(all <= kMost,
-            "{} ranks with about {} parameters each are more than the {} that can be "
-            "shown; fewer ranks, or layers, are expected",
+            "{} ranks with about {} parameters each exceed the limit of {}; use fewer "
+            "ranks or layers",
             plan.shape().ranks(), on_a_rank, kMost);
 }
 

@@ -240,12 +240,12 @@ void say_of_rank(const ModelOnMesh& model, int rank, Document& page) {
         page.push_back({Paragraph{words_of(sentence)}});
     };
     const RankHolding& holding = model.ranks[static_cast<std::size_t>(rank)];
-    say(fmt::format("Between two steps rank {} holds {} numbers of it, in {}:", rank,
-                    count_text(holding.numbers), bytes_text(holding.value_bytes)));
+    say(fmt::format("Between two steps, rank {} holds {} of the model's numbers, in {}:",
+                    rank, count_text(holding.numbers), bytes_text(holding.value_bytes)));
     page.push_back({table_of(table_of_rank(model.held, rank, bytes_of(DType::bf16)))});
     if (!model.updated.empty()) {
-        say("It updates these; their optimizer state is a master and two moments, each "
-            "in f32:");
+        say("It updates the following numbers; their optimizer state is a master and two "
+            "moments, each in f32:");
         page.push_back(
             {table_of(table_of_rank(model.updated, rank, 3 * bytes_of(DType::f32)))});
     }
@@ -273,11 +273,12 @@ Document model_page(const MeshShape& shape, const ModelOnMesh& model,
         page.push_back({table_of(stage_table(shape, model))});
     page.push_back({table_of(part_table(shape, model.held))});
     if (shape.has(kStages) && shape.size(kStages) > 1)
-        say("A layer's parameters are on its stage, and the table says where there.");
+        say("A layer's parameters are on the layer's stage; the table shows the place "
+            "within the stage.");
     if (!model.updated.empty())
         say(
-            fmt::format("ZeRO stage {} shares out what ranks update: elements of "
-                        "buckets, of which --rank R shows a rank's.",
+            fmt::format("ZeRO stage {} shards what ranks update, by elements of buckets; "
+                        "--rank R shows the shard of one rank.",
                         model.options.zero));
     page.push_back({table_of(holding_table(shape, model))});
     say("These are held between two steps, without activations: weights and gradients "

@@ -44,8 +44,9 @@ void read_backward(const std::string& option, const std::string& value,
     ScheduleSettings::Times halves = read_times(option, value);
     for (std::int64_t& time : halves) {
         require(time % 2 == 0,
-                "{} {}: each half takes half of it, which would be rounded", option,
-                printable(value));
+                "{} {}: each half of backward takes half of this time, which would have "
+                "to be rounded to nine decimals",
+                option, printable(value));
         time /= 2;
     }
     settings.times["backward_input"] = halves;
@@ -127,13 +128,13 @@ TickedTimes times_of(const ScheduleSettings& settings, const LoadedSchedule& loa
     bool lists = false;
     for (const auto& [name, times] : settings.times) {
         require(times.size() == 1 || times.size() == stages,
-                "{} has {} numbers; one for all stages, or {}, one a stage, are expected",
+                "{} has {} numbers; give one for all stages, or {} (one per stage)",
                 option_of(name), times.size(), stages);
         lists = lists || times.size() > 1;
     }
     require(!lists || !written.has_lists(),
-            "{}: its file has times of its parts; one number for all stages is expected "
-            "beside them",
+            "{}: its file has times for each part, so an option can have only one number "
+            "for all stages",
             settings.name);
     written.by_part = !lists;
     for (const auto& [name, times] : settings.times)
@@ -219,8 +220,8 @@ ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loade
     ExaminedSchedule made;
     made.schedule = std::move(loaded.schedule);
     require(!settings.limit || settings.messages == MessagesAs::none,
-            "--limit searches for an order of work; write it to a file with --csv, and "
-            "give that its messages");
+            "--limit searches for an order without messages; write the order to a file "
+            "with --csv, then use --messages with that file");
     if (settings.limit && !find_problem(made.schedule)) {
         FoundOrder order = found_order(made.schedule, ticks, memory, *settings.limit);
         made.schedule = std::move(order.schedule);
@@ -449,8 +450,9 @@ std::string critical_path_text(const ExaminedSchedule& examined) {
             : places_text(schedule, path, 0, kShown) + "; …; " +
                   places_text(schedule, path, path.size() - kShown, path.size());
     return fmt::format(
-        "A critical path, on which each begins as the one before it ends, or its data "
-        "arrives; what takes no time is left out: {}, with {} between stages: {}.",
+        "A critical path: each instruction begins when the one before it ends or its "
+        "data arrives. Instructions that take no time are left out. It has {}, with {} "
+        "between stages: {}.",
         path_counts(schedule, path), counted(hops, "hop", "hops"), places);
 }
 
@@ -460,9 +462,9 @@ std::vector<std::string> timing_remarks(const Schedule& schedule) {
     const int copies = schedule.holders(0);
     if (copies > 1)
         remarks.push_back(fmt::format(
-            "Parts of the model lie on several stages here, part 0 on {}, so that a "
-            "stage holds that many times its share of the model: to compare with "
-            "schedules without copies, give as many times the times and the memory.",
+            "In this schedule parts of the model are on several stages (part 0 on {}), "
+            "so a stage holds that many times its share of the model. To compare with "
+            "schedules without copies, multiply the times and the memory by this number.",
             copies));
     return remarks;
 }
@@ -472,7 +474,7 @@ Document timing_page(const ExaminedSchedule& examined) {
     if (examined.limit) {
         page.push_back({table_of(known_table(examined))});
         page.push_back({Paragraph{
-            words_of("It was searched for, not proved: another order may be better.")}});
+            words_of("This order was found by a search; another order may be better.")}});
     }
     page.push_back({table_of(bubble_table(examined))});
     page.push_back({table_of(stage_table(examined))});

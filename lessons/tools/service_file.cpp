@@ -147,7 +147,7 @@ class ServiceReader {
             least = most = tokens(value, key);
             return;
         }
-        if (value.size() != 2) fail(key, "has not two numbers, the least and the most");
+        if (value.size() != 2) fail(key, "must have two numbers, the least and the most");
         least = tokens(value.elements()[0], key + "[0]");
         most = tokens(value.elements()[1], key + "[1]");
         if (least > most)
@@ -282,7 +282,7 @@ Json parsed(const std::string& text, const std::string& name) {
     try {
         return Json::parse(text);
     } catch (const JsonError& error) {
-        require(error.byte > 0, "{} holds a number that is too large to be one", name);
+        require(error.byte > 0, "{} contains a number that is too large", name);
         const auto end = text.begin() + static_cast<std::ptrdiff_t>(
                                             std::min(error.byte - 1, text.size()));
         throw UsageError(fmt::format("{}, line {}: this is not JSON", name,
@@ -312,8 +312,8 @@ std::vector<MeshShape::Axis> read_service_mesh(const std::string& what,
         const MeshShape shape = read_mesh_shape(text);
         for (const MeshShape::Axis& axis : shape.axes())
             require(axis.name == "dp" || axis.name == "tp" || axis.name == "ep",
-                    "'{}' is no axis of a service; dp and ep share out requests, and tp "
-                    "heads and columns",
+                    "'{}' is no axis of a service; use dp and ep (to divide requests) "
+                    "and tp (to divide heads and columns)",
                     axis.name);
         require(shape.ranks() <= kMostServiceRanks,
                 "{} has {} devices; {} are expected at most", shape.text(), shape.ranks(),
@@ -389,8 +389,8 @@ void require_time(const ServiceSettings& settings, const Amounts& amounts,
             runs == 1 ? "" : fmt::format(", at {} rates", runs));
     });
     require(static_cast<double>(amounts.prompts) * settings.ways() <= kMostPromptTokens,
-            "{}: prompts have up to {} tokens, which {} devices keep each; {} are "
-            "expected at most on all of them",
+            "{}: prompts have up to {} tokens, and each of {} devices keeps them all; "
+            "together they can keep at most {}",
             settings.file, count_text(amounts.prompts), settings.ways(),
             count_text(static_cast<std::int64_t>(kMostPromptTokens)));
 }
@@ -400,8 +400,8 @@ void require_numbers(const ServiceSettings& settings, const Amounts& amounts) {
     const GptSizes& sizes = *settings.sizes;
     if (!settings.numbers) {
         require(settings.size("ep") == 1,
-                "{}: ranks along ep tell each other numbers, when they have something to "
-                "do; \"numbers\": true is expected, and a small model",
+                "{}: ranks along ep tell each other by numbers when they have work, so "
+                "\"numbers\": true and a small model are needed",
                 settings.file);
         return;
     }
@@ -428,8 +428,8 @@ void require_numbers(const ServiceSettings& settings, const Amounts& amounts) {
         static_cast<double>(settings.pages.value_or(0) * settings.page_rows) *
         settings.replicas() * (settings.apart ? 2 : 1);
     require(bytes <= kMostCacheBytes,
-            "{}: with numbers cache.pages makes caches of {} in this machine's memory; "
-            "{} are expected at most",
+            "{}: with numbers, the caches of cache.pages take {} of this machine's "
+            "memory; at most {} are possible",
             settings.file, bytes_text(static_cast<std::int64_t>(bytes)),
             bytes_text(static_cast<std::int64_t>(kMostCacheBytes)));
 }

@@ -170,8 +170,8 @@ std::string best_rate(const ExaminedService& service) {
                          });
     if (best->report.goodput == 0) return "No request was within the limits at any rate.";
     return fmt::format(
-        "Goodput, requests within the limits a second, is highest at {} "
-        "requests a second.",
+        "Goodput (requests within the limits, per second) is highest at {} requests per "
+        "second.",
         rate_text(*best));
 }
 
@@ -186,8 +186,9 @@ Document service_page(const ExaminedService& service) {
     say(sentence_of(settings));
     page.push_back({table_of(device_table(service))});
     if (service.holding.all_that_fit)
-        say("There are as many pages as fit into nine tenths of a device's memory beside "
-            "the weights; a million at most, and 16 million on all devices.");
+        say("The number of pages is what fits into nine tenths of a device's memory next "
+            "to the weights, at most a million per device and 16 million on all "
+            "devices.");
     if (service.outcomes.size() == 1) {
         const ServiceOutcome& outcome = service.outcomes.front();
         page.push_back({table_of(time_table(outcome.report, settings.limits))});
@@ -201,7 +202,7 @@ Document service_page(const ExaminedService& service) {
     else if (service.outcomes.size() > 1)
         say(best_rate(service));
     if (service.outcomes.front().report.seconds == 0)
-        say(fmt::format("On cluster {} nothing of this takes time.",
+        say(fmt::format("On cluster {} nothing takes time.",
                         printable(settings.cluster.name)));
     return page;
 }

@@ -47,14 +47,13 @@ std::int64_t pages_that_fit(const ServiceSettings& settings,
                             const ServiceHolding& holding) {
     constexpr std::int64_t kMostOnAll = std::int64_t{1} << 24;
     require(holding.memory_bytes > 0,
-            "{}: devices of cluster {} have as much memory as one likes; cache.pages is "
-            "expected",
+            "{}: devices of cluster {} have unlimited memory, so set cache.pages",
             settings.file, printable(settings.cluster.name));
     const std::int64_t room = holding.memory_bytes / 10 * 9 - holding.weight_bytes;
     require(room >= holding.page_bytes, [&] {
         return fmt::format(
-            "{}: weights take {} of a device, and a page {}, but nine tenths of its "
-            "memory are {}; more devices along tp are expected, or a smaller model",
+            "{}: weights take {} per device and a page {}, but nine tenths of its memory "
+            "are only {}; use more devices along tp or a smaller model",
             settings.file, bytes_text(holding.weight_bytes),
             bytes_text(holding.page_bytes), bytes_text(holding.memory_bytes / 10 * 9));
     });
@@ -91,8 +90,8 @@ ServiceHolding holding_of(const ServiceSettings& settings) {
                 holding.cache_bytes() + holding.weight_bytes <= holding.memory_bytes,
             [&] {
                 return fmt::format(
-                    "{}: cache.pages is {}, which take {}, and weights {}: a device has "
-                    "{}",
+                    "{}: cache.pages is {}: these pages take {} and the weights {}, but "
+                    "a device has only {}",
                     settings.file, holding.pages, bytes_text(holding.cache_bytes()),
                     bytes_text(holding.weight_bytes), bytes_text(holding.memory_bytes));
             });

@@ -26,8 +26,8 @@ void add_memory_of_others(const Engine& engine, Diagnosis& diagnosis) {
         const MemoryReport& memory = engine.ranks()[rank]->virtual_device.memory();
         const std::int64_t held = std::accumulate(memory.current.begin(),
                                                   memory.current.end(), std::int64_t{0});
-        const std::string text = fmt::format("{}, at the most {} so far",
-                                             bytes_text(held), bytes_text(memory.peak));
+        const std::string text =
+            fmt::format("{}, {} at the peak", bytes_text(held), bytes_text(memory.peak));
         const auto same = std::find_if(groups.begin(), groups.end(),
                                        [&](const auto& g) { return g.first == text; });
         if (same == groups.end())
@@ -40,9 +40,10 @@ void add_memory_of_others(const Engine& engine, Diagnosis& diagnosis) {
     for (std::size_t i = 0; i < std::min(kListed, groups.size()); ++i)
         diagnosis.details.push_back(
             fmt::format("  {}: {}", ranks_text(groups[i].second), groups[i].first));
-    if (groups.size() > kListed)
-        diagnosis.details.push_back(
-            fmt::format("  and {} different amounts more", groups.size() - kListed));
+    if (groups.size() <= kListed) return;
+    const std::size_t more = groups.size() - kListed;
+    diagnosis.details.push_back(
+        fmt::format("  and {} other amount{}", more, more == 1 ? "" : "s"));
 }
 
 /// Returns the ranks of the run that the posted operation waits for.
@@ -77,7 +78,7 @@ std::string failure_text(const Engine& engine, int rank) {
         std::rethrow_exception(failure);
     } catch (const FaultError& fault) {
         const Diagnosis& diagnosis = fault.diagnosis();
-        return "made a mistake, too: " +
+        return "also made a mistake: " +
                (diagnosis.fault.empty() ? diagnosis.title : diagnosis.fault);
     } catch (const std::exception& error) {
         const std::string text = error.what();
@@ -93,8 +94,8 @@ std::string end_text(const Engine& engine, const std::vector<int>& ranks) {
     std::string failure = failure_text(engine, ranks.front());
     if (!failure.empty()) return failure;
     if (engine.stands_still(ranks.front()))
-        return one ? "stands still, after its last operation"
-                   : "stand still, after their last operations";
+        return one ? "makes no progress after its last operation"
+                   : "make no progress after their last operations";
     return one ? "has ended" : "have ended";
 }
 
@@ -213,10 +214,9 @@ std::vector<Diagnosis::Party> parties_of(const Engine& engine,
 
 void complete(const Engine& engine, Diagnosis& diagnosis) {
     if (engine.arrivals_decide())
-        diagnosis.cause +=
-            std::string(diagnosis.cause.empty() ? "" : " ") +
-            "This run used wait_any: if messages arrive in another order, it may end "
-            "otherwise.";
+        diagnosis.cause += std::string(diagnosis.cause.empty() ? "" : " ") +
+                           "This run used wait_any: if messages arrive in another order, "
+                           "it may end differently.";
     if (diagnosis.fault == "F30") add_memory_of_others(engine, diagnosis);
     if (diagnosis.time >= 0) return;
     std::vector<int> told;

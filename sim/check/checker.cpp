@@ -60,7 +60,8 @@ void require_all_expected(const Rollcall& rollcall) {
         fmt::format("{}({}) #{} of {}", first.by, first.name, roll.number, team.name);
     Diagnosis diagnosis = diagnosis_on(team, "F07");
     diagnosis.sentence = fmt::format(
-        "{} {} {} at {}, but not {}, which {} ended: every rank of {} must call it",
+        "{} {} {} at {}, but {} {} ended without this call: every rank of {} must call "
+        "it",
         ranks_text(callers), callers.size() == 1 ? "calls" : "call", call,
         first.at.text(), ranks_text(absent), absent.size() == 1 ? "has" : "have",
         team.name);

@@ -192,9 +192,9 @@ std::string fault_of_circle(const Engine& engine, const Chain& chain) {
 }
 
 constexpr const char* kMakesGroup =
-    "All ranks of a communicator make a new group together, those that are not in it, "
-    "too, and at one place among their calls. Make it before the condition or the loop; "
-    "a mesh makes a plane when it is first asked for it (Mesh::plane).";
+    "All ranks of a communicator must make a new group together, even ranks that are not "
+    "in it, and all at the same place among their calls. Make the group before the "
+    "condition or the loop. (A mesh makes a plane at the first call of Mesh::plane.)";
 
 /// Returns the likely cause if a group is made, or if all messages are sends or all are
 /// recvs; else null.
@@ -221,10 +221,10 @@ const char* cause_of_circle(const Chain& chain, const std::string& fault) {
                      "let some of them receive first.";
     if (all(Verb::recv))
         return pipeline
-                   ? "Each of these stages waits for what another has yet to send: a "
-                     "stage must run as many forwards before its first backward as "
-                     "there are stages behind it, and one more. Check that number "
-                     "of warm-up forwards on each of these stages."
+                   ? "Each of these stages waits for something that another stage has "
+                     "not sent yet. Before its first backward, a stage must run one "
+                     "forward more than there are stages behind it. Check the number of "
+                     "warm-up forwards of each of these stages."
                    : "Each of these ranks receives first, and none has sent: let some "
                      "of them send first, or put a rank's send and recv into one "
                      "group().";
@@ -233,19 +233,21 @@ const char* cause_of_circle(const Chain& chain, const std::string& fault) {
 
 std::string circle_sentence(const Engine& engine, const Chain& chain) {
     constexpr std::size_t kTold = 3;
-    std::string sentence = "nothing can go on: ";
+    std::string sentence = "no rank can continue: ";
     const std::size_t told = std::min(chain.links.size(), kTold);
     const char* waits = "";
     for (std::size_t i = 0; i < told; ++i) {
         const std::vector<int> ranks = ranks_of(together_with(engine, chain.links[i]));
         sentence += waits + wait_text(ranks, chain.links[i]);
-        waits = ranks.size() == 1 ? ", which waits for " : ", which wait for ";
+        if (i == 0)
+            waits = ranks.size() == 1 ? " waits for " : " wait for ";
+        else
+            waits = ranks.size() == 1 ? ", which waits for " : ", which wait for ";
     }
     if (told < chain.links.size())
-        return sentence + fmt::format(
-                              ", and so on through {} ranks, the last of which waits for "
-                              "rank {}",
-                              chain.links.size(), chain.links.front().rank);
+        return sentence +
+               fmt::format(", and so on through {} ranks; the last one waits for rank {}",
+                           chain.links.size(), chain.links.front().rank);
     return sentence + waits + fmt::format("rank {}", chain.links.front().rank);
 }
 
@@ -278,8 +280,8 @@ Diagnosis explain_circle(const Engine& engine, const Chain& chain) {
 }
 
 constexpr const char* kStandsStill =
-    "The rank that is waited for computes, loops or waits for something else. Look at "
-    "what its program does after its last operation.";
+    "The rank that the others wait for computes, loops or waits for something else. Look "
+    "at what its program does after its last operation.";
 
 /// Returns the ranks that wait in the same call as `waiting`, and the ended ranks that
 /// they wait for.
@@ -330,7 +332,7 @@ Diagnosis explain_end(const Engine& engine, const Chain& chain) {
         fmt::format("{} {} in {} at {} for {}, which {} {}; {}", ranks_text(waiters),
                     waiters.size() == 1 ? "waits" : "wait", text_of(posted),
                     posted.operation.at.text(), ranks_text(ended),
-                    have + (still ? " not come to" : " ended without"), missing,
+                    have + (still ? " not reached" : " ended without"), missing,
                     last.empty() ? fmt::format("rank {} launched no operation", gone.rank)
                                  : fmt::format("the last operation of rank {} was {}",
                                                gone.rank, last.back()));

@@ -460,26 +460,27 @@ Diagnosis GradientNormWatcher::explain_missing(const Clip& clip, const Held& hel
             fmt::format("its own gradient of {}, which the same clip scales", held.name);
     else if (is_copy)
         diagnosis.sentence += fmt::format(
-            "the gradient of {}: of its copies that on rank {} counts, and the squares "
-            "are not added up over {}",
+            "the gradient of {}: the copy on rank {} counts, but the squares are not "
+            "added up over {}",
             held.name, with, line);
     else
         diagnosis.sentence += fmt::format(
-            "rank {}'s gradient of {}, which the same clip scales there: the squares are "
-            "not added up over {}, along which the two hold different parts of the model",
+            "rank {}'s gradient of {}, which the same clip scales: the two ranks hold "
+            "different parts of the model along {}, but their squares are not added up "
+            "over it",
             with, held.name, line);
     if (with == rank)
         diagnosis.cause =
-            "A norm of all gradients has a sum of squares of each: this one's is not in "
-            "it.";
+            "A norm of all gradients needs the sum of squares of each gradient; that of "
+            "this one is missing.";
     else
         diagnosis.cause = fmt::format(
-            "A norm of all gradients is one number for all ranks of the model: let the "
-            "sum of squares be over {}, too.{}",
+            "A norm of all gradients is one number for all ranks of the model: also sum "
+            "the squares over {}.{}",
             line,
             is_copy ? ""
-                    : " Or, if the two hold the same numbers, say so (declare_replicas), "
-                      "and they count once.");
+                    : " If the two ranks hold the same numbers, declare them as replicas "
+                      "(declare_replicas); they then count once.");
     diagnosis.parties = {party({rank}, "clip_factor", claim.at, "its norm")};
     if (with != rank && there != clip.claims.end())
         diagnosis.parties.push_back(
@@ -500,16 +501,16 @@ Diagnosis GradientNormWatcher::explain_many(const Held& held,
     Diagnosis diagnosis = diagnosis_of("F22");
     diagnosis.title = "a gradient counts more than once in a norm";
     diagnosis.sentence = fmt::format(
-        "rank {} clips at {} by a norm in which the gradient of {} counts {} times, as "
-        "{} {} it",
+        "rank {} clips at {} by a norm in which the gradient of {} counts {} times: {} "
+        "{} it",
         rank, claim.at.text(), label, count, ranks_text(counted),
         counted.size() == 1 ? "adds" : "add");
     diagnosis.cause =
         counted.size() == 1
             ? std::string("Its sum of squares is added, or reduced, more than once.")
             : fmt::format(
-                  "These ranks hold it alike along {}: only one of them may add "
-                  "its square.",
+                  "These ranks hold the same gradient along {}: only one of them may add "
+                  "its squares.",
                   line_between(counted[0], counted[1], label));
     diagnosis.parties = {party({rank}, "clip_factor", claim.at, "its norm")};
     return diagnosis;

@@ -209,8 +209,8 @@ std::string terms_text(const HeldTerms& usual, const HeldTerms& odd) {
     for (const auto& [rank, count] : odd.terms->ranks)
         if (const int usually = usual.terms->ranks.at(rank); usually != count)
             return fmt::format(
-                "the gradient on {} has the terms of rank {} {}, and that on {} has them "
-                "{}",
+                "the gradient on {} has the terms of rank {} {}, but the gradient on {} "
+                "has them {}",
                 ranks_text(odd.ranks), rank, times(count), ranks_text(usual.ranks),
                 times(usually));
     return "";

@@ -37,9 +37,9 @@ class GradientUseWatcher final : public Tracker<GradientUse> {
                         const DeviceOperation& update) {
     Diagnosis diagnosis = diagnosis_of("F27");
     diagnosis.sentence = fmt::format(
-        "rank {}: {} at {} uses a gradient that {} at {} has used already; {} at {} has "
-        "added to it since, and nothing set it to zero in between, so it still holds the "
-        "step before",
+        "rank {}: {} at {} uses a gradient that {} at {} has already used; {} at {} has "
+        "added to it since then, but nothing set it to zero, so it still contains the "
+        "previous step",
         rank, update.name, update.at.text(), before.update, before.used_at.text(),
         before.added_by, before.added_at.text());
     diagnosis.parties = {

@@ -112,7 +112,7 @@ std::string mesh_difference(const Axes& odd, const Axes& usual) {
     };
     if (sorted(odd) != sorted(usual)) return "the axes differ";
     const auto [one, other] = std::mismatch(odd.begin(), odd.end(), usual.begin());
-    return fmt::format("the axes stand in another order, {} where {} is expected",
+    return fmt::format("the axes are in another order: {} instead of {}",
                        one->substr(0, one->rfind(' ')),
                        other->substr(0, other->rfind(' ')));
 }
@@ -147,9 +147,9 @@ void require_same_mesh(const Team& team, const Meeting& meeting, const Askings& 
     diagnosis.sentence =
         fmt::format("{}, but {}: {}", text(sides[1]), text(sides[0]), why);
     diagnosis.cause =
-        "A rank finds its place on a mesh, and so its groups, from the axes' sizes in "
-        "their order, the slowest first. Let all ranks read this list from one place; "
-        "nothing in it may depend on the rank or on its node.";
+        "The sizes of the axes, slowest first, give a rank its place on the mesh and its "
+        "groups. Let all ranks read this list from the same place; it must not depend on "
+        "the rank or on its node.";
     for (const Askings* side : {&sides[1], &sides[0]})
         diagnosis.parties.push_back(party(ranks_of(*side), "mesh of " + mesh_of(*side),
                                           side->front().at,
@@ -193,8 +193,7 @@ void require_same_name(const Team& team, const Meeting& meeting, const Askings& 
     });
     const auto sides = sides_of(told, same_name);
     fail(team, meeting, sides[1], sides[0], "name",
-         fmt::format("{} land in one new group, which is {} to some of them and {} to "
-                     "others",
+         fmt::format("{} are in one new group, which some of them call {} and others {}",
                      ranks_text(ranks_of(made)), sides[1].front().request->name,
                      sides[0].front().request->name));
 }
@@ -243,11 +242,12 @@ void require_expected(const Team& team, const Meeting& meeting, const Askings& a
         const bool turned = is_outnumbered(askings, other, asking);
         fail(team, meeting, {turned ? other : asking}, {turned ? asking : other},
              "members",
-             expected ? fmt::format("rank {} is to be in rank {}'s {}, but makes another",
-                                    other.rank, asking.rank, request.name)
-                      : fmt::format("rank {} comes into rank {}'s {}, which has no place "
-                                    "for it",
-                                    other.rank, asking.rank, request.name),
+             expected ? fmt::format(
+                            "rank {} should be in rank {}'s {}, but makes another group",
+                            other.rank, asking.rank, request.name)
+                      : fmt::format(
+                            "rank {} joins rank {}'s {}, but is not one of its members",
+                            other.rank, asking.rank, request.name),
              expectations_of(askings));
     }
 }

@@ -217,12 +217,11 @@ Diagnosis explain_hidden_write(int rank, const Use& use, SourceLine waited_at) {
     Diagnosis diagnosis = start_diagnosis("F17", rank, use);
     const bool waited = waited_at.line != 0;
     diagnosis.sentence = fmt::format(
-        "rank {} overwrote a buffer that {}, launched at {}, reads, {}: {} no longer "
-        "hold what they held at the launch; no device operation wrote there, so the "
-        "program did by itself (Tensor::data())",
-        rank, text_of(use.operation), use.operation.at.text(),
-        waited ? fmt::format("before its wait at {}", waited_at.text())
-               : std::string("before that was done"),
+        "rank {} overwrote a buffer{}, although {}, launched at {}, still reads it: {} "
+        "changed since the launch. No device operation wrote there, so the program wrote "
+        "through Tensor::data()",
+        rank, waited ? fmt::format(" before its wait at {}", waited_at.text()) : "",
+        text_of(use.operation), use.operation.at.text(),
         buffer_text(use.tensor, use.begin, use.end));
     if (waited) diagnosis.parties.push_back(party({rank}, "wait", waited_at));
     return diagnosis;
@@ -233,14 +232,14 @@ Diagnosis explain_hidden_write(int rank, const Use& use, SourceLine waited_at) {
 Diagnosis explain_given_up(int rank, const Use& use, SourceLine waited_at) {
     Diagnosis diagnosis = start_diagnosis("F18", rank, use);
     diagnosis.sentence = fmt::format(
-        "rank {} let go of the buffer of {}, launched at {}, before it waited at {}: the "
-        "last variable that held these {} x {}, made at {}, went while the communication "
+        "rank {} freed the buffer of {}, launched at {}, before its wait at {}: the last "
+        "tensor with these {} x {}, made at {}, was destroyed while the communication "
         "could still {} them",
         rank, text_of(use.operation), use.operation.at.text(), waited_at.text(),
         use.tensor.elements(), name_of(use.tensor.dtype()),
         use.tensor.storage()->allocated_at.text(), use.writes ? "write to" : "read");
     diagnosis.parties.push_back(
-        party({rank}, "wait, when the buffer had gone", waited_at));
+        party({rank}, "wait, after the buffer was freed", waited_at));
     return diagnosis;
 }
 

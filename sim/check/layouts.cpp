@@ -165,9 +165,9 @@ Diagnosis explain_twice(const Layout& twice, SourceLine read_at, const char* rea
     if (twice.before->kind == Kind::mixed) {
         Diagnosis diagnosis = explain_second("F27", twice, read_at, reader);
         diagnosis.sentence = fmt::format(
-            "what {} summed over {} is summed again: {} added this rank's new "
-            "contribution to that sum, and {} adds up both over {} ranks, so that the "
-            "old sum counts {} times",
+            "the sum that {} made over {} is summed again: {} added this rank's new "
+            "contribution to it, and {} adds up both over {} ranks, so the old sum "
+            "counts {} times",
             twice.before->origin->text_with_line(),
             ranks_text(sorted_ranks(*twice.before->team())), twice.before->changed.text(),
             twice.second->text_with_line(), n, n);
@@ -181,8 +181,8 @@ Diagnosis explain_twice(const Layout& twice, SourceLine read_at, const char* rea
     }
     Diagnosis diagnosis = explain_second("F22", twice, read_at, reader);
     diagnosis.sentence = fmt::format(
-        "{} sums what {} has reduced over the same ranks already: every one of the {} "
-        "ranks brings the whole sum, so the values come out {} times too large",
+        "{} sums values that {} has already reduced over the same ranks: each of the {} "
+        "ranks brings the whole sum, so the result is {} times too large",
         twice.second->text_with_line(), twice.before->origin->text_with_line(), n, n);
     return diagnosis;
 }
@@ -192,11 +192,11 @@ Diagnosis explain_summed_shards(const CollectiveOrigin& first,
                                 const CollectiveOrigin& second) {
     Diagnosis diagnosis = diagnosis_on(*second.team, second.sequence, "F22");
     diagnosis.sentence = fmt::format(
-        "{} sums what {} has summed over the same ranks already: since then each rank "
-        "holds another part of the sum, and now these different parts are added up",
+        "{} sums values that {} has already summed over the same ranks: each rank holds "
+        "a different shard of that sum, and now these different shards are added up",
         second.text_with_line(), first.text_with_line());
     diagnosis.cause =
-        "The shards are parts of the whole sum already: take the second reduction away.";
+        "The shards are already parts of the whole sum: remove the second reduction.";
     diagnosis.parties = {first.party(), second.party()};
     return diagnosis;
 }

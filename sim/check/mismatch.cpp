@@ -85,13 +85,14 @@ Diagnosis explain_split_sizes(const Engine& engine, const Posted& send,
     diagnosis.details = {counts_text(send), counts_text(recv)};
     if (!engine.options().numbers)
         diagnosis.cause =
-            "This run computes shapes only, so counts cannot come from a download: "
-            "route() deals evenly, and exchange_counts() takes all ranks to send the "
-            "same. That fits if all ranks route as many tokens.";
+            "This run computes only shapes, so counts cannot come from a download: "
+            "route() distributes tokens evenly, and exchange_counts() assumes that all "
+            "ranks send the same counts. That is right only if all ranks route the same "
+            "number of tokens.";
     if (expects_what_it_sends(*recv.launch))
         diagnosis.details.push_back(
-            fmt::format("rank {} expects from each rank just what it sends to it: its "
-                        "recv_counts are its send_counts",
+            fmt::format("rank {} expects from each rank the same number that it sends to "
+                        "that rank: its recv_counts equal its send_counts",
                         to));
     diagnosis.others = others_of(engine, {from, to});
     return diagnosis;
@@ -166,9 +167,9 @@ void tell_what_is_added(Diagnosis& diagnosis, const Side& odd, const Side& usual
         text_of(odd.operation()), odd.operation().at.text(), ranks_text(usual.ranks()),
         differs.usual, text_of(usual.operation()), usual.operation().at.text());
     diagnosis.cause = fmt::format(
-        "The ranks of {} share this parameter out, so what they hold are different "
-        "numbers, no terms of one sum. Add gradients up over ranks that hold the same "
-        "part and have data of their own: on a mesh along other axes, as dp and cp.",
+        "This parameter is sharded over the ranks of {}, so they hold different numbers, "
+        "which must not be added up. Sum gradients over ranks that hold the same part "
+        "and have different data: on a mesh these are other axes, such as dp and cp.",
         group);
 }
 
@@ -211,7 +212,8 @@ void add_maker(Diagnosis& diagnosis, const Posted& posted) {
     diagnosis.details.push_back(fmt::format(
         "rank {}'s {} x {} {} made at {}", posted.launch->rank, operation.count,
         name_of(operation.dtype),
-        buffer.bytes() == buffer.storage()->bytes ? "were" : "are a part of what was",
+        buffer.bytes() == buffer.storage()->bytes ? "were"
+                                                  : "are a part of a tensor that was",
         made_at.text()));
 }
 

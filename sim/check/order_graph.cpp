@@ -294,10 +294,10 @@ Diagnosis OrderGraph::diagnosis_of_circle(const std::vector<Link>& circle) const
     for (const std::string& name : names)
         diagnosis.communicator += (name == names.front() ? "" : " and ") + name;
     diagnosis.details.push_back(
-        "This run came through only because here each communicator has resources of its "
-        "own. On GPUs they share those of a device: when these run short, or with "
-        "NCCL_LAUNCH_ORDER_IMPLICIT=1, each of these ranks holds what the next one waits "
-        "for, and all hang.");
+        "This run ended only because each communicator has its own resources here. On "
+        "GPUs communicators share the resources of a device. If these run short, or with "
+        "NCCL_LAUNCH_ORDER_IMPLICIT=1, each of these ranks blocks what the next one "
+        "waits for, and all hang.");
     return diagnosis;
 }
 

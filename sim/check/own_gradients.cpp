@@ -328,8 +328,8 @@ Diagnosis explain(const std::string& name, const Updates& all, const Update& one
             ? "one looks it up as an embedding and the other multiplies by it"
             : fmt::format("their other gradients are reduced over {}", over->name);
     diagnosis.sentence = fmt::format(
-        "in step {} ranks {} and {}, which hold the same {}, each update it with a "
-        "gradient of its own, though {}: {} is {}, but {}",
+        "in step {} ranks {} and {} hold the same {}, but each updates it with its own "
+        "gradient, although {}: {} is {}, but {}",
         step, one.rank, other.rank, name, why, element, gradient(one),
         known ? gradient(other)
               : fmt::format("another on rank {} (at {})", other.rank, other.at.text()));
@@ -338,9 +338,9 @@ Diagnosis explain(const std::string& name, const Updates& all, const Update& one
     if (!lack.empty()) diagnosis.sentence += "; " + lack;
     if (over == nullptr)
         diagnosis.cause =
-            "Tied weights need the terms of both ends, on every replica: sum the "
-            "gradient over the two ends of each line of stages before the line that uses "
-            "it. Look for a condition, or a list of groups, that leaves a line out.";
+            "Tied weights need the terms of both ends, on every replica: before the "
+            "update, sum the gradient over the two ends of each line of stages. Look for "
+            "a condition, or a list of groups, that leaves a line of stages out.";
     if (std::string gradients = gradients_text(all, one); !gradients.empty())
         diagnosis.details.push_back(std::move(gradients));
     for (const Update* update : {&one, &other})

@@ -273,7 +273,7 @@ Diagnosis ReferenceWatcher::explain(const Difference& difference,
     std::string cure;
     std::string fault;
     if (difference.is_nan)
-        reason = "there is no number on one of the two";
+        reason = "one of the two values is not a number";
     else if (difference.is_exact)
         reason = "integers must be equal";
     else

@@ -202,7 +202,7 @@ std::string reductions_text(const Roll& roll, const Side& usual, const Side& odd
     const std::string& one = usual.first().reduced;
     const std::string& other = odd.first().reduced;
     if (usual.first().is_in_part || odd.first().is_in_part)
-        return fmt::format("of the sum over {} each rank has its part alone, by {}",
+        return fmt::format("each rank has only its part of the sum over {}, from {}",
                            roll.team->name, usual.first().is_in_part ? one : other);
     if (one.empty() && other.empty())
         return fmt::format("nothing is known to have reduced it over {}",
@@ -243,23 +243,24 @@ bool differ_by_rounding(const Roll& roll, const Side& usual, const Side& odd) {
 }
 
 constexpr const char* kParts =
-    "Something between the data and this gradient is not the same on all of these ranks. "
-    "Tensor parallelism: they read different batches (declare_same() compares what they "
-    "read), or an all-reduce is left out, f's (backward, where a column-parallel layer "
-    "begins) or g's (forward, where a row-parallel layer ends). Sequence parallelism: "
-    "each rank has seen its tokens only; call complete_gradients() after the last "
-    "backward. Else: sum the gradient over these ranks before this line.";
+    "Something between the data and this gradient differs between these ranks. With "
+    "tensor parallelism: they read different batches (declare_same() compares what they "
+    "read), or an all-reduce is missing: f's (backward, at the start of a "
+    "column-parallel layer) or g's (forward, at the end of a row-parallel layer). With "
+    "sequence parallelism: each rank has seen only its own tokens; call "
+    "complete_gradients() after the last backward. Otherwise: sum the gradient over "
+    "these ranks before this line.";
 constexpr const char* kTerms =
-    "The ranks must make the same sums of this gradient. Look for a condition, or a list "
-    "of groups, that leaves some of them out of one, or has them make it twice.";
+    "All of these ranks must make the same sums of this gradient. Look for a condition, "
+    "or a list of groups, that makes some ranks leave out a sum or make it twice.";
 constexpr const char* kWhole =
-    "The gradients were dealt out, but the whole parameter is stepped. Make the "
-    "optimizer of the shards: then it also has the state of these alone. And gather the "
-    "new values after the step.";
+    "The gradients are sharded, but the whole parameter is updated. Make the optimizer "
+    "for the shards; then it also keeps only their state. Gather the new values after "
+    "the step.";
 constexpr const char* kRounding =
-    "The gradients differ by rounding only, as sums do that are taken in another order. "
-    "Replicas drift apart by that, too: let all ranks use one result; that of an "
-    "all_reduce has the same bits on all of them.";
+    "The gradients differ only by rounding, because the sums were made in another order. "
+    "That is enough for replicas to drift apart: let all ranks use one result; that of "
+    "an all_reduce has the same bits on all of them.";
 
 /// F24: replicas of a parameter that differ before a step.
 Diagnosis explain_drifted(const Roll& roll, const std::vector<Side>& sides) {
@@ -312,8 +313,8 @@ Diagnosis explain_own_gradients(const Roll& roll, const std::vector<Side>& sides
     const std::string lack = lack_text(roll, usual, odd);
     Diagnosis diagnosis = diagnosis_on(team, "F23");
     diagnosis.sentence = fmt::format(
-        "in step {} {} hold the same {}, declared a replica over {} at {}, but step with "
-        "gradients of their own: {} of the gradient is {}, but {}; {}",
+        "in step {} {} hold the same {}, declared a replica over {} at {}, but update it "
+        "with different gradients: {} of the gradient is {}, but {}; {}",
         usual.first().step, ranks_text(sorted_ranks(team)), usual.first().name, team.name,
         usual.first().declared_at.text(), difference.element,
         gradient_text(roll, usual, difference.usual),
@@ -330,8 +331,9 @@ Diagnosis explain_own_gradients(const Roll& roll, const std::vector<Side>& sides
             for (const int rank : sides[i].ranks(team))
                 rest.push_back(rank);
         std::sort(rest.begin(), rest.end());
-        diagnosis.details.push_back(fmt::format("{} {} yet others", ranks_text(rest),
-                                                rest.size() == 1 ? "has" : "have"));
+        diagnosis.details.push_back(fmt::format(
+            "{} {}", ranks_text(rest),
+            rest.size() == 1 ? "has yet another gradient" : "have yet other gradients"));
     }
     for (const Side* side : {&usual, &odd})
         diagnosis.parties.push_back(

@@ -356,8 +356,8 @@ Diagnosis explain_accumulation(int rank, const Accumulated& mistake,
     if (mistake.second) diagnosis.parties.push_back(last.party());
     if (mistake.lost) {
         diagnosis.sentence = fmt::format(
-            "{} has written over what {} summed there for an earlier part of the step: "
-            "the gradient of {} is lost on rank {}, and {} at {} steps without it",
+            "{} has overwritten a sum that {} made there earlier in the step: the "
+            "gradient of {} is lost on rank {}, and {} at {} updates without it",
             last.text_with_line(), first.text_with_line(), rows, rank, update.name,
             update.at.text());
         diagnosis.cause =
@@ -368,18 +368,18 @@ Diagnosis explain_accumulation(int rank, const Accumulated& mistake,
     }
     if (mistake.second) {
         diagnosis.sentence = fmt::format(
-            "rank {} adds {} to {}, which has summed the gradient of {} already: that "
-            "counts more than once in the gradient that {} at {} uses",
+            "rank {} adds {} to {}, which has already summed the gradient of {}: that "
+            "gradient counts more than once in what {} at {} uses",
             rank, last.text_with_line(), first.text_with_line(), rows, update.name,
             update.at.text());
         diagnosis.cause =
-            "Each micro-batch is to be reduced once: set the whole gradient to zero when "
-            "it has been reduced and scattered, before the next micro-batch adds to it.";
+            "Each micro-batch must be reduced only once: after the reduce-scatter, set "
+            "the whole gradient to zero before the next micro-batch adds to it.";
         return diagnosis;
     }
     diagnosis.sentence = fmt::format(
-        "rank {} has added the values that {} made twice, the second time at {}: they "
-        "count double in the gradient that {} at {} uses",
+        "rank {} has added the result of {} twice, the second time at {}: it counts "
+        "twice in the gradient that {} at {} uses",
         rank, first.text_with_line(), mistake.at.text(), update.name, update.at.text());
     diagnosis.cause = "Add what has arrived once, where it is waited for.";
     diagnosis.parties.push_back(party({rank}, "adds it again", mistake.at));
@@ -415,8 +415,8 @@ std::string average_text(const RowWeights& gradient, const Figures& figures, Uni
     if (!figures.all_by_rank(1)) {
         if (!nearly_equal(figures.factors, 1) || !nearly_equal(m * n, 1)) return "";
         return fmt::format(
-            "the loss at {} divides by the number of all {} already ({} on rank {}), and "
-            "{} divides by {} once more: the gradient is 1/{} of that of the mean",
+            "the loss at {} already divides by the number of all {} ({} on rank {}), and "
+            "{} divides by {} again: the gradient is 1/{} of the mean's gradient",
             loss.at.text(), unit_text(unit), mean_text(loss, unit), loss.rank, divisions,
             n, n);
     }
@@ -476,9 +476,9 @@ std::optional<Diagnosis> explain_means(const RowWeights& gradient, const Figures
     const double m = figures.multiplier;
     Diagnosis diagnosis = start("F28", gradient, update);
     diagnosis.sentence = fmt::format(
-        "the mean of means over unequal numbers of {}: the loss at {} takes a mean over "
-        "{} {} on {}, over {} on {}, and all count the same afterwards, so each of the "
-        "former {} weighs {:.6g} and each of the latter {:.6g}",
+        "a mean of means over unequal numbers of {}: the loss at {} takes a mean over {} "
+        "{} on {}, but over {} on {}, and then both means count the same, so each of the "
+        "first {} weighs {:.6g} and each of the others {:.6g}",
         unit_text(unit), (*few)->at.text(), count_of(**few, unit), unit_text(unit),
         place(**few), count_of(**many, unit), place(**many), unit_text(unit),
         (*few)->factor * m, (*many)->factor * m);

@@ -116,19 +116,19 @@ Diagnosis explain(const Origin& sum, const std::string& name, const Side& usual,
     const std::string one = text(odd.front(), usual.front());
     const std::string other = text(usual.front(), odd.front());
     diagnosis.sentence = fmt::format(
-        "ranks step parts of {} by parts of one sum, {}, but not alike: {} by {} at {}, "
-        "{}, but {} by {} at {}, {}",
+        "ranks update parts of {} with parts of one sum, {}, but not in the same way: {} "
+        "by {} at {}, {}; {} by {} at {}, {}",
         name, sum->text_with_line(), ranks_text(ranks_of(odd)), odd.front().by,
         odd.front().at.text(), one, ranks_text(ranks_of(usual)), usual.front().by,
         usual.front().at.text(), other);
-    diagnosis.cause =
-        of_scale ? fmt::format(
-                       "A factor for all of the gradient, such as that of a clip, has to "
-                       "be one number for all ranks: add up the squares of all parts "
-                       "over {} before the norm is taken.",
-                       sum->team->name)
-                 : "The parts are one parameter: let the learning rate and the count of "
-                   "steps depend on nothing that ranks have of their own.";
+    diagnosis.cause = of_scale
+                          ? fmt::format(
+                                "A factor for the whole gradient, such as a clip factor, "
+                                "must be the same on all ranks: add up the squares of "
+                                "all parts over {} before you take the norm.",
+                                sum->team->name)
+                          : "The parts are one parameter: the learning rate and the "
+                            "number of steps must not differ between ranks.";
     diagnosis.parties = {
         party(ranks_of(odd), fmt::format("{} of {}", odd.front().by, name),
               odd.front().at, one),

@@ -78,13 +78,12 @@ Diagnosis explain(const Misplaced& misplaced, const DeviceOperation& reader) {
     Diagnosis diagnosis = diagnosis_on(*gathering.team, gathering.sequence, "F26");
     const std::string dealt =
         misplaced.dealing
-            ? fmt::format("{} dealt out", misplaced.dealing->text_with_line())
+            ? fmt::format("{} scattered", misplaced.dealing->text_with_line())
             : fmt::format("{} at {} drew (each rank its part, by offset)",
                           misplaced.drawn_by, misplaced.dealt_at.text());
     diagnosis.sentence = fmt::format(
-        "{} puts the parts that {} into another order: the ranks of {}{} bring {}, and "
-        "{} "
-        "at {} takes the result for the whole",
+        "{} changes the order of the parts that {}: the ranks of {}{} bring {}, and {} "
+        "at {} uses the result as the whole",
         gathering.text_with_line(), dealt, gathering.team->name,
         made_text(*gathering.team), held_text(misplaced), reader.name, reader.at.text());
     diagnosis.parties = {misplaced.dealing

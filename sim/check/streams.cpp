@@ -114,7 +114,7 @@ Diagnosis explain_different(const Rollcall::Roll& roll,
     Diagnosis diagnosis = diagnosis_on(team, "F29");
     diagnosis.sentence = fmt::format(
         "an activation that is the same on all ranks of {} is masked differently: {}, "
-        "but {}; from here on the ranks' activations are no replicas any more",
+        "but {}; from here on the ranks' activations are no longer replicas",
         team.name, multiply(sides[1]), multiply(sides[0]));
     for (const Rollcall::Side& side : sides)
         diagnosis.parties.push_back(party(side.ranks(team), "draws what it multiplies by",

@@ -139,8 +139,8 @@ std::optional<Diagnosis> explain_open_works(const Engine& engine, const Team& te
     const std::string operation = name_of(*launch);
     Diagnosis diagnosis = diagnosis_on(team, "F31");
     diagnosis.sentence = fmt::format(
-        "rank {} lets go of its communicator {}, made at {}, before it has waited for "
-        "the {} that it launched there at {}",
+        "rank {} destroys its communicator {}, made at {}, before it has waited for the "
+        "{} that it launched on it at {}",
         launch->rank, team.name, made.text(), operation, launch->at.text());
     diagnosis.parties = {
         party({launch->rank}, operation + ", not waited for", launch->at),
@@ -157,12 +157,12 @@ std::optional<Diagnosis> explain_kept(const Engine& engine) {
         const SourceLine there = made_at(*team, kept.front());
         Diagnosis diagnosis = diagnosis_on(*team, "F31");
         diagnosis.sentence = fmt::format(
-            "{} let go of the communicator {}, made at {}, but {} {} it, made at {}, "
-            "beyond the end of the program: to end a communicator takes all of its ranks",
+            "{} destroyed the communicator {}, made at {}, but {} still {} it, made at "
+            "{}, at the end of the program: all ranks of a communicator must destroy it",
             ranks_text(went), team->name, made_at(*team, went.front()).text(),
-            ranks_text(kept), kept.size() == 1 ? "keeps" : "keep", there.text());
+            ranks_text(kept), kept.size() == 1 ? "has" : "have", there.text());
         diagnosis.parties = {
-            party(went, "let go of it; made", made_at(*team, went.front())),
+            party(went, "destroyed it; made", made_at(*team, went.front())),
             party(kept, "kept it; made", there)};
         return diagnosis;
     }

@@ -194,8 +194,8 @@ void VersionWatcher::read_in_forward(int rank, const DeviceOperation& operation,
             {party({rank}, "all_gather", gathered.at),
              party({rank}, update->name, update->at),
              party({rank}, fmt::format("{} in forward", operation.name), operation.at)},
-            "Gather them again after each update, and let go of what was gathered before "
-            "it (a unit of ZeRO-3 that stays open is not gathered again).");
+            "Gather them again after each update, and release what was gathered before "
+            "it (a ZeRO-3 unit that stays open is not gathered again).");
     }
     // It was written since the forward began, so it is an activation.
     if (history.written_in_pass == phase.pass) return;
@@ -251,18 +251,19 @@ void VersionWatcher::require_all_written(int rank, const DeviceOperation& operat
     const std::int64_t gap = first_gap(since, read.bytes());
     if (gap < 0) return;
     throw stale(
-        fmt::format("rank {} reads stale weights in forward{}: {} at {} reads {}, of "
-                    "which nothing has written element {} since the forward before, "
-                    "though {} at {} has updated this rank's part",
+        fmt::format("rank {} reads stale weights in forward{}: {} at {} reads {}. "
+                    "Nothing has written its element {} since the previous forward, "
+                    "although {} at {} has updated this rank's part",
                     rank, micro_batch_text(phase.micro_batch), operation.name,
                     operation.at.text(), name_of(read),
                     element_text(read.shape(), gap / bytes_of(read.dtype())), step->name,
                     step->at.text()),
         {party({rank}, step->name, step->at),
          party({rank}, fmt::format("{} in forward", operation.name), operation.at)},
-        "Each rank steps its own part: gather the parts of all ranks after each update, "
-        "those of every bucket, before the next forward. If the ranks do not divide the "
-        "elements, pad them: each element is some rank's.");
+        "Each rank updates only its own part: after each update, gather the parts of all "
+        "ranks, for every bucket, before the next forward. If the number of ranks does "
+        "not divide the number of elements, add padding, so that every element belongs "
+        "to a rank.");
 }
 
 void VersionWatcher::read_in_backward(int rank, const DeviceOperation& operation,

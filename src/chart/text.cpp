@@ -326,7 +326,7 @@ class TextPicture {
         const double column = static_cast<double>(end_) / std::max(grid_.columns, 1);
         if (!chart_.grows || column <= static_cast<double>(shortest)) return "";
         std::string text = fmt::format(
-            "(a column is {:.3g} of these times wide, and shows what fills most of it",
+            "(a column spans {:.3g} on this time scale, and shows what fills most of it",
             column / chart_.panels.front().axis.per_unit);
         if (!style_.drawn_by.empty()) text += "; " + style_.drawn_by + " draws all";
         return wrapped(text + ")", width_);

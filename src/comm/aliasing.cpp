@@ -41,10 +41,12 @@ std::string place_text(const Tensor& tensor) {
 
 std::string in_place_rule(Verb verb) {
     if (facts_of(verb).gathers())
-        return "input must be this rank's own block of output, or lie apart from it";
+        return "input must be this rank's own block of output, or share no memory with "
+               "it";
     if (facts_of(verb).scatters())
-        return "output must be this rank's own block of input, or lie apart from it";
-    return "input and output must be the same, or lie apart";
+        return "output must be this rank's own block of input, or share no memory with "
+               "it";
+    return "input and output must be the same, or share no memory";
 }
 
 Diagnosis overlap_of(const Tensor& any, const std::string& name) {
@@ -176,7 +178,7 @@ bool may_write_into(const CommOperation& a, const CommOperation& b) {
             Diagnosis diagnosis = overlap_of(*mine, name);
             diagnosis.sentence = fmt::format(
                 "in one group rank {} starts {} at {}, which {} {}, and {} at {}, which "
-                "{} {}: they run at the same time, so no value is sure there",
+                "{} {}: they run at the same time, so the values there are undefined",
                 mine->device()->index(), text_of(a), a.at.text(), does(a, mine),
                 place_text(*mine), text_of(b), b.at.text(), does(b, theirs),
                 place_text(*theirs));

@@ -24,7 +24,7 @@ void require_parts(const char* verb, const char* whole_name, const Tensor& whole
             whole ? part_name : whole_name);
     require(whole.dtype() == part.dtype() && whole.elements() == parts * part.elements(),
             at,
-            "{}: the {} holds {} x {}, expected {} x {}: {} times the {}'s {} "
+            "{}: the {} has {} x {}; {} x {} is expected, that is {} times the {}'s {} "
             "elements",
             verb, whole_name, whole.elements(), whole.dtype(), parts * part.elements(),
             part.dtype(), parts, part_name, part.elements());
@@ -55,9 +55,9 @@ void Communicator::refuse_peer(const CommOperation& operation) const {
 void Communicator::complete_collective(CommOperation& operation) const {
     const VerbFacts& facts = facts_of(operation.verb);
     const SourceLine at = operation.at;
-    require(operation.verb != Verb::split, at, "start: a split is asked for by split()");
+    require(operation.verb != Verb::split, at, "start: call split() for a split");
     require(operation.verb != Verb::copy, at,
-            "start: a copy between device and host is asked for by Device::start_copy()");
+            "start: call Device::start_copy() for a copy between device and host");
     if (!facts.moves()) {
         static_cast<CommRequest&>(operation) = {.verb = operation.verb, .at = at};
         for (Tensor* buffer : {&operation.output, &operation.input})
@@ -129,7 +129,7 @@ void Communicator::fit_two_buffers(CommOperation& operation) const {
     if (facts.gathers() || facts.scatters() || facts.input == VerbFacts::Holds::whole)
         return;
     require(operation.count % size_ == 0, at,
-            "{}: {} elements cannot be dealt out to {} ranks in equal blocks", facts.name,
+            "{}: {} elements cannot be split into equal blocks for {} ranks", facts.name,
             operation.count, size_);
     operation.count /= size_;
 }
@@ -217,7 +217,7 @@ void require_counts(const char* name, const std::vector<std::int64_t>& counts,
                     const char* tensor_name, const Tensor& tensor, int size,
                     SourceLine at) {
     require(counts.size() == static_cast<std::size_t>(size), at,
-            "all_to_all_v: {} has {} counts, expected {}, one a rank", name,
+            "all_to_all_v: {} has {} counts; {} are expected, one for each rank", name,
             counts.size(), size);
     std::int64_t rest = tensor.shape()[0];
     for (std::size_t peer = 0; peer < counts.size(); ++peer) {
@@ -244,7 +244,7 @@ Work Communicator::all_to_all_v(const Tensor& output,
             input ? "output" : "input");
     for (const Tensor* tensor : {&input, &output})
         require(tensor->shape().dimensions() > 0, at,
-                "all_to_all_v: a scalar has no rows to deal out");
+                "all_to_all_v: a scalar has no rows to send or receive");
     require(!input.overlaps(output), at, "all_to_all_v: input and output share memory");
     require_counts("send_counts", send_counts, "input", input, size_, at);
     require_counts("recv_counts", recv_counts, "output", output, size_, at);
@@ -293,7 +293,7 @@ std::unique_ptr<Communicator> Communicator::split(const SplitRequest& request,
 std::unique_ptr<Communicator> Communicator::subgroup(const std::vector<int>& ranks,
                                                      const std::string& name,
                                                      SourceLine at) {
-    require(!ranks.empty(), at, "subgroup: {} is to have no members", name);
+    require(!ranks.empty(), at, "subgroup: the list of members of {} is empty", name);
     std::vector<bool> listed(static_cast<std::size_t>(size_));
     for (const int rank : ranks) {
         require(rank >= 0 && rank < size_, at,
@@ -393,7 +393,7 @@ Group& Group::add(CommOperation operation) {
         refuse_late(operation.verb, operation.at);
     const VerbFacts& facts = facts_of(operation.verb);
     require(facts.moves(), operation.at,
-            "a group has no {}: it takes the verbs that move values", facts.name);
+            "a group has no {}: it accepts only verbs that move values", facts.name);
     communicator_.complete(operation);
     communicator_.grouped_.push_back(std::move(operation));
     return *this;

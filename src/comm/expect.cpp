@@ -58,15 +58,15 @@ void expect_bytes(const ByteCount& sent, std::int64_t bytes, SourceLine at) {
         got > bytes ? "more bytes than expected" : "fewer bytes than expected";
     diagnosis.cause =
         got > bytes
-            ? "Something is sent once too often, or larger than it need be: look for "
+            ? "Something is sent too often, or is larger than necessary: look for "
               "gradients that are reduced after every micro-batch instead of once after "
-              "the last, or a value that is reduced or gathered twice."
-            : "Something is not sent, or smaller than the formula has it: look for a "
-              "tensor that is left out of the reduction, or another element type.";
+              "the last, or for a value that is reduced or gathered twice."
+            : "Something is not sent, or is smaller than in the formula: look for a "
+              "tensor that is left out of the reduction, or for another element type.";
     diagnosis.communicator = group.name();
     diagnosis.sentence = fmt::format(
         "expect_bytes: rank {} has sent {} bytes over {} from {} to {}, {} {} than the "
-        "{} that are expected there: {}",
+        "expected {}: {}",
         sent.rank(), got, group.name(), sent.begun_at().text(), at.text(),
         std::max(got, bytes) - std::min(got, bytes), got > bytes ? "more" : "fewer",
         bytes, verbs_text(by));
@@ -301,9 +301,9 @@ Diagnosis replicas_differ(const std::string& group, const std::vector<int>& memb
     if (!differing.empty()) diagnosis.sentence += "; " + differing;
     if (!element.empty())
         diagnosis.cause = fmt::format(
-            "A line before this one writes {} on {} otherwise than on the others: look "
-            "for a write that only some ranks make, or one of values that differ (a "
-            "seed, a file, a gradient that was not reduced).",
+            "An earlier line writes other values to {} on {} than on the other ranks: "
+            "look for a write that only some ranks make, or a write of values that "
+            "differ (a seed, a file, a gradient that was not reduced).",
             what, ranks_text(sides[1].ranks));
     return diagnosis;
 }
@@ -327,10 +327,10 @@ Diagnosis reads_differ(const std::string& group, const std::vector<int>& members
         diagnosis.details.push_back(
             fmt::format("They are compared at {}.", sides[0].at.text()));
     diagnosis.cause = fmt::format(
-        "What the ranks of {} read follows from something that is not the same on them: "
-        "their rank, a seed, the place of a loader. On a mesh, let it follow from the "
-        "coordinates along the axes whose ranks have data of their own (dp, and cp for "
-        "which tokens of a sequence) and from nothing else of the rank.",
+        "The data that the ranks of {} read depends on something that differs between "
+        "them: the rank, a seed, the position of a loader. On a mesh, it must depend "
+        "only on the coordinates along the axes whose ranks have their own data: dp, and "
+        "cp for the tokens of a sequence.",
         group);
     return diagnosis;
 }

@@ -10,8 +10,8 @@ namespace lockstep {
 Mesh::Mesh(Communicator& world, std::vector<Axis> axes, SourceLine at)
     : world_(&world), shape_(std::move(axes), at) {
     require(shape_.ranks() == world.size(), at,
-            "mesh: the sizes of {} must multiply to the {} ranks of {}", shape_.text(),
-            world.size(), world.name());
+            "mesh: the product of the sizes of {} must be {}, the number of ranks of {}",
+            shape_.text(), world.size(), world.name());
     for (const Axis& axis : shape_.axes()) {
         const std::vector<int> line = shape_.line(world.rank(), axis.name);
         const int coordinate = shape_.coordinate(world.rank(), axis.name);

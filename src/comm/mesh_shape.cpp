@@ -90,7 +90,7 @@ std::vector<int> MeshShape::plane(int rank, const std::vector<std::string>& axes
     std::vector<bool> free(axes_.size());
     for (const std::string& axis : axes) {
         const std::size_t place = place_of(axis);
-        require(!free[place], at, "mesh: a plane of {} twice", axis);
+        require(!free[place], at, "mesh: axis {} is named twice for a plane", axis);
         free[place] = true;
     }
     // Start with the first rank of the plane. Then add all places along each free axis,
@@ -162,8 +162,8 @@ MeshShape read_mesh_shape(std::string_view text) {
                 "'{}': the size of an axis is expected to be at most {}", word,
                 kMostRanks);
         require(!digits.empty() && read.ec == std::errc{} && read.ptr == end,
-                "'{}' is no axis of a mesh; NAME=SIZE is expected, commas between, as in "
-                "pp=2,dp=2,tp=4",
+                "'{}' is no axis of a mesh; NAME=SIZE is expected, separated by commas, "
+                "as in pp=2,dp=2,tp=4",
                 word);
         const std::string name = word.substr(0, equals);
         require(

@@ -39,10 +39,12 @@ class Rank {
     /// part is outside of its whole.
     void keep(const std::string& name, const Tensor& tensor, const Part& part,
               SourceLine at = SourceLine::here()) {
-        require(tensor.shape() == part.shape, at, "keep('{}'): {} is not its part's {}",
-                name, tensor.shape(), part.shape);
-        require(is_sound(part), at, "keep('{}'): its part lies outside of the whole, {}",
-                name, part.whole);
+        require(tensor.shape() == part.shape, at,
+                "keep('{}'): the tensor has shape {}, but its part has {}", name,
+                tensor.shape(), part.shape);
+        require(is_sound(part), at,
+                "keep('{}'): its part does not fit into the whole of shape {}", name,
+                part.whole);
         keep(name, tensor, at);
         report_.kept_parts.insert_or_assign(name, part);
     }

@@ -90,8 +90,8 @@ HostTensor HostTensor::as(DType dtype) const {
 }
 
 HostTensor HostTensor::reshaped(Shape shape) && {
-    require(shape.elements() == elements(), "{} as {}: their elements are not as many",
-            shape_, shape);
+    require(shape.elements() == elements(),
+            "{} cannot be reshaped to {}: the numbers of elements differ", shape_, shape);
     shape_ = shape;
     return std::move(*this);
 }

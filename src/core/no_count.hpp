@@ -13,10 +13,9 @@ inline constexpr std::int32_t kNoCount = std::numeric_limits<std::int32_t>::min(
 /// explains kNoCount if `size` was computed from it: as a multiple, as a sum with some
 /// other counts, or as a quotient by up to 64. For other sizes it is "".
 constexpr const char* hint_of_no_count(std::int64_t size) {
-    return size > kNoCount / 64
-               ? ""
-               : "; what a program downloads in a run that computes shapes only is no "
-                 "number: use route(), or ask Device::has_numbers()";
+    return size > kNoCount / 64 ? ""
+                                : "; a run that computes shapes only has no numbers to "
+                                  "download: use route(), or ask Device::has_numbers()";
 }
 
 }  // namespace lockstep

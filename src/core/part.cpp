@@ -72,8 +72,9 @@ Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, i
         const std::int64_t cut =
             i < shares.size() ? std::min<std::int64_t>(parts, shares[i]) : parts;
         require(cut > 0 && parts % cut == 0,
-                "a layer of {} shares for {} parts; one must divide the other", cut,
-                parts);
+                "a layer of {} shares for {} parts; the number of shares must divide the "
+                "number of parts",
+                cut, parts);
         const std::int64_t each = (layer + cut - 1) / cut;
         const std::int64_t first = index / (parts / cut) * each;
         part.rows.push_back({at, from + first, rows_there(layer, first, each)});
@@ -345,8 +346,8 @@ bool are_same_matrix(const Shape& a, const Shape& b) {
 
 void require_fit(const HostTensor& whole, const Part& part) {
     require(are_same_matrix(whole.shape(), part.whole) && is_sound(part),
-            "a part of a tensor of shape {} was asked of one of shape {}, or names rows "
-            "that are not there",
+            "a part of a tensor of shape {} was used with a tensor of shape {}, or names "
+            "rows that do not exist",
             part.whole, whole.shape());
 }
 
@@ -366,7 +367,8 @@ HostTensor shard_of(const HostTensor& whole, const Part& part) {
 void put_shard(HostTensor& whole, const HostTensor& shard, const Part& part) {
     require_fit(whole, part);
     require(are_same_matrix(shard.shape(), part.shape) && shard.dtype() == whole.dtype(),
-            "a shard of shape {} and {} was put into a whole whose part is {} of {}",
+            "a shard of shape {} and type {} was put into a whole, whose part has shape "
+            "{} and type {}",
             shard.shape(), name_of(shard.dtype()), part.shape, name_of(whole.dtype()));
     const std::int64_t bytes = bytes_of(whole.dtype());
     each_run(part, [&](std::int64_t at, std::int64_t from, std::int64_t elements) {

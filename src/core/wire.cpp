@@ -31,8 +31,8 @@ std::int64_t WireReader::number(std::int64_t low, std::int64_t high) {
     std::int64_t value = 0;
     take_bytes(&value, sizeof value);
     if (value < low || value > high)
-        throw WireError(
-            fmt::format("a message has {} for what is {} to {}", value, low, high));
+        throw WireError(fmt::format("a message has the number {}; {} to {} is expected",
+                                    value, low, high));
     return value;
 }
 

@@ -207,7 +207,7 @@ class Reader {
             const std::string place = fmt::format("{}[{}]", key, all.size());
             const ClusterSpec::Straggler one = straggler_of(element, place);
             if (!ranks.insert(one.rank).second)
-                fail(place, fmt::format("is of rank {} again", one.rank));
+                fail(place, fmt::format("repeats rank {}", one.rank));
             all.push_back(one);
         }
         return all;
@@ -313,8 +313,8 @@ Json parse_file(const std::string& path) {
     try {
         return Json::parse(text);
     } catch (const JsonError& error) {
-        require(error.byte > 0,
-                "cluster file {} holds a number that is too large to be one", path);
+        require(error.byte > 0, "cluster file {} contains a number that is too large",
+                path);
         throw UsageError(
             fmt::format("cluster file {} is not JSON: at byte {}", path, error.byte));
     }

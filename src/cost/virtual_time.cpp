@@ -8,9 +8,9 @@ namespace lockstep {
 
 void refuse_uncountable(int rank, SourceLine at) {
     throw UsageError(
-        fmt::format("rank {} would get beyond 2^63 picoseconds of virtual time, 106 "
-                    "days, which is all that can be counted; give the cluster shorter "
-                    "times or faster links and devices, or the program less to do",
+        fmt::format("rank {} would exceed 2^63 picoseconds (106 days) of virtual time, "
+                    "the most that can be counted; give the cluster shorter times or "
+                    "faster links and devices, or the program less work",
                     rank),
         at);
 }

@@ -26,7 +26,7 @@ Json parsed(const std::string& text, const std::string& name) {
     try {
         return Json::parse(text);
     } catch (const JsonError& error) {
-        throw UsageError(fmt::format("{} is no JSON: {}", name, trouble_of(error)));
+        throw UsageError(fmt::format("{} is not JSON: {}", name, trouble_of(error)));
     }
 }
 

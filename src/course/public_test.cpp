@@ -89,7 +89,7 @@ void PublicTest::check(const std::string& name, const std::function<void()>& bod
         failed(name, "FAILED", error.what());
     } catch (...) {
         ++failed_;
-        failed(name, "FAILED", "it threw what is no std::exception");
+        failed(name, "FAILED", "it threw something that is not a std::exception");
     }
 }
 

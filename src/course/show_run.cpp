@@ -22,7 +22,7 @@ int show_run(Cluster& cluster, const Program& program, const std::string& name) 
         fmt::print("{}\n", chart_text(chart, {.width = 100, .drawn_by = {}}));
         for (std::size_t rank = 0; rank < report.ranks.size(); ++rank) {
             const RankReport& left = report.ranks[rank];
-            fmt::print("rank {}: {} messages, {} sent, {} of memory at most\n", rank,
+            fmt::print("rank {}: {} messages, {} sent, peak memory {}\n", rank,
                        left.messages_sent(), bytes_text(left.bytes_sent()),
                        bytes_text(left.memory.peak));
         }

@@ -30,7 +30,7 @@ Device& Device::host(SourceLine at) {
 Work Device::start_copy(const Tensor& destination, const Tensor& source, SourceLine at) {
     const OperandCheck check(*this, "start_copy", at);
     Device& host = this->host(at);
-    check.that(&host != this, "a host was asked; the device is expected to be");
+    check.that(&host != this, "a host was asked to start a copy; ask its device");
     const bool to_host = destination.device() == &host;
     if (to_host) {
         check.own("source", source);

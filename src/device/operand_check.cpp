@@ -86,11 +86,12 @@ void OperandCheck::heads(const char* name, const Heads& heads) const {
     const Shape& shape = heads.tensor.shape();
     that(shape.dimensions() == 3,
          "{} has shape {}; (sequence, batches, columns) is expected", name, shape);
-    that(heads.heads > 0 && heads.width > 0 && heads.first >= 0 &&
-             heads.first <= heads.columns() &&
-             heads.heads <= (heads.columns() - heads.first) / heads.width,
-         "{} heads of width {} from column {} of {}, which has {}", heads.heads,
-         heads.width, heads.first, name, heads.columns());
+    that(
+        heads.heads > 0 && heads.width > 0 && heads.first >= 0 &&
+            heads.first <= heads.columns() &&
+            heads.heads <= (heads.columns() - heads.first) / heads.width,
+        "{} heads of width {} from column {} on do not fit into {}, which has {} columns",
+        heads.heads, heads.width, heads.first, name, heads.columns());
 }
 
 void OperandCheck::group(const char* name, std::int64_t heads, const char* whole_name,
@@ -132,19 +133,20 @@ void OperandCheck::tokens(const char* name, const TokenRows& tokens,
                          rows <= tokens.ranks * tokens.share &&
                          tokens.first <= tokens.ranks * tokens.share - rows)) &&
              tokens.first <= kMostTokens,
-         "{} has {} rows, from row {} of a sequence dealt to {} ranks, {} tokens each",
+         "{} has {} rows from row {} on, which do not fit into a sequence that is "
+         "sharded over {} ranks with {} tokens each",
          name, rows, tokens.first, tokens.ranks, tokens.share);
     that(tokens.order != TokenOrder::zigzag || tokens.share % 2 == 0,
-         "{} tokens a rank of {} in zigzag order, which deals two stretches of "
-         "equal length to each; an even number is expected",
-         tokens.share, name);
+         "{} has {} tokens on each rank in zigzag order; each rank gets two equal "
+         "stretches, so an even number is expected",
+         name, tokens.share);
 }
 
 VocabularyShard OperandCheck::shard(const VocabularyShard& shard,
                                     std::int64_t extent) const {
     that(shard.first >= 0 && shard.whole >= 0 && (shard.whole > 0 || shard.first == 0),
-         "shard.first is {} and shard.whole {}; neither may be negative, and a "
-         "shard that does not begin at 0 says how large the whole is",
+         "shard.first is {} and shard.whole is {}; neither may be negative, and "
+         "shard.whole must be given if shard.first is not 0",
          shard.first, shard.whole);
     return {shard.first, shard.whole > 0 ? shard.whole : extent};
 }
@@ -162,9 +164,9 @@ void OperandCheck::same_or_apart(const char* name, const Tensor& tensor,
                       tensor.offset_bytes() == other.offset_bytes() &&
                       tensor.bytes() == other.bytes();
     if (!same && tensor.overlaps(other))
-        refuse(
-            fmt::format("{} and {} share memory in part; they must be the same or apart",
-                        name, other_name));
+        refuse(fmt::format(
+            "{} and {} share a part of their memory; they must be the same or share none",
+            name, other_name));
 }
 
 }  // namespace lockstep

@@ -135,22 +135,23 @@ const char* cause_of(const std::vector<const Storage*>& tensors) {
         micro_batches.insert(storage->allocated_in.micro_batch);
     }
     if (steps.size() > 2)
-        return "Tensors of past steps are still held. Look for what keeps them (a list "
-               "to which each step adds its output or loss), and keep numbers, or "
-               "nothing, instead.";
+        return "Tensors of past steps are still in memory. Look for what keeps them "
+               "(such as a list to which each step adds its output or loss), and keep "
+               "only numbers, or nothing.";
     const Storage& first = *tensors.front();
     const bool is_of_pass = first.allocated_in.phase[0] != '\0' && tensors.size() > 1;
     if (is_of_pass && first.category == MemoryCategory::parameters)
-        return "Values of several layers, which were made in a pass, are there at once. "
-               "If they are gathered from shards, let go of each layer's when it has "
-               "been used (close a unit of ZeRO-3).";
+        return "Values of several layers, made in a pass, are in memory at the same "
+               "time. If they are gathered from shards, release each layer's values "
+               "after their use (close a unit of ZeRO-3).";
     if (is_of_pass && first.category == MemoryCategory::gradients)
-        return "Gradients of several layers, which were made in a pass, are there at "
-               "once. If they are dealt out to shards, let go of each layer's when they "
-               "have been reduced and scattered.";
+        return "Gradients of several layers, made in a pass, are in memory at the same "
+               "time. If they are sharded, release each layer's gradients after their "
+               "reduce-scatter.";
     if (micro_batches.size() > 2)
-        return "Many micro-batches are held at once: run the backward of one before the "
-               "forwards of too many others, and let go of its activations then.";
+        return "Tensors of many micro-batches are in memory at the same time: run the "
+               "backward of a micro-batch before the forwards of too many others, and "
+               "release its activations then.";
     return nullptr;
 }
 
@@ -163,7 +164,7 @@ void add_holdings(std::vector<std::string>& details,
     for (std::size_t i = 0; i < std::min(kListed, holdings.size()); ++i)
         details.push_back("  " + text_of(holdings[i]) + when_text(holdings[i].tensors));
     if (holdings.size() > kListed)
-        details.push_back(fmt::format("  and {} lines more", holdings.size() - kListed));
+        details.push_back(fmt::format("  and {} more lines", holdings.size() - kListed));
 }
 
 /// A stretch of the program, and how much of the memory in use now was allocated by its
@@ -214,7 +215,7 @@ void add_growth(std::vector<std::string>& details,
     constexpr std::size_t kEnds = 4;
     const std::vector<Growth> growth = growth_of(live);
     if (growth.size() < 2) return;
-    details.emplace_back("How what it holds now has grown:");
+    details.emplace_back("Growth of the memory in use now:");
     for (std::size_t i = 0; i < growth.size(); ++i) {
         if (growth.size() > 2 * kEnds && i == kEnds) {
             details.emplace_back("  …");
@@ -260,8 +261,8 @@ OutOfMemoryError full(const Device& device, const Storage* wanted, std::int64_t 
 OutOfMemoryError out_of_memory(const Ledger& ledger, const Storage& wanted,
                                const std::string& whose) {
     return full(*wanted.device, &wanted, wanted.bytes,
-                fmt::format("{} is out of memory: {} more for {} does not fit, as {} "
-                            "of its {} are in use",
+                fmt::format("{} is out of memory: {} more for {} does not fit, because "
+                            "{} of its {} are in use",
                             whose, bytes_text(wanted.bytes), purpose_text(wanted),
                             bytes_text(ledger.total()), bytes_text(ledger.capacity())));
 }
@@ -271,13 +272,12 @@ OutOfMemoryError out_of_memory(const Device& device, std::int64_t wanted_bytes,
     const Storage* newest = device.live();
     const Storage* wanted =
         newest && !newest->data && newest->bytes == wanted_bytes ? newest : nullptr;
-    return full(
-        device, wanted, wanted_bytes,
-        fmt::format("rank {} is out of memory: {} more for {} does not fit, as {} "
-                    "of the GPU's {} are free",
-                    device.index(), bytes_text(wanted_bytes),
-                    wanted ? purpose_text(*wanted) : "an operation's own use",
-                    bytes_text(free_bytes), bytes_text(total_bytes)));
+    return full(device, wanted, wanted_bytes,
+                fmt::format("rank {} is out of memory: {} more for {} does not fit, "
+                            "because only {} of the GPU's {} are free",
+                            device.index(), bytes_text(wanted_bytes),
+                            wanted ? purpose_text(*wanted) : "an operation's own use",
+                            bytes_text(free_bytes), bytes_text(total_bytes)));
 }
 
 }  // namespace lockstep

@@ -19,8 +19,8 @@ std::size_t wait_any(std::span<Work> works, SourceLine at) {
         pending.push_back(works[i].state_.get());
         places.push_back(i);
     }
-    require(!pending.empty(), at, "wait_any: none of the {} Works is left to wait for",
-            works.size());
+    require(!pending.empty(), at,
+            "wait_any: {} Works were given, but none is left to wait for", works.size());
     const std::size_t place = places[pending.front()->wait_any(pending, at)];
     works[place].state_.reset();
     return place;

@@ -37,23 +37,22 @@ std::optional<PagedSequence> Batcher::join(const Request& request, std::int32_t 
 
 void Batcher::require_possible(const Request& request) {
     const auto prompt = static_cast<std::int64_t>(request.prompt.size());
-    require(prompt > 0 && request.output > 0,
-            "request {} has a prompt of {} tokens, and asks for {}; one is expected at "
-            "least of both",
-            request.id, prompt, request.output);
+    require(
+        prompt > 0 && request.output > 0,
+        "request {} has a prompt of {} tokens and asks for {}; both must be at least 1",
+        request.id, prompt, request.output);
     request.sampling.require_sound();
     // The last token that is generated is never computed.
     const std::int64_t room = pool_.pages() * pool_.page_rows();
-    require(
-        request.output - 1 <= room - prompt,
-        "request {} has a prompt of {} tokens and asks for {}; the cache has room for "
-        "{}, {} pages of {}",
-        request.id, prompt, request.output, room, pool_.pages(), pool_.page_rows());
+    require(request.output - 1 <= room - prompt,
+            "request {} has a prompt of {} tokens and asks for {}; the cache has room "
+            "for {} tokens ({} pages of {})",
+            request.id, prompt, request.output, room, pool_.pages(), pool_.page_rows());
     require(!ids_.contains(request.id), "two requests under way have id {}", request.id);
 }
 
 Pass Batcher::next() {
-    require(!under_way_, "next() before the tokens of the pass before were taken");
+    require(!under_way_, "next() was called before take() for the last pass");
     rows_ = 0;
     has_prompt_ = false;
     plan_decodes();
@@ -161,7 +160,7 @@ std::vector<Wanted> Batcher::wanted() const {
 void Batcher::take(const std::vector<std::int32_t>& tokens) {
     require(under_way_, "take() of {} tokens, but no pass is under way", tokens.size());
     const std::size_t expected = wanted().size();
-    require(tokens.size() == expected, "{} tokens were taken of a pass that wants {}",
+    require(tokens.size() == expected, "take() got {} tokens, but the pass wants {}",
             tokens.size(), expected);
     under_way_ = false;
     std::size_t taken = 0;

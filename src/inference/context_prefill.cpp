@@ -38,8 +38,8 @@ class FillingAttention : public Wrapper {
 
 GptKit filling_cache(GptKit kit, KeyValueCache& cache) {
     require(kit.core != nullptr,
-            "filling_cache() of a kit without attention of its own; context_parallel() "
-            "is expected to have made it");
+            "filling_cache() needs a kit with its own attention, such as "
+            "context_parallel() makes");
     kit.core = [&cache, core = kit.core](Device& device, const AttentionSizes& sizes) {
         return std::make_unique<FillingAttention>(cache, core(device, sizes), sizes);
     };

@@ -18,11 +18,10 @@ DecodingRing::DecodingRing(Communicator& line, Stage stage, SourceLine at)
       device_(stage_.cache.device()),
       rank_(line.rank()),
       stages_(line.size()) {
-    require(
-        stage_.hidden > 0 && (!is_last() || stage_.choose), at,
-        "a ring of stages between which {} columns go; a positive number is expected, "
-        "and on the last stage how tokens are chosen",
-        stage_.hidden);
+    require(stage_.hidden > 0 && (!is_last() || stage_.choose), at,
+            "a decoding ring with {} columns between stages; a positive number is "
+            "expected, and on the last stage a function that chooses tokens",
+            stage_.hidden);
     for (int from = 0; from + 1 < stages_; ++from) {
         auto pair = line.subgroup({from, from + 1}, "stages", at);
         if (from == rank_) after_ = std::move(pair);
@@ -49,7 +48,8 @@ void DecodingRing::run(std::span<Batcher* const> groups, SourceLine at) {
             }
             if (!groups[i]->idle()) any |= compute(*groups[i], turn, at);
         }
-        require(any || !more, at, "no group goes on: the pool's pages are others'");
+        require(any || !more, at,
+                "no group can continue: the pool's pages belong to others");
     }
     wait_for_sent(at);
 }

@@ -27,16 +27,17 @@ HostTensor rows_on_pages(const PagedTokens& tokens, std::int64_t page_rows) {
 
 void require_pages(const KeyValueCache& cache, const PagedTokens& tokens, SourceLine at) {
     require(!cache.layers().empty(), at,
-            "a cache of no layer; make_gpt with its kit comes first");
+            "the cache has no layers yet; call make_gpt with its kit first");
     for (const PagedSequence& of : tokens.sequences) {
         const auto held =
             static_cast<std::int64_t>(of.pages.size()) * cache.sizes().page_rows;
         require(of.first >= 0 && of.count >= 0 && of.tokens() <= held, at,
-                "tokens {} to {} of a sequence that has {} pages of {} rows", of.first,
-                of.tokens(), of.pages.size(), cache.sizes().page_rows);
+                "tokens {} to {} do not fit into the sequence's {} pages of {} rows",
+                of.first, of.tokens(), of.pages.size(), cache.sizes().page_rows);
         for (const std::int32_t page : of.pages)
             require(page >= 0 && page < cache.sizes().pages, at,
-                    "page {} of a cache that has {}", page, cache.sizes().pages);
+                    "there is no page {}: the cache has {} pages", page,
+                    cache.sizes().pages);
     }
 }
 

@@ -22,8 +22,8 @@ MeshShape with_all_axes(const ServiceOptions& options) {
             all.push_back({name, 1});
     for (const MeshShape::Axis& axis : options.axes) {
         require(std::ranges::count(kNames, axis.name) > 0,
-                "a GPT that answers requests on a mesh: dp, ep and tp share something "
-                "out, but there is an axis '{}'",
+                "a GPT that answers requests on a mesh: the axis '{}' is unknown; dp, ep "
+                "and tp are known",
                 axis.name);
         all.push_back(axis);
     }
@@ -39,12 +39,13 @@ ServicePlan::ServicePlan(const GptSizes& sizes, const ServiceOptions& options)
             "no experts",
             size("ep"));
     require(!options.apart || options.rules.continuous,
-            "a GPT that answers requests: prompts that are computed apart join as they "
-            "come; batches that nobody joins go without that");
-    require(!options.apart || size("ep") == 1,
-            "a GPT that answers requests: ranks along ep wait for each other before each "
-            "pass; with prompts computed apart, 1 is expected, not {}",
-            size("ep"));
+            "a GPT that answers requests: prompts on their own devices (apart) need "
+            "continuous batching");
+    require(
+        !options.apart || size("ep") == 1,
+        "a GPT that answers requests: ranks along ep wait for each other before each "
+        "pass, so with prompts on their own devices (apart) ep must have 1 rank, not {}",
+        size("ep"));
 }
 
 namespace {

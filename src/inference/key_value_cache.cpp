@@ -46,11 +46,12 @@ Tensor KeyValueCache::add_layer(std::int64_t columns) {
 }
 
 Tensor KeyValueCache::empty_tokens(std::int64_t tokens, SourceLine at) const {
-    require(!layers_.empty(), at, "a cache of no layer; a model with it comes first");
+    require(!layers_.empty(), at,
+            "the cache has no layers yet; make a model with it first");
     const std::int64_t columns = layers_[0].shape().columns();
     for (const Tensor& layer : layers_)
         require(layer.shape().columns() == columns, at,
-                "layers of {} and of {} columns in one cache; as many are expected",
+                "layers of {} and {} columns in one cache; the same number is expected",
                 columns, layer.shape().columns());
     const auto layers = static_cast<std::int64_t>(layers_.size());
     return device_.empty({layers * tokens, columns}, dtype_, at);
@@ -58,7 +59,7 @@ Tensor KeyValueCache::empty_tokens(std::int64_t tokens, SourceLine at) const {
 
 void KeyValueCache::require_pass(SourceLine at) const {
     require(tokens_ != nullptr, at,
-            "infer with a cache before a pass has begun; begin() says which tokens");
+            "infer was called before begin(), which says which tokens the pass has");
 }
 
 Tensor KeyValueCache::begin(const Pass& pass, SourceLine at) {
@@ -76,8 +77,8 @@ Tensor KeyValueCache::uploaded(const std::vector<std::int32_t>& numbers,
 
 void KeyValueCache::enter(const Pass& pass, SourceLine at) {
     require(pass.page_rows == 0 || pass.page_rows == sizes_.page_rows, at,
-            "pages of {} rows, from a pool that has pages of {}", sizes_.page_rows,
-            pass.page_rows);
+            "the cache has pages of {} rows, but the pool has pages of {}",
+            sizes_.page_rows, pass.page_rows);
     for (const PagedSequence& sequence : pass.tokens.sequences)
         require(sequence.count >= 0 &&
                     sequence.count <= static_cast<std::int64_t>(pass.ids.size()),
@@ -88,7 +89,7 @@ void KeyValueCache::enter(const Pass& pass, SourceLine at) {
             "a pass of {} rows, but {} ids", rows, pass.ids.size());
     for (const std::int32_t row : pass.wanted)
         require(row >= 0 && row < rows, at,
-                "the logits of row {} are wanted, of a pass of {} rows", row, rows);
+                "the logits of row {} are wanted, but the pass has {} rows", row, rows);
     std::vector<std::int32_t> places;
     places.reserve(pass.ids.size());
     for (const PagedSequence& sequence : pass.tokens.sequences)
@@ -105,8 +106,8 @@ namespace {
 
 [[noreturn]] void refuse_forward(Saved& saved) {
     throw UsageError(
-        "forward of attention with a cache, which keeps nothing for a "
-        "backward; infer is expected",
+        "attention with a cache has no forward, because it saves nothing for a backward; "
+        "call infer",
         saved.line());
 }
 

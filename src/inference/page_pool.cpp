@@ -63,8 +63,8 @@ void PagePool::shrink(SequencePages& of, std::int64_t tokens) {
     const State& last = state(of.pages.back());
     if (last.key == nullptr) return;
     require(last.owners == 1 && last.followers == 0,
-            "a sequence cannot go back to {} tokens, into a page that {} have, and {} "
-            "other pages follow",
+            "a sequence cannot shrink to {} tokens: {} sequences have its last page, and "
+            "{} other pages follow that page",
             tokens, last.owners, last.followers);
     unlearn(of.pages.back());
 }
@@ -72,7 +72,8 @@ void PagePool::shrink(SequencePages& of, std::int64_t tokens) {
 void PagePool::computed(const SequencePages& of, std::span<const std::int32_t> ids) {
     if (!reuse_) return;
     require(static_cast<std::int64_t>(ids.size()) >= of.tokens,
-            "{} ids of a sequence of {} tokens", ids.size(), of.tokens);
+            "{} ids for a sequence of {} tokens; at least one for each token is expected",
+            ids.size(), of.tokens);
     std::int32_t before = -1;
     const auto rows = static_cast<std::size_t>(page_rows_);
     for (std::size_t i = 0; (i + 1) * rows <= static_cast<std::size_t>(of.tokens); ++i) {
@@ -111,7 +112,7 @@ void PagePool::own(std::int32_t page) {
 /// Removes an owner from the page.
 void PagePool::give_back(std::int32_t page) {
     State& it = state(page);
-    require(it.owners > 0, "page {} is given back, but nobody has it", page);
+    require(it.owners > 0, "page {} is released, but no sequence has it", page);
     if (--it.owners > 0) return;
     it.given_back = times_;
     if (it.key == nullptr)

@@ -12,14 +12,14 @@ std::vector<Request> make_requests(const RequestMix& mix) {
     constexpr double kMostSeconds = 1e6;
     require(mix.count > 0 && mix.vocabulary > 0 && mix.vocabulary <= INT32_MAX &&
                 mix.per_second >= 0 && std::isfinite(mix.per_second),
-            "{} requests over a vocabulary of {}, {} a second; the first must be "
-            "positive, the second, too, and at most {}, and the last one not negative",
+            "{} requests, a vocabulary of {} and {} requests a second; the number of "
+            "requests must be positive, the vocabulary 1 to {}, and the rate 0 or more",
             mix.count, mix.vocabulary, mix.per_second, INT32_MAX);
     require(mix.least_prompt > 0 && mix.least_output > 0 &&
                 mix.least_prompt <= mix.most_prompt &&
                 mix.least_output <= mix.most_output,
-            "prompts of {} to {} tokens and outputs of {} to {}; 1 or more are expected, "
-            "the lesser number first",
+            "prompts of {} to {} tokens and outputs of {} to {}; at least 1 is expected, "
+            "the smaller number first",
             mix.least_prompt, mix.most_prompt, mix.least_output, mix.most_output);
     const RandomStream arrivals(mix.seed, "arrivals"),
         prompts(mix.seed, "prompt lengths"), outputs(mix.seed, "output lengths"),

@@ -18,12 +18,9 @@ std::int64_t Sampling::candidates(std::int64_t vocabulary) const {
 void Sampling::require_sound() const {
     require(temperature >= 0 && std::isfinite(temperature),
             "a temperature of {}; 0 or a positive number is expected", temperature);
-    require(top_k >= 0, "the {} most probable tokens; 0, for all, or more are expected",
-            top_k);
-    require(
-        top_p > 0 && top_p <= 1,
-        "the tokens with {} of the probability; more than 0 and at most 1 is expected",
-        top_p);
+    require(top_k >= 0, "top_k is {}; 0 (all tokens) or more is expected", top_k);
+    require(top_p > 0 && top_p <= 1, "top_p is {}; more than 0 and at most 1 is expected",
+            top_p);
 }
 
 std::vector<double> probabilities(std::span<const Candidate> sorted,
@@ -62,7 +59,7 @@ std::size_t place_of(std::span<const double> weights, double uniform) {
 
 std::int32_t sample(std::span<const Candidate> sorted, const Sampling& sampling,
                     std::int64_t position) {
-    require(!sorted.empty(), "a token of no candidates; one is expected at least");
+    require(!sorted.empty(), "there are no candidates to choose a token from");
     const RandomStream stream(sampling.seed, "sampling");
     const double uniform = stream.uniform(static_cast<std::uint64_t>(position));
     return sorted[place_of(probabilities(sorted, sampling), uniform)].token;
@@ -145,13 +142,13 @@ std::vector<std::int32_t> sample_of(Device& device, Communicator* shards,
                                     std::span<const Wanted> wanted, SourceLine at) {
     const Shape& shape = logits.shape();
     const std::int64_t ranks = shards ? shards->size() : 1;
-    require(
-        shape.matrix_rows() == static_cast<std::int64_t>(wanted.size()) &&
-            shape.columns() * ranks >= vocabulary,
-        at,
-        "logits of shape {} on each of {} ranks, for {} tokens of a vocabulary of {}; "
-        "a row a token is expected, and as many columns in all",
-        shape, ranks, wanted.size(), vocabulary);
+    require(shape.matrix_rows() == static_cast<std::int64_t>(wanted.size()) &&
+                shape.columns() * ranks >= vocabulary,
+            at,
+            "logits of shape {} on each of {} ranks, for {} tokens of a vocabulary of "
+            "{}; one row for each token is expected, and on all ranks together at least "
+            "one column for each token of the vocabulary",
+            shape, ranks, wanted.size(), vocabulary);
     std::int64_t most = 1;
     for (const Wanted& row : wanted) {
         row.sampling.require_sound();

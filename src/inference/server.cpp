@@ -36,10 +36,10 @@ class TimedArrivals : public Arrivals {
                   std::span<const Request> requests)
         : device_(device), ranks_(ranks), left_(requests) {
         require(std::ranges::is_sorted(requests, {}, &Request::arrival),
-                "requests that do not stand in the order of their arrivals");
+                "the requests are not in the order of their arrivals");
         require(ranks.others == nullptr || device.has_numbers(),
-                "ranks with requests of their own tell each other when they have "
-                "something to do; a run with numbers is expected");
+                "ranks with their own requests must tell each other when they have work; "
+                "this needs a run with numbers");
     }
 
     // lesson: serve-arrivals
@@ -118,9 +118,9 @@ class ServiceLog {
 
 std::vector<Served> serve(Device& device, Arrivals& arrivals, Batcher& batcher,
                           const ComputePass& compute) {
-    require(
-        batcher.idle() && batcher.answers().empty(),
-        "serve() with a batcher that has other requests, or answers that nobody took");
+    require(batcher.idle() && batcher.answers().empty(),
+            "serve() got a batcher that still has other requests or answers; it must "
+            "have none");
     ServiceLog log;
     while (arrivals.go_on(!batcher.idle())) {
         log.came(arrivals.take_in(batcher));
@@ -128,7 +128,7 @@ std::vector<Served> serve(Device& device, Arrivals& arrivals, Batcher& batcher,
         const Pass pass = batcher.next();
         const std::vector<Wanted> wanted = batcher.wanted();
         require(idle || !pass.ids.empty(),
-                "nothing goes on: the pool's pages are others'");
+                "no sequence can continue: the pool's pages belong to others");
         const bool computes = !pass.ids.empty() || arrivals.serves_others();
         batcher.take(computes ? compute(pass, wanted) : std::vector<std::int32_t>());
         for (const Wanted& row : wanted)

@@ -26,7 +26,7 @@ const Look kPrompt{Meaning::forward, 'P', '=', "rows of a prompt"};
 const Look kToken{Meaning::forward, 't', '-', "a token", 0.6};
 const Look kBoth{Meaning::forward, 'B', '+', "prompts and tokens in one pass", 0.3};
 const Look kAgain{Meaning::workspace, 'A', '=',
-                  "rows once more, since its pages were taken away"};
+                  "rows computed again, because the request was preempted"};
 const Look kEmpty{Meaning::operation, 'o', 'o', "a pass without rows, for other ranks"};
 const Look kWaits{Meaning::resting, 'w', '_', "waits", 0.5};
 

@@ -14,7 +14,7 @@ Distribution distribution_of(std::span<const double> logits, const Sampling& sam
     require(
         !logits.empty() &&
             std::ranges::none_of(logits, [](double logit) { return std::isnan(logit); }),
-        "{} logits, or one of them is NaN; a number for each token is expected",
+        "{} logits, or one of them is NaN; at least one is expected, and no NaN",
         logits.size());
     std::vector<Candidate> sorted;
     for (std::size_t token = 0; token < logits.size(); ++token)
@@ -47,19 +47,20 @@ std::vector<std::int32_t> accepted(std::span<const std::int32_t> drafts,
                                    std::uint64_t seed, std::int64_t position) {
     require(
         draft_model.size() == drafts.size() && large_model.size() == drafts.size() + 1,
-        "{} drafts with {} distributions of the small model and {} of the large one; "
-        "as many, and one more, are expected",
+        "{} drafts with {} distributions of the small model and {} of the large one; one "
+        "for each draft is expected, and one more of the large model",
         drafts.size(), draft_model.size(), large_model.size());
     for (const auto& models : {draft_model, large_model})
         for (const Distribution& of : models)
             require(of.size() == large_model[0].size() && !of.empty(),
-                    "distributions over {} tokens and {}; as many are expected",
+                    "distributions over {} and {} tokens; the same number is expected",
                     of.size(), large_model[0].size());
     std::vector<std::int32_t> tokens;
     for (std::size_t i = 0; i < drafts.size(); ++i, ++position) {
         const Distribution &q = draft_model[i], &p = large_model[i];
         const auto draft = static_cast<std::size_t>(drafts[i]);
-        require(draft < q.size(), "draft {}, of {} tokens", drafts[i], q.size());
+        require(draft < q.size(), "draft {} is not one of the {} tokens", drafts[i],
+                q.size());
         if (uniform(seed, "acceptance", position) * q[draft] < p[draft]) {
             tokens.push_back(drafts[i]);
             continue;
@@ -90,8 +91,8 @@ double acceptance(const Distribution& draft_model, const Distribution& large_mod
 
 double expected_tokens(double alpha, int drafts) {
     require(alpha >= 0 && alpha <= 1 && drafts >= 0,
-            "drafts that stay with probability {}, {} of them; 0 to 1, and no negative "
-            "number, are expected",
+            "an acceptance probability of {} and {} drafts; 0 to 1, and 0 or more "
+            "drafts, are expected",
             alpha, drafts);
     const double most = drafts + 1.0;
     return alpha == 1 ? most : (1 - std::pow(alpha, most)) / (1 - alpha);
@@ -169,7 +170,7 @@ SpeculationReport speculate(Device& device, CachedModel large, CachedModel small
             "{} drafts, a prompt of {} tokens and an output of {}; all must be positive",
             speculation.drafts, request.prompt.size(), request.output);
     require(speculation.stated_acceptance >= 0 && speculation.stated_acceptance <= 1, at,
-            "drafts that stay with probability {}; 0 to 1 is expected",
+            "an acceptance probability of {}; 0 to 1 is expected",
             speculation.stated_acceptance);
     request.sampling.require_sound();
     const std::uint64_t seed = request.sampling.seed;

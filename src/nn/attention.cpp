@@ -7,18 +7,19 @@
 namespace lockstep {
 
 void require_heads(const std::string& layer, const AttentionSizes& sizes) {
-    require(sizes.heads > 0, "{} with {} heads; it needs one", layer, sizes.heads);
+    require(sizes.heads > 0, "{} has {} heads; at least 1 is expected", layer,
+            sizes.heads);
     require(sizes.kv_heads >= 0 && sizes.heads % sizes.key_heads() == 0,
-            "{} with {} heads of keys and values for {} of queries; the first must "
-            "divide the second, or be 0 for as many",
+            "{} has {} heads of keys and values for {} of queries; the first number must "
+            "divide the second, or be 0 for the same number",
             layer, sizes.kv_heads, sizes.heads);
 }
 
 void require_heads(const std::string& layer, std::int64_t hidden,
                    const AttentionSizes& sizes) {
     require(sizes.heads > 0 && hidden > 0 && hidden % sizes.heads == 0,
-            "{}: attention of {} heads over {} columns; each head takes as many, so "
-            "the first must divide the second",
+            "{}: attention of {} heads over {} columns; the number of heads must divide "
+            "the number of columns",
             layer, sizes.heads, hidden);
     require_heads(layer + ": attention", sizes);
 }
@@ -82,7 +83,7 @@ RotaryAttention::RotaryAttention(Device& device, const AttentionSizes& sizes,
       core_(std::move(core)),
       tokens_(tokens),
       places_(std::move(places)) {
-    require(core_ != nullptr, "rotary positions before an attention that is null");
+    require(core_ != nullptr, "RotaryAttention was given a core that is null");
 }
 
 Tensor RotaryAttention::turned(const Tensor& x, const RowPlaces& places,

@@ -7,7 +7,7 @@ namespace lockstep {
 Dropout::Dropout(Device& device, double probability, RandomStream stream)
     : device_(device), probability_(probability), stream_(stream) {
     require(probability >= 0 && probability < 1,
-            "Dropout: probability is {}; it lies in [0, 1)", probability);
+            "Dropout: probability is {}; it must be in [0, 1)", probability);
 }
 
 // lesson: dropout

@@ -17,9 +17,9 @@ std::int64_t own_inner(const ParameterInit& init, const Experts::Sizes& sizes,
             "{}: {} experts from {} to {} columns; all must be positive", init.name,
             sizes.experts, sizes.hidden, sizes.inner);
     require(sizes.inner % share.column_ranks == 0,
-            "{}: {} columns of an expert cannot be shared out to {} ranks; each must get "
-            "as many",
-            init.name, sizes.inner, share.column_ranks);
+            "{}: {} columns of an expert cannot be sharded over {} ranks; a multiple of "
+            "{} is expected",
+            init.name, sizes.inner, share.column_ranks, share.column_ranks);
     return sizes.inner / share.column_ranks;
 }
 

@@ -16,19 +16,21 @@ void require_fit(const std::string& who, std::int64_t experts,
             "{}: a token chooses {} of {} experts; from 1 to all of them are expected",
             who, k, experts);
     require(options.form != GateForm::top_k_then_softmax || !options.normalized,
-            "{}: the softmax of the chosen logits is normalized by itself", who);
+            "{}: the softmax of the chosen logits is normalized already; leave "
+            "normalized off",
+            who);
     require(groups >= 1 && groups <= ColumnGroups::kMost && experts % groups == 0,
-            "{}: {} experts do not fall into {} groups of as many each, of which there "
-            "are at most {}",
+            "{}: {} experts cannot be split into {} equal groups; at most {} groups are "
+            "allowed",
             who, experts, groups, ColumnGroups::kMost);
     const std::int64_t chosen = options.chosen_groups;
-    require(chosen >= 1 && chosen <= groups && k <= chosen * (experts / groups),
-            "{}: {} experts of {} of {} groups of {}; fewer are expected", who, k, chosen,
-            groups, experts / groups);
+    require(
+        chosen >= 1 && chosen <= groups && k <= chosen * (experts / groups),
+        "{}: a token cannot choose {} experts from {} of {} groups with {} experts each",
+        who, k, chosen, groups, experts / groups);
     require(groups == 1 || k % chosen == 0,
-            "{}: {} experts of {} groups; as many of each are expected, since so many of "
-            "its best scores a group is chosen by",
-            who, k, chosen);
+            "{}: a token chooses {} experts from {} groups; a multiple of {} is expected",
+            who, k, chosen, chosen);
     require(options.balance >= 0 && options.z >= 0 && options.noise >= 0,
             "{}: balance is {}, z is {} and noise is {}; none may be negative", who,
             options.balance, options.z, options.noise);

@@ -21,11 +21,10 @@ std::int64_t LinearSizes::all_out() const {
 
 void require_latent(const ParameterInit& init, const BlockSizes& sizes,
                     const GptKit& kit) {
-    require(
-        !kit.shares_layers && sizes.rotary_base > 0 && sizes.causal,
-        "{}: latent attention is causal, with rotary positions, and no kit shares out "
-        "its heads or tokens",
-        init.name);
+    require(!kit.shares_layers && sizes.rotary_base > 0 && sizes.causal,
+            "{}: latent attention must be causal and have rotary positions, and the kit "
+            "must not shard its heads or tokens",
+            init.name);
 }
 
 namespace {
@@ -47,8 +46,8 @@ std::unique_ptr<Module> make_kind_of_mlp(const ParameterInit& init,
 std::unique_ptr<Module> make_latent(const ParameterInit& init, const BlockSizes& sizes,
                                     const GptKit& kit) {
     require(!kit.core && !kit.places,
-            "{}: latent attention is by itself: no kit sets another core, or says where "
-            "tokens are",
+            "{}: with latent attention, the kit must not set another core or the places "
+            "of tokens",
             init.name);
     require_latent(init, sizes, kit);
     return std::make_unique<LatentAttention>(
@@ -200,18 +199,15 @@ std::unique_ptr<Module> make_experts(const ParameterInit& init, const BlockSizes
                                      const GptKit& kit) {
     const auto exchange = kit.exchange ? kit.exchange(init) : nullptr;
     const auto deal = exchange ? exchange->of_tensor_group() : std::nullopt;
-    require(
-        !kit.shares_layers || deal,
-        "{}: linear layers are shared out to a tensor group, but the kit does not say "
-        "what that does with experts; expert_parallel() of a mesh says so, given the "
-        "group",
-        init.name);
+    require(!kit.shares_layers || deal,
+            "{}: linear layers are sharded over a tensor group, but the kit does not say "
+            "what this group does with experts; call expert_parallel() with this group",
+            init.name);
     const TokenDeal of_experts = deal.value_or(kit.stretch);
-    require(
-        of_experts.ranks == kit.stretch.ranks,
-        "{}: layers deal a sequence to {} ranks, and experts to {}; expert_parallel() "
-        "and tensor_parallel() of the same tensor group are expected",
-        init.name, kit.stretch.ranks, of_experts.ranks);
+    require(of_experts.ranks == kit.stretch.ranks,
+            "{}: layers shard a sequence over {} ranks, but experts over {}; give "
+            "expert_parallel() and tensor_parallel() the same tensor group",
+            init.name, kit.stretch.ranks, of_experts.ranks);
     BlockSizes shared = sizes;
     shared.experts = {};
     shared.inner = sizes.experts.shared;
@@ -230,8 +226,8 @@ namespace {
 /// If tokens are sharded over devices, attention must see those of all devices.
 void require_context(const ParameterInit& init, const GptKit& kit) {
     require(kit.tokens.ranks == 1 || kit.core,
-            "{}: tokens of {} ranks, but no attention that sees the others'; "
-            "context_parallel() gives a kit one",
+            "{}: tokens are sharded over {} ranks, but attention does not see the other "
+            "ranks' tokens; use context_parallel()",
             init.name, kit.tokens.ranks);
 }
 
@@ -298,7 +294,7 @@ std::unique_ptr<Sequential> make_gpt_layers(const ParameterInit& init,
     require_sizes(init, sizes);
     const int count = sizes.layer_count();
     require(0 <= first && first <= last && last <= count,
-            "layers {} to {} of a GPT of {} layers", first, last, count);
+            "layers {} to {} do not exist in a GPT of {} layers", first, last, count);
     const ParameterInit body = init.child("transformer");
     auto layers = std::make_unique<Sequential>();
     for (int layer = first; layer < last; ++layer) {

@@ -28,8 +28,8 @@ void require_targets(const char* loss, const Tensor& logits, const Tensor& targe
     const Shape& given = targets.shape();
     const bool flat = given.dimensions() <= 1 || shape.dimensions() <= 2;
     require(flat || with_last_dropped(shape) == given, at,
-            "{}: targets of shape {} for logits of shape {}; one for each row is "
-            "expected, in the order of the logits' first dimensions",
+            "{}: targets have shape {} for logits of shape {}; the logits' shape without "
+            "its last dimension is expected",
             loss, given.text(), shape);
 }
 

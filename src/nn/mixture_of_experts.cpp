@@ -33,15 +33,15 @@ void require_sizes(const std::string& who, const ExpertSizes& sizes) {
     require(sizes.portions > 0, "{}: tokens in {} portions; one is expected at least",
             who, sizes.portions);
     require(sizes.capacity >= 0 && std::isfinite(sizes.capacity),
-            "{}: the capacity is {} of an equal share; it may not be "
-            "negative",
-            who, sizes.capacity);
+            "{}: the capacity is {} times an equal share; 0 or more is expected", who,
+            sizes.capacity);
     require(sizes.capacity == 0 || sizes.portions == 1,
             "{}: experts with a capacity take all tokens at once; got {} portions", who,
             sizes.portions);
     require(
         sizes.load.empty() || static_cast<std::int64_t>(sizes.load.size()) == sizes.count,
-        "{}: a load of {} experts, for {}", who, sizes.load.size(), sizes.count);
+        "{}: the load has {} numbers for {} experts", who, sizes.load.size(),
+        sizes.count);
 }
 
 Tensor in_type(Device& device, const Tensor& tensor, DType dtype, SourceLine at) {

@@ -22,14 +22,14 @@ Saved::Kept* Saved::find_kept(const char* name) {
 
 void Saved::require_free(const char* name) const {
     require(find(name) == nullptr,
-            "this Saved already holds \"{}\" of another forward: each micro-batch needs "
-            "its own, or clear() where there is no backward",
+            "this Saved already has \"{}\" of another forward: give each micro-batch its "
+            "own Saved, or call clear() if there is no backward",
             name);
 }
 
 void Saved::refuse(const char* name) const {
     require(find(name) == nullptr,
-            "\"{}\" of this Saved was kept as another type than backward asks for", name);
+            "backward asks for \"{}\" with another type than forward kept", name);
     throw UsageError(fmt::format(
         "backward needs \"{}\", which this Saved does not hold: each backward "
         "follows one forward with the same Saved",
@@ -87,11 +87,11 @@ void require_present(const Parameter& parameter, Use use, SourceLine at) {
                                       "backward_weight"};
     const bool value = parameter.value || !reads_value(use);
     const bool gradient = parameter.gradient || !adds_gradient(use);
-    require(
-        value && gradient, at,
-        "{} needs the {} of {}, which is absent: a strategy that lets go of it has to "
-        "bring it back in on_use, and a model that only infers has no gradients",
-        kNames[static_cast<int>(use)], value ? "gradient" : "value", parameter.name());
+    require(value && gradient, at,
+            "{} needs the {} of {}, which is absent: a strategy that releases it must "
+            "bring it back in on_use; a model that only infers has no gradients",
+            kNames[static_cast<int>(use)], value ? "gradient" : "value",
+            parameter.name());
 }
 
 struct ParameterUse {

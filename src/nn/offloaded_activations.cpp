@@ -45,8 +45,8 @@ OffloadedActivations::OffloadedActivations(Device& device, Sequential& model,
             "OffloadedActivations: modules {} to {} of a Sequential of {}", first, last,
             model.size());
     require(options.prefetch >= 0 && options.least_bytes >= 0,
-            "OffloadedActivations: {} modules are to be prefetched, and tensors of {} "
-            "bytes on; neither may be negative",
+            "OffloadedActivations: prefetch is {} and least_bytes is {}; neither may be "
+            "negative",
             options.prefetch, options.least_bytes);
     for (std::size_t place = 0; place < count_; ++place)
         model.replace(first + place, [&](std::unique_ptr<Module> module) {

@@ -47,8 +47,8 @@ std::vector<Tensor> Optimizer::make_state(const char* name) {
 void Optimizer::require_of(const char* who,
                            const std::vector<Parameter*>& parameters) const {
     require(std::ranges::is_permutation(parameters_, parameters),
-            "{}: the optimizer was made of other parameters than those that are updated "
-            "here: it has {}, and {} are updated",
+            "{}: the optimizer's parameters are not those that are updated here: it has "
+            "{}, and {} are updated",
             who, parameters_.size(), parameters.size());
 }
 
@@ -75,8 +75,8 @@ void Optimizer::set_steps(std::vector<std::int64_t> steps) {
             "an optimizer of {} parameters was given {} numbers of steps",
             parameters_.size(), steps.size());
     for (std::size_t i = 0; i < steps.size(); ++i)
-        require(steps[i] >= 0, "{} cannot have had {} steps", parameters_[i]->name(),
-                steps[i]);
+        require(steps[i] >= 0, "{} has {} steps; 0 or more are expected",
+                parameters_[i]->name(), steps[i]);
     steps_ = std::move(steps);
     steps_were_set();
 }
@@ -203,8 +203,8 @@ AdamW::Groups decay_matrices_only(const std::vector<Parameter*>& parameters,
                                     value.labelled() != nullptr &&
                                     value.labelled()->bytes > value.bytes();
         require(all == parameter->name() && !is_unsaid_part,
-                "{} is a range of a flat buffer, of {}: it cannot be told there which "
-                "elements are a matrix's",
+                "{} is a range of a flat buffer with {}: it is unknown which of its "
+                "elements belong to a matrix",
                 parameter->name(), all);
         const bool is_matrix = parameter->part().whole.dimensions() >= 2;
         groups[is_matrix ? 0 : 1].parameters.push_back(parameter);

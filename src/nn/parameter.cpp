@@ -65,8 +65,8 @@ void Parameter::set_initial(Fill fill) {
 }
 
 void Parameter::fill_initial() const {
-    require(value && initial_, "{} cannot be filled with what it begins as: {}", name_,
-            value ? "nobody has said what that is" : "its value is absent");
+    require(value && initial_, "{} cannot be filled with its initial values: {}", name_,
+            value ? "none were set" : "its value is absent");
     initial_(*this);
 }
 

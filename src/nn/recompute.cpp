@@ -35,7 +35,7 @@ Tensor Recompute::do_backward(const Tensor& dy, Saved& saved) {
 
 void recompute_modules(Sequential& model, std::size_t first, std::size_t last) {
     require(first <= last && last <= model.size(),
-            "modules {} to {} of a Sequential of {} were to be recomputed", first, last,
+            "cannot recompute modules {} to {} of a Sequential of {}", first, last,
             model.size());
     for (std::size_t i = first; i < last; ++i)
         model.replace(i, [](std::unique_ptr<Module> module) {
@@ -50,11 +50,11 @@ void recompute_blocks(Sequential& gpt, const GptSizes& sizes) {
 
 // lesson: selective-recompute
 GptKit selective_recompute(GptKit kit) {
-    require(kit.tokens.ranks == 1 || kit.core,
-            "selective_recompute() of a kit whose tokens are dealt to {} ranks, but "
-            "which has no attention that sees the others'; context_parallel() gives it "
-            "one",
-            kit.tokens.ranks);
+    require(
+        kit.tokens.ranks == 1 || kit.core,
+        "selective_recompute(): the kit's tokens are sharded over {} ranks, but its "
+        "attention does not see the other ranks' tokens; use context_parallel() first",
+        kit.tokens.ranks);
     kit.core = [core = kit.core](Device& device, const AttentionSizes& sizes) {
         return std::make_unique<Recompute>(
             core ? core(device, sizes) : std::make_unique<CoreAttention>(device, sizes));

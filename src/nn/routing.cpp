@@ -22,8 +22,8 @@ Counts dealt_by_load(std::int64_t copies, std::int64_t experts,
     const double whole = std::accumulate(shares.begin(), shares.end(), 0.0);
     require(shares.size() == n && whole > 0 && std::isfinite(whole) &&
                 std::ranges::all_of(shares, [](double share) { return share >= 0; }),
-            "a load of {} numbers whose sum is {}; one for each of {} experts is "
-            "expected, none of them negative, and not all 0",
+            "the load has {} numbers with the sum {}; one number for each of {} experts "
+            "is expected, none negative and not all 0",
             shares.size(), whole, experts);
     Counts counts(n);
     std::vector<std::size_t> by_loss(n);

@@ -16,8 +16,8 @@ void Sequential::replace(
     std::size_t index,
     const std::function<std::unique_ptr<Module>(std::unique_ptr<Module>)>& wrap) {
     require(index < modules_.size(),
-            "module {} of a Sequential of {} was to be replaced; they count from 0",
-            index, modules_.size());
+            "cannot replace module {} of a Sequential of {}; modules count from 0", index,
+            modules_.size());
     std::unique_ptr<Module> made = wrap(std::move(modules_[index]));
     require(made != nullptr, "module {} of a Sequential was replaced by one that is null",
             index);
@@ -97,12 +97,13 @@ namespace {
 /// Returns sum += straight. Only the caller may hold `sum`.
 Tensor added(Tensor sum, const Tensor& straight) {
     require(sum && sum.shape() == straight.shape(),
-            "Residual: the branch gives {} for {}; it must keep the shape, since the two "
-            "are added",
+            "Residual: the branch gives {} for {}; both must have the same shape, "
+            "because they are added",
             sum ? sum.shape().text() : std::string("no gradient"), straight.shape());
-    require(sum.storage()->references() == 1,
-            "Residual: the branch gives a tensor that it keeps or was given, and adding "
-            "to it would change that one too; end it with a layer that does not");
+    require(
+        sum.storage()->references() == 1,
+        "Residual: the branch returns a tensor that something else still uses, and the "
+        "sum would overwrite it; end the branch with a layer that returns a new tensor");
     sum.device()->add(sum, straight);
     return sum;
 }

@@ -20,8 +20,8 @@ void copy_row(HostTensor& destination, std::int64_t to, const HostTensor& source
 
 void require_ranks(const TokenDeal& deal) {
     require(0 <= deal.rank && deal.rank < deal.ranks,
-            "rank {} of {} that tokens are dealt to; ranks count from 0, and one is "
-            "expected at least",
+            "rank {} of {} ranks cannot have tokens; ranks count from 0, and at least "
+            "one is expected",
             deal.rank, deal.ranks);
 }
 
@@ -31,16 +31,16 @@ std::int64_t TokenDeal::share_of(std::int64_t tokens, const std::string& what) c
     require_ranks(*this);
     const int parts = order == TokenOrder::zigzag ? 2 * ranks : ranks;
     require(tokens > 0 && tokens % parts == 0,
-            "{}: a sequence of {} tokens over {} rank{} in {} order; a positive "
-            "multiple of {} is expected",
+            "{}: a sequence of {} tokens cannot be sharded over {} rank{} in {} order; a "
+            "positive multiple of {} is expected",
             what, tokens, ranks, ranks == 1 ? "" : "s", name_of(order), parts);
     return tokens / ranks;
 }
 
 TokenRows TokenDeal::all(std::int64_t share) const {
     require(order != TokenOrder::zigzag || share % 2 == 0,
-            "{} tokens on each of {} ranks in zigzag order, which deals two stretches "
-            "of equal length to each; an even number is expected",
+            "{} tokens on each of {} ranks in zigzag order; each rank gets two equal "
+            "stretches, so an even number is expected",
             share, ranks);
     return {order, ranks, share, 0};
 }
@@ -70,7 +70,8 @@ HostTensor dealt_rows(const HostTensor& sequence, const TokenDeal& deal) {
 
 HostTensor whole_sequence(const std::vector<HostTensor>& of_ranks, TokenOrder order) {
     const auto ranks = static_cast<std::int64_t>(of_ranks.size());
-    require(ranks > 0, "a whole sequence of no ranks' tokens; one is expected");
+    require(ranks > 0,
+            "whole_sequence() got tokens of no rank; at least one rank is expected");
     const HostTensor& first = of_ranks[0];
     const std::int64_t share = first.shape()[0];
     HostTensor whole(first.shape().with_first(ranks * share), first.dtype());

@@ -56,8 +56,9 @@ std::filesystem::path make_temporary_folder(const std::string& kind) {
         const std::string where = variable("TMPDIR").value_or("");
         throw std::system_error(
             errno, std::generic_category(),
-            "no folder can be made for temporary files in " +
-                (where.empty() ? "/tmp, and TMPDIR names no other" : "TMPDIR, " + where));
+            "cannot make a folder for temporary files in " +
+                (where.empty() ? "/tmp (TMPDIR can name another folder)"
+                               : "TMPDIR, " + where));
     }
     return name;
 }

@@ -190,8 +190,8 @@ void require_all_asked_for(const CheckpointReader& reader, const HostTensor& ask
             tensor.role == Role::parameter ? tensor.shape.elements() : 1);
         require(sum >= expected, "{}: the checkpoint has {} {}, {}",
                 reader.place().string(), name, tensor.shape,
-                sum == 0 ? "which no rank has here"
-                         : "of which the ranks have only a part here");
+                sum == 0 ? "but no rank has it here"
+                         : "but the ranks have only a part of it here");
     }
 }
 
@@ -211,12 +211,12 @@ void save_checkpoint(Device& device, Communicator& ranks, const fs::path& folder
     const fs::path place = folder / fmt::format("{}{:08}", kStep, step);
     require(device.has_numbers(),
             "save_checkpoint: a run of shapes only has no values to save");
-    require(step >= 0, "save_checkpoint: {} is no step", step);
+    require(step >= 0, "save_checkpoint: the step is {}; 0 or more is expected", step);
     for (const auto& [sync, optimizer] : state.chunks)
         require(sync->unsaved() == nullptr, [&, sync = sync] {
             return fmt::format(
-                "save_checkpoint: the strategy goes on with {}, which no "
-                "checkpoint has",
+                "save_checkpoint: the strategy cannot continue without {}, which a "
+                "checkpoint does not contain",
                 sync->unsaved());
         });
     const std::vector<Held> held = held_by(state);

@@ -67,7 +67,7 @@ class IndexReader {
 
     std::int64_t natural(const Json& value) const {
         constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 16;
-        check(value.is_integer(), "a number is expected that is whole");
+        check(value.is_integer(), "a whole number is expected");
         const auto number = value.get<std::int64_t>();
         check(number >= 0 && number <= kMost, "a number is too large, or negative");
         return number;
@@ -119,7 +119,7 @@ class IndexReader {
     std::size_t one_of(const Json& value, const Words& words) const {
         const auto found =
             std::ranges::find_if(words, [&](const auto& word) { return value.is(word); });
-        check(found != words.end(), "its role or dtype is none that there is");
+        check(found != words.end(), "its role or dtype is unknown");
         return static_cast<std::size_t>(found - words.begin());
     }
 
@@ -136,7 +136,7 @@ class IndexReader {
             part.rows.push_back(
                 {natural(numbers[0]), natural(numbers[1]), natural(numbers[2])});
         }
-        check(is_sound(part), "a piece names rows or columns that are not there");
+        check(is_sound(part), "a piece names rows or columns outside the tensor");
         return piece;
     }
 
@@ -187,8 +187,8 @@ void require_whole(const std::string& name, const SavedTensor& tensor,
         parts.push_back(piece.part);
     require(cover_once(tensor.shape, parts), [&] {
         return fmt::format(
-            "{}: the {} pieces of {} do not make a whole {}, in which each element is "
-            "there once{}",
+            "{}: the {} pieces of {} do not cover each element of its shape {} exactly "
+            "once{}",
             folder.string(), parts.size(), name, tensor.shape, advice);
     });
 }
@@ -219,7 +219,8 @@ CheckpointIndex merge_indices(const std::filesystem::path& folder,
         const SafetensorsFile file(folder / name);
         const auto text = file.metadata().find(kIndexFile);
         require(text != file.metadata().end(), [&] {
-            return (folder / name).string() + ": this file is of no checkpoint";
+            return (folder / name).string() +
+                   ": this file does not belong to a checkpoint";
         });
         CheckpointIndex of_file = read_index(text->second, folder / name);
         if (all.files.empty()) all.step = of_file.step;
@@ -228,7 +229,7 @@ CheckpointIndex merge_indices(const std::filesystem::path& folder,
     }
     for (const auto& [name, tensor] : all.tensors)
         require_whole(name, tensor, folder,
-                      "; ranks that hold copies say so before (declare_replicas_of)");
+                      "; if ranks hold copies, declare them first (declare_replicas_of)");
     return all;
 }
 
@@ -258,7 +259,7 @@ CheckpointReader::CheckpointReader(std::filesystem::path place)
     }
     const std::filesystem::path path = place_ / kIndexFile;
     require(std::filesystem::exists(path),
-            "{}: this is no checkpoint, or one that was not finished: there is no {}",
+            "{}: this is no checkpoint, or an unfinished one: it has no {}",
             place_.string(), kIndexFile);
     index_ = read_index(read_text_file(path, kMostIndexBytes), path);
     for (const auto& [name, bytes] : index_.files) {
@@ -272,7 +273,8 @@ CheckpointReader::CheckpointReader(std::filesystem::path place)
             const std::uint64_t bytes = known == index_.files.end() ? 0 : known->second;
             require(static_cast<std::uint64_t>(part.shape.elements()) <=
                         bytes / static_cast<std::uint64_t>(bytes_of(tensor.dtype)),
-                    "{}: {} {} of {} are said to lie in {}, which has {} bytes there",
+                    "{}: the index says that {} {} of {} is in {}, but gives that file "
+                    "only {} bytes",
                     path.string(), name_of(tensor.dtype), part.shape, name, file, bytes);
         }
 }

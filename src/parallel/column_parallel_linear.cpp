@@ -38,8 +38,8 @@ void require_gatherable(const ParameterInit& init, const TensorParallel& tp,
                         const ColumnParallelOptions& options) {
     if (!options.gather_output) return;
     require(options.stacked.size() <= 1 && !options.pad,
-            "{}: gather_output puts shares side by side, so it goes with "
-            "neither stacked layers nor padding",
+            "{}: gather_output puts shares side by side, so it cannot be used with "
+            "stacked layers or padding",
             init.name);
     require(!tp.splits_sequence(),
             "{}: gather_output gives every rank the whole sequence, but "
@@ -126,7 +126,7 @@ Tensor ColumnParallelLinear::do_backward(const Tensor& dy, Saved& saved) {
 /// Checks dy_r (N, out/t). Refuses a layer that only infers.
 void ColumnParallelLinear::require_backward(const Tensor& dy, SourceLine at) const {
     require(!only_infers_, at,
-            "backward of {}, of which several ranks hold copies: it only infers",
+            "backward of {}: several ranks hold copies of it, so it can only infer",
             weight_.name());
     require_columns(weight_, "dy", dy, weight_.shape()[0]);
 }

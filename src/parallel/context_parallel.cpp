@@ -49,14 +49,14 @@ std::unique_ptr<Module> make_context_attention(ContextMethod method, Device& dev
         case ContextMethod::ulysses:
             return make.template operator()<UlyssesAttention>();
     }
-    throw UsageError("no such way of context parallelism");
+    throw UsageError("unknown method of context parallelism");
 }
 
 // lesson: context-parallel
 GptKit context_parallel(GptKit kit, Communicator& group, ContextMethod method,
                         TokenOrder order) {
     require(kit.tokens.ranks == 1,
-            "context_parallel() of a kit whose tokens are dealt out already");
+            "context_parallel(): the kit's tokens are sharded already");
     kit.tokens = {order, group.size(), group.rank()};
     kit.core = [=, &group](Device& device, const AttentionSizes& sizes) {
         return make_context_attention(method, device, group, sizes, order);

@@ -32,7 +32,7 @@ Sent sent_forward(ContextMethod method, const ContextShape& shape) {
         case ContextMethod::ulysses:
             return ulysses(shape);
     }
-    throw UsageError("no such way of context parallelism");
+    throw UsageError("unknown method of context parallelism");
 }
 
 Sent sent_backward(ContextMethod method, const ContextShape& shape) {
@@ -49,7 +49,7 @@ Sent sent_backward(ContextMethod method, const ContextShape& shape) {
         case ContextMethod::ulysses:
             return ulysses(shape);
     }
-    throw UsageError("no such way of context parallelism");
+    throw UsageError("unknown method of context parallelism");
 }
 
 std::int64_t tensor_parallel_elements(const ContextShape& of) {

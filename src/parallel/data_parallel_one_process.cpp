@@ -16,8 +16,8 @@ DealtTensor predictions_like(const Tensor& own, const Tensor& input,
     require(
         own.shape().dimensions() > along && own.shape()[along] == input.shape()[along],
         at,
-        "one_process_step: of an input of shape {} the model makes a prediction of "
-        "shape {}; as many along dimension {} are expected, where both are dealt out",
+        "one_process_step: the input has shape {} and the model's prediction {}; both "
+        "must have the same extent along dimension {}, along which the ranks split them",
         input.shape(), own.shape(), along);
     return {with_extent(own.shape(), along, batch.shape[along]), along, own.dtype()};
 }
@@ -67,8 +67,8 @@ Tensor one_process_step(Device& device, Communicator& group, Module& model,
     for (std::size_t i = 0; i < batches.size(); ++i) {
         const MainBatch& batch = batches[i];
         require(batch.dimension >= 0 && batch.dimension < batch.shape.dimensions(), at,
-                "one_process_step: a batch of shape {} is dealt out along dimension {}; "
-                "0 to {} are there",
+                "one_process_step: a batch of shape {} cannot be scattered along "
+                "dimension {}; 0 to {} is expected",
                 batch.shape, batch.dimension, batch.shape.dimensions() - 1);
         require(!is_main || batch.input.shape() == batch.shape, at,
                 "one_process_step: an input of shape {} in a batch of {}",

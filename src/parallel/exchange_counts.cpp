@@ -33,8 +33,8 @@ Counts exchange_counts(Device& device, Communicator& group, const Counts& counts
                        SourceLine at) {
     const auto all = static_cast<std::int64_t>(counts.size());
     require(all % group.size() == 0, at,
-            "exchange_counts: {} counts for {} ranks; as many for each are expected", all,
-            group.size());
+            "exchange_counts: {} counts for {} ranks; a multiple of {} is expected", all,
+            group.size(), group.size());
     const MemoryScope scope(device, MemoryCategory::workspace);
     const Tensor input = uploaded(device, "exchange_counts", counts, at);
     const Tensor output = device.empty({all}, DType::i32, at);

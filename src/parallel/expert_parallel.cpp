@@ -210,7 +210,7 @@ std::string axis_of(const Mesh& mesh, const Communicator& tensor_group) {
     for (const Mesh::Axis& axis : mesh.axes())
         if (&mesh[axis.name] == &tensor_group) return axis.name;
     throw UsageError(
-        fmt::format("expert_parallel: the tensor group {} is no line of this mesh",
+        fmt::format("expert_parallel: the tensor group {} is not a line of this mesh",
                     tensor_group.name()));
 }
 
@@ -225,9 +225,9 @@ class ExpertParallel : public ExpertExchange {
             holds_other_experts_ = std::ranges::count(axes, tensor_axis) > 0;
             require(
                 !has_same_tokens() || !holds_other_experts_,
-                "expert_parallel: ranks of a tensor group hold the same tokens, and "
-                "other experts. If all of them brought all tokens, each expert would get "
-                "each token {} times, and its gradient as often; leave drop_copies on",
+                "expert_parallel: ranks of a tensor group hold the same tokens, but "
+                "different experts. If all of them brought all tokens, each expert would "
+                "get each token, and its gradient, {} times; leave drop_copies on",
                 options.tp->size());
         }
         if (options.batch.empty()) return;
@@ -247,8 +247,9 @@ class ExpertParallel : public ExpertExchange {
 
     Share share(const std::string& layer, std::int64_t experts) const override {
         require(experts % group_.size() == 0,
-                "{}: {} experts cannot be shared out to {} ranks; each must get as many",
-                layer, experts, group_.size());
+                "{}: {} experts cannot be sharded over {} ranks; a multiple of {} is "
+                "expected",
+                layer, experts, group_.size(), group_.size());
         const std::int64_t own = experts / group_.size();
         if (!shares_columns()) return {group_.rank() * own, own, 1, 0};
         return {group_.rank() * own, own, options_.tp->size(), options_.tp->rank()};
@@ -276,9 +277,9 @@ class ExpertParallel : public ExpertExchange {
         if (!drops()) return x;
         const std::int64_t tokens = x.shape()[0], ranks = options_.tp->size();
         require(tokens % ranks == 0, at,
-                "experts: {} tokens cannot be shared out to the {} ranks of a tensor "
-                "group; each must get as many",
-                tokens, ranks);
+                "experts: {} tokens cannot be sharded over the {} ranks of a tensor "
+                "group; a multiple of {} is expected",
+                tokens, ranks, ranks);
         return x.rows(options_.tp->rank() * (tokens / ranks), tokens / ranks);
     }
     Tensor all_tokens(const Tensor& own, SourceLine at) override {
@@ -355,8 +356,7 @@ std::shared_ptr<ExpertExchange> exchange_experts(Mesh& mesh,
 // lesson: expert-parallel
 GptKit expert_parallel(GptKit kit, Mesh& mesh, const std::vector<std::string>& axes,
                        const ExpertParallelOptions& options) {
-    require(!kit.exchange,
-            "expert_parallel() of a kit whose experts are shared out already");
+    require(!kit.exchange, "expert_parallel(): the kit's experts are sharded already");
     kit.exchange = [exchange = exchange_experts(mesh, axes, options)](
                        const ParameterInit&) { return exchange; };
     return kit;

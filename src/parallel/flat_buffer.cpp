@@ -19,7 +19,7 @@ DType dtype_of(const Parameter& parameter, Tensor Parameter::*member) {
 
 Tensor make_flat(Device& device, const std::vector<Parameter*>& parameters,
                  Tensor Parameter::*member, std::int64_t multiple) {
-    require(!parameters.empty(), "a flat buffer of no parameters");
+    require(!parameters.empty(), "a flat buffer needs at least one parameter");
     const DType dtype = dtype_of(*parameters.front(), member);
     std::int64_t elements = 0;
     for (const Parameter* parameter : parameters) {
@@ -50,11 +50,10 @@ Tensor make_flat(Device& device, const std::vector<Parameter*>& parameters,
 }
 
 Tensor own_range(const Tensor& flat, const Communicator& line) {
-    require(
-        flat.elements() % line.size() == 0,
-        "a flat buffer of {} elements over the {} ranks of {}: a multiple of these is "
-        "expected",
-        flat.elements(), line.size(), line.name());
+    require(flat.elements() % line.size() == 0,
+            "a flat buffer of {} elements cannot be sharded over the {} ranks of {}; a "
+            "multiple of {} is expected",
+            flat.elements(), line.size(), line.name(), line.size());
     const std::int64_t share = flat.elements() / line.size();
     return flat.slice(line.rank() * share, share);
 }

@@ -58,7 +58,7 @@ class FullySharded::Layer : public Wrapper {
 FullySharded::FullySharded(Device& device, Communicator& line, Sequential& model,
                            const FullyShardedOptions& options)
     : GradientSync(model.parameters()), device_(device), line_(line), options_(options) {
-    require(options.prefetch >= 0, "FullySharded: {} layers are to be prefetched",
+    require(options.prefetch >= 0, "FullySharded: prefetch is {}; 0 or more is expected",
             options.prefetch);
     require_partial("FullySharded", line, parameters());
     const ShardedUnit::Options how{options.by, options.reduce_in,

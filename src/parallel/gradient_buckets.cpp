@@ -44,8 +44,8 @@ void GradientBuckets::count_from_none() {
 void GradientBuckets::arrive(Parameter& parameter) {
     std::size_t& missing = missing_[bucket_of(parameter)];
     require(missing > 0 && !has_arrived(parameter),
-            "{} got a gradient after the last of the step, or before begin(): "
-            "zero_gradients(model, passes) says how many backward passes a step has",
+            "{} got a gradient after the step's last one, or before begin(); call "
+            "zero_gradients(model, passes) with the number of backward passes in a step",
             parameter.name());
     arrived_.push_back(&parameter);
     has_arrived_.insert(&parameter);

@@ -25,16 +25,16 @@ const char* text_of(Placement::Kind kind) {
         case Placement::Kind::sharded_sum:
             return "have different parts of it";
         case Placement::Kind::replicated:
-            return "hold it alike, and each gets the whole gradient";
+            return "hold copies of it, and each gets the whole gradient";
         case Placement::Kind::partial:
-            return "hold it alike, and each gets terms of the gradient";
+            return "hold copies of it, and each gets some terms of the gradient";
     }
     return "";
 }
 
-/// "it was said at model.cpp:12 that the ranks of tp hold it alike, …".
+/// "it was declared at model.cpp:12 that the ranks of tp hold copies of it, …".
 std::string text_of(const Placement& placement) {
-    return fmt::format("it was said {}that the ranks of {} {}",
+    return fmt::format("it was declared {}that the ranks of {} {}",
                        placement.at.line == 0 ? "" : "at " + placement.at.text() + " ",
                        placement.line->name(), text_of(placement.kind));
 }
@@ -47,8 +47,8 @@ void replicate_over(Communicator& line, const std::vector<Parameter*>& parameter
         if (const Placement* known = find(*parameter, line)) {
             require(known->kind == kind, at, [&] {
                 return fmt::format(
-                    "{}: the ranks of {} {}, it is said here, but {}; are these the "
-                    "ranks that were meant?",
+                    "{}: this call declares that the ranks of {} {}, but {}; did you "
+                    "mean these ranks?",
                     parameter->name(), line.name(), text_of(kind), text_of(*known));
             });
             continue;
@@ -76,8 +76,8 @@ std::vector<std::string> axes_of_copies(const Mesh& mesh, const Parameter& param
             return mesh.spans(*placement.line, axis.name);
         };
         require(std::ranges::any_of(mesh.axes(), spans), at,
-                "{} is shared out along {}, which is neither a line nor a plane of this "
-                "mesh; the mesh of all is expected",
+                "{} is sharded along {}, which is neither a line nor a plane of this "
+                "mesh; pass the mesh of all ranks",
                 parameter.name(), placement.line->name());
         std::erase_if(copies, [&](const std::string& axis) {
             return mesh.spans(*placement.line, axis);
@@ -96,8 +96,8 @@ void require_alike_once(const Mesh& mesh, const Parameter& parameter,
         for (const std::string& axis : axes)
             require(mesh.size(axis) == 1 || !mesh.spans(*placement.line, axis), at, [&] {
                 return fmt::format(
-                    "the gradients of {} cannot be added up along {}: {}. Axes are "
-                    "expected whose ranks have micro-batches, or tokens, of their own",
+                    "the gradients of {} cannot be summed along {}: {}. Name only axes "
+                    "whose ranks have different micro-batches or tokens",
                     parameter.name(), axis, text_of(placement));
             });
     }
@@ -136,8 +136,8 @@ namespace {
 
 void require_gradient(const Parameter& parameter, SourceLine at) {
     require(static_cast<bool>(parameter.gradient), at,
-            "the gradient of {} is absent: a strategy that lets go of it has to bring it "
-            "back before it is added up or measured",
+            "the gradient of {} is absent: a strategy that releases it must bring it "
+            "back before it is summed or its norm is taken",
             parameter.name());
 }
 
@@ -148,8 +148,8 @@ void complete_gradients(const std::vector<Parameter*>& parameters,
                         const Communicator* except, SourceLine at) {
     for (Parameter* parameter : parameters) {
         require(!parameter->complete || !is_partial(*parameter), at,
-                "the gradient of {} has been added up already since it was set to zero; "
-                "a second time would count every rank's terms again",
+                "the gradient of {} has already been summed since it was set to zero; a "
+                "second sum would count every rank's terms again",
                 parameter->name());
         require_gradient(*parameter, at);
         bool complete = true;
@@ -193,18 +193,18 @@ void require_partial(const char* who, const Communicator& line,
     if (line.size() == 1) return;
     for (const Parameter* parameter : parameters) {
         require(is_partial_along(line, *parameter),
-                "{}: {} is not known to be partial along {}; say so first, by "
-                "declare_replicas_of(), of that very communicator",
+                "{}: {} is not known to be partial along {}; first call "
+                "declare_replicas_of() with this communicator",
                 who, parameter->name(), line.name());
     }
 }
 
 void require_shards(const char* who, const Communicator& line,
                     const std::vector<Parameter*>& shards, bool on_host) {
-    require(!shards.empty(),
-            "{}: the parameters have too few elements for {} ranks: rank {} of {} has "
-            "none of them",
-            who, line.size(), line.rank(), line.name());
+    require(
+        !shards.empty(),
+        "{}: the parameters have too few elements for {} ranks: rank {} of {} gets none",
+        who, line.size(), line.rank(), line.name());
     if (!on_host) return;
     for (const Parameter* shard : shards)
         require(std::ranges::count_if(shard->placements,
@@ -212,8 +212,8 @@ void require_shards(const char* who, const Communicator& line,
                                           return placement.has_terms() &&
                                                  placement.line->size() > 1;
                                       }) <= 1,
-                "{}: {} is partial along another line than {} as well; their gradients "
-                "would have to be added up on the host",
+                "{}: {} is also partial along another line than {}; its gradient would "
+                "have to be summed on the host",
                 who, shard->name(), line.name());
 }
 
@@ -233,8 +233,8 @@ void require_room(const Parameter& parameter, const Communicator& ranks, SourceL
     for (const Placement& placement : parameter.placements)
         held *= placement.line->size();
     require(held <= ranks.size(), at,
-            "the norm of gradients over the {} ranks of {}, but {} lies on {}: all ranks "
-            "that hold the model are expected, with all of its replicas",
+            "the gradient norm is taken over the {} ranks of {}, but {} is on {} ranks; "
+            "pass all ranks that hold the model, including all replicas",
             ranks.size(), ranks.name(), parameter.name(), held);
 }
 
@@ -242,19 +242,18 @@ void require_room(const Parameter& parameter, const Communicator& ranks, SourceL
 
 Tensor squared_gradient_norm(Device& device, Communicator& ranks,
                              const std::vector<Parameter*>& parameters, SourceLine at) {
-    require(!parameters.empty(), at, "the norm of the gradients of no parameter");
+    require(!parameters.empty(), at, "a gradient norm needs at least one parameter");
     const DType dtype = computed_in(parameters.front()->dtype());
     Tensor squares = device.zeros({1}, dtype, at);
     Tensor on_host;  // for shards that live on the host
     for (const Parameter* parameter : parameters) {
         require_gradient(*parameter, at);
-        require(
-            parameter->complete || !is_partial(*parameter), at,
-            "the gradient of {} has only this rank's terms: add them up over the "
-            "ranks that share the parameter (complete_gradients) before its norm. If a "
-            "strategy shares gradients out, as Zero1 does, its shards have them after "
-            "finish(), or after update() if that is delayed",
-            parameter->name());
+        require(parameter->complete || !is_partial(*parameter), at,
+                "the gradient of {} has only this rank's terms: sum it over the ranks "
+                "that hold the parameter (complete_gradients) before you take its norm. "
+                "If a strategy shards gradients, as Zero1 does, use its shards after "
+                "finish(), or after update() if the update is delayed",
+                parameter->name());
         require_room(*parameter, ranks, at);
         const bool counts_here =
             std::all_of(parameter->placements.begin(), parameter->placements.end(),

@@ -11,8 +11,8 @@ PlainZero1::PlainZero1(Device& device, Communicator& replicas,
     : GradientSync(std::move(parameters)), replicas_(replicas) {
     require_partial("PlainZero1", replicas, this->parameters());
     require(placed_alike(this->parameters(), replicas).size() <= 1,
-            "PlainZero1: its parameters lie differently along other lines; Zero1 has a "
-            "bucket for those that lie alike");
+            "PlainZero1: its parameters have different placements along other lines; use "
+            "Zero1, which has a bucket for each placement");
     const int ranks = replicas.size();
     values_ = make_flat(device, this->parameters(), &Parameter::value, ranks);
     gradients_ = make_flat(device, this->parameters(), &Parameter::gradient, ranks);

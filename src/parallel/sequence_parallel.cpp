@@ -32,9 +32,9 @@ Arriving SequenceParallel::gathered(const Tensor& part) {
 Arriving SequenceParallel::scattered(const Tensor& whole) {
     const std::int64_t length = whole.shape()[0];
     require(length % size() == 0,
-            "sequence parallelism: a sequence of {} tokens cannot be "
-            "shared out to {} ranks; each must get as many",
-            length, size());
+            "sequence parallelism: a sequence of {} tokens cannot be sharded over {} "
+            "ranks; a multiple of {} is expected",
+            length, size(), size());
     Tensor part =
         device().empty(whole.shape().with_first(length / size()), whole.dtype());
     Work work = group().reduce_scatter(part, whole, Reduction::sum);

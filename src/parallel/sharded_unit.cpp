@@ -18,8 +18,8 @@ ShardedUnit::ShardedUnit(Device& device, Communicator& line,
       dtype_(parameters_.front()->dtype()) {
     for (const Parameter* parameter : parameters_)
         require(parameter->dtype() == dtype_,
-                "{} and {} are {} and {}, but are to be sharded in one unit; one type is "
-                "expected",
+                "{} and {} are {} and {}; all parameters of a sharded unit must have the "
+                "same type",
                 parameters_.front()->name(), parameter->name(), name_of(dtype_),
                 name_of(parameter->dtype()));
     cut(options);

@@ -36,9 +36,10 @@ std::vector<StaleUpdate> serve_stale(
     Device& device, const std::vector<std::unique_ptr<Communicator>>& pairs,
     const std::vector<Parameter*>& parameters, Optimizer& optimizer, std::int64_t steps,
     std::int64_t bound) {
-    require(!pairs.empty() && steps > 0 && bound >= 0,
-            "serve_stale: {} workers, {} steps, bound {}: 1, 1 and 0 are the least",
-            pairs.size(), steps, bound);
+    require(
+        !pairs.empty() && steps > 0 && bound >= 0,
+        "serve_stale: {} workers, {} steps, bound {}; at least 1, 1 and 0 are expected",
+        pairs.size(), steps, bound);
     optimizer.require_of("serve_stale", parameters);
     const Tensor values = make_flat(device, parameters, &Parameter::value);
     const Tensor gradients = make_flat(device, parameters, &Parameter::gradient);

@@ -39,8 +39,9 @@ void TensorParallel::shard(Parameter& parameter, SourceLine at) {
 std::int64_t TensorParallel::share(const std::string& layer, const char* of,
                                    std::int64_t count) const {
     require(count > 0 && count % size() == 0,
-            "{}: {} {} cannot be shared out to {} ranks; each must get as many", layer,
-            count, of, size());
+            "{}: {} {} cannot be sharded over {} ranks; a positive multiple of {} is "
+            "expected",
+            layer, count, of, size(), size());
     return count / size();
 }
 

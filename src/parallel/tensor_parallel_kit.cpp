@@ -49,8 +49,8 @@ GptKit with_shared_layers(GptKit kit, TensorParallel& tp) {
 
 GptKit copy_key_heads(GptKit kit, TensorParallel& tp) {
     require(kit.shares_layers,
-            "copy_key_heads() of a kit whose layers are not shared out; it goes around "
-            "tensor_parallel()");
+            "copy_key_heads(): the kit's layers are not sharded; pass it the kit that "
+            "tensor_parallel() returns");
     kit.wide = [&tp](const ParameterInit& init, const LinearSizes& sizes) {
         return std::make_unique<ColumnParallelLinear>(
             init, tp, sizes.in, sizes.all_out(),
@@ -73,7 +73,7 @@ GptKit copy_key_heads(GptKit kit, TensorParallel& tp) {
 // lesson: parallel-gpt
 GptKit tensor_parallel(GptKit kit, TensorParallel& tp) {
     require(!kit.shares_layers,
-            "tensor_parallel() of a kit whose layers are shared out already");
+            "tensor_parallel(): the kit's layers are sharded already");
     kit.shares_layers = true;
     kit = with_shared_layers(std::move(kit), tp);
     kit.norm = replicated(tp, kit.norm);

@@ -41,10 +41,10 @@ void GradientSync::require_shards_of(const char* who, const Optimizer& optimizer
 void CombinedSync::add(std::unique_ptr<GradientSync> sync) {
     require(sync != nullptr, "CombinedSync: a strategy is expected, not null");
     for (const Parameter* parameter : sync->parameters())
-        require(!std::ranges::count(parameters_, parameter),
-                "CombinedSync: two strategies have {}; its gradient would be added up "
-                "twice",
-                parameter->name());
+        require(
+            !std::ranges::count(parameters_, parameter),
+            "CombinedSync: two strategies have {}; its gradient would be summed twice",
+            parameter->name());
     sync->shares_optimizer_ = true;
     parameters_.insert(parameters_.end(), sync->parameters().begin(),
                        sync->parameters().end());

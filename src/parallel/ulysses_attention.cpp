@@ -10,8 +10,8 @@ AttentionSizes share_of_heads(const Communicator& group, const AttentionSizes& s
     const int n = group.size();
     const auto share = [n](const char* of, std::int64_t heads) {
         require(heads % n == 0,
-                "Ulysses attention of {} heads{} over {} ranks, which "
-                "share the heads out: a multiple of {} is expected",
+                "Ulysses attention cannot shard {} heads{} over {} ranks; a multiple of "
+                "{} is expected",
                 heads, of, n, n);
         return heads / n;
     };

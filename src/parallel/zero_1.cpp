@@ -56,11 +56,10 @@ Zero1::Shared Zero1::share_out(const Bucket& bucket) const {
             parameter->gradient = {};
     }
     const DType dtype = made.values.dtype(), sums = options_.reduce_in.value_or(dtype);
-    require(
-        !options_.all_reduce || sums == dtype,
-        "{}: all_reduce adds up gradients where they are, in {}; to add them up in {}, "
-        "leave it out",
-        stage_.name, name_of(dtype), name_of(sums));
+    require(!options_.all_reduce || sums == dtype,
+            "{}: all_reduce sums gradients in place, in {}; to sum them in {}, turn "
+            "all_reduce off",
+            stage_.name, name_of(dtype), name_of(sums));
     if (!made.own_gradients || sums != made.own_gradients.dtype()) {
         const MemoryScope scope(home, MemoryCategory::gradients);
         made.own_gradients = home.zeros(share, sums);
@@ -99,8 +98,8 @@ void Zero1::finish() {
 
 void Zero1::finish_sums() {
     require(places_of(parameters()) == places_,
-            "{}: where parameters lie was said after it was made; say all of it before, "
-            "as tie_gpt does for a tied table",
+            "{}: placements of parameters were declared after it was made; declare all "
+            "of them before, as tie_gpt does for a tied table",
             stage_.name);
     start_rest();
     for (Work& sum : sums_)

@@ -15,10 +15,10 @@ Zero2::Zero2(const char* name, Device* home, Device& device, Communicator& repli
              std::vector<Parameter*> parameters, const ZeroOptions& options)
     : Zero1(Stage{name, BucketsGo::each_pass, /*keeps_gradients=*/false, home}, device,
             replicas, std::move(parameters), options) {
-    require(
-        !options.all_reduce,
-        "{}: all_reduce would give each rank all gradients; stage 1 has room for them",
-        name);
+    require(!options.all_reduce,
+            "{}: all_reduce would give each rank all gradients; only stage 1 has memory "
+            "for them",
+            name);
 }
 
 // lesson: zero-2

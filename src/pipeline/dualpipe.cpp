@@ -108,7 +108,7 @@ Schedule dualpipe_schedule(const PipelineShape& shape) {
     const int p = shape.stages;
     const int count = shape.micro_batches / 2;
     require(shape.micro_batches % 2 == 0 && count >= p,
-            "dualpipe has an even number of micro-batches, 2 p at least; {} for {} "
+            "dualpipe needs an even number of micro-batches, at least 2 p; {} for {} "
             "stages were asked for",
             shape.micro_batches, p);
     for (int stage = 0; stage < p; ++stage) {
@@ -126,9 +126,10 @@ Schedule dualpipe_schedule(const PipelineShape& shape) {
 Schedule dualpipe_v_schedule(const PipelineShape& shape) {
     Schedule schedule = empty_waves("dualpipe-v", shape);
     const int p = shape.stages;
-    require(shape.micro_batches >= 2 * p,
-            "dualpipe-v has 2 p micro-batches at least; {} for {} stages were asked for",
-            shape.micro_batches, p);
+    require(
+        shape.micro_batches >= 2 * p,
+        "dualpipe-v needs at least 2 p micro-batches; {} for {} stages were asked for",
+        shape.micro_batches, p);
     for (int stage = 0; stage < p; ++stage) {
         DualWork work({0, 1}, {0, 0});
         fill(work, p, stage, shape.micro_batches);

@@ -44,7 +44,7 @@ constexpr Generator kGenerators[] = {
 /// Makes one step of `per_update` micro-batches, and repeats it until all are done.
 Schedule step_by_step(const Generator& generator, const PipelineShape& shape) {
     require(shape.micro_batches % shape.per_update == 0,
-            "{} flushes behind every {} micro-batches; {} are no multiple of that",
+            "{} flushes after every {} micro-batches; {} is not a multiple of that",
             generator.name, shape.per_update, shape.micro_batches);
     PipelineShape one = shape;
     one.micro_batches = shape.per_update;
@@ -84,7 +84,8 @@ Schedule make_schedule(const std::string& name, const PipelineShape& shape) {
     const Generator* found = &generator(name);
     const bool any = found->most_chunks == kMostChunks;
     require(any || shape.chunks <= 1 || shape.chunks <= found->most_chunks,
-            "{} has {} a stage; {} were asked for, which interleaved and looped-bfs have",
+            "{} has {} a stage, but {} were asked for; interleaved, looped-bfs and "
+            "hanayo can have more",
             name, found->most_chunks == 1 ? "one chunk" : "two chunks", shape.chunks);
     require(shape.per_update >= 0, "{} micro-batches an update; one at least is expected",
             shape.per_update);

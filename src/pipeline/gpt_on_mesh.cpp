@@ -24,10 +24,10 @@ MeshShape with_all_axes(const std::vector<MeshShape::Axis>& given) {
         if (std::ranges::find(given, name, &MeshShape::Axis::name) == given.end())
             all.push_back({name, 1});
     for (const MeshShape::Axis& axis : given) {
-        require(std::ranges::find(names, axis.name) != names.end(),
-                "a GPT on a mesh: the axis '{}' shares out nothing; pp, dp, ep, cp and "
-                "tp are known",
-                axis.name);
+        require(
+            std::ranges::find(names, axis.name) != names.end(),
+            "a GPT on a mesh: the axis '{}' is unknown; pp, dp, ep, cp and tp are known",
+            axis.name);
         all.push_back(axis);
     }
     return MeshShape(all);
@@ -50,14 +50,14 @@ MeshPlan::MeshPlan(const GptSizes& sizes, const MeshOptions& options)
                               {size("pp"), options.micro_batches, options.chunks})),
       cut_(cut_gpt(sizes, pipeline_.schedule())) {
     require(options.zero >= 0 && options.zero <= 3,
-            "a GPT on a mesh: ZeRO has stages 1 to 3, or 0 for none, but it is {}",
+            "a GPT on a mesh: ZeRO stage {}; 1 to 3, or 0 for none, is expected",
             options.zero);
     require(sizes.block.experts.count > 0 || size("ep") == 1,
             "a GPT on a mesh: there are {} ranks along ep, but the GPT has no experts",
             size("ep"));
     require(sizes.block.experts.count == 0 || options.zero < 2 || options.sync,
-            "a GPT on a mesh: ZeRO stage {} shares out layers as a whole, but experts "
-            "lie on other ranks than the rest; 0 or 1 is expected",
+            "a GPT on a mesh: ZeRO stage {} shards whole layers, but experts are on "
+            "other ranks than the rest of a layer; 0 or 1 is expected",
             options.zero);
 }
 

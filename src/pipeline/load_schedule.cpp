@@ -201,8 +201,8 @@ bool GatheredSchedule::add_bracket(std::string_view text, int line) {
     middle.times = text.starts_with("]x") ? whole_number(text.substr(2)).value_or(0) : 0;
     if (middle.times < 1 || middle.times > kMostMicroBatches)
         fail(line,
-             "{} does not end a middle that repeats; ] and how often it stands there, 1 "
-             "to {} times, is expected, as in ]x3",
+             "{} does not end a repeated middle; ]xN with N from 1 to {} is expected, as "
+             "in ]x3",
              shown_text(text), kMostMicroBatches);
     if (middle.line == 0 || middle.positions.last >= 0)
         fail(line, "{} ends nothing: no [ of its stage stands before it",
@@ -217,16 +217,15 @@ void GatheredSchedule::add_instruction(std::string_view text, int line) {
     if (add_bracket(text, line)) return;
     const std::vector<Instruction> read = read_instructions(text);
     if (read.empty() && has_long_number(text))
-        fail(line, "a number in {} is too large to be one", shown_text(text));
+        fail(line, "a number in {} is too large", shown_text(text));
     if (read.empty())
-        fail(
-            line,
-            "{} is no instruction; those are F, B, I, W, SA, RA, SG and RG with a "
-            "micro-batch, as in F3, F3.1 (of chunk 1), F3@2 (with weights of version 2), "
-            "F3@~2 (with an estimate of them) or B3! (with others than its forward's), "
-            "R and U, as in R or R.1, several that begin together, as in (SA1;RG0), "
-            "and [ and ]x3 around what stands there 3 times",
-            shown_text(text));
+        fail(line,
+             "{} is no instruction; those are F, B, I, W, SA, RA, SG and RG with a "
+             "micro-batch, as in F3, F3.1 (of chunk 1), F3@2 (with weights of version "
+             "2), F3@~2 (with an estimate of them) or B3! (with other weights than its "
+             "forward); R and U, as in R or R.1; several that begin together, as in "
+             "(SA1;RG0); and [ and ]x3 around a middle that repeats 3 times",
+             shown_text(text));
     for (const Instruction& each : read) {
         if (each.micro_batch >= kMostMicroBatches)
             fail(line, "{} is of micro-batch {}; at most {} are possible, counted from 0",
@@ -270,8 +269,9 @@ void GatheredSchedule::repeat_middle(Schedule& schedule) const {
         if (stage == 0) period.micro_batches = count;
         if (middle.times != one.times || count != period.micro_batches || count == 0)
             fail(middle.line,
-                 "the middle of stage {} has forwards of {} micro-batches, {} times; {}, "
-                 "{} times, as stage 0's, and one micro-batch at least, are expected",
+                 "the middle of stage {} has forwards of {} micro-batches and repeats {} "
+                 "times; it must be like stage 0's ({} micro-batches, {} times) and have "
+                 "at least one micro-batch",
                  stage, count, middle.times, period.micro_batches, one.times);
         period.first.push_back(middle.positions);
     }
@@ -339,8 +339,8 @@ void GatheredSchedule::check_times(const Schedule& schedule) const {
     for (const auto& [link, time] : times->links)
         if (link.second >= schedule.stages)
             fail(times_line,
-                 "the link \"{}-{}\" of \"times\" is of stage {}; there are {}, counted "
-                 "from 0",
+                 "the link \"{}-{}\" of \"times\" names stage {}; there are {} stages, "
+                 "counted from 0",
                  link.first, link.second, link.second, schedule.stages);
 }
 
@@ -486,11 +486,11 @@ void add_pytorch(const std::vector<CsvRow>& rows, GatheredSchedule& gathered) {
         for (const std::string& cell : rows[i].cells)
             if (!cell.empty() && !ranks[i].add(cell, rows[i].line))
                 gathered.fail(rows[i].line,
-                              "{} is no action of torch.distributed.pipelining, as which "
-                              "the file begins; those are a stage, then F, B, I, W, "
-                              "SEND_F, RECV_F, SEND_B or RECV_B and a micro-batch, as in "
-                              "2F0, or REDUCE_GRAD, UNSHARD or RESHARD, and pairs, as in "
-                              "(5F2;3B1)OVERLAP_F_B",
+                              "{} is no action of torch.distributed.pipelining, but the "
+                              "file begins with one. An action is a stage, then F, B, I, "
+                              "W, SEND_F, RECV_F, SEND_B or RECV_B and a micro-batch, as "
+                              "in 2F0, or REDUCE_GRAD, UNSHARD or RESHARD; or it is a "
+                              "pair, as in (5F2;3B1)OVERLAP_F_B",
                               shown_text(cell));
         chunks = std::max(chunks, ranks[i].parts().size());
     }
@@ -498,11 +498,10 @@ void add_pytorch(const std::vector<CsvRow>& rows, GatheredSchedule& gathered) {
     gathered.parts_line = rows.front().line;
     for (std::size_t i = 0; i < rows.size(); ++i) {
         if (ranks[i].parts().size() != chunks)
-            gathered.fail(
-                rows[i].line,
-                "rank {} has {} of PyTorch's stages, but another has {}; as many "
-                "on each are expected",
-                i, ranks[i].parts().size(), chunks);
+            gathered.fail(rows[i].line,
+                          "rank {} has {} of PyTorch's stages, but another rank has {}; "
+                          "all ranks must have the same number",
+                          i, ranks[i].parts().size(), chunks);
         gathered.parts.push_back(ranks[i].parts());
         gathered.add_stage(rows[i].line);
         for (const auto& [text, line] : ranks[i].texts())
@@ -777,9 +776,9 @@ void ScheduleReader::time_key(const std::string& name) {
     const bool half =
         keys_.contains("times/backward_input") || keys_.contains("times/backward_weight");
     if (half && keys_.contains("times/backward"))
-        gathered_.fail(text_.line(),
-                       "\"backward\" stands for both halves, but one of them is there, "
-                       "too");
+        gathered_.fail(
+            text_.line(),
+            "\"backward\" gives both halves, but one half is also given separately");
 }
 
 /// Reads a link such as "1-2".
@@ -849,10 +848,10 @@ void ScheduleReader::list_of(Kind kind, std::string_view text) {
     else if (stage < kMostStages)
         gathered_.parts.emplace_back();
     else
-        gathered_.fail(line_,
-                       "\"parts\" has more than {} lists, which is "
-                       "how many stages are possible",
-                       kMostStages);
+        gathered_.fail(
+            line_,
+            "\"parts\" has more than {} lists, the largest possible number of stages",
+            kMostStages);
 }
 
 void ScheduleReader::element(Kind kind, std::string_view text) {
@@ -886,7 +885,7 @@ bool ScheduleReader::parse_error(std::size_t byte, const std::string& token,
                                  const LibraryJson::exception& error) {
     const auto [line, column] = text_.line_and_column(byte);
     if (dynamic_cast<const LibraryJson::out_of_range*>(&error) != nullptr)
-        gathered_.fail(line, "the number {} is too large to be one", shown_text(token));
+        gathered_.fail(line, "the number {} is too large", shown_text(token));
     gathered_.fail(line, "this is not JSON, at column {}: {}", column,
                    reason_of(error.what()));
 }

@@ -206,8 +206,8 @@ PeriodTiming time_period(const Schedule& schedule, const ScheduleTimes& times,
         }
     }
     throw UsageError(fmt::format(
-        "the middle of schedule '{}' finds no rhythm in as many copies as can "
-        "be followed; times with a larger common measure help",
+        "the times of schedule '{}' did not repeat within the copies that could be "
+        "followed; rounder times (with a larger common divisor) help",
         schedule.name));
 }
 

@@ -138,8 +138,8 @@ Schedule endless(const std::string& name, const PipelineShape& shape, Reads read
 
 Schedule behind_every_micro_batch(const char* name, PipelineShape shape, Reads reads) {
     require(shape.per_update <= 1,
-            "{} updates the weights behind every micro-batch; {} an update are what "
-            "pipedream-2bw has",
+            "{} updates the weights after every micro-batch; to update them after every "
+            "{} micro-batches, use pipedream-2bw",
             name, shape.per_update);
     shape.per_update = 1;
     return endless(name, shape, reads);
@@ -178,11 +178,11 @@ Schedule pipedream_2bw_schedule(const PipelineShape& shape) {
     // Stage 0 begins batch b with p - 1 micro-batches in flight. If all of them are of
     // batch b - 1, version b - 1 has been made.
     require(made.per_update >= std::min(made.stages - 1, made.micro_batches),
-            "pipedream-2bw with {} micro-batches an update on {} stages: with fewer than "
-            "{} two versions of the weights are not enough",
+            "pipedream-2bw with {} micro-batches an update on {} stages: two versions of "
+            "the weights need at least {} micro-batches an update",
             made.per_update, made.stages, made.stages - 1);
     require(made.micro_batches % made.per_update == 0,
-            "pipedream-2bw updates the weights behind every {} micro-batches; {} are no "
+            "pipedream-2bw updates the weights after every {} micro-batches; {} is not a "
             "multiple of that",
             made.per_update, made.micro_batches);
     return endless("pipedream-2bw", made, two_buffers);

@@ -50,8 +50,8 @@ Pipeline::Pipeline(Device& device, Communicator& line, const PipelinePlan& plan,
       stash_(device, plan, line.rank()),
       used_up_(chunks_.size(), 1) {
     require(static_cast<bool>(boundary_.shape), at,
-            "a pipeline was given no function that tells the shape of "
-            "what goes from part to part");
+            "a pipeline needs a function that gives the shape of the tensor between two "
+            "parts; none was given");
     const Schedule& schedule = plan.schedule();
     for (int chunk = 0; chunk < schedule.chunks; ++chunk)
         if (schedule.part(line.rank(), chunk) == 0)
@@ -106,7 +106,7 @@ void Pipeline::require_batches(std::span<const MicroBatch> micro_batches,
         micro_batches,
         [](const MicroBatch& batch) { return static_cast<bool>(batch.input); });
     require(none == micro_batches.end(), at,
-            "stage {} reads the inputs, but that of micro-batch {} is none", line_.rank(),
+            "stage {} reads the inputs, but micro-batch {} has no input", line_.rank(),
             none - micro_batches.begin());
 }
 
@@ -240,7 +240,7 @@ void Pipeline::add_loss(Place place, const Tensor& y) {
     const MicroBatch& batch = micro_batch(place);
     const LossResult result = (*loss_)(device_, y, batch.target, batch.weight, at_);
     require(result.loss && result.gradient, at_,
-            "the loss of micro-batch {} came without a {}", at(place).micro_batch,
+            "for micro-batch {} the loss function returned no {}", at(place).micro_batch,
             result.loss ? "gradient" : "value");
     flight(place).dy = result.gradient;
     add_to_total(place, result.loss);
@@ -266,8 +266,8 @@ void Pipeline::finish_forward(Place place, const Tensor& y) {
     const Shape expected = boundary_.shape(micro_batch(place));
     require(y.shape() == expected && y.dtype() == boundary_.dtype, at_, [&] {
         return fmt::format(
-            "part {} of the model, on stage {}, made {} {} of micro-batch {}, but what "
-            "goes from part to part is said to be {} {}",
+            "part {} of the model, on stage {}, made {} {} of micro-batch {}, but the "
+            "tensor between two parts is declared as {} {}",
             part(place), place.stage, y.shape(), y.dtype(), at(place).micro_batch,
             expected.text(), name_of(boundary_.dtype));
     });
@@ -431,13 +431,13 @@ void Pipeline::reduce_over(Mesh& mesh, const std::vector<std::string>& axes,
 
 void Pipeline::sync_by(std::vector<GradientSync*> syncs, SourceLine at) {
     require(syncs.size() == chunks_.size() && std::ranges::count(syncs, nullptr) == 0, at,
-            "{} ways to reduce gradients, of which {} are null, for {} chunks; one for "
-            "each is expected",
+            "{} gradient syncs ({} of them null) for {} chunks; one for each chunk is "
+            "expected",
             syncs.size(), std::ranges::count(syncs, nullptr), chunks_.size());
     for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk)
         require(std::ranges::is_permutation(syncs[chunk]->parameters(),
                                             chunks_[chunk]->parameters()),
-                at, "what reduces the gradients of chunk {} has other parameters than it",
+                at, "the gradient sync of chunk {} has other parameters than the chunk",
                 chunk);
     syncs_ = std::move(syncs);
 }
@@ -525,7 +525,7 @@ void Pipeline::update_by(std::vector<Optimizer*> optimizers, SourceLine at) {
 
 void Pipeline::estimate_by(double decay, SourceLine at) {
     require(decay >= 0 && decay < 1, at,
-            "an average of steps that keeps {} of itself; 0 to less than 1 is expected",
+            "the average step has a decay of {}; at least 0 and less than 1 is expected",
             decay);
     stash_.set_decay(decay);
 }

@@ -114,8 +114,8 @@ void require_at_end(const Schedule& schedule, Place update) {
                      [](const Instruction& each) { return is_computation(each.kind); }),
         [&] {
             return schedule.where(update) +
-                   ": work stands behind it, but torch.distributed.pipelining has no "
-                   "updates inside a schedule";
+                   ": work follows this update, but torch.distributed.pipelining updates "
+                   "only after the whole schedule";
         });
 }
 
@@ -152,8 +152,8 @@ std::string lines_of(const std::vector<std::vector<std::string>>& rows) {
 
 std::string pytorch_csv(const Schedule& schedule) {
     require(schedule.queues == MessageQueues::one,
-            "schedule '{}' has a queue of messages for each direction, which "
-            "torch.distributed.pipelining has not",
+            "schedule '{}' has a message queue for each direction; "
+            "torch.distributed.pipelining does not have that",
             schedule.name);
     require_parts_once(schedule);
     std::vector<std::vector<std::string>> rows;

@@ -253,8 +253,8 @@ Schedule empty_two_ways(const std::string& name, PipelineShape shape) {
     if (shape.chunks == 1) shape.chunks = 2;
     Schedule schedule = empty_schedule(name, shape);
     require(shape.stages % 2 == 0,
-            "{} has micro-batches that enter at both ends, and an even number of stages "
-            "between; {} were asked for",
+            "{} needs an even number of stages, because micro-batches enter at both "
+            "ends; {} were asked for",
             name, shape.stages);
     for (int stage = 0; stage < shape.stages; ++stage)
         schedule.parts[stage] = {stage, shape.stages - 1 - stage};

@@ -291,19 +291,18 @@ std::string timing_json(const Schedule& schedule, const Timing& timing,
 
 std::string communication_text(const Schedule& schedule) {
     return schedule.has_messages()
-               ? "A message begins when both stages' programs have come to "
-                 "it and both have done their earlier messages, one at a "
-                 "time; it takes comm, and holds up no computation but "
-                 "the one that needs it."
-               : "Data from another stage is there comm after it was made; "
-                 "messages never wait for one another and hold up no "
-                 "computation but the one that needs them.";
+               ? "A message begins when both stages have reached it and have finished "
+                 "their earlier messages, one at a time. It takes comm. Only the "
+                 "computation that needs it waits for it."
+               : "Data from another stage arrives comm after it was made. Messages never "
+                 "wait for one another, and only the computation that needs one waits "
+                 "for it.";
 }
 
 std::string time_origin_text() {
-    return "Time 0 is when the first stage may begin; the bubble is that "
-           "of the stage that takes longest, each measured from its own "
-           "first instruction to its own end.";
+    return "Time 0 is when the first stage may begin. The bubble is that of the stage "
+           "that takes longest. Each stage is measured from its own first instruction to "
+           "its own end.";
 }
 
 }  // namespace lockstep

@@ -382,9 +382,10 @@ const char* reason_not_searched(const Instruction& each) {
 void require_searchable(const Schedule& work) {
     require_valid(work);
     constexpr int kMostInstructions = 30'000;
-    require(work.instructions() <= kMostInstructions,
-            "an order of {} instructions is too long to be searched for; {} are possible",
-            work.instructions(), kMostInstructions);
+    require(
+        work.instructions() <= kMostInstructions,
+        "a schedule of {} instructions is too long to search; at most {} are possible",
+        work.instructions(), kMostInstructions);
     for (int stage = 0; stage < work.stages; ++stage) {
         const std::vector<Instruction>& list = work.of(stage);
         const int end = work_count(list);
@@ -394,8 +395,8 @@ void require_searchable(const Schedule& work) {
             require(reason == nullptr, [&] { return work.where(place) + ": " + reason; });
             require(place.position < end || !is_computation(each.kind), [&] {
                 return work.where({stage, end}) +
-                       ": more work stands behind it; only the order of one step is "
-                       "searched, which has R and U at its end";
+                       ": more work follows it; only the order of one step can be "
+                       "searched, with R and U at its end";
             });
         }
     }
@@ -427,7 +428,7 @@ FoundOrder search_order(const Schedule& work, const ScheduleTimes& times,
         if (auto greedy = GreedyOrder(work, times, memory, limit, part * limit).run())
             starts.push_back(std::move(*greedy));
     require(least <= limit,
-            "no order fits into {:g}: even one micro-batch after another holds {:g}",
+            "no order fits into {:g}: one micro-batch at a time already needs {:g}",
             limit, least);
     std::erase_if(starts, [&](const Schedule& start) {
         return most_memory(start, memory) > limit;

@@ -72,14 +72,14 @@ void ScheduleTimes::require_fit(const Schedule& schedule) const {
     for (const auto& [stages, time] : links) {
         require(0 <= stages.first && stages.first < stages.second &&
                     stages.second < schedule.stages,
-                "a link between stages {} and {}; two different ones of {}, the lower "
-                "first, are expected",
+                "a link between stages {} and {}; two different ones of the {} stages "
+                "are expected, the lower first",
                 stages.first, stages.second, schedule.stages);
         add(time);
     }
     constexpr double kMostTime = 4e18;
     require(longest * schedule.instructions() < kMostTime,
-            "{} instructions of such durations may take longer than can be counted "
+            "{} instructions with these durations may take longer than can be counted "
             "({:.0e})",
             schedule.instructions(), kMostTime);
 }

@@ -113,16 +113,16 @@ Problem check_range(const Schedule& schedule, Place place) {
     if (work.weight_version < -1 || (!reads && work.weight_version >= 0))
         return problem_at(schedule, place,
                           "version {} of the weights: only a forward or a backward reads "
-                          "weights, of a version from 0 on",
+                          "weights, and versions count from 0",
                           work.weight_version);
     if (work.estimated && work.weight_version < 0)
+        return problem_at(schedule, place,
+                          "it reads an estimate of weights but names no version; write "
+                          "\"@~2\" for version 2");
+    if (work.mixes_weights && (!reads || work.kind == forward))
         return problem_at(
             schedule, place,
-            "an estimate of weights, but of no version; \"@~2\" says which");
-    if (work.mixes_weights && (!reads || work.kind == forward))
-        return problem_at(schedule, place,
-                          "only a backward can mix weights (\"!\"): its own and its "
-                          "forward's");
+            "only a backward can read other weights than its forward (\"!\")");
     return std::nullopt;
 }
 
@@ -140,16 +140,16 @@ Problem check_together(const Schedule& schedule, Place place) {
     if (is_message(work.kind) && is_message(before.kind)) {
         if (schedule.queues == MessageQueues::one) return std::nullopt;
         return problem_at(schedule, place,
-                          "messages in groups share one queue, but this schedule's have "
-                          "one for each direction");
+                          "messages in a group need one queue for all, but this schedule "
+                          "has a queue for each direction");
     }
     const bool pair = is_computation(work.kind) && is_computation(before.kind) &&
                       work.kind != backward_weight && before.kind != backward_weight &&
                       goes_forward(work) != goes_forward(before);
     if (pair && schedule.together(place).count() == 2) return std::nullopt;
     return problem_at(schedule, place,
-                      "it begins together with {}; only messages can, or two that "
-                      "overlap: a forward with a backward or a backward-input",
+                      "it begins together with {}; only messages can begin together, or "
+                      "a forward and a backward (or backward-input) that overlap",
                       text_of(before));
 }
 
@@ -214,9 +214,10 @@ Problem check_follows(const Schedule& schedule, Place later, Place earlier) {
     const Instruction& before = schedule.at(earlier);
     const char* name = name_of(before.kind);
     if (later.stage != earlier.stage || schedule.at(later).chunk != before.chunk)
-        return problem_at(schedule, later,
-                          "its {}, and what that saved, is in chunk {} of stage {}", name,
-                          before.chunk, earlier.stage);
+        return problem_at(
+            schedule, later,
+            "its {} runs in chunk {} of stage {}, so the saved tensors are there", name,
+            before.chunk, earlier.stage);
     if (later.position > earlier.position) return std::nullopt;
     return problem_at(schedule, later,
                       "it needs the {} of this micro-batch, which "
@@ -269,14 +270,13 @@ Problem check_message(const Schedule& schedule, const WorkIndex& index, Place pl
         return problem_at(schedule, place, "{}",
                           peer == place.stage
                               ? "both parts are on this stage; nothing needs to be sent"
-                              : "no other stage has, or wants, that");
+                              : "no other stage makes or needs this tensor");
     const bool sends = is_send(work.kind);
     if (sends ? here.position > place.position : here.position < place.position)
         return problem_at(
-            schedule, place, "{} it stands {} the {} that {} it, instruction {}",
-            sends ? "this send cannot go:" : "too late:", sends ? "before" : "behind",
-            name_of(schedule.at(here).kind), sends ? "makes" : "needs",
-            here.position + 1);
+            schedule, place, "this {} instruction {}, the {} that {} its data",
+            sends ? "send comes before" : "receive comes after", here.position + 1,
+            name_of(schedule.at(here).kind), sends ? "makes" : "needs");
     if (index.partner(place)) return std::nullopt;
     return problem_at(schedule, place, "stage {} never {} it", peer,
                       sends ? "receives" : "sends");
@@ -309,13 +309,12 @@ Problem check_versions(const Schedule& schedule, const WorkIndex& index) {
         const Place there = index.find(forward, schedule.part(place), work.micro_batch);
         if (read == versions.read(there) || work.mixes_weights) return std::nullopt;
         const bool estimate = schedule.at(there).estimated;
-        return problem_at(schedule, place,
-                          "it reads weights of version {}, but its forward, "
-                          "instruction {}, has read {}version {}; \"@{}{}\" "
-                          "behind it would ask for those",
-                          read, there.position + 1, estimate ? "an estimate of " : "",
-                          versions.read(there), estimate ? "~" : "",
-                          versions.read(there));
+        return problem_at(
+            schedule, place,
+            "it reads weights of version {}, but its forward, instruction {}, has read "
+            "{}version {}; add \"@{}{}\" to it to read the same",
+            read, there.position + 1, estimate ? "an estimate of " : "",
+            versions.read(there), estimate ? "~" : "", versions.read(there));
     });
 }
 
@@ -367,9 +366,8 @@ class StepCheck {
             return std::nullopt;
         return problem_at(
             schedule_, place,
-            "another stage holds part {}, too: R is expected between the "
-            "last backward and this, or each updates with its own gradients "
-            "alone",
+            "another stage also holds part {}: put an R between the last backward and "
+            "this update, or each stage updates with only its own gradients",
             part);
     }
 
@@ -438,10 +436,11 @@ class StepCheck {
     Problem check_meeting(Place place) const {
         for (const Place end : index_.meeting(place))
             if (end.position < 0)
-                return problem_at(schedule_, place,
-                                  "stage {} holds part {}, too, but does not reduce its "
-                                  "gradients as often: this one would wait for ever",
-                                  end.stage, schedule_.part(place));
+                return problem_at(
+                    schedule_, place,
+                    "stage {} also holds part {}, but reduces its gradients less often: "
+                    "this reduction would wait for ever",
+                    end.stage, schedule_.part(place));
         return std::nullopt;
     }
 
@@ -566,11 +565,10 @@ Problem check_copies(const Schedule& schedule, int stage) {
     const auto size = static_cast<std::int64_t>(schedule.of(stage).size());
     const std::int64_t end = first.first + std::int64_t{period.times} * first.count();
     if (first.first < 0 || first.count() < 1 || end > size)
-        return problem_of(
-            schedule,
-            "stage {}'s middle is said to stand {} times from instruction {} "
-            "to {} on, but the stage has {} instructions",
-            stage, period.times, first.first + 1, first.last, size);
+        return problem_of(schedule,
+                          "stage {}'s middle is said to repeat {} times, first as "
+                          "instructions {} to {}, but the stage has only {} instructions",
+                          stage, period.times, first.first + 1, first.last, size);
     const PeriodShift shift(schedule, stage);
     for (int position = first.last; position < end; ++position) {
         const int copies = (position - first.first) / first.count();
@@ -579,7 +577,7 @@ Problem check_copies(const Schedule& schedule, int stage) {
             shift.of(schedule.of(stage)[position - copies * first.count()], copies);
         if (!(schedule.at(place) == expected))
             return problem_at(schedule, place,
-                              "{} is expected, as copy {} of the middle that repeats",
+                              "{} is expected here, in copy {} of the repeated middle",
                               text_of(expected), copies + 1);
     }
     return std::nullopt;
@@ -590,12 +588,11 @@ Problem check_period(const Schedule& schedule) {
     const Period& period = *schedule.period;
     if (period.micro_batches < 1 || period.times < 1 ||
         period.first.size() != schedule.work.size())
-        return problem_of(schedule,
-                          "a middle of {} micro-batches that stands {} times on {} "
-                          "stages; one micro-batch and one copy at least, and all {} "
-                          "stages, are expected",
-                          period.micro_batches, period.times, period.first.size(),
-                          schedule.stages);
+        return problem_of(
+            schedule,
+            "a middle of {} micro-batches that repeats {} times on {} stages; at least "
+            "one micro-batch and one copy, and all {} stages, are expected",
+            period.micro_batches, period.times, period.first.size(), schedule.stages);
     for (int stage = 0; stage < schedule.stages; ++stage)
         if (Problem found = check_copies(schedule, stage)) return found;
     return std::nullopt;

@@ -123,11 +123,10 @@ std::int64_t billionths_of(std::string_view text, const std::string& what) {
     const double whole = std::round(billionths);
     // A double has 15 digits; an error after the last of them is allowed.
     constexpr double kRounding = 1e-6;
-    require(
-        std::abs(billionths - whole) <= kRounding * std::max(1.0, whole),
-        "{}: times count in billionths, so that {} would be rounded; choose a smaller "
-        "unit",
-        what, printable(text));
+    require(std::abs(billionths - whole) <= kRounding * std::max(1.0, whole),
+            "{}: times have at most nine decimals, so {} would be rounded; choose a "
+            "smaller unit",
+            what, printable(text));
     return std::llround(whole);
 }
 

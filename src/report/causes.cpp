@@ -70,16 +70,16 @@ Cause Causes::of_communication(const TraceEvent& event) const {
         std::ranges::sort(last);
         cause.words =
             last.size() == members
-                ? "it began when its devices came, at the same time"
-                : fmt::format("it began when {} came, as the last", devices_text(last));
+                ? "it began when all its devices arrived, at the same time"
+                : fmt::format("it began when {} arrived last", devices_text(last));
         return cause;
     }
     const auto ended = ended_.find({event.queue, event.start});
     if (ended == ended_.end()) return cause;
     for (const TraceEvent* before : ended->second)
         if (before->rank == event.rank) {
-            cause.words =
-                fmt::format("it began when {} before it had ended", before->name);
+            cause.words = fmt::format("it began when the previous {} in its queue ended",
+                                      before->name);
             cause.events = {place(*before)};
         }
     return cause;

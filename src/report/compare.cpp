@@ -87,7 +87,7 @@ TensorDifference judged(TensorDifference result, const HostTensor& a, const Host
     result.passed = result.largest_relative <= result.bound;
     if (result.bound == 0 && result.passed && a.dtype() == b.dtype() && a != b) {
         result.passed = false;
-        result.problem = "equal values in other bits (0 and -0)";
+        result.problem = "equal values with different bits (0 and -0)";
     }
     return result;
 }
@@ -169,8 +169,8 @@ namespace {
 void require_finished(const std::filesystem::path& folder) {
     require(!std::filesystem::exists(folder / "diagnosis.txt"), [&] {
         return folder.string() +
-               ": a mistake ended this run before its time, so there is nothing to "
-               "compare; diagnosis.txt in it says which";
+               ": a mistake ended this run early, so there is nothing to compare; see "
+               "diagnosis.txt in this folder";
     });
 }
 
@@ -236,7 +236,7 @@ std::string summary(const std::vector<TensorDifference>& tensors) {
         *std::ranges::max_element(tensors, {}, &TensorDifference::largest_relative);
     if (largest.largest_absolute == 0) return count + "all equal.\n";
     return fmt::format(
-        "{}all within their bounds, so that rounding explains what differs; the largest "
+        "{}all within their bounds, so rounding explains the differences; the largest "
         "relative difference is {} ({}).\n",
         count, figure_text(largest.largest_relative), largest.name);
 }
@@ -310,7 +310,7 @@ std::string Comparison::text() const {
     const std::string differences = differences_text(differs);
     if (tensors.empty())
         return differences +
-               "Neither record holds a tensor: there is nothing to compare.\n";
+               "Neither record has a tensor, so there is nothing to compare.\n";
     std::vector<const TensorDifference*> order;
     for (const TensorDifference& tensor : tensors)
         order.push_back(&tensor);

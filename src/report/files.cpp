@@ -35,7 +35,7 @@ std::filesystem::path place_of(const std::filesystem::path& path) {
     if (error) fail(error.value(), path);
     if (stat(place.c_str(), &status) != 0) fail(errno, path);
     require(S_ISREG(status.st_mode),
-            [&] { return path.string() + ": what is there is not a file"; });
+            [&] { return path.string() + ": this exists and is not a file"; });
     return place;
 }
 
@@ -197,7 +197,7 @@ std::string read_to_end(const os::Descriptor& file, const struct stat& status,
     constexpr std::uint64_t kBlock = 1 << 16;
     const auto require_within = [&](std::uint64_t bytes) {
         require(bytes <= limit_bytes, [&] {
-            return fmt::format("{} is larger than the {} that are read of such a file",
+            return fmt::format("{} is larger than {}, the limit for such a file",
                                path.string(),
                                bytes_text(static_cast<std::int64_t>(limit_bytes)));
         });
@@ -237,7 +237,8 @@ std::string read_text_input(const std::filesystem::path& path,
     const struct stat status = status_of(file, path);
     std::string text = read_to_end(file, status, path, limit_bytes);
     require(!text.empty() || !S_ISFIFO(status.st_mode),
-            "{}: nobody writes to this pipe; a file is expected, or a pipe with a writer",
+            "{}: no program writes to this pipe; a file, or a pipe with a writer, is "
+            "expected",
             path.string());
     return text;
 }

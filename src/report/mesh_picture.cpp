@@ -22,7 +22,7 @@ std::string MeshPicture::note() const {
     const int ranks = shape.ranks();
     const std::string devices = fmt::format("{} device{}", ranks, ranks == 1 ? "" : "s");
     if (nodes() == 1) return devices + ", 1 node";
-    if (per_node == 1) return devices + ", each a node of its own";
+    if (per_node == 1) return devices + ", each on its own node";
     const int last = ranks % per_node;
     return fmt::format("{}, {} nodes of {}", devices, nodes(), per_node) +
            (last == 0 ? "" : fmt::format(", the last one with {}", last));

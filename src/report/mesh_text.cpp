@@ -152,7 +152,7 @@ class MeshText {
     std::string left_out_text() const {
         const int rows = layout_.rows() - kFirstRows - kLastRows;
         return std::string(static_cast<std::size_t>(head_columns_), ' ') + "⋮ " +
-               fmt::format(fmt::runtime(picture_.said("{} rows more")), rows) + "\n";
+               fmt::format(fmt::runtime(picture_.said("{} more rows")), rows) + "\n";
     }
 
     /// Returns a line for each axis along which columns differ.

@@ -310,7 +310,7 @@ void try_to_make(const fs::path& folder) {
     fs::path existing = fs::absolute(folder);
     std::vector<fs::path> missing;
     for (; !fs::exists(existing); existing = existing.parent_path()) {
-        require(!fs::is_symlink(existing), "{}: {} is a link that leads nowhere",
+        require(!fs::is_symlink(existing), "{}: {} is a link whose target does not exist",
                 folder.string(), existing.string());
         missing.push_back(existing.filename());
     }
@@ -444,8 +444,8 @@ void check_folder(const fs::path& folder) {
             [&] { return folder.string() + ": this exists and is not a folder"; });
     const auto require_ours = [&](const std::string& name, bool is_ours) {
         require(is_ours,
-                "{}: this folder holds {}, which is no part of a record; nothing was "
-                "overwritten, name another folder",
+                "{}: this folder has {}, which is not part of a record; nothing was "
+                "overwritten; name another folder",
                 folder.string(), name);
     };
     std::vector<std::string> names;

@@ -106,8 +106,8 @@ json parse(const std::string& header, const std::string& file) {
                                return guard(depth, event, value);
                            });
     } catch (const json::parse_error& error) {
-        throw UsageError(fmt::format("{}: the header is not JSON: byte {} of it is wrong",
-                                     file, error.byte));
+        throw UsageError(fmt::format(
+            "{}: the header is not JSON: the mistake is at byte {}", file, error.byte));
     } catch (const json::out_of_range&) {
         throw UsageError(file + ": the header has a number that is too large");
     }
@@ -123,7 +123,7 @@ class EntryReader {
         check(members_.is_object() && members_.size() == 3 &&
                   members_.contains("dtype") && members_.contains("shape") &&
                   members_.contains("data_offsets"),
-              "its description must have dtype, shape and data_offsets and no more");
+              "its description must have exactly dtype, shape and data_offsets");
         const auto [begin, end] = offsets();
         const DType dtype = read_dtype();
         const Shape shape = read_shape();
@@ -170,7 +170,7 @@ class EntryReader {
         std::uint64_t elements = 1;
         for (std::size_t d = 0; d < value.size(); ++d) {
             require(value[d].is_number_unsigned(), [&] {
-                return complaint(fmt::format("its shape holds {}, which is no extent",
+                return complaint(fmt::format("its shape has {}, which is not an extent",
                                              shortened(value[d].dump())));
             });
             const auto extent = value[d].get<std::uint64_t>();
@@ -211,8 +211,8 @@ void check_cover(const std::vector<TensorEntry>& entries, std::uint64_t data_byt
         const auto name = [&] { return shortened(entry.name); };
         require(entry.begin == covered, [&] {
             return fmt::format(
-                "{}: tensor {}: its data begins at {}, but that before it ends at {}: "
-                "they {}",
+                "{}: tensor {}: its data begins at {}, but the data before it ends at "
+                "{}: they {}",
                 file, name(), entry.begin, covered,
                 entry.begin < covered ? "overlap" : "leave a gap");
         });
@@ -223,8 +223,9 @@ void check_cover(const std::vector<TensorEntry>& entries, std::uint64_t data_byt
                 file, name(), covered, data_bytes);
         });
     }
-    require(covered == data_bytes, "{}: {} bytes after the last tensor belong to none",
-            file, data_bytes - covered);
+    require(covered == data_bytes,
+            "{}: {} bytes after the last tensor belong to no tensor", file,
+            data_bytes - covered);
 }
 
 struct Header {

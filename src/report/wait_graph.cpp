@@ -116,7 +116,8 @@ struct Stroke {
 constexpr Stroke kCircle{Meaning::circle, "3", "none", "wait-circle",
                          "waits in the circle"};
 constexpr Stroke kWaits{Meaning::waiting, "1.5", "none", "wait-arrow", "waits"};
-constexpr Stroke kRests{Meaning::resting, "1.5", "5 3", "wait-arrow", "waits for none"};
+constexpr Stroke kRests{Meaning::resting, "1.5", "5 3", "wait-arrow",
+                        "waits for no other rank"};
 
 const Stroke& stroke_of(const WaitBox& box) {
     return box.in_circle ? kCircle : box.waits ? kWaits : kRests;
@@ -264,7 +265,7 @@ std::string legend_svg(const std::vector<WaitBox>& boxes, double y) {
         svg += svg_text(x + 20, y + 10, stroke->words);
         x += 170;
     }
-    return svg + svg_text(x, y + 10, "an arrow leads to whom is waited for");
+    return svg + svg_text(x, y + 10, "an arrow points to the ranks that are waited for");
 }
 
 /// Title and sentence; moves `y` below them.

@@ -88,8 +88,8 @@ std::string parties_text(const std::vector<Diagnosis::Party>& parties, int width
             rest.insert(rest.end(), groups[i].ranks.begin(), groups[i].ranks.end());
     }
     if (rest.empty()) return text;
-    return text + wrapped(ranks_text(rest) + ": each something else again", width, "  ",
-                          "      ");
+    return text + wrapped(ranks_text(rest) + ": each does something different", width,
+                          "  ", "      ");
 }
 
 std::string place_text(const Diagnosis& diagnosis) {

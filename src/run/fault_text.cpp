@@ -20,8 +20,8 @@ constexpr FaultClass kClasses[] = {
      "Both sides must pass the same type. Look at the lines that make the tensors: "
      "use one dtype on all ranks."},
     {"F04", "reductions differ",
-     "Every rank must ask for the same reduction; let the ranks that differ ask for "
-     "what the others do."},
+     "Every rank must ask for the same reduction; change the ranks that differ from the "
+     "others."},
     {"F05", "roots differ",
      "Every rank must name the same root; a root that depends on the rank is the "
      "usual mistake."},
@@ -31,17 +31,16 @@ constexpr FaultClass kClasses[] = {
      "every group on every rank, also for those of other ranks, and compute names, "
      "sizes and members from values that are the same on every rank."},
     {"F07", "a rank is missing",
-     "All ranks must make this call, and those that ended never did. Look for a "
-     "condition around the call, for an early return, or for a loop that runs fewer "
+     "All ranks must make this call, but the ranks that ended did not make it. Look for "
+     "a condition around the call, for an early return, or for a loop that runs fewer "
      "times on some ranks."},
     {"F08", "split sizes do not fit",
-     "What rank i sends to rank j must be what j expects from i: send_counts[j] "
-     "on i equals recv_counts[i] on j. Exchange the counts first and change none of "
-     "them after that, or compute both from one table."},
+     "On rank i, send_counts[j] must equal recv_counts[i] on rank j. Exchange the counts "
+     "first and do not change them afterwards, or compute both from one table."},
     {"F09", "a message's two sizes differ",
-     "A send and its recv must agree on the count. Look at the two lines that make "
-     "the buffers; where other ranks exchange the same, their count shows which of "
-     "the two is wrong."},
+     "A send and its recv must agree on the count. Look at the two lines that make the "
+     "buffers; if other ranks exchange the same tensor, their count shows which of the "
+     "two is wrong."},
     {"F10", "a message without its other half",
      "Each send needs one recv on the other rank, and each recv one send. Look at "
      "the condition or the loop around the half that is missing: which peers, or how "
@@ -51,21 +50,19 @@ constexpr FaultClass kClasses[] = {
      "rank's send and recv into one group(), or let some ranks send first and the "
      "others receive first."},
     {"F12", "communicators used in opposite order",
-     "Ranks that share two communicators must launch on them in the same order: move "
-     "one of the calls so that all of them do; if only some of them make it, let all. To "
-     "wait between the two calls does not help."},
+     "Ranks that share two communicators must launch on them in the same order: move one "
+     "of the calls so that the order is the same on all ranks; if only some ranks make a "
+     "call, let all ranks make it. Waiting between the two calls does not help."},
     {"F13", "ranks took different paths",
-     "A condition or loop count before these lines differs between ranks; make it "
-     "depend on values that are the same on all ranks (a loss: reduced over them "
-     "first)."},
+     "A condition or loop count before these lines differs between ranks; make it depend "
+     "on values that are the same on all ranks (reduce a loss over the ranks first)."},
     {"F14", "a pipeline schedule that cannot run",
-     "Each stage waits for another stage's message in a circle. Check the number "
-     "of warm-up forwards before the first backward (as many as there are stages "
-     "behind), and put the send of one and the recv of the next into one group()."},
+     "Each stage waits for another stage's message in a circle. Check the number of "
+     "warm-up forwards before the first backward (one for each later stage), and put the "
+     "send of one micro-batch and the recv of the next into one group()."},
     {"F15", "a group is misused",
-     "A group is opened, filled and started once, and until then its communicator "
-     "takes nothing else: call start() exactly once (a new group() for each time), "
-     "before anything else on that communicator."},
+     "Open a group, fill it, and call start() exactly once; make a new group() each "
+     "time. Until start(), the communicator accepts no other call."},
     {"F16", "a buffer is read before it has arrived",
      "The communication still runs beside the device. Call wait() on its Work "
      "before the line that reads the buffer."},
@@ -73,41 +70,40 @@ constexpr FaultClass kClasses[] = {
      "The communication still runs beside the device and uses the buffer. Call "
      "wait() on its Work before the line that writes (in a loop, before the next "
      "turn writes), or write to another buffer."},
-    {"F18", "a buffer is given up while it is in use",
+    {"F18", "a buffer is freed while it is in use",
      "Keep the tensor (in a variable or a list that lives long enough) until wait() "
      "has returned: its memory may be given to something else while the "
      "communication still uses it."},
-    {"F19", "a communication that nobody waited for",
-     "Keep the Work that the call returns, and call wait() on it, or on a later one "
-     "of the same communicator, before the program ends; without that nothing says "
-     "when the values are there."},
+    {"F19", "a communication that was never waited for",
+     "Keep the Work that the call returns, and call wait() on it, or on a later one of "
+     "the same communicator, before the program ends; without that you cannot know when "
+     "the values have arrived."},
     {"F20", "buffers overlap",
-     "Give one of the two operations, or input and output of the one, a buffer of "
-     "its own; only what nobody writes may be shared, and in place only as the rule "
-     "of the operation says."},
+     "Give one of the two operations its own buffer; if it is a single operation, give "
+     "its input or its output one. Operations may share a buffer only if none of them "
+     "writes to it, and one may work in place only as its rule allows."},
     {"F21", "averaged wrongly",
-     "The mean over all samples needs each sample's gradient once, divided once "
-     "by the number of all samples: divide by the size of the group that was "
-     "summed over, once."},
+     "The mean over all samples adds each sample's gradient once and divides once, by "
+     "the number of all samples: divide only once, by the size of the group that was "
+     "summed over."},
     {"F22", "reduced twice",
-     "The values have been reduced over this group already; take one of the two "
-     "reductions away."},
+     "The values are already reduced over this group; remove one of the two reductions."},
     {"F23", "a reduction is missing",
      "Each rank holds only its part of this gradient: sum it over the group before "
      "the line that uses it, or let the loop that reduces the others include it."},
     {"F24", "replicas have drifted apart",
-     "Replicas must start from the same values and take the same steps: use one "
-     "seed, broadcast or load the same state on every rank, and step with the "
-     "same gradient. Different experts are no replicas of each other: reduce each over "
-     "the ranks that hold that one alone."},
+     "Replicas must start from the same values and take the same steps: use one seed, "
+     "broadcast or load the same state on every rank, and step with the same gradient. "
+     "Different experts are not replicas: reduce each expert only over the ranks that "
+     "hold it."},
     {"F25", "stale weights",
      "Forward and backward of a micro-batch must use one version of the weights; "
      "gather them again after each step, or let the step write to a copy while "
      "forward's version is still needed."},
     {"F26", "shards in the wrong places",
-     "Shards must be gathered in the order in which they were dealt out: use the "
-     "same communicator for both, or make the other one with the same order of ranks "
-     "(the key of its split)."},
+     "Shards must be gathered in the order in which they were distributed: use the same "
+     "communicator for both, or make the other one with the same order of ranks (the key "
+     "of its split)."},
     {"F27", "gradients accumulated wrongly",
      "Zero the gradients before the first micro-batch of each step, give each "
      "micro-batch its share of the whole batch, add up all of them, and reduce once "
@@ -116,15 +112,15 @@ constexpr FaultClass kClasses[] = {
      "Ranks with fewer rows count as much as those with more. Weight each part by "
      "its number of rows over the number of all rows, and sum."},
     {"F29", "random numbers are shared wrongly",
-     "Dropout masks must differ where the data differ (data parallelism) and be "
-     "the same where the activations are replicas (tensor parallelism): put the "
-     "replica's number into the seed, and nothing else of the rank."},
+     "Ranks with different data (data parallelism) need different dropout masks, and "
+     "ranks with the same activations (tensor parallelism) need the same mask: put the "
+     "replica's number into the seed, but no other part of the rank."},
     {"F30", "a device is out of memory",
      "See which lines hold most: free activations as soon as backward has used "
      "them, keep fewer micro-batches in flight, or shard what every device holds."},
-    {"F31", "a communicator goes too early, or not everywhere",
-     "Wait for all work of a communicator before it goes, let it go on all of its "
-     "ranks before their programs end, and do not use it after that."},
+    {"F31", "a communicator is destroyed too early, or not on all ranks",
+     "Wait for all work of a communicator before you destroy it, destroy it on all of "
+     "its ranks before their programs end, and do not use it afterwards."},
 };
 
 }  // namespace

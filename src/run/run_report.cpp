@@ -76,12 +76,13 @@ class Whole {
           keepers_(static_cast<std::size_t>(shape.elements()), -1) {}
 
     void add(int rank, const HostTensor& shard, const Part& part) {
-        require(part.whole == values_.shape() && shard.dtype() == values_.dtype(),
-                "'{}': rank {} kept a part of {} {}, but a rank before it of {} {}",
-                name_, rank, shard.dtype(), part.whole, values_.dtype(), values_.shape());
+        require(
+            part.whole == values_.shape() && shard.dtype() == values_.dtype(),
+            "'{}': rank {} kept a part of {} {}, but a lower rank kept a part of {} {}",
+            name_, rank, shard.dtype(), part.whole, values_.dtype(), values_.shape());
         require(is_sound(part) && shard.shape() == part.shape,
-                "'{}': rank {} kept {}, which is not the part of {} that it says", name_,
-                rank, shard.shape(), part.whole);
+                "'{}': rank {} kept {}, which does not match its declared part of {}",
+                name_, rank, shard.shape(), part.whole);
         each_run(part, [&](std::int64_t at, std::int64_t from, std::int64_t elements) {
             for (std::int64_t i = 0; i < elements; ++i)
                 add(rank, from + i, shard, at + i);
@@ -145,7 +146,7 @@ RunReport read_report(const std::string& bytes) {
         in.end();
         return report;
     } catch (const WireError&) {
-        throw UsageError("these bytes are no run's report");
+        throw UsageError("these bytes are not the report of a run");
     }
 }
 

@@ -25,7 +25,8 @@ Part part_dealt(Deal deal, const Shape& whole, int rank, int ranks) {
     if (deal == Deal::whole) return whole_part(whole);
     if (deal == Deal::columns) {
         require(whole.columns() % ranks == 0,
-                "the columns of {} cannot be dealt to {} ranks", whole, ranks);
+                "the columns of {} cannot be divided equally over {} ranks", whole,
+                ranks);
         const std::int64_t share = whole.columns() / ranks;
         return column_part(whole, rank * share, share);
     }

@@ -13,9 +13,8 @@ namespace {
 TensorDifference compared(const std::string& name, const HostTensor& got,
                           const HostTensor& expected) {
     TensorDifference here = compare_tensor(name, got, expected);
-    require(here.problem.empty(),
-            "'{}' cannot be compared: {} of what was got and expected", name,
-            here.problem);
+    require(here.problem.empty(), "'{}' cannot be compared with the expected tensor: {}",
+            name, here.problem);
     return here;
 }
 
@@ -24,11 +23,11 @@ TensorDifference compared(const std::string& name, const HostTensor& got,
 Difference difference(const NamedTensors& got, const NamedTensors& expected) {
     require(!expected.empty(), "there is no tensor to compare");
     for (const auto& [name, tensor] : got)
-        require(expected.contains(name), "'{}' is there, but nothing expects it", name);
+        require(expected.contains(name), "'{}' is there, but is not expected", name);
     Difference worst;
     for (const auto& [name, tensor] : expected) {
         const auto found = got.find(name);
-        require(found != got.end(), "'{}' is expected, but it is not there", name);
+        require(found != got.end(), "'{}' is expected, but missing", name);
         const TensorDifference here = compared(name, found->second, tensor);
         if (std::isnan(here.largest_relative))
             return {here.largest_absolute, here.largest_relative, name, here.at};

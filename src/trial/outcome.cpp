@@ -69,7 +69,7 @@ Outcome outcome_of(Cluster& cluster, const Program& program, Mistakes mistakes) 
 
 Difference difference(const Outcome& got, const Outcome& expected) {
     for (const Outcome* outcome : {&got, &expected})
-        require(!outcome->stopped, "a run that was stopped is compared: {}",
+        require(!outcome->stopped, "a run that was stopped cannot be compared: {}",
                 outcome->stopped ? outcome->stopped->sentence : "");
     return difference(got.results, expected.results);
 }

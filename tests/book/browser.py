@@ -88,7 +88,8 @@ class Browser:
         end = time.monotonic() + seconds
         while not (value := self.run(script, *arguments)):
             if time.monotonic() > end:
-                raise AssertionError(f"after {seconds} s it is not so: {script}")
+                raise AssertionError(f"after {seconds} s this script still returns nothing true: "
+                                     f"{script}")
             time.sleep(0.05)
         return value
 

@@ -63,10 +63,10 @@ class LaboratoryTest(unittest.TestCase):
 def main():
     """Runs the tests of the script."""
     if not browser.is_here():
-        print("there is no chromium or no chromedriver")
+        print("skipped: chromium or chromedriver is not installed")
         sys.exit(77)
     if not os.path.isdir(BOOK):
-        print("there is no book, since there is no emscripten")
+        print("skipped: the book is not built, because emscripten is not installed")
         sys.exit(77)
     unittest.main(argv=sys.argv[:1] + sys.argv[2:])
 

@@ -17,7 +17,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../les
 from command_case import suggested   # noqa: E402
 
 if len(sys.argv) < 3 or not shutil.which("node"):
-    print("skipped: there is no em++ or no node")
+    print("skipped: em++ or node is not installed")
     sys.exit(77)
 PROGRAM, MODULE = map(os.path.abspath, sys.argv[1:3])
 ASK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ask_module.js")

@@ -62,7 +62,8 @@ TEST_CASE("a mesh may have axes of one rank, and one axis", "[sim][comm]") {
 
 TEST_CASE("impossible meshes are refused with a message", "[sim][comm][errors]") {
     refused(12, {{"pp", 2}, {"dp", 2}, {"tp", 4}},
-            "the sizes of pp 2 x dp 2 x tp 4 must multiply to the 12 ranks of world");
+            "the product of the sizes of pp 2 x dp 2 x tp 4 must be 12, the number of "
+            "ranks of world");
     refused(4, {{"dp", 0}, {"tp", 4}}, "axis dp has size 0");
     refused(4, {{"dp", -2}, {"tp", -2}}, "axis dp has size -2");
     refused(4, {{"dp", 2}, {"dp", 2}}, "two axes dp");

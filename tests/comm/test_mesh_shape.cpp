@@ -102,7 +102,7 @@ TEST_CASE("a plane of an unknown axis is refused", "[comm][mesh][errors]") {
     CHECK_THAT(refusal([&] {
                    shape.plane(0, {"dp", "dp"});
                }),
-               says("a plane of dp twice"));
+               says("axis dp is named twice for a plane"));
     CHECK_THAT(refusal([&] { shape.stride(""); }), says(" is no axis of pp 2 x dp 3"));
     CHECK(MeshShape({}).text() == "no axes");
     CHECK(MeshShape({}).ranks() == 1);
@@ -123,7 +123,7 @@ TEST_CASE("a text that is no mesh is refused, with what was expected",
     };
     for (const char* text : {"", "pp", "pp=", "=", "pp=2,", ",pp=2", "pp=2,,dp=2", "pp=x",
                              "pp=2x", "pp= 2", "pp=2.5", "pp=0x2", "pp==2", "pp=+2"})
-        CHECK_THAT(refused(text), says("NAME=SIZE is expected, commas between"));
+        CHECK_THAT(refused(text), says("NAME=SIZE is expected, separated by commas"));
     for (const char* text : {"pp=99999999999", "pp=99999999999999999999"})
         CHECK_THAT(refused(text),
                    says("the size of an axis is expected to be at most 1073741824"));

@@ -95,7 +95,7 @@ TEST_CASE("an error in a cluster file names the key", "[cost][errors]") {
     check_refused(R"({"stragglers": {"rank": 1}})", {"stragglers", "list"});
     check_refused(R"({"stragglers": [{"compute": 4}]})", {"stragglers[0]", "no rank"});
     check_refused(R"({"stragglers": [{"rank": 1}, {"rank": 1}]})",
-                  {"stragglers[1]", "rank 1 again"});
+                  {"stragglers[1]", "repeats rank 1"});
     check_refused(R"({"stragglers": [{"rank": 1, "compute": 0.5}]})",
                   {"stragglers[0].compute", "from 1 to 100"});
     check_refused(R"({"stragglers": [{"rank": 1, "speed": 2}]})",
@@ -120,9 +120,9 @@ TEST_CASE("a file that is no cluster file is refused with its name and the reaso
 
     const std::filesystem::path large =
         folder.file("large.json", std::string((1 << 20) + 1, '['));
-    CHECK(refusal(large.string()) == "cluster file " + large.string() +
-                                         " is larger than the 1 MiB that are read of "
-                                         "such a file");
+    CHECK(refusal(large.string()) ==
+          "cluster file " + large.string() +
+              " is larger than 1 MiB, the limit for such a file");
 }
 
 TEST_CASE("costs that overflow become one largest value", "[cost]") {

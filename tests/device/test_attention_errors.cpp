@@ -14,7 +14,7 @@ TEST_CASE("Heads that cannot be rotated are refused", "[sim][device][errors]") {
     refuses("rotate: destination and source begin at columns 4 and 0 of one tensor", [&] {
         bench->rotate({x, 2, 4, 4}, two);
     });
-    refuses("rotate: source and destination share memory in part", [&] {
+    refuses("rotate: source and destination share a part of their memory", [&] {
         bench->rotate({x.rows(1, 3), 2, 4}, {x.rows(0, 3), 2, 4});
     });
     refuses(
@@ -29,10 +29,12 @@ TEST_CASE("Heads that cannot be rotated are refused", "[sim][device][errors]") {
     for (const double base : {0.5, -2.0, double{NAN}, double{INFINITY}})
         refuses(fmt::format("rotate: base is {}; a finite number from 1 up", base),
                 [&] { bench->rotate(two, two, {}, {base}); });
-    refuses("rotate: positions has 4 rows, from row 6 of a sequence dealt to 2 ranks, 4",
-            [&] {
-                bench->rotate(two, two, {TokenOrder::zigzag, 2, 4, 6});
-            });
+    refuses(
+        "rotate: positions has 4 rows from row 6 on, which do not fit into a sequence "
+        "that is sharded over 2 ranks with 4",
+        [&] {
+            bench->rotate(two, two, {TokenOrder::zigzag, 2, 4, 6});
+        });
 }
 
 namespace {
@@ -92,8 +94,9 @@ TEST_CASE("Queries, keys and values that do not belong together are refused",
                 [](Fitting& f) {
                     f.heads.keys.tensor = f.bench->zeros({7, 12}, f32);
                 });
-    both_refuse("2 heads of width 3 from column 1 of values, which has 6",
-                [](Fitting& f) { f.heads.values.first = 1; });
+    both_refuse(
+        "2 heads of width 3 from column 1 on do not fit into values, which has 6 columns",
+        [](Fitting& f) { f.heads.values.first = 1; });
     both_refuse("keys is f64; f32 is expected",
                 [](Fitting& f) { f.heads.keys = f.zeros(7, 2, 3, f64); });
     both_refuse("values is f64; f32 is expected",
@@ -136,19 +139,27 @@ TEST_CASE("Tokens that a sharded sequence does not have are refused",
         all.bench->attend(all.state, all.heads, all.options);
         bench->softmax(scores, {false, queries, keys});
     };
-    check("queries has 5 rows, from row 4 of a sequence dealt to 2 ranks, 4 tokens each",
-          {TokenOrder::striped, 2, 4, 4}, fitting);
-    check("keys has 7 rows, from row 2 of a sequence dealt to 2 ranks, 4 tokens each",
-          fitting, {TokenOrder::zigzag, 2, 4, 2});
-    check("queries has 5 rows, from row -1 of a sequence",
-          {TokenOrder::contiguous, 1, 0, -1}, fitting);
-    check("keys has 7 rows, from row 0 of a sequence dealt to 1 ranks, 0 tokens each",
-          fitting, {TokenOrder::striped});
-    check("keys has 7 rows, from row 0 of a sequence dealt to -2 ranks, -4 tokens each",
-          fitting, {TokenOrder::striped, -2, -4, 0});
     check(
-        "5 tokens a rank of keys in zigzag order, which deals two stretches of equal "
-        "length to each; an even number is expected",
+        "queries has 5 rows from row 4 on, which do not fit into a sequence that is "
+        "sharded over 2 ranks with 4 tokens each",
+        {TokenOrder::striped, 2, 4, 4}, fitting);
+    check(
+        "keys has 7 rows from row 2 on, which do not fit into a sequence that is sharded "
+        "over 2 ranks with 4 tokens each",
+        fitting, {TokenOrder::zigzag, 2, 4, 2});
+    check("queries has 5 rows from row -1 on, which do not fit into a sequence",
+          {TokenOrder::contiguous, 1, 0, -1}, fitting);
+    check(
+        "keys has 7 rows from row 0 on, which do not fit into a sequence that is sharded "
+        "over 1 ranks with 0 tokens each",
+        fitting, {TokenOrder::striped});
+    check(
+        "keys has 7 rows from row 0 on, which do not fit into a sequence that is sharded "
+        "over -2 ranks with -4 tokens each",
+        fitting, {TokenOrder::striped, -2, -4, 0});
+    check(
+        "keys has 5 tokens on each rank in zigzag order; each rank gets two equal "
+        "stretches, so an even number is expected",
         fitting, {TokenOrder::zigzag, 2, 5, 0});
 }
 
@@ -325,32 +336,32 @@ TEST_CASE("Impossible tokens on pages are refused", "[sim][device][errors]") {
                            std::make_shared<const PagedTokens>(PagedTokens{sequences}));
     };
     attend({{0, 3, {0}}});
-    refuses("attend_pages: tokens of 2 rows; there are 3", [&] {
+    refuses("attend_pages: tokens has 2 rows; 3 are expected", [&] {
         attend({{0, 2, {0}}});
     });
-    refuses(
-        "attend_pages: a sequence of 2 rows; there are 3, of which sequences before "
-        "have left 1",
-        [&] {
-            attend({{0, 2, {0}}, {0, 2, {1}}});
-        });
-    refuses("attend_pages: a sequence of 5 tokens on 1 pages of 4 rows", [&] {
-        attend({{2, 3, {0}}});
-    });
+    refuses("attend_pages: a sequence of 2 rows; earlier sequences have left 1 of 3 rows",
+            [&] {
+                attend({{0, 2, {0}}, {0, 2, {1}}});
+            });
+    refuses("attend_pages: a sequence of 5 tokens does not fit on 1 pages of 4 rows",
+            [&] {
+                attend({{2, 3, {0}}});
+            });
     refuses("attend_pages: page 5, outside [0, 5)", [&] { attend({{0, 3, {5}}}); });
     refuses("attend_pages: page -1, outside [0, 5)", [&] { attend({{0, 3, {-1}}}); });
     refuses(
-        "attend_pages: rows of tokens 18 and up, 3 of them; 5 pages of 4 rows hold 20",
+        "attend_pages: 3 tokens from token 18 on do not fit on 5 pages of 4 rows, which "
+        "hold 20",
         [&] {
             attend({{18, 3, {0, 1, 2, 3, 4, 0}}});
         });
-    refuses("attend_pages: rows of tokens -1 and up", [&] { attend({{-1, 3, {0}}}); });
-    refuses("attend_pages: no tokens", [&] {
+    refuses("attend_pages: 3 tokens from token -1 on", [&] { attend({{-1, 3, {0}}}); });
+    refuses("attend_pages: tokens is null", [&] {
         bench->attend_pages({{x, 4, 3}, {pages, 1, 3}, {pages, 1, 3, 3}}, nullptr);
     });
     refuses(
-        "store_pages: two tokens would be written to row 1 of page 2: a page that "
-        "sequences share is read, and copied before one of them writes to it",
+        "store_pages: two tokens would be written to row 1 of page 2; sequences may only "
+        "read a shared page, and must copy it before one of them writes to it",
         [&] {
             store({{0, 2, {2}}, {1, 1, {2}}});
         });
@@ -367,20 +378,25 @@ TEST_CASE("Impossible tokens on pages are refused", "[sim][device][errors]") {
                 bench->attend_pages({{x, 4, 3}, {pages, 1, 3}, {pages, 2, 1, 3}}, tokens);
             });
     refuses(
-        "attend_pages: turned queries of 3 heads of width 2 and keys of 1 of width 2 "
-        "do not go with the others, of 4 and 1 heads",
+        "attend_pages: turned queries have 3 heads of width 2 and turned keys 1 of width "
+        "2, which do not fit the other queries and keys with 4 and 1 heads",
         [&] {
             bench->attend_pages({{x, 4, 3}, {pages, 1, 3}, {pages, 1, 3, 3}},
                                 {{x, 3, 2}, {pages, 1, 2}}, tokens);
         });
-    refuses("head_matmul: matrices have shape (5, 4, 6), for 4 heads of width 3", [&] {
-        bench->head_matmul({x, 4, 3}, pages);
-    });
-    refuses("head_matmul: matrices have shape (5, 3), transposed, for 4 heads of width 3",
-            [&] {
-                bench->head_matmul({x, 4, 3}, bench->zeros({5, 3}, DType::f32),
-                                   {.transpose_b = true});
-            });
+    refuses(
+        "head_matmul: matrices have shape (5, 4, 6), which does not fit 4 heads of width "
+        "3",
+        [&] {
+            bench->head_matmul({x, 4, 3}, pages);
+        });
+    refuses(
+        "head_matmul: matrices have shape (5, 3), transposed, which does not fit 4 heads "
+        "of width 3",
+        [&] {
+            bench->head_matmul({x, 4, 3}, bench->zeros({5, 3}, DType::f32),
+                               {.transpose_b = true});
+        });
     refuses("rotate: positions has shape (2), that is 2 elements; 3 are expected", [&] {
         bench->rotate_at({x, 3, 4}, {x, 3, 4}, bench->zeros({2}, DType::i32));
     });

@@ -447,8 +447,8 @@ TEST_CASE("A download from a run of shapes only is refused as a size",
     const HostTensor counts = bench->download(bench->zeros({2}, DType::i32));
     const auto count = static_cast<std::int64_t>(counts.at(0));
     const auto is_explained = says(
-        "; what a program downloads in a run that computes shapes only is no number: use "
-        "route(), or ask Device::has_numbers()");
+        "; a run that computes shapes only has no numbers to download: use route(), or "
+        "ask Device::has_numbers()");
     // The count itself, and numbers that programs compute from it.
     for (const std::int64_t size : {count, 2 * count, 128 * count + 3, count / 8}) {
         CHECK_THAT(refusal([&] {

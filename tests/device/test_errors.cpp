@@ -111,8 +111,8 @@ TEST_CASE("Shapes that do not fit are refused", "[sim][device][errors]") {
     refuses("accumulate_rows: destination has shape (2); (3) is expected",
             [&] { bench->accumulate_rows(two, x); });
     refuses(
-        "orthonormalize: x has shape (3, 4), that is 4 columns of 3 elements, of which 3 "
-        "at most can be orthogonal",
+        "orthonormalize: x has shape (3, 4), that is 4 columns of 3 elements; at most 3 "
+        "such columns can be orthogonal",
         [&] { bench->orthonormalize(y); });
     refuses("orthonormalize: x is i32; f32, f64 or bf16 is expected",
             [&] { bench->orthonormalize(ids); });
@@ -151,10 +151,12 @@ TEST_CASE("Shapes that do not fit are refused", "[sim][device][errors]") {
     refuses("row_products: destination has shape (2), that is 2 elements; 4 are expected",
             [&] { bench->row_products(two, x, x); });
     const Tensor pairs = bench->zeros({4, 2}, f32);
-    refuses("take_columns: indices has shape (2, 2), and source (4, 3); as many rows",
-            [&] {
-                bench->take_columns(two, x, bench->zeros({2, 2}, i32));
-            });
+    refuses(
+        "take_columns: indices has shape (2, 2), but source has (4, 3); the same number "
+        "of rows",
+        [&] {
+            bench->take_columns(two, x, bench->zeros({2, 2}, i32));
+        });
     refuses("add_columns: source has shape (4, 2); (4, 1) is expected", [&] {
         bench->add_columns(x, pairs, bench->zeros({4, 1}, i32));
     });
@@ -168,28 +170,30 @@ TEST_CASE("Shapes that do not fit are refused", "[sim][device][errors]") {
         return [&, groups] { bench->top_k(pairs, columns, six, 2, groups); };
     };
     refuses("top_k: 0 groups of columns; from 1 to 32 are expected", choose({0, 1, 1}));
-    refuses("top_k: 6 columns do not fall into 4 groups", choose({4, 1, 1}));
+    refuses("top_k: 6 columns cannot be split into 4 equal groups", choose({4, 1, 1}));
     refuses("top_k: 4 of 3 groups of columns; from 1 to all", choose({3, 4, 1}));
     refuses("top_k: the 3 best of a group of 2 columns; from 1", choose({3, 1, 3}));
     refuses("top_k: the 2 largest of 1 groups of 1 columns; at most", choose({6, 1, 1}));
-    refuses("grouped_matmul: no group of rows; one is expected at least",
+    refuses("grouped_matmul: no group of rows; at least one is expected",
             [&] { bench->grouped_matmul(pairs, x, y, {}); });
     refuses("grouped_matmul: a group of -1 rows; a has shape (4, 3)", [&] {
         bench->grouped_matmul(pairs, x, y, {2, -1});
     });
     refuses(
-        "grouped_matmul: a group of 3 rows; a has shape (4, 3), that is 4 rows, of which "
-        "groups before have left 2",
+        "grouped_matmul: a group of 3 rows; a has shape (4, 3), that is 4 rows, and "
+        "earlier groups have left 2",
         [&] {
             bench->grouped_matmul(pairs, x, y, {2, 3});
         });
-    refuses("grouped_matmul: groups of 3 rows in all; a has shape (4, 3), that is 4",
-            [&] {
-                bench->grouped_matmul(pairs, x, y, {2, 1});
-            });
     refuses(
-        "grouped_matmul: b has shape (3, 4), that is 3 rows, for 2 groups of a (4, 3); "
-        "6 are expected",
+        "grouped_matmul: the groups have 3 rows in all, but a has shape (4, 3), that is "
+        "4 rows",
+        [&] {
+            bench->grouped_matmul(pairs, x, y, {2, 1});
+        });
+    refuses(
+        "grouped_matmul: b has shape (3, 4), that is 3 rows; for 2 groups of a (4, 3), 6 "
+        "rows are expected",
         [&] {
             bench->grouped_matmul(pairs, x, y, {2, 2});
         });
@@ -198,8 +202,8 @@ TEST_CASE("Shapes that do not fit are refused", "[sim][device][errors]") {
         "and 4",
         [&] { bench->grouped_matmul(pairs, x, y, {4}, {.transpose_b = true}); });
     refuses(
-        "grouped_matmul: b has shape (3, 4), that is 3 rows, for 2 groups of a (4, 3); "
-        "4 are expected",
+        "grouped_matmul: b has shape (3, 4), that is 3 rows; for 2 groups of a (4, 3), 4 "
+        "rows are expected",
         [&] {
             bench->grouped_matmul(pairs, x, y, {2, 2}, {.transpose_a = true});
         });
@@ -254,7 +258,8 @@ TEST_CASE("Memory that an operation may not share is refused", "[sim][device][er
     const Tensor x = bench->zeros({8, 4}, f32);
     const Tensor row = bench->zeros({4}, f32);
     const std::string apart = " share memory; they must be apart";
-    const std::string same = " share memory in part; they must be the same or apart";
+    const std::string same =
+        " share a part of their memory; they must be the same or share none";
     refuses("matmul: destination and a" + apart, [&] {
         bench->matmul_into(x.rows(0, 4), x.rows(3, 4), bench->zeros({4, 4}, f32));
     });
@@ -318,7 +323,7 @@ TEST_CASE("Impossible options are refused", "[sim][device][errors]") {
     Bench bench;
     const Tensor x = bench->zeros({4}, f32);
     const auto zeros = [&] { return bench->zeros({4}, f32); };
-    refuses("combine: the mean of two tensors taken again and again is no mean",
+    refuses("combine: repeated means of two tensors are not the mean of all",
             [&] { bench->combine(x, zeros(), Reduction::mean); });
     refuses("clip_factor: most is -1; it must not be negative",
             [&] { bench->clip_factor(x.slice(0, 1), x.slice(1, 1), -1); });
@@ -330,15 +335,14 @@ TEST_CASE("Impossible options are refused", "[sim][device][errors]") {
             [&] { bench->random_normal(x, {}, 0, -1); });
     refuses("random_normal: offset is -5",
             [&] { bench->random_normal(x, {}, 0, 1, {-5}); });
-    refuses("random_normal: offset is 281474976710657, and 1 rows of numbers lie 0 apart",
+    refuses("random_normal: offset is 281474976710657, and 1 rows are 0 numbers apart",
             [&] { bench->random_normal(x, {}, 0, 1, {(std::int64_t{1} << 48) + 1}); });
     refuses(
-        "random_uniform: offset is 0, and 1 rows of numbers lie 9223372036854775807 "
-        "apart",
+        "random_uniform: offset is 0, and 1 rows are 9223372036854775807 numbers apart",
         [&] {
             bench->random_uniform(x, {}, 0, 1, {0, INT64_MAX});
         });
-    refuses("random_uniform: rows that are 3 numbers apart; destination has 4 columns",
+    refuses("random_uniform: rows are 3 numbers apart, but destination has 4 columns",
             [&] {
                 bench->random_uniform(x, {}, 0, 1, {0, 3});
             });
@@ -346,11 +350,12 @@ TEST_CASE("Impossible options are refused", "[sim][device][errors]") {
     refuses("rms_norm: epsilon is negative", [&] { bench->rms_norm(x, x, -1); });
     refuses("batch_moments: epsilon is negative",
             [&] { bench->batch_moments(bench->zeros({5}, f32), x, {}, -1); });
-    refuses("dropout: probability is 1; it lies in [0, 1)",
+    refuses("dropout: probability is 1; it must be in [0, 1)",
             [&] { bench->dropout(x, 1, {}); });
     refuses("dropout: offset is -5", [&] { bench->dropout(x, 0.5, {}, {-5}); });
-    refuses("softmax: x has shape (4); (…, queries, keys) is expected where it is causal",
-            [&] { bench->softmax(x, {true}); });
+    refuses(
+        "softmax: x has shape (4); with a causal mask, (…, queries, keys) is expected",
+        [&] { bench->softmax(x, {true}); });
 }
 
 TEST_CASE("Batch norm refuses statistics that are not its batch's",
@@ -371,7 +376,7 @@ TEST_CASE("Batch norm refuses statistics that are not its batch's",
     refuses("batch_moments: running mean is f64; f32 is expected", [&] {
         bench->batch_moments(four, three, {wide, wide, 0.1});
     });
-    refuses("batch_moments: momentum is 1.5; it lies in [0, 1]", [&] {
+    refuses("batch_moments: momentum is 1.5; it must be in [0, 1]", [&] {
         bench->batch_moments(four, three, {bench->zeros({3}, f32), three, 1.5});
     });
     refuses("batch_norm: mean has shape (4); (3) is expected", [&] {

@@ -20,8 +20,8 @@ TEST_CASE("Gates and root mean square norms that do not fit are refused",
     const Tensor two = bench->zeros({2}, f32);
     const Tensor three = bench->zeros({3}, f32);
     refuses(
-        "swiglu: x has shape (3); an even number of columns is expected, the gate's and "
-        "as many others",
+        "swiglu: x has shape (3); an even number of columns is expected, because half of "
+        "them are the gate",
         [&] { bench->swiglu(three); });
     refuses("swiglu_backward: dy has shape (2, 6); (2, 3) is expected",
             [&] { bench->swiglu_backward(x, x); });
@@ -58,13 +58,12 @@ TEST_CASE("Heads that do not fit are refused", "[sim][device][errors]") {
             });
     for (const Heads& wrong : {Heads{x, 2, 3, 1}, Heads{x, 0, 3}, Heads{x, 2, 0},
                                Heads{x, 1, 2, -1}, Heads{x, 3, 3}})
-        refuses(
-            fmt::format(
-                "head_products: {} heads of width {} from column {} of y, which has 6",
-                wrong.heads, wrong.width, wrong.first),
-            [&] {
-                bench->head_products({x, 2, 3}, wrong);
-            });
+        refuses(fmt::format("head_products: {} heads of width {} from column {} on do "
+                            "not fit into y, which has 6 columns",
+                            wrong.heads, wrong.width, wrong.first),
+                [&] {
+                    bench->head_products({x, 2, 3}, wrong);
+                });
     refuses("head_products: y has 1 batches of heads of width 2, but x has 1 of width 3",
             [&] {
                 bench->head_products({x, 2, 3}, {x, 3, 2});
@@ -167,9 +166,8 @@ TEST_CASE("Shards of a vocabulary that do not fit are refused", "[sim][device][e
     for (const VocabularyShard& wrong :
          {VocabularyShard{3, 0}, VocabularyShard{-1, 5}, VocabularyShard{0, -5}}) {
         const std::string sentence = fmt::format(
-            ": shard.first is {} and shard.whole {}; neither may be negative, and a "
-            "shard "
-            "that does not begin at 0 says how large the whole is",
+            ": shard.first is {} and shard.whole is {}; neither may be negative, and "
+            "shard.whole must be given if shard.first is not 0",
             wrong.first, wrong.whole);
         refuses("row_maximum" + sentence, [&] { bench->row_maximum(logits, wrong); });
         refuses("cross_entropy_parts" + sentence,

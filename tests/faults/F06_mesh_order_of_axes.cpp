@@ -6,7 +6,7 @@
 // check: cheap
 // ranks: 16
 // parties: 5 | rest
-// says: the axes stand in another order, cp where dp is expected
+// says: the axes are in another order: cp instead of dp
 
 #include "tests/faults/gpt_on_16.hpp"
 

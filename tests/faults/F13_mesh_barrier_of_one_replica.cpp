@@ -5,7 +5,7 @@
 // check: cheap
 // ranks: 16
 // parties: 0 1 2 3 | 4 6
-// says: nothing can go on: ranks 0–3 in barrier() #0 of dp x cp x tp
+// says: no rank can continue: ranks 0–3 in barrier() #0 of dp x cp x tp
 
 #include "tests/faults/gpt_on_16.hpp"
 

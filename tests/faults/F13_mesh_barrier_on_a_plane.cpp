@@ -5,7 +5,7 @@
 // check: cheap
 // ranks: 16
 // parties: 0 1 2 3 4 5 6 7 | 8
-// says: nothing can go on: ranks 0–7 in split(dp x cp x tp, of ranks 0–7)
+// says: no rank can continue: ranks 0–7 in split(dp x cp x tp, of ranks 0–7)
 
 #include "tests/faults/gpt_on_16.hpp"
 

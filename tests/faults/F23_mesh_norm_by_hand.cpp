@@ -6,7 +6,7 @@
 // check: full
 // ranks: 16
 // parties: 8 | 9
-// says: the squares are not added up over tp, along which the two hold different parts of the model
+// says: the two ranks hold different parts of the model along tp, but their squares are not added up over it
 
 #include "tests/faults/gpt_on_16.hpp"
 

@@ -5,7 +5,7 @@
 // check: full
 // ranks: 16
 // parties: 0 | 8
-// says: the squares are not added up over pp, along which the two hold different parts of the model
+// says: the two ranks hold different parts of the model along pp, but their squares are not added up over it
 
 #include "tests/faults/gpt_on_16.hpp"
 

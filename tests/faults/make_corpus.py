@@ -45,11 +45,11 @@ def read_program(path):
     if missing:
         raise Mistake(f"{path.name}: the header lacks {', '.join(sorted(missing))}")
     if header["check"] not in ("cheap", "full"):
-        raise Mistake(f"{path.name}: check is cheap or full")
+        raise Mistake(f"{path.name}: 'check' must be cheap or full")
     if not path.name.startswith(header["finds"]):
-        raise Mistake(f"{path.name}: the name begins with the class, {header['finds']}")
+        raise Mistake(f"{path.name}: the file's name must begin with its class, {header['finds']}")
     if sum("// twin:" in line for line in lines) != 1:
-        raise Mistake(f"{path.name}: exactly one line must have a '// twin:'")
+        raise Mistake(f"{path.name}: exactly one line must end with a '// twin:' comment")
     return header, lines
 
 

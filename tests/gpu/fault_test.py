@@ -37,8 +37,8 @@ class Faults(unittest.TestCase):
             with self.subTest(launch=launch):
                 done = run(launch, 0, "--backend", "nccl", "--ranks", "1")
                 self.assert_sentence(done, "^lockstep: rank 0: ")
-                self.assertIn("an earlier operation may be the cause: --set sync=1 says which",
-                              done.stderr)
+                self.assertIn("an earlier operation may be the cause: use --set sync=1 to see "
+                              "which", done.stderr)
 
     def test_of_one_of_two_processes_that_communicate(self):
         for gpu in (0, 1):

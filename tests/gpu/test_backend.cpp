@@ -163,7 +163,7 @@ bool says(const std::string& text, const std::string& part) {
 
 TEST_CASE("a stalled run is explained from its logs", "[gpu][lessons]") {
     const std::string mistake = stall_text({waiting(7), waiting(8)}, 1, 100);
-    CHECK(says(mistake, "the run stands still: rank 1 has made no progress"));
+    CHECK(says(mistake, "the run is stuck: rank 1 has made no progress"));
     CHECK(says(mistake, "F02"));
     CHECK_FALSE(says(mistake, "virtual time"));
 

@@ -446,7 +446,7 @@ TEST_CASE("A hang on processes is explained like a simulated one", "[gpu][cluste
         rank.world().barrier().wait();
         rank.keep("x", x);
     });
-    says(counts, "the run stands still");
+    says(counts, "the run is stuck");
     says(counts, "F02");
     says(counts, "count 500 against");
 
@@ -569,7 +569,7 @@ TEST_CASE("A mistake that NCCL lets through is found at the end of the run",
                  rank.world().broadcast(x, 1).wait();
              },
              20),
-         "is wrong all the same");
+         "without an error, but its calls are wrong");
 }
 
 TEST_CASE("A program that loops is told from one that waits", "[gpu][cluster]") {
@@ -581,7 +581,7 @@ TEST_CASE("A program that loops is told from one that waits", "[gpu][cluster]") 
         rank.world().all_reduce(x).wait();
         rank.keep("x", x);
     });
-    says(loops, "has not come to that call");
+    says(loops, "has not reached that call");
 }
 
 TEST_CASE("An exception on one rank ends all processes with its message",

@@ -168,10 +168,10 @@ TEST_CASE("The message of a full GPU names the request, the free memory and the 
         sentence = error.diagnosis().text(1000);
     }
     CAPTURE(sentence);
-    for (const char* said :
-         {"rank 0 is out of memory: 64 TiB more for gradients at "
-          "tests/gpu/test_device_order.cpp:",
-          " does not fit, as ", "iB are free", "in 1 tensor of activations made at "})
+    for (const char* said : {"rank 0 is out of memory: 64 TiB more for gradients at "
+                             "tests/gpu/test_device_order.cpp:",
+                             " does not fit, because only ", "iB are free",
+                             "in 1 tensor of activations made at "})
         REQUIRE(sentence.find(said) != std::string::npos);
     REQUIRE(bench->live() == held.storage());
     bench->fill(held, 2);

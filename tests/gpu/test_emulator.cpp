@@ -327,7 +327,7 @@ TEST_CASE("late use of freed memory on another stream meets the new contents",
         expect(use_late() == std::pair(3.0F, 7.0F), "wrong numbers on both streams");
     });
     setenv("EMULATED_MEMORY_REUSE", "0", 1);
-    dies_with("in freed memory was written after its free", [&](int) {
+    dies_with("bytes was written after the free", [&](int) {
         const auto [read, held] = use_late();
         expect(std::isnan(read) && held == 3, "NaN in freed memory");
     });
@@ -365,7 +365,7 @@ TEST_CASE("writing outside an allocation ends the process at its free or at its 
         works(launch(nullptr, set_one, 1, 1, x, -1, 1.0F));
         works(cudaDeviceSynchronize());
     });
-    dies_with("in freed memory was written after its free", [](int) {
+    dies_with("bytes was written after the free", [](int) {
         float* const x = on_device(std::vector<float>(4));
         works(cudaFree(x));
         works(launch(nullptr, set_one, 1, 1, x, 2, 1.0F));

@@ -141,7 +141,7 @@ class GradeMany(unittest.TestCase):
                 ((ada, other, "--out", self.out), "the same name, ada"),
                 ((ada, self.given), "--out is missing"),
                 ((ada, os.path.join(ada, "ring.cpp"), "--out", self.out), "a .zip of it"),
-                ((ada, self.given, "--out", self.all), "something is there already")]:
+                ((ada, self.given, "--out", self.all), "the folder is not empty")]:
             done = run("grade", SLUG, *words)
             self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
             self.assertIn(said, done.stderr)
@@ -193,7 +193,7 @@ class GradeMany(unittest.TestCase):
 
     def test_nothing_is_gone_on_with_that_is_something_else(self):
         ada = self.folder_of("ada", self.given)
-        for text, said in (("a,b\n", "has not the columns of"), (None, "already")):
+        for text, said in (("a,b\n", "does not have the columns of"), (None, "is not empty")):
             os.makedirs(self.out, exist_ok=True)
             path = os.path.join(self.out, "grades.csv" if text else "notes.txt")
             with open(path, "w", encoding="utf-8") as file:

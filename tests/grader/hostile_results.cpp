@@ -224,7 +224,8 @@ class Trial {
         for (std::uint64_t round = 0; round < rounds; ++round)
             all = run(criterion, round, counted.runs()) && all;
         if (failed_ > failed_before) return all;
-        fmt::print("{}: no round failed it\n", criterion.id);
+        fmt::print("{}: it passed in every round, although each round changed a result\n",
+                   criterion.id);
         return false;
     }
 

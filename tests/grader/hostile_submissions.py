@@ -178,9 +178,9 @@ IN_PROCESSES = {
                                        " for (volatile int i = 0;; ++i) {}"),
         "processor time", slow=True),
     "sleeps": Submission(WITHOUT_ALL_REDUCE, ends(ONE % "for (;;) sleep(1000);"),
-                         "its time was over", slow=True),
+                         "its time ran out", slow=True),
     "stops itself": Submission(WITHOUT_ALL_REDUCE, ends(ONE % "raise(SIGSTOP);"),
-                               "its time was over", slow=True),
+                               "its time ran out", slow=True),
     "forks for ever": Submission(WITHOUT_ALL_REDUCE, ends(ONE % "for (;;) fork();"),
                                  "processor time", slow=True),
     "prints for ever": Submission(WITHOUT_ALL_REDUCE, ends(ONE % 'for (;;) std::puts("100");'),
@@ -218,7 +218,7 @@ IN_PROCESSES = {
                                  "[]() noexcept { throw 1; }();"), "exit status 0"),
     "throws megabytes": Submission(
         WITHOUT_ALL_REDUCE, ends("throw std::runtime_error(std::string(8 << 20, 'A'));"),
-        "a message has 8388608"),
+        "a message has the number 8388608"),
     "throws more than a message holds": Submission(
         WITHOUT_ALL_REDUCE, ends("throw std::runtime_error(std::string(60 << 20, 'A'));"),
         "a message is too long"),
@@ -312,7 +312,7 @@ ON_THE_LINE = {
         "a message is too long"),
     "says that it returned": Submission(
         WITHOUT_ALL_REDUCE, ends("write_words({32, @RETURNED@, 0, 0, 0}); _exit(0);"),
-        "what was returned is no tensor"),
+        "no tensor was returned"),
     "says that it returned before it was asked": Submission(
         NOTHING, starts("__attribute__((constructor(101))) static void early() {"
                         "write_words({32, @RETURNED@, 0, 0, 0}); _exit(0); }"),
@@ -322,7 +322,7 @@ ON_THE_LINE = {
         ends("const long long words[] = {32, @RETURNED@, 0, 0, 0};"
              "for (unsigned i = 0; i < sizeof words; ++i) {"
              "(void)!write(3, reinterpret_cast<const char*>(words) + i, 1); usleep(100); }"
-             "_exit(0);"), "what was returned is no tensor"),
+             "_exit(0);"), "no tensor was returned"),
     "says half": Submission(WITHOUT_ALL_REDUCE, ends("write_words({32, 1}); _exit(0);"),
                             "exit status 0"),
     "announces 2^60 bytes": Submission(
@@ -428,14 +428,14 @@ READS = {
 }
 
 IN_FILES = {
-    "is a link": fails(same, "ring.cpp is not a file of its own",
+    "is a link": fails(same, "ring.cpp is not a regular file",
                        prepare=source(lambda path: os.symlink("/etc/passwd", path))),
     "is a link to what never ends": fails(
-        same, "not a file of its own", prepare=source(lambda path: os.symlink("/dev/zero", path))),
+        same, "not a regular file", prepare=source(lambda path: os.symlink("/dev/zero", path))),
     "is a link to itself": fails(
-        same, "not a file of its own", prepare=source(lambda path: os.symlink("ring.cpp", path))),
-    "is a pipe": fails(same, "not a file of its own", prepare=source(os.mkfifo)),
-    "is a folder": fails(same, "not a file of its own", prepare=source(os.mkdir)),
+        same, "not a regular file", prepare=source(lambda path: os.symlink("ring.cpp", path))),
+    "is a pipe": fails(same, "not a regular file", prepare=source(os.mkfifo)),
+    "is a folder": fails(same, "not a regular file", prepare=source(os.mkdir)),
     "is not there": fails(same, "ring.cpp is not there", prepare=source(lambda path: None)),
     "is 100 GiB long": fails(same, "bytes", prepare=source(sparse)),
     "is nothing": fails(same, "undefined reference", prepare=source(written(b""))),

@@ -92,8 +92,8 @@ bool check(const Solution& solution, const Judged& judged) {
     const bool told = solution.says.empty() ? fits(judged.said, solution.expects)
                                             : judged.said.ends_with(solution.says);
     if (!told) {
-        fmt::print("{}: is told: {}\n  expected: {}\n", solution.title, judged.said,
-                   solution.says.empty() ? solution.expects : solution.says);
+        fmt::print("{}: the message is: {}\n  expected: {}\n", solution.title,
+                   judged.said, solution.says.empty() ? solution.expects : solution.says);
         right = false;
     }
     return right;
@@ -107,7 +107,8 @@ bool check_order(const Assignment& assignment) {
         for (const auto* others : {&criterion.needs, &criterion.after})
             for (const std::string& other : *others)
                 if (std::ranges::count(before, other) == 0) {
-                    fmt::print("{}: {} does not stand before it\n", criterion.id, other);
+                    fmt::print("{} names {}, which is not an earlier criterion\n",
+                               criterion.id, other);
                     right = false;
                 }
         before.push_back(criterion.id);
@@ -133,7 +134,8 @@ int try_all(const std::string& slug, const std::vector<Files>& files, GradingSid
     bool right = check_order(assignment);
     constexpr std::size_t kFewest = 6;
     if (solutions.size() <= kFewest) {
-        fmt::print("{} mistakes; more are expected\n", solutions.size() - 1);
+        fmt::print("only {} mistakes; at least {} are expected\n", solutions.size() - 1,
+                   kFewest);
         right = false;
     }
     for (std::size_t i = 0; i < solutions.size(); ++i) {

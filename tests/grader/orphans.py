@@ -10,7 +10,7 @@ PR_SET_CHILD_SUBREAPER = 36
 def adopt_orphans():
     """From now on, a process that loses its parent becomes this process's child."""
     if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError("this system lets no process adopt others")
+        raise OSError("on this system a process cannot adopt orphans")
 
 
 def children_left(patience_seconds=100):

@@ -61,11 +61,11 @@ class Patches(unittest.TestCase):
         self.assertEqual(self.patched(RIGHT.replace("\n", "\r\n")), self.patched(RIGHT))
 
     def test_lines_that_overlap_stand_twice(self):
-        self.refused(RIGHT.replace(" begin;\n-add;\n", "-a;\n-a;\n"), "adds twice", "stand 2 times",
+        self.refused(RIGHT.replace(" begin;\n-add;\n", "-a;\n-a;\n"), "adds twice", "occur 2 times",
                      source="a;\na;\na;\n")
 
     def test_lines_that_are_not_there_are_named(self):
-        self.refused(RIGHT.replace("-add;", "-sub;"), "adds twice", "stand 0 times in sum.cpp",
+        self.refused(RIGHT.replace("-add;", "-sub;"), "adds twice", "occur 0 times in sum.cpp",
                      "begin;\nsub;")
 
     def test_a_file_that_is_not_there_is_named(self):
@@ -81,12 +81,15 @@ class Patches(unittest.TestCase):
         self.assertTrue(self.read(RIGHT.replace("loses", "confined: yes \nloses"))[0].confined)
 
     def test_what_it_loses_has_to_be_said(self):
-        self.refused(RIGHT.replace("loses: a1.1-values, a1.2-values\n", ""), "what it loses")
-        self.refused(RIGHT.replace("loses: a1.1-values, a1.2-values", "loses:"), "what it loses")
+        self.refused(RIGHT.replace("loses: a1.1-values, a1.2-values\n", ""),
+                     "which criteria it loses")
+        self.refused(RIGHT.replace("loses: a1.1-values, a1.2-values", "loses:"),
+                     "which criteria it loses")
 
     def test_a_patch_has_to_change_something(self):
         self.refused(RIGHT.split("---")[0], "adds twice", "changes nothing")
-        self.refused(RIGHT.replace(" begin;\n-add;\n", ""), "names no line that is there")
+        self.refused(RIGHT.replace(" begin;\n-add;\n", ""),
+                     "only new lines, so its place is unknown")
 
     def test_text_before_the_first_title_is_none(self):
         self.refused("a note\n" + RIGHT, "'a note'", "title")

@@ -20,7 +20,7 @@ SLUG = os.path.basename(SOURCES).replace("_", "-")
 MESON = shlex.split(os.environ.get("MESON", "meson"))
 
 if not shutil.which("pkg-config"):
-    print("skipped: pkg-config, with which a student's build finds the library, is not installed")
+    print("skipped: pkg-config is not installed; a student's build needs it to find the library")
     sys.exit(77)
 
 

@@ -137,10 +137,9 @@ TEST_CASE("A plan's first mistake is named", "[grader][decode]") {
                    plan[1][1].tokens.pages = {3, 2};
                }).tokens,
                ContainsSubstring("row 0 of page 3, where nothing has been stored"));
-    CHECK_THAT(
-        changed([](auto& plan) { plan[2].clear(); }).tokens,
-        ContainsSubstring("request 1 has 2 of its 3 tokens after 3 passes, and had "
-                          "its last row in pass 1"));
+    CHECK_THAT(changed([](auto& plan) { plan[2].clear(); }).tokens,
+               ContainsSubstring("request 1 has 2 of its 3 tokens after 3 passes; its "
+                                 "last row was in pass 1"));
     CHECK_THAT(changed([](auto& plan) { plan[2][0].tokens.pages = {2}; }).tokens,
                ContainsSubstring("request 1 has 4 tokens by then, on 1 pages of 2"));
     CHECK_THAT(changed([](auto& plan) { plan[2][0].tokens.pages[0] = -2; }).tokens,
@@ -169,7 +168,7 @@ TEST_CASE("A plan's first mistake is named", "[grader][decode]") {
                    plan[2] = {plan[1][1]};
                    plan[1].pop_back();
                }).order,
-               ContainsSubstring("pass 1: request 1 lacks one row to its next token"));
+               ContainsSubstring("pass 1: request 1 needs one row for its next token"));
 }
 
 TEST_CASE("The youngest request is sent back, and it waits before all others",

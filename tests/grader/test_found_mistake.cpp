@@ -88,16 +88,16 @@ TEST_CASE("An impossible part is refused with its place and what was expected",
 TEST_CASE("Any bytes are refused with a sentence", "[grader][errors]") {
     const std::string comma = " (a comma too many, or one missing?)";
     CHECK(complaint("{\n  \"ring\": {,") ==
-          "answers.json is no JSON: line 2, column 12" + comma);
-    CHECK(complaint("") == "answers.json is no JSON: line 1, column 1" + comma);
+          "answers.json is not JSON: line 2, column 12" + comma);
+    CHECK(complaint("") == "answers.json is not JSON: line 1, column 1" + comma);
     CHECK_THAT(complaint("\xff\xfe\x01"),
-               Catch::Matchers::StartsWith("answers.json is no JSON: line 1"));
+               Catch::Matchers::StartsWith("answers.json is not JSON: line 1"));
     CHECK_THAT(complaint("{\"ring\": \"\xc3\"}"),
-               Catch::Matchers::StartsWith("answers.json is no JSON: line 1"));
+               Catch::Matchers::StartsWith("answers.json is not JSON: line 1"));
     CHECK_THAT(complaint(with("[0]", "1e999", R"("too_often")")),
-               Catch::Matchers::StartsWith("answers.json is no JSON"));
+               Catch::Matchers::StartsWith("answers.json is not JSON"));
     CHECK_THAT(complaint(std::string(1 << 20, '[')),
-               Catch::Matchers::StartsWith("answers.json is no JSON: line 1"));
+               Catch::Matchers::StartsWith("answers.json is not JSON: line 1"));
     const std::string deep = std::string(1 << 19, '[') + std::string(1 << 19, ']');
     for (const std::string& text : {std::string("null"), std::string("[]"),
                                     std::string("7"), std::string("{}"), deep})

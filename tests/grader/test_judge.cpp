@@ -153,11 +153,11 @@ TEST_CASE("a mistake is reported once, at the first criterion that finds it", "[
     wrong.criteria[1].needs = {"a1"};
     CHECK(wrong.judgement(0).said == "that is twice");
     CHECK(wrong.judgement(1).mark == Mark::failed);
-    CHECK(wrong.judgement(1).asked == "what a1 asks, first");
+    CHECK(wrong.judgement(1).asked == "criterion a1 must be met first");
     CHECK(wrong.judgement(1).said.empty());
     wrong.criteria[1].needs.clear();
     wrong.criteria[1].after = {"a1"};
-    CHECK(wrong.judgement(1).asked == "what a1 asks, first");
+    CHECK(wrong.judgement(1).asked == "criterion a1 must be met first");
 
     // If the earlier criterion passed, the criterion asks for its own values.
     Grading right(leaving({1}, 2), known);

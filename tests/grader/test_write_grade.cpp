@@ -234,8 +234,8 @@ TEST_CASE("The text names the mistake and the lesson that teaches it", "[grader]
     CHECK(contains(text,
                    "\n9 of 13 points, in 12.3 seconds\n"
                    "First: write all_gather in ring.cpp (a1.2-bytes)\n"
-                   "Sizes and values are drawn anew each time; --drawn 1234 draws these "
-                   "again.\n"));
+                   "Sizes and values are random and differ each time; --drawn 1234 "
+                   "repeats these.\n"));
     CHECK(contains(text, "Note: This machine has 2 cores"));
     CHECK_FALSE(contains(text, "not finished"));
     CHECK(contains(written(sample_grade({Mark::passed}), GradeFormat::text),

@@ -161,7 +161,7 @@ def main():
         errors = errors_alone(compiler, Includes(root, found), found)
         for header, error in zip(found, errors):
             if error:
-                print(f"{header} does not compile alone: {error}")
+                print(f"{header} does not compile without another include before it: {error}")
         failures = sum(error is not None for error in errors)
         print(f"{len(found)} headers, {failures} do not compile alone")
         library = [header for header in found

@@ -15,7 +15,7 @@ def skip_without(*programs, root):
     if os.path.isdir(os.path.join(root, "bundled")):
         lacking.append("fmt")
     if lacking:
-        print(f"skipped: what a program of one's own needs besides, {lacking[0]}, is not installed")
+        print(f"skipped: {lacking[0]} is not installed, but a user's program needs it")
         sys.exit(77)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Finds links between pages that lead nowhere.
+"""Finds broken links between pages.
 
 usage: links.py ROOT
 

@@ -64,7 +64,7 @@ def git(root, *words):
 def tracked(root):
     files = git(root, "ls-files")
     if files is None:
-        skip(f"{root} is no checkout of git")
+        skip(f"{root} is not a git checkout")
     return [f for f in files if f.endswith(SOURCES) and os.path.exists(os.path.join(root, f))]
 
 
@@ -74,7 +74,7 @@ def check_format(root):
                           capture_output=True, text=True)
     found = sorted(set(re.findall(r"^(\S+?):\d+:\d+: error:", done.stderr, re.M)))
     for file in found:
-        print(f"{file}: not formatted as .clang-format says; run: clang-format -i {file}")
+        print(f"{file} is not formatted by .clang-format; run: clang-format -i {file}")
     if done.returncode != 0 and not found:
         print(done.stderr)
     print(f"{len(files)} sources, {len(found)} not formatted")
@@ -147,7 +147,7 @@ def units(files, compilable):
 
 def tidy(root, build):
     if not os.environ.get("CI"):
-        skip("only continuous integration waits for clang-tidy")
+        skip("clang-tidy is slow and runs only in continuous integration")
     program = tool("clang-tidy")
     commands = compiled(root, build)
     files = changed(root, LINTED)
@@ -179,7 +179,7 @@ def tidy(root, build):
                 print(done.stdout)
     print(f"{len(files)} sources changed, {failed} with findings")
     if missed:
-        print(f"not reached in {LONGEST_SECONDS} s:", *missed)
+        print(f"not checked within {LONGEST_SECONDS} s:", *missed)
     return 1 if failed or missed else 0
 
 

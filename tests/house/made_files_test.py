@@ -27,9 +27,9 @@ def record_files(root):
 def made(root, path, of_records):
     """Says why the file is a made one, or nothing."""
     if os.path.basename(path) in of_records:
-        return "a record has files of this name"
+        return "a lesson's record has a file with this name"
     if KINDS.search(path):
-        return "no source is written in this kind of file"
+        return "files of this kind are made by a program, not written"
     if path.endswith(".svg"):
         with open(os.path.join(root, path), encoding="utf-8") as file:
             lines = file.read().count("\n")
@@ -43,7 +43,7 @@ def main():
     listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True,
                             check=False)
     if listed.returncode != 0:
-        print("no checkout: nothing is committed here")
+        print("skipped: this folder is not a git checkout")
         return 77
     of_records = record_files(root)
     paths = [path for path in listed.stdout.split("\0")

@@ -165,10 +165,10 @@ class OwnPrograms(unittest.TestCase):
             self.assert_ends(wrong("thrown"), 1, "own: rank 1: no such thing\n")
             self.assert_ends(wrong("own"), 1, "own: rank 1: something was thrown that is no")
         self.assert_ends(self.run_in("sim", program, "--set", "mistake=hang"), 1, "F07: ",
-                         "stopped is in own.stopped, with the pictures wait_for_graph.svg\n")
+                         "stopped run are in own.stopped, with the pictures wait_for_graph.svg\n")
         self.assertTrue(os.path.exists(f"{self.folder}/own.stopped/diagnosis.txt"))
         done = self.run_in("sim", program, "--set", "mistake=hang", "--out", "hung", "--trace")
-        self.assert_ends(done, 1, "is in hung, with the pictures wait_for_graph.svg and timeline")
+        self.assert_ends(done, 1, "are in hung, with the pictures wait_for_graph.svg and timeline")
         self.assertTrue(os.path.exists(f"{self.folder}/hung/timeline.svg"))
 
     def test_with_cmake(self):

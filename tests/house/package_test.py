@@ -17,7 +17,8 @@ import unittest
 ROOT, BUILD = sys.argv[1:]
 NEEDED = ["dpkg-deb", "dpkg-shlibdeps", "dpkg-parsechangelog", "strip"]
 if not all(map(shutil.which, NEEDED)) or os.path.isdir(os.path.join(ROOT, "bundled")):
-    print("skipped: packages are made where Debian's tools are: " + ", ".join(NEEDED))
+    print("skipped: a package needs Debian's tools and no bundled libraries; the tools are "
+          + ", ".join(NEEDED))
     sys.exit(77)
 MESON = shlex.split(os.environ.get("MESON", "meson"))
 # Packs fast rather than small; and the same bytes each time.

@@ -54,7 +54,7 @@ with tempfile.TemporaryDirectory() as folder:
                           cwd=folder)
     if done.returncode != 1 or "F11" not in done.stderr or f"wrong.cpp:{line}" not in done.stderr:
         sys.exit(f"the wrong program ended with {done.returncode} and:\n{done.stderr}")
-    if not done.stderr.endswith("is in wrong.stopped, with the pictures wait_for_graph.svg\n"):
+    if not done.stderr.endswith("are in wrong.stopped, with the pictures wait_for_graph.svg\n"):
         sys.exit(f"the wrong program does not say where its pictures are:\n{done.stderr}")
     if not os.path.exists(f"{folder}/wrong.stopped/wait_for_graph.svg"):
         sys.exit("the wrong program has left no picture")

@@ -65,8 +65,8 @@ def summarize(tests, meson_status):
     unexplained = meson_status != 0 and all(test["result"] in ("OK", "SKIP") for test in tests)
     nothing_ran = passed + skipped == 0
     if failed == 0 and (unexplained or nothing_ran):
-        print(f"summary.py: meson test ended with status {meson_status} "
-              f"after {len(tests)} tests", file=sys.stderr)
+        print(f"summary.py: meson test ended with status {meson_status}; "
+              f"of {len(tests)} tests, {passed} passed and none failed", file=sys.stderr)
         failed = 1
     line = f"{passed} passed, {failed} failed, {skipped} skipped"
     return line, 0 if failed == 0 else 1

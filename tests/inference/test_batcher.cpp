@@ -109,13 +109,13 @@ TEST_CASE("A batcher refuses calls in the wrong order", "[inference][errors]") {
                says("two requests under way have id 0"));
     batcher.next();
     CHECK_THAT(refusal([&] { batcher.next(); }),
-               says("next() before the tokens of the pass before were taken"));
+               says("next() was called before take() for the last pass"));
     CHECK_THAT(refusal([&] { batcher.drop(0); }),
                says("request 0 is dropped while a pass is under way"));
     CHECK_THAT(refusal([&] {
                    batcher.take({1, 2});
                }),
-               says("2 tokens were taken of a pass that wants 1"));
+               says("take() got 2 tokens, but the pass wants 1"));
     batcher.take({1});
     const auto said = [&](const Request& request) {
         return refusal([&] { batcher.add(request); });

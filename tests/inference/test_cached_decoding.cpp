@@ -243,7 +243,7 @@ TEST_CASE("Impossible uses of a cache are refused", "[inference][errors]") {
     CHECK_THAT(with([&](KeyValueCache& cache, Module&) {
                    cache.begin({pass.tokens, pass.ids, pass.wanted, 2});
                }),
-               says("pages of 4 rows, from a pool that has pages of 2"));
+               says("the cache has pages of 4 rows, but the pool has pages of 2"));
     CHECK_THAT(with([&](KeyValueCache& cache, Module&) {
                    cache.begin({{{{0, -2, {0}}}}, {}, {}, 0});
                }),
@@ -251,12 +251,13 @@ TEST_CASE("Impossible uses of a cache are refused", "[inference][errors]") {
     CHECK_THAT(with([&](KeyValueCache& cache, Module& gpt) {
                    gpt.infer(cache.device().zeros({2, 1}, DType::i32));
                }),
-               says("infer with a cache before a pass has begun"));
-    CHECK_THAT(with([&](KeyValueCache& cache, Module& gpt) {
-                   Saved saved;
-                   gpt.forward(cache.begin(pass), saved);
-               }),
-               says("forward of attention with a cache, which keeps nothing for a"));
+               says("infer was called before begin()"));
+    CHECK_THAT(
+        with([&](KeyValueCache& cache, Module& gpt) {
+            Saved saved;
+            gpt.forward(cache.begin(pass), saved);
+        }),
+        says("attention with a cache has no forward, because it saves nothing for a"));
     CHECK_THAT(with([&](KeyValueCache& cache, Module&) {
                    cache.begin({pass.tokens, {3, 4, 5}, {1}, 0});
                }),
@@ -264,7 +265,7 @@ TEST_CASE("Impossible uses of a cache are refused", "[inference][errors]") {
     CHECK_THAT(with([&](KeyValueCache& cache, Module&) {
                    cache.begin({pass.tokens, {3, 4}, {2}, 0});
                }),
-               says("the logits of row 2 are wanted, of a pass of 2 rows"));
+               says("the logits of row 2 are wanted, but the pass has 2 rows"));
     CHECK_THAT(
         refusal([&] {
             PagePool pool(4, 4);
@@ -290,17 +291,16 @@ TEST_CASE("Heads of keys that cannot be copied are refused", "[inference][errors
         });
     };
     CHECK_THAT(on_two([](Rank&, TensorParallel& tp) { copy_key_heads({}, tp); }),
-               says("copy_key_heads() of a kit whose layers are not shared out"));
-    CHECK_THAT(
-        on_two([](Rank& rank, TensorParallel& tp) {
-            const auto attention =
-                make_attention({rank.device(), DType::f64, 7, "attn"}, 8, {4, true, 1},
-                               copy_key_heads(tensor_parallel({}, tp), tp));
-            Saved saved;
-            const Tensor x = rank.device().zeros({3, 1, 8}, DType::f64);
-            attention->backward(attention->forward(x, saved), saved);
-        }),
-        says("backward of attn.c_attn.weight, of which several ranks hold copies"));
+               says("copy_key_heads(): the kit's layers are not sharded"));
+    CHECK_THAT(on_two([](Rank& rank, TensorParallel& tp) {
+                   const auto attention = make_attention(
+                       {rank.device(), DType::f64, 7, "attn"}, 8, {4, true, 1},
+                       copy_key_heads(tensor_parallel({}, tp), tp));
+                   Saved saved;
+                   const Tensor x = rank.device().zeros({3, 1, 8}, DType::f64);
+                   attention->backward(attention->forward(x, saved), saved);
+               }),
+               says("backward of attn.c_attn.weight: several ranks hold copies of it"));
 }
 
 }  // namespace lockstep::test

@@ -173,7 +173,7 @@ TEST_CASE("Sharded prompts are padded to equal shares", "[inference]") {
                        filling_cache({}, cache);
                    });
                }),
-               says("a kit without attention of its own"));
+               says("needs a kit with its own attention"));
 }
 
 }  // namespace lockstep::test

@@ -164,10 +164,12 @@ TEST_CASE("Tokens that a cache does not have are not sent", "[inference][sim]") 
             });
         });
     };
-    CHECK_THAT(said({{{0, 3, {0}}}}, false), says("a cache of no layer"));
+    CHECK_THAT(said({{{0, 3, {0}}}}, false),
+               says("the cache has no layers yet; call make_gpt"));
     CHECK_THAT(said({{{2, 3, {0}}}}, true),
-               says("tokens 2 to 5 of a sequence that has 1 pages of 4 rows"));
-    CHECK_THAT(said({{{0, 3, {4}}}}, true), says("page 4 of a cache that has 4"));
+               says("tokens 2 to 5 do not fit into the sequence's 1 pages of 4 rows"));
+    CHECK_THAT(said({{{0, 3, {4}}}}, true),
+               says("there is no page 4: the cache has 4 pages"));
     CHECK(said({{{0, 3, {3}}}}, true) == "nothing was refused");
 }
 

@@ -144,14 +144,15 @@ TEST_CASE("A service cannot be on every mesh", "[inference]") {
         return refusal([&] { ServicePlan(sizes, options); });
     };
     CHECK_THAT(said(small_sizes(true), {.axes = {{"pp", 2}}}),
-               says("there is an axis 'pp'"));
+               says("the axis 'pp' is unknown"));
     CHECK_THAT(said(small_sizes(true), {.axes = {{"ep", 2}}}),
                says("2 ranks along ep, but the GPT has no experts"));
     CHECK_THAT(said(small_sizes(true),
                     {.axes = {}, .apart = true, .rules = {.continuous = false}}),
-               says("prompts that are computed apart join as they come"));
-    CHECK_THAT(said(deepseek_v3(64), {.axes = {{"ep", 2}}, .apart = true}),
-               says("with prompts computed apart, 1 is expected, not 2"));
+               says("prompts on their own devices (apart) need continuous batching"));
+    CHECK_THAT(
+        said(deepseek_v3(64), {.axes = {{"ep", 2}}, .apart = true}),
+        says("with prompts on their own devices (apart) ep must have 1 rank, not 2"));
 }
 
 }  // namespace lockstep::test

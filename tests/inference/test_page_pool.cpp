@@ -184,7 +184,7 @@ TEST_CASE("A sequence that is sent back leaves no pages to find", "[inference]")
     SequencePages other;
     CHECK(pool.find(other, ids) == 4);
     CHECK_THAT(refusal([&] { pool.shrink(of, 2); }),
-               says("cannot go back to 2 tokens, into a page that 2 have"));
+               says("cannot shrink to 2 tokens: 2 sequences have its last page"));
     CHECK_THAT(refusal([&] { pool.shrink(other, 5); }),
                says("a sequence of 4 tokens cannot shrink to 5"));
 }

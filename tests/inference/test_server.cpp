@@ -94,7 +94,7 @@ TEST_CASE("Requests that find no page wait, and are answered", "[inference][sim]
                              });
                    });
                }),
-               says("nothing goes on: the pool's pages are others'"));
+               says("no sequence can continue: the pool's pages belong to others"));
 }
 
 TEST_CASE("A long prompt delays decodes unless it is split into pieces",
@@ -209,7 +209,7 @@ TEST_CASE("Requests arrive at random, at the given rate", "[inference]") {
     const auto said = [](const RequestMix& of) {
         return refusal([&] { make_requests(of); });
     };
-    CHECK_THAT(said({}), says("0 requests over a vocabulary of 1"));
+    CHECK_THAT(said({}), says("0 requests, a vocabulary of 1"));
     CHECK_THAT(said({.count = 1, .per_second = -1}), says("-1 a second"));
     CHECK_THAT(said({.count = 1, .least_prompt = 3, .most_prompt = 2}),
                says("prompts of 3 to 2 tokens"));
@@ -224,7 +224,7 @@ TEST_CASE("Requests arrive at random, at the given rate", "[inference]") {
     CHECK_THAT(refusal([] {
                    serve_rows({at_millisecond(0, 5, 1, 1), at_millisecond(1, 4, 1, 1)});
                }),
-               says("requests that do not stand in the order of their arrivals"));
+               says("the requests are not in the order of their arrivals"));
 }
 
 namespace {

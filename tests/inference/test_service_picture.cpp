@@ -101,7 +101,7 @@ TEST_CASE("A service's picture is drawn as text and as SVG", "[inference][chart]
     CHECK_THAT(text, says("replica 0 passes"));
     CHECK_THAT(text, says("request 1"));
     CHECK_THAT(text, says("0 peak 3 pages"));
-    CHECK_THAT(text, says("rows once more, since its pages were taken away"));
+    CHECK_THAT(text, says("rows computed again, because the request was preempted"));
     const std::string svg = chart_svg(chart);
     CHECK(is_balanced_xml(svg));
     CHECK(outside_of_viewport(svg).empty());

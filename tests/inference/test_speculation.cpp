@@ -231,7 +231,7 @@ TEST_CASE("An impossible speculation is refused", "[inference][errors]") {
                says("1 drafts with 0 distributions of the small model and 0 of the"));
     const std::vector<Distribution> one{{0.5, 0.5}}, two{{0.5, 0.5}, {0.5, 0.25, 0.25}};
     CHECK_THAT(refusal([&] { accepted(std::vector{1}, one, two, 0, 0); }),
-               says("distributions over 3 tokens and 2"));
+               says("distributions over 3 and 2 tokens"));
     CHECK_THAT(refusal([&] {
                    accepted(std::vector{2}, one, {{{0.5, 0.5}, {0.5, 0.5}}}, 0, 0);
                }),
@@ -246,9 +246,9 @@ TEST_CASE("An impossible speculation is refused", "[inference][errors]") {
                    speculate_with({}, random_request(0, 1, 1, 29),
                                   {.stated_acceptance = 7});
                }),
-               says("drafts that stay with probability 7"));
+               says("an acceptance probability of 7"));
     CHECK_THAT(refusal([] { expected_tokens(1.5, 2); }),
-               says("drafts that stay with probability 1.5, 2 of them"));
+               says("an acceptance probability of 1.5 and 2 drafts"));
     CHECK_THAT(refusal([] { speculate_with({}, random_request(0, 1, 1, 29), {0}); }),
                says("0 drafts, a prompt of 1 tokens"));
     CHECK_THAT(refusal([] { speculate_with({}, random_request(0, 70, 100, 29), {}); }),

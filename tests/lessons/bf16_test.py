@@ -43,7 +43,7 @@ class Bf16(unittest.TestCase):
             compared = run("compare", f"{folder}/f32", f"{folder}/bf16")
             self.assertEqual(compared.returncode, 0, compared.stdout[-3000:])
             self.assertIn("differ in dtype (f32 and bf16)", compared.stdout)
-            self.assertIn("rounding explains what differs", compared.stdout)
+            self.assertIn("rounding explains the differences", compared.stdout)
             exact = run("compare", f"{folder}/f32", f"{folder}/bf16", "--bound", "1e-5", "--json")
             self.assertEqual(exact.returncode, 1)
             self.assertFalse(json.loads(exact.stdout)["passed"])

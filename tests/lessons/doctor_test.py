@@ -101,7 +101,7 @@ class Doctor(unittest.TestCase):
         for environment, part, sentence, backends in (
                 ({"EMULATED_CAPABILITY": "75"}, "GPU 0",
                  "compute capability 8.0 and later, but GPU 0 (Emulated GPU) has 7.5;", ["sim"]),
-                ({"EMULATED_MEMORY_POOLS": "0"}, "GPU 0", "in the order of a stream", ["sim"]),
+                ({"EMULATED_MEMORY_POOLS": "0"}, "GPU 0", "in stream order", ["sim"]),
                 ({"EMULATED_NCCL_VERSION": "22707"}, "NCCL",
                  "NCCL 2.27 was loaded, but this was built against 2.28:", ["sim", "cuda"])):
             document, findings = self.findings(**environment)

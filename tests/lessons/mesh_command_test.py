@@ -31,19 +31,19 @@ REFUSED = [
     (["pp=128,dp=129"], ["pp 128 x dp 129 has 16512 ranks; at most 16384"]),
     (["pp=99999,dp=99999,tp=99999"], ["multiply to more than 1073741824 ranks"]),
     ([SIXTEEN, "--plane", "dp,ep"], ["--plane dp,ep: 'ep' is no axis of pp 2 x dp 2"]),
-    ([SIXTEEN, "--plane", "dp"], ["--plane dp: two axes or more"]),
+    ([SIXTEEN, "--plane", "dp"], ["--plane dp: name two or more axes"]),
     ([SIXTEEN, "--plane", "dp,cp", "--plane", "dp,dp"], ["--plane dp,dp: dp is there twice"]),
     ([SIXTEEN, "--plane", ""], ["--plane"]),
-    ([SIXTEEN, "--rank", "16"], ["--rank 16", "ranks 0 to 15"]),
+    ([SIXTEEN, "--rank", "16"], ["--rank 16", "are 0 to 15"]),
     ([SIXTEEN, "--rank", "-1"], ["--rank -1: a whole number from 0"]),
     ([SIXTEEN, "--per-node", "0"], ["--per-node 0: a whole number from 1"]),
-    ([SIXTEEN, "--per-node", "4", "--cluster", "h100"], ["--per-node and --cluster"]),
+    ([SIXTEEN, "--per-node", "4", "--cluster", "h100"], ["--per-node or --cluster, not both"]),
     ([SIXTEEN, "--cluster", "h1000"], ["--cluster: cluster 'h1000' is neither a preset"]),
-    ([SIXTEEN, "--colour", "ep"], ["--colour 'ep': that is no axis of pp 2"]),
-    ([SIXTEEN, "--colour", ""], ["--colour '': that is no axis of pp 2"]),
+    ([SIXTEEN, "--colour", "ep"], ["--colour 'ep': pp 2 x dp 2", "has no such axis"]),
+    ([SIXTEEN, "--colour", ""], ["--colour '': pp 2 x dp 2", "has no such axis"]),
     ([SIXTEEN, "--colour", "\x1b[2J"], ["--colour '\\x1b[2J'"]),
     (["pp=99999999999999999999"], ["the size of an axis is expected to be at most"]),
-    (["dp=4", "--model", SMALL, "--sequence"], ["--sequence", "tp of several ranks"]),
+    (["dp=4", "--model", SMALL, "--sequence"], ["--sequence", "tp with several ranks"]),
     ([SIXTEEN, "--model", "layers=4,"], ["--model layers=4,: '' is no KEY=VALUE"]),
     ([SIXTEEN, "--model", "shared=8"], ["shared is a size of models with experts"]),
     ([SIXTEEN, "--model", "dense=9"], ["dense is a size of models with experts"]),
@@ -58,12 +58,12 @@ REFUSED = [
     ([SIXTEEN, "--model", SMALL, "--zero", "4"], ["--zero 4: a whole number from 0 to 3"]),
     ([SIXTEEN, "--model", SMALL, "--schedule", "1f1bb"], ["--schedule", "did you mean 1f1b?"]),
     ([SIXTEEN, "--model", SMALL, "--chunks", "2"], ["pp 2 x dp 2", "1f1b has one chunk"]),
-    ([SIXTEEN, "--zero", "1"], ["--zero goes with --model"]),
-    ([SIXTEEN, "--sequence"], ["--sequence goes with --model"]),
-    ([SIXTEEN, "--chunks", "1"], ["--chunks goes with --model"]),
-    ([SIXTEEN, "--schedule", "gpipe"], ["--schedule goes with --model"]),
-    (["stages=2", "--model", SMALL], ["the axis 'stages' shares out nothing", "pp, dp, ep"]),
-    (["tp=3", "--model", SMALL], ["4 heads cannot be shared out to 3 ranks"]),
+    ([SIXTEEN, "--zero", "1"], ["--zero needs --model"]),
+    ([SIXTEEN, "--sequence"], ["--sequence needs --model"]),
+    ([SIXTEEN, "--chunks", "1"], ["--chunks needs --model"]),
+    ([SIXTEEN, "--schedule", "gpipe"], ["--schedule needs --model"]),
+    (["stages=2", "--model", SMALL], ["the axis 'stages' is unknown", "pp, dp, ep"]),
+    (["tp=3", "--model", SMALL], ["4 heads cannot be sharded over 3 ranks"]),
     (["ep=2", "--model", SMALL], ["2 ranks along ep, but the GPT has no experts"]),
     (["pp=16", "--model", SMALL], ["cannot be cut into 16 parts"]),
     (["tp=2", "--model", "deepseek-v3"], ["latent attention"]),
@@ -74,7 +74,7 @@ REFUSED = [
     ([SIXTEEN, "--svg", "new.svg", "--rank", "16"], ["--rank 16"]),
     ([SIXTEEN, "--svg", "new.svg", "--model", "heads=3"], ["heads"]),
     ([SIXTEEN, "--cluster", "cluster.json", "--svg", "./cluster.json"],
-     ["--svg ./cluster.json", "the cluster's own file"]),
+     ["--svg ./cluster.json", "that file belongs to the cluster"]),
 ]
 
 
@@ -280,13 +280,13 @@ class Models(Command):
         text = self.text(SIXTEEN, "--model", SMALL, "--rank", "5")
         flat = " ".join(text.split())
         for words in ("Rank 5 is at pp 0, dp 1, cp 0, tp 1, on node 0",
-                      "rank 5 holds 50,304 numbers",
+                      "rank 5 holds 50,304 of the model's numbers",
                       "h.0–1.attn.c_proj.weight (64, 64) columns 32–63 4,096 8,192",
                       "wpe.weight (32, 64) all 2,048 4,096", "together 50,304 100,736"):
             self.assertIn(words, flat)
         self.assertIn("[5]", text)
         updated = " ".join(self.text(SIXTEEN, "--model", SMALL, "--rank", "5", "--zero", "1").split())
-        self.assertIn("It updates these", updated)
+        self.assertIn("It updates the following numbers", updated)
 
     def test_parameters_of_layers_are_said_once(self):
         text = self.text(SIXTEEN, "--model", SMALL)

@@ -86,7 +86,7 @@ class Keys(Lessons):
                 self.assertEqual(terminal.end(), 0)
                 self.assert_clean(terminal)
                 self.assertNotIn("Step 2 of", terminal.text)
-                self.assertIn("You left at step 1 of", terminal.text)
+                self.assertIn("You stopped at step 1 of", terminal.text)
 
     def test_leaving_early_keeps_what_was_done(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -164,7 +164,7 @@ class Keys(Lessons):
         self.next_prompt(terminal)
         terminal.send("q")
         self.assertEqual(terminal.end(), 0)
-        self.assertIn("You left at step 1 of", terminal.text)
+        self.assertIn("You stopped at step 1 of", terminal.text)
 
     def test_a_step_alone_moves_no_bookmark(self):
         terminal = self.at_prompt("--step", "3")
@@ -248,7 +248,7 @@ class Predictions(Lessons):
         terminal = self.at_prediction()
         self.assert_clean(terminal)
         terminal.send("a lot\n")
-        terminal.expect("A number such as")
+        terminal.expect("Type a number such as")
         terminal.expect(PREDICTION)
         terminal.send("100\n")
         terminal.expect("Right:")
@@ -279,7 +279,7 @@ class Predictions(Lessons):
     def test_enter_passes_when_it_is_pressed_twice(self):
         terminal = self.at_prediction()
         terminal.send("\n")
-        terminal.expect("Enter once more passes")
+        terminal.expect("Press Enter again to skip")
         terminal.expect(PREDICTION)
         terminal.send("100\n")
         terminal.expect("Right:")
@@ -287,8 +287,8 @@ class Predictions(Lessons):
     def test_help_at_a_prediction_says_what_may_be_typed(self):
         terminal = self.at_prediction()
         terminal.send("?\n")
-        terminal.expect("A number such as")
-        terminal.expect("n and s pass")
+        terminal.expect("Type a number such as")
+        terminal.expect("n and s skip")
 
     def test_q_leaves_and_n_goes_on_without_an_answer(self):
         terminal = self.at_prediction()
@@ -319,7 +319,7 @@ class Notebook(Lessons):
         terminal.send("q")
         terminal.end()
         again = self.at_prompt()
-        self.assertIn("goes on where you left it", again.text)
+        self.assertIn("continues where you stopped", again.text)
         self.assertIn("Step 3 of", again.text)
         self.assertNotIn("Step 1 of", again.text)
         self.assertIn("Step 1 of", self.at_prompt("--from", "start").text)

@@ -100,29 +100,31 @@ REFUSED = [
     (["good.json", "--stages", "3"], ["--stages 3", "good.json has 2;"]),
     (["good.csv", "--micro-batches", "3"], ["--micro-batches 3", "good.csv has 2;"]),
     (["good.csv", "--chunks", "2"], ["--chunks 2", "good.csv has 1;"]),
-    (["good.csv", "--forward", "1,2,3"], ["--forward has 3 numbers", "2, one a stage"]),
-    (["uneven.json", "--forward", "1,2,3"], ["uneven.json", "times of its parts"]),
-    (["1f1b", *SIZES, "--per-update", "3"], ["every 3 micro-batches", "8 are no multiple"]),
+    (["good.csv", "--forward", "1,2,3"], ["--forward has 3 numbers", "2 (one per stage)"]),
+    (["uneven.json", "--forward", "1,2,3"], ["uneven.json", "times for each part"]),
+    (["1f1b", *SIZES, "--per-update", "3"], ["every 3 micro-batches", "8 is not a multiple"]),
     (["pipedream", *SIZES, "--per-update", "3"], ["pipedream-2bw"]),
     (["pipedream-2bw", *SIZES, "--per-update", "2"], ["2 micro-batches an update on 4 stages"]),
     (["1f1b", *SIZES, "--backward", "0.000000001"], ["--backward 0.000000001", "rounded"]),
-    (["zb-h1", *SIZES, "--limit", "0.5"], ["fits into 0.5", "holds 1"]),
+    (["zb-h1", *SIZES, "--limit", "0.5"], ["fits into 0.5", "needs 1"]),
     (["zb-h1", *SIZES, "--limit", "4", "--messages"], ["--limit", "--csv"]),
     (["pipedream", *SIZES, "--limit", "4"],
-     ["--limit 4: stage 0, instruction 6", "more work stands behind it"]),
+     ["--limit 4: stage 0, instruction 6", "more work follows it"]),
     (["1f1b", *SIZES, "--svg", "new.svg", "--svg-period", "period.svg"],
      ["--svg-period", "no period"]),
     (["1f1b", *SIZES, "--svg", "new.svg", "--csv", "./new.svg"], ["--csv", "--svg writes"]),
     (["1f1b", *SIZES, "--per-update", "4", "--svg", "new.svg", "--pytorch", "torch.csv"],
-     ["optimizer step", "no updates inside"]),
+     ["optimizer step", "updates only after the whole schedule"]),
     (["chimera", *SIZES, "--pytorch", "torch.csv"], ["on two stages", "one rank"]),
     (["chimera", *SIZES, "--chunks", "3"], ["chimera has two chunks", "3 were asked for"]),
-    (["1f1b", *SIZES, "--messages", "--messages-as", "groups"], ["--messages-as", "one of"]),
+    (["1f1b", *SIZES, "--messages", "--messages-as", "groups"],
+     ["--messages or --messages-as", "not both"]),
     (["good.json", "--per-update", "2"], ["--per-update", "good.json"]),
     (["sent.csv", "--limit", "4"], ["sent.csv:1: stage 0, instruction 2", "without messages"]),
     (["1f1b", *SIZES, "--messages-as", "it-comes"], ["--messages-as it-comes", "groups"]),
-    (["good.csv", "--csv", "good.csv"], ["--csv good.csv", "own file"]),
-    (["pipedream", *SIZES, "--pytorch", "a.csv"], ["stage 0", "no updates inside"]),
+    (["good.csv", "--csv", "good.csv"], ["--csv good.csv", "belongs to the schedule"]),
+    (["pipedream", *SIZES, "--pytorch", "a.csv"],
+     ["stage 0", "updates only after the whole schedule"]),
     (["sent.csv", "--messages"], ["--messages", "sent.csv has messages already"]),
 ]
 
@@ -276,7 +278,7 @@ class Figures(Command):
 
     def test_spans_without_json_are_refused(self):
         done = self.run_program("1f1b", *SIZES, "--spans")
-        self.assert_refused(done, 2, ["--spans goes with --json"])
+        self.assert_refused(done, 2, ["--spans needs --json"])
 
     def test_spans_are_written_on_request(self):
         self.assertNotIn("spans", self.document("1f1b", *SIZES))

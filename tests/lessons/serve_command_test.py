@@ -52,17 +52,18 @@ REFUSED = [
     (service(mesh="dp=0"), [], ["service.json: mesh: dp=0: axis dp has size 0"]),
     (service(mesh="dp=1025"), [], ["mesh: dp 1025 has 1025 devices; 1024"]),
     (service(mesh="dp=1024", apart=True), [], ["2048 devices, with those that compute"]),
-    (service(mesh="tp=3"), [], ["4 heads cannot be shared out to 3 ranks"]),
+    (service(mesh="tp=3"), [], ["4 heads cannot be sharded over 3 ranks"]),
     (service(mesh="ep=2"), [], ["2 ranks along ep, but the GPT has no experts"]),
-    (service(mesh="ep=2", model=MODEL + ",experts=4"), [], ["\"numbers\": true is expected"]),
+    (service(mesh="ep=2", model=MODEL + ",experts=4"), [],
+     ["\"numbers\": true and a small model are needed"]),
     (service(mesh="ep=2", model=MODEL + ",experts=4", apart=True, numbers=True), [],
-     ["1 is expected, not 2"]),
+     ["ep must have 1 rank, not 2"]),
     (service(model="llama2-13b", numbers=True), [], ["with numbers the model's 13,015,864,320"]),
     (service(numbers=True, cache={}), [], ["cache.pages is expected"]),
     (service(numbers=True, requests=[{"prompt": 1000000, "output": 1}] * 80), [],
      ["with numbers", "take too long"]),
     (service(numbers=True, cache={"pages": 1 << 20, "page_rows": 512}), [],
-     ["with numbers cache.pages makes caches of"]),
+     ["with numbers, the caches of cache.pages take"]),
     (service(apart="yes"), [], ["apart is neither true nor false"]),
     (service(cluster="h1000"), [], ["cluster: cluster 'h1000' is neither a preset"]),
     (service(cluster=1), [], ["cluster is not a string"]),
@@ -75,10 +76,11 @@ REFUSED = [
     (service(cache={"pages": 1e300}), [], ["cache.pages is not a whole number"]),
     (service(cache={"pages": 1 << 63}), [], ["cache.pages is not a whole number"]),
     (service(cache={"pages": True}), [], ["cache.pages is not a whole number"]),
-    (service(cluster="unit", cache={}), [], ["as much memory as one likes; cache.pages"]),
+    (service(cluster="unit", cache={}), [], ["have unlimited memory, so set cache.pages"]),
     (service(cache={"pages": 1, "page_rows": 4}), [], ["the cache has room for 4, 1 pages of 4"]),
     (service(model="llama2-13b", cache={"pages": 100000}), [],
-     ["cache.pages is 100000, which take 1.19 TiB, and weights 24.2 GiB: a device has 80 GiB"]),
+     ["cache.pages is 100000: these pages take 1.19 TiB and the weights 24.2 GiB, but a device "
+      "has only 80 GiB"]),
     (service(model="deepseek-v3", cache={}), [], ["weights take 1.22 TiB", "more devices"]),
     (service(batch={"sequences": 0}), [], ["batch.sequences is not a whole number from 1"]),
     (service(batch={"rows": -1}), [], ["batch.rows is not a whole number from 1"]),
@@ -105,7 +107,7 @@ REFUSED = [
     (service(requests={}), [], ["requests.count is missing"]),
     (service(requests={**MIX, "count": 100001}), [], ["requests.count is not a whole"]),
     (service(requests={**MIX, "prompt": [4, 3]}), [], ["requests.prompt is from 4 to 3"]),
-    (service(requests={**MIX, "prompt": [4]}), [], ["requests.prompt has not two numbers"]),
+    (service(requests={**MIX, "prompt": [4]}), [], ["requests.prompt must have two numbers"]),
     (service(requests={**MIX, "prompt": [0, 1]}), [], ["requests.prompt[0] is not a whole"]),
     (service(requests={**MIX, "output": "few"}), [], ["requests.output is not a whole"]),
     (service(requests={**MIX, "per_second": -1}), [], ["requests.per_second is not a number"]),
@@ -124,7 +126,7 @@ REFUSED = [
     (SMALL, ["--model", "gpt"], ["--model gpt: llama2-13b"]),
     (SMALL, ["--mesh", "pp=2"], ["--mesh pp=2: 'pp' is no axis of a service"]),
     (SMALL, ["--cluster", "h1000"], ["--cluster: cluster 'h1000' is neither"]),
-    (SMALL, ["--rate", "1"], ["--rate: the requests in service.json have arrivals"]),
+    (SMALL, ["--rate", "1"], ["--rate: service.json lists requests with fixed arrivals"]),
     (SMALL, ["--rate", "x"], ["--rate x: 'x' is no rate"]),
     (SMALL, ["--rate", "1,,2"], ["--rate 1,,2: '' is no rate"]),
     (SMALL, ["--rate", "0"], ["--rate 0: '0' is no rate"]),
@@ -132,12 +134,12 @@ REFUSED = [
     (SMALL, ["--rate", "1,1.0"], ["1.0 is there twice"]),
     (SMALL, ["--rate", ",".join(map(str, range(1, 34)))], ["33 rates; 32"]),
     (SMALL, ["--rate", "1,2", "--svg", "a.svg"], ["--svg draws one run"]),
-    (SMALL, ["--replica", "1"], ["--replica 1: there are the replicas 0 to 0"]),
-    (SMALL, ["--example"], ["--example prints a file to begin with"]),
+    (SMALL, ["--replica", "1"], ["--replica 1: the replicas are 0 to 0"]),
+    (SMALL, ["--example"], ["--example prints an example file"]),
     (SMALL, ["--svg", ""], ["--svg: a path is expected"]),
     (SMALL, ["--svg", "nowhere/a.svg"], ["--svg nowhere/a.svg", "No such file"]),
-    (SMALL, ["--svg", "./service.json"], ["--svg ./service.json", "the service's own file"]),
-    (SMALL, ["--svg", "./steady.json"], ["--svg ./steady.json", "the cluster's own file"]),
+    (SMALL, ["--svg", "./service.json"], ["--svg ./service.json", "belongs to the service; choose"]),
+    (SMALL, ["--svg", "./steady.json"], ["--svg ./steady.json", "belongs to the cluster; choose"]),
     (SMALL, ["--loud"], ["--loud"]),
 ]
 
@@ -520,7 +522,7 @@ class Refusals(Command):
         self.assert_refused(self.run_program(), 2, ["FILE is missing", "--example"])
         self.write("service.json", json.dumps(SMALL).encode())
         self.assert_refused(self.run_program("service.json", "--passes"), 2,
-                            ["--passes goes with --json"])
+                            ["--passes needs --json"])
 
 
 if __name__ == "__main__":

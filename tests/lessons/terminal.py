@@ -17,7 +17,7 @@ import unicodedata
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 PROMPT = re.compile(r"\[Enter\] (more|next step|end)(  \[[q?bn]\] [a-z ]+?)*(?=\r|$|  \Z)")
-PREDICTION = re.compile(r"\(Enter passes\): ")
+PREDICTION = re.compile(r"\(Enter skips\): ")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 PATIENCE = 600  # seconds; a slow machine under load

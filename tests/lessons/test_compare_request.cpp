@@ -56,13 +56,13 @@ TEST_CASE("a wrong option of the lesson is reported before anything runs",
     CHECK(refusal({"compare", "x", "--backends", "sim,gpu", "--ranks", "0"}) ==
           "--ranks 0: a whole number from 1 to 16384 is expected");
     CHECK(refusal({"compare", "x", "--backends", "sim,gpu", "--set", "numerics=off"}) ==
-          "--set numerics=off: there are then no numbers to compare");
+          "--set numerics=off: then there are no numbers to compare");
     CHECK(refusal({"compare", "x", "--backends", "sim,gpu", "--backend", "sim"}) ==
           "unknown option --backend; did you mean --backends?");
     CHECK(refusal({"compare", "x", "y", "--backends", "sim,gpu"}) ==
           "'y' is one argument too many for lockstep compare");
     CHECK(refusal({"compare", "--backends", "sim,gpu"}) ==
-          "SLUG is missing; lockstep compare --help shows what there is");
+          "SLUG is missing; see lockstep compare --help");
     CHECK(refusal({"compare", "x", "--backends"}) == "--backends: a value is missing");
     CHECK(refusal({"compare", "a", "b", "--ranks", "4"}) == "unknown option --ranks");
     CHECK(refusal({"compare", "a", "b", "--backend", "gpu"}) ==

@@ -93,7 +93,7 @@ TEST_CASE("an NCCL older than the one of the build is refused, a newer one is no
     CHECK(gpu::nccl_problem(22707, 22809) ==
           "NCCL 2.27 was loaded, but this was built against 2.28: let LD_LIBRARY_PATH "
           "name the folder of NCCL 2.28 or later, or build against 2.27");
-    CHECK(has(gpu::nccl_problem(0, 22809), "does not tell its version"));
+    CHECK(has(gpu::nccl_problem(0, 22809), "version of NCCL is unknown"));
 }
 
 TEST_CASE("kernels are for the capabilities they were compiled for and later ones",
@@ -123,7 +123,7 @@ TEST_CASE("CUDA's report on the kernels counts more than their capabilities",
               "cannot load the kernels: cudaErrorDevicesUnavailable (what CUDA says)"));
     gpu::GpuAnswer virtual_gpu = gpu_of(90, {90});
     virtual_gpu.memory_pools = false;
-    CHECK(has(gpu::gpu_problem(virtual_gpu), "in the order of a stream"));
+    CHECK(has(gpu::gpu_problem(virtual_gpu), "in stream order"));
 }
 
 TEST_CASE("a GPU that cannot be used is reported in its place", "[lessons]") {

@@ -108,7 +108,7 @@ TEST_CASE("a bad cell is shown short and printable", "[lessons][errors]") {
 TEST_CASE("a file without a table is refused", "[lessons][errors]") {
     CHECK(refusal("") == "data.csv is empty");
     CHECK(refusal("\n \r\n") == "data.csv is empty");
-    CHECK(refusal("a,b\n") == "data.csv has a header but no numbers");
+    CHECK(refusal("a,b\n") == "data.csv has a header but no rows of numbers");
     CHECK(refusal("1,2\n3\n") == "data.csv, row 2: 1 cell, but the first row has 2");
     CHECK(refusal("1,2\n3,4,5\n") == "data.csv, row 2: 3 cells, but the first row has 2");
     CHECK(refusal("1,2\n\n3,4\n") == "data.csv, row 2: the row is empty");
@@ -131,8 +131,7 @@ TEST_CASE("a file that cannot be read is named with the reason", "[lessons][erro
 
 TEST_CASE("a file larger than the limit is refused, a device without end too",
           "[lessons][errors]") {
-    const std::string sentence =
-        " is larger than the 64 MiB that are read of such a file";
+    const std::string sentence = " is larger than 64 MiB, the limit for such a file";
     CHECK(message_of<UsageError>([] { load_csv("/dev/zero"); }) ==
           "/dev/zero" + sentence);
 
@@ -149,8 +148,8 @@ TEST_CASE("a pipe is read to its end if it has a writer, and is not waited for i
     REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
     CHECK(message_of<UsageError>([&] { load_csv(path); }) ==
           path +
-              ": nobody writes to this pipe; a file is expected, or a pipe with a "
-              "writer");
+              ": no program writes to this pipe; a file, or a pipe with a writer, is "
+              "expected");
 
     std::thread writer([&] {
         std::ofstream pipe(path);

@@ -208,10 +208,10 @@ TEST_CASE("impossible questions about a mesh are refused", "[lessons][mesh][erro
     CHECK_THAT(refusal([&] {
                    examined_mesh({shape, 8, {{"pp"}}, {}});
                }),
-               says("two axes or more"));
+               says("name two or more axes"));
     CHECK(refusal([&] {
               examined_mesh({shape, 8, {}, 4});
-          }) == "--rank 4: pp 2 x dp 2 has the ranks 0 to 3");
+          }) == "--rank 4: the ranks of pp 2 x dp 2 are 0 to 3");
     const auto model = [](const std::string& text) {
         return refusal([&] { read_model("--model", text); });
     };

@@ -104,10 +104,8 @@ TEST_CASE("a bad value is named with its option and what was expected",
 
 TEST_CASE("a command line that cannot be read is answered in one sentence",
           "[lessons][errors]") {
-    CHECK(refusal({"lesson"}) ==
-          "SLUG is missing; lockstep lesson --help shows what there is");
-    CHECK(refusal({"compare", "a"}) ==
-          "DIR_B is missing; lockstep compare --help shows what there is");
+    CHECK(refusal({"lesson"}) == "SLUG is missing; see lockstep lesson --help");
+    CHECK(refusal({"compare", "a"}) == "DIR_B is missing; see lockstep compare --help");
     CHECK(refusal({"compare", "a", "b", "c"}) ==
           "'c' is one argument too many for lockstep compare");
     CHECK(lesson_refusal({"--rnaks", "4"}) ==

@@ -142,8 +142,8 @@ TEST_CASE("a check is a sentence; in the record it has its label", "[lessons]") 
     for (const std::string& line : lines_of(document, {}))
         all += line + "\n";
     CHECK(all ==
-          "ok      They sent 12 bytes, at most 1e-5.\n\n(Not compared, as this run "
-          "computes shapes only.)\n\nThe end.\n\nAnd 2 more checks, all true.\n");
+          "ok      They sent 12 bytes, at most 1e-5.\n\n(Not compared, because this run "
+          "computes only shapes.)\n\nThe end.\n\n2 more checks passed.\n");
     REQUIRE(record.checks.size() == 3);
     CHECK(record.checks[0].name == "bytes sent on 4 devices");
     CHECK(record.checks[1].name == "nearness");
@@ -181,7 +181,7 @@ TEST_CASE("a list is rows of a table and checks of each row", "[lessons]") {
     CHECK(shown("| n | {unit} | none |\n|--:|--:|--:|\n| {{each sizes}} {n} | {square} | "
                 "{x?} |\n| all | 5 | {x?} |\n\n{{check sizes.square: {n}}}",
                 give) ==
-          "n    s\n───  ─\n1    1\n2    4\nall  5\n\nAnd 2 more checks, all true.\n");
+          "n    s\n───  ─\n1    1\n2    4\nall  5\n\n2 more checks passed.\n");
 }
 
 TEST_CASE("one of two branches is shown, and only its values are needed", "[lessons]") {
@@ -296,7 +296,7 @@ TEST_CASE("a mistake on a page is named with file and line", "[lessons]") {
           "a.md:9: {{hint}} stands where {{end}} is expected");
     CHECK(refusal("{{draw x}}").starts_with("a.md:7: {{draw}} is no directive"));
     CHECK(refusal("{{predict no}}\nx\n\n{{end}}") ==
-          "a.md:7: nothing was given the name no, which is to be predicted");
+          "a.md:7: no value has the name no, which the question asks for");
     CHECK(refusal("{{predict word}}\nx\n\n{{end}}") ==
           "a.md:7: word is 'a', but the question has no {{option}}");
     CHECK(refusal("{{predict word}}\nx\n\n{{option b}} y\n\n{{end}}") ==

@@ -45,7 +45,7 @@ TEST_CASE("a site does not change other files", "[lessons]") {
         CHECK_THROWS_WITH(
             take_and_write(folder.path(), {{"a.html", "4"}, {"c.html", "5"}}),
             Catch::Matchers::ContainsSubstring(
-                "holds c.html, which no book has put there like that"));
+                "c.html in this folder was not written by a book"));
         CHECK(read_file(folder.path() / "a.html") == "3");
         CHECK(read_file(folder.path() / "c.html") == "mine");
     }
@@ -119,7 +119,7 @@ TEST_CASE("a site is not written into a folder with other files", "[lessons]") {
     write_file(folder.path() / "notes.txt", "mine");
     CHECK_THROWS_WITH(take_site_folder(folder.path()),
                       Catch::Matchers::ContainsSubstring(
-                          "holds notes.txt and is no book's; nothing was written"));
+                          "contains notes.txt and is not a book's; nothing was written"));
     CHECK(entries_in(folder.path()) == 1);
 }
 

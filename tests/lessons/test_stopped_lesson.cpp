@@ -137,7 +137,8 @@ TEST_CASE("a lesson that stops leaves its record", "[lessons]") {
         for (const char* name :
              {"wait_for_graph.svg", "trace.json", "timeline.svg", "diagnosis.json"})
             CHECK(std::filesystem::exists(out / name));
-        const bool tells = said.errors.find("when it stopped is in") != std::string::npos;
+        const bool tells =
+            said.errors.find("record of the stopped run is in") != std::string::npos;
         CHECK(tells != json);
     }
 }

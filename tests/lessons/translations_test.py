@@ -84,8 +84,8 @@ def sentence(ours, theirs, path, original):
     if not ours:
         return f"{path}: section '{theirs.title}' of {original}:{theirs.line} is not translated"
     if not theirs:
-        return f"{path}:{ours.line}: section '{ours.title}' is in {original} no more"
-    return (f"{path}:{ours.line}: section '{ours.title}' was translated from another text of "
+        return f"{path}:{ours.line}: {original} no longer has section '{ours.title}'"
+    return (f"{path}:{ours.line}: section '{ours.title}' translates an older text of "
             f"{original}:{theirs.line}, '{theirs.title}'")
 
 
@@ -214,8 +214,8 @@ def update():
     files = {}
     for path, original, ours, theirs in translations():
         if len(ours) != len(theirs):
-            sys.exit(f"{path}: {len(ours)} sections for the {len(theirs)} of {original}; "
-                     "the test says which are missing")
+            sys.exit(f"{path} has {len(ours)} sections, but {original} has {len(theirs)}; "
+                     "run the test to see which are missing")
         files.setdefault(path, []).extend(zip(ours, theirs))
     for path, pairs in files.items():
         lines = text_of(path).split("\n")

@@ -210,12 +210,12 @@ TEST_CASE("Recomputation refuses modules and attention that do not exist",
     Sequential model;
     model.add<Linear>(one.init("layer"), 3, 3);
     CHECK_THAT(refusal([&] { recompute_modules(model, 0, 2); }),
-               says("modules 0 to 2 of a Sequential of 1 were to be recomputed"));
+               says("cannot recompute modules 0 to 2 of a Sequential of 1"));
     GptKit dealt;
     dealt.tokens = {TokenOrder::contiguous, 2, 0};
-    CHECK_THAT(
-        refusal([&] { selective_recompute(dealt); }),
-        says("dealt to 2 ranks, but which has no attention that sees the others'"));
+    CHECK_THAT(refusal([&] { selective_recompute(dealt); }),
+               says("sharded over 2 ranks, but its attention does not see the other "
+                    "ranks' tokens"));
 }
 
 namespace {

@@ -73,7 +73,7 @@ TEST_CASE("Dropout refuses a number that is no probability", "[nn][sim][errors]"
     OneDevice one;
     for (const double wrong : {1.0, -0.1, std::nan("")})
         CHECK_THAT(refusal([&] { Dropout(one.device, wrong, kNoise); }),
-                   says("it lies in [0, 1)"));
+                   says("it must be in [0, 1)"));
 }
 
 }  // namespace lockstep::nn_test

@@ -383,29 +383,33 @@ TEST_CASE("Experts' options that do not fit are refused", "[nn][experts][errors]
     refuses("mlp.gate: a token chooses 7 of 6 experts; from 1 to all",
             [](E&, G& gate) { gate.chosen = 7; });
     refuses("mlp.gate: a token chooses 0 of 6 experts", [](E&, G& g) { g.chosen = 0; });
-    refuses("the softmax of the chosen logits is normalized by itself",
-            [](E&, G& gate) { gate.normalized = true; });
-    refuses("6 experts do not fall into 4 groups of as many each",
+    refuses(
+        "the softmax of the chosen logits is normalized already; leave normalized off",
+        [](E&, G& gate) { gate.normalized = true; });
+    refuses("6 experts cannot be split into 4 equal groups",
             [](E&, G& gate) { gate.groups = 4; });
-    refuses("2 experts of 3 of 2 groups of 3", [](E&, G& gate) {
-        gate.groups = 2;
-        gate.chosen_groups = 3;
-    });
-    refuses("3 experts of 2 groups; as many of each are expected", [](E&, G& gate) {
-        gate.groups = 3;
-        gate.chosen_groups = 2;
-        gate.chosen = 3;
-    });
+    refuses("a token cannot choose 2 experts from 3 of 2 groups with 3 experts each",
+            [](E&, G& gate) {
+                gate.groups = 2;
+                gate.chosen_groups = 3;
+            });
+    refuses("a token chooses 3 experts from 2 groups; a multiple of 2 is expected",
+            [](E&, G& gate) {
+                gate.groups = 3;
+                gate.chosen_groups = 2;
+                gate.chosen = 3;
+            });
     refuses("balance is -1, z is 0 and noise is 0; none may be negative",
             [](E&, G& gate) { gate.balance = -1; });
     refuses("mlp: tokens in 0 portions; one is expected",
             [](E& of, G&) { of.portions = 0; });
-    refuses("the capacity is -1 of an equal share", [](E& of, G&) { of.capacity = -1; });
+    refuses("the capacity is -1 times an equal share",
+            [](E& of, G&) { of.capacity = -1; });
     refuses("a capacity take all tokens at once; got 2 portions", [](E& of, G&) {
         of.portions = 2;
         of.capacity = 1;
     });
-    refuses("a load of 2 experts, for 6", [](E& of, G&) { of.load = {1, 2}; });
+    refuses("the load has 2 numbers for 6 experts", [](E& of, G&) { of.load = {1, 2}; });
     refuses("mlp.experts: 6 experts from 6 to 0 columns",
             [](E& of, G&) { of.inner = 0; });
 }

@@ -127,12 +127,11 @@ TEST_CASE("FlashAttention refuses a sequence that cannot be sharded", "[nn][erro
                says("3 heads of keys and values for 4 of queries"));
     FlashAttention flash(one.device, {2, true}, TokenOrder::zigzag, 3);
     Saved saved;
-    CHECK_THAT(
-        refusal([&] {
-            flash.forward(one.device.zeros({9, 1, 18}, DType::f64), saved);
-        }),
-        says("attention: a sequence of 9 tokens over 3 ranks in zigzag order; a positive "
-             "multiple of 6 is expected"));
+    CHECK_THAT(refusal([&] {
+                   flash.forward(one.device.zeros({9, 1, 18}, DType::f64), saved);
+               }),
+               says("attention: a sequence of 9 tokens cannot be sharded over 3 ranks in "
+                    "zigzag order; a positive multiple of 6 is expected"));
 }
 
 namespace {

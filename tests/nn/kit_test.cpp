@@ -360,10 +360,11 @@ TEST_CASE("Saved keeps values of any type, and names missing ones", "[nn][errors
     CHECK(saved.value<std::vector<int>>("counts") == std::vector<int>{1, 2});
     CHECK(refused([&] {
               saved.value<double>("counts");
-          }).find("was kept as another type") != std::string::npos);
+          }).find("asks for \"counts\" with another type than forward kept") !=
+          std::string::npos);
     CHECK(refused([&] { saved.at("x"); }).find("backward needs \"x\"") !=
           std::string::npos);
-    CHECK(refused([&] { saved.keep_value("counts", 1); }).find("already holds") !=
+    CHECK(refused([&] { saved.keep_value("counts", 1); }).find("already has") !=
           std::string::npos);
 }
 

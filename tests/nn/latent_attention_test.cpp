@@ -162,8 +162,9 @@ TEST_CASE("Impossible latent attention is refused", "[nn][errors]") {
                says("attn: latent attention of 0 heads, with ranks 4 and 3"));
     BlockSizes sizes{kWide, kHeadCount};
     sizes.latent = kLatent;
-    CHECK_THAT(refusal([&] { make_block(one.init("h.0"), sizes); }),
-               says("h.0.attn: latent attention is causal, with rotary positions"));
+    CHECK_THAT(
+        refusal([&] { make_block(one.init("h.0"), sizes); }),
+        says("h.0.attn: latent attention must be causal and have rotary positions"));
 }
 
 }  // namespace lockstep::nn_test

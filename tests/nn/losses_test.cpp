@@ -143,7 +143,7 @@ TEST_CASE("Targets in another order than the logits' rows are refused", "[nn][er
     CHECK(loss_of({3, 2}) == "nothing was refused");
     CHECK(loss_of({6}) == "nothing was refused");
     CHECK_THAT(loss_of({2, 3}),
-               says("targets of shape (2, 3) for logits of shape (3, 2, 5)"));
+               says("targets have shape (2, 3) for logits of shape (3, 2, 5)"));
 }
 
 }  // namespace lockstep::nn_test

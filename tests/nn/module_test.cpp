@@ -85,7 +85,7 @@ TEST_CASE("A Saved that serves two micro-batches at once is refused",
     Saved saved;
     linear.forward(x, saved);
     CHECK_THAT(refusal([&] { linear.forward(x, saved); }),
-               says("already holds \"x\" of another forward"));
+               says("already has \"x\" of another forward"));
     saved.clear();
     linear.forward(x, saved);
     linear.backward(x, saved);

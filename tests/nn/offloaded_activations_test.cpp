@@ -268,7 +268,7 @@ TEST_CASE("Offloading refuses missing modules and wrong options",
         CHECK_THAT(offload(0, 2, {}), says("modules 0 to 2 of a Sequential of 1"));
         CHECK_THAT(offload(1, 0, {}), says("modules 1 to 0 of a Sequential of 1"));
         CHECK_THAT(offload(0, 1, {.prefetch = -1}),
-                   says("-1 modules are to be prefetched"));
+                   says("prefetch is -1 and least_bytes is"));
     });
     OneDevice one;
     Sequential model;

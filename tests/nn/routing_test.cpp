@@ -100,7 +100,7 @@ TEST_CASE(
                                             {INFINITY, 1, 1},
                                             {NAN, 1, 1}})
         CHECK_THAT(refusal([&] { dealt_by_load(5, 3, load); }),
-                   says("one for each of 3 experts is expected, none of them negative"));
+                   says("one number for each of 3 experts is expected, none negative"));
     // The counts for each choice add up to the load.
     OneDevice one(false);
     const Tensor ids = one.device.zeros({5, 3}, DType::i32);

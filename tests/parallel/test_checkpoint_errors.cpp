@@ -82,7 +82,7 @@ TEST_CASE("A checkpoint of another model or optimizer is refused by name",
                               AllReduceSync sync({model.layer.parameters().front()});
                               load_checkpoint(rank.device(), rank.world(), place, sync);
                           }),
-               says("the checkpoint has layer.bias (5), which no rank has here"));
+               says("the checkpoint has layer.bias (5), but no rank has it here"));
     CHECK_THAT(
         refused_on(1,
                    [&](Rank& rank) {
@@ -91,7 +91,7 @@ TEST_CASE("A checkpoint of another model or optimizer is refused by name",
                        Sgd sgd(model.layer.parameters());
                        load_checkpoint(rank.device(), rank.world(), place, {sync, &sgd});
                    }),
-        says("the checkpoint has exp_avg/layer.bias (5), which no rank has here"));
+        says("the checkpoint has exp_avg/layer.bias (5), but no rank has it here"));
     CHECK_THAT(
         refused_on(1,
                    [&](Rank& rank) {
@@ -115,8 +115,8 @@ TEST_CASE("Impossible saves are refused", "[parallel][checkpoint][errors]") {
                                             model.layer.parameters());
                               save(rank, sync);
                           }),
-               says("the strategy goes on with the errors that it feeds back, which no "
-                    "checkpoint has"));
+               says("the strategy cannot continue without the errors that it feeds back, "
+                    "which a checkpoint does not contain"));
     CHECK_THAT(refused_on(2,
                           [&](Rank& rank) {
                               Model model(rank);
@@ -131,15 +131,15 @@ TEST_CASE("Impossible saves are refused", "[parallel][checkpoint][errors]") {
                               AllReduceSync sync(layer.parameters());
                               save(rank, sync);
                           }),
-               says("the 2 pieces of layer.bias do not make a whole (5), in which each "
-                    "element is there once; ranks that hold copies say so before"));
+               says("the 2 pieces of layer.bias do not cover each element of its shape "
+                    "(5) exactly once; if ranks hold copies, declare them first"));
     CHECK_THAT(refused_on(1,
                           [&](Rank& rank) {
                               Model model(rank);
                               AllReduceSync sync(model.layer.parameters());
                               save(rank, sync, -1);
                           }),
-               says("-1 is no step"));
+               says("save_checkpoint: the step is -1; 0 or more is expected"));
     CHECK(!latest_checkpoint(folder / "run"));
     CHECK_THAT(refused_on(1,
                           [&](Rank& rank) {
@@ -160,7 +160,7 @@ TEST_CASE("An incomplete checkpoint is refused", "[parallel][checkpoint][errors]
     CHECK(latest_checkpoint(folder.path()) == place);
     CHECK(!latest_checkpoint(folder / "nowhere"));
     CHECK_THAT(refused_load(folder / "step-00000009"),
-               says("this is no checkpoint, or one that was not finished"));
+               says("this is no checkpoint, or an unfinished one"));
 
     SECTION("A file is shorter than it was") {
         fs::resize_file(place / "rank-1.safetensors",
@@ -201,7 +201,8 @@ TEST_CASE("The rest of an incomplete checkpoint is removed before the next save"
                             {sync, wrong ? &of_others : &optimizer});
         });
     };
-    CHECK_THAT(save_again(2, true), says("made of other parameters"));
+    CHECK_THAT(save_again(2, true),
+               says("the optimizer's parameters are not those that are updated here"));
     CHECK(!latest_checkpoint(folder.path()));
     CHECK(save_again(3, false) == "nothing was refused");
     for (const auto& [name, tensor] : read_checkpoint(place)) {
@@ -229,10 +230,11 @@ TEST_CASE("A wrong index is refused", "[parallel][checkpoint][errors]") {
     CHECK_THAT(refused(R"("step":0)", R"("step":-1)"),
                says("step: a number is too large, or negative"));
     CHECK_THAT(refused(R"("step":0)", R"("step":1e300)"),
-               says("step: a number is expected that is whole"));
+               says("step: a whole number is expected"));
     CHECK_THAT(refused(R"("step":0)", R"("step":18446744073709551615)"),
                says("step: a number is too large, or negative"));
-    CHECK_THAT(refused(R"("dtype":"f64")", R"("dtype":"f8")"), says("role or dtype"));
+    CHECK_THAT(refused(R"("dtype":"f64")", R"("dtype":"f8")"),
+               says("its role or dtype is unknown"));
     CHECK_THAT(refused(R"("shape":[5,3])", R"("shape":[5,3,1,1,1])"),
                says("a shape of up to four extents is expected"));
     CHECK_THAT(
@@ -240,7 +242,7 @@ TEST_CASE("A wrong index is refused", "[parallel][checkpoint][errors]") {
         says("the shape is too large"));
     CHECK_THAT(refused(R"("shape":[5,3])", R"("shape":"5x3")"), says("a shape of"));
     CHECK_THAT(refused(R"("rows":[[0,0,)", R"("rows":[[0,900,)"),
-               says("a piece names rows or columns that are not there"));
+               says("a piece names rows or columns outside the tensor"));
     CHECK_THAT(refused(R"("rows":[[0,0,)", R"("rows":[[0,1,)"), says("layer."));
     CHECK_THAT(refused(R"("file":"rank-0.safetensors")", R"("file":"../secret")"),
                says("the name of a file in the same folder is expected"));
@@ -249,13 +251,13 @@ TEST_CASE("A wrong index is refused", "[parallel][checkpoint][errors]") {
         says("that the index says"));
     CHECK_THAT(
         refused(R"("file":"rank-0.safetensors")", R"("file":"rank-9.safetensors")"),
-        says("said to lie in rank-9.safetensors, which has 0 bytes there"));
+        says("is in rank-9.safetensors, but gives that file only 0 bytes"));
     CHECK_THAT(refused(R"("tensors":{)", R"("tensors":[{)"),
                says("this is no index of a checkpoint"));
     CHECK_THAT(refused(R"("shape":[5,3])", R"("shape":[288230376151711744,3])"),
                says("layer.weight"));
     CHECK_THAT(refused(R"("flat":true)", R"("flat":1)"), says("true or false"));
-    CHECK_THAT(refused(R"("column":0)", R"("column":7)"), says("not there"));
+    CHECK_THAT(refused(R"("column":0)", R"("column":7)"), says("outside the tensor"));
 }
 
 TEST_CASE("The common elements of two parts are found", "[core][part]") {

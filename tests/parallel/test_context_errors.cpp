@@ -51,15 +51,17 @@ TEST_CASE("Sequences that cannot be sharded equally are refused", "[parallel][er
         return refusal([&] { dealt_rows(sequence_of(tokens), {order, ranks, 0}); });
     };
     CHECK_THAT(dealing(10, 4, TokenOrder::contiguous),
-               says("dealing tokens: a sequence of 10 tokens over 4 ranks in contiguous "
-                    "order; a positive multiple of 4 is expected"));
+               says("dealing tokens: a sequence of 10 tokens cannot be sharded over 4 "
+                    "ranks in contiguous order; a positive multiple of 4 is expected"));
     CHECK_THAT(dealing(2, 4, TokenOrder::striped),
-               says("2 tokens over 4 ranks in striped order; a positive multiple of 4"));
+               says("2 tokens cannot be sharded over 4 ranks in striped order; a "
+                    "positive multiple of 4"));
     CHECK_THAT(dealing(0, 4, TokenOrder::contiguous),
-               says("a sequence of 0 tokens over 4 ranks"));
+               says("a sequence of 0 tokens cannot be sharded over 4 ranks"));
     // Each of four ranks would get three tokens, which cannot be two equal stretches.
     CHECK_THAT(dealing(12, 4, TokenOrder::zigzag),
-               says("12 tokens over 4 ranks in zigzag order; a positive multiple of 8"));
+               says("12 tokens cannot be sharded over 4 ranks in zigzag order; a "
+                    "positive multiple of 8"));
 }
 
 TEST_CASE("Odd shares in zigzag order are refused by every method",
@@ -73,10 +75,10 @@ TEST_CASE("Odd shares in zigzag order are refused by every method",
     // sequence.
     CHECK_THAT(refusal_of(method, 2, odd),
                says(method == ContextMethod::ulysses
-                        ? "a sequence of 6 tokens over 2 ranks in zigzag order; a "
-                          "positive multiple of 4 is expected"
-                        : "3 tokens on each of 2 ranks in zigzag order, which deals two "
-                          "stretches of equal length to each; an even number"));
+                        ? "a sequence of 6 tokens cannot be sharded over 2 ranks in "
+                          "zigzag order; a positive multiple of 4 is expected"
+                        : "3 tokens on each of 2 ranks in zigzag order; each rank gets "
+                          "two equal stretches, so an even number"));
     odd.tokens = 4;
     CHECK_NOTHROW(attend(method, 2, [&](int) { return odd; }));
 }
@@ -96,7 +98,7 @@ TEST_CASE("Unknown orders and methods are refused with a list of the known ones"
                                               rank.device(), rank.world(), {4, true});
                    });
                }),
-               says("no such way of context parallelism"));
+               says("unknown method of context parallelism"));
 }
 
 TEST_CASE("Ranks outside of the group have no share", "[parallel][errors]") {
@@ -105,10 +107,10 @@ TEST_CASE("Ranks outside of the group have no share", "[parallel][errors]") {
             dealt_rows(sequence_of(8), {TokenOrder::contiguous, ranks, rank});
         });
     };
-    CHECK_THAT(dealing(4, 4), says("rank 4 of 4 that tokens are dealt to"));
-    CHECK_THAT(dealing(4, -1), says("rank -1 of 4 that tokens are dealt to"));
-    CHECK_THAT(dealing(0, 0), says("rank 0 of 0 that tokens are dealt to; ranks count "
-                                   "from 0, and one is expected at least"));
+    CHECK_THAT(dealing(4, 4), says("rank 4 of 4 ranks cannot have tokens"));
+    CHECK_THAT(dealing(4, -1), says("rank -1 of 4 ranks cannot have tokens"));
+    CHECK_THAT(dealing(0, 0), says("rank 0 of 0 ranks cannot have tokens; ranks count "
+                                   "from 0, and at least one is expected"));
 }
 
 TEST_CASE("Shares that do not make a whole sequence are refused", "[parallel][errors]") {
@@ -116,7 +118,7 @@ TEST_CASE("Shares that do not make a whole sequence are refused", "[parallel][er
                           TokenOrder order = TokenOrder::contiguous) {
         return refusal([&] { whole_sequence(of_ranks, order); });
     };
-    CHECK_THAT(whole({}), says("a whole sequence of no ranks' tokens"));
+    CHECK_THAT(whole({}), says("whole_sequence() got tokens of no rank"));
     CHECK_THAT(
         whole({sequence_of(8), sequence_of(6)}),
         says("rank 1 has tokens of shape (6, 2), f32, but rank 0 has (8, 2), f32"));
@@ -130,14 +132,14 @@ TEST_CASE("Shares that do not make a whole sequence are refused", "[parallel][er
 TEST_CASE("Ulysses refuses heads that the ranks do not divide", "[parallel][errors]") {
     const ContextMethod ulysses = ContextMethod::ulysses;
     CHECK_THAT(refusal_of(ulysses, 3, {}),
-               says("Ulysses attention of 4 heads over 3 ranks, which share the heads "
-                    "out: a multiple of 3 is expected"));
+               says("Ulysses attention cannot shard 4 heads over 3 ranks; a multiple of "
+                    "3 is expected"));
     Brought grouped;
     grouped.sizes.kv_heads = 2;
     grouped.columns = 8 * kWidth;
     CHECK_THAT(refusal_of(ulysses, 4, grouped),
-               says("Ulysses attention of 2 heads of keys and values over 4 ranks, which "
-                    "share the heads out: a multiple of 4 is expected"));
+               says("Ulysses attention cannot shard 2 heads of keys and values over 4 "
+                    "ranks; a multiple of 4 is expected"));
     // The other methods do not shard heads.
     for (const ContextMethod method : all_context_methods())
         if (method != ulysses) {
@@ -155,10 +157,10 @@ TEST_CASE("Heads that do not fit each other are refused by every method",
         return refusal_of(method, 2, brought);
     };
     CAPTURE(name_of(method));
-    CHECK_THAT(with(0, 0), says("attention with 0 heads; it needs one"));
+    CHECK_THAT(with(0, 0), says("attention has 0 heads; at least 1 is expected"));
     CHECK_THAT(with(4, 3),
-               says("attention with 3 heads of keys and values for 4 of queries; the "
-                    "first must divide the second, or be 0 for as many"));
+               says("attention has 3 heads of keys and values for 4 of queries; the "
+                    "first number must divide the second, or be 0 for the same number"));
     CHECK_THAT(with(4, 8), says("8 heads of keys and values for 4 of queries"));
     CHECK_THAT(with(4, -1), says("-1 heads of keys and values for 4 of queries"));
 }
@@ -229,7 +231,7 @@ TEST_CASE("A GPT with sharded tokens refuses what it does not support",
     sizes.block.heads = 4;
     sizes.block.kv_heads = 3;
     CHECK_THAT(run(method, sizes, TokenOrder::contiguous, 4),
-               says("transformer.h.0.attn: attention with 3 heads of keys and values for "
+               says("transformer.h.0.attn: attention has 3 heads of keys and values for "
                     "4 of queries"));
 }
 
@@ -243,8 +245,8 @@ TEST_CASE("Tokens of several ranks without an attention that sees them are refus
                        make_block({rank.device(), DType::f32, 5, "h.0"}, sizes, kit);
                    });
                }),
-               says("h.0: tokens of 2 ranks, but no attention that sees the others'; "
-                    "context_parallel() gives a kit one"));
+               says("h.0: tokens are sharded over 2 ranks, but attention does not see "
+                    "the other ranks' tokens; use context_parallel()"));
 }
 
 }  // namespace lockstep::test

@@ -260,22 +260,22 @@ TEST_CASE("Servers refuse an optimizer of other parameters", "[parallel][errors]
                                       ServerPlan{{0, 1}});
                    sync.update(*momentum_sgd(model.parameters()));
                }),
-               StartsWith("ShardedServer, where a rank updates shards(): the optimizer "
-                          "was made of other parameters"));
+               StartsWith("ShardedServer, where a rank updates shards(): the optimizer's "
+                          "parameters are not those"));
     CHECK_THAT(refusal([](Rank& rank, Module& model) {
                    const auto other = model_of(rank, mlp_task());
                    serve_parameters(rank.device(), rank.world(), model.parameters(),
                                     *momentum_sgd(other->parameters()), 1);
                }),
-               StartsWith("serve_parameters: the optimizer was made of other"));
+               StartsWith("serve_parameters: the optimizer's parameters are not those"));
     CHECK_THAT(refusal([](Rank& rank, Module& model) {
                    const auto pairs = pairs_with_server(rank.world());
                    if (rank.index() == 0)
                        serve_stale(rank.device(), pairs, model.parameters(),
                                    *momentum_sgd({model.parameters().front()}), 1, 0);
                }),
-               StartsWith("serve_stale: the optimizer was made of other parameters than "
-                          "those that are updated here: it has 1, and 4 are updated"));
+               StartsWith("serve_stale: the optimizer's parameters are not those that "
+                          "are updated here: it has 1, and 4 are updated"));
     CHECK_THAT(refusal([](Rank& rank, Module& model) {
                    serve_parameters(rank.device(), rank.world(), model.parameters(),
                                     *momentum_sgd(model.parameters()), -1);
@@ -310,12 +310,11 @@ TEST_CASE("One process refuses batches that it cannot distribute", "[parallel][e
     for (const int dimension : {-1, 2, 7})
         CHECK_THAT(of_batch(dimension),
                    ContainsSubstring(
-                       fmt::format("one_process_step: a batch of shape (6, 5) is "
-                                   "dealt out along dimension {}; 0 to 1 are there",
+                       fmt::format("one_process_step: a batch of shape (6, 5) cannot be "
+                                   "scattered along dimension {}; 0 to 1 is expected",
                                    dimension)));
-    CHECK_THAT(of_batch(0),
-               ContainsSubstring("one_process_step: of an input of shape (3, 5) the "
-                                 "model makes a prediction of shape (2, 5)"));
+    CHECK_THAT(of_batch(0), ContainsSubstring("one_process_step: the input has shape (3, "
+                                              "5) and the model's prediction (2, 5)"));
 }
 
 }  // namespace lockstep::test

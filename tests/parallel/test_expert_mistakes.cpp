@@ -189,8 +189,8 @@ TEST_CASE("Tokens that all ranks of a tensor group send count several times",
         CHECK_THAT(refusal([&] {
                        exchange_experts(mesh, {"tp"}, {.tp = &tp, .drop_copies = false});
                    }),
-                   says("each expert would get each token 2 times, and its gradient as "
-                        "often; leave drop_copies on"));
+                   says("each expert would get each token, and its gradient, 2 times; "
+                        "leave drop_copies on"));
     });
     // … and made by hand, it gives the right y, but twice the experts' gradient.
     const HostTensor x = normal_values({6, 8}, "x");
@@ -234,14 +234,14 @@ TEST_CASE("Experts without knowledge of their tensor group are refused",
         };
         const GptKit shared = tensor_parallel({}, tp);
         const std::string sentence =
-            "h.0.mlp: linear layers are shared out to a tensor group, but the kit does "
-            "not say what that does with experts";
+            "h.0.mlp: linear layers are sharded over a tensor group, but the kit does "
+            "not say what this group does with experts";
         CHECK_THAT(refused(shared), says(sentence));
         CHECK_THAT(refused(expert_parallel(shared, mesh, {"ep"})), says(sentence));
         SequenceParallel deals(rank.device(), mesh["tp"]);
         CHECK_THAT(refused(expert_parallel(tensor_parallel({}, deals), mesh, {"ep"},
                                            {.tp = &tp})),
-                   says("layers deal a sequence to 2 ranks, and experts to 1"));
+                   says("layers shard a sequence over 2 ranks, but experts over 1"));
         CHECK_THAT(
             refusal([&] {
                 exchange_experts(mesh, {"ep"},
@@ -250,25 +250,26 @@ TEST_CASE("Experts without knowledge of their tensor group are refused",
             says("If their axis, tp, were one of the batch, each token would count "
                  "2 times"));
         CHECK_THAT(refusal([&] { exchange_experts(other, {"tp"}, {.tp = &tp}); }),
-                   says("the tensor group tp is no line of this mesh"));
+                   says("the tensor group tp is not a line of this mesh"));
         // The experts are sharded along another mesh than the one of the replicas.
         MixtureOfExperts layer(init, {softmax_first(), kExpertHidden},
                                exchange_experts(other, {"tp"}), nullptr);
-        CHECK_THAT(refusal([&] { declare_replicas_of(mesh, {"ep"}, layer); }),
-                   says("is shared out along tp, which is neither a line nor a plane of "
-                        "this mesh"));
+        CHECK_THAT(
+            refusal([&] { declare_replicas_of(mesh, {"ep"}, layer); }),
+            says(
+                "is sharded along tp, which is neither a line nor a plane of this mesh"));
         CHECK_THAT(refusal([&] {
                        const GptKit once = expert_parallel({}, mesh, {"ep"});
                        expert_parallel(once, mesh, {"ep"});
                    }),
-                   says("whose experts are shared out already"));
+                   says("the kit's experts are sharded already"));
         ExpertSizes odd = softmax_first();
         odd.count = 3;
         CHECK_THAT(refusal([&] {
                        MixtureOfExperts(init, {odd, kExpertHidden},
                                         exchange_experts(mesh, {"tp"}), nullptr);
                    }),
-                   says("h.0: 3 experts cannot be shared out to 2 ranks"));
+                   says("h.0: 3 experts cannot be sharded over 2 ranks"));
     });
 }
 

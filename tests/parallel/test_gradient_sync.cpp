@@ -382,7 +382,7 @@ TEST_CASE("Gradients are added up only once, and only over declared lines",
                      complete_gradients(gpt.parameters());
                      complete_gradients(gpt.parameters());
                  }),
-         "has been added up already");
+         "has already been summed since it was set to zero");
     for (const bool declared : {false, true}) {
         says(refusal(declared,
                      [](Rank& rank, Module& gpt, Communicator& other) {
@@ -420,7 +420,7 @@ TEST_CASE("Buckets refuse a gradient that comes after the last", "[parallel][err
                          throw;
                      }
                  }),
-         "got a gradient after the last of the step");
+         "got a gradient after the step's last one");
 }
 
 TEST_CASE("Weight decay of matrices only refuses a range of a flat buffer",
@@ -495,7 +495,7 @@ TEST_CASE("Places declared after ZeRO-1 was made are refused", "[parallel][error
                                     Placement::Kind::partial);
                      sync.finish();
                  }),
-         "where parameters lie was said after it was made");
+         "placements of parameters were declared after it was made");
 }
 
 TEST_CASE("An absent gradient or value is named by sums, norms and optimizers",
@@ -544,9 +544,8 @@ TEST_CASE("ZeRO-1 says which parameters its optimizer has", "[parallel][errors]"
                      Sgd optimizer(gpt.parameters());
                      sync.update(optimizer);
                  }),
-         "Zero1, where a rank updates shards(): the optimizer was made of other "
-         "parameters "
-         "than those that are updated here");
+         "Zero1, where a rank updates shards(): the optimizer's parameters are not those "
+         "that are updated here");
     says(refusal(true,
                  [](Rank& rank, Module&, Communicator&) {
                      Linear linear({rank.device(), DType::f64, 1, "one"}, 1, 1, false);
@@ -581,16 +580,15 @@ TEST_CASE("Gradients are added up along axes whose ranks have data of their own"
             return refusal([&] { declare_replicas_of(mesh, axes, *gpt); });
         };
         const std::string line = refusal([&] { declare_replicas_of(mesh["tp"], *gpt); });
-        CHECK_THAT(line,
-                   says("transformer.wte.weight: the ranks of tp hold it alike, and "
-                        "each gets terms of the gradient, it is said here"));
+        CHECK_THAT(line, says("transformer.wte.weight: this call declares that the ranks "
+                              "of tp hold copies of it, and each gets some terms of the "
+                              "gradient, but it was declared"));
         CHECK_THAT(line, says("that the ranks of tp have different parts of it"));
-        CHECK_THAT(refused({"tp"}), says("that the ranks of tp hold it alike, and each "
-                                         "gets the whole gradient"));
-        CHECK_THAT(
-            refused({"dp", "tp"}),
-            says("the gradients of transformer.wpe.weight cannot be added up along "
-                 "tp: it was said at src/parallel/tensor_parallel_kit.cpp"));
+        CHECK_THAT(refused({"tp"}), says("that the ranks of tp hold copies of it, and "
+                                         "each gets the whole gradient"));
+        CHECK_THAT(refused({"dp", "tp"}),
+                   says("the gradients of transformer.wpe.weight cannot be summed along "
+                        "tp: it was declared at src/parallel/tensor_parallel_kit.cpp"));
         const auto other =
             make_gpt({device, DType::f32, 1, ""}, small_sizes(), tensor_parallel({}, tp));
         for (int again = 0; again < 2; ++again)
@@ -604,7 +602,7 @@ TEST_CASE("Gradients are added up along axes whose ranks have data of their own"
         CHECK_THAT(refusal([&] {
                        declare_replicas_of(mesh, {"dp", "tp"}, *third);
                    }),
-                   says("and each gets terms of the gradient. Axes are expected"));
+                   says("and each gets some terms of the gradient. Name only axes"));
     });
 }
 

@@ -280,17 +280,17 @@ TEST_CASE("Counts that a program downloads itself are refused in a run of shapes
             counts.push_back(count);
         const Tensor x = device.zeros({2, 4}, DType::f32);
         const Tensor y = device.zeros({2, 4}, DType::f32);
-        CHECK_THAT(
-            refusal([&] {
-                rank.world().all_to_all_v(y, {1, 1}, x, counts).wait();
-            }),
-            says("send_counts[0] is negative: -2147483648; what a program downloads "
-                 "in a run that computes shapes only is no number: use route(), or "
-                 "ask Device::has_numbers()"));
+        CHECK_THAT(refusal([&] {
+                       rank.world().all_to_all_v(y, {1, 1}, x, counts).wait();
+                   }),
+                   says("send_counts[0] is negative: -2147483648; a run that computes "
+                        "shapes only has no numbers to download: use route(), or ask "
+                        "Device::has_numbers()"));
         CHECK_THAT(refusal([&] {
                        rank.world().all_to_all_v(y, counts, x, {1, 1}).wait();
                    }),
-                   says("recv_counts[0] is negative: -2147483648; what a program"));
+                   says("recv_counts[0] is negative: -2147483648; a run that computes "
+                        "shapes only"));
     });
 }
 
@@ -310,7 +310,7 @@ TEST_CASE("A run of shapes only refuses ranks with unequal numbers of tokens",
     } catch (const FaultError& error) {
         CHECK(error.diagnosis().fault == "F08");
         CHECK_THAT(error.diagnosis().cause,
-                   says("exchange_counts() takes all ranks to send the same"));
+                   says("exchange_counts() assumes that all ranks send the same counts"));
     }
 }
 

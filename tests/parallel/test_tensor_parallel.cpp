@@ -260,13 +260,13 @@ TEST_CASE("Parameters that cannot be gathered are refused", "[parallel][errors]"
     padded.pad = true;
     for (const ColumnParallelOptions& options : {stacked, padded})
         CHECK_THAT(refused_linear(Regions::replicated, 4, options),
-                   says("neither stacked layers nor padding"));
+                   says("cannot be used with stacked layers or padding"));
 }
 
 TEST_CASE("Parallel layers refuse tensors that do not fit, by name",
           "[parallel][errors]") {
     CHECK_THAT(refused_linear(Regions::replicated, 5, {}),
-               says("layer: 5 columns cannot be shared out to 2 ranks"));
+               says("layer: 5 columns cannot be sharded over 2 ranks"));
     CHECK_THAT(refused_linear(Regions::replicated, 0, {}), says("from 4 to 0 columns"));
     CHECK_THAT(
         refused_by_two(Regions::replicated,

@@ -117,18 +117,17 @@ TEST_CASE("Heads that the ranks do not divide are refused", "[parallel][errors]"
             });
         });
     };
-    CHECK_THAT(refused({48, 4}),
-               says("h.0.attn: 4 heads cannot be shared out to 3 ranks; each must get as "
-                    "many"));
+    CHECK_THAT(refused({48, 4}), says("h.0.attn: 4 heads cannot be sharded over 3 ranks; "
+                                      "a positive multiple of 3 is expected"));
     CHECK_THAT(refused({48, 24, 100}),
-               says("h.0.mlp.c_fc: 100 columns cannot be shared out to 3 ranks"));
+               says("h.0.mlp.c_fc: 100 columns cannot be sharded over 3 ranks"));
 }
 
 TEST_CASE("A sequence that the ranks do not divide is refused", "[parallel][errors]") {
     Lessons odd = lessons(1, DType::f32);
     odd.length = 23;
     CHECK_THAT(refusal([&] { train_shared(4, Regions::sequence_parallel, odd); }),
-               says("a sequence of 23 tokens cannot be shared out to 4 ranks"));
+               says("a sequence of 23 tokens cannot be sharded over 4 ranks"));
 }
 
 }  // namespace lockstep::test

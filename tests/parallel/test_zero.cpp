@@ -291,11 +291,11 @@ TEST_CASE("Parameters that cannot be sharded are refused", "[parallel][zero]") {
     };
     CHECK_THAT(refused(stage<Zero1>("", {.all_reduce = true, .reduce_in = DType::f32}),
                        DType::bf16, 4),
-               says("Zero1: all_reduce adds up gradients where they are, in bf16; to add "
-                    "them up in f32, leave it out"));
+               says("Zero1: all_reduce sums gradients in place, in bf16; to sum them in "
+                    "f32, turn all_reduce off"));
     const std::string on_host =
-        "layer.weight is partial along another line than dp as well; their gradients "
-        "would have to be added up on the host";
+        "layer.weight is also partial along another line than dp; its gradient would "
+        "have to be summed on the host";
     CHECK_THAT(refused(stage<ZeroOffload>("", {}), DType::f64, 4),
                says("ZeroOffload: " + on_host));
     CHECK_THAT(refused(sharded("", {.on_host = true}), DType::f64, 4),
@@ -303,7 +303,7 @@ TEST_CASE("Parameters that cannot be sharded are refused", "[parallel][zero]") {
     for (const Form& form : {sharded("", {.by = ShardBy::flat}), stage<Zero2>("", {})})
         CHECK_THAT(refused(form, DType::f64, 1),
                    says("the parameters have too few elements for 2 ranks: rank 1 of dp "
-                        "has none of them"));
+                        "gets none"));
 }
 
 TEST_CASE("A delayed update is one step late, exactly", "[parallel][zero]") {

@@ -242,7 +242,7 @@ TEST_CASE("impossible times and memory are refused with their line", "[pipeline]
                 {"mine.json:2: \"forward\" of \"times\": '-1' is not a number from 0"}),
         refused("\"times\": {\"forward\": 1e-10}", {"mine.json:2", "would be rounded"}),
         refused("\"times\": {\"backward\": 1, \"backward_input\": 1}",
-                {"mine.json:2: \"backward\" stands for both halves"}),
+                {"mine.json:2: \"backward\" gives both halves"}),
         refused("\"times\": {\"backward\": 0.000000001}",
                 {"mine.json:2", "whose half would be rounded"}),
         refused("\"times\": {\"links\": 3}",
@@ -274,9 +274,9 @@ TEST_CASE("impossible times and memory are refused with their line", "[pipeline]
                 {"mine.json:2: \"forward\" of \"times\" is an empty list"}),
         refused("\"times\": {\"overlapped\": []}", {"mine.json:2", "is an empty list"}),
         refused("\"times\": {\"backward\": []}", {"mine.json:2", "is an empty list"}),
-        refused(
-            "\"times\": {\"links\": {\"0-2\": 1}}",
-            {"mine.json:2: the link \"0-2\" of \"times\" is of stage 2; there are 2"}),
+        refused("\"times\": {\"links\": {\"0-2\": 1}}",
+                {"mine.json:2: the link \"0-2\" of \"times\" names stage 2; there are 2 "
+                 "stages"}),
     });
 }
 
@@ -388,7 +388,7 @@ TEST_CASE("files that cannot be read are refused", "[pipeline]") {
         {"no.json", "No such file"});
     const std::filesystem::path huge = folder.file("huge.json", "{}");
     std::filesystem::resize_file(huge, (std::uintmax_t{64} << 20) + 1);
-    check_sentence(usage(huge), {"huge.json is larger than the 64 MiB"});
+    check_sentence(usage(huge), {"huge.json is larger than 64 MiB, the limit"});
 }
 
 TEST_CASE("a deadlock in a file names the lines of the waiting instructions",

@@ -196,7 +196,7 @@ TEST_CASE("a middle that does not repeat is refused", "[pipeline][errors]") {
     const auto refused = [](const std::string& text) {
         return refusal([&] { require_valid(read_schedule_csv(text, "a.csv")); });
     };
-    CHECK(tells(refused("F0,],B0\n"), {"a.csv:1", "] and how often"}));
+    CHECK(tells(refused("F0,],B0\n"), {"a.csv:1", "]xN with N from 1 to"}));
     CHECK(tells(refused("F0,]x0,B0\n"), {"a.csv:1", "]x0"}));
     CHECK(tells(refused("F0,]x2,B0\n"), {"a.csv:1", "ends nothing"}));
     CHECK(tells(refused("[,]x2,F0,B0\n"), {"a.csv:1", "nothing between"}));
@@ -220,7 +220,7 @@ TEST_CASE("a middle that does not repeat is refused", "[pipeline][errors]") {
     std::swap(schedule.work[1][static_cast<std::size_t>(first.last)],
               schedule.work[1][static_cast<std::size_t>(first.last) + 1]);
     CHECK(tells(refusal([&] { require_valid(schedule); }),
-                {"stage 1", "is expected, as copy 2"}));
+                {"stage 1", "is expected here, in copy 2 of the repeated middle"}));
     schedule.period->times = 99;
     CHECK(tells(refusal([&] { require_valid(schedule); }), {"99 times"}));
 }

@@ -93,8 +93,8 @@ TEST_CASE("a pipeline's inputs must exist and fit", "[pipeline][errors]") {
           }),
           "chunk 0 of stage 0 is null; a module is expected");
     tells(said([](Rank&, Pipeline&) {}, {}),
-          "a pipeline was given no function that tells the shape of what goes from part "
-          "to part");
+          "a pipeline needs a function that gives the shape of the tensor between two "
+          "parts; none was given");
     tells(said([](Rank&, Pipeline& pipeline) { pipeline.update_by({nullptr}); }),
           "the optimizer of chunk 0 is null; one is expected");
     tells(said([](Rank& rank, Pipeline& pipeline) {
@@ -102,14 +102,14 @@ TEST_CASE("a pipeline's inputs must exist and fit", "[pipeline][errors]") {
               batches[1].input = {};
               pipeline.run(mean_squared_error, batches);
           }),
-          "stage 0 reads the inputs, but that of micro-batch 1 is none");
+          "stage 0 reads the inputs, but micro-batch 1 has no input");
     tells(said([](Rank& rank, Pipeline& pipeline) {
               const Loss none = [](Device&, const Tensor&, const Tensor&, double) {
                   return LossResult{};
               };
               pipeline.run(none, chain_batches(rank.device(), 2));
           }),
-          "the loss of micro-batch 0 came without a value");
+          "for micro-batch 0 the loss function returned no value");
     tells(said(
               [](Rank& rank, Pipeline& pipeline) {
                   pipeline.run(mean_squared_error, chain_batches(rank.device(), 2));
@@ -118,8 +118,8 @@ TEST_CASE("a pipeline's inputs must exist and fit", "[pipeline][errors]") {
                    return Shape{4, 2};
                },
                DType::f64}),
-          "part 0 of the model, on stage 0, made (2, 3) f64 of micro-batch 0, but what "
-          "goes from part to part is said to be (4, 2) f64");
+          "part 0 of the model, on stage 0, made (2, 3) f64 of micro-batch 0, but the "
+          "tensor between two parts is declared as (4, 2) f64");
 }
 
 TEST_CASE("an optimizer that the schedule never calls is refused", "[pipeline][errors]") {

@@ -95,7 +95,7 @@ TEST_CASE("schedules that PyTorch cannot express are refused", "[pipeline][error
     CHECK(tells(refused(written_schedule({1, 1, 1}, {"F0@0 B0 R U"})),
                 {"stage 0", "versions"}));
     CHECK(tells(refused(written_schedule({1, 2, 1}, {"F0 B0 R U F1 B1 R U"})),
-                {"stage 0, instruction 4", "no updates inside"}));
+                {"stage 0, instruction 4", "updates only after the whole schedule"}));
     const Schedule work = make_schedule("1f1b", {2, 4, 1});
     CHECK(tells(refused(with_grouped_messages(work)), {"stage 0", "groups of messages"}));
     Schedule queues = with_messages_in_place(work);
@@ -118,7 +118,7 @@ TEST_CASE("cells that are no actions are refused with their line", "[pipeline][e
                 {"a.csv:1", "parts", "torch.distributed.pipelining"}));
     CHECK(tells(refused("0F0,0B0\n0F1,0B1\n"), {"a.csv:2", "ranks 0 and 1", "stage 0"}));
     CHECK(tells(refused("0F0,0B0\n1F0,2F0,1B0,2B0\n"),
-                {"a.csv:1", "rank 0 has 1 of PyTorch's stages, but another has 2"}));
+                {"a.csv:1", "rank 0 has 1 of PyTorch's stages, but another rank has 2"}));
 }
 
 // github.com/pytorch/pytorch, issue 172668, comments of 2026-01-21.

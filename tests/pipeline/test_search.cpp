@@ -149,7 +149,7 @@ TEST_CASE("impossible searches are refused with their place", "[pipeline][errors
         return refusal([&] { search_order(work, {{}}, {}, limit); });
     };
     const Schedule work = make_schedule("1f1b", {2, 3});
-    CHECK(tells(refused(work, 0.5), {"0.5", "holds 1"}));
+    CHECK(tells(refused(work, 0.5), {"0.5", "needs 1"}));
     CHECK(tells(refused(with_messages(work), 4), {"stage 0, instruction 2", "messages"}));
     CHECK(tells(refused(make_schedule("1f1b", {2, 4, 1, 2}), 4), {"stage 0", "R and U"}));
     CHECK(tells(refused(make_schedule("pipedream", {2, 4}), 4), {"stage 0", "R and U"}));

@@ -106,15 +106,16 @@ TEST_CASE("a part on two stages gets equal updates after a reduction", "[pipelin
     CHECK(problem("F0 B0 R", "F1 B1 R") == "");
     CHECK(problem("F0 B0", "F1 B1") == "");
     CHECK(tells(problem("F0 B0 U", "F1 B1 U"),
-                {"stage 0, instruction 3", "another stage", "R is expected"}));
+                {"stage 0, instruction 3", "another stage also holds part 0",
+                 "put an R between"}));
     CHECK(tells(problem("F0 B0 R U", "F1 B1 R"),
                 {"stage 0, instruction 4", "stage 1", "does not update"}));
     CHECK(tells(problem("F0 B0 R", "F1 B1 R U"),
                 {"stage 1, instruction 4", "stage 0", "does not update"}));
-    CHECK(
-        tells(problem("F0 B0", "F1 B1 U"), {"stage 1, instruction 3", "R is expected"}));
+    CHECK(tells(problem("F0 B0", "F1 B1 U"),
+                {"stage 1, instruction 3", "put an R between"}));
     CHECK(tells(problem("F0 B0 R U F1 B1 U", "R U"),
-                {"stage 0, instruction 7", "R is expected"}));
+                {"stage 0, instruction 7", "put an R between"}));
 }
 
 TEST_CASE("a version that its forward estimated is asked for as an estimate",

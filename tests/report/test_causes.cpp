@@ -48,7 +48,7 @@ TEST_CASE("a communication waited for the rank that came last", "[report]") {
     for (const int rank : {0, 1}) {
         const TraceEvent& sum = event(report, rank, "all_reduce");
         const Cause cause = causes.of(sum);
-        CHECK(cause.words == "it began when device 0 came, as the last");
+        CHECK(cause.words == "it began when device 0 arrived last");
         REQUIRE(cause.events.size() == 1);
         const TraceEvent& before = report.trace.at(cause.events.front());
         CHECK(before.rank == 0);
@@ -82,7 +82,7 @@ TEST_CASE("a rank that came early and then computed did not come last", "[report
         work.wait();
     });
     const Cause cause = Causes(report).of(event(report, 0, "all_reduce"));
-    CHECK(cause.words == "it began when device 1 came, as the last");
+    CHECK(cause.words == "it began when device 1 arrived last");
     REQUIRE(cause.events.size() == 1);
     CHECK(report.trace.at(cause.events.front()).rank == 1);
 }
@@ -94,7 +94,7 @@ TEST_CASE("a communication may begin after another communication", "[report]") {
         rank.world().broadcast(sum, 0).wait();
     });
     const Cause cause = Causes(report).of(event(report, 1, "broadcast"));
-    CHECK(cause.words == "it began when its devices came, at the same time");
+    CHECK(cause.words == "it began when all its devices arrived, at the same time");
     REQUIRE(cause.events.size() == 2);
     for (const std::size_t before : cause.events)
         CHECK(report.trace.at(before).name == "all_reduce");
@@ -109,6 +109,6 @@ TEST_CASE("an operation waits for the one before it in its queue", "[report]") {
         second.wait();
     });
     const Cause cause = Causes(report).of(event(report, 1, "broadcast"));
-    CHECK(cause.words == "it began when all_reduce before it had ended");
+    CHECK(cause.words == "it began when the previous all_reduce in its queue ended");
     CHECK(cause.events.size() == 1);
 }

@@ -143,7 +143,7 @@ TEST_CASE("the largest difference is shown with its place, passed or not", "[rep
     REQUIRE(compare_tensors(a, b, 0.1).text() ==
             R"(    tensor  shape   absolute  relative  bound     at
 ok  w       (2, 2)  2.50e-01  6.25e-02  1.00e-01  [1, 0]
-1 tensor: all within their bounds, so that rounding explains what differs; the largest relative difference is 6.25e-02 (w).
+1 tensor: all within their bounds, so rounding explains the differences; the largest relative difference is 6.25e-02 (w).
 )");
     REQUIRE(Library::parse(compare_tensors(a, b, 0.1).json())["tensors"][0]["at"] == 2);
 }
@@ -171,8 +171,8 @@ TEST_CASE("records are compared within the bound of their dtypes and sums", "[re
     REQUIRE(compare_records(a, far, 1e-10).passed());
     REQUIRE(compare_records(a, coarse, std::nullopt).passed());
     REQUIRE(contains(compare_records(a, near, std::nullopt).text(),
-                     "1 tensor: all within their bounds, so that rounding explains what "
-                     "differs; the largest relative difference is 1.75e-14 (x)."));
+                     "1 tensor: all within their bounds, so rounding explains the "
+                     "differences; the largest relative difference is 1.75e-14 (x)."));
     REQUIRE(contains(compare_records(a, a, std::nullopt).text(), "1 tensor: all equal."));
 }
 

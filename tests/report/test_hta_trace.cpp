@@ -196,5 +196,5 @@ TEST_CASE(
 
     write_file(folder / "run/trace_rank_x.json", "");
     REQUIRE(contains(refusal([&] { write_record(folder / "run", record); }),
-                     "trace_rank_x.json, which is no part of a record"));
+                     "trace_rank_x.json, which is not part of a record"));
 }

@@ -185,7 +185,7 @@ TEST_CASE("text fits into its width and is short", "[report][mesh]") {
 
 TEST_CASE("if there are many rows, the first and the last are drawn", "[report][mesh]") {
     const std::string text = text_of(mesh_of("dp=1024"));
-    CHECK(contains(text, "⋮ 118 rows more\n"));
+    CHECK(contains(text, "⋮ 118 more rows\n"));
     for (const char* shown : {"dp 0–7 ", "dp 56–63 ", "dp 1016–1023 ", "node 127"})
         CHECK(contains(text, shown));
     CHECK_FALSE(contains(text, "dp 64–71"));
@@ -288,7 +288,7 @@ TEST_CASE("all texts of a mesh are escaped, and in the reader's language",
     CHECK(contains(svg, ">&lt;节点&gt;</text>"));
     CHECK(contains(text_of(picture), " <节点>\n"));
     CHECK(MeshPicture::of(MeshShape({}), 8).note() == "1 device, 1 node");
-    CHECK(mesh_of("dp=3", 1).note() == "3 devices, each a node of its own");
+    CHECK(mesh_of("dp=3", 1).note() == "3 devices, each on its own node");
 }
 
 }  // namespace lockstep::test

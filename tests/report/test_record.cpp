@@ -161,7 +161,7 @@ TEST_CASE("files that only look like a killed process's stay", "[report][errors]
         std::filesystem::create_directory(folder / name);
         write_file(folder / name / "thesis.txt", "precious");
         const std::string sentence =
-            "this folder holds " + name + ", which is no part of a record";
+            "this folder has " + name + ", which is not part of a record";
         CHECK(contains(refusal([&] { require_record_folder(folder.path()); }), sentence));
         CHECK(contains(refusal([&] { write_record(folder.path(), some_record()); }),
                        sentence));
@@ -180,7 +180,7 @@ TEST_CASE("a file with a record's name that the record did not have stays",
     write_record(folder.path(), record);
     write_file(folder / "timeline.svg", "mine");
     CHECK(contains(refusal([&] { write_record(folder.path(), record); }),
-                   "this folder holds timeline.svg, which is no part of a record"));
+                   "this folder has timeline.svg, which is not part of a record"));
     CHECK(read_file(folder / "timeline.svg") == "mine");
     std::filesystem::remove(folder / "timeline.svg");
     CHECK(refusal([&] { write_record(folder.path(), record); }) == "");
@@ -196,7 +196,7 @@ TEST_CASE("a folder with other files is refused and not changed", "[report][erro
     const TemporaryFolder folder;
     write_file(folder / "thesis.tex", "years");
     REQUIRE(contains(refusal([&] { write_record(folder.path(), some_record()); }),
-                     "this folder holds thesis.tex, which is no part of a record"));
+                     "this folder has thesis.tex, which is not part of a record"));
     REQUIRE(refusal([&] { require_record_folder(folder.path()); }) != "");
     REQUIRE(entries_in(folder.path()) == 1);
     REQUIRE(read_file(folder / "thesis.tex") == "years");
@@ -292,8 +292,10 @@ TEST_CASE("a test write of a record leaves nothing", "[report][errors]") {
 
     std::filesystem::create_symlink("nowhere", folder / "link");
     std::filesystem::create_symlink("loop", folder / "loop");
-    CHECK(contains(refused(folder / "link"), "link is a link that leads nowhere"));
-    CHECK(contains(refused(folder / "link/run"), "link is a link that leads nowhere"));
+    CHECK(
+        contains(refused(folder / "link"), "link is a link whose target does not exist"));
+    CHECK(contains(refused(folder / "link/run"),
+                   "link is a link whose target does not exist"));
     CHECK(contains(refused(folder / "loop"), "Too many levels of symbolic links"));
 }
 
@@ -301,9 +303,9 @@ TEST_CASE("a file replaces only a file", "[report][errors]") {
     const TemporaryFolder folder;
     REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
     CHECK(contains(refusal([&] { write_text_file(folder / "pipe", "text"); }),
-                   "pipe: what is there is not a file"));
+                   "pipe: this exists and is not a file"));
     CHECK(contains(refusal([] { write_text_file("/dev/null", "text"); }),
-                   "/dev/null: what is there is not a file"));
+                   "/dev/null: this exists and is not a file"));
     CHECK(std::filesystem::is_character_file("/dev/null"));
 
     write_file(folder / "file", "old");

@@ -168,9 +168,9 @@ TEST_CASE("a wrong description is refused with the tensor's name", "[report][err
     REQUIRE(contains(lie(R"({"dtype":"F64","shape":1,"data_offsets":[0,8]})"),
                      who + "its shape is not an array"));
     REQUIRE(contains(lie(R"({"dtype":"F64","shape":[-1],"data_offsets":[0,8]})"),
-                     who + R"(its shape holds "-1")"));
+                     who + R"(its shape has "-1")"));
     REQUIRE(contains(lie(R"({"dtype":"F64","shape":[1.0],"data_offsets":[0,8]})"),
-                     who + R"(its shape holds "1.0")"));
+                     who + R"(its shape has "1.0")"));
     REQUIRE(contains(lie(R"({"dtype":"F64","shape":[1],"data_offsets":[0]})"),
                      who + "its data_offsets are not two offsets"));
     REQUIRE(contains(lie(R"({"dtype":"F64","shape":[1],"data_offsets":[-8,0]})"),
@@ -215,7 +215,7 @@ TEST_CASE("tensors that overlap or leave gaps are refused", "[report][errors]") 
     };
     REQUIRE(lie("[0,8]", "[8,16]", 16) == "");
     REQUIRE(contains(lie("[0,8]", "[0,8]", 8),
-                     R"(tensor "b": its data begins at 0, but that)"));
+                     R"(tensor "b": its data begins at 0, but the data)"));
     REQUIRE(contains(lie("[0,8]", "[4,12]", 12), "ends at 8: they overlap"));
     REQUIRE(contains(lie("[0,8]", "[12,20]", 20), "ends at 8: they leave a gap"));
     REQUIRE(

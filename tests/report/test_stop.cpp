@@ -178,7 +178,8 @@ TEST_CASE("a picture of waiting is well-formed, with the timeline below it",
         }
     }
     CHECK(contains(wait_svg(fault_of(4, ring).diagnosis()), "waits in the circle"));
-    CHECK(contains(wait_svg(fault_of(4, missing).diagnosis()), "waits for none"));
+    CHECK(
+        contains(wait_svg(fault_of(4, missing).diagnosis()), "waits for no other rank"));
     CHECK(is_well_formed(wait_svg(Diagnosis())));
 }
 
@@ -275,7 +276,7 @@ TEST_CASE(
     CHECK(contains(read_file(place / "timeline.svg"), "stopped"));
 
     CHECK(contains(refusal([&] { compare_records(place, place, std::nullopt); }),
-                   "a mistake ended this run before its time"));
+                   "a mistake ended this run early"));
 
     record.diagnosis.reset();
     write_record(place, record);
@@ -292,6 +293,6 @@ TEST_CASE("parties beyond the first are counted by their ranks", "[report]") {
     const std::string text = diagnosis.text();
     CHECK(contains(text,
                    "  rank 7: broadcast, root 7 at a.cpp:3\n"
-                   "  ranks 8–255: each something else again\n"));
+                   "  ranks 8–255: each does something different\n"));
     CHECK(std::count(text.begin(), text.end(), '\n') < 20);
 }

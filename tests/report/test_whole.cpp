@@ -63,11 +63,13 @@ TEST_CASE("parts that make no whole are refused with rank and element",
     RunReport wholes = three_ranks();
     wholes.ranks[1].kept_parts.at("rows") = row_part({4, 2}, 1, 1);
     CHECK(refused_whole(wholes, "rows") ==
-          "'rows': rank 1 kept a part of f64 (4, 2), but a rank before it of f64 (3, 2)");
+          "'rows': rank 1 kept a part of f64 (4, 2), but a lower rank kept a part of f64 "
+          "(3, 2)");
     RunReport dtypes = three_ranks();
     dtypes.ranks[1].kept.at("all") = dtypes.ranks[1].kept.at("all").as(DType::f32);
-    CHECK(refused_whole(dtypes, "all") ==
-          "'all': rank 1 kept a part of f32 (2), but a rank before it of f64 (2)");
+    CHECK(
+        refused_whole(dtypes, "all") ==
+        "'all': rank 1 kept a part of f32 (2), but a lower rank kept a part of f64 (2)");
 }
 
 TEST_CASE("a tensor with another shape than its part is refused", "[report][errors]") {
@@ -81,9 +83,11 @@ TEST_CASE("a tensor with another shape than its part is refused", "[report][erro
     };
     CHECK(refused(row_part({4, 2}, 2, 2)).empty());
     CHECK(refused(row_part({4, 2}, 2, 1)) ==
-          "rank 0: train.cpp:7: keep('x'): (2, 2) is not its part's (1, 2)");
+          "rank 0: train.cpp:7: keep('x'): the tensor has shape (2, 2), but its part has "
+          "(1, 2)");
     CHECK(refused(column_part({2, 4}, 3, 2)) ==
-          "rank 0: train.cpp:7: keep('x'): its part lies outside of the whole, (2, 4)");
+          "rank 0: train.cpp:7: keep('x'): its part does not fit into the whole of shape "
+          "(2, 4)");
 }
 
 TEST_CASE("a later tensor without a part is whole", "[report][sim]") {

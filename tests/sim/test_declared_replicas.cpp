@@ -62,7 +62,7 @@ TEST_CASE("F23: a declared replica steps with another gradient", "[sim][errors]"
         found_by_full_check(4, stepping([](int rank, int) { return rank; }));
     CHECK(all_odd.fault == "F23");
     check_names(all_odd, {"in step 1", "on rank 0 (sgd", "on rank 1 (sgd"});
-    says(all_odd, "ranks 2–3 have yet others");
+    says(all_odd, "ranks 2–3 have yet other gradients");
 }
 
 TEST_CASE("F23: a gradient that differs only by rounding is reported as such",
@@ -75,7 +75,7 @@ TEST_CASE("F23: a gradient that differs only by rounding is reported as such",
         sgd(rank, weight, gradient);
     });
     CHECK(found.fault == "F23");
-    says(found, "differ by rounding only");
+    says(found, "differ only by rounding");
 }
 
 TEST_CASE("F23: reduced over the other axis of a mesh only", "[sim][errors]") {
@@ -310,7 +310,7 @@ TEST_CASE(
          "the gradient on rank 1 lacks the terms of ranks 2–3, which "
          "all_reduce(sum, 12 x f32) of pp at");
     says(later, "has added on rank 0");
-    says(later, "a list of groups, that leaves some of them out");
+    says(later, "a list of groups, that makes some ranks leave out a sum");
 
     const Diagnosis none =
         found_by_full_check(4, program([](Mesh& mesh, const Tensor& gradient) {
@@ -338,7 +338,8 @@ TEST_CASE(
                                 device.add(gradient, again);
                             }));
     CHECK(added.fault == "F23");
-    says(added, "has the terms of rank 0 once, and that on rank 0 has them 2 times");
+    says(added,
+         "has the terms of rank 0 once, but the gradient on rank 0 has them 2 times");
 
     check_silent(4, program([](Mesh& mesh, const Tensor& gradient) {
                      mesh["pp"].all_reduce(gradient).wait();

@@ -518,7 +518,7 @@ TEST_CASE("F13: a barrier of a plane without some of its ranks", "[sim][errors]"
     };
     const Diagnosis later = fault_of(8, program(false, true));
     CHECK(later.fault == "F13");
-    says(later, {"ranks 0–1 in barrier() #0 of dp x tp at", "which wait for rank 2 in",
+    says(later, {"ranks 0–1 in barrier() #0 of dp x tp at", "wait for rank 2 in",
                  "all_reduce(sum, 4 x f32) #2 of dp", "which waits for rank 0"});
     REQUIRE(later.parties.size() == 2);
     CHECK(later.parties[0].ranks == std::vector<int>{0, 1});
@@ -526,12 +526,13 @@ TEST_CASE("F13: a barrier of a plane without some of its ranks", "[sim][errors]"
     // In the first step this still looks like calls in a different order.
     const Diagnosis first = fault_of(8, program(true, true));
     CHECK(first.fault == "F12");
-    CHECK(first.cause.find("if only some of them make it, let all") != std::string::npos);
+    CHECK(first.cause.find("if only some ranks make a call, let all ranks make it") !=
+          std::string::npos);
 
     const Diagnosis made = fault_of(8, program(false, false));
     says(made, {"ranks 0–1, 4–5 in split(dp x tp, of ranks 0–3) #3 of world at",
                 "all_reduce(sum, 4 x f32) #2 of dp"});
-    CHECK(made.cause.find("Make it before the condition") != std::string::npos);
+    CHECK(made.cause.find("Make the group before the condition") != std::string::npos);
     CHECK(made.fault == "F13");
 }
 
@@ -542,7 +543,7 @@ TEST_CASE("F07: some ranks end without making a plane", "[sim][errors]") {
     });
     CHECK(found.fault == "F07");
     says(found, {"ranks 0–1 wait in split(dp x tp, of ranks 0–3) #2 of world"});
-    CHECK(found.cause.find("Make it before the condition") != std::string::npos);
+    CHECK(found.cause.find("Make the group before the condition") != std::string::npos);
 }
 
 }  // namespace lockstep::test

@@ -124,32 +124,36 @@ TEST_CASE("A replicated parameter that counts t times in a norm is found", "[sim
     const std::string over_tp = clipped_by(summed(every("tp"), {"pp", "dp", "tp"}));
     says(over_tp, "F22: a gradient counts more than once in a norm");
     says(over_tp, "counts 2 times");
-    says(over_tp, "alike along tp");
+    says(over_tp, "hold the same gradient along tp");
     const std::string over_dp = clipped_by(summed(every("dp"), {"pp", "dp", "tp"}));
-    says(over_dp, "alike along dp");
+    says(over_dp, "hold the same gradient along dp");
     const std::string tied = clipped_by(summed(every("tied"), {"pp", "dp", "tp"}));
     says(tied, "the gradient of transformer.wte.weight counts 2 times");
-    says(tied, "alike along tied");
+    says(tied, "hold the same gradient along tied");
 }
 
 TEST_CASE("A stage, and a shard, that a norm leaves out are found", "[sim]") {
     const std::string stage = clipped_by(summed(once, {"dp", "tp"}), /*has_tie=*/false);
     says(stage, "F23: a gradient is missing in a norm");
-    says(stage, "which the same clip scales there");
-    says(stage, "the squares are not added up over pp");
+    says(stage, "which the same clip scales: the two ranks hold");
+    says(stage,
+         "different parts of the model along pp, but their squares are not added up over "
+         "it");
     // Each rank scales by its own norm, so replicas drift apart. That is found first, and
     // the norms explain it.
     const std::string shard = clipped_by(summed(once, {"dp", "pp"}));
     says(shard, "F23: a gradient is missing in a norm");
-    says(shard, "the squares are not added up over tp");
+    says(shard,
+         "different parts of the model along tp, but their squares are not added up over "
+         "it");
     const std::string own = clipped_by(summed([](const auto&) { return true; }, {}));
     says(own, "F23: a gradient is missing in a norm");
-    says(own, "let the sum of squares be over");
+    says(own, "also sum the squares over");
     // Only one copy's square counts, so the ranks of the other copies must receive it.
     const std::string copy = clipped_by(summed(once, {"pp", "tp"}));
     says(copy, "F23: a gradient is missing in a norm");
     says(copy, "rank 2 clips");
-    says(copy, "of its copies that on rank 0 counts");
+    says(copy, "the copy on rank 0 counts");
     says(copy, "the squares are not added up over dp");
     const std::string forgotten = clipped_by(summed(
         [](const Parameter& parameter) {

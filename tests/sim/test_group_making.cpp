@@ -72,7 +72,7 @@ TEST_CASE("F06: meshes with axes in another order", "[sim][errors]") {
     CHECK(found.fault == "F06");
     says(found, "rank 3 makes the mesh tp 2 x dp 2 at");
     says(found, "but ranks 0–2 make the mesh dp 2 x tp 2 at");
-    says(found, "the axes stand in another order, tp where dp is expected");
+    says(found, "the axes are in another order: tp instead of dp");
 }
 
 TEST_CASE("F06: a mesh in another order is found at its first axis", "[sim][errors]") {
@@ -86,7 +86,7 @@ TEST_CASE("F06: a mesh in another order is found at its first axis", "[sim][erro
     CHECK(found.fault == "F06");
     CHECK(found.sequence == 0);
     says(found, "rank 3 makes the mesh pp 2 x tp 2 x dp 2 at");
-    says(found, "tp where dp is expected");
+    says(found, "tp instead of dp");
 }
 
 TEST_CASE("F06: meshes of other axes or sizes", "[sim][errors]") {
@@ -121,7 +121,7 @@ TEST_CASE("F06: meshes that only look equal", "[sim][errors]") {
         if (rank.index() == 5) std::swap(axes[0], axes[1]);
         const Mesh mesh(rank.world(), axes);
     });
-    says(turned, "another order, t p where data parallel is expected");
+    says(turned, "another order: t p instead of data parallel");
 }
 
 TEST_CASE("F06: one group of three that is made with a wrong colour", "[sim][errors]") {

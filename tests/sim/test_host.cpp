@@ -518,7 +518,8 @@ TEST_CASE("Impossible copies are refused", "[sim][host]") {
             const auto refused = [&](Device& by, const Tensor& to, const Tensor& from) {
                 return message_of<UsageError>([&] { by.start_copy(to, from).wait(); });
             };
-            CHECK(refused(host, here, there).find("a host was asked") !=
+            CHECK(refused(host, here, there)
+                      .find("a host was asked to start a copy; ask its device") !=
                   std::string::npos);
             CHECK(refused(device, there, there).find("source") != std::string::npos);
             CHECK(refused(device, here, host.empty({3}, DType::f32)).find("source") !=

@@ -65,7 +65,7 @@ TEST_CASE("F31: finished work must also be waited for", "[sim][errors]") {
         work.wait();
     });
     CHECK(found.fault == "F31");
-    says(found, "rank 0 lets go of its communicator pair, made at ");
+    says(found, "rank 0 destroys its communicator pair, made at ");
     says(found, "before it has waited for the ");
 }
 

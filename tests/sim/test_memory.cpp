@@ -50,11 +50,12 @@ TEST_CASE("F30: activations kept for each micro-batch", "[sim][errors]") {
     says(found,
          "rank 1 is out of memory: 400 B more for activations at "
          "tests/sim/test_memory.cpp:");
-    says(found, "does not fit, as 1.95 KiB of its 1.95 KiB are in use; most is held by");
+    says(found,
+         "does not fit, because 1.95 KiB of its 1.95 KiB are in use; most is held by");
     says(found, "in 5 tensors of activations made at tests/sim/test_memory.cpp:");
     says(found, "in forward of micro-batches 0–4 (1 each)");
     says(found, "after forward of micro-batch 1: 800 B");
-    says(found, "ranks 0, 2: 40 B, at the most 40 B so far");
+    says(found, "ranks 0, 2: 40 B, 40 B at the peak");
 }
 
 TEST_CASE("F30: a leak that grows with each step", "[sim][errors]") {
@@ -82,7 +83,7 @@ TEST_CASE("F30: without phases the time is reported", "[sim][errors]") {
             tensor = rank.device().zeros({25}, DType::f32);
     });
     says(found, "one after the other from");
-    says(found, "How what it holds now has grown:");
+    says(found, "Growth of the memory in use now:");
 }
 
 TEST_CASE("F30: one tensor that is too large for an empty device", "[sim][errors]") {
@@ -91,7 +92,7 @@ TEST_CASE("F30: one tensor that is too large for an empty device", "[sim][errors
         (void)rank.device().zeros({1000}, DType::f32);
     });
     says(found, "rank 0 is out of memory: 3.91 KiB more for optimizer at ");
-    says(found, "as 0 B of its 1000 B are in use");
+    says(found, "because 0 B of its 1000 B are in use");
 }
 
 TEST_CASE("under full check unwritten memory is NaN, even if it was used before",
@@ -130,7 +131,8 @@ TEST_CASE("a run that does not fit into this machine is refused before it takes 
     INFO(sentence);
     CHECK(sentence.find(": tests/sim/test_memory.cpp:") != std::string::npos);
     CHECK(sentence.find("the numbers of 16 ranks do not fit") != std::string::npos);
-    CHECK(sentence.find("if each rank comes to hold as much") != std::string::npos);
+    CHECK(sentence.find("if every rank needs as much as the largest one") !=
+          std::string::npos);
     options.numbers = false;
     CHECK_NOTHROW(sim::make_cluster(options)->run(program));
 }
@@ -157,8 +159,9 @@ TEST_CASE("the machine's memory is checked when it is taken", "[sim][errors]") {
     memory.take(0, 75 * kMebibyte, SourceLine::here());
     memory.take(1, 75 * kMebibyte, SourceLine::here());
     CHECK(looks <= 3);
-    CHECK(refused(memory, kMebibyte).find("all need 0.1484 GiB)") != std::string::npos);
-    CHECK(refused(memory, std::int64_t{1} << 62).find("GiB can be had") !=
+    CHECK(refused(memory, kMebibyte).find("all ranks need 0.1484 GiB)") !=
+          std::string::npos);
+    CHECK(refused(memory, std::int64_t{1} << 62).find("GiB are available") !=
           std::string::npos);
     memory.give(0, 75 * kMebibyte);
     memory.take(1, 75 * kMebibyte, SourceLine::here());  // refused bytes were not taken

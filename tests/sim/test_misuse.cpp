@@ -74,7 +74,7 @@ TEST_CASE("other ranks with a mistake or an exception are also reported",
     CHECK(found.parties.front().ranks == std::vector<int>{0});
     const std::string text = found.text();
     INFO(text);
-    CHECK(text.find("rank 1: made a mistake, too: F30\n") != std::string::npos);
+    CHECK(text.find("rank 1: also made a mistake: F30\n") != std::string::npos);
     CHECK(text.find("rank 2: ended with an error: no\n") != std::string::npos);
     CHECK(text.find("rank 3: has ended\n") != std::string::npos);
 }

@@ -133,10 +133,10 @@ TEST_CASE("A rank that computes for ever is distinguished from one that has ende
                 Script().all_reduce(7).wait().stop()});
     REQUIRE(elsewhere);
     CHECK(elsewhere->fault == "F07");
-    CHECK(elsewhere->sentence.find(
-              "for rank 1, which has not come to that call; the last "
-              "operation of rank 1 was all_reduce") != std::string::npos);
-    CHECK(elsewhere->text().find("stands still, after its last operation") !=
+    CHECK(elsewhere->sentence.find("for rank 1, which has not reached that call; the "
+                                   "last operation of rank 1 was all_reduce") !=
+          std::string::npos);
+    CHECK(elsewhere->text().find("makes no progress after its last operation") !=
           std::string::npos);
     CHECK(elsewhere->cause.find("computes, loops or waits") != std::string::npos);
 }

@@ -498,7 +498,8 @@ std::string refusal(const ClusterSpec& spec, int ranks, const Program& program) 
     return message_of<UsageError>([&] { sim::make_cluster(options)->run(program); });
 }
 
-constexpr const char* kBeyond = "would get beyond 2^63 picoseconds of virtual time";
+constexpr const char* kBeyond =
+    "would exceed 2^63 picoseconds (106 days) of virtual time";
 
 }  // namespace
 

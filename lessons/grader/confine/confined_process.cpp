@@ -35,11 +35,11 @@ struct Signal {
 
 constexpr std::array kSignals{
     Signal{SIGSEGV,
-           "segmentation fault: it used memory that is not its own, or its calls nested "
-           "deeper than its stack"},
+           "segmentation fault: it used memory that it does not own, or its stack "
+           "overflowed"},
     Signal{SIGABRT,
-           "abort: an exception that nobody caught, a failed assertion, or memory that "
-           "was freed twice or written past its end"},
+           "abort: an uncaught exception, a failed assertion, or memory that was freed "
+           "twice or written past its end"},
     Signal{SIGFPE, "an impossible whole-number operation, such as a division by zero"},
     Signal{
         SIGILL,
@@ -47,8 +47,9 @@ constexpr std::array kSignals{
     Signal{SIGTRAP, "a trap: often a function that ends without return"},
     Signal{SIGBUS, "bus error: it used memory that does not exist"},
     Signal{SIGSYS, "a system call that it may not make"},
-    Signal{SIGPIPE, "it wrote to whom nobody listens any more"},
-    Signal{SIGKILL, "from outside: perhaps the machine had no memory left"},
+    Signal{SIGPIPE, "it wrote to a closed pipe or socket"},
+    Signal{SIGKILL,
+           "sent from outside the program: perhaps the machine had no memory left"},
 };
 
 std::string signal_sentence(int number) {

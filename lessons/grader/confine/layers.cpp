@@ -18,7 +18,7 @@ std::vector<ConfinementLayer> confinement_layers() {
         {"seccomp", SystemCallFilter::works(),
          "to system calls of a program that computes"},
         {"landlock", Fence::version() > 0,
-         "to the files of its own and the system's, and from other processes"},
+         "to its own files and the system's, and away from other processes"},
         {"namespaces", Room::works(),
          "to a room without other files, processes, or a network"}};
     if (::geteuid() == 0)

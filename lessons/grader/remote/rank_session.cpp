@@ -29,10 +29,10 @@ RankResult RankSession::run(const RankTask& task) {
             if (!serve(in)) return std::move(result_);
         }
     } catch (const WireError& error) {
-        throw TaskEnded(TaskEnded::Cause::line, rank_.index(),
-                        fmt::format("the process of rank {} wrote to the grader's line "
-                                    "what no program writes: {}",
-                                    rank_.index(), error.what()));
+        throw TaskEnded(
+            TaskEnded::Cause::line, rank_.index(),
+            fmt::format("the process of rank {} sent the grader an invalid message: {}",
+                        rank_.index(), error.what()));
     }
     throw TaskEnded(TaskEnded::Cause::late, rank_.index(),
                     fmt::format("rank {} had not ended after {} operations",
@@ -210,8 +210,8 @@ void RankSession::require_short(const AttentionHeads& heads, bool computed,
     require(pairs * (kBesideWidth + static_cast<double>(queries.width)) <=
                 (computed ? kMostAttention : kMostAttentionOfShapes),
             at,
-            "attention of {} queries to {} keys in {} batches of {} heads of width {} "
-            "takes more time than a graded program has",
+            "attention with {} queries, {} keys, {} batches and {} heads of width {} "
+            "takes longer than a graded program may run",
             queries.rows(), keys.rows(), queries.batches(), queries.heads, queries.width);
 }
 
@@ -238,8 +238,7 @@ void RankSession::read(RankRequest request, WireReader& in, WireWriter& out) {
     const auto at = in.get<SourceLine>();
     in.end();
     require(may_download_, at,
-            "this is graded, and computes on the device: what is there cannot be read on "
-            "the host");
+            "in a graded program, values on the device cannot be read on the host");
     Device& device = rank_.device();
     out(request == RankRequest::download ? device.download(source, at)
                                          : device.peek(source, at));

@@ -9,7 +9,8 @@ namespace {
 /// Only communicators may move values without cost.
 [[noreturn]] void refuse() {
     throw UsageError(
-        "this is for communicators; a program uses copy(), add() and the like");
+        "only communicators may call this; a program uses copy(), add() and similar "
+        "functions");
 }
 
 }  // namespace

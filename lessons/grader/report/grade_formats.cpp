@@ -160,8 +160,8 @@ class GradePage {
         total();
         if (!report.first.empty()) paragraph("First: " + report.first, 0, Look::strong);
         if (report.finished && !report.build_failure)
-            paragraph(fmt::format("Sizes and values are drawn anew each time; --drawn {} "
-                                  "draws these again.",
+            paragraph(fmt::format("Sizes and values are random and differ each time; "
+                                  "--drawn {} repeats these.",
                                   report.drawn),
                       0, Look::faint);
     }

@@ -61,7 +61,7 @@ std::string note_of(const Json& report) {
     const Json& failure = report.at("build_failure");
     if (!failure.is_null()) return "not built: " + text_of(failure, "message");
     if (const std::size_t late = not_judged(report); late > 0)
-        return fmt::format("{} criteria not judged: its time was over", late);
+        return fmt::format("{} criteria not judged: time ran out", late);
     return text_of(report, "first");
 }
 
@@ -75,8 +75,8 @@ GradeTable::GradeTable(const Assignment& assignment, fs::path file)
     std::string line;
     std::getline(text, line);
     require(line == header(),
-            "{} has not the columns of {} in this version of Lockstep: a new folder is "
-            "expected",
+            "{} does not have the columns of {} in this version of Lockstep: name a new "
+            "folder",
             printable(file_.string()), assignment_.slug);
     while (std::getline(text, line))
         earlier_.emplace(first_field(line), line);

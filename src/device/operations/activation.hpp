@@ -115,8 +115,8 @@ inline Shape gated_shape(const Tensor& x) {
 inline void check_gated(const OperandCheck& check, const Tensor& x) {
     check.real("x", x);
     check.that(x.shape().dimensions() > 0 && x.shape().columns() % 2 == 0,
-               "x has shape {}; an even number of columns is expected, the gate's and as "
-               "many others",
+               "x has shape {}; an even number of columns is expected, because half of "
+               "them are the gate",
                x.shape());
 }
 

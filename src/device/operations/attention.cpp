@@ -9,30 +9,30 @@ namespace lockstep::ops {
 
 void check_paged(const OperandCheck& check, const PagedTokensRef& tokens,
                  std::int64_t rows, const Shape& pages) {
-    check.that(tokens != nullptr, "no tokens; PagedTokens of its rows are expected");
+    check.that(tokens != nullptr,
+               "tokens is null; PagedTokens for the rows are expected");
     const std::int64_t of_page = pages[1];
     const std::int64_t most = std::min<std::int64_t>(INT32_MAX, pages[0] * of_page);
     std::int64_t left = rows;
     for (const PagedSequence& sequence : tokens->sequences) {
         const auto& [first, count, own] = sequence;
         check.that(count >= 0 && count <= left,
-                   "a sequence of {} rows; there are {}, of which sequences before have "
-                   "left {}",
-                   count, rows, left);
+                   "a sequence of {} rows; earlier sequences have left {} of {} rows",
+                   count, left, rows);
         left -= count;
         check.that(first >= 0 && first <= most - count,
-                   "rows of tokens {} and up, {} of them; {} pages of {} rows hold {} "
-                   "tokens",
-                   first, count, pages[0], of_page, most);
+                   "{} tokens from token {} on do not fit on {} pages of {} rows, which "
+                   "hold {} tokens",
+                   count, first, pages[0], of_page, most);
         const auto on_pages = static_cast<std::int64_t>(own.size());
         check.that(count == 0 || on_pages > (first + count - 1) / of_page,
-                   "a sequence of {} tokens on {} pages of {} rows", first + count,
-                   on_pages, of_page);
+                   "a sequence of {} tokens does not fit on {} pages of {} rows",
+                   first + count, on_pages, of_page);
         for (const std::int32_t page : own)
             check.that(page >= 0 && page < pages[0], "page {}, outside [0, {})", page,
                        pages[0]);
     }
-    check.that(left == 0, "tokens of {} rows; there are {}", rows - left, rows);
+    check.that(left == 0, "tokens has {} rows; {} are expected", rows - left, rows);
 }
 
 namespace {
@@ -62,9 +62,8 @@ void StorePages::check_apart(const OperandCheck& check) const {
     for (std::size_t i = 1; i < written.size(); ++i)
         check.that(written[i].page != written[i - 1].page ||
                        written[i].from >= written[i - 1].to,
-                   "two tokens would be written to row {} of page {}: a page that "
-                   "sequences share is read, and copied before one of them writes "
-                   "to it",
+                   "two tokens would be written to row {} of page {}; sequences may only "
+                   "read a shared page, and must copy it before one of them writes to it",
                    written[i].from, written[i].page);
 }
 

@@ -319,7 +319,7 @@ struct Rotate {
                    source.width);
         check.that(!in_place() || destination.first == source.first,
                    "destination and source begin at columns {} and {} of one tensor; "
-                   "they must be the same heads or of two tensors",
+                   "they must be the same heads, or be in two tensors",
                    destination.first, source.first);
         check.that(options.base >= 1 && std::isfinite(options.base),
                    "base is {}; a finite number from 1 up is expected", options.base);
@@ -426,15 +426,15 @@ struct HeadMatmul {
         check.heads("x", x);
         check.dtype("matrices", matrices, x.tensor.dtype());
         check.that(!options.transpose_a && !options.accumulate,
-                   "a transposed x, or a sum; x as it is and a new result are expected");
+                   "transpose_a and accumulate are not allowed");
         const Shape& shape = matrices.shape();
         const std::int64_t rows =
             options.transpose_b ? shape.columns() : shape.matrix_rows();
         const std::int64_t expected = options.transpose_b ? x.width : x.heads * x.width;
         check.that(shape.dimensions() == 2 && rows == expected &&
                        (!options.transpose_b || shape.matrix_rows() % x.heads == 0),
-                   "matrices have shape {}{}, for {} heads of width {}", shape,
-                   options.transpose_b ? ", transposed" : "", x.heads, x.width);
+                   "matrices have shape {}{}, which does not fit {} heads of width {}",
+                   shape, options.transpose_b ? ", transposed" : "", x.heads, x.width);
         check.that(n() == 0 || x.heads <= kMostElements / n(),
                    "{} heads of width {} have more columns than there can be", x.heads,
                    n());
@@ -550,8 +550,8 @@ struct AttendPages {
         check.that(fits(turned_queries, queries) && fits(turned_keys, keys) &&
                        turned_queries.width == turned_keys.width &&
                        turned_keys.width <= kMostTurned,
-                   "turned queries of {} heads of width {} and keys of {} of width {} do "
-                   "not go with the others, of {} and {} heads",
+                   "turned queries have {} heads of width {} and turned keys {} of width "
+                   "{}, which do not fit the other queries and keys with {} and {} heads",
                    turned_queries.heads, turned_queries.width, turned_keys.heads,
                    turned_keys.width, queries.heads, keys.heads);
     }

@@ -146,7 +146,7 @@ inline void check_columns_by_index(const OperandCheck& check, const char* whole_
     check.real(whole_name, whole);
     check.dtype("indices", index, DType::i32);
     check.that(index.shape().matrix_rows() == whole.shape().matrix_rows(),
-               "indices has shape {}, and {} {}; as many rows are expected",
+               "indices has shape {}, but {} has {}; the same number of rows is expected",
                index.shape(), whole_name, whole.shape());
     check.dtype(list_name, list, whole.dtype());
     check.matrix(list_name, list, index.shape().matrix_rows(), index.shape().columns());
@@ -231,7 +231,7 @@ struct TopK {
                    "{} groups of columns; from 1 to {} are expected", groups.count,
                    ColumnGroups::kMost);
         check.that(columns % groups.count == 0,
-                   "{} columns do not fall into {} groups of as many each", columns,
+                   "{} columns cannot be split into {} equal groups", columns,
                    groups.count);
         const std::int64_t width = columns / groups.count;
         check.that(groups.chosen >= 1 && groups.chosen <= groups.count,
@@ -290,14 +290,14 @@ inline void check_part(const OperandCheck& check, const RandomPart& part,
     const std::int64_t rows =
         std::max<std::int64_t>(destination.shape().matrix_rows(), 1);
     check.that(part.offset >= 0, "offset is {}; it must not be negative", part.offset);
-    check.that(
-        part.offset <= kMostElements && part.pitch <= kMostElements / rows,
-        "offset is {}, and {} rows of numbers lie {} apart; offset, and rows times "
-        "pitch, are expected to be at most {}",
-        part.offset, rows, part.pitch, kMostElements);
+    check.that(part.offset <= kMostElements && part.pitch <= kMostElements / rows,
+               "offset is {}, and {} rows are {} numbers apart; offset, and rows times "
+               "pitch, may be at most {}",
+               part.offset, rows, part.pitch, kMostElements);
     check.that(part.pitch == 0 || part.pitch >= destination.shape().columns(),
-               "rows that are {} numbers apart; destination has {} columns", part.pitch,
-               destination.shape().columns());
+               "rows are {} numbers apart, but destination has {} columns; the pitch "
+               "must not be smaller",
+               part.pitch, destination.shape().columns());
 }
 inline bool is_contiguous(const RandomPart& part, const Tensor& destination) {
     return part.pitch == 0 || part.pitch == destination.shape().columns();
@@ -365,7 +365,7 @@ struct Dropout {
     void check(const OperandCheck& check) const {
         check.real("x", x);
         check.that(probability >= 0 && probability < 1,
-                   "probability is {}; it lies in [0, 1)", probability);
+                   "probability is {}; it must be in [0, 1)", probability);
         check_part(check, part, x);
     }
     void make(const auto& make) { make(y, x.shape(), x.dtype()); }

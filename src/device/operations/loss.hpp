@@ -20,7 +20,7 @@ struct Softmax {
         check.real("x", x);
         const Shape& shape = x.shape();
         check.that(!options.causal || shape.dimensions() >= 2,
-                   "x has shape {}; (…, queries, keys) is expected where it is causal",
+                   "x has shape {}; with a causal mask, (…, queries, keys) is expected",
                    shape);
         if (!options.causal) return;
         check.tokens("queries", options.queries, shape[shape.dimensions() - 2]);

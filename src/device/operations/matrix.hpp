@@ -12,7 +12,7 @@ namespace lockstep::ops {
 
 inline void check_row_by_row(const OperandCheck& check, const MatmulOptions& options) {
     check.that(!(options.row_by_row && options.transpose_a),
-               "row by row of a transposed a; a that is not transposed is expected");
+               "row_by_row is not possible if a is transposed");
 }
 
 /// destination (m, n) (+)= op(a) (m, k) op(b) (k, n).
@@ -102,27 +102,28 @@ struct GroupedMatmul {
         check.dtype("b", b, a.dtype());
         check_row_by_row(check, options);
         check.that(!(options.transpose_a && options.transpose_b),
-                   "both a and b are transposed; one of them is expected to have groups");
-        check.that(!rows.empty(), "no group of rows; one is expected at least");
+                   "both a and b are transposed; at most one of them may be");
+        check.that(!rows.empty(), "no group of rows; at least one is expected");
         const std::int64_t all = a.shape().matrix_rows(), k = a.shape().columns();
         check.that(groups() <= kMostElements / std::max<std::int64_t>(k, 1),
                    "{} groups of a {} are more than there can be", groups(), a.shape());
         std::int64_t left = all;
         for (const std::int64_t count : rows) {
             check.that(count >= 0 && count <= left,
-                       "a group of {} rows; a has shape {}, that is {} rows, of which "
-                       "groups before have left {}",
+                       "a group of {} rows; a has shape {}, that is {} rows, and earlier "
+                       "groups have left {}",
                        count, a.shape(), all, left);
             left -= count;
         }
-        check.that(left == 0, "groups of {} rows in all; a has shape {}, that is {}",
+        check.that(left == 0,
+                   "the groups have {} rows in all, but a has shape {}, that is {} rows",
                    all - left, a.shape(), all);
         const std::int64_t many = options.transpose_a ? all
                                   : options.transpose_b
                                       ? b.shape().matrix_rows() / groups() * groups()
                                       : groups() * k;
         check.that(b.shape().matrix_rows() == many,
-                   "b has shape {}, that is {} rows, for {} groups of a {}; {} are "
+                   "b has shape {}, that is {} rows; for {} groups of a {}, {} rows are "
                    "expected",
                    b.shape(), b.shape().matrix_rows(), groups(), a.shape(), many);
         check.that(!options.transpose_b || b.shape().columns() == k,
@@ -260,8 +261,8 @@ struct Orthonormalize {
         check.real("x", x);
         const Shape& shape = x.shape();
         check.that(shape.columns() <= shape.matrix_rows(),
-                   "x has shape {}, that is {} columns of {} elements, of which {} at "
-                   "most can be orthogonal",
+                   "x has shape {}, that is {} columns of {} elements; at most {} such "
+                   "columns can be orthogonal",
                    shape, shape.columns(), shape.matrix_rows(), shape.matrix_rows());
     }
     OperandList operands() const { return {updates("x", x)}; }

@@ -168,8 +168,8 @@ struct Combine {
 
     void check(const OperandCheck& check) const {
         check.that(reduction != Reduction::mean,
-                   "the mean of two tensors taken again and again is no mean; combine "
-                   "with sum, then scale");
+                   "repeated means of two tensors are not the mean of all; combine with "
+                   "sum, then scale");
         check_pair(check, destination, source);
     }
     OperandList operands() const {

@@ -244,7 +244,7 @@ struct BatchMoments {
             check.row("running variance", running.variance, columns, squares.dtype());
         }
         check.that(running.momentum >= 0 && running.momentum <= 1,
-                   "momentum is {}; it lies in [0, 1]", running.momentum);
+                   "momentum is {}; it must be in [0, 1]", running.momentum);
         check.that(epsilon >= 0, "epsilon is negative");
     }
     void make(const auto& make) {

@@ -83,7 +83,8 @@ void check_buffers(const Call& call, int rank, int size) {
                          call.send < call.receive + used.receive &&
                          call.receive < call.send + used.send;
     if (overlap && !in_place(call, rank))
-        die("the buffers of an NCCL operation overlap, and not as in-place ones do");
+        die("the buffers of an NCCL operation overlap, but not as an in-place operation "
+            "allows");
 }
 
 Batch::Batch(std::vector<Call> calls, int rank, int size)

@@ -185,7 +185,7 @@ void BlockRunner::do_copy(const LateCopy& copy) {
 void BlockRunner::start_copy(void* to, const void* from, bool is_there) {
     for (const void* address : {static_cast<const void*>(to), from})
         if (reinterpret_cast<std::uintptr_t>(address) % 16 != 0)
-            die_in_kernel("a copy's address is no multiple of 16 bytes");
+            die_in_kernel("a copy's address is not a multiple of 16 bytes");
     require_in_memory(to, 16);
     const LateCopy copy{to, is_there ? from : nullptr};
     if (shaker_.below(2) == 0)
@@ -291,7 +291,7 @@ void BlockRunner::explain_stop() const {
         else
             ++found->second;
     }
-    std::string sentence = "the threads can never go on:";
+    std::string sentence = "the threads can never continue:";
     for (const auto& [what, count] : groups)
         sentence +=
             (&what == &groups[0].first ? " " : ", ") + std::to_string(count) + " " + what;

@@ -109,7 +109,8 @@ int lane() {
 void require_vector_at(const void* address, std::size_t bytes) {
     if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0)
         runner().die_in_kernel("an instruction moves " + std::to_string(bytes) +
-                               " bytes at an address that is no multiple of them");
+                               " bytes at an address that is not a multiple of " +
+                               std::to_string(bytes));
 }
 
 }  // namespace emulated

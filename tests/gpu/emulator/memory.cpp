@@ -194,8 +194,8 @@ class Memory {
         unforbid(left.data, left.bytes);
         for (std::size_t i = 0; i < left.bytes; ++i)
             if (left.data[i] != '\xff')
-                die("byte " + std::to_string(i) + " of " + std::to_string(left.bytes) +
-                    " in freed memory was written after its free");
+                die("byte " + std::to_string(i) + " of an allocation of " +
+                    std::to_string(left.bytes) + " bytes was written after the free");
         return left;
     }
 

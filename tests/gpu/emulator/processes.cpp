@@ -82,8 +82,8 @@ std::string trouble(const std::vector<Ended>& processes) {
 
 void expect(bool holds, const char* what, int line) {
     if (!holds)
-        throw std::runtime_error(std::string(what) + " does not hold, line " +
-                                 std::to_string(line));
+        throw std::runtime_error("line " + std::to_string(line) +
+                                 ": this is false: " + what);
 }
 
 }  // namespace emulated::test

@@ -271,7 +271,7 @@ TEST_CASE("a vector's address must be a multiple of its size, or the process end
                 expect(copies(4, 2) == std::vector<float>{1, 2, 3, 4, 3, 4}, "a pair");
             }) == "");
     dies_with("block 0 of 1: an instruction moves 8 bytes", [&](int) { copies(4, 1); });
-    dies_with("no multiple", [&](int) { copies(3, 2); });
+    dies_with("not a multiple of 8", [&](int) { copies(3, 2); });
 }
 
 TEST_CASE("a barrier that not all threads reach ends the process", "[emulator]") {

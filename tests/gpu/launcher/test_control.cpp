@@ -90,9 +90,8 @@ TEST_CASE("Processes in different exchanges are stopped with a message") {
     });
     for (const ProcessEnd& end : ends) {
         CHECK(end.status == 1);
-        CHECK_THAT(end.said,
-                   Catch::Matchers::ContainsSubstring("came to broadcast") &&
-                       Catch::Matchers::ContainsSubstring("came to all_gather"));
+        CHECK_THAT(end.said, Catch::Matchers::ContainsSubstring("called broadcast") &&
+                                 Catch::Matchers::ContainsSubstring("called all_gather"));
     }
 }
 
@@ -134,7 +133,7 @@ TEST_CASE("Rank 0 waits up to its timeout for a process that does not end") {
         return std::string("good");
     });
     CHECK(ends[0].errors ==
-          "lockstep: rank 1 did not end within 0.8 seconds after rank 0 had\n");
+          "lockstep: rank 1 did not end within 0.8 seconds after rank 0 ended\n");
     CHECK(ends[1].status == 1);
     CHECK(ends[1].errors.empty());
     CHECK(ends[1].seconds < 100);

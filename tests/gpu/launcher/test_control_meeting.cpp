@@ -126,7 +126,7 @@ TEST_CASE("Processes of other runs are rejected with a message") {
     CHECK(ends[0].said == "b");
     CHECK(ends[1].said == "b");
     CHECK_THAT(ends[2].said,
-               ContainsSubstring("has 2 processes, and rank 1 of 3 came to it") &&
+               ContainsSubstring("has 2 processes, but this process is rank 1 of 3") &&
                    ContainsSubstring("has its rank 0 already") &&
                    ContainsSubstring("has another version of Lockstep") &&
                    ContainsSubstring("is another run"));
@@ -150,11 +150,11 @@ TEST_CASE("A second run cannot use another program's address") {
         const Descriptor taken = listen_at(parse_address(address, ""));
         CHECK_THROWS_WITH(
             join(0, 2, address, 0.2),
-            StartsWith("rank 0 cannot wait for the other processes at " + address) &&
+            StartsWith("rank 0 cannot listen for the other processes at " + address) &&
                 ContainsSubstring("set LOCKSTEP_RENDEZVOUS"));
         // The program that listens there sends no answer that we understand.
         CHECK_THROWS_WITH(join(1, 2, address, 0.2),
-                          ContainsSubstring("what answers there is another program"));
+                          ContainsSubstring("another program answers there"));
     }
 }
 

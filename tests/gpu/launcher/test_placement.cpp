@@ -189,13 +189,12 @@ TEST_CASE("Each missing variable is named") {
             INFO(name);
             CHECK_THROWS_WITH(find(without(variables, name)),
                               StartsWith(sign + " is set, as ") &&
-                                  ContainsSubstring(" does, but " + name + " is not"));
+                                  ContainsSubstring(" sets it, but " + name + " is not"));
             CHECK_THROWS_AS(find(with(variables, {{name, ""}})), UsageError);
         }
     CHECK_THROWS_WITH(
         find(without(kTorchrun, "WORLD_SIZE")),
-        "RANK is set, as torchrun does, but WORLD_SIZE is not: set it too, or "
-        "unset RANK");
+        "RANK is set, as torchrun sets it, but WORLD_SIZE is not: set both or neither");
     CHECK_THROWS_AS(find(without(kOurs, "LOCKSTEP_SIZE")), UsageError);
     CHECK_THROWS_AS(find(without(kOpenMpi, "OMPI_COMM_WORLD_SIZE")), UsageError);
     CHECK_THROWS_AS(find(without(kHydra, "PMI_SIZE")), UsageError);

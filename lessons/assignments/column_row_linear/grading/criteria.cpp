@@ -186,9 +186,8 @@ void judge_time(Judge& judge, const TaskRun& run, int percent_more) {
     judge.needs_values(run, judge_results);
     judge.time_as_right(
         run, judge.exercise(), {100, percent_more},
-        "no product is made twice, and the all-reduce of dx runs while the "
-        "weight's and the bias's gradients are made: it is launched before, and "
-        "waited for behind");
+        "compute no product twice, and overlap the all-reduce of dx with the gradients "
+        "of the weight and the bias: launch it before them, and wait for it after them");
 }
 
 void judge_column_time(Judge& judge) {
@@ -214,8 +213,9 @@ Assignment column_row_linear_assignment() {
     return {
         "column-row-linear",
         "A linear layer by columns and by rows",
-        "Forward and backward of a layer shared out to any number of ranks, by columns "
-        "and by rows, and of an MLP with one all-reduce each way.",
+        "Forward and backward of a linear layer that is sharded over any number of "
+        "ranks, by columns and by rows, and of an MLP with one all-reduce in each "
+        "direction.",
         {"layers.hpp", "layers.cpp", "adapters.cpp"},
         taught_by(
             "column-linear",
@@ -235,8 +235,8 @@ Assignment column_row_linear_assignment() {
              {"a3.3-bytes",
               "the MLP makes one all-reduce each way, and sends nothing else", 5, "pair",
               each_run({runs}, "mlp", judge_bytes)},
-             {"a3.3-time", "the MLP takes no rank longer than its share of the work", 5,
-              "count_costs", judge_mlp_time},
+             {"a3.3-time", "no rank of the MLP takes longer than its share of the work",
+              5, "count_costs", judge_mlp_time},
              {"a3.3-memory", "no rank of the MLP has room for a whole weight", 10,
               "count_costs", judge_mlp_memory}}),
         column_row_linear_solutions};

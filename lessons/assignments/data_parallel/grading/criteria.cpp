@@ -198,11 +198,12 @@ std::vector<Criterion> criteria() {
         {"a2.1-values",
          "shard_gradient leaves the gradient of the mean over the shard's rows", 15,
          "accumulate", each_run({whole_runs}, "shard_gradient", judge_shard_gradient)},
-        {"a2.1-rests", "rows of a smaller last micro-batch count as much as all others",
-         10, "accumulate", each_run({odd_runs}, "shard_gradient", judge_shard_gradient),
+        {"a2.1-rests",
+         "all rows have the same weight, also those of a smaller last micro-batch", 10,
+         "accumulate", each_run({odd_runs}, "shard_gradient", judge_shard_gradient),
          /*needs=*/{}, /*after=*/{"a2.1-values"}},
         {"a2.1-before",
-         "what gradients held before the call is not in what shard_gradient leaves", 10,
+         "shard_gradient does not add to the gradients from before the call", 10,
          "accumulate",
          each_run({runs_with_gradients}, "shard_gradient", judge_shard_gradient),
          /*needs=*/{}, /*after=*/{"a2.1-values"}},
@@ -231,13 +232,14 @@ std::vector<Criterion> criteria() {
 }  // namespace
 
 Assignment data_parallel_assignment() {
-    return {"data-parallel",
-            "Gradient accumulation and data parallelism",
-            "The gradient of a batch that ranks have dealt out unequally: micro-batches "
-            "on each, one all-reduce a step, and training with it.",
-            {"data_parallel.hpp", "data_parallel.cpp", "adapters.cpp"},
-            taught_by("gradient-accumulation", criteria()),
-            data_parallel_solutions};
+    return {
+        "data-parallel",
+        "Gradient accumulation and data parallelism",
+        "The gradient of a batch that is sharded unequally over the ranks: micro-batches "
+        "on each rank, one all-reduce per step, and training with this gradient.",
+        {"data_parallel.hpp", "data_parallel.cpp", "adapters.cpp"},
+        taught_by("gradient-accumulation", criteria()),
+        data_parallel_solutions};
 }
 
 }  // namespace lockstep::lessons

@@ -106,8 +106,8 @@ std::vector<std::int64_t> bucket_sizes(const RankResult& left) {
 void judge_buckets(Judge& judge, const TaskRun& run) {
     AskedValues asked{{"gradients"}};
     asked.called = [](const std::string&) {
-        return "what the buckets hold, one behind the other, if gradient i is filled "
-               "with i, from 1";
+        return "the contents of the buckets in order, if gradient i is filled with i, "
+               "from 1";
     };
     judge.as_right(run, asked);
     for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
@@ -117,8 +117,8 @@ void judge_buckets(Judge& judge, const TaskRun& run) {
                   fmt::format("{}: rank {}: buckets of {} elements", run.name, rank,
                               fmt::join(expected, ", ")),
                   fmt::format("{} elements", fmt::join(made, ", ")),
-                  "each holds a parameter at least, and ends before its bytes would be "
-                  "exceeded");
+                  "each bucket has at least one parameter, and ends before its bytes "
+                  "would be exceeded");
         for (std::size_t i = 0; i < made.size(); ++i) {
             const std::string name = fmt::format("bucket {}", i);
             const HostTensor& bucket = judge.left(judge.run(run).ranks[rank], name);
@@ -238,7 +238,7 @@ std::vector<Criterion> criteria() {
              judge_batch_bytes},
             {"a7.2-memory", "batch_gradient holds the gradients once", 5, "buckets",
              each_run({heavy_run}, gradient, judge_memory)},
-            {"a7.2-time", "buckets travel while backward goes on", 20, "buckets",
+            {"a7.2-time", "buckets are all-reduced during backward", 20, "buckets",
              each_run({timed_run}, gradient, judge_time)},
             {"a7.3-values", "train ends with one device's parameters on every rank", 3,
              "buckets", each_run(all, "train", judge_parameters),
@@ -254,7 +254,7 @@ std::vector<Criterion> criteria() {
 
 Assignment ddp_buckets_assignment() {
     return {"ddp-buckets",
-            "Buckets that travel while backward goes on",
+            "Buckets that are all-reduced during backward",
             "Gradients in buckets, each all-reduced as soon as its last gradient of the "
             "step is there, as PyTorch's DistributedDataParallel does it.",
             {"ddp_buckets.hpp", "ddp_buckets.cpp", "adapters.cpp"},

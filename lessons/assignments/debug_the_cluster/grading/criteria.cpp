@@ -197,10 +197,12 @@ void judge_ranks(Judge& judge, const std::string& program) {
         return judge.meets([&](Judge& asking) { judge_found(asking, program, part); });
     };
     const bool found = is_found("line") || is_found("cause");
-    judge.ask(found,
-              fmt::format("beside the ranks, the line or the cause of {}.cpp's mistake",
-                          program),
-              found ? "one at least" : "neither", "ranks alone are a guess");
+    judge.ask(
+        found,
+        fmt::format("in addition to the ranks, the line or the cause of {}.cpp's mistake",
+                    program),
+        found ? "at least one" : "neither",
+        "the ranks without the line or the cause could be a guess");
 }
 
 /// Adds the criteria of a program; `exercise` is "a6.1".

@@ -40,7 +40,8 @@ class Reported : public Cluster {
 /// Shows, for each tensor, the element with the largest error.
 void show_values(const RunReport& report, const ProgramCase& shown) {
     constexpr double kRight = 1e-10;
-    fmt::print("\nWhat each rank left, and what one device with all data would have:\n");
+    fmt::print(
+        "\nThe result of each rank, and the result of one device with all data:\n");
     for (std::size_t rank = 0; rank < report.ranks.size(); ++rank)
         for (const auto& [name, expected] : shown.expected[rank]) {
             const HostTensor& got = report.ranks[rank].kept.at(name);

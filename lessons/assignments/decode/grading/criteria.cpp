@@ -151,8 +151,8 @@ std::string cause_of(Judge& judge, const TaskRun& run, const TokensOfRanks& left
     });
     if (!mistake.empty()) return mistake;
     if (std::ranges::count(left, left[0]) < std::ssize(left))
-        return "ranks do not generate the same tokens: each must have whole sums before "
-               "it goes on";
+        return "ranks do not generate the same tokens: each rank must wait for the "
+               "complete sums";
     return otherwise;
 }
 
@@ -171,7 +171,7 @@ void judge_run(Judge& judge, const TaskRun& run, const char* otherwise) {
                             fmt::join(right[i], " ")),
                 own.empty() ? "none" : fmt::format("{}", fmt::join(own, " ")),
                 own.size() != right[i].size()
-                    ? "each prompt gets as many tokens as it asks for: Prompt::output"
+                    ? "each prompt gets exactly Prompt::output tokens"
                     : cause_of(judge, run, left, otherwise));
         }
     judge.ask(true, run.name, "the same tokens");
@@ -191,8 +191,8 @@ void judge_first(Judge& judge, const Way& way) {
 
 /// Another criterion has asked for the first tokens, so they are right.
 constexpr const char* kLater =
-    "the first token of each is right, and so is the pass of the prompts; what is wrong "
-    "is in those that follow: the place, the pages or the token that goes in";
+    "the first token of each prompt is right, so the first pass is right; the mistake is "
+    "in later passes: the position, the pages or the input token";
 
 void judge_tokens(Judge& judge, const Way& way) {
     for (const Case& drawn : drawn_cases(judge, way))
@@ -212,29 +212,29 @@ constexpr RankFigure kCalls{"two all-reduces a layer in each pass", "calls",
                                 return calls;
                             }};
 
-constexpr AskedFigure kWorkAlone{
-    kWork,
-    {10, 10},
-    "some tokens are computed again, or logits of rows that nobody asks for"};
+constexpr AskedFigure kWorkAlone{kWork,
+                                 {10, 10},
+                                 "some tokens are computed more than once, or logits are "
+                                 "computed for rows that need none"};
 constexpr AskedFigure kWorkOfRank{
     kWork,
     {10, 10},
-    "a rank has a / t heads, g / t of keys and c / t columns of the MLP, and of each "
-    "token logits once it is asked for what follows"};
+    "a rank has a / t heads, g / t heads of keys and c / t columns of the MLP; it "
+    "computes logits only for rows after which a token is generated"};
 /// A sequence may reuse the pages of one that has ended: at most one page of seven.
 constexpr AskedFigure kCacheAlone{kCache,
                                   {15, 0},
-                                  "a sequence has the pages that its own tokens take, "
-                                  "all but the last, and keys have g heads, not a"};
+                                  "a sequence has pages only for its own tokens, except "
+                                  "the last one; keys have g heads, not a"};
 constexpr AskedFigure kCacheOfRank{
     kCache, {15, 0}, "a rank stores the keys and values of its own heads, g / t of them"};
 constexpr AskedFigure kCallsOfRank{
     kCalls,
     {},
-    "keys, values and logits stay where they are; all prompts go through in one pass, "
-    "and each pass has a row of each sequence"};
+    "keys, values and logits are not sent; all prompts share one pass, and each later "
+    "pass has one row of each sequence"};
 constexpr AskedFigure kSentByRank{
-    kSent, {}, "rows that went through in an earlier pass go through again"};
+    kSent, {}, "rows of an earlier pass are computed again"};
 
 using TokensJudge = std::function<void(Judge&, const Way&)>;
 
@@ -355,7 +355,7 @@ Criterion of_plans(const char* id, const char* title, int points, const char* st
             const Judged own = judged(judge, batch, run);
             const std::string& found = own.*wrong;
             judge.ask(found.empty(), fmt::format("{}: {}", run.name, asked),
-                      found.empty() ? "so it is" : found, said);
+                      found.empty() ? "right" : found, said);
             // A plan is only judged up to its first wrong token.
             judge.needs("a12.3-tokens", [&](Judge& asking) {
                 asking.ask(own.tokens.empty(), "", own.tokens);
@@ -367,16 +367,17 @@ Criterion of_plans(const char* id, const char* title, int points, const char* st
 
 std::vector<Criterion> all_criteria() {
     std::vector<Criterion> all{
-        of_tokens(kAlone, "first", "what follows prompts of unequal lengths", 10,
+        of_tokens(kAlone, "first", "the first token after prompts of unequal lengths", 10,
                   judge_first),
-        of_tokens(kAlone, "tokens", "token by token, what whole sequences give", 12,
+        of_tokens(kAlone, "tokens",
+                  "token by token, the same tokens as from whole sequences", 12,
                   judge_tokens, "first"),
         of_tokens(kAlone, "work", "each token is computed once", 8, figures({kWorkAlone}),
                   "tokens"),
         of_tokens(kAlone, "cache", "the cache has the pages that tokens take", 6,
                   figures({kCacheAlone}), "tokens"),
-        of_tokens(kShared, "first", "every rank knows what follows prompts", 8,
-                  judge_first),
+        of_tokens(kShared, "first", "every rank knows the first token after each prompt",
+                  8, judge_first),
         of_tokens(kShared, "tokens", "every rank has one device's tokens", 6,
                   judge_tokens, "first"),
         of_tokens(kShared, "work", "a rank computes its own heads and columns", 6,
@@ -385,19 +386,21 @@ std::vector<Criterion> all_criteria() {
                   figures({kCacheOfRank}), "tokens"),
         of_tokens(kShared, "sums", "two all-reduces a layer", 5,
                   figures({kCallsOfRank, kSentByRank}), "tokens"),
-        of_plans("a12.3-tokens", "each request gets the tokens that it gets alone", 10,
+        of_plans("a12.3-tokens",
+                 "each request gets the same tokens as when it runs alone", 10,
                  "batching", &Judged::tokens,
-                 "each row finds its own tokens, and all get theirs"),
+                 "each row finds the keys of its own sequence, and each request gets all "
+                 "of its tokens"),
         of_plans("a12.3-limits", "no pass is above its limits", 6, "pages",
                  &Judged::limits, "no pass has more"),
-        of_plans("a12.3-order", "decodes first, and nobody starves", 6, "batching",
+        of_plans("a12.3-order", "decodes go first, and no request starves", 6, "batching",
                  &Judged::order,
                  "decodes first, then the oldest; the youngest is sent back"),
         of_plans("a12.3-passes", "as few passes as the course's batcher", 8, "batching",
                  &Judged::passes, "5 % more passes than the course's batcher, at most",
-                 "a request joins as soon as rows, a place and pages for the tokens that "
-                 "it has are free; prompts take what rows the decodes leave; nothing is "
-                 "kept for tokens that are yet to come"),
+                 "a request joins as soon as rows, a place and pages for its present "
+                 "tokens are free; prompts get all rows that decodes do not use; reserve "
+                 "nothing for later tokens"),
         of_plans("a12.3-pages", "all pages come back", 4, "pages", &Judged::pages,
                  "all pages are free in the end",
                  "pages come back when a request has its last token, and when it is sent "
@@ -409,14 +412,13 @@ std::vector<Criterion> all_criteria() {
 }  // namespace
 
 Assignment decode_assignment() {
-    return {
-        "decode",
-        "Decoding",
-        "Generate tokens with a cache of keys and values, on one device and on several "
-        "that share out heads, and plan the passes of many requests.",
-        {"decode.hpp", "cache.cpp", "shared.cpp", "batcher.cpp", "adapters.cpp"},
-        all_criteria(),
-        decode_solutions};
+    return {"decode",
+            "Decoding",
+            "Generate tokens with a cache of keys and values, on one device and on "
+            "several that shard the heads, and plan the passes of many requests.",
+            {"decode.hpp", "cache.cpp", "shared.cpp", "batcher.cpp", "adapters.cpp"},
+            all_criteria(),
+            decode_solutions};
 }
 
 }  // namespace lockstep::lessons

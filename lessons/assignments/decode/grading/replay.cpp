@@ -64,9 +64,8 @@ class Replay {
         const auto lacks = std::ranges::find(requests_, false, &Progress::is_done);
         if (verdict_.tokens.empty() && lacks != requests_.end())
             verdict_.tokens = fmt::format(
-                "request {} has {} of its {} tokens after {} passes, and had its last "
-                "row in pass {}; do pages come back, and is one that was sent back sent "
-                "back again and again?",
+                "request {} has {} of its {} tokens after {} passes; its last row was in "
+                "pass {}. Are all pages freed? Is the request sent back again and again?",
                 lacks - requests_.begin(), lacks->known - lacks->asked.prompt,
                 lacks->asked.output, pass_, lacks->last_pass);
         return verdict_;
@@ -163,8 +162,8 @@ class Replay {
         if (it.asked.arrival > pass_) return;
         if (it.under_way && it.decodes() && it.last_pass < pass_)
             wrong(verdict_.order,
-                  fmt::format("request {} lacks one row to its next token, and has none; "
-                              "decodes go before prompts",
+                  fmt::format("request {} needs one row for its next token and gets "
+                              "none; decodes go before prompts",
                               number));
         const bool loses_row = it.lost_pass == pass_;
         for (const Share& share : loses_row ? shares : prompts)

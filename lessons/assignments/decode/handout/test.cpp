@@ -167,7 +167,7 @@ void test_sent_back() {
 int main() {
     PublicTest test;
     test.check("a12.1 what follows a prompt", [] { test_tokens({{5, 1}}, 1, false); });
-    test.check("a12.1 what follows prompts of unequal lengths", [] {
+    test.check("a12.1 the first token after prompts of unequal lengths", [] {
         test_tokens({{5, 1}, {1, 1}, {9, 1}}, 1, false);
     });
     test.check("a12.1 token by token", [] { test_tokens({{5, 6}}, 1, false); });
@@ -176,7 +176,7 @@ int main() {
     });
     test.check("a12.1 the cache has the pages that tokens take",
                [] { test_cache(1, false); });
-    test.check("a12.2 what follows prompts, 2 ranks", [] {
+    test.check("a12.2 the first token after each prompt, 2 ranks", [] {
         test_tokens({{5, 1}, {1, 1}, {9, 1}}, 2, true);
     });
     test.check("a12.2 token by token, 4 ranks", [] {

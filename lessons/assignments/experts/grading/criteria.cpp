@@ -288,7 +288,7 @@ void judge_bytes(Judge& judge, const std::string& exercise, const std::string& t
     const TaskRun run = right_run(judge, exercise + "-values", task, sizes);
     judge.figures_as_right(
         run, exercise,
-        {{kSummed, {100, 0}, "all_reduce is for the gate's gradients alone"},
+        {{kSummed, {100, 0}, "all_reduce is only for the gate's gradients"},
          {kExchanged, {1, 1}},
          {kMessages, {100, more_messages}}});
 }
@@ -341,9 +341,9 @@ Assignment experts_assignment() {
     return {
         "experts",
         "Experts",
-        "A layer of experts on several devices: choose, send each token to its experts "
-        "and what they make of it back, forward and backward, and drop what an expert "
-        "has no room for.",
+        "A layer of experts on several devices: choose experts, send each token to its "
+        "experts and the results back, forward and backward, and drop the tokens for "
+        "which an expert has no room.",
         {"experts.hpp", "experts.cpp", "adapters.cpp"},
         {{"a9.1-values", "choose gives the k best experts and their weights", 10,
           lesson_step("experts", "gate"), judge_choice},

@@ -37,9 +37,8 @@ Axes chosen(Judge& judge, const NamedSetting& drawn) {
     const auto found = std::ranges::find(
         possible, text, [](const Axes& axes) { return MeshShape(axes).text(); });
     judge.ask(found != possible.end(),
-              fmt::format("{}: dp, cp and tp, once each, of {} devices together; dp "
-                          "divides the sequences, 2 cp the tokens, and tp the heads of "
-                          "keys",
+              fmt::format("{}: dp, cp and tp, each once, with product {}; dp must divide "
+                          "the sequences, 2 cp the tokens, and tp the heads of keys",
                           drawn.name, drawn.setting.devices),
               text);
     return *found;
@@ -129,8 +128,7 @@ std::string time_cause(const RunReport& report) {
     const auto busiest = std::ranges::max_element(
         report.ranks, {}, [](const RankReport& rank) { return rank.time.compute; });
     std::string text = fmt::format(
-        "the busiest device computes for {} of it, and stands still for {} until "
-        "messages have come",
+        "the busiest device computes for {} of it, and waits for messages for {}",
         time_text(busiest->time.compute), time_text(busiest->time.waiting));
     for (const auto& [where, bytes] : sent)
         if (bytes > 50'000'000)

@@ -131,9 +131,9 @@ void ask_weights(Judge& judge, const TaskRun& run, double bound = 1e-9) {
     AskedValues asked{weights_of(judge, run)};
     asked.bound = bound;
     ask_values(judge, run, asked,
-               "what a rank holds changes by its whole gradient, which is added up once "
-               "over the plane of dp and cp; the new values of what other ranks update "
-               "come from them");
+               "a rank's parameters must change by the whole gradient, summed once over "
+               "the plane of dp and cp; new values that other ranks compute must be "
+               "gathered from them");
 }
 
 /// Asks that ranks with the same part of a weight end with the same bits.
@@ -173,10 +173,10 @@ void judge_gradients_of(Judge& judge, const GivenJob& drawn) {
 void judge_loss(Judge& judge) {
     for (const GivenJob& drawn : all_cases(judge))
         ask_number(judge, given(drawn), "loss 0",
-                   "look at what each rank reads: of the sequences, those that are its "
-                   "own along dp (mesh.coordinate(\"dp\"), not its rank in the world); "
-                   "of each, the tokens that the kit deals it (dealt_rows(sequence, "
-                   "kit.tokens)), as targets, too");
+                   "check what each rank reads: its own sequences along dp "
+                   "(mesh.coordinate(\"dp\"), not its rank in the world); and of each "
+                   "sequence, also of the targets, the tokens that the kit gives it "
+                   "(dealt_rows(sequence, kit.tokens))");
 }
 
 void judge_gradients(Judge& judge) {
@@ -187,22 +187,22 @@ void judge_gradients(Judge& judge) {
 void judge_norm(Judge& judge) {
     for (const GivenJob& drawn : clipped_cases(judge))
         ask_number(judge, given(drawn), "squares 0",
-                   "the norm has to be taken of gradients that are whole, once a step, "
-                   "and each number of the model counts once");
+                   "compute the norm once in each step, from complete gradients, and "
+                   "count each number of the model once");
 }
 
 void judge_steps(Judge& judge) {
     for (const GivenJob& drawn : clipped_cases(judge)) {
         const TaskRun run = given(drawn);
         for (int step = 0; step < drawn.steps; ++step) {
-            ask_number(judge, run, fmt::format("loss {}", step),
-                       "the losses and norms before it are right, so an update is not: "
-                       "is all that a rank updates scaled by the factor of the whole "
-                       "norm, and changed by one step of the optimizer, which stays with "
-                       "its state from step to step?");
+            ask_number(
+                judge, run, fmt::format("loss {}", step),
+                "the earlier losses and norms are right, so an update is wrong: does "
+                "each rank scale everything that it updates by the factor of the whole "
+                "norm? does one optimizer, with its state, take all steps?");
             ask_number(judge, run, fmt::format("squares {}", step),
-                       "the loss of this step is right, so the weights are, and its "
-                       "gradient is not: does it begin with zeros in each step "
+                       "the loss of this step is right, so the weights are right and the "
+                       "gradient is wrong: does it begin with zeros in each step "
                        "(zero_gradients)?");
         }
         ask_weights(judge, run);
@@ -214,11 +214,11 @@ void judge_share(Judge& judge) {
     judge.figures_as_right(
         right_wide_run(judge), "a11.1",
         {{kFlops, kEighth,
-          "it computes what is another rank's share: sequences along dp, tokens along "
-          "cp, or columns and heads along tp"},
+          "it computes another rank's share: that rank's sequences (dp), tokens (cp), or "
+          "columns and heads (tp)"},
          {kSent, kEighth,
-          "beside what the kit's layers send, a gradient goes once over the plane of dp "
-          "and cp, and nothing of it along tp"}});
+          "in addition to the messages of the kit's layers, send each gradient once over "
+          "the plane of dp and cp, and not along tp"}});
 }
 
 std::int64_t sum_of(const RunReport& report, const RankFigure& figure) {
@@ -233,8 +233,8 @@ void judge_state(Judge& judge) {
     judge.figure_as_right(
         run, run.name + ": the optimizer's state, on all ranks", kState.unit,
         [](const RunReport& report) { return sum_of(report, kState); }, kEighth,
-        "that is more than one copy: ranks along dp and cp have the same values, and "
-        "each need update a share of them only, if the others then get its new values");
+        "that is more than one copy: ranks along dp and cp hold the same values, so each "
+        "should update only a share of them, and the others should get its new values");
 }
 
 }  // namespace lockstep::lessons::mesh

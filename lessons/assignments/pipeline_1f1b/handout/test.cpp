@@ -39,10 +39,11 @@ void expect_runs(const Schedule& schedule, int stages, int micro_batches,
     expect_equal(schedule.stages, stages, "stages");
     expect_equal(schedule.micro_batches, micro_batches, "micro-batches");
     for (int stage = 0; stage < stages; ++stage)
-        expect(schedule.parts.at(stage) == std::vector<int>{stage},
-               fmt::format("stage {} should hold part {} of the model alone, as "
-                           "empty_schedule() deals parts out",
-                           stage, stage));
+        expect(
+            schedule.parts.at(stage) == std::vector<int>{stage},
+            fmt::format(
+                "stage {} should hold only part {} of the model, as in empty_schedule()",
+                stage, stage));
     const auto problem = find_problem(schedule);
     expect(!problem, problem ? problem->sentence : "it can run");
     for (int stage = 0; stage < stages; ++stage)

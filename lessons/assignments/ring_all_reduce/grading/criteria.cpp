@@ -141,8 +141,8 @@ Assignment ring_all_reduce_assignment() {
               each_run({rings}, "all_reduce", judge_all_bytes)},
              {"a1.3-time", "all_reduce keeps all links busy at once", 10, "ring",
               each_run({long_ring}, "all_reduce", judge_time)},
-             {"a1.3-memory", "all_reduce needs room for one chunk beside the buffer", 5,
-              "ring", each_run({long_ring}, "all_reduce", judge_memory)}}),
+             {"a1.3-memory", "all_reduce needs memory for the buffer and one chunk only",
+              5, "ring", each_run({long_ring}, "all_reduce", judge_memory)}}),
         ring_all_reduce_solutions};
 }
 

@@ -310,8 +310,8 @@ void judge_sent(Judge& judge, const TaskRun& run) {
                 return sent == spared + home ? spared : sent;
             },
             {},
-            "a block makes n - 1 hops, and its gradients n: nobody needs the block that "
-            "comes home");
+            "a block makes n - 1 hops, and its gradients n: no rank needs its own block "
+            "back");
     }
     // Two more messages are allowed.
     const int more = goes_home ? 50 / (ranks - 1) : 0;
@@ -334,8 +334,8 @@ void judge_memory(Judge& judge, const TaskRun& run) {
     judge.figures_as_right(run, judge.exercise(),
                            {{kPeak,
                              {100, goes_back(run) ? 5 : 10},
-                             "blocks pile up: let go of a block, and of its gradients, "
-                             "when it has been worked on and handed on"}});
+                             "blocks pile up: free a block, and its gradients, after it "
+                             "has been used and sent on"}});
 }
 
 void judge_time(Judge& judge, const TaskRun& run) {

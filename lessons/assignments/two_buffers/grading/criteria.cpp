@@ -89,8 +89,7 @@ std::string wrong_update(const Schedule& schedule, int stage, int k) {
         if (is_end != (due > 0) || (is_end && work.kind != next) ||
             (work.kind == backward && work.micro_batch / k != backwards / k))
             return fmt::format(
-                "{}: {} is expected here, since {} backwards stand before it",
-                schedule.where(place),
+                "{}: {} is expected here, after {} backwards", schedule.where(place),
                 due > 0 ? text_of(Instruction{next})
                         : fmt::format("F, or B of batch {},", backwards / k),
                 backwards);
@@ -211,8 +210,8 @@ Assignment two_buffers_assignment() {
         "PipeDream-2BW: schedules with two versions of the weights, their memory, and "
         "when to choose them.",
         {"two_buffers.hpp", "two_buffers.cpp", "adapters.cpp"},
-        {criterion(work, "each micro-batch goes forward and back once", 5, "buffers",
-                   each(ask_work)),
+        {criterion(work, "each micro-batch has one forward and one backward", 5,
+                   "buffers", each(ask_work)),
          criterion("a10.1-updates", "the gradients of k micro-batches make one update", 5,
                    "buffers", each(ask_updates), {}, {work}),
          criterion("a10.1-versions", "batch b reads version max(0, b - 1)", 10, "buffers",
@@ -222,10 +221,11 @@ Assignment two_buffers_assignment() {
                    {work, "a10.1-updates", "a10.1-versions"}),
          criterion("a10.1-memory", "stage s has min(p - s, m) micro-batches in flight",
                    10, "buffers", each(ask_memory), {work}),
-         criterion("a10.1-time", "it never stops: done after (m + p - 1)(t_f + t_b)", 20,
+         criterion("a10.1-time",
+                   "no flush: all work is done after (m + p - 1)(t_f + t_b)", 20,
                    "endless", each(ask_time_of_order), {work}),
-         criterion("a10.2-kept", "each version goes when nobody needs it any more", 15,
-                   "stash", two_buffers::judge_kept),
+         criterion("a10.2-kept", "each version is freed after its last use", 15, "stash",
+                   two_buffers::judge_kept),
          criterion("a10.3-bytes", "what a stage holds at most, by a formula", 10,
                    "buffers", two_buffers::judge_bytes),
          criterion("a10.4-allowed", "a choice that the setting allows", 5, "buffers",

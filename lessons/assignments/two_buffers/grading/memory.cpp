@@ -209,8 +209,8 @@ std::string objection(const Judge& judge, const Setting& setting, const Choice& 
     if (scheme == stash && k != 1)
         return "with a stash there is an update behind every micro-batch: k = 1";
     if (scheme == two_buffers && k < setting.stages() - 1)
-        return "with so few micro-batches a version is not there when stage 0 wants to "
-               "read it";
+        return "with so few micro-batches stage 0 would read a version that does not "
+               "exist yet";
     const int late[] = {0, setting.stages() - 1, 1};
     if (late[scheme] > setting.number("most_late"))
         return fmt::format("gradients are up to {} updates late; {} are allowed",

@@ -65,30 +65,29 @@ void judge_bytes(Judge& judge, const TaskRun& run) {
 }  // namespace
 
 Assignment ulysses_assignment() {
-    return {
-        "ulysses",
-        "Ulysses: ranks share out the heads",
-        "Attention over a sequence that ranks share out, by an all-to-all to the heads "
-        "and one back.",
-        {"ulysses.hpp", "ulysses.cpp", "adapters.cpp"},
-        taught_by(
-            "ring-self-attention",
-            {{"a13.1-heads", "to_heads gives all tokens of the own columns", 25,
-              "other_ways", each_run({runs}, "to_heads", judge_values)},
-             {"a13.1-tokens", "to_tokens gives the own tokens of all columns", 25,
-              "other_ways", each_run({runs}, "to_tokens", judge_values)},
-             {"a13.2-values", "forward gives one device's y", 15, "other_ways",
-              each_run({runs}, "forward", judge_values), /*needs=*/{},
-              /*after=*/{"a13.1-heads", "a13.1-tokens"}},
-             {"a13.2-bytes", "forward sends each number once, and no more", 10,
-              "other_ways", each_run({runs}, "forward", judge_bytes)},
-             {"a13.3-values", "backward gives one device's gradients", 15, "other_ways",
-              each_run({runs}, "backward", judge_values),
-              /*needs=*/{},
-              /*after=*/{"a13.1-heads", "a13.1-tokens", "a13.2-values"}},
-             {"a13.3-bytes", "backward sends as much as forward", 10, "other_ways",
-              each_run({runs}, "backward", judge_bytes), /*needs=*/{"a13.2-bytes"}}}),
-        ulysses_solutions};
+    return {"ulysses",
+            "Ulysses: ranks shard the heads",
+            "Attention over a sharded sequence, with an all-to-all to the heads and one "
+            "back.",
+            {"ulysses.hpp", "ulysses.cpp", "adapters.cpp"},
+            taught_by(
+                "ring-self-attention",
+                {{"a13.1-heads", "to_heads gives all tokens of the own columns", 25,
+                  "other_ways", each_run({runs}, "to_heads", judge_values)},
+                 {"a13.1-tokens", "to_tokens gives the own tokens of all columns", 25,
+                  "other_ways", each_run({runs}, "to_tokens", judge_values)},
+                 {"a13.2-values", "forward gives one device's y", 15, "other_ways",
+                  each_run({runs}, "forward", judge_values), /*needs=*/{},
+                  /*after=*/{"a13.1-heads", "a13.1-tokens"}},
+                 {"a13.2-bytes", "forward sends each number once, and no more", 10,
+                  "other_ways", each_run({runs}, "forward", judge_bytes)},
+                 {"a13.3-values", "backward gives one device's gradients", 15,
+                  "other_ways", each_run({runs}, "backward", judge_values),
+                  /*needs=*/{},
+                  /*after=*/{"a13.1-heads", "a13.1-tokens", "a13.2-values"}},
+                 {"a13.3-bytes", "backward sends as much as forward", 10, "other_ways",
+                  each_run({runs}, "backward", judge_bytes), /*needs=*/{"a13.2-bytes"}}}),
+            ulysses_solutions};
 }
 
 }  // namespace lockstep::lessons

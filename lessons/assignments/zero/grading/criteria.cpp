@@ -188,14 +188,14 @@ void judge_time(Judge& judge, const std::string& stage, int percent_more,
 /// New values may be gathered after all ranges have been updated.
 void judge_time_of_stage_2(Judge& judge) {
     judge_time(judge, "stage_2", 3,
-               "a layer's reduce-scatter runs beside the backward of the layer before "
-               "it: it is waited for when that is done");
+               "overlap a layer's reduce-scatter with the backward of the layer before "
+               "it: wait for it after that backward");
 }
 
 void judge_time_of_stage_3(Judge& judge) {
     judge_time(judge, "stage_3", 1,
-               "a layer's values are gathered while the layer before it computes, in "
-               "forward and in backward: each is launched one layer ahead");
+               "gather a layer's values while the layer before it computes, in forward "
+               "and in backward: launch each gather one layer ahead");
 }
 
 std::vector<Criterion> criteria() {
@@ -232,8 +232,8 @@ std::vector<Criterion> criteria() {
 
 Assignment zero_assignment() {
     return {"zero",
-            "ZeRO: replicas that share out what they hold",
-            "The optimizer's state, then gradients, then values, shared out among "
+            "ZeRO: replicas that shard what they hold",
+            "The optimizer's state, then gradients, then values are sharded over "
             "replicas: the three stages of ZeRO, the third with prefetching.",
             {"zero.hpp", "zero.cpp", "adapters.cpp"},
             taught_by("zero", criteria()),
