@@ -98,33 +98,37 @@ void Blas::multiply(Bf16* c, std::int64_t m, std::int64_t n, std::int64_t k,
 }
 
 template <>
-void Blas::multiply(const Products<float>& of) {
-    const auto factor = static_cast<float>(of.factor);
-    const float beta = of.accumulate ? 1 : 0;
+void Blas::multiply(const Products<float>& products) {
+    const auto factor = static_cast<float>(products.factor);
+    const float beta = products.accumulate ? 1 : 0;
     GPU_CHECK(cublasSgemmStridedBatched_64(
-        handle_, operation(of.b.transposed), operation(of.a.transposed), of.n, of.m, of.k,
-        &factor, of.b.data, of.b.pitch, of.b_step, of.a.data, of.a.pitch, of.a_step,
-        &beta, of.c, of.c_pitch, of.c_step, of.count));
+        handle_, operation(products.b.transposed), operation(products.a.transposed),
+        products.n, products.m, products.k, &factor, products.b.data, products.b.pitch,
+        products.b_step, products.a.data, products.a.pitch, products.a_step, &beta,
+        products.c, products.c_pitch, products.c_step, products.count));
 }
 
 template <>
-void Blas::multiply(const Products<double>& of) {
-    const double beta = of.accumulate ? 1 : 0;
+void Blas::multiply(const Products<double>& products) {
+    const double beta = products.accumulate ? 1 : 0;
     GPU_CHECK(cublasDgemmStridedBatched_64(
-        handle_, operation(of.b.transposed), operation(of.a.transposed), of.n, of.m, of.k,
-        &of.factor, of.b.data, of.b.pitch, of.b_step, of.a.data, of.a.pitch, of.a_step,
-        &beta, of.c, of.c_pitch, of.c_step, of.count));
+        handle_, operation(products.b.transposed), operation(products.a.transposed),
+        products.n, products.m, products.k, &products.factor, products.b.data,
+        products.b.pitch, products.b_step, products.a.data, products.a.pitch,
+        products.a_step, &beta, products.c, products.c_pitch, products.c_step,
+        products.count));
 }
 
 template <>
-void Blas::multiply(const Products<Bf16>& of) {
-    const auto factor = static_cast<float>(of.factor);
-    const float beta = of.accumulate ? 1 : 0;
+void Blas::multiply(const Products<Bf16>& products) {
+    const auto factor = static_cast<float>(products.factor);
+    const float beta = products.accumulate ? 1 : 0;
     GPU_CHECK(cublasGemmStridedBatchedEx_64(
-        handle_, operation(of.b.transposed), operation(of.a.transposed), of.n, of.m, of.k,
-        &factor, of.b.data, CUDA_R_16BF, of.b.pitch, of.b_step, of.a.data, CUDA_R_16BF,
-        of.a.pitch, of.a_step, &beta, of.c, CUDA_R_16BF, of.c_pitch, of.c_step, of.count,
-        CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+        handle_, operation(products.b.transposed), operation(products.a.transposed),
+        products.n, products.m, products.k, &factor, products.b.data, CUDA_R_16BF,
+        products.b.pitch, products.b_step, products.a.data, CUDA_R_16BF, products.a.pitch,
+        products.a_step, &beta, products.c, CUDA_R_16BF, products.c_pitch,
+        products.c_step, products.count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
 }  // namespace lockstep::gpu

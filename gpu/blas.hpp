@@ -57,7 +57,7 @@ class Blas {
         bool accumulate;
     };
     template <typename T>
-    void multiply(const Products<T>& of);
+    void multiply(const Products<T>& products);
 
   private:
     Tensor workspace_;

@@ -58,7 +58,7 @@ class Device final : public LocalDevice {
 
     /// Runs `operation`, which reads `source`, of this device or another one. Both
     /// devices keep the order in which the host asked.
-    void beside(const Tensor& source, FunctionRef<void()> operation);
+    void run_beside(const Tensor& source, FunctionRef<void()> operation);
     Blas& blas();
     /// destination (+)= factor * op(weights) y of each head.
     void sum_heads(const Heads& destination, const Tensor& weights, const Heads& y,

@@ -49,9 +49,10 @@ void Device::each_tile(const Tensor& c, const Tensor& a, bool accumulate,
                        FunctionRef<void(const Tensor&, const Tensor&)> multiply) {
     // cuBLAS chooses its kernel by the shape, so all tiles have the same shape.
     constexpr std::int64_t kTile = 64;
-    const auto rows_of = [](const Tensor& of, std::int64_t first, std::int64_t count) {
-        const std::int64_t columns = of.shape().columns();
-        return of.flat()
+    const auto rows_of = [](const Tensor& matrix, std::int64_t first,
+                            std::int64_t count) {
+        const std::int64_t columns = matrix.shape().columns();
+        return matrix.flat()
             .slice(first * columns, count * columns)
             .reshaped({count, columns});
     };

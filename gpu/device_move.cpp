@@ -7,7 +7,7 @@
 
 namespace lockstep::gpu {
 
-void Device::beside(const Tensor& source, FunctionRef<void()> operation) {
+void Device::run_beside(const Tensor& source, FunctionRef<void()> operation) {
     auto* other = static_cast<Device*>(source.device());
     if (other == this) return operation();
     // Runs after the other device's earlier operations and before its later ones.
@@ -44,7 +44,7 @@ void Device::compute(const ops::Fill& op) {
 template <>
 void Device::compute(const ops::Copy& op) {
     if (op.destination.bytes_begin() == op.source.bytes_begin()) return;
-    beside(op.source, [&] {
+    run_beside(op.source, [&] {
         GPU_CHECK(cudaMemcpyAsync(op.destination.bytes_begin(), op.source.bytes_begin(),
                                   static_cast<std::size_t>(op.source.bytes()),
                                   cudaMemcpyDeviceToDevice, stream_.get()));
@@ -64,7 +64,7 @@ void Device::compute(const ops::CopyColumns& op) {
 
 template <>
 void Device::compute(const ops::Combine& op) {
-    beside(op.source, [&] {
+    run_beside(op.source, [&] {
         with_stored(op.destination.dtype(), [&]<typename T>(T) {
             launch_combine(stream_.get(), op.destination.data<T>(),
                            op.source.data<const T>(), op.destination.elements(),
@@ -80,9 +80,10 @@ void Device::compute(const ops::Add& op) {
     const std::int64_t elements = op.destination.elements();
     if (op.destination.dtype() == DType::i32) {
         // Unsigned integers, because they wrap around.
-        const auto by = static_cast<std::uint32_t>(static_cast<std::int32_t>(op.factor));
+        const auto factor =
+            static_cast<std::uint32_t>(static_cast<std::int32_t>(op.factor));
         return launch_add(stream_.get(), op.destination.data<std::uint32_t>(),
-                          op.source.data<const std::uint32_t>(), elements, by);
+                          op.source.data<const std::uint32_t>(), elements, factor);
     }
     with_floating(op.destination.dtype(), [&]<typename S>(S) {
         launch_add(stream_.get(), op.destination.data<S>(), op.source.data<const S>(),
@@ -115,7 +116,7 @@ void Device::compute(const ops::Multiply& op) {
 
 template <>
 void Device::compute(const ops::Cast& op) {
-    beside(op.source, [&] {
+    run_beside(op.source, [&] {
         with_floating(op.destination.dtype(), [&]<typename To>(To) {
             with_floating(op.source.dtype(), [&]<typename From>(From) {
                 launch_cast(stream_.get(), op.destination.data<To>(),

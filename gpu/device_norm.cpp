@@ -32,10 +32,10 @@ void Device::compute(const ops::LayerNormBackwardInput& op) {
 
 template <>
 void Device::compute(const ops::LayerNormBackwardWeight& op) {
-    const NormOperands of = operands(op.x, op.rstd, op.mean);
-    const Tensor workspace = scratch({norm_partials(of)}, computed_in(op.x.dtype()));
+    const NormOperands norm = operands(op.x, op.rstd, op.mean);
+    const Tensor workspace = scratch({norm_partials(norm)}, computed_in(op.x.dtype()));
     launch_norm_backward_weight(stream_.get(), workspace, op.d_weight, op.d_bias, op.dy,
-                                of);
+                                norm);
 }
 
 template <>
@@ -52,33 +52,34 @@ void Device::compute(const ops::RmsNormBackwardInput& op) {
 
 template <>
 void Device::compute(const ops::RmsNormBackwardWeight& op) {
-    const NormOperands of = operands(op.x, op.rstd);
-    const Tensor workspace = scratch({norm_partials(of)}, computed_in(op.x.dtype()));
-    launch_norm_backward_weight(stream_.get(), workspace, op.d_weight, {}, op.dy, of);
+    const NormOperands norm = operands(op.x, op.rstd);
+    const Tensor workspace = scratch({norm_partials(norm)}, computed_in(op.x.dtype()));
+    launch_norm_backward_weight(stream_.get(), workspace, op.d_weight, {}, op.dy, norm);
 }
 
 template <>
 void Device::compute(const ops::BatchSums& op) {
-    const BatchOperands of = batch(op.x);
-    const Tensor workspace = scratch({batch_partials(of)}, computed_in(op.x.dtype()));
-    launch_batch_sums(stream_.get(), workspace, op.sums, of);
+    const BatchOperands norm = batch(op.x);
+    const Tensor workspace = scratch({batch_partials(norm)}, computed_in(op.x.dtype()));
+    launch_batch_sums(stream_.get(), workspace, op.sums, norm);
 }
 
 template <>
 void Device::compute(const ops::BatchSquares& op) {
-    const BatchOperands of = batch(op.x);
-    const Tensor workspace = scratch({batch_partials(of)}, computed_in(op.x.dtype()));
-    launch_batch_squares(stream_.get(), workspace, op.squares, of, op.sums);
+    const BatchOperands norm = batch(op.x);
+    const Tensor workspace = scratch({batch_partials(norm)}, computed_in(op.x.dtype()));
+    launch_batch_squares(stream_.get(), workspace, op.squares, norm, op.sums);
 }
 
 template <>
 void Device::compute(const ops::BatchMoments& op) {
-    BatchMomentsOperands of{op.squares.elements(), op.mean, op.rstd, op.sums, op.squares};
+    BatchMomentsOperands moments{op.squares.elements(), op.mean, op.rstd, op.sums,
+                                 op.squares};
     if (op.running.mean) {
-        of.running_mean = op.running.mean;
-        of.running_variance = op.running.variance;
+        moments.running_mean = op.running.mean;
+        moments.running_variance = op.running.variance;
     }
-    launch_batch_moments(stream_.get(), of, op.running.momentum, op.epsilon);
+    launch_batch_moments(stream_.get(), moments, op.running.momentum, op.epsilon);
 }
 
 template <>
@@ -89,9 +90,10 @@ void Device::compute(const ops::BatchNorm& op) {
 
 template <>
 void Device::compute(const ops::BatchNormBackwardSums& op) {
-    const BatchOperands of = batch(op.x, op.mean, op.rstd);
-    const Tensor workspace = scratch({2 * batch_partials(of)}, computed_in(op.x.dtype()));
-    launch_batch_norm_backward_sums(stream_.get(), workspace, op.sums, op.dy, of);
+    const BatchOperands norm = batch(op.x, op.mean, op.rstd);
+    const Tensor workspace =
+        scratch({2 * batch_partials(norm)}, computed_in(op.x.dtype()));
+    launch_batch_norm_backward_sums(stream_.get(), workspace, op.sums, op.dy, norm);
 }
 
 template <>

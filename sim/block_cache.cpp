@@ -112,10 +112,11 @@ void BlockCache::make_room(std::int64_t size) noexcept {
     const std::int64_t most = std::max(most_in_use_, used);
     std::int64_t left = used + kept_ - (most + most / 4);
     for (auto entry = sizes_.rbegin(); entry != sizes_.rend() && left > 0; ++entry) {
-        auto& [of, kept] = *entry;
-        const std::int64_t count = std::min(kept.count, (left + of - 1) / of);
-        drop(of, kept, count);
-        left -= count * of;
+        auto& [block_size, kept] = *entry;
+        const std::int64_t count =
+            std::min(kept.count, (left + block_size - 1) / block_size);
+        drop(block_size, kept, count);
+        left -= count * block_size;
     }
 }
 

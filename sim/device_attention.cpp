@@ -30,8 +30,8 @@ void add_sums(const Heads& destination, const Tensor& weights, const Heads& y,
                        std::int64_t index, std::int64_t batch,
                        std::int64_t into) mutable {
                 for (std::int64_t i = 0; i < added; ++i) {
-                    const std::int64_t of = (into * added + i) / (heads / y.heads);
-                    const std::vector<T> values = packed<T>(y, y.offset(batch, of));
+                    const std::int64_t y_head = (into * added + i) / (heads / y.heads);
+                    const std::vector<T> values = packed<T>(y, y.offset(batch, y_head));
                     multiply_matrices<T>({sums.data(),
                                           weights.data<T>() + (index * added + i) * m * n,
                                           values.data(),
@@ -127,13 +127,13 @@ class HeadForward {
     /// rescales the row's sums to that maximum.
     void weigh(T* scores, std::int64_t count, std::int64_t row) {
         const T larger = std::max(maximum[row], largest<T>(scores, count));
-        const T by = formulas::rescaling(maximum[row], larger);
+        const T rescaling = formulas::rescaling(maximum[row], larger);
         const T off = formulas::taken_off(larger);
-        sum[row] = by * sum[row] + exponentials(scores, count, off);
+        sum[row] = rescaling * sum[row] + exponentials(scores, count, off);
         maximum[row] = larger;
-        if (by == 1) return;
+        if (rescaling == 1) return;
         for (std::int64_t column = 0; column < width_; ++column)
-            y[row * width_ + column] *= by;
+            y[row * width_ + column] *= rescaling;
     }
 
     const AttentionTiles& tiles_;
@@ -152,9 +152,9 @@ void CpuDevice::compute(const ops::Attend& op) {
         const auto factor = static_cast<T>(op.options.factor);
         const auto attend = [&](HeadForward<T>& own, std::int64_t index,
                                 std::int64_t batch, std::int64_t head) {
-            const std::int64_t of = head / op.heads.group();
-            own.k = packed<T>(op.heads.keys, op.heads.keys.offset(batch, of));
-            own.v = packed<T>(op.heads.values, op.heads.values.offset(batch, of));
+            const std::int64_t key_head = head / op.heads.group();
+            own.k = packed<T>(op.heads.keys, op.heads.keys.offset(batch, key_head));
+            own.v = packed<T>(op.heads.values, op.heads.values.offset(batch, key_head));
             for (const auto& [queries, key_tiles] : tiles) {
                 own.q = packed<T>(op.heads.queries, op.heads.queries.offset(batch, head),
                                   queries.first, queries.count, factor);
@@ -415,9 +415,9 @@ void CpuDevice::compute(const ops::AttendPages& op) {
             PagedRow<T> own(op, sequence);
             for (std::int64_t i = 0; i < sequence.count; ++i, ++row)
                 for (std::int64_t head = 0; head < y.heads; ++head) {
-                    const auto place = [&](const Heads& of) {
-                        return of.tensor.data<T>() + row / batches * of.pitch() +
-                               of.offset(row % batches, head);
+                    const auto place = [&](const Heads& heads) {
+                        return heads.tensor.data<T>() + row / batches * heads.pitch() +
+                               heads.offset(row % batches, head);
                     };
                     own.attend(place(y), place(op.queries),
                                op.has_turned() ? place(op.turned_queries) : nullptr,
@@ -435,9 +435,10 @@ void CpuDevice::compute(const ops::AttendBackward& op) {
     with_real(op.backward.dy.dtype(), [&]<typename T>(T) {
         const auto factor = static_cast<T>(op.options.factor);
         const auto go_back = [&](HeadBackward<T>& own, std::int64_t index,
-                                 std::int64_t batch, std::int64_t head, std::int64_t of) {
-            own.k = packed<T>(op.heads.keys, op.heads.keys.offset(batch, of));
-            own.v = packed<T>(op.heads.values, op.heads.values.offset(batch, of));
+                                 std::int64_t batch, std::int64_t head,
+                                 std::int64_t key_head) {
+            own.k = packed<T>(op.heads.keys, op.heads.keys.offset(batch, key_head));
+            own.v = packed<T>(op.heads.values, op.heads.values.offset(batch, key_head));
             own.dk.assign(own.k.size(), 0);
             own.dv.assign(own.v.size(), 0);
             for (const auto& [queries, key_tiles] : tiles) {
@@ -454,8 +455,9 @@ void CpuDevice::compute(const ops::AttendBackward& op) {
                 add_packed(op.gradients.queries, op.gradients.queries.offset(batch, head),
                            own.dq, factor, queries.first);
             }
-            add_packed(op.gradients.keys, op.gradients.keys.offset(batch, of), own.dk);
-            add_packed(op.gradients.values, op.gradients.values.offset(batch, of),
+            add_packed(op.gradients.keys, op.gradients.keys.offset(batch, key_head),
+                       own.dk);
+            add_packed(op.gradients.values, op.gradients.values.offset(batch, key_head),
                        own.dv);
         };
         // Queries of a group add to the same gradients of keys and values. If gradients
@@ -469,9 +471,10 @@ void CpuDevice::compute(const ops::AttendBackward& op) {
                                         : op.heads.keys.batches() * op.heads.keys.heads;
         each_head_in_parts(op.heads.keys, unit, [&] {
             return [&, own = HeadBackward<T>(tiles, width)](
-                       std::int64_t, std::int64_t batch, std::int64_t of) mutable {
-                for (std::int64_t head = of * group; head < (of + 1) * group; ++head)
-                    go_back(own, batch * dy.heads + head, batch, head, of);
+                       std::int64_t, std::int64_t batch, std::int64_t key_head) mutable {
+                for (std::int64_t head = key_head * group; head < (key_head + 1) * group;
+                     ++head)
+                    go_back(own, batch * dy.heads + head, batch, head, key_head);
             };
         });
     });

@@ -145,11 +145,11 @@ void CpuDevice::compute(const ops::NormalizeRows& op) {
         const std::int64_t columns = op.x.shape().columns();
         each_row(op.x.shape().matrix_rows(), columns, [&](std::int64_t i) {
             const T* row = op.x.data<T>() + i * columns;
-            const auto by = static_cast<T>(
+            const auto inverse = static_cast<T>(
                 1 / (sum_lanes(columns, itself<T>, row) + formulas::kLeastSum<double>));
             map_lanes(
                 columns, op.y.data<T>() + i * columns,
-                [by](const Lane<T>& a) -> Lane<T> { return by * a; }, row);
+                [inverse](const Lane<T>& a) -> Lane<T> { return inverse * a; }, row);
         });
     });
 }
@@ -166,12 +166,13 @@ void CpuDevice::compute(const ops::NormalizeRowsBackward& op) {
             const T* gradient = op.dy.data<T>() + at;
             const double inverse =
                 1 / (sum_lanes(columns, itself<T>, row) + formulas::kLeastSum<double>);
-            const auto by = static_cast<T>(inverse);
+            const auto factor = static_cast<T>(inverse);
             const auto along =
                 static_cast<T>(inverse * sum_lanes(columns, product, row, gradient));
             map_lanes(
                 columns, op.dx.data<T>() + at,
-                [&](const Lane<T>& a) -> Lane<T> { return by * (a - along); }, gradient);
+                [&](const Lane<T>& a) -> Lane<T> { return factor * (a - along); },
+                gradient);
         }
     });
 }
@@ -192,13 +193,14 @@ void CpuDevice::compute(const ops::CrossEntropyBackward& op) {
     const std::int64_t columns = op.logits.shape().columns();
     const auto* target = op.targets.data<std::int32_t>();
     with_real(op.logits.dtype(), [&]<typename T>(T) {
-        const auto by = static_cast<T>(op.factor);
+        const auto factor = static_cast<T>(op.factor);
         each_row(op.targets.elements(), columns, [&](std::int64_t i) {
             T* row = op.d_logits.data<T>() + i * columns;
             softmax_of<T>(row, op.logits.data<T>() + i * columns, columns);
             row[target[i]] -= 1;
             map_lanes(
-                columns, row, [by](const Lane<T>& a) -> Lane<T> { return by * a; },
+                columns, row,
+                [factor](const Lane<T>& a) -> Lane<T> { return factor * a; },
                 static_cast<const T*>(row));
         });
     });
@@ -222,10 +224,12 @@ void CpuDevice::compute(const ops::SquaredErrorBackward& op) {
     with_real(op.prediction.dtype(), [&]<typename T>(T) {
         const T* got = op.prediction.data<T>();
         const T* wanted = op.target.data<T>();
-        const auto by = static_cast<T>(2 * op.factor);
+        const auto factor = static_cast<T>(2 * op.factor);
         map_lanes(
             op.prediction.elements(), op.d_prediction.data<T>(),
-            [by](const Lane<T>& a, const Lane<T>& b) -> Lane<T> { return by * (a - b); },
+            [factor](const Lane<T>& a, const Lane<T>& b) -> Lane<T> {
+                return factor * (a - b);
+            },
             got, wanted);
     });
 }
@@ -290,7 +294,7 @@ void CpuDevice::compute(const ops::CrossEntropyBackwardOfParts& op) {
     const std::int64_t real = real_columns(op.logits, op.shard);
     const auto* target = op.targets.data<std::int32_t>();
     with_real(op.logits.dtype(), [&]<typename T>(T) {
-        const auto by = static_cast<T>(op.factor);
+        const auto factor = static_cast<T>(op.factor);
         each_row(op.targets.elements(), columns, [&](std::int64_t i) {
             const T* row = op.logits.data<T>() + i * columns;
             T* out = op.d_logits.data<T>() + i * columns;
@@ -305,7 +309,7 @@ void CpuDevice::compute(const ops::CrossEntropyBackwardOfParts& op) {
             const std::int64_t own = target[i] - op.shard.first;
             if (own >= 0 && own < real) out[own] -= 1;
             map_lanes(
-                real, out, [by](const Lane<T>& a) -> Lane<T> { return by * a; },
+                real, out, [factor](const Lane<T>& a) -> Lane<T> { return factor * a; },
                 static_cast<const T*>(out));
             std::fill(out + real, out + columns, T{0});
         });

@@ -106,9 +106,10 @@ void CpuDevice::compute(const ops::Add& op) {
         return compute(ops::Combine{op.destination, op.source, Reduction::sum});
     with_number(op.destination.dtype(), [&]<typename T>(T) {
         using W = Wrapping<T>;
-        const auto by = static_cast<W>(static_cast<T>(op.factor));
-        update<W>(op.destination, op.source,
-                  [by](const auto& a, const auto& b) -> Lane<W> { return a + by * b; });
+        const auto factor = static_cast<W>(static_cast<T>(op.factor));
+        update<W>(
+            op.destination, op.source,
+            [factor](const auto& a, const auto& b) -> Lane<W> { return a + factor * b; });
     });
 }
 
@@ -121,11 +122,11 @@ void CpuDevice::compute(const ops::Scale& op) {
         return;
     }
     with_real(op.destination.dtype(), [&]<typename T>(T) {
-        const auto by = static_cast<T>(op.factor);
+        const auto factor = static_cast<T>(op.factor);
         T* data = op.destination.data<T>();
         map_lanes(
             op.destination.elements(), data,
-            [by](const auto& a) -> Lane<T> { return by * a; },
+            [factor](const auto& a) -> Lane<T> { return factor * a; },
             static_cast<const T*>(data));
     });
 }

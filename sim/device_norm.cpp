@@ -230,13 +230,13 @@ void CpuDevice::compute(const ops::BatchMoments& op) {
                 running, now, op.running.momentum, rows));
         };
         for (std::int64_t j = 0; j < columns; ++j) {
-            const formulas::Moments<double> of(sums[j], op.squares.data<T>()[j], rows,
-                                               op.epsilon);
-            op.mean.data<T>()[j] = static_cast<T>(of.mean);
-            op.rstd.data<T>()[j] = static_cast<T>(of.rstd);
+            const formulas::Moments<double> moments(sums[j], op.squares.data<T>()[j],
+                                                    rows, op.epsilon);
+            op.mean.data<T>()[j] = static_cast<T>(moments.mean);
+            op.rstd.data<T>()[j] = static_cast<T>(moments.rstd);
             if (!op.running.mean) continue;
-            go_on(op.running.mean.data<T>()[j], of.mean);
-            go_on(op.running.variance.data<T>()[j], of.unbiased);
+            go_on(op.running.mean.data<T>()[j], moments.mean);
+            go_on(op.running.variance.data<T>()[j], moments.unbiased);
         }
     });
 }

@@ -63,11 +63,11 @@ void CpuDevice::compute(const ops::Sgd& op) {
 template <>
 void CpuDevice::compute(const ops::AdamW& op) {
     with_real(op.parameter.dtype(), [&]<typename T>(T) {
-        const formulas::AdamWStep<T> by(op.options, op.step);
+        const formulas::AdamWStep<T> step(op.options, op.step);
         update<T>(
             op.parameter.elements(), op.gradient.data<T>(),
             [&](const Lane<T>& g, Lane<T>& p, Lane<T>& first, Lane<T>& second) {
-                p = formulas::adamw<Lane<T>>(p, g, first, second, by);
+                p = formulas::adamw<Lane<T>>(p, g, first, second, step);
             },
             op.parameter.data<T>(), op.first_moment.data<T>(),
             op.second_moment.data<T>());

@@ -281,7 +281,7 @@ void Engine::wait(Launch& launch, SourceLine at) {
     state.virtual_device.follow_host(at);
     const Picoseconds start = state.virtual_device.now();
     waits.wait_until(launch.end);
-    if (trace_.on() && !launch.is_copy() && launch.end > start)
+    if (trace_.is_on() && !launch.is_copy() && launch.end > start)
         trace_wait(launch, start, at);
     Member& side = launch.team->members[launch.member];
     side.note_waited(launch.number);
@@ -492,7 +492,7 @@ bool Engine::end_wait_for_any() {
 
 /// Adds communications that never end to the trace, up to the stop.
 void Engine::trace_open(Picoseconds stop) {
-    if (!trace_.on()) return;
+    if (!trace_.is_on()) return;
     for (const auto& team : teams_) {
         for (const Member& member : team->members) {
             if (member.first == nullptr || member.first->posted.empty()) continue;
@@ -674,7 +674,7 @@ void Engine::deliver(const Message& message, Network::Span span) {
     watchers_.tell(&Watcher::message_ended, *message.send, *message.recv);
     if (!message.send->operation.is_no_message(message.send->launch->member))
         count(message);
-    if (trace_.on())  // copying the name costs more than asking
+    if (trace_.is_on())  // copying the name costs more than asking
         trace_.flow({message.source, message.destination,
                      message.send->launch->team->name, span.start, span.end,
                      message.bytes});
@@ -704,7 +704,7 @@ void Engine::close(Launch& launch) {
         state.virtual_device.copied(launch.started, launch.end, launch.at);
     else
         state.virtual_device.communicated(launch.started, launch.end, launch.at);
-    const bool traces = trace_.on() && !launch.posted.empty();
+    const bool traces = trace_.is_on() && !launch.posted.empty();
     launch.traced =
         traces ? trace_.event(span_of(launch, state.virtual_device.micro_batch())) : -1;
     if (launch.counted) --state.message_launches;

@@ -82,19 +82,19 @@ void multiply(const Product<double>& product) {
 
 /// Returns columns [first, first + count) of the product.
 template <typename T>
-Product<T> columns_of(Product<T> of, std::int64_t first, std::int64_t count) {
-    of.c += first;
-    of.b += first * (of.options.transpose_b ? of.b_row : 1);
-    of.n = count;
-    return of;
+Product<T> columns_of(Product<T> product, std::int64_t first, std::int64_t count) {
+    product.c += first;
+    product.b += first * (product.options.transpose_b ? product.b_row : 1);
+    product.n = count;
+    return product;
 }
 
 template <typename T>
-Product<T> rows_of(Product<T> of, std::int64_t first, std::int64_t count) {
-    of.c += first * of.c_row;
-    of.a += first * (of.options.transpose_a ? 1 : of.a_row);
-    of.m = count;
-    return of;
+Product<T> rows_of(Product<T> product, std::int64_t first, std::int64_t count) {
+    product.c += first * product.c_row;
+    product.a += first * (product.options.transpose_a ? 1 : product.a_row);
+    product.m = count;
+    return product;
 }
 
 template <typename T>

@@ -34,22 +34,25 @@ template <typename T, int Bytes, int kRows, int kVectors, typename Fused>
 class Kernel {
   public:
     /// C (m, n) (+)= A (m, k) B (k, n), with kMatmulPacked<T> elements at `packed`.
-    static void multiply(const Product<T>& by, T* packed) {
-        const bool a_turned = by.options.transpose_a, b_turned = by.options.transpose_b;
-        const Strided<const T> a{by.a, a_turned ? 1 : by.a_row, a_turned ? by.a_row : 1};
-        const Strided<const T> b{by.b, b_turned ? 1 : by.b_row, b_turned ? by.b_row : 1};
-        const Strided<T> c{by.c, by.c_row, 1};
-        const Index thin = thin_columns(by);
-        if (thin > 0) multiply_thin<kMostThin>(c, a, b, by, thin);
-        const Index rest = by.n - thin;
+    static void multiply(const Product<T>& product, T* packed) {
+        const bool a_turned = product.options.transpose_a,
+                   b_turned = product.options.transpose_b;
+        const Strided<const T> a{product.a, a_turned ? 1 : product.a_row,
+                                 a_turned ? product.a_row : 1};
+        const Strided<const T> b{product.b, b_turned ? 1 : product.b_row,
+                                 b_turned ? product.b_row : 1};
+        const Strided<T> c{product.c, product.c_row, 1};
+        const Index thin = thin_columns(product);
+        if (thin > 0) multiply_thin<kMostThin>(c, a, b, product, thin);
+        const Index rest = product.n - thin;
         // Few rows, and B is transposed: computes C transposed, to pack A and not B.
-        if (b_turned && by.m <= kWidth && rest > by.m)
+        if (b_turned && product.m <= kWidth && rest > product.m)
             multiply({c.at(0, thin), 1, c.row}, {b.at(0, thin), b.column, 1},
-                     {a.data, a.column, a.row}, rest, by.k, by.m, by.options.accumulate,
-                     packed);
+                     {a.data, a.column, a.row}, rest, product.k, product.m,
+                     product.options.accumulate, packed);
         else if (rest > 0)
-            multiply({c.at(0, thin), c.row, 1}, a, {b.at(0, thin), b.row, b.column}, by.m,
-                     by.k, rest, by.options.accumulate, packed);
+            multiply({c.at(0, thin), c.row, 1}, a, {b.at(0, thin), b.row, b.column},
+                     product.m, product.k, rest, product.options.accumulate, packed);
     }
 
   private:
@@ -90,25 +93,27 @@ class Kernel {
     }
 
     /// Returns how many columns multiply_thin() must compute: whole vectors.
-    static Index thin_columns(const Product<T>& by) {
-        const bool is_thin = by.m <= (by.options.transpose_b ? kThinTurned : kThin);
-        return is_thin && by.k > 0 ? by.n / kWidth * kWidth : 0;
+    static Index thin_columns(const Product<T>& product) {
+        const bool is_thin =
+            product.m <= (product.options.transpose_b ? kThinTurned : kThin);
+        return is_thin && product.k > 0 ? product.n / kWidth * kWidth : 0;
     }
 
     /// Computes the first columns of a product with at most `Rows` rows.
     template <int Rows>
     static void multiply_thin(Strided<T> c, Strided<const T> a, Strided<const T> b,
-                              const Product<T>& by, Index columns) {
+                              const Product<T>& product, Index columns) {
         if constexpr (Rows > 0) {
-            if (by.m != Rows) return multiply_thin<Rows - 1>(c, a, b, by, columns);
+            if (product.m != Rows)
+                return multiply_thin<Rows - 1>(c, a, b, product, columns);
             const Index width = b.column == 1 ? kLongVectors * kWidth : kWidth;
             for (Index j = 0; j < columns; j += width)
-                for (Index p = 0; p < by.k; p += kBlock) {
+                for (Index p = 0; p < product.k; p += kBlock) {
                     const Strided<T> to{c.at(0, j), c.row, 1};
                     const Strided<const T> left{a.at(0, p), a.row, a.column};
                     const Strided<const T> right{b.at(p, j), b.row, b.column};
-                    const Index k = least(kBlock, by.k - p);
-                    const bool add = by.options.accumulate || p > 0;
+                    const Index k = least(kBlock, product.k - p);
+                    const bool add = product.options.accumulate || p > 0;
                     if (b.column == 1)
                         long_tile<Rows>(to, left, right, k, least(width, columns - j),
                                         add);

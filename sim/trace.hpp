@@ -11,20 +11,20 @@ namespace lockstep::sim {
 /// Records spans, messages and memory levels of a run as they happen, if it is on.
 class Trace {
   public:
-    explicit Trace(bool on) : on_(on) {}
+    explicit Trace(bool is_on) : is_on_(is_on) {}
 
-    bool on() const { return on_; }
+    bool is_on() const { return is_on_; }
     /// Adds an event and returns its number; -1 if the trace is off.
     int event(TraceEvent event) {
-        if (on_) events_.push_back(std::move(event));
+        if (is_on_) events_.push_back(std::move(event));
         return static_cast<int>(events_.size()) - 1;
     }
     const TraceEvent& at(int number) const { return events_[number]; }
     void flow(TraceFlow flow) {
-        if (on_) flows_.push_back(std::move(flow));
+        if (is_on_) flows_.push_back(std::move(flow));
     }
     void memory(const TraceMemory& level) {
-        if (on_) memory_.push_back(level);
+        if (is_on_) memory_.push_back(level);
     }
 
     /// Moves the records into the report, sorted by rank, then by time, so that the
@@ -47,7 +47,7 @@ class Trace {
     }
 
   private:
-    bool on_;
+    bool is_on_;
     std::vector<TraceEvent> events_;
     std::vector<TraceFlow> flows_;
     std::vector<TraceMemory> memory_;

@@ -65,7 +65,7 @@ void VirtualDevice::advance(Picoseconds duration, SourceLine at) {
 }
 
 void VirtualDevice::wait_for_host(SourceLine at) {
-    if (trace_.on())
+    if (trace_.is_on())
         trace_.event({rank_, "compute", "wait for the host", "wait", now_, program_,
                       micro_batch(), 0, at, "host"});
     wait_until(program_);
@@ -97,7 +97,7 @@ void VirtualDevice::execute(const DeviceOperation& operation,
     advance(duration, operation.at);
     time_.compute += duration;
     flops_ += operation.flops;
-    if (trace_.on())
+    if (trace_.is_on())
         trace_.event({rank_, is_host() ? "host" : "compute", operation.name, "operation",
                       start, now_, micro_batch(), operation.bytes, operation.at});
     check_.tell_of(rank_, &Watcher::executing, rank_, operation);
@@ -125,7 +125,7 @@ void VirtualDevice::copy(CopyDirection direction, const Tensor& tensor, SourceLi
                 at);
     copied(start, now_, at);
     if (!is_host()) host_->wait_until(now_);
-    if (trace_.on())
+    if (trace_.is_on())
         trace_.event({rank_, "copy",
                       direction == CopyDirection::to_host ? "to host" : "to device",
                       "copy", start, now_, micro_batch(), tensor.bytes(), at});
@@ -144,7 +144,7 @@ void VirtualDevice::stage(std::int64_t bytes, SourceLine at) {
     const Picoseconds start = now_;
     if (!spec_.phases) advance(staging_time(spec_.host, bytes), at);
     time_.compute += now_ - start;
-    if (trace_.on())
+    if (trace_.is_on())
         trace_.event(
             {rank_, "host", "stage", "operation", start, now_, -1, 2 * bytes, at});
 }
@@ -175,7 +175,7 @@ void VirtualDevice::freed(const Storage& storage) noexcept {
 }
 
 void VirtualDevice::note_memory() {
-    if (trace_.on() && !is_host())
+    if (trace_.is_on() && !is_host())
         trace_.memory({rank_, now(), ledger_.report().current});
 }
 
@@ -201,7 +201,7 @@ void VirtualDevice::phase_ended() noexcept {
     phases_.pop_back();
     latest_ = ended.phase;
     if (ended.phase == Phase::update) ++steps_;
-    if (trace_.on())
+    if (trace_.is_on())
         trace_.event({rank_, is_host() ? "host" : "compute", name_of(ended.phase),
                       "phase", ended.start, now_, ended.micro_batch, 0, ended.at});
 }

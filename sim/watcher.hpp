@@ -86,7 +86,7 @@ class Watchers {
     void add(std::unique_ptr<Watcher> watcher) {
         watchers_.push_back(std::move(watcher));
     }
-    bool on() const { return !watchers_.empty(); }
+    bool is_on() const { return !watchers_.empty(); }
 
     /// Calls `event` on each watcher: tell(&Watcher::quiet).
     template <typename Event, typename... Arguments>
@@ -99,7 +99,7 @@ class Watchers {
     /// the run, even if the program catches the exception.
     template <typename Event, typename... Arguments>
     void tell_of(int rank, Event event, Arguments&&... arguments) const {
-        if (!on()) return;
+        if (!is_on()) return;
         try {
             tell(event, arguments...);
         } catch (const FaultError&) {

@@ -101,7 +101,7 @@ __device__ void differentiate(Pack<T, kWidth>& gate, Pack<T, kWidth>& rest,
 
 template <typename S, int kWidth, bool kBackward>
 __global__ void __launch_bounds__(kTileThreads)
-    swiglu_rows(GatedRows<S> of, Tiles tiles) {
+    swiglu_rows(GatedRows<S> gated, Tiles tiles) {
     const Place at(tiles);
     if (at.column >= tiles.packs) return;
     const std::int64_t column = at.column * kWidth;
@@ -110,11 +110,11 @@ __global__ void __launch_bounds__(kTileThreads)
     for (int u = 0; u < kTileRows; ++u) {
         const std::int64_t row = at.row + u * at.height;
         if (row >= tiles.rows) break;
-        const S* from = of.x + 2 * row * of.width + column;
+        const S* from = gated.x + 2 * row * gated.width + column;
         gate[u] = load<kWidth>(from, true);
-        rest[u] = load<kWidth>(from + of.width, true);
+        rest[u] = load<kWidth>(from + gated.width, true);
         if constexpr (kBackward)
-            dy[u] = load<kWidth>(of.dy + row * of.width + column, true);
+            dy[u] = load<kWidth>(gated.dy + row * gated.width + column, true);
     }
 #pragma unroll
     for (int u = 0; u < kTileRows; ++u) {
@@ -122,12 +122,12 @@ __global__ void __launch_bounds__(kTileThreads)
         if (row >= tiles.rows) break;
         if constexpr (kBackward) {
             differentiate(gate[u], rest[u], dy[u]);
-            S* to = of.to + 2 * row * of.width + column;
+            S* to = gated.to + 2 * row * gated.width + column;
             store(to, gate[u], true);
-            store(to + of.width, rest[u], true);
+            store(to + gated.width, rest[u], true);
         } else {
             apply_gate(gate[u], rest[u]);
-            store(of.to + row * of.width + column, gate[u], true);
+            store(gated.to + row * gated.width + column, gate[u], true);
         }
     }
 }
@@ -136,12 +136,12 @@ template <bool kBackward>
 void launch_swiglu_rows(cudaStream_t stream, Numbers to, Numbers x, Numbers dy,
                         std::int64_t rows, std::int64_t width) {
     with_type(to, [&]<typename S>(S) {
-        const GatedRows<S> of{to.as<S>(), x.as<S>(), dy.as<S>(), width};
+        const GatedRows<S> gated{to.as<S>(), x.as<S>(), dy.as<S>(), width};
         const bool full = width % kFullWidth<S> == 0 && aligned(to, x, dy);
         with_width<S>(full, [&]<int kWidth>(Constant<kWidth>) {
             const Tiles tiles(rows, width / kWidth);
             launch(stream, swiglu_rows<S, kWidth, kBackward>, tiles.blocks(),
-                   kTileThreads, of, tiles);
+                   kTileThreads, gated, tiles);
         });
     });
 }

@@ -73,10 +73,10 @@ struct OnlineSoftmax {
             for (int j = 0; j < kPatch<T>; ++j)
                 larger = Larger{}(larger, scores[i][j]);
             larger = across(larger, Larger{});
-            const T by = formulas::rescaling(maximum[i], larger);
+            const T rescaling = formulas::rescaling(maximum[i], larger);
             const T off = formulas::taken_off(larger);
             maximum[i] = larger;
-            sum[i] *= by;
+            sum[i] *= rescaling;
 #pragma unroll
             for (int j = 0; j < kPatch<T>; ++j) {
                 scores[i][j] = std::exp(scores[i][j] - off);
@@ -84,24 +84,24 @@ struct OnlineSoftmax {
             }
 #pragma unroll
             for (int c = 0; c < kColumns; ++c)
-                y[i][c] *= by;
+                y[i][c] *= rescaling;
         }
     }
 };
 
 template <typename T, int kColumns>
 __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1))
-    attend_tile(Forward<T> of) {
+    attend_tile(Forward<T> forward) {
     __shared__ TileMemory<T, kColumns> memory;
-    const SightOf& sight = of.sight;
+    const SightOf& sight = forward.sight;
     const std::int64_t m = sight.query_rows, n = sight.key_rows;
-    const Owned own = Owned(of.heads, m, kTile<T>).last_first(m, kTile<T>);
-    const auto q = of.queries.head(own.batch, own.head);
-    const auto k = of.keys.head(own.batch, own.head / of.group);
-    const auto v = of.values.head(own.batch, own.head / of.group);
-    const auto y = of.y.head(own.batch, own.head);
-    const std::int64_t numbers = (own.batch * of.heads + own.head) * m;
-    OnlineSoftmax<T, kColumns> online(y, of.maximum + numbers, of.sum + numbers,
+    const Owned own = Owned(forward.heads, m, kTile<T>).last_first(m, kTile<T>);
+    const auto q = forward.queries.head(own.batch, own.head);
+    const auto k = forward.keys.head(own.batch, own.head / forward.group);
+    const auto v = forward.values.head(own.batch, own.head / forward.group);
+    const auto y = forward.y.head(own.batch, own.head);
+    const std::int64_t numbers = (own.batch * forward.heads + own.head) * m;
+    OnlineSoftmax<T, kColumns> online(y, forward.maximum + numbers, forward.sum + numbers,
                                       own.first);
     if (threadIdx.x < kTile<T>)
         memory.row_tokens[threadIdx.x] = sight.query_token(own.first + threadIdx.x);
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1)
                 memory.column_tokens[threadIdx.x] = sight.key_token(first + threadIdx.x);
             Patch<T> scores;
             multiply(scores, memory, q, own.first, k, first);
-            scale(scores, of.factor);
+            scale(scores, forward.factor);
             if (masked)
                 hide(scores, memory,
                      [](std::int64_t query, std::int64_t key) { return key > query; });
@@ -123,28 +123,28 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1)
             share(memory, scores);
             add_weighted(online.y, memory, v, first);
         });
-    online.write_to(y, of.maximum + numbers, of.sum + numbers, own.first);
+    online.write_to(y, forward.maximum + numbers, forward.sum + numbers, own.first);
 }
 
 template <typename T>
-void launch_tiles(cudaStream_t stream, int blocks, const Forward<T>& of) {
-    with_columns(of.queries.width, [&]<int kColumns>(Constant<kColumns>) {
-        launch(stream, attend_tile<T, kColumns>, blocks, kAttentionThreads, of);
+void launch_tiles(cudaStream_t stream, int blocks, const Forward<T>& forward) {
+    with_columns(forward.queries.width, [&]<int kColumns>(Constant<kColumns>) {
+        launch(stream, attend_tile<T, kColumns>, blocks, kAttentionThreads, forward);
     });
 }
 
 }  // namespace
 
 void launch_attend(cudaStream_t stream, const OnlineRows& state,
-                   const AttentionOperands& of) {
-    const AttentionShape& shape = of.shape;
-    if (of.queries.tensor.bytes == sizeof(Bf16))
-        return launch_attend_in_bf16(stream, state, of);
+                   const AttentionOperands& operands) {
+    const AttentionShape& shape = operands.shape;
+    if (operands.queries.tensor.bytes == sizeof(Bf16))
+        return launch_attend_in_bf16(stream, state, operands);
     with_wide_type(state.maximum, [&]<typename T>(T) {
-        const Forward<T> forward{AttentionInput<T>(of),
+        const Forward<T> forward{AttentionInput<T>(operands),
                                  HeadsOfOperand<T>(state.y, shape.width),
                                  state.maximum.as<T>(), state.sum.as<T>()};
-        const std::int64_t tiles = divided_up(of.queries.rows, kTile<T>);
+        const std::int64_t tiles = divided_up(operands.queries.rows, kTile<T>);
         launch_tiles(stream, static_cast<int>(tiles * shape.heads * shape.batches),
                      forward);
     });

@@ -75,7 +75,7 @@ bool attends_in_bf16(std::int64_t width);
 /// per pair. In the half of them that sums values, the width is rounded up to 16, 32, 64,
 /// 128 or 256.
 void launch_attend(cudaStream_t stream, const OnlineRows& state,
-                   const AttentionOperands& of);
+                   const AttentionOperands& operands);
 
 /// Adds to the gradients; each is read once and written once. There are two kernels: one
 /// owns keys and adds to the gradients of keys and values, the other owns queries.
@@ -84,14 +84,14 @@ void launch_attend(cudaStream_t stream, const OnlineRows& state,
 /// scores and dy v. A single kernel would add to the queries' gradients from every block
 /// of keys. That needs atomics, and their order differs between reruns.
 void launch_attend_backward(cudaStream_t stream, const AttentionGradients& gradients,
-                            const AttentionOperands& of, const BackwardRows& rows);
+                            const AttentionOperands& operands, const BackwardRows& rows);
 
 // launch_attend and launch_attend_backward call these for heads of bf16.
 void launch_attend_in_bf16(cudaStream_t stream, const OnlineRows& state,
-                           const AttentionOperands& of);
+                           const AttentionOperands& operands);
 void launch_attend_backward_in_bf16(cudaStream_t stream,
                                     const AttentionGradients& gradients,
-                                    const AttentionOperands& of,
+                                    const AttentionOperands& operands,
                                     const BackwardRows& rows);
 
 /// products (batches, heads, rows): the sum over the width of x y; for any width.

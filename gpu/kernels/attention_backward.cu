@@ -30,27 +30,27 @@ struct QueryNumbers {
 };
 
 template <typename T>
-__device__ QueryNumbers<T> numbers_of(const Backward<T>& of, std::int64_t batch,
+__device__ QueryNumbers<T> numbers_of(const Backward<T>& backward, std::int64_t batch,
                                       std::int64_t head, std::int64_t row) {
-    const std::int64_t rows = of.sight.query_rows;
+    const std::int64_t rows = backward.sight.query_rows;
     if (row >= rows) return {};
-    const std::int64_t at = (batch * of.heads + head) * rows + row;
-    return {formulas::taken_off(of.log_sum_exp[at]), of.dy_y[at]};
+    const std::int64_t at = (batch * backward.heads + head) * rows + row;
+    return {formulas::taken_off(backward.log_sum_exp[at]), backward.dy_y[at]};
 }
 
 /// Replaces the scores in p by their weights, and the products of dy and v in ds by the
 /// scores' gradients. The patch's columns are queries from `first` on.
 template <typename T>
-__device__ void weigh(Patch<T>& p, Patch<T>& ds, const Backward<T>& of,
+__device__ void weigh(Patch<T>& p, Patch<T>& ds, const Backward<T>& backward,
                       std::int64_t batch, std::int64_t head, std::int64_t first) {
     const Spot spot;
 #pragma unroll
     for (int j = 0; j < kPatch<T>; ++j) {
-        const auto query = numbers_of(of, batch, head, first + spot.column(j));
+        const auto query = numbers_of(backward, batch, head, first + spot.column(j));
 #pragma unroll
         for (int i = 0; i < kPatch<T>; ++i) {
             p[i][j] = query.weight(p[i][j]);
-            ds[i][j] = query.d_score(p[i][j], ds[i][j], of.factor);
+            ds[i][j] = query.d_score(p[i][j], ds[i][j], backward.factor);
         }
     }
 }
@@ -59,13 +59,13 @@ __device__ void weigh(Patch<T>& p, Patch<T>& ds, const Backward<T>& of,
 /// keys; its columns are the queries of every head that the keys serve.
 template <typename T, int kColumns>
 __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(2))
-    backward_of_keys(Backward<T> of) {
+    backward_of_keys(Backward<T> backward) {
     __shared__ TileMemory<T, kColumns> memory;
-    const SightOf& sight = of.sight;
+    const SightOf& sight = backward.sight;
     const std::int64_t m = sight.query_rows, n = sight.key_rows;
-    const Owned own(of.heads / of.group, n, kTile<T>);
-    const auto k = of.keys.head(own.batch, own.head);
-    const auto v = of.values.head(own.batch, own.head);
+    const Owned own(backward.heads / backward.group, n, kTile<T>);
+    const auto k = backward.keys.head(own.batch, own.head);
+    const auto v = backward.values.head(own.batch, own.head);
     Results<T, kColumns> dk = {}, dv = {};
     if (threadIdx.x < kTile<T>)
         memory.row_tokens[threadIdx.x] = sight.key_token(own.first + threadIdx.x);
@@ -73,22 +73,22 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(2)
     const auto seen = [&](std::int64_t first) {
         return sight.of_tile(first, kTile<T>, own.first, kTile<T>, first + kTile<T> <= m);
     };
-    for (std::int64_t i = 0; i < of.group; ++i) {
-        const std::int64_t head = own.head * of.group + i;
-        const auto q = of.queries.head(own.batch, head);
-        const auto dy = of.dy.head(own.batch, head);
+    for (std::int64_t i = 0; i < backward.group; ++i) {
+        const std::int64_t head = own.head * backward.group + i;
+        const auto q = backward.queries.head(own.batch, head);
+        const auto dy = backward.dy.head(own.batch, head);
         const auto take_in = [&](std::int64_t first, bool masked) {
             if (masked && threadIdx.x < kTile<T>)
                 memory.column_tokens[threadIdx.x] =
                     sight.query_token(first + threadIdx.x);
             Patch<T> p, ds;
             multiply(p, memory, k, own.first, q, first);
-            scale(p, of.factor);
+            scale(p, backward.factor);
             if (masked)
                 hide(p, memory,
                      [](std::int64_t key, std::int64_t query) { return key > query; });
             multiply(ds, memory, v, own.first, dy, first);
-            weigh(p, ds, of, own.batch, head, first);
+            weigh(p, ds, backward, own.batch, head, first);
             share(memory, p);
             add_weighted(dv, memory, dy, first);
             share(memory, ds);
@@ -96,28 +96,29 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(2)
         };
         each_seen_tile<kTile<T>>(memory.sights, m, seen, take_in);
     }
-    write<true, T, kColumns>(of.d_keys.head(own.batch, own.head), dk, own.first);
-    write<true, T, kColumns>(of.d_values.head(own.batch, own.head), dv, own.first);
+    write<true, T, kColumns>(backward.d_keys.head(own.batch, own.head), dk, own.first);
+    write<true, T, kColumns>(backward.d_values.head(own.batch, own.head), dv, own.first);
 }
 
 /// For a tile of queries: dq += ds k.
 template <typename T, int kColumns>
 __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1))
-    backward_of_queries(Backward<T> of) {
+    backward_of_queries(Backward<T> backward) {
     __shared__ TileMemory<T, kColumns> memory;
     const Spot spot;
-    const SightOf& sight = of.sight;
+    const SightOf& sight = backward.sight;
     const std::int64_t m = sight.query_rows, n = sight.key_rows;
-    const Owned own = Owned(of.heads, m, kTile<T>).last_first(m, kTile<T>);
-    const auto q = of.queries.head(own.batch, own.head);
-    const auto dy = of.dy.head(own.batch, own.head);
-    const auto k = of.keys.head(own.batch, own.head / of.group);
-    const auto v = of.values.head(own.batch, own.head / of.group);
+    const Owned own = Owned(backward.heads, m, kTile<T>).last_first(m, kTile<T>);
+    const auto q = backward.queries.head(own.batch, own.head);
+    const auto dy = backward.dy.head(own.batch, own.head);
+    const auto k = backward.keys.head(own.batch, own.head / backward.group);
+    const auto v = backward.values.head(own.batch, own.head / backward.group);
     Results<T, kColumns> dq = {};
     QueryNumbers<T> queries[kPatch<T>];
 #pragma unroll
     for (int i = 0; i < kPatch<T>; ++i)
-        queries[i] = numbers_of(of, own.batch, own.head, own.first + spot.row<T>(i));
+        queries[i] =
+            numbers_of(backward, own.batch, own.head, own.first + spot.row<T>(i));
     if (threadIdx.x < kTile<T>)
         memory.row_tokens[threadIdx.x] = sight.query_token(own.first + threadIdx.x);
 
@@ -130,7 +131,7 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1)
                 memory.column_tokens[threadIdx.x] = sight.key_token(first + threadIdx.x);
             Patch<T> p, ds;
             multiply(p, memory, q, own.first, k, first);
-            scale(p, of.factor);
+            scale(p, backward.factor);
             if (masked)
                 hide(p, memory,
                      [](std::int64_t query, std::int64_t key) { return key > query; });
@@ -140,43 +141,45 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1)
 #pragma unroll
                 for (int j = 0; j < kPatch<T>; ++j)
                     ds[i][j] = queries[i].d_score(queries[i].weight(p[i][j]), ds[i][j],
-                                                  of.factor);
+                                                  backward.factor);
             share(memory, ds);
             add_weighted(dq, memory, k, first);
         });
-    write<true, T, kColumns>(of.d_queries.head(own.batch, own.head), dq, own.first);
+    write<true, T, kColumns>(backward.d_queries.head(own.batch, own.head), dq, own.first);
 }
 
 template <typename T>
-void launch_tiles(cudaStream_t stream, std::int64_t batches, const Backward<T>& of) {
+void launch_tiles(cudaStream_t stream, std::int64_t batches,
+                  const Backward<T>& backward) {
     const auto blocks = [&](std::int64_t rows, std::int64_t heads) {
         return static_cast<int>(divided_up(rows, kTile<T>) * heads * batches);
     };
-    const int of_keys = blocks(of.sight.key_rows, of.heads / of.group);
-    const int of_queries = blocks(of.sight.query_rows, of.heads);
-    with_columns(of.queries.width, [&]<int kColumns>(Constant<kColumns>) {
-        launch(stream, backward_of_keys<T, kColumns>, of_keys, kAttentionThreads, of);
+    const int of_keys = blocks(backward.sight.key_rows, backward.heads / backward.group);
+    const int of_queries = blocks(backward.sight.query_rows, backward.heads);
+    with_columns(backward.queries.width, [&]<int kColumns>(Constant<kColumns>) {
+        launch(stream, backward_of_keys<T, kColumns>, of_keys, kAttentionThreads,
+               backward);
         launch(stream, backward_of_queries<T, kColumns>, of_queries, kAttentionThreads,
-               of);
+               backward);
     });
 }
 
 }  // namespace
 
 void launch_attend_backward(cudaStream_t stream, const AttentionGradients& gradients,
-                            const AttentionOperands& of, const BackwardRows& rows) {
-    const int width = of.shape.width;
-    if (of.queries.tensor.bytes == sizeof(Bf16))
-        return launch_attend_backward_in_bf16(stream, gradients, of, rows);
+                            const AttentionOperands& operands, const BackwardRows& rows) {
+    const int width = operands.shape.width;
+    if (operands.queries.tensor.bytes == sizeof(Bf16))
+        return launch_attend_backward_in_bf16(stream, gradients, operands, rows);
     with_wide_type(rows.dy_y, [&]<typename T>(T) {
-        const Backward<T> backward{AttentionInput<T>(of),
+        const Backward<T> backward{AttentionInput<T>(operands),
                                    HeadsOfOperand<const T>(rows.dy, width),
                                    HeadsOfOperand<T>(gradients.queries, width),
                                    HeadsOfOperand<T>(gradients.keys, width),
                                    HeadsOfOperand<T>(gradients.values, width),
                                    rows.log_sum_exp.as<T>(),
                                    rows.dy_y.as<T>()};
-        launch_tiles(stream, of.shape.batches, backward);
+        launch_tiles(stream, operands.shape.batches, backward);
     });
 }
 

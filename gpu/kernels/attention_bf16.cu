@@ -87,35 +87,36 @@ struct OnlineSoftmax {
         each_number(scores, [&](float& score, int i, int) {
             larger[i] = Larger{}(larger[i], score);
         });
-        float by[2], off[2];
+        float rescaling[2], off[2];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             larger[i] = across(larger[i], Larger{});
-            by[i] = formulas::rescaling(maximum[i], larger[i]);
+            rescaling[i] = formulas::rescaling(maximum[i], larger[i]);
             off[i] = formulas::taken_off(larger[i]);
             maximum[i] = larger[i];
-            sum[i] *= by[i];
+            sum[i] *= rescaling[i];
         }
         each_number(scores, [&](float& score, int i, int) {
             score = exponential(score, off[i]);
             sum[i] += score;
         });
-        each_number(y, [&](float& value, int i, int) { value *= by[i]; });
+        each_number(y, [&](float& value, int i, int) { value *= rescaling[i]; });
     }
 };
 
 template <int kWidth, int kColumns>
-__global__ void __launch_bounds__(kCoreThreads, 2) attend_in_bf16(Forward of) {
+__global__ void __launch_bounds__(kCoreThreads, 2) attend_in_bf16(Forward forward) {
     auto& memory = block_memory<ForwardMemory<kWidth, kColumns>>();
-    const SightOf& sight = of.sight;
+    const SightOf& sight = forward.sight;
     const std::int64_t m = sight.query_rows, n = sight.key_rows;
-    const Owned own = Owned(of.heads, m, kOwnRows).last_first(m, kOwnRows);
-    const auto k = of.keys.head(own.batch, own.head / of.group);
-    const auto v = of.values.head(own.batch, own.head / of.group);
-    const auto y = of.y.head(own.batch, own.head);
-    const std::int64_t numbers = (own.batch * of.heads + own.head) * m;
-    OnlineSoftmax<kWidth> online(y, of.maximum + numbers, of.sum + numbers, own.first);
-    memory.queries.start_loading(of.queries.head(own.batch, own.head), own.first);
+    const Owned own = Owned(forward.heads, m, kOwnRows).last_first(m, kOwnRows);
+    const auto k = forward.keys.head(own.batch, own.head / forward.group);
+    const auto v = forward.values.head(own.batch, own.head / forward.group);
+    const auto y = forward.y.head(own.batch, own.head);
+    const std::int64_t numbers = (own.batch * forward.heads + own.head) * m;
+    OnlineSoftmax<kWidth> online(y, forward.maximum + numbers, forward.sum + numbers,
+                                 own.first);
+    memory.queries.start_loading(forward.queries.head(own.batch, own.head), own.first);
     if (threadIdx.x < kOwnRows)
         memory.row_tokens[threadIdx.x] = sight.query_token(own.first + threadIdx.x);
 
@@ -132,7 +133,7 @@ __global__ void __launch_bounds__(kCoreThreads, 2) attend_in_bf16(Forward of) {
     const auto use = [&](int at, const SeenTile& tile) {
         CoreSums<kColumns> scores;
         multiply(scores, memory.queries, memory.keys[at]);
-        each_number(scores, [&](float& score, int, int) { score *= of.factor; });
+        each_number(scores, [&](float& score, int, int) { score *= forward.factor; });
         if (tile.masked)
             hide(scores, memory.row_tokens, memory.column_tokens[at], key_is_later);
         online.take_in(scores);
@@ -140,7 +141,7 @@ __global__ void __launch_bounds__(kCoreThreads, 2) attend_in_bf16(Forward of) {
     };
     SeenTiles<kColumns, kCoreThreads, decltype(seen)> tiles(memory.sights, n, seen);
     each_tile_ahead(tiles, load, use);
-    online.write_to(y, of.maximum + numbers, of.sum + numbers, own.first);
+    online.write_to(y, forward.maximum + numbers, forward.sum + numbers, own.first);
 }
 
 struct Backward : AttentionInput<Bf16> {
@@ -160,11 +161,12 @@ struct QueryNumbers {
     float off, dy_y;
 
     QueryNumbers() = default;
-    __device__ QueryNumbers(const Backward& of, std::int64_t numbers, std::int64_t row)
+    __device__ QueryNumbers(const Backward& backward, std::int64_t numbers,
+                            std::int64_t row)
         : off(0), dy_y(0) {
-        if (row >= of.sight.query_rows) return;
-        off = formulas::taken_off(of.log_sum_exp[numbers + row]);
-        dy_y = of.dy_y[numbers + row];
+        if (row >= backward.sight.query_rows) return;
+        off = formulas::taken_off(backward.log_sum_exp[numbers + row]);
+        dy_y = backward.dy_y[numbers + row];
     }
     /// Replaces the score by its weight p, and dy v by factor p (dy v - dy_y).
     __device__ void weigh(float& score, float& dy_v, float factor) const {
@@ -196,13 +198,14 @@ __device__ void multiply_tile(float (&scores)[kEights][4], float (&dy_v)[kEights
 /// For a tile of keys and their values: dk += ds^T q, dv += p^T dy. The tile's rows are
 /// keys; its columns are the queries of every head that the keys serve.
 template <int kWidth, int kColumns>
-__global__ void __launch_bounds__(kCoreThreads, 2) backward_of_keys_in_bf16(Backward of) {
+__global__ void __launch_bounds__(kCoreThreads, 2)
+    backward_of_keys_in_bf16(Backward backward) {
     auto& memory = block_memory<BackwardMemory<kWidth, kColumns>>();
-    const SightOf& sight = of.sight;
+    const SightOf& sight = backward.sight;
     const std::int64_t m = sight.query_rows, n = sight.key_rows;
-    const Owned own(of.heads / of.group, n, kOwnRows);
-    memory.own[0].start_loading(of.keys.head(own.batch, own.head), own.first);
-    memory.own[1].start_loading(of.values.head(own.batch, own.head), own.first);
+    const Owned own(backward.heads / backward.group, n, kOwnRows);
+    memory.own[0].start_loading(backward.keys.head(own.batch, own.head), own.first);
+    memory.own[1].start_loading(backward.values.head(own.batch, own.head), own.first);
     if (threadIdx.x < kOwnRows)
         memory.row_tokens[threadIdx.x] = sight.key_token(own.first + threadIdx.x);
     CoreSums<kWidth> dk = {}, dv = {};
@@ -210,23 +213,23 @@ __global__ void __launch_bounds__(kCoreThreads, 2) backward_of_keys_in_bf16(Back
     const auto seen = [&](std::int64_t first) {
         return sight.of_tile(first, kColumns, own.first, kOwnRows, first + kColumns <= m);
     };
-    for (std::int64_t i = 0; i < of.group; ++i) {
-        const std::int64_t head = own.head * of.group + i;
-        const std::int64_t numbers = of.numbers(own.batch, head);
-        const auto q = of.queries.head(own.batch, head);
-        const auto dy = of.dy.head(own.batch, head);
+    for (std::int64_t i = 0; i < backward.group; ++i) {
+        const std::int64_t head = own.head * backward.group + i;
+        const std::int64_t numbers = backward.numbers(own.batch, head);
+        const auto q = backward.queries.head(own.batch, head);
+        const auto dy = backward.dy.head(own.batch, head);
         const auto load = [&](int at, const SeenTile& tile) {
             memory.others[at][0].start_loading(q, tile.first);
             memory.others[at][1].start_loading(dy, tile.first);
             if (threadIdx.x >= kColumns) return;
             const std::int64_t query = tile.first + threadIdx.x;
-            memory.queries[at][threadIdx.x] = QueryNumbers(of, numbers, query);
+            memory.queries[at][threadIdx.x] = QueryNumbers(backward, numbers, query);
             if (tile.masked)
                 memory.column_tokens[at][threadIdx.x] = sight.query_token(query);
         };
         const auto use = [&](int at, const SeenTile& tile) {
             CoreSums<kColumns> p, ds;
-            multiply_tile(p, ds, memory, at, of.factor);
+            multiply_tile(p, ds, memory, at, backward.factor);
             if (tile.masked)
                 hide(p, memory.row_tokens, memory.column_tokens[at],
                      [](std::int64_t key, std::int64_t query) {
@@ -238,35 +241,35 @@ __global__ void __launch_bounds__(kCoreThreads, 2) backward_of_keys_in_bf16(Back
 #pragma unroll
                 for (int k = 0; k < 4; ++k)
                     memory.queries[at][spot.column(eight) + k % 2].weigh(
-                        p[eight][k], ds[eight][k], of.factor);
+                        p[eight][k], ds[eight][k], backward.factor);
             add_weighted(dv, p, memory.others[at][1]);
             add_weighted(dk, ds, memory.others[at][0]);
         };
         SeenTiles<kColumns, kCoreThreads, decltype(seen)> tiles(memory.sights, m, seen);
         each_tile_ahead(tiles, load, use);
     }
-    add(of.d_keys.head(own.batch, own.head), dk, own.first);
-    add(of.d_values.head(own.batch, own.head), dv, own.first);
+    add(backward.d_keys.head(own.batch, own.head), dk, own.first);
+    add(backward.d_values.head(own.batch, own.head), dv, own.first);
 }
 
 /// For a tile of queries: dq += ds k.
 template <int kWidth, int kColumns>
 __global__ void __launch_bounds__(kCoreThreads, 2)
-    backward_of_queries_in_bf16(Backward of) {
+    backward_of_queries_in_bf16(Backward backward) {
     auto& memory = block_memory<BackwardMemory<kWidth, kColumns>>();
     const CoreSpot spot;
-    const SightOf& sight = of.sight;
+    const SightOf& sight = backward.sight;
     const std::int64_t m = sight.query_rows, n = sight.key_rows;
-    const Owned own = Owned(of.heads, m, kOwnRows).last_first(m, kOwnRows);
-    const auto k = of.keys.head(own.batch, own.head / of.group);
-    const auto v = of.values.head(own.batch, own.head / of.group);
-    const std::int64_t numbers = of.numbers(own.batch, own.head);
-    memory.own[0].start_loading(of.queries.head(own.batch, own.head), own.first);
-    memory.own[1].start_loading(of.dy.head(own.batch, own.head), own.first);
+    const Owned own = Owned(backward.heads, m, kOwnRows).last_first(m, kOwnRows);
+    const auto k = backward.keys.head(own.batch, own.head / backward.group);
+    const auto v = backward.values.head(own.batch, own.head / backward.group);
+    const std::int64_t numbers = backward.numbers(own.batch, own.head);
+    memory.own[0].start_loading(backward.queries.head(own.batch, own.head), own.first);
+    memory.own[1].start_loading(backward.dy.head(own.batch, own.head), own.first);
     if (threadIdx.x < kOwnRows)
         memory.row_tokens[threadIdx.x] = sight.query_token(own.first + threadIdx.x);
-    const QueryNumbers queries[2] = {{of, numbers, own.first + spot.row(0)},
-                                     {of, numbers, own.first + spot.row(1)}};
+    const QueryNumbers queries[2] = {{backward, numbers, own.first + spot.row(0)},
+                                     {backward, numbers, own.first + spot.row(1)}};
     CoreSums<kWidth> dq = {};
 
     const auto seen = [&](std::int64_t first) {
@@ -281,29 +284,29 @@ __global__ void __launch_bounds__(kCoreThreads, 2)
     };
     const auto use = [&](int at, const SeenTile& tile) {
         CoreSums<kColumns> p, ds;
-        multiply_tile(p, ds, memory, at, of.factor);
+        multiply_tile(p, ds, memory, at, backward.factor);
         if (tile.masked)
             hide(p, memory.row_tokens, memory.column_tokens[at], key_is_later);
 #pragma unroll
         for (int eight = 0; eight < kColumns / 8; ++eight)
 #pragma unroll
             for (int j = 0; j < 4; ++j)
-                queries[j / 2].weigh(p[eight][j], ds[eight][j], of.factor);
+                queries[j / 2].weigh(p[eight][j], ds[eight][j], backward.factor);
         add_weighted(dq, ds, memory.others[at][0]);
     };
     SeenTiles<kColumns, kCoreThreads, decltype(seen)> tiles(memory.sights, n, seen);
     each_tile_ahead(tiles, load, use);
-    add(of.d_queries.head(own.batch, own.head), dq, own.first);
+    add(backward.d_queries.head(own.batch, own.head), dq, own.first);
 }
 
 /// Calls with(width, columns of a backward tile), both constants. Wider heads have fewer
 /// columns, so that two gradients and two products fit into the registers.
-template <typename With>
-void with_core_width(int width, const With& with) {
+template <typename Body>
+void with_core_width(int width, const Body& body) {
     if (width == 64)
-        with(Constant<64>(), Constant<64>());
+        body(Constant<64>(), Constant<64>());
     else
-        with(Constant<128>(), Constant<32>());
+        body(Constant<128>(), Constant<32>());
 }
 
 int blocks_of(const AttentionShape& shape, std::int64_t heads, std::int64_t rows) {
@@ -326,12 +329,12 @@ bool attends_in_bf16(std::int64_t width) {
 }
 
 void launch_attend_in_bf16(cudaStream_t stream, const OnlineRows& state,
-                           const AttentionOperands& of) {
-    const AttentionShape& shape = of.shape;
-    const Forward forward{AttentionInput<Bf16>(of),
+                           const AttentionOperands& operands) {
+    const AttentionShape& shape = operands.shape;
+    const Forward forward{AttentionInput<Bf16>(operands),
                           HeadsOfOperand<float>(state.y, shape.width),
                           state.maximum.as<float>(), state.sum.as<float>()};
-    const int blocks = blocks_of(shape, shape.heads, of.queries.rows);
+    const int blocks = blocks_of(shape, shape.heads, operands.queries.rows);
     constexpr int kColumns = 64;
     with_core_width(
         shape.width, [&]<int kWidth, int kOther>(Constant<kWidth>, Constant<kOther>) {
@@ -342,29 +345,29 @@ void launch_attend_in_bf16(cudaStream_t stream, const OnlineRows& state,
 
 void launch_attend_backward_in_bf16(cudaStream_t stream,
                                     const AttentionGradients& gradients,
-                                    const AttentionOperands& of,
+                                    const AttentionOperands& operands,
                                     const BackwardRows& rows) {
-    const AttentionShape& shape = of.shape;
+    const AttentionShape& shape = operands.shape;
     using Input = AttentionInput<Bf16>;
     const Backward backward{
-        Input(of),
+        Input(operands),
         HeadsOfOperand<const Bf16>(rows.dy, shape.width, Input::kIn16Bytes),
         HeadsOfOperand<Bf16>(gradients.queries, shape.width),
         HeadsOfOperand<Bf16>(gradients.keys, shape.width),
         HeadsOfOperand<Bf16>(gradients.values, shape.width),
         rows.log_sum_exp.as<float>(),
         rows.dy_y.as<float>()};
-    with_core_width(
-        shape.width, [&]<int kWidth, int kColumns>(Constant<kWidth>, Constant<kColumns>) {
-            using Memory = BackwardMemory<kWidth, kColumns>;
-            launch_with_memory<Memory>(
-                stream, backward_of_keys_in_bf16<kWidth, kColumns>,
-                blocks_of(shape, shape.heads / shape.group, of.keys.rows), kCoreThreads,
-                backward);
-            launch_with_memory<Memory>(
-                stream, backward_of_queries_in_bf16<kWidth, kColumns>,
-                blocks_of(shape, shape.heads, of.queries.rows), kCoreThreads, backward);
-        });
+    with_core_width(shape.width, [&]<int kWidth, int kColumns>(Constant<kWidth>,
+                                                               Constant<kColumns>) {
+        using Memory = BackwardMemory<kWidth, kColumns>;
+        launch_with_memory<Memory>(
+            stream, backward_of_keys_in_bf16<kWidth, kColumns>,
+            blocks_of(shape, shape.heads / shape.group, operands.keys.rows), kCoreThreads,
+            backward);
+        launch_with_memory<Memory>(stream, backward_of_queries_in_bf16<kWidth, kColumns>,
+                                   blocks_of(shape, shape.heads, operands.queries.rows),
+                                   kCoreThreads, backward);
+    });
 }
 
 }  // namespace lockstep::gpu

@@ -56,13 +56,13 @@ using CoreSums = float[kColumns / 8][4];
 
 /// Calls f(number, i, column) for each number of a thread.
 template <int kEights, typename F>
-__device__ void each_number(float (&of)[kEights][4], const F& f) {
+__device__ void each_number(float (&numbers)[kEights][4], const F& f) {
     const CoreSpot spot;
 #pragma unroll
     for (int n = 0; n < kEights; ++n)
 #pragma unroll
         for (int k = 0; k < 4; ++k)
-            f(of[n][k], k / 2, spot.column(n) + k % 2);
+            f(numbers[n][k], k / 2, spot.column(n) + k % 2);
 }
 
 /// sums = the products of the warp's rows and the columns, each `kWidth` long.
@@ -128,16 +128,16 @@ __device__ void hide(float (&scores)[kEights][4], const std::int64_t* row_tokens
 /// Calls f(at, part) for each part of a thread's results. A part is two results; `at` is
 /// its place in the head's rows from `first` on.
 template <int kEights, typename To, typename F>
-__device__ void each_part(float (&results)[kEights][4], const HeadMatrix<To>& of,
+__device__ void each_part(float (&results)[kEights][4], const HeadMatrix<To>& matrix,
                           std::int64_t first, const F& f) {
     const CoreSpot spot;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const std::int64_t row = first + spot.row(i);
-        if (row >= of.rows) continue;
+        if (row >= matrix.rows) continue;
 #pragma unroll
         for (int n = 0; n < kEights; ++n)
-            f(of.at(row, spot.column(n)), &results[n][2 * i]);
+            f(matrix.at(row, spot.column(n)), &results[n][2 * i]);
     }
 }
 

@@ -15,15 +15,15 @@ struct AttentionInput {
     SightOf sight;
     Computed<T> factor;
 
-    explicit AttentionInput(const AttentionOperands& of)
-        : queries(of.queries, of.shape.width, kIn16Bytes),
-          keys(of.keys, of.shape.width, kIn16Bytes),
-          values(of.values, of.shape.width, kIn16Bytes),
-          heads(of.shape.heads),
-          group(of.shape.group),
-          sight{of.options.causal, of.options.queries, of.options.keys, of.queries.rows,
-                of.keys.rows},
-          factor(static_cast<Computed<T>>(of.options.factor)) {}
+    explicit AttentionInput(const AttentionOperands& operands)
+        : queries(operands.queries, operands.shape.width, kIn16Bytes),
+          keys(operands.keys, operands.shape.width, kIn16Bytes),
+          values(operands.values, operands.shape.width, kIn16Bytes),
+          heads(operands.shape.heads),
+          group(operands.shape.group),
+          sight{operands.options.causal, operands.options.queries, operands.options.keys,
+                operands.queries.rows, operands.keys.rows},
+          factor(static_cast<Computed<T>>(operands.options.factor)) {}
 
     static constexpr int kIn16Bytes = 16 / static_cast<int>(sizeof(T));
 };
@@ -143,7 +143,7 @@ __device__ void share(TileMemory<T, kColumns>& memory, const Patch<T>& weights) 
 /// Calls f(at, part, count) for each part of a thread's results. A part is kBeside
 /// results; `count` of these exist. `at` is its place in the head's rows from `first` on.
 template <typename T, int kColumns, typename To, typename F>
-__device__ void each_part(Results<T, kColumns>& results, const HeadMatrix<To>& of,
+__device__ void each_part(Results<T, kColumns>& results, const HeadMatrix<To>& matrix,
                           std::int64_t first, const F& f) {
     constexpr int kPart = kBeside<T, kColumns>;
     const Spot spot;
@@ -153,9 +153,9 @@ __device__ void each_part(Results<T, kColumns>& results, const HeadMatrix<To>& o
 #pragma unroll
         for (int c = 0; c < kColumns; c += kPart) {
             const int column = c * kTileSide + spot.across * kPart;
-            const int left = of.width - column;
-            if (row < of.rows && left > 0)
-                f(of.at(row, column), &results[i][c], left < kPart ? left : kPart);
+            const int left = matrix.width - column;
+            if (row < matrix.rows && left > 0)
+                f(matrix.at(row, column), &results[i][c], left < kPart ? left : kPart);
         }
     }
 }
@@ -193,18 +193,18 @@ __device__ void write(const HeadMatrix<T>& to, Results<T, kColumns>& results,
 
 /// Calls with(columns), a constant: the least power of two such that 16 * columns >=
 /// width.
-template <typename With>
-void with_columns(int width, const With& with) {
+template <typename Body>
+void with_columns(int width, const Body& body) {
     if (width <= 16)
-        with(Constant<1>());
+        body(Constant<1>());
     else if (width <= 32)
-        with(Constant<2>());
+        body(Constant<2>());
     else if (width <= 64)
-        with(Constant<4>());
+        body(Constant<4>());
     else if (width <= 128)
-        with(Constant<8>());
+        body(Constant<8>());
     else
-        with(Constant<16>());
+        body(Constant<16>());
 }
 
 }  // namespace lockstep::gpu

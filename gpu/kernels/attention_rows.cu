@@ -69,11 +69,11 @@ __global__ void __launch_bounds__(kTeamThreads)
 
 template <typename S>
 __global__ void __launch_bounds__(kTeamThreads)
-    finish_rows(HeadsOfOperand<S> of, S* maximum, const S* sums, std::int64_t batches,
-                std::int64_t heads) {
+    finish_rows(HeadsOfOperand<S> outputs, S* maximum, const S* sums,
+                std::int64_t batches, std::int64_t heads) {
     using T = Computed<S>;
     const HeadRow<T> mine(batches, heads);
-    const auto y = of.head(mine.batch, mine.head);
+    const auto y = outputs.head(mine.batch, mine.head);
     if (mine.row >= y.rows) return;
     const std::int64_t number = mine.number(heads, y.rows);
     const T sum = sums[number];

@@ -79,11 +79,11 @@ struct HeadsOfOperand {
     bool vectors;
 
     /// `pack` is the number of elements that are moved at once.
-    HeadsOfOperand(const HeadRows& of, int head_width, int pack = kFullWidth<T>)
-        : data(of.tensor.as<T>() + of.first),
-          rows(of.rows),
-          pitch(of.pitch),
-          batch(of.batch),
+    HeadsOfOperand(const HeadRows& operand, int head_width, int pack = kFullWidth<T>)
+        : data(operand.tensor.as<T>() + operand.first),
+          rows(operand.rows),
+          pitch(operand.pitch),
+          batch(operand.batch),
           width(head_width),
           vectors(aligned(data) && pitch % pack == 0 && batch % pack == 0 &&
                   width % pack == 0) {}

@@ -20,15 +20,15 @@ struct BatchOperands {
 
 /// Returns the number of elements of workspace for one sum over the rows. They have the
 /// type in which x is computed.
-std::int64_t batch_partials(const BatchOperands& of);
+std::int64_t batch_partials(const BatchOperands& operands);
 
 /// sums (columns + 1) = the sum of each column, and then the number of rows.
 void launch_batch_sums(cudaStream_t stream, Numbers workspace, Numbers sums,
-                       const BatchOperands& of);
+                       const BatchOperands& operands);
 
 /// squares (columns) = the sum over the rows of (x - sums[column] / sums[columns])^2.
 void launch_batch_squares(cudaStream_t stream, Numbers workspace, Numbers squares,
-                          const BatchOperands& of, Numbers sums);
+                          const BatchOperands& operands, Numbers sums);
 
 /// All tensors have `columns` numbers; `sums` has one more. Running statistics are
 /// optional.
@@ -44,22 +44,22 @@ struct BatchMomentsOperands {
 
 /// Computes mean and rstd of a batch. Running statistics move towards the batch's by the
 /// fraction `momentum`.
-void launch_batch_moments(cudaStream_t stream, const BatchMomentsOperands& of,
+void launch_batch_moments(cudaStream_t stream, const BatchMomentsOperands& operands,
                           double momentum, double epsilon);
 
 /// y = (x - mean) * rstd * weight + bias.
-void launch_batch_norm(cudaStream_t stream, Numbers y, const BatchOperands& of,
+void launch_batch_norm(cudaStream_t stream, Numbers y, const BatchOperands& operands,
                        Numbers weight, Numbers bias);
 
 /// sums (2, columns) = the sums over the rows of dy, and of dy * (x - mean) * rstd. Needs
 /// workspace for two sums.
 void launch_batch_norm_backward_sums(cudaStream_t stream, Numbers workspace, Numbers sums,
-                                     Numbers dy, const BatchOperands& of);
+                                     Numbers dy, const BatchOperands& operands);
 
 /// With x^ = (x - mean) * rstd and n = count[0]:
 /// dx = rstd * weight * (dy - sums[0] / n - x^ * sums[1] / n).
 void launch_batch_norm_backward_input(cudaStream_t stream, Numbers dx, Numbers dy,
-                                      const BatchOperands& of, Numbers weight,
+                                      const BatchOperands& operands, Numbers weight,
                                       Numbers sums, Numbers count);
 
 }  // namespace lockstep::gpu

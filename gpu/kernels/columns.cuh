@@ -27,9 +27,9 @@ constexpr std::int64_t slabs_of(std::int64_t rows, std::int64_t columns, int wid
 
 /// Calls with(kWidth), the columns that a thread sums: a full pack if it divides each
 /// row.
-template <typename S, typename With>
-void with_column_width(std::int64_t columns, const With& with) {
-    with_width<S>(columns % kFullWidth<S> == 0, with);
+template <typename S, typename Body>
+void with_column_width(std::int64_t columns, const Body& body) {
+    with_width<S>(columns % kFullWidth<S> == 0, body);
 }
 
 template <typename S>

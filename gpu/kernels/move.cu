@@ -28,31 +28,31 @@ struct Fill {
 
 template <typename T>
 struct Add : Update {
-    T by;
-    explicit Add(T factor) : by(factor) {}
-    __device__ void operator()(T& out, const T& in) const { out = out + by * in; }
+    T factor;
+    explicit Add(T value) : factor(value) {}
+    __device__ void operator()(T& out, const T& in) const { out = out + factor * in; }
 };
 
 template <typename T>
 struct Scale : Update {
-    T by;
-    explicit Scale(T factor) : by(factor) {}
-    __device__ void operator()(T& out) const { out = by * out; }
+    T factor;
+    explicit Scale(T value) : factor(value) {}
+    __device__ void operator()(T& out) const { out = factor * out; }
 };
 
 struct ScaleWhole : Update {
-    double by;
-    explicit ScaleWhole(double factor) : by(factor) {}
+    double factor;
+    explicit ScaleWhole(double value) : factor(value) {}
     __device__ void operator()(std::int32_t& out) const {
-        out = static_cast<std::int32_t>(out * by);
+        out = static_cast<std::int32_t>(out * factor);
     }
 };
 
 template <typename T>
 struct ScaleByTensor : Update {
-    const T* by;
-    explicit ScaleByTensor(const T* factor) : by(factor) {}
-    __device__ void operator()(T& out) const { out = *by * out; }
+    const T* factor;
+    explicit ScaleByTensor(const T* value) : factor(value) {}
+    __device__ void operator()(T& out) const { out = *factor * out; }
 };
 
 struct Sum : Update {
@@ -160,19 +160,19 @@ void launch_cast(cudaStream_t stream, To* destination, const From* source,
 
 template <typename S>
 void launch_add(cudaStream_t stream, S* destination, const S* source,
-                std::int64_t elements, Computed<S> by) {
-    each(stream, elements, Add<Computed<S>>(by), destination, source);
+                std::int64_t elements, Computed<S> factor) {
+    each(stream, elements, Add<Computed<S>>(factor), destination, source);
 }
 
 template <typename S>
 void launch_scale(cudaStream_t stream, S* destination, std::int64_t elements,
-                  Computed<S> by) {
-    each(stream, elements, Scale<Computed<S>>(by), destination);
+                  Computed<S> factor) {
+    each(stream, elements, Scale<Computed<S>>(factor), destination);
 }
 
 void launch_scale_whole(cudaStream_t stream, std::int32_t* destination,
-                        std::int64_t elements, double by) {
-    each(stream, elements, ScaleWhole(by), destination);
+                        std::int64_t elements, double factor) {
+    each(stream, elements, ScaleWhole(factor), destination);
 }
 
 void launch_scale_by_tensor(cudaStream_t stream, Numbers destination, Numbers factor,

@@ -21,15 +21,15 @@ void launch_cast(cudaStream_t stream, To* destination, const From* source,
 /// destination += by * source.
 template <typename S>
 void launch_add(cudaStream_t stream, S* destination, const S* source,
-                std::int64_t elements, Computed<S> by);
+                std::int64_t elements, Computed<S> factor);
 
 /// destination *= by.
 template <typename S>
 void launch_scale(cudaStream_t stream, S* destination, std::int64_t elements,
-                  Computed<S> by);
+                  Computed<S> factor);
 /// Multiplies integers by a fraction; truncates, as NCCL's mean does.
 void launch_scale_whole(cudaStream_t stream, std::int32_t* destination,
-                        std::int64_t elements, double by);
+                        std::int64_t elements, double factor);
 
 /// destination *= factor[0].
 void launch_scale_by_tensor(cudaStream_t stream, Numbers destination, Numbers factor,

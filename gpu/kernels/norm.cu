@@ -85,20 +85,20 @@ __device__ Spread<T> spread(const Row<T, Plan>& row, const S* x,
 
 template <typename S, typename Plan, bool kMean>
 __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
-    norm_rows(S* y, Computed<S>* mean, Computed<S>* rstd, NormOperands of,
+    norm_rows(S* y, Computed<S>* mean, Computed<S>* rstd, NormOperands operands,
               const S* weight, const S* bias, Computed<S> epsilon, MatrixShape shape) {
     using T = Computed<S>;
     const Row<T, Plan> row(shape);
     if (!row.exists()) return;
     Pack<T, Plan::kWidth> held[kHeld];
-    const Spread<T> of_row = spread<kMean>(row, of.x.as<S>(), held);
+    const Spread<T> of_row = spread<kMean>(row, operands.x.as<S>(), held);
     const T scale = 1 / std::sqrt(of_row.variance + epsilon);
     if (row.first_thread()) {
         if (kMean) mean[row.index()] = of_row.mean;
         rstd[row.index()] = scale;
     }
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
-        if (!Plan::kOnce) row.read(base, held, of.x.as<const S>());
+        if (!Plan::kOnce) row.read(base, held, operands.x.as<const S>());
         row.each(base, [&](int k, std::int64_t pack) {
             const auto gain = row.read_of_columns(weight, pack);
             for (int lane = 0; lane < Plan::kWidth; ++lane)
@@ -116,15 +116,15 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
 
 template <typename S, typename Plan, bool kMean>
 __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
-    norm_backward_rows(S* dx, const S* dy, NormOperands of, const S* weight,
+    norm_backward_rows(S* dx, const S* dy, NormOperands operands, const S* weight,
                        MatrixShape shape) {
     using T = Computed<S>;
     const Row<T, Plan> row(shape);
     if (!row.exists()) return;
-    const T mean = kMean ? of.mean.as<T>()[row.index()] : T{0};
-    const T rstd = of.rstd.as<T>()[row.index()];
+    const T mean = kMean ? operands.mean.as<T>()[row.index()] : T{0};
+    const T rstd = operands.rstd.as<T>()[row.index()];
     Pack<T, Plan::kWidth> g[kHeld], normalized[kHeld];
-    const S* x = of.x.as<const S>();
+    const S* x = operands.x.as<const S>();
     const auto prepare = [&](int k, std::int64_t pack) {
         const auto gain = row.read_of_columns(weight, pack);
         for (int lane = 0; lane < Plan::kWidth; ++lane) {
@@ -165,16 +165,16 @@ struct GradientTerms {
     using T = Computed<S>;
     static constexpr int kSums = kMean ? 2 : 1;
     const S* dy;
-    NormOperands of;
+    NormOperands operands;
     bool vectors;
 
     __device__ void add(Pack<T, kWidth> (&sums)[kSums], std::int64_t row,
                         std::int64_t column) const {
-        const std::int64_t at = row * of.columns + column;
-        const Pack<T, kWidth> x = load<kWidth>(of.x.as<S>() + at, vectors);
+        const std::int64_t at = row * operands.columns + column;
+        const Pack<T, kWidth> x = load<kWidth>(operands.x.as<S>() + at, vectors);
         const Pack<T, kWidth> gradient = load<kWidth>(dy + at, vectors);
-        const T mean = kMean ? of.mean.as<T>()[row] : T{0};
-        const T rstd = of.rstd.as<T>()[row];
+        const T mean = kMean ? operands.mean.as<T>()[row] : T{0};
+        const T rstd = operands.rstd.as<T>()[row];
 #pragma unroll
         for (int lane = 0; lane < kWidth; ++lane) {
             sums[0].value[lane] += gradient.value[lane] * ((x.value[lane] - mean) * rstd);
@@ -184,25 +184,27 @@ struct GradientTerms {
 };
 
 /// Calls with(kMean), a constant: whether the norm subtracts the mean.
-template <typename With>
-void with_kind(const NormOperands& of, const With& with) {
-    if (of.mean.data != nullptr)
-        with(std::bool_constant<true>());
+template <typename Body>
+void with_kind(const NormOperands& operands, const Body& body) {
+    if (operands.mean.data != nullptr)
+        body(std::bool_constant<true>());
     else
-        with(std::bool_constant<false>());
+        body(std::bool_constant<false>());
 }
 
 }  // namespace
 
 void launch_norm(cudaStream_t stream, Numbers y, Numbers mean, Numbers rstd,
-                 const NormOperands& of, Numbers weight, Numbers bias, double epsilon) {
+                 const NormOperands& operands, Numbers weight, Numbers bias,
+                 double epsilon) {
     with_type(y, [&]<typename S>(S) {
         using T = Computed<S>;
-        const MatrixShape shape{of.rows, of.columns, aligned(y, of.x, weight, bias)};
-        with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
+        const MatrixShape shape{operands.rows, operands.columns,
+                                aligned(y, operands.x, weight, bias)};
+        with_kind(operands, [&]<bool kMean>(std::bool_constant<kMean>) {
             with_plan<S, Keeps::much>(shape, [&]<typename Plan>(Plan, int blocks) {
                 launch(stream, norm_rows<S, Plan, kMean>, blocks, Plan::kThreads,
-                       y.as<S>(), mean.as<T>(), rstd.as<T>(), of, weight.as<S>(),
+                       y.as<S>(), mean.as<T>(), rstd.as<T>(), operands, weight.as<S>(),
                        bias.as<S>(), static_cast<T>(epsilon), shape);
             });
         });
@@ -210,34 +212,36 @@ void launch_norm(cudaStream_t stream, Numbers y, Numbers mean, Numbers rstd,
 }
 
 void launch_norm_backward_input(cudaStream_t stream, Numbers dx, Numbers dy,
-                                const NormOperands& of, Numbers weight) {
+                                const NormOperands& operands, Numbers weight) {
     with_type(dx, [&]<typename S>(S) {
-        const MatrixShape shape{of.rows, of.columns, aligned(dx, dy, of.x, weight)};
-        with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
+        const MatrixShape shape{operands.rows, operands.columns,
+                                aligned(dx, dy, operands.x, weight)};
+        with_kind(operands, [&]<bool kMean>(std::bool_constant<kMean>) {
             with_plan<S, Keeps::much>(shape, [&]<typename Plan>(Plan, int blocks) {
                 launch(stream, norm_backward_rows<S, Plan, kMean>, blocks, Plan::kThreads,
-                       dx.as<S>(), dy.as<S>(), of, weight.as<S>(), shape);
+                       dx.as<S>(), dy.as<S>(), operands, weight.as<S>(), shape);
             });
         });
     });
 }
 
-std::int64_t norm_partials(const NormOperands& of) {
-    return with_type(of.x, [&]<typename S>(S) {
-        return (of.mean.data != nullptr ? 2 : 1) * column_slabs<S>(of.rows, of.columns) *
-               of.columns;
+std::int64_t norm_partials(const NormOperands& operands) {
+    return with_type(operands.x, [&]<typename S>(S) {
+        return (operands.mean.data != nullptr ? 2 : 1) *
+               column_slabs<S>(operands.rows, operands.columns) * operands.columns;
     });
 }
 
 void launch_norm_backward_weight(cudaStream_t stream, Numbers workspace, Numbers d_weight,
-                                 Numbers d_bias, Numbers dy, const NormOperands& of) {
-    with_type(of.x, [&]<typename S>(S) {
-        const MatrixShape shape{of.rows, of.columns, aligned(dy, of.x)};
-        const std::int64_t slabs = column_slabs<S>(of.rows, of.columns);
-        const MatrixShape partials{slabs, of.columns, true};
-        with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
-            with_column_width<S>(of.columns, [&]<int kWidth>(Constant<kWidth>) {
-                const GradientTerms<S, kWidth, kMean> terms{dy.as<S>(), of,
+                                 Numbers d_bias, Numbers dy,
+                                 const NormOperands& operands) {
+    with_type(operands.x, [&]<typename S>(S) {
+        const MatrixShape shape{operands.rows, operands.columns, aligned(dy, operands.x)};
+        const std::int64_t slabs = column_slabs<S>(operands.rows, operands.columns);
+        const MatrixShape partials{slabs, operands.columns, true};
+        with_kind(operands, [&]<bool kMean>(std::bool_constant<kMean>) {
+            with_column_width<S>(operands.columns, [&]<int kWidth>(Constant<kWidth>) {
+                const GradientTerms<S, kWidth, kMean> terms{dy.as<S>(), operands,
                                                             shape.vectors};
                 launch_column_sums<kWidth, false>(stream, workspace.as<Computed<S>>(),
                                                   terms, shape, slabs);
@@ -246,7 +250,7 @@ void launch_norm_backward_weight(cudaStream_t stream, Numbers workspace, Numbers
                 if (kMean)
                     add_column_sums<kWidth>(
                         stream, d_bias.as<S>(),
-                        workspace.as<Computed<S>>() + slabs * of.columns, partials);
+                        workspace.as<Computed<S>>() + slabs * operands.columns, partials);
             });
         });
     });

@@ -21,20 +21,22 @@ struct NormOperands {
 /// y = (x - mean) * rstd * weight + bias; also writes mean and rstd. Without a mean, y =
 /// x * rstd * weight, and there is no bias.
 void launch_norm(cudaStream_t stream, Numbers y, Numbers mean, Numbers rstd,
-                 const NormOperands& of, Numbers weight, Numbers bias, double epsilon);
+                 const NormOperands& operands, Numbers weight, Numbers bias,
+                 double epsilon);
 
 /// With g = dy * weight and x^ = (x - mean) * rstd:
 /// dx = rstd * (g - mean(g) - x^ * mean(g * x^)).
 /// Without a mean, x^ = x * rstd and dx = rstd * (g - x^ * mean(g * x^)).
 void launch_norm_backward_input(cudaStream_t stream, Numbers dx, Numbers dy,
-                                const NormOperands& of, Numbers weight);
+                                const NormOperands& operands, Numbers weight);
 
 /// Returns the number of elements of workspace for launch_norm_backward_weight(). They
 /// have the type in which x is computed.
-std::int64_t norm_partials(const NormOperands& of);
+std::int64_t norm_partials(const NormOperands& operands);
 /// d_weight (columns) += the sum over rows of dy * x^. With a mean, d_bias (columns) +=
 /// the sum over rows of dy.
 void launch_norm_backward_weight(cudaStream_t stream, Numbers workspace, Numbers d_weight,
-                                 Numbers d_bias, Numbers dy, const NormOperands& of);
+                                 Numbers d_bias, Numbers dy,
+                                 const NormOperands& operands);
 
 }  // namespace lockstep::gpu

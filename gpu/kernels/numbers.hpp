@@ -37,16 +37,16 @@ struct Numbers {
 
 /// Returns f(a value of the numbers' type).
 template <typename F>
-auto with_type(const Numbers& of, const F& f) {
-    if (of.bytes == sizeof(float)) return f(float{});
-    if (of.bytes == sizeof(Bf16)) return f(Bf16{});
+auto with_type(const Numbers& numbers, const F& f) {
+    if (numbers.bytes == sizeof(float)) return f(float{});
+    if (numbers.bytes == sizeof(Bf16)) return f(Bf16{});
     return f(double{});
 }
 
 /// The same for numbers that are f32 or f64.
 template <typename F>
-auto with_wide_type(const Numbers& of, const F& f) {
-    if (of.bytes == sizeof(float)) return f(float{});
+auto with_wide_type(const Numbers& numbers, const F& f) {
+    if (numbers.bytes == sizeof(float)) return f(float{});
     return f(double{});
 }
 

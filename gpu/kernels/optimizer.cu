@@ -43,11 +43,11 @@ template <typename T>
 struct AdamW {
     static constexpr int kWritten = 3;
     static constexpr bool kReadsFirst = true;
-    formulas::AdamWStep<T> by;
+    formulas::AdamWStep<T> step;
 
     __device__ void operator()(T& parameter, T& first, T& second,
                                const T& gradient) const {
-        parameter = formulas::adamw(parameter, gradient, first, second, by);
+        parameter = formulas::adamw(parameter, gradient, first, second, step);
     }
 };
 

@@ -30,17 +30,17 @@ bool aligned(const T*... data) {
     return ((reinterpret_cast<std::uintptr_t>(data) % 16 == 0) && ...);
 }
 template <std::same_as<Numbers>... N>
-bool aligned(const N&... of) {
-    return aligned(of.data...);
+bool aligned(const N&... numbers) {
+    return aligned(numbers.data...);
 }
 
 /// Calls with(kWidth), a constant: the elements of a full pack if `full`, otherwise 1.
-template <typename T, typename With>
-void with_width(bool full, const With& with) {
+template <typename T, typename Body>
+void with_width(bool full, const Body& body) {
     if (full)
-        with(Constant<kFullWidth<T>>());
+        body(Constant<kFullWidth<T>>());
     else
-        with(Constant<1>());
+        body(Constant<1>());
 }
 
 /// Returns a b + c, rounded once on a GPU. Kernels are compiled with -fmad=false, because
@@ -55,8 +55,8 @@ __device__ T multiply_add(T a, T b, T c) {
 #endif
 }
 
-constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) {
-    return (value + by - 1) / by;
+constexpr std::int64_t divided_up(std::int64_t value, std::int64_t divisor) {
+    return (value + divisor - 1) / divisor;
 }
 
 /// A matrix, and how its rows can be loaded.
@@ -127,7 +127,7 @@ __device__ Pack<Computed<S>, kWidth> load_rest(const S* from, std::int64_t begin
 /// bit of `by`. With an index, the registers would go through memory.
 template <typename T, int kWidth>
 __device__ Pack<T, kWidth> shifted(const Pack<T, kWidth>& first,
-                                   const Pack<T, kWidth>& second, int by) {
+                                   const Pack<T, kWidth>& second, int shift) {
     T all[2 * kWidth];
 #pragma unroll
     for (int lane = 0; lane < kWidth; ++lane) {
@@ -138,7 +138,7 @@ __device__ Pack<T, kWidth> shifted(const Pack<T, kWidth>& first,
     for (int step = kWidth / 2; step > 0; step /= 2) {
 #pragma unroll
         for (int i = 0; i < kWidth - 1 + step; ++i)
-            all[i] = (by & step) != 0 ? all[i + step] : all[i];
+            all[i] = (shift & step) != 0 ? all[i + step] : all[i];
     }
     Pack<T, kWidth> pack;
 #pragma unroll

@@ -18,10 +18,10 @@ constexpr int kHeldColumns = kMostPagedWidth / kWarp;
 constexpr int kHeldTurned = kMostTurnedWidth / kWarp;
 
 /// Returns the row of the pages that has token `token` of row `row`'s sequence.
-__device__ std::int64_t place_on_pages(const PagedRows& of, std::int64_t row,
+__device__ std::int64_t place_on_pages(const PagedRows& rows, std::int64_t row,
                                        std::int64_t token) {
-    const std::int64_t page = of.pages[of.rows[2 * row + 1] + token / of.of_page];
-    return page * of.of_page + token % of.of_page;
+    const std::int64_t page = rows.pages[rows.rows[2 * row + 1] + token / rows.of_page];
+    return page * rows.of_page + token % rows.of_page;
 }
 
 template <typename S>
@@ -46,53 +46,55 @@ __device__ void each_column(int width, const F& f) {
 
 template <typename S>
 __global__ void __launch_bounds__(kPagedThreads)
-    attend_rows(PagedOperands of, PagedRows rows) {
+    attend_rows(PagedOperands operands, PagedRows rows) {
     using T = Computed<S>;
     const std::int64_t number =
         std::int64_t{blockIdx.x} * kPagedWarps + threadIdx.x / kWarp;
-    const std::int64_t row = number / of.heads, head = number - row * of.heads;
+    const std::int64_t row = number / operands.heads,
+                       head = number - row * operands.heads;
     if (row >= rows.count) return;
-    const std::int64_t line = row / of.batches, batch = row - line * of.batches;
+    const std::int64_t line = row / operands.batches,
+                       batch = row - line * operands.batches;
     const auto row_of = [&](const HeadRows& heads, int width) {
         return heads.tensor.as<S>() + heads.first + line * heads.pitch +
                batch * heads.batch + head * width;
     };
     const auto on_pages = [&](const HeadRows& heads, std::int64_t place, int width) {
         return heads.tensor.as<const S>() + heads.first + place * heads.batch +
-               head / of.group * width;
+               head / operands.group * width;
     };
 
     T query[kHeldColumns], turned[kHeldTurned], sums[kHeldColumns];
-    const S* own = row_of(of.queries, of.width);
-    each_column(of.width, [&](int i, int column) { query[i] = T(own[column]); });
-    const S* also = row_of(of.turned_queries, of.turned_width);
-    each_column<kHeldTurned>(of.turned_width,
+    const S* own = row_of(operands.queries, operands.width);
+    each_column(operands.width, [&](int i, int column) { query[i] = T(own[column]); });
+    const S* also = row_of(operands.turned_queries, operands.turned_width);
+    each_column<kHeldTurned>(operands.turned_width,
                              [&](int i, int column) { turned[i] = T(also[column]); });
-    each_column(of.value_width, [&](int i, int) { sums[i] = 0; });
+    each_column(operands.value_width, [&](int i, int) { sums[i] = 0; });
     T maximum = -std::numeric_limits<T>::infinity(), sum = 0;
     for (std::int64_t token = 0; token <= rows.rows[2 * row]; ++token) {
         const std::int64_t place = place_on_pages(rows, row, token);
-        const S* key = on_pages(of.keys, place, of.width);
+        const S* key = on_pages(operands.keys, place, operands.width);
         T score = 0;
-        each_column(of.width,
+        each_column(operands.width,
                     [&](int i, int column) { score += query[i] * T(key[column]); });
-        const S* second = on_pages(of.turned_keys, place, of.turned_width);
-        each_column<kHeldTurned>(of.turned_width, [&](int i, int column) {
+        const S* second = on_pages(operands.turned_keys, place, operands.turned_width);
+        each_column<kHeldTurned>(operands.turned_width, [&](int i, int column) {
             score += turned[i] * T(second[column]);
         });
-        score = static_cast<T>(of.factor) * combined<kWarp>(score, Plus{});
+        score = static_cast<T>(operands.factor) * combined<kWarp>(score, Plus{});
         const T larger = maximum < score ? score : maximum;
-        const T by = formulas::rescaling(maximum, larger);
+        const T rescaling = formulas::rescaling(maximum, larger);
         const T weight = std::exp(score - formulas::taken_off(larger));
-        sum = by * sum + weight;
+        sum = rescaling * sum + weight;
         maximum = larger;
-        const S* value = on_pages(of.values, place, of.value_width);
-        each_column(of.value_width, [&](int i, int column) {
-            sums[i] = by * sums[i] + weight * T(value[column]);
+        const S* value = on_pages(operands.values, place, operands.value_width);
+        each_column(operands.value_width, [&](int i, int column) {
+            sums[i] = rescaling * sums[i] + weight * T(value[column]);
         });
     }
-    S* y = row_of(of.y, of.value_width);
-    each_column(of.value_width,
+    S* y = row_of(operands.y, operands.value_width);
+    each_column(operands.value_width,
                 [&](int i, int column) { y[column] = static_cast<S>(sums[i] / sum); });
 }
 
@@ -109,12 +111,12 @@ void launch_store_pages(cudaStream_t stream, Numbers pages, Numbers source,
     });
 }
 
-void launch_attend_pages(cudaStream_t stream, const PagedOperands& of,
+void launch_attend_pages(cudaStream_t stream, const PagedOperands& operands,
                          const PagedRows& rows) {
-    with_type(of.y.tensor, [&]<typename S>(S) {
+    with_type(operands.y.tensor, [&]<typename S>(S) {
         launch(stream, attend_rows<S>,
-               static_cast<int>(divided_up(rows.count * of.heads, kPagedWarps)),
-               kPagedThreads, of, rows);
+               static_cast<int>(divided_up(rows.count * operands.heads, kPagedWarps)),
+               kPagedThreads, operands, rows);
     });
 }
 

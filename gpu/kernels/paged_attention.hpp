@@ -41,7 +41,7 @@ inline constexpr int kMostTurnedWidth = 128;
 
 /// One warp computes one head of one row, and goes through the keys of its sequence in
 /// order. So the bits depend only on that sequence.
-void launch_attend_pages(cudaStream_t stream, const PagedOperands& of,
+void launch_attend_pages(cudaStream_t stream, const PagedOperands& operands,
                          const PagedRows& rows);
 
 }  // namespace lockstep::gpu

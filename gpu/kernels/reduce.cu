@@ -36,7 +36,7 @@ struct Values : Packs<S> {
     using Result = SumOf<S>;
     using typename Packs<S>::Loaded;
 
-    __device__ Result of(const Loaded& loaded, std::int64_t) const {
+    __device__ Result result_of(const Loaded& loaded, std::int64_t) const {
         Result sum = loaded.value[0];
 #pragma unroll
         for (int lane = 1; lane < Packs<S>::kWidth; ++lane)
@@ -50,7 +50,7 @@ struct Squares : Packs<S> {
     using Result = double;
     using typename Packs<S>::Loaded;
 
-    __device__ Result of(const Loaded& loaded, std::int64_t) const {
+    __device__ Result result_of(const Loaded& loaded, std::int64_t) const {
         Result sum = 0;
 #pragma unroll
         for (int lane = 0; lane < Packs<S>::kWidth; ++lane) {
@@ -77,7 +77,7 @@ struct SquaredDifferences {
     __device__ Loaded load_rest(std::int64_t pack) const {
         return {a.load_rest(pack), b.load_rest(pack)};
     }
-    __device__ Result of(const Loaded& loaded, std::int64_t) const {
+    __device__ Result result_of(const Loaded& loaded, std::int64_t) const {
         Result sum = 0;
 #pragma unroll
         for (int lane = 0; lane < kWidth; ++lane) {
@@ -93,7 +93,7 @@ struct PositionsOutside : Packs<std::int32_t> {
     using Result = std::int64_t;
     std::int64_t bound;
 
-    __device__ Result of(const Loaded& loaded, std::int64_t pack) const {
+    __device__ Result result_of(const Loaded& loaded, std::int64_t pack) const {
         Result first = Smaller::identity<Result>();
 #pragma unroll
         for (int lane = kWidth - 1; lane >= 0; --lane)
@@ -127,9 +127,9 @@ template <typename T>
 struct ErrorGradient {
     static constexpr int kWritten = 1;
     static constexpr bool kReadsFirst = false;
-    T by;
+    T factor;
     __device__ void operator()(T& gradient, const T& prediction, const T& target) const {
-        gradient = by * (prediction - target);
+        gradient = factor * (prediction - target);
     }
 };
 
@@ -163,11 +163,11 @@ void launch_squared_error(cudaStream_t stream, void* workspace, Numbers result,
 
 void launch_squared_error_backward(cudaStream_t stream, Numbers d_prediction,
                                    Numbers prediction, Numbers target,
-                                   std::int64_t elements, double by) {
+                                   std::int64_t elements, double factor) {
     with_type(d_prediction, [&]<typename S>(S) {
         using T = Computed<S>;
-        each(stream, elements, ErrorGradient<T>{static_cast<T>(by)}, d_prediction.as<S>(),
-             prediction.as<S>(), target.as<S>());
+        each(stream, elements, ErrorGradient<T>{static_cast<T>(factor)},
+             d_prediction.as<S>(), prediction.as<S>(), target.as<S>());
     });
 }
 

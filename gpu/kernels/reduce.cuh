@@ -36,11 +36,11 @@ __global__ void __launch_bounds__(kReduceThreads)
             loaded[u] = terms.load(pack + u * stride);
 #pragma unroll
         for (int u = 0; u < kReduceUnroll; ++u)
-            result = op(result, terms.of(loaded[u], pack + u * stride));
+            result = op(result, terms.result_of(loaded[u], pack + u * stride));
     }
     for (; pack < packs; pack += stride)
-        result = op(result, terms.of(terms.load(pack), pack));
-    if (pack == packs) result = op(result, terms.of(terms.load_rest(pack), pack));
+        result = op(result, terms.result_of(terms.load(pack), pack));
+    if (pack == packs) result = op(result, terms.result_of(terms.load_rest(pack), pack));
     result = combined<kReduceThreads>(result, op);
     if (threadIdx.x == 0) partials[blockIdx.x] = result;
 }

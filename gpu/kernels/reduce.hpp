@@ -30,7 +30,7 @@ void launch_squared_error(cudaStream_t stream, void* workspace, Numbers result,
 /// d_prediction = by * (prediction - target).
 void launch_squared_error_backward(cudaStream_t stream, Numbers d_prediction,
                                    Numbers prediction, Numbers target,
-                                   std::int64_t elements, double by);
+                                   std::int64_t elements, double factor);
 
 /// The first index outside [0, bound); position is -1 if there is none.
 struct FirstOutside {

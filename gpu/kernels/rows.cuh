@@ -212,19 +212,19 @@ class Row {
 };
 
 /// Calls with(plan) for a row with this number of packs.
-template <typename S, Keeps kKeeps, bool kWhole, typename With>
-void with_team(std::int64_t packs, const With& with) {
+template <typename S, Keeps kKeeps, bool kWhole, typename Body>
+void with_team(std::int64_t packs, const Body& body) {
     constexpr int kWidth = kFullWidth<S>;
     constexpr int kLargest = largest_team<Computed<S>, kWhole>(kKeeps);
     if (packs <= kWarp * kHeld) {
-        with(RowPlan<kWidth, kWhole, kWarp, true>{});
+        body(RowPlan<kWidth, kWhole, kWarp, true>{});
     } else if (kKeeps == Keeps::nothing || packs <= kRowThreads * kHeld) {
-        with(RowPlan<kWidth, kWhole, kRowThreads, true>{});
+        body(RowPlan<kWidth, kWhole, kRowThreads, true>{});
     } else if constexpr (kKeeps != Keeps::nothing) {
         if (packs <= kLargest * kHeld)
-            with(RowPlan<kWidth, kWhole, kLargest, true>{});
+            body(RowPlan<kWidth, kWhole, kLargest, true>{});
         else
-            with(RowPlan<kWidth, kWhole, kTeamOfTwice, false>{});
+            body(RowPlan<kWidth, kWhole, kTeamOfTwice, false>{});
     }
 }
 
@@ -232,13 +232,13 @@ void with_team(std::int64_t packs, const With& with) {
 template <typename S, Keeps kKeeps, typename Launch>
 void with_plan(const MatrixShape& shape, const Launch& launch) {
     const std::int64_t packs = divided_up(shape.columns, kFullWidth<S>);
-    const auto with = [&]<typename Plan>(Plan plan) {
+    const auto start = [&]<typename Plan>(Plan plan) {
         launch(plan, static_cast<int>(divided_up(shape.rows, Plan::kRows)));
     };
     if (shape.columns % kFullWidth<S> == 0)
-        with_team<S, kKeeps, true>(packs, with);
+        with_team<S, kKeeps, true>(packs, start);
     else
-        with_team<S, kKeeps, false>(packs, with);
+        with_team<S, kKeeps, false>(packs, start);
 }
 
 }  // namespace lockstep::gpu

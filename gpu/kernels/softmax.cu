@@ -127,10 +127,10 @@ struct Itself {
 
 struct LossGradient {
     const std::int32_t* targets;
-    double by;
+    double factor;
     template <typename T>
     __device__ T operator()(T probability, std::int64_t row, std::int64_t column) const {
-        return static_cast<T>(by) *
+        return static_cast<T>(factor) *
                (column == targets[row] ? probability - 1 : probability);
     }
 };
@@ -229,14 +229,14 @@ struct OfNormalized {
 
 template <typename Of, typename S, typename Plan>
 __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
-    backward_rows(S* dx, const S* of, const S* dy, MatrixShape shape) {
+    backward_rows(S* dx, const S* operand, const S* dy, MatrixShape shape) {
     using T = Computed<S>;
     const Row<T, Plan> row(shape);
     if (!row.exists()) return;
     Pack<T, Plan::kWidth> held[kHeld], gradient[kHeld];
     T sum = 0, along = 0;
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
-        row.read(base, held, of, gradient, dy);
+        row.read(base, held, operand, gradient, dy);
         row.each(base, [&](int k, std::int64_t) {
             for (int lane = 0; lane < Plan::kWidth; ++lane) {
                 sum += held[k].value[lane];
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
         sum = row.sum(sum) + formulas::kLeastSum<T>;
     along = row.sum(along);
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
-        if (!Plan::kOnce) row.read(base, held, of, gradient, dy);
+        if (!Plan::kOnce) row.read(base, held, operand, gradient, dy);
         row.each(base, [&](int k, std::int64_t pack) {
             for (int lane = 0; lane < Plan::kWidth; ++lane)
                 held[k].value[lane] =
@@ -259,13 +259,13 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
 }
 
 template <typename Of>
-void launch_backward_rows(cudaStream_t stream, Numbers dx, Numbers of, Numbers dy,
+void launch_backward_rows(cudaStream_t stream, Numbers dx, Numbers operand, Numbers dy,
                           std::int64_t rows, std::int64_t columns) {
     with_type(dx, [&]<typename S>(S) {
-        const MatrixShape shape{rows, columns, aligned(dx, of, dy)};
+        const MatrixShape shape{rows, columns, aligned(dx, operand, dy)};
         with_plan<S, Keeps::much>(shape, [&]<typename Plan>(Plan, int blocks) {
             launch(stream, backward_rows<Of, S, Plan>, blocks, Plan::kThreads, dx.as<S>(),
-                   of.as<S>(), dy.as<S>(), shape);
+                   operand.as<S>(), dy.as<S>(), shape);
         });
     });
 }
@@ -303,16 +303,16 @@ void launch_softmax(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows
 
 void launch_causal_softmax(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,
                            std::int64_t columns, const CausalRows& causal) {
-    const auto with = [&](const auto& masks) {
+    const auto start = [&](const auto& masks) {
         launch_softmax_rows(stream, y, x, rows, columns, masks, Itself{});
     };
     const auto in_order = [](const TokenRows& tokens) {
         return tokens.order == TokenOrder::contiguous;
     };
     if (in_order(causal.queries) && in_order(causal.keys))
-        with(Causal{causal.rows, causal.queries.first - causal.keys.first});
+        start(Causal{causal.rows, causal.queries.first - causal.keys.first});
     else
-        with(CausalByTokens{causal.rows, causal.queries, causal.keys});
+        start(CausalByTokens{causal.rows, causal.queries, causal.keys});
 }
 
 void launch_softmax_backward(cudaStream_t stream, Numbers dx, Numbers y, Numbers dy,
@@ -349,9 +349,9 @@ void launch_cross_entropy(cudaStream_t stream, Numbers losses, Numbers logits,
 
 void launch_cross_entropy_backward(cudaStream_t stream, Numbers d_logits, Numbers logits,
                                    const std::int32_t* targets, std::int64_t rows,
-                                   std::int64_t columns, double by) {
+                                   std::int64_t columns, double factor) {
     launch_softmax_rows(stream, d_logits, logits, rows, columns, Unmasked{},
-                        LossGradient{targets, by});
+                        LossGradient{targets, factor});
 }
 
 }  // namespace lockstep::gpu

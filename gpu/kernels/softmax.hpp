@@ -44,6 +44,6 @@ void launch_cross_entropy(cudaStream_t stream, Numbers losses, Numbers logits,
 /// d_logits = by * (softmax(logits) - one_hot(targets)).
 void launch_cross_entropy_backward(cudaStream_t stream, Numbers d_logits, Numbers logits,
                                    const std::int32_t* targets, std::int64_t rows,
-                                   std::int64_t columns, double by);
+                                   std::int64_t columns, double factor);
 
 }  // namespace lockstep::gpu

@@ -19,12 +19,13 @@ struct ShardLogits {
 };
 
 /// maximum (rows) of the entries; -infinity if all are padding.
-void launch_row_maximum(cudaStream_t stream, Numbers maximum, const ShardLogits& of);
+void launch_row_maximum(cudaStream_t stream, Numbers maximum, const ShardLogits& shard);
 
 /// parts (2, rows): the sums of exp(logit - maximum), and the targets' logits (0 if the
 /// target is in another shard).
-void launch_cross_entropy_parts(cudaStream_t stream, Numbers parts, const ShardLogits& of,
-                                const std::int32_t* targets, Numbers maximum);
+void launch_cross_entropy_parts(cudaStream_t stream, Numbers parts,
+                                const ShardLogits& shard, const std::int32_t* targets,
+                                Numbers maximum);
 
 /// losses (rows) = log(sum) + maximum - the target's logit.
 void launch_cross_entropy_of_parts(cudaStream_t stream, Numbers losses, Numbers maximum,
@@ -33,8 +34,8 @@ void launch_cross_entropy_of_parts(cudaStream_t stream, Numbers losses, Numbers 
 /// d_logits (rows, columns) = by * (exp(logit - maximum) / sum - one_hot(targets)), 0 in
 /// padding.
 void launch_cross_entropy_backward_of_parts(cudaStream_t stream, Numbers d_logits,
-                                            const ShardLogits& of,
+                                            const ShardLogits& shard,
                                             const std::int32_t* targets, Numbers maximum,
-                                            Numbers parts, double by);
+                                            Numbers parts, double factor);
 
 }  // namespace lockstep::gpu

@@ -133,7 +133,7 @@ void LanguageLesson::check_against_one(Findings& found, const std::string& varia
     // through three layers, the sum of devices' gradients, the parameter.
     const int stores = 12 + parts_;
     values_at_most(found, variant, parameter_difference(alone(), report),
-                   RoundingBound{1e-3, 1e-10}.of(options().dtype, stores));
+                   RoundingBound{1e-3, 1e-10}.value(options().dtype, stores));
     record_variant(record(), variant, report);
 }
 

@@ -172,7 +172,7 @@ struct GradientAccumulation final : Lesson {
     /// each micro-batch and after each addition over devices, the parameter.
     int stores() const { return 2 * parts + 3; }
     double bound() const {
-        return RoundingBound{1e-5, 1e-13}.of(options().dtype, stores());
+        return RoundingBound{1e-5, 1e-13}.value(options().dtype, stores());
     }
 
     int parts;

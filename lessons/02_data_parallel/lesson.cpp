@@ -214,9 +214,9 @@ void servers(LanguageLesson& lesson, Findings& found) {
     constexpr int kWorkers = 8;
     found.give("sharded_bytes", Figure::memory(2 * kMillionBytes * 7 / kWorkers));
     for (const int servers : {1, 2, 4, 8}) {
-        const RunReport beside =
+        const RunReport dedicated =
             measure_servers(million(), kWorkers, servers, messages_alone());
-        const RunReport on =
+        const RunReport colocated =
             measure(million(), kWorkers, messages_alone(),
                     servers_on_workers(servers, ServerPlan::Deal::ranges));
         const RunReport early =
@@ -224,11 +224,11 @@ void servers(LanguageLesson& lesson, Findings& found) {
                             {{}, {}, ServerPlan::Deal::ranges, {kPartBytes, kPartBytes}});
         found.row("server_numbers",
                   {"servers"_is = servers,
-                   "beside_link"_is = Figure::memory(busiest_link(beside)),
-                   "beside_time"_is = Figure::time(beside.makespan()),
+                   "beside_link"_is = Figure::memory(busiest_link(dedicated)),
+                   "beside_time"_is = Figure::time(dedicated.makespan()),
                    "beside_early"_is = Figure::time(early.makespan()),
-                   "on_link"_is = Figure::memory(busiest_link(on)),
-                   "on_time"_is = Figure::time(on.makespan())});
+                   "on_link"_is = Figure::memory(busiest_link(colocated)),
+                   "on_time"_is = Figure::time(colocated.makespan())});
         if (servers == kWorkers)
             found.equal("early_time", Figure::time(early.makespan()),
                         std::int64_t{kParts + 1} * kWorkers *
@@ -427,12 +427,12 @@ void buckets(LanguageLesson& lesson, Findings& found) {
     };
     const Picoseconds behind = run("one_by_one", all_reduce_strategy);
     run("at_once", in_buckets(sized(kStackLayers * kStackLayerBytes)));
-    const Picoseconds beside = run("beside", in_buckets(sized(kStackLayerBytes)));
+    const Picoseconds overlapped = run("beside", in_buckets(sized(kStackLayerBytes)));
     found.equal("exposed_behind", Figure::time(behind), kStackLayers * reduce);
     const Picoseconds expected =
         std::max(reduce, kStackLayers * reduce - (kStackLayers - 1) * backward);
     found.give("exposed_least", Figure::time(expected));
-    found.equal("exposed_beside", Figure::time(beside), expected);
+    found.equal("exposed_beside", Figure::time(overlapped), expected);
     const auto served = [&](BucketSizes sizes, int steps, bool trace = false) {
         return measure_servers(step, kStackDevices, kStackDevices, spec,
                                {{}, {}, ServerPlan::Deal::ranges, sizes}, steps, trace);

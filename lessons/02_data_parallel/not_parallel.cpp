@@ -175,8 +175,8 @@ sim::ClusterOptions cluster_of(int ranks, sim::CheckLevel check) {
 
 /// Returns the largest relative difference of a rank's kept tensors to one device's.
 double distance(const std::string& what, int ranks, bool cured) {
-    const auto run = [&](int on) {
-        return sim::make_cluster(cluster_of(on, sim::CheckLevel::cheap))
+    const auto run = [&](int count) {
+        return sim::make_cluster(cluster_of(count, sim::CheckLevel::cheap))
             ->run(program_of(what, ranks, cured));
     };
     const RunReport one = run(1), many = run(ranks);

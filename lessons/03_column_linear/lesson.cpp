@@ -312,7 +312,7 @@ struct ColumnLinear final : Lesson {
 double bound(const ColumnLinear& lesson) {
     // Counts two layers and the activation between them, forward and backward, and a sum
     // over the devices in each direction.
-    return RoundingBound{1e-5, 1e-13}.of(lesson.dtype(), 6 + 2 * lesson.ranks);
+    return RoundingBound{1e-5, 1e-13}.value(lesson.dtype(), 6 + 2 * lesson.ranks);
 }
 
 /// Run the task on one device, on all ranks, and, for a deliberate mistake, on all ranks
@@ -572,25 +572,26 @@ const char* halves_with_messages(const RunReport& report) {
 using NamedMatrices = std::vector<std::pair<std::string, HostTensor>>;
 
 /// Writes the matrices of the first ranks, one group for each rank.
-std::string groups_text(int ranks, const std::function<NamedMatrices(int rank)>& of) {
+std::string groups_text(int ranks,
+                        const std::function<NamedMatrices(int rank)>& matrices_of) {
     std::string text;
     for (int rank = 0; rank < ranks; ++rank)
-        text += (rank > 0 ? "\n\n" : "") + matrices_text(of(rank));
+        text += (rank > 0 ? "\n\n" : "") + matrices_text(matrices_of(rank));
     return text;
 }
 
 void give_terms_of_dx(ColumnLinear& lesson, Findings& found, const Task& task,
-                      const RunReport& without, const HostTensor& dx) {
+                      const RunReport& silenced, const HostTensor& dx) {
     const auto of_rank = [&](int rank) -> NamedMatrices {
         return {
             {fmt::format("dy_{}", rank), columns_of_rank(task.dy, rank, lesson.ranks)},
-            {fmt::format("W_{}", rank), kept(without, rank, "initial/linear.weight")},
-            {fmt::format("dx_{}", rank), kept(without, rank, "dx")}};
+            {fmt::format("W_{}", rank), kept(silenced, rank, "initial/linear.weight")},
+            {fmt::format("dx_{}", rank), kept(silenced, rank, "dx")}};
     };
-    const HostTensor sum = sum_of(kept_by_all(without, "dx"));
+    const HostTensor sum = sum_of(kept_by_all(silenced, "dx"));
     found.give({"terms_of_dx"_is = groups_text(lesson.shown_ranks(), of_rank),
                 "sum_of_dx"_is = matrices_text({{"Σ dx_r", sum}, {"dx", dx}}),
-                "columns_wrong"_is = differing(kept(without, 0, "dx"), dx),
+                "columns_wrong"_is = differing(kept(silenced, 0, "dx"), dx),
                 "columns_all"_is = dx.elements()});
     lesson.values_equal(found, "columns_sum", differing(sum, dx), 0);
 }
@@ -602,15 +603,15 @@ void split_columns(ColumnLinear& lesson, Findings& found) {
     whole.make = linear_on_one_device(in, 2 * in, false);
     whole.own_columns_of_dy = false;
     const RunReport alone = pass_alone(lesson, whole);
-    const RunReport without = pass_wrongly(lesson, silent(task));
+    const RunReport silenced = pass_wrongly(lesson, silent(task));
     const RunReport together = pass_together(lesson, task);
     found.give({"columns_in"_is = in, "columns_out"_is = 2 * in,
                 "columns_half"_is = halves_with_messages(together)});
-    found.equal("columns_silent", bytes_of_all(without, "forward"), 0);
-    lesson.values_equal(found, "columns_y", differing_side_by_side(without, alone, "y"),
+    found.equal("columns_silent", bytes_of_all(silenced, "forward"), 0);
+    lesson.values_equal(found, "columns_y", differing_side_by_side(silenced, alone, "y"),
                         0);
     if (lesson.has_numbers())
-        give_terms_of_dx(lesson, found, task, without, kept(alone, 0, "dx"));
+        give_terms_of_dx(lesson, found, task, silenced, kept(alone, 0, "dx"));
 
     lesson.values_equal(found, "columns_f",
                         differing_on_any(together, kept(alone, 0, "dx"), "dx"), 0);
@@ -646,15 +647,16 @@ void give_terms_of_y(ColumnLinear& lesson, Findings& found, const Task& task,
     Task unbiased = silent(task);
     unbiased.weights["linear.bias"] =
         HostTensor(task.weights.at("linear.bias").shape(), task.x.dtype());
-    const RunReport without = pass_wrongly(lesson, unbiased);
-    const std::vector<HostTensor> terms = kept_by_all(without, "y");
+    const RunReport unbiased_run = pass_wrongly(lesson, unbiased);
+    const std::vector<HostTensor> terms = kept_by_all(unbiased_run, "y");
     lesson.record_output("rows/partial", side_by_side(terms));
     if (!lesson.has_numbers()) return;
 
     const HostTensor& bias = task.weights.at("linear.bias");
     const auto of_rank = [&](int rank) -> NamedMatrices {
         return {{fmt::format("x_{}", rank), columns_of_rank(task.x, rank, lesson.ranks)},
-                {fmt::format("W_{}", rank), kept(without, rank, "initial/linear.weight")},
+                {fmt::format("W_{}", rank),
+                 kept(unbiased_run, rank, "initial/linear.weight")},
                 {fmt::format("x_{0} W_{0}^T", rank), terms[rank]}};
     };
     found.give({"terms_of_y"_is = groups_text(lesson.shown_ranks(), of_rank),

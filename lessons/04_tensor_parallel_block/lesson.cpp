@@ -68,7 +68,7 @@ struct TensorParallelLesson final : Lesson {
     }
 
     double bound() const {
-        return RoundingBound{2e-5, 1e-12}.of(options().dtype, block_stores(ranks));
+        return RoundingBound{2e-5, 1e-12}.value(options().dtype, block_stores(ranks));
     }
 
     int ranks;
@@ -419,10 +419,12 @@ void memory(TensorParallelLesson& lesson, Findings& found) {
     give_peak(lesson, found, sizes, length, measured);
 }
 
-void give_activations(Findings& found, const std::string& name, const Activations& of) {
-    found.give(name,
-               {"held"_is = Figure::memory(of.held), "peak"_is = Figure::memory(of.peak),
-                "sent"_is = Figure::memory(of.sent), "time"_is = Figure::time(of.time)});
+void give_activations(Findings& found, const std::string& name,
+                      const Activations& activations) {
+    found.give(name, {"held"_is = Figure::memory(activations.held),
+                      "peak"_is = Figure::memory(activations.peak),
+                      "sent"_is = Figure::memory(activations.sent),
+                      "time"_is = Figure::time(activations.time)});
 }
 
 /// Returns what the checker says if each device updates a bias with its own tokens'
@@ -630,17 +632,17 @@ RunReport train_on(TensorParallelLesson& lesson, int ranks, Regions regions,
 
 Curves train_on_all(TensorParallelLesson& lesson) {
     Curves curves;
-    const auto on = [&](int ranks, Regions regions, const std::string& name,
-                        const std::string& variant) {
+    const auto add_curve = [&](int ranks, Regions regions, const std::string& name,
+                               const std::string& variant) {
         curves.add(name, losses(train_on(lesson, ranks, regions, variant)));
     };
     const std::string all = fmt::format("gpt_{}", lesson.ranks);
-    on(1, Regions::replicated, "alone", "gpt_1");
+    add_curve(1, Regions::replicated, "alone", "gpt_1");
     if (lesson.ranks % 2 == 0 && lesson.ranks > 2)
-        on(2, Regions::replicated, "two", "gpt_2");
+        add_curve(2, Regions::replicated, "two", "gpt_2");
     if (lesson.ranks == 1) return curves;
-    on(lesson.ranks, Regions::replicated, "together", all);
-    on(lesson.ranks, Regions::sequence_parallel, "sequence", all + "_sequence");
+    add_curve(lesson.ranks, Regions::replicated, "together", all);
+    add_curve(lesson.ranks, Regions::sequence_parallel, "sequence", all + "_sequence");
     return curves;
 }
 

@@ -235,7 +235,7 @@ Place needed_by(const Schedule& schedule, const WorkIndex& index, Place place) {
 std::vector<Place> two_rounds(const Schedule& schedule, int stage) {
     std::vector<Place> places;
     int backwards = 0;
-    const auto& list = schedule.of(stage);
+    const auto& list = schedule.of_stage(stage);
     for (int position = 0; position < static_cast<int>(list.size()); ++position) {
         const Place place{stage, position};
         const InstructionKind kind = schedule.at(place).kind;
@@ -411,7 +411,7 @@ Schedule interleaved_with_slips(const PipelineShape& shape) {
 std::string begin_of(const Schedule& schedule, int stage) {
     std::string list;
     int backwards = 0;
-    for (const Instruction& work : schedule.of(stage)) {
+    for (const Instruction& work : schedule.of_stage(stage)) {
         if (work.kind == InstructionKind::backward && ++backwards > 1) break;
         list += (list.empty() ? "" : " ") + text_of(work);
     }
@@ -580,22 +580,22 @@ void train(PipelineLesson& lesson, Findings& found) {
 
     std::vector<std::string> names;
     Curves curves;
-    const auto by = [&](const std::string& name, const Schedule& schedule, int replicas,
-                        const std::string& variant) {
+    const auto add_curve = [&](const std::string& name, const Schedule& schedule,
+                               int replicas, const std::string& variant) {
         names.push_back(name);
         curves.add(loss_name(name), train_by(lesson, found, schedule, replicas, variant));
     };
-    by("alone", make_schedule("gpipe", {1, lesson.micro_batches, 1}), 1, "gpt_1");
+    add_curve("alone", make_schedule("gpipe", {1, lesson.micro_batches, 1}), 1, "gpt_1");
     for (const std::string& name : trained()) {
         const int chunks = name == "interleaved" ? 2 : 1;
         if (chunks * lesson.ranks > sizes.layer_count()) continue;
-        by(name, schedule(lesson, name, chunks), 1, name);
+        add_curve(name, schedule(lesson, name, chunks), 1, name);
     }
     const bool twice = lesson.ranks % 2 == 0 && lesson.ranks > 2;
     if (twice)
-        by("replicas",
-           make_schedule("1f1b", {lesson.ranks / 2, lesson.micro_batches / 2, 1}), 2,
-           "1f1b_replicas");
+        add_curve("replicas",
+                  make_schedule("1f1b", {lesson.ranks / 2, lesson.micro_batches / 2, 1}),
+                  2, "1f1b_replicas");
     found.give({"two_pipelines"_is = twice, "half_p"_is = lesson.ranks / 2,
                 "same_bits"_is = !sizes.tied && lesson.options().backend == "sim"});
     if (lesson.has_numbers()) curves.give(found, "curves");

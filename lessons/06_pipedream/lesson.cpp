@@ -243,7 +243,7 @@ class VersionedPart {
 
     /// Runs `pass` with the weights of `read` in place of the newest weights.
     template <typename Pass>
-    Tensor with(const WeightsRead& read, Pass&& pass) {
+    Tensor run_with(const WeightsRead& read, Pass&& pass) {
         std::vector<Tensor> weights = weights_of(read);
         exchange(weights);
         Tensor result = pass(*part_);
@@ -333,13 +333,13 @@ Tensor pass_by_rule(Device& device, std::vector<VersionedPart>& parts,
     std::vector<Saved> saved(parts.size());
     Tensor y = batch.input;
     for (int s = 0; s < rule.stages; ++s)
-        y = parts[s].with(rule.forward(s, i),
-                          [&](Module& part) { return part.forward(y, saved[s]); });
+        y = parts[s].run_with(rule.forward(s, i),
+                              [&](Module& part) { return part.forward(y, saved[s]); });
     const LossResult result = loss(device, y, batch.target, batch.weight);
     Tensor dy = result.gradient;
     for (int s = rule.stages; s-- > 0;)
-        dy = parts[s].with(rule.backward(s, i),
-                           [&](Module& part) { return part.backward(dy, saved[s]); });
+        dy = parts[s].run_with(rule.backward(s, i),
+                               [&](Module& part) { return part.backward(dy, saved[s]); });
     return result.loss;
 }
 // lesson: end
@@ -600,7 +600,7 @@ void stash(PipedreamLesson& lesson, Findings& found) {
     double gap = gap_to_one_device(lesson, lesson.rule("pipedream"), m, stashed);
     widen(gap, gap_to_one_device(lesson, lesson.rule("pipedream-vertical"), m, vertical));
     lesson.values_at_most(found, "stash_alone", gap,
-                          kSameWeights.of(lesson.dtype(), 4 * m));
+                          kSameWeights.value(lesson.dtype(), 4 * m));
 }
 
 /// Gives the memory that copies of a real model's weights take.
@@ -651,7 +651,7 @@ void buffers(PipedreamLesson& lesson, Findings& found) {
     }
     lesson.values_at_most(found, "buffers_alone",
                           gap_to_one_device(lesson, two, m, report),
-                          kSameWeights.of(lesson.dtype(), 4 * m));
+                          kSameWeights.value(lesson.dtype(), 4 * m));
 }
 
 // Gradient descent on one weight w whose gradients come late:

@@ -117,7 +117,7 @@ struct RingLesson final : Lesson {
     /// Counts the numbers that are stored one after another: scores, weights and output,
     /// their three gradients, and sums over the devices, forward and backward.
     double bound() const {
-        return RoundingBound{2e-5, 1e-12}.of(options().dtype, 6 + 2 * ranks);
+        return RoundingBound{2e-5, 1e-12}.value(options().dtype, 6 + 2 * ranks);
     }
     /// Returns a problem of realistic size, in 16 bits, for shapes only.
     AttentionProblem large() const;
@@ -393,8 +393,8 @@ Counted count(const AttentionProblem& problem, ContextMethod method, int ranks) 
 }
 
 /// Returns the count of numbers in a rank's keys, or in its values: e = b c a w.
-std::int64_t block_of(const ContextShape& of) {
-    return of.batch * of.heads * (of.tokens / of.ranks) * of.width;
+std::int64_t block_of(const ContextShape& shape) {
+    return shape.batch * shape.heads * (shape.tokens / shape.ranks) * shape.width;
 }
 
 /// Writes a number of elements as a multiple of e.
@@ -485,9 +485,9 @@ struct State {
         double larger = maximum;
         for (int i = first; i < first + kBlock; ++i)
             larger = std::max(larger, kScores[i]);
-        const double by = rescale ? formulas::rescaling(maximum, larger) : 1;
-        sum *= by;
-        y *= by;
+        const double rescaling = rescale ? formulas::rescaling(maximum, larger) : 1;
+        sum *= rescaling;
+        y *= rescaling;
         maximum = larger;
         for (int i = first; i < first + kBlock; ++i) {
             const double p = std::exp(kScores[i] - maximum);
@@ -699,13 +699,15 @@ ClusterSpec arithmetic_alone() {
 }
 
 /// Returns the pairs of tokens that each rank computed in Ring Attention's forward.
-std::vector<std::int64_t> pairs_of(const RunReport& report, const AttentionProblem& of) {
+std::vector<std::int64_t> pairs_of(const RunReport& report,
+                                   const AttentionProblem& problem) {
     const auto ranks = static_cast<std::int64_t>(report.ranks.size());
-    const std::int64_t rows = of.tokens / ranks * of.batch * of.sizes.heads;
+    const std::int64_t rows =
+        problem.tokens / ranks * problem.batch * problem.sizes.heads;
     const std::int64_t finish =
-        rows * of.width + rows * ops::FinishAttention::kFlopsOfRow;
-    const std::int64_t a_pair =
-        (4 * of.width + ops::Attend::kFlopsOfPair) * of.batch * of.sizes.heads;
+        rows * problem.width + rows * ops::FinishAttention::kFlopsOfRow;
+    const std::int64_t a_pair = (4 * problem.width + ops::Attend::kFlopsOfPair) *
+                                problem.batch * problem.sizes.heads;
     std::vector<std::int64_t> pairs;
     for (const RankReport& rank : report.ranks)
         pairs.push_back((rank.flops - finish) / a_pair);
@@ -714,14 +716,14 @@ std::vector<std::int64_t> pairs_of(const RunReport& report, const AttentionProbl
 
 /// Returns the pairs of the last rank if tokens are contiguous: all blocks before its own
 /// block, and half of its own.
-double pairs_of_last(const AttentionProblem& of, int ranks) {
-    const auto c = static_cast<double>(of.tokens) / ranks;
+double pairs_of_last(const AttentionProblem& problem, int ranks) {
+    const auto c = static_cast<double>(problem.tokens) / ranks;
     return (ranks - 1) * c * c + c * (c + 1) / 2;
 }
 
-std::int64_t spread(const std::vector<std::int64_t>& of) {
-    return *std::max_element(of.begin(), of.end()) -
-           *std::min_element(of.begin(), of.end());
+std::int64_t spread(const std::vector<std::int64_t>& numbers) {
+    return *std::max_element(numbers.begin(), numbers.end()) -
+           *std::min_element(numbers.begin(), numbers.end());
 }
 
 /// Returns which device computes the most pairs.
@@ -819,16 +821,17 @@ struct BlockTimes {
     }
 };
 
-BlockTimes times_of(const AttentionProblem& of, int ranks, const ClusterSpec& spec) {
-    const std::int64_t c = of.tokens / ranks;
-    const std::int64_t rows = c * of.batch * of.sizes.heads;
+BlockTimes times_of(const AttentionProblem& problem, int ranks, const ClusterSpec& spec) {
+    const std::int64_t c = problem.tokens / ranks;
+    const std::int64_t rows = c * problem.batch * problem.sizes.heads;
     const auto time = [&](std::int64_t flops, DType dtype) {
         return operation_time(spec, flops, 0, dtype);
     };
-    return {time(rows * c * (4 * of.width + ops::Attend::kFlopsOfPair), of.dtype),
-            message_time(spec.inside, 2 * rows * of.width * bytes_of(of.dtype)),
-            time(rows * of.width + rows * ops::FinishAttention::kFlopsOfRow,
-                 computed_in(of.dtype))};
+    return {
+        time(rows * c * (4 * problem.width + ops::Attend::kFlopsOfPair), problem.dtype),
+        message_time(spec.inside, 2 * rows * problem.width * bytes_of(problem.dtype)),
+        time(rows * problem.width + rows * ops::FinishAttention::kFlopsOfRow,
+             computed_in(problem.dtype))};
 }
 
 /// Returns F/β. With this many tokens on a rank, attention takes as long as a hop.
@@ -930,7 +933,8 @@ int stores_of(const GptTask& task, int ranks) {
 
 /// Returns the largest relative difference of the first gradients from one device's.
 double gradient_difference(const NamedTensors& outputs, const std::string& variant) {
-    return difference(under(outputs, variant + "/grad/"), under(outputs, "gpt_1/grad/"))
+    return difference(named_under(outputs, variant + "/grad/"),
+                      named_under(outputs, "gpt_1/grad/"))
         .relative;
 }
 
@@ -946,8 +950,8 @@ std::vector<double> train_on(RingLesson& lesson, Findings& found, const ContextR
     record_training(lesson.record(), variant, alone, curve, report);
     if (alone) return curve;
     found.at_most(check, gradient_difference(lesson.record().outputs, variant),
-                  RoundingBound{2e-4, 1e-11}.of(lesson.dtype(),
-                                                stores_of(*lesson.task, run.ranks())));
+                  RoundingBound{2e-4, 1e-11}.value(lesson.dtype(),
+                                                   stores_of(*lesson.task, run.ranks())));
     return curve;
 }
 

@@ -277,7 +277,7 @@ void stage_2(LanguageLesson& lesson, Findings& found) {
 /// Measures stage 3: values are sharded, too.
 void stage_3(LanguageLesson& lesson, Findings& found) {
     lesson.train_and_check(found, "by_rows", fully_sharded());
-    lesson.train_and_check(found, "flat", fully_sharded({.by = ShardBy::flat}));
+    lesson.train_and_check(found, "flat", fully_sharded({.shard_by = ShardBy::flat}));
 
     const std::int64_t psi = kStack.parameters();
     const RunReport third =
@@ -362,8 +362,8 @@ void price(Findings& found) {
     all.push_back({"hidden", zero_2({.sizes = sizes, .hide_gather = true})});
     all.push_back({"kept", fully_sharded({.reshard_after_forward = false})});
     all.push_back({"late", fully_sharded({.prefetch = 0})});
-    all.push_back({"packed", fully_sharded({.by = ShardBy::packed_rows})});
-    all.push_back({"flat", fully_sharded({.by = ShardBy::flat})});
+    all.push_back({"packed", fully_sharded({.shard_by = ShardBy::packed_rows})});
+    all.push_back({"flat", fully_sharded({.shard_by = ShardBy::flat})});
     for (const Way& way : all) {
         const UsualStep usual = usual_step(kGpt.step(), kDevices, spec, way.strategy);
         const RunReport one = measure(kGpt.step(), kDevices, spec, way.strategy);

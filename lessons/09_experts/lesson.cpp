@@ -89,28 +89,28 @@ MixtureOfExperts::Sizes layer_of(std::int64_t hidden, std::int64_t experts,
                                  std::int64_t inner, std::int64_t chosen) {
     MixtureOfExperts::Sizes sizes;
     sizes.hidden = hidden;
-    sizes.of.count = experts;
-    sizes.of.inner = inner;
-    sizes.of.gate.chosen = chosen;
+    sizes.experts.count = experts;
+    sizes.experts.inner = inner;
+    sizes.experts.gate.chosen = chosen;
     return sizes;
 }
 
 /// Runs the layer once. Tokens are random; token t is the same for any number of
 /// ranks. Each rank keeps "y" if there are numbers and, if it trains, its copies by
 /// expert in the series "load".
-RunReport run_layer(Cluster& cluster, const LayerRun& of) {
+RunReport run_layer(Cluster& cluster, const LayerRun& run) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
-        Mesh mesh(rank.world(), {{"ep", of.ranks}});
-        MixtureOfExperts layer({device, of.dtype, of.seed, ""}, of.sizes,
+        Mesh mesh(rank.world(), {{"ep", run.ranks}});
+        MixtureOfExperts layer({device, run.dtype, run.seed, ""}, run.sizes,
                                exchange_experts(mesh, {"ep"}), nullptr);
         declare_replicas_of(mesh, {"ep"}, layer);
-        const Tensor x = device.empty({of.tokens, of.sizes.hidden}, of.dtype);
-        device.random_normal(x, RandomStream(of.seed, "tokens"), 0, 1,
+        const Tensor x = device.empty({run.tokens, run.sizes.hidden}, run.dtype);
+        device.random_normal(x, RandomStream(run.seed, "tokens"), 0, 1,
                              rank.index() * x.elements());
         Saved saved;
-        const Tensor y = of.trains ? layer.forward(x, saved) : layer.infer(x);
-        if (of.trains) {
+        const Tensor y = run.trains ? layer.forward(x, saved) : layer.infer(x);
+        if (run.trains) {
             const Tensor dy = device.zeros(y.shape(), y.dtype());
             layer.backward(dy, saved);
             for (const std::int64_t copies : layer.take_load())
@@ -118,8 +118,8 @@ RunReport run_layer(Cluster& cluster, const LayerRun& of) {
         }
         if (device.has_numbers())
             rank.keep("y", y,
-                      row_part({of.ranks * of.tokens, of.sizes.hidden},
-                               rank.index() * of.tokens, of.tokens));
+                      row_part({run.ranks * run.tokens, run.sizes.hidden},
+                               rank.index() * run.tokens, run.tokens));
     });
 }
 
@@ -334,10 +334,11 @@ void compare_layers(ExpertsLesson& lesson, Findings& found) {
         for (std::int64_t i = 0; i < expected.elements(); ++i)
             gap = std::max(gap, std::abs(many.at(i) - expected.at(i)));
     }
-    lesson.values_at_most(found, "same_y", gap, RoundingBound{1e-5, 1e-12}.of(dtype, 8));
+    lesson.values_at_most(found, "same_y", gap,
+                          RoundingBound{1e-5, 1e-12}.value(dtype, 8));
     // Rows of copies for other devices. Each is sent there and back, in both passes.
     std::int64_t rows = 0;
-    const auto own = static_cast<std::size_t>(layer.sizes.of.count / lesson.ranks);
+    const auto own = static_cast<std::size_t>(layer.sizes.experts.count / lesson.ranks);
     for (std::size_t rank = 0; rank < shared.ranks.size(); ++rank) {
         const std::vector<double>& load = shared.ranks[rank].series.at("load");
         for (std::size_t e = 0; e < load.size(); ++e)
@@ -394,7 +395,7 @@ void waiting(ExpertsLesson& lesson, Findings& found) {
          {Load{"even", {}}, Load{"skewed", {3, 2, 2, 1}}, Load{"hot", {5, 1, 1, 1}}}) {
         LayerRun layer{layer_of(kHidden, kDevices, kInner, 1), kDevices, kTokens, false,
                        DType::f32};
-        layer.sizes.of.load = load.shares;
+        layer.sizes.experts.load = load.shares;
         const RunReport report =
             run_layer(*make_shapes_only_cluster(kDevices, spec, true), layer);
         const std::vector<std::int64_t> rows =
@@ -458,7 +459,7 @@ void drop_in_a_layer(ExpertsLesson& lesson, Findings& found) {
                        true,
                        lesson.dtype(),
                        lesson.options().seed};
-        layer.sizes.of.capacity = ratio(capacity * kExperts, kCopies);
+        layer.sizes.experts.capacity = ratio(capacity * kExperts, kCopies);
         return run_layer(*lesson.devices(1), layer);
     };
     const RunReport all = run(0);
@@ -741,8 +742,8 @@ void same(ExpertsLesson& lesson, Findings& found) {
     task.sizes.block.experts.gate.balance = 0.01;
     const bool square = lesson.ranks % 2 == 0 && lesson.ranks > 2;
     Curves curves;
-    const auto run = [&](const std::string& name, const ExpertRun& of) {
-        const RunReport report = train(lesson, name, task, of);
+    const auto run = [&](const std::string& name, const ExpertRun& expert_run) {
+        const RunReport report = train(lesson, name, task, expert_run);
         if (lesson.has_numbers()) curves.add(name, losses_of(report));
         Findings& row = found.row("ways", {"way"_is = name});
         std::int64_t sent = 0, held = 0;

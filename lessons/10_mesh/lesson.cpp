@@ -381,9 +381,9 @@ void same(MeshLesson& lesson, Findings& found) {
     lesson.values_at_most(found, "same_losses", widest_gap(alone, mesh),
                           loss_bound(dtype, stores, alone));
     lesson.values_at_most(found, "same_norms", gap("norm"),
-                          RoundingBound{1e-3, 1e-11}.of(dtype, stores));
+                          RoundingBound{1e-3, 1e-11}.value(dtype, stores));
     lesson.values_at_most(found, "same_values", values,
-                          RoundingBound{1e-2, 1e-10}.of(dtype, stores));
+                          RoundingBound{1e-2, 1e-10}.value(dtype, stores));
 }
 
 /// Lets each rank read sequences by its rank in the world, which is a mistake.
@@ -513,16 +513,16 @@ void messages(MeshLesson& lesson, Findings& found) {
     const MicroBatchShape shape{lesson.task->length(),
                                 lesson.task->batch / lesson.plan->micro_batches(),
                                 lesson.dtype()};
-    const auto step = [&](const MeshPlan& plan, const MicroBatchShape& of,
+    const auto step = [&](const MeshPlan& plan, const MicroBatchShape& micro_shape,
                           bool trace = false) {
         const auto cluster = make_shapes_only_cluster(plan.shape().ranks(),
                                                       products_and_messages(), trace);
         return cluster->run([&](Rank& rank) {
-            GptOnMesh gpt(rank, plan, of.dtype, lesson.options().seed);
+            GptOnMesh gpt(rank, plan, micro_shape.dtype, lesson.options().seed);
             const auto optimizer =
                 make_optimizer<Sgd>(gpt.sync().shards(), lesson.task->optimizer());
-            const Tensor ids =
-                rank.device().empty({of.length / plan.size("cp"), of.batch}, DType::i32);
+            const Tensor ids = rank.device().empty(
+                {micro_shape.length / plan.size("cp"), micro_shape.batch}, DType::i32);
             const std::vector<MicroBatch> batches(
                 static_cast<std::size_t>(plan.options().micro_batches),
                 MicroBatch{ids, ids, plan.weight()});
@@ -671,8 +671,8 @@ MeshStep measured_step(const GptSizes& sizes, const std::vector<MeshShape::Axis>
     MeshStep step;
     step.sizes = sizes;
     step.options = mesh_options(axes, static_cast<int>(batch / replicas));
-    step.options.kit.core = [](Device& device, const AttentionSizes& of) {
-        return std::make_unique<FlashAttention>(device, of);
+    step.options.kit.core = [](Device& device, const AttentionSizes& attention) {
+        return std::make_unique<FlashAttention>(device, attention);
     };
     step.shape.length = sizes.context;
     step.spec = spec;
@@ -809,7 +809,7 @@ void tied(MeshLesson& lesson, Findings& found) {
     const double gap = relative_difference(outputs.at("mesh/grad/" + name),
                                            outputs.at("alone/grad/" + name));
     lesson.values_at_most(found, "same_table", gap,
-                          RoundingBound{1e-4, 1e-12}.of(lesson.dtype(), 8));
+                          RoundingBound{1e-4, 1e-12}.value(lesson.dtype(), 8));
 }
 
 /// A temporary folder. The destructor removes it.
@@ -881,7 +881,7 @@ void resume(MeshLesson& lesson, Findings& found, const GptTask& task,
     lesson.values_at_most(
         found, "resumed_values",
         difference(kept_under(rest, ""), kept_under(whole, "")).relative,
-        RoundingBound{1e-3, 1e-11}.of(lesson.dtype(), stores));
+        RoundingBound{1e-3, 1e-11}.value(lesson.dtype(), stores));
 }
 
 /// Loses a device, and continues on fewer devices from a checkpoint.

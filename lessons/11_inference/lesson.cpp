@@ -239,7 +239,7 @@ void compare_writing(InferenceLesson& lesson, Findings& found, const RunReport& 
     lesson.values_equal(found, "same_characters", other, 0);
     const RoundingBound bound{1e-4, 1e-11};
     lesson.values_at_most(found, "same_logits", largest > 0 ? gap / largest : gap,
-                          bound.of(lesson.dtype(), 1));
+                          bound.value(lesson.dtype(), 1));
 }
 
 /// Answers a request. Every rank keeps the logits of its columns under "logits/i", and
@@ -704,8 +704,8 @@ std::int64_t ServiceRun::rows() const {
 
 std::int64_t ServiceRun::preemptions() const {
     std::int64_t count = 0;
-    for (const Served& of : served)
-        count += of.answer.preemptions;
+    for (const Served& request : served)
+        count += request.answer.preemptions;
     return count;
 }
 
@@ -738,9 +738,10 @@ ServiceRun run_service(Cluster& cluster, const ServicePlan& plan,
         if (service.replica() == 0) run.passes = service.passes();
         served[service.replica()] = std::move(done);
     });
-    for (auto& of : served)
-        std::move(of.begin(), of.end(), std::back_inserter(run.served));
-    std::ranges::sort(run.served, {}, [](const Served& of) { return of.answer.id; });
+    for (auto& of_replica : served)
+        std::move(of_replica.begin(), of_replica.end(), std::back_inserter(run.served));
+    std::ranges::sort(run.served, {},
+                      [](const Served& request) { return request.answer.id; });
     return run;
 }
 
@@ -813,8 +814,8 @@ void batching(InferenceLesson& lesson, Findings& found) {
     }
     const auto mean = [](const ServiceRun& run) {
         double sum = 0;
-        for (const Served& of : run.served)
-            sum += static_cast<double>(of.to_first());
+        for (const Served& request : run.served)
+            sum += static_cast<double>(request.to_first());
         return sum / static_cast<double>(run.served.size());
     };
     found.give({"fixed_mean"_is = Figure::time(std::llround(mean(fixed))),
@@ -1007,8 +1008,8 @@ void apart(InferenceLesson& lesson, Findings& found) {
     std::int64_t tokens = 0, sent = 0;
     for (const Request& request : requests)
         tokens += static_cast<std::int64_t>(request.prompt.size());
-    for (const Traffic& of : run.report.ranks[0].traffic)
-        if (of.group == "side") sent += of.bytes_sent;
+    for (const Traffic& traffic : run.report.ranks[0].traffic)
+        if (traffic.group == "side") sent += traffic.bytes_sent;
     found.give("apart_tokens", tokens);
     found.equal("apart_bytes", Figure::bytes(sent),
                 tokens * cache_bytes_of_token(sizes, DType::bf16) + 4 * kApart);

@@ -17,7 +17,7 @@ namespace lockstep::lessons {
 using enum InstructionKind;
 
 bool LeftSchedules::has_halves() const {
-    return std::ranges::count(right.of(0), backward_input, &Instruction::kind) > 0;
+    return std::ranges::count(right.of_stage(0), backward_input, &Instruction::kind) > 0;
 }
 
 // Reading the outputs.
@@ -77,15 +77,15 @@ void ask_sizes(Judge& judge, const LeftSchedules& made) {
 void ask_kinds(Judge& judge, const LeftSchedules& made) {
     std::set<InstructionKind> kinds;
     std::set<std::string> texts;
-    for (const Instruction& each : made.right.of(0)) {
+    for (const Instruction& each : made.right.of_stage(0)) {
         kinds.insert(each.kind);
         texts.insert(text_of(Instruction{each.kind}).substr(0, 1));
     }
-    const bool has_versions = made.right.of(0).front().weight_version >= 0;
+    const bool has_versions = made.right.of_stage(0).front().weight_version >= 0;
     const std::string asked = fmt::format("{}: {} and no other instructions",
                                           made.run.name, fmt::join(texts, ", "));
     for (int stage = 0; stage < made.right.stages; ++stage)
-        for (const Instruction& each : made.left.of(stage)) {
+        for (const Instruction& each : made.left.of_stage(stage)) {
             Instruction plain{each.kind, each.micro_batch};
             if (has_versions) plain.weight_version = each.weight_version;
             if (!kinds.contains(each.kind) || each != plain)
@@ -197,8 +197,8 @@ void ask_held(Judge& judge, const LeftSchedules& made) {
     const int limit =
         made.run.ranks.front().numbers.contains("limit") ? made.number("limit") : 0;
     for (int stage = 0; stage < made.right.stages; ++stage) {
-        const int most = limit > 0 ? limit : peak_of(made.right.of(stage)).held;
-        const Peak peak = peak_of(made.left.of(stage));
+        const int most = limit > 0 ? limit : peak_of(made.right.of_stage(stage)).held;
+        const Peak peak = peak_of(made.left.of_stage(stage));
         const auto otherwise = [&] {
             return fmt::format(
                 "stage {} begins {} while it holds {}: run the backward of one of them "
@@ -224,7 +224,7 @@ std::string first_late(const LeftSchedules& made, const Timing& left,
         for (const Place place : made.right.places(stage)) {
             const Instruction& work = made.right.at(place);
             if (!is_computation(work.kind)) continue;
-            const auto& list = made.left.of(stage);
+            const auto& list = made.left.of_stage(stage);
             const auto there = std::ranges::find(list, work) - list.begin();
             const Picoseconds due = right.span(place).start;
             const Picoseconds begun = left.spans[stage][there].start;
@@ -239,7 +239,8 @@ std::string first_late(const LeftSchedules& made, const Timing& left,
 
 std::string text_of(const Durations& each, bool halves) {
     if (halves) return "t_f = t_i = t_w = 1";
-    return fmt::format("t_f = {}, t_b = {}", each.of(forward), each.of(backward));
+    return fmt::format("t_f = {}, t_b = {}", each.of_kind(forward),
+                       each.of_kind(backward));
 }
 
 }  // namespace

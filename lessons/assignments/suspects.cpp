@@ -17,9 +17,9 @@ bool are_close(const OfRanks& left, const OfRanks& expected, double bound) {
                               });
 }
 
-bool have_form(const OfRanks& tensors, const HostTensor& of) {
+bool have_form(const OfRanks& tensors, const HostTensor& form) {
     return std::ranges::all_of(tensors, [&](const HostTensor& each) {
-        return each.shape() == of.shape() && each.dtype() == of.dtype();
+        return each.shape() == form.shape() && each.dtype() == form.dtype();
     });
 }
 

@@ -283,7 +283,7 @@ Json ring_run_json(const std::string& name, int n, const AllReduce& all_reduce) 
             {"fault", checked(n, all_reduce)}};
 }
 
-AllReduce with(const Change& change) {
+AllReduce all_reduce_with(const Change& change) {
     return [change](Device& device, Communicator& ring, const Tensor& buffer) {
         changed_all_reduce(device, ring, buffer, change);
     };
@@ -293,10 +293,10 @@ Json ring_json(int n) {
     Json runs = Json::array();
     runs.push_back(ring_run_json("right", n, ring_all_reduce));
     for (int step = 0; step < 2 * (n - 1); ++step)
-        runs.push_back(
-            ring_run_json(std::to_string(step + 1), n, with({.no_wait = step})));
-    runs.push_back(ring_run_json("all", n, with({.no_wait = Change::kAll})));
-    runs.push_back(ring_run_json("group", n, with({.in_group = false})));
+        runs.push_back(ring_run_json(std::to_string(step + 1), n,
+                                     all_reduce_with({.no_wait = step})));
+    runs.push_back(ring_run_json("all", n, all_reduce_with({.no_wait = Change::kAll})));
+    runs.push_back(ring_run_json("group", n, all_reduce_with({.in_group = false})));
     const RunReport right = run_watched(n, ring_all_reduce).report;
     return {{"devices", n},
             {"bytes", n * kNumbersOfChunk * bytes_of(DType::f32)},

@@ -37,100 +37,122 @@ struct Formula {
 };
 
 constexpr std::array<Condition, 3> kInUnits{
-    {{"p divides m", [](const Sizes& of) { return of.m % of.p == 0; }},
-     {"t_f ≤ t_b", [](const Sizes& of) { return of.t_f <= of.t_i + of.t_w; }}}};
-constexpr std::array<Condition, 3> kForPairs{{{"t_f = t_i ≥ t_w", [](const Sizes& of) {
-                                                   return of.t_f == of.t_i &&
-                                                          of.t_w <= of.t_f;
+    {{"p divides m", [](const Sizes& sizes) { return sizes.m % sizes.p == 0; }},
+     {"t_f ≤ t_b",
+      [](const Sizes& sizes) { return sizes.t_f <= sizes.t_i + sizes.t_w; }}}};
+constexpr std::array<Condition, 3> kForPairs{{{"t_f = t_i ≥ t_w", [](const Sizes& sizes) {
+                                                   return sizes.t_f == sizes.t_i &&
+                                                          sizes.t_w <= sizes.t_f;
                                                }}}};
-constexpr Condition kAtLeastStages{"m ≥ p", [](const Sizes& of) { return of.m >= of.p; }};
-constexpr Condition kAllAlike{"t_f = t_i = t_w", [](const Sizes& of) {
-                                  return of.t_f == of.t_i && of.t_i == of.t_w;
+constexpr Condition kAtLeastStages{"m ≥ p",
+                                   [](const Sizes& sizes) { return sizes.m >= sizes.p; }};
+constexpr Condition kAllAlike{"t_f = t_i = t_w", [](const Sizes& sizes) {
+                                  return sizes.t_f == sizes.t_i && sizes.t_i == sizes.t_w;
                               }};
 
 // Times are those of a chunk: a stage takes v of them for a micro-batch.
 constexpr std::array kFormulas{
     Formula{"naive", Quantity::makespan, "m p (t_f + t_b)",
-            [](const Sizes& of) { return of.m * of.p * of.both_ways(); }},
+            [](const Sizes& sizes) { return sizes.m * sizes.p * sizes.both_ways(); }},
     Formula{"naive", Quantity::in_flight, "1",
             [](const Sizes&) { return Picoseconds{1}; }},
-    Formula{"gpipe", Quantity::makespan, "(m + p − 1)(t_f + t_b)",
-            [](const Sizes& of) { return (of.m + of.p - 1) * of.both_ways(); }},
-    Formula{"gpipe", Quantity::in_flight, "m", [](const Sizes& of) { return of.m; }},
-    Formula{"1f1b", Quantity::makespan, "(m + p − 1)(t_f + t_b)",
-            [](const Sizes& of) { return (of.m + of.p - 1) * of.both_ways(); }},
+    Formula{
+        "gpipe", Quantity::makespan, "(m + p − 1)(t_f + t_b)",
+        [](const Sizes& sizes) { return (sizes.m + sizes.p - 1) * sizes.both_ways(); }},
+    Formula{"gpipe", Quantity::in_flight, "m",
+            [](const Sizes& sizes) { return sizes.m; }},
+    Formula{
+        "1f1b", Quantity::makespan, "(m + p − 1)(t_f + t_b)",
+        [](const Sizes& sizes) { return (sizes.m + sizes.p - 1) * sizes.both_ways(); }},
     Formula{"1f1b", Quantity::in_flight, "min(p − s, m)",
-            [](const Sizes& of) { return std::min(of.p - of.s, of.m); }},
+            [](const Sizes& sizes) { return std::min(sizes.p - sizes.s, sizes.m); }},
     Formula{"interleaved",
             Quantity::makespan,
             "(m + (p − 1) / v)(t_f + t_b)",
-            [](const Sizes& of) { return (of.m * of.v + of.p - 1) * of.both_ways(); },
+            [](const Sizes& sizes) {
+                return (sizes.m * sizes.v + sizes.p - 1) * sizes.both_ways();
+            },
             {{kAtLeastStages}}},
     Formula{"interleaved", Quantity::in_flight,
             "min(2 (p − s − 1) + (v − 1) ⌈m / ⌊m / p⌋⌉ + 1, m v)",
-            [](const Sizes& of) {
-                const Picoseconds rounds = std::max<Picoseconds>(of.m / of.p, 1);
-                const Picoseconds round = (of.m + rounds - 1) / rounds;
-                return std::min(2 * (of.p - of.s - 1) + (of.v - 1) * round + 1,
-                                of.m * of.v);
+            [](const Sizes& sizes) {
+                const Picoseconds rounds = std::max<Picoseconds>(sizes.m / sizes.p, 1);
+                const Picoseconds round = (sizes.m + rounds - 1) / rounds;
+                return std::min(2 * (sizes.p - sizes.s - 1) + (sizes.v - 1) * round + 1,
+                                sizes.m * sizes.v);
             }},
     Formula{"looped-bfs",
             Quantity::makespan,
             "(m + (p − 1) / v)(t_f + t_b)",
-            [](const Sizes& of) { return (of.m * of.v + of.p - 1) * of.both_ways(); },
+            [](const Sizes& sizes) {
+                return (sizes.m * sizes.v + sizes.p - 1) * sizes.both_ways();
+            },
             {{kAtLeastStages}}},
     Formula{"looped-bfs", Quantity::in_flight, "m v",
-            [](const Sizes& of) { return of.m * of.v; }},
+            [](const Sizes& sizes) { return sizes.m * sizes.v; }},
     Formula{"hanayo", Quantity::bubble, "2 (p − 1) / v (t_b + (m / p − 1)(t_b − t_f))",
-            [](const Sizes& of) { return 2 * (of.p - 1) * of.by_units(); }, kInUnits},
+            [](const Sizes& sizes) { return 2 * (sizes.p - 1) * sizes.by_units(); },
+            kInUnits},
     Formula{"hanayo",
             Quantity::in_flight,
             "(v − 1) p + s + 1",
-            [](const Sizes& of) { return (of.v - 1) * of.p + of.s + 1; },
+            [](const Sizes& sizes) { return (sizes.v - 1) * sizes.p + sizes.s + 1; },
             {{kAtLeastStages}}},
     Formula{"zb-v",
             Quantity::bubble,
             "0",
             [](const Sizes&) { return Picoseconds{0}; },
-            {{{"m ≥ 2 p", [](const Sizes& of) { return of.m >= 2 * of.p; }}, kAllAlike}}},
+            {{{"m ≥ 2 p", [](const Sizes& sizes) { return sizes.m >= 2 * sizes.p; }},
+              kAllAlike}}},
     Formula{"chimera", Quantity::bubble, "(p − 2)(t_b + (m / p − 1)(t_b − t_f))",
-            [](const Sizes& of) { return (of.p - 2) * of.by_units(); }, kInUnits},
-    Formula{
-        "chimera",
-        Quantity::in_flight,
-        "p / 2 + 1 + min(s, p − 1 − s)",
-        [](const Sizes& of) { return of.p / 2 + 1 + std::min(of.s, of.p - 1 - of.s); },
-        {{kAtLeastStages}}},
+            [](const Sizes& sizes) { return (sizes.p - 2) * sizes.by_units(); },
+            kInUnits},
+    Formula{"chimera",
+            Quantity::in_flight,
+            "p / 2 + 1 + min(s, p − 1 − s)",
+            [](const Sizes& sizes) {
+                return sizes.p / 2 + 1 + std::min(sizes.s, sizes.p - 1 - sizes.s);
+            },
+            {{kAtLeastStages}}},
     Formula{"dualpipe", Quantity::bubble, "(p / 2 − 1)(t_f + 2 t_b − 3 t_w)",
-            [](const Sizes& of) { return (of.p / 2 - 1) * of.by_pairs(); }, kForPairs},
+            [](const Sizes& sizes) { return (sizes.p / 2 - 1) * sizes.by_pairs(); },
+            kForPairs},
     Formula{"dualpipe", Quantity::in_flight, "p + 1",
-            [](const Sizes& of) { return of.p + 1; }},
+            [](const Sizes& sizes) { return sizes.p + 1; }},
     Formula{"dualpipe-v", Quantity::bubble, "(p − 1)(t_f + 2 t_b − 3 t_w)",
-            [](const Sizes& of) { return (of.p - 1) * of.by_pairs(); }, kForPairs},
+            [](const Sizes& sizes) { return (sizes.p - 1) * sizes.by_pairs(); },
+            kForPairs},
     Formula{"dualpipe-v", Quantity::in_flight, "2 p + 1",
-            [](const Sizes& of) { return 2 * of.p + 1; }},
+            [](const Sizes& sizes) { return 2 * sizes.p + 1; }},
     Formula{"zb-h1",
             Quantity::bubble,
             "(p − 1)(t_f + t_i − t_w)",
-            [](const Sizes& of) { return (of.p - 1) * (of.t_f + of.t_i - of.t_w); },
+            [](const Sizes& sizes) {
+                return (sizes.p - 1) * (sizes.t_f + sizes.t_i - sizes.t_w);
+            },
             {{kAtLeastStages,
-              {"t_w ≤ t_f", [](const Sizes& of) { return of.t_w <= of.t_f; }}}}},
+              {"t_w ≤ t_f", [](const Sizes& sizes) { return sizes.t_w <= sizes.t_f; }}}}},
     Formula{"zb-h1", Quantity::in_flight, "min(p − s, m)",
-            [](const Sizes& of) { return std::min(of.p - of.s, of.m); }},
+            [](const Sizes& sizes) { return std::min(sizes.p - sizes.s, sizes.m); }},
     Formula{"zb-h1", Quantity::between_halves, "min(s + 1, m)",
-            [](const Sizes& of) { return std::min(of.s + 1, of.m); }},
-    Formula{"zb-h2",
-            Quantity::bubble,
-            "(p − 1)(t_f + t_i − 2 t_w)",
-            [](const Sizes& of) { return (of.p - 1) * (of.t_f + of.t_i - 2 * of.t_w); },
-            {{{"m ≥ 2 p − 1", [](const Sizes& of) { return of.m >= 2 * of.p - 1; }},
-              {"t_w ≤ t_f", [](const Sizes& of) { return of.t_w <= of.t_f; }},
-              {"2 t_w ≤ t_f + t_i",
-               [](const Sizes& of) { return 2 * of.t_w <= of.t_f + of.t_i; }}}}},
+            [](const Sizes& sizes) { return std::min(sizes.s + 1, sizes.m); }},
+    Formula{
+        "zb-h2",
+        Quantity::bubble,
+        "(p − 1)(t_f + t_i − 2 t_w)",
+        [](const Sizes& sizes) {
+            return (sizes.p - 1) * (sizes.t_f + sizes.t_i - 2 * sizes.t_w);
+        },
+        {{{"m ≥ 2 p − 1", [](const Sizes& sizes) { return sizes.m >= 2 * sizes.p - 1; }},
+          {"t_w ≤ t_f", [](const Sizes& sizes) { return sizes.t_w <= sizes.t_f; }},
+          {"2 t_w ≤ t_f + t_i",
+           [](const Sizes& sizes) { return 2 * sizes.t_w <= sizes.t_f + sizes.t_i; }}}}},
     Formula{"zb-h2", Quantity::in_flight, "min(2 (p − s) − 1, m)",
-            [](const Sizes& of) { return std::min(2 * (of.p - of.s) - 1, of.m); }},
+            [](const Sizes& sizes) {
+                return std::min(2 * (sizes.p - sizes.s) - 1, sizes.m);
+            }},
     Formula{"zb-h2", Quantity::between_halves, "min(2 s + 1, m)",
-            [](const Sizes& of) { return std::min(2 * of.s + 1, of.m); }},
+            [](const Sizes& sizes) { return std::min(2 * sizes.s + 1, sizes.m); }},
 };
 
 void add_conditions(ScheduleFormula& shown, const Formula& formula, const Sizes& sizes) {

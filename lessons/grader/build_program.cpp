@@ -369,8 +369,8 @@ class Build {
     static bool was_killed(ConfinedProcess& process) {
         const Ending ending = *process.wait();
         const std::string output = process.output(kMostOutput);
-        return (ending.by == EndedBy::signal && ending.signal == SIGKILL) ||
-               (ending.by == EndedBy::itself && !ending.succeeded() &&
+        return (ending.cause == EndedBy::signal && ending.signal == SIGKILL) ||
+               (ending.cause == EndedBy::itself && !ending.succeeded() &&
                 (output.find("Killed signal terminated program") != std::string::npos ||
                  output.find("unable to execute command: Killed") != std::string::npos));
     }
@@ -381,7 +381,7 @@ class Build {
         const auto said = [&output](const char* text) {
             return output.find(text) != std::string::npos;
         };
-        if (ending.by == EndedBy::wall_limit || ending.by == EndedBy::cpu_limit ||
+        if (ending.cause == EndedBy::wall_limit || ending.cause == EndedBy::cpu_limit ||
             ending.cpu_seconds >= plan_.wall_seconds || said("CPU time limit exceeded"))
             return fmt::format("the compiler was stopped after {:g} s",
                                plan_.wall_seconds);

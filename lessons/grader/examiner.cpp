@@ -47,17 +47,18 @@ RankProcess::End StudentProcess::ending() {
             return {"your program closed the line to the grader", false};
         return {"its time ran out: is there a loop that never ends?", true};
     }
-    if (ending->by == EndedBy::outside)
+    if (ending->cause == EndedBy::outside)
         throw MissingError(
             "a rank's process was killed, but neither by the grader nor through its own "
             "fault: perhaps this machine had no memory left");
     std::string text = "your program " + ending_sentence(*ending, confinement_);
-    if (ending->by == EndedBy::itself) text += ", before the function had returned";
+    if (ending->cause == EndedBy::itself) text += ", before the function had returned";
     const std::string printed = process_.output(1000);
     if (!printed.empty())
         text += shows_output_ ? "; it had printed:\n" + clean_lines(printed, {1000, 10})
                               : "; it had printed something";
-    return {text, ending->by == EndedBy::cpu_limit || ending->by == EndedBy::wall_limit};
+    return {text,
+            ending->cause == EndedBy::cpu_limit || ending->cause == EndedBy::wall_limit};
 }
 
 const TaskResult& Examiner::run(const TaskRun& run) {

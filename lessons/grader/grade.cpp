@@ -51,16 +51,16 @@ void enter(const Judgement& judgement, CriterionReport& entry) {
 /// Returns a sentence for each missing protection of this machine that matters to readers
 /// of the report.
 std::vector<std::string> remarks_on(const std::vector<ConfinementLayer>& layers) {
-    const auto on = [&](const std::string& name) {
+    const auto is_on = [&](const std::string& name) {
         const auto layer = std::ranges::find(layers, name, &ConfinementLayer::name);
-        return layer != layers.end() && layer->on;
+        return layer != layers.end() && layer->is_on;
     };
     std::vector<std::string> remarks;
-    if (!on("seccomp"))
+    if (!is_on("seccomp"))
         remarks.emplace_back(
             "this machine filters no system calls: only limits confined the student's "
             "program");
-    if (!on("landlock") && !on("namespaces"))
+    if (!is_on("landlock") && !is_on("namespaces"))
         remarks.emplace_back(
             "this machine has neither Landlock nor namespaces for this user: only file "
             "permissions kept the student's program from other files");

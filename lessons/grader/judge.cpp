@@ -291,7 +291,7 @@ void Judge::figures_as_right(const TaskRun& run, const std::string& exercise,
             figure_as_right(
                 run, of_rank(run, exercise, rank, asked.figure.name), asked.figure.unit,
                 [&](const RunReport& report) {
-                    return asked.figure.of(report.ranks[rank]);
+                    return asked.figure.value(report.ranks[rank]);
                 },
                 asked.allowed, asked.less);
 }

@@ -34,7 +34,7 @@ inline constexpr const char* kPicoseconds = "ps";
 struct RankFigure {
     const char* name;
     const char* unit;
-    std::int64_t (*of)(const RankReport&);
+    std::int64_t (*value)(const RankReport&);
 };
 inline constexpr RankFigure kMessages{
     "messages", "messages", [](const RankReport& rank) { return rank.messages_sent(); }};

@@ -50,8 +50,8 @@ struct Figure {
         return {hundredths, Unit::percent, digits};
     }
     /// Makes a part of a whole: "25 %", "27.3 %".
-    static Figure part(double over, double under) {
-        const double hundredths = 100 * over / under;
+    static Figure part(double numerator, double denominator) {
+        const double hundredths = 100 * numerator / denominator;
         return percent(hundredths, hundredths == std::floor(hundredths) ? 0 : 1);
     }
     static Figure decimals(double value, int digits) {
@@ -61,9 +61,9 @@ struct Figure {
 };
 
 /// Returns `over` divided by `under`.
-template <typename Over, typename Under>
-double ratio(Over over, Under under) {
-    return static_cast<double>(over) / static_cast<double>(under);
+template <typename Numerator, typename Denominator>
+double ratio(Numerator numerator, Denominator denominator) {
+    return static_cast<double>(numerator) / static_cast<double>(denominator);
 }
 
 /// Returns "153,884 bytes", "45.4 us", "27.3 %".

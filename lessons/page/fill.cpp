@@ -243,12 +243,12 @@ class Filler {
                 for (const Span& span : paragraph->text)
                     append(hint.text, span);
         const std::size_t stroke = part.name.find('/');
-        const std::optional<double> over = parse_number(part.name.substr(0, stroke));
-        const std::optional<double> under =
+        const std::optional<double> numerator = parse_number(part.name.substr(0, stroke));
+        const std::optional<double> denominator =
             stroke == std::string::npos ? std::optional(1.)
                                         : parse_number(part.name.substr(stroke + 1));
-        if (over && under && *under != 0) {
-            hint.wrong = answer.value * *over / *under;
+        if (numerator && denominator && *denominator != 0) {
+            hint.wrong = answer.value * *numerator / *denominator;
             return hint;
         }
         const Value* value = found_.value(part.name);

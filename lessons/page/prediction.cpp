@@ -66,10 +66,10 @@ double size_asked_for(const Figure& answer) {
 std::optional<double> typed_fraction(std::string_view text) {
     const std::size_t stroke = text.find('/');
     if (stroke == text.npos) return parse_typed_number(text);
-    const std::optional<double> over = parse_typed_number(text.substr(0, stroke));
-    const std::optional<double> under = parse_typed_number(text.substr(stroke + 1));
-    if (!over || !under || *under == 0) return std::nullopt;
-    return *over / *under;
+    const std::optional<double> numerator = parse_typed_number(text.substr(0, stroke));
+    const std::optional<double> denominator = parse_typed_number(text.substr(stroke + 1));
+    if (!numerator || !denominator || *denominator == 0) return std::nullopt;
+    return *numerator / *denominator;
 }
 
 template <std::size_t N>

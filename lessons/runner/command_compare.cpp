@@ -129,7 +129,7 @@ class RecordFolders {
     RecordFolders(const RecordFolders&) = delete;
     RecordFolders& operator=(const RecordFolders&) = delete;
 
-    fs::path of(int run, const std::array<std::string, 2>& backends) const {
+    fs::path path_of(int run, const std::array<std::string, 2>& backends) const {
         const std::string& name = backends[run];
         return path_ /
                (backends[0] == backends[1] ? fmt::format("{}-{}", name, run + 1) : name);
@@ -300,11 +300,11 @@ int run(const BackendsRequest& request) {
     const int ranks = settled_ranks(request, asked, lesson.default_ranks);
     RecordFolders folders(request.out);
     for (int i = 0; i < 2 && request.out; ++i)
-        naming("--out", folders.of(i, request.backends), require_record_folder);
+        naming("--out", folders.path_of(i, request.backends), require_record_folder);
     std::array<Run, 2> runs;
     for (int i = 0; i < 2; ++i) {
         const std::string& backend = request.backends[i];
-        const fs::path folder = folders.of(i, request.backends);
+        const fs::path folder = folders.path_of(i, request.backends);
         const os::Child child = run_lesson_on(request, backend, ranks, folder);
         if (child.interrupted_by != 0) {
             folders.remove();

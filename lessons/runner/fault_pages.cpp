@@ -46,21 +46,21 @@ struct Translation {
 
 Translation::Translation(Document blocks) {
     std::string id;
-    std::string under;
+    std::string section;
     for (Block& block : blocks) {
         const auto* heading = block.as<Heading>();
         if (const auto* table = block.as<TableBlock>()) {
             for (const std::vector<Words>& row : table->rows)
                 sentences[plain(row.front())] = plain(row.back());
         } else if (!heading) {
-            prose[{id, under}].push_back(std::move(block));
+            prose[{id, section}].push_back(std::move(block));
         } else if (heading->level == 2) {
             const std::string title = plain(heading->title);
             id = title.substr(0, title.find(':'));
             titles[id] = title;
-            under.clear();
+            section.clear();
         } else {
-            under = plain(heading->title);
+            section = plain(heading->title);
         }
     }
 }

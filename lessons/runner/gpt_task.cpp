@@ -66,11 +66,11 @@ std::shared_ptr<const GptTask> make_gpt_task(
     return made;
 }
 
-void require_shared_out(const std::string& key, std::int64_t value, std::int64_t by,
+void require_shared_out(const std::string& key, std::int64_t value, std::int64_t parts,
                         const std::string& what) {
-    require(value % by == 0,
+    require(value % parts == 0,
             "--set {}={}: {} divide it into equal parts, so it must be a multiple of {}",
-            key, value, what, by);
+            key, value, what, parts);
 }
 
 void note_task(Lesson& lesson, const GptTask& task,

@@ -44,7 +44,7 @@ std::shared_ptr<const GptTask> make_gpt_task(
 
 /// Throws UsageError unless the value of the setting `key` is a multiple of `by`, because
 /// `what` ("the heads") divide it into equal parts.
-void require_shared_out(const std::string& key, std::int64_t value, std::int64_t by,
+void require_shared_out(const std::string& key, std::int64_t value, std::int64_t parts,
                         const std::string& what);
 
 /// Notes in the record the values of the task's settings ("heads", "context", …), and how

@@ -19,7 +19,7 @@ struct RoundingBound {
     double f32;
     double f64;
 
-    double of(DType dtype, int stores) const {
+    double value(DType dtype, int stores) const {
         if (dtype == DType::bf16) return std::sqrt(stores) * Bf16::kEpsilon;
         return dtype == DType::f64 ? f64 : f32;
     }
@@ -37,7 +37,7 @@ constexpr int block_stores(int devices) {
 inline double loss_bound(DType dtype, int stores, const std::vector<double>& losses,
                          const RoundingBound& bound = {1e-3, 1e-11}) {
     const double first = dtype != DType::bf16 ? 1 : losses.empty() ? 0 : losses.front();
-    return bound.of(dtype, stores) * first;
+    return bound.value(dtype, stores) * first;
 }
 
 }  // namespace lockstep::lessons

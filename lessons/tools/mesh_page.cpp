@@ -18,7 +18,7 @@
 
 namespace lockstep::lessons {
 
-const std::vector<int>& RankGroups::of(int rank) const {
+const std::vector<int>& RankGroups::group_of(int rank) const {
     return *std::ranges::find_if(ranks, [rank](const std::vector<int>& group) {
         return std::ranges::binary_search(group, rank);
     });
@@ -210,7 +210,7 @@ Table rank_table(const ExaminedMesh& mesh, int rank) {
     constexpr std::size_t kMostRanks = 8;
     Table table{{"along", "its line or plane", "which lies"}, {}};
     const auto add = [&](const RankGroups& groups) {
-        const std::vector<int>& ranks = groups.of(rank);
+        const std::vector<int>& ranks = groups.group_of(rank);
         std::set<int> nodes;
         for (const int other : ranks)
             nodes.insert(mesh.node_of(other));
@@ -266,10 +266,11 @@ Json json_of_rank(const ExaminedMesh& mesh, int rank) {
     for (const RankGroups& groups : mesh.lines) {
         const std::string& axis = groups.axes.front();
         places[axis] = mesh.shape().coordinate(rank, axis);
-        lines[axis] = Json(groups.of(rank));
+        lines[axis] = Json(groups.group_of(rank));
     }
     for (const RankGroups& groups : mesh.planes)
-        planes.push_back({{"axes", Json(groups.axes)}, {"ranks", Json(groups.of(rank))}});
+        planes.push_back(
+            {{"axes", Json(groups.axes)}, {"ranks", Json(groups.group_of(rank))}});
     return {{"rank", rank},
             {"node", mesh.node_of(rank)},
             {"places", std::move(places)},

@@ -27,7 +27,7 @@ struct RankGroups {
     int fewest_nodes = 0;                 ///< the fewest nodes that a line spans
     int most_nodes = 0;
 
-    const std::vector<int>& of(int rank) const;
+    const std::vector<int>& group_of(int rank) const;
 };
 
 struct ExaminedMesh {

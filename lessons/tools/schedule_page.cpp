@@ -416,7 +416,7 @@ std::string places_text(const Schedule& schedule, const std::vector<Place>& path
 }
 
 std::string path_counts(const Schedule& schedule, const std::vector<Place>& path) {
-    const auto of = [&](auto&& wanted) {
+    const auto count_where = [&](auto&& wanted) {
         return std::ranges::count_if(
             path, [&](Place place) { return wanted(schedule.at(place).kind); });
     };
@@ -424,12 +424,13 @@ std::string path_counts(const Schedule& schedule, const std::vector<Place>& path
     for (const InstructionKind kind :
          {InstructionKind::forward, InstructionKind::backward,
           InstructionKind::backward_input, InstructionKind::backward_weight}) {
-        const auto count = of([&](InstructionKind each) { return each == kind; });
+        const auto count =
+            count_where([&](InstructionKind each) { return each == kind; });
         if (count == 0) continue;
         const std::string name = name_of(kind);
         text += (text.empty() ? "" : ", ") + counted(count, name, name + "s");
     }
-    const auto messages = of(is_message);
+    const auto messages = count_where(is_message);
     if (messages > 0) text += ", " + counted(messages, "message", "messages");
     return text;
 }

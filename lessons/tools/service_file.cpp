@@ -183,11 +183,11 @@ class ServiceReader {
     void cluster(const std::string& name, const std::string& key) {
         const std::vector<std::string> presets = cluster_preset_names();
         const bool is_preset = std::ranges::find(presets, name) != presets.end();
-        const std::filesystem::path beside =
+        const std::filesystem::path cluster_file =
             std::filesystem::path(settings_.file).parent_path() / name;
-        if (!is_preset) settings_.cluster_file = beside;
+        if (!is_preset) settings_.cluster_file = cluster_file;
         try {
-            settings_.cluster = load_cluster(is_preset ? name : beside.string());
+            settings_.cluster = load_cluster(is_preset ? name : cluster_file.string());
         } catch (const UsageError& error) {
             throw UsageError(said(key) + ": " + error.what());
         }
@@ -228,8 +228,8 @@ class ServiceReader {
 
     Read flag_into(bool& field) {
         return [this, &field](const Json& value, const std::string& key) {
-            if (!value.visit([](const auto& of) {
-                    return std::is_same_v<std::decay_t<decltype(of)>, bool>;
+            if (!value.visit([](const auto& content) {
+                    return std::is_same_v<std::decay_t<decltype(content)>, bool>;
                 }))
                 fail(key, "is neither true nor false");
             field = value.get<bool>();
@@ -359,8 +359,8 @@ Amounts amounts_of(const ServiceSettings& settings) {
     };
     if (settings.mix)
         add(settings.mix->count, settings.mix->most_prompt, settings.mix->most_output);
-    for (const ServiceSettings::Asked& of : settings.list)
-        add(1, of.prompt, of.output);
+    for (const ServiceSettings::Asked& asked : settings.list)
+        add(1, asked.prompt, asked.output);
     return amounts;
 }
 
@@ -484,9 +484,10 @@ std::vector<Request> requests_of(const ServiceSettings& settings,
     const RandomStream own(seed, "prompt tokens"), shared(seed, "shared tokens");
     std::uint64_t drawn = 0;
     requests.reserve(static_cast<std::size_t>(settings.count()));
-    for (const ServiceSettings::Asked& of : settings.list) {
-        Request request{std::ssize(requests), picoseconds(of.arrival), {}, of.output, {}};
-        request.prompt.resize(static_cast<std::size_t>(of.prompt));
+    for (const ServiceSettings::Asked& asked : settings.list) {
+        Request request{
+            std::ssize(requests), picoseconds(asked.arrival), {}, asked.output, {}};
+        request.prompt.resize(static_cast<std::size_t>(asked.prompt));
         for (std::int32_t& each : request.prompt)
             each = token(own, drawn++);
         requests.push_back(std::move(request));

@@ -242,12 +242,12 @@ Json json_of(const std::vector<ServedPass>& passes) {
     return all;
 }
 
-Json json_of(const ServiceOutcome::Ended& of, std::int64_t id) {
-    const Served& served = of.served;
+Json json_of(const ServiceOutcome::Ended& ended, std::int64_t id) {
+    const Served& served = ended.served;
     return {{"id", id},
-            {"replica", of.replica},
+            {"replica", ended.replica},
             {"arrival", seconds(served.arrival)},
-            {"prompt", of.prompt},
+            {"prompt", ended.prompt},
             {"output", static_cast<std::int64_t>(served.answer.tokens.size())},
             {"first", seconds(served.first)},
             {"last", seconds(served.last)},
@@ -260,8 +260,8 @@ Json json_of(const ServiceSettings& settings, const ServiceOutcome& outcome,
     const ServiceReport& report = outcome.report;
     Json answers = Json::array();
     std::int64_t id = 0;
-    for (const ServiceOutcome::Ended& of : outcome.requests)
-        answers.push_back(json_of(of, id++));
+    for (const ServiceOutcome::Ended& ended : outcome.requests)
+        answers.push_back(json_of(ended, id++));
     Json json{{"per_second", outcome.per_second ? Json(*outcome.per_second) : Json()},
               {"requests", report.requests},
               {"tokens", report.tokens},

@@ -126,8 +126,8 @@ void from_time(Picoseconds ready, std::vector<Request>& requests, Left& left) {
     for (Request& request : requests)
         request.arrival -= ready;
     for (std::vector<Served>& of_replica : left.served)
-        for (Served& of : of_replica)
-            for (Picoseconds* time : {&of.arrival, &of.first, &of.last})
+        for (Served& request : of_replica)
+            for (Picoseconds* time : {&request.arrival, &request.first, &request.last})
                 *time -= ready;
     for (auto* replicas : {&left.prompts, &left.passes})
         for (std::vector<ServedPass>& passes : *replicas)
@@ -196,15 +196,15 @@ ServiceOutcome served(const ServiceSettings& settings, const ServiceHolding& hol
         trace.prompts = std::move(left.prompts[replica]);
         outcome.replicas.push_back(std::move(trace));
         std::map<std::int64_t, Answer> prefilled;
-        for (Served& of : left.prefilled[replica])
-            prefilled[of.answer.id] = std::move(of.answer);
-        for (Served& of : left.served[replica]) {
-            const Answer& prompt = prefilled[of.answer.id];
-            of.answer.reused += prompt.reused;
-            of.answer.preemptions += prompt.preemptions;
-            all.push_back(of);
-            outcome.requests[static_cast<std::size_t>(of.answer.id)].served =
-                std::move(of);
+        for (Served& request : left.prefilled[replica])
+            prefilled[request.answer.id] = std::move(request.answer);
+        for (Served& request : left.served[replica]) {
+            const Answer& prompt = prefilled[request.answer.id];
+            request.answer.reused += prompt.reused;
+            request.answer.preemptions += prompt.preemptions;
+            all.push_back(request);
+            outcome.requests[static_cast<std::size_t>(request.answer.id)].served =
+                std::move(request);
         }
     }
     outcome.report = report_of(all, settings.limits);

@@ -57,7 +57,7 @@ void require_all_expected(const Rollcall& rollcall) {
         roll.claims.begin(), roll.claims.end(),
         [](const auto& a, const auto& b) { return a.member < b.member; });
     const std::string call =
-        fmt::format("{}({}) #{} of {}", first.by, first.name, roll.number, team.name);
+        fmt::format("{}({}) #{} of {}", first.call, first.name, roll.number, team.name);
     Diagnosis diagnosis = diagnosis_on(team, "F07");
     diagnosis.sentence = fmt::format(
         "{} {} {} at {}, but {} {} ended without this call: every rank of {} must call "
@@ -83,7 +83,7 @@ class RunChecker final : public Checker {
         claim.dtype = same.dtype;
         claim.name = same.name;
         claim.at = same.at;
-        claim.by = same.reads ? "declare_same" : "expect_replicated";
+        claim.call = same.reads ? "declare_same" : "expect_replicated";
         claim.reads = same.reads;
         claim.made_at = same.made_at;
         claim.time = now;

@@ -223,7 +223,7 @@ bool GradientNormWatcher::note_scaled(int rank, const DeviceOperation& operation
     const auto clip = open_.find(factor ? factor->fact.clip : -1);
     if (clip == open_.end()) return false;
     const Tensor& gradient = *operation.writes[0];
-    const Layout layout = layouts_.of(rank, gradient);
+    const Layout layout = layouts_.layout_of(rank, gradient);
     Reduced reduced;
     if (is_reduced(layout)) reduced.alike = layout.team();
     if (layout.kind == Layout::Kind::sharded && layout.reduced)
@@ -440,36 +440,36 @@ Diagnosis GradientNormWatcher::explain_missing(const Clip& clip, const Held& hel
                                                int rank) const {
     // The rank whose squares are missing: one that holds another part of the model or, if
     // this rank holds the same part, the one whose copy counts.
-    int with = held.rank;
+    int partner = held.rank;
     if (holders.contains(rank))
         for (const auto& [other, claim] : clip.claims)
             for (const auto& [term, count] : *claim.terms)
-                if (with == held.rank && term.rank != rank && term.name == held.name &&
+                if (partner == held.rank && term.rank != rank && term.name == held.name &&
                     holders.contains(term.rank))
-                    with = term.rank;
-    const bool is_copy = holders.contains(rank) && with != rank;
+                    partner = term.rank;
+    const bool is_copy = holders.contains(rank) && partner != rank;
     const Claim& claim = clip.claims.at(rank);
-    const auto there = clip.claims.find(with);
-    const std::string line = with == rank ? "" : line_between(rank, with);
+    const auto there = clip.claims.find(partner);
+    const std::string line = partner == rank ? "" : line_between(rank, partner);
     Diagnosis diagnosis = diagnosis_of("F23");
     diagnosis.title = "a gradient is missing in a norm";
     diagnosis.sentence = fmt::format("rank {} clips at {} by a norm that leaves out ",
                                      rank, claim.at.text());
-    if (with == rank)
+    if (partner == rank)
         diagnosis.sentence +=
             fmt::format("its own gradient of {}, which the same clip scales", held.name);
     else if (is_copy)
         diagnosis.sentence += fmt::format(
             "the gradient of {}: the copy on rank {} counts, but the squares are not "
             "added up over {}",
-            held.name, with, line);
+            held.name, partner, line);
     else
         diagnosis.sentence += fmt::format(
             "rank {}'s gradient of {}, which the same clip scales: the two ranks hold "
             "different parts of the model along {}, but their squares are not added up "
             "over it",
-            with, held.name, line);
-    if (with == rank)
+            partner, held.name, line);
+    if (partner == rank)
         diagnosis.cause =
             "A norm of all gradients needs the sum of squares of each gradient; that of "
             "this one is missing.";
@@ -482,9 +482,9 @@ Diagnosis GradientNormWatcher::explain_missing(const Clip& clip, const Held& hel
                     : " If the two ranks hold the same numbers, declare them as replicas "
                       "(declare_replicas); they then count once.");
     diagnosis.parties = {party({rank}, "clip_factor", claim.at, "its norm")};
-    if (with != rank && there != clip.claims.end())
+    if (partner != rank && there != clip.claims.end())
         diagnosis.parties.push_back(
-            party({with}, "clip_factor", there->second.at, "left out"));
+            party({partner}, "clip_factor", there->second.at, "left out"));
     return diagnosis;
 }
 

@@ -16,7 +16,7 @@ TermsTracker::TermsTracker(std::size_t ranks)
             GradientTerms{{{static_cast<int>(rank), 1}}, {}}));
 }
 
-KnownTerms TermsTracker::of(int rank, const Tensor& tensor) const {
+KnownTerms TermsTracker::terms_of(int rank, const Tensor& tensor) const {
     const Ranges ranges = known(rank).read(tensor);
     if (ranges.empty() || !cover(ranges, tensor.bytes())) return nullptr;
     const KnownTerms& first = ranges.front().fact;
@@ -71,8 +71,8 @@ KnownTerms together(const KnownTerms& one, const KnownTerms& other) {
 }  // namespace
 
 void TermsTracker::add(int rank, const DeviceOperation& operation) {
-    const KnownTerms one = of(rank, *operation.writes[0]);
-    const KnownTerms other = of(rank, *operation.reads.back());
+    const KnownTerms one = terms_of(rank, *operation.writes[0]);
+    const KnownTerms other = terms_of(rank, *operation.reads.back());
     if (one == nullptr || other == nullptr) return forget_results(rank, operation);
     known(rank).set(*operation.writes[0], together(one, other));
 }

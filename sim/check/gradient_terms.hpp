@@ -25,7 +25,7 @@ class TermsTracker final : public Tracker<KnownTerms> {
     explicit TermsTracker(std::size_t ranks);
 
     /// Returns null unless all of the tensor has the same terms, and they are known.
-    KnownTerms of(int rank, const Tensor& tensor) const;
+    KnownTerms terms_of(int rank, const Tensor& tensor) const;
 
     void executing(int rank, const DeviceOperation& operation) override;
     void collective_begins(const Team& team, const Meeting& meeting) override;

@@ -130,18 +130,18 @@ void require_same_mesh(const Team& team, const Meeting& meeting, const Askings& 
     const auto given = [](const Askings& side) { return side.front().request->mesh; };
     const bool ones_differ =
         without_ones(given(sides[0])) == without_ones(given(sides[1]));
-    const auto of = [&](const Askings& side) {
+    const auto shown = [&](const Askings& side) {
         return ones_differ ? given(side) : without_ones(given(side));
     };
     const auto mesh_of = [&](const Askings& side) {
-        return fmt::format("{}", fmt::join(of(side), " x "));
+        return fmt::format("{}", fmt::join(shown(side), " x "));
     };
     const auto text = [&](const Askings& side) {
         return fmt::format("{} {} the mesh {} at {}", ranks_text(ranks_of(side)),
                            side.size() == 1 ? "makes" : "make", mesh_of(side),
                            side.front().at.text());
     };
-    const std::string why = mesh_difference(of(sides[1]), of(sides[0]));
+    const std::string why = mesh_difference(shown(sides[1]), shown(sides[0]));
     Diagnosis diagnosis = diagnosis_on(team, meeting.first->sequence, "F06");
     diagnosis.title = "ranks disagree about a mesh";
     diagnosis.sentence =

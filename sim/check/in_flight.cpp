@@ -353,11 +353,11 @@ void InFlight::launched(Launch& launch) {
             if (use.writes || other.writes) alone = false;
             if (use.writes) other.compared_last = false;
         }
-        const auto beside = [&](std::size_t j) {
+        const auto adjoins = [&](std::size_t j) {
             return j < uses.size() && uses[j].place == use.place &&
                    uses[j].meets(use.storage, use.begin, use.end);
         };
-        prepare(use, alone, !beside(i - 1) && !beside(i + 1));
+        prepare(use, alone, !adjoins(i - 1) && !adjoins(i + 1));
         side.held[use.storage] += 1 + use.held;
     }
     for (Use& use : uses)

@@ -222,7 +222,7 @@ Layouts::Layouts(const Engine& engine)
       engine_(engine),
       steps_with_(engine.ranks().size()) {}
 
-Layout Layouts::of(int rank, const Tensor& tensor) const {
+Layout Layouts::layout_of(int rank, const Tensor& tensor) const {
     const auto* const range = known(rank).whole(tensor);
     if (range == nullptr) return {};
     Layout layout = range->fact;
@@ -321,8 +321,8 @@ Layout Layouts::result_of(int rank, const DeviceOperation& operation) const {
 void Layouts::update(int rank, const DeviceOperation& operation) {
     const Tensor& parameter = *operation.reads[0];
     const Tensor& gradient = *operation.reads[1];
-    const Layout was = of(rank, parameter);
-    const Layout step = of(rank, gradient);
+    const Layout was = layout_of(rank, parameter);
+    const Layout step = layout_of(rank, gradient);
     const auto me = static_cast<std::size_t>(rank);
     if (is_reduced(step) && std::find(steps_with_[me].begin(), steps_with_[me].end(),
                                       step.team()) == steps_with_[me].end())
@@ -399,7 +399,7 @@ void Layouts::collective_begins(const Team& team, const Meeting& meeting) {
         result = gathering_of(team, meeting, result);
     } else if (verb.is_alike()) {
         const Posted& root = *meeting.arrived[first.peer];
-        const Layout sent = of(root.launch->rank, root.operation.input);
+        const Layout sent = layout_of(root.launch->rank, root.operation.input);
         result.kind = Kind::replicated;
         if (is_reduced(sent) && contains(*sent.team(), team)) result = sent;
     } else if (verb.scatters()) {

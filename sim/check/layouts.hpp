@@ -79,7 +79,7 @@ class Layouts final : public Tracker<Layout> {
     explicit Layouts(const Engine& engine);
 
     /// Returns the layout of a rank's tensor, if all of it has one; else unknown.
-    Layout of(int rank, const Tensor& tensor) const;
+    Layout layout_of(int rank, const Tensor& tensor) const;
 
     /// Returns the sum over the team whose shard for this rank is one part of the tensor;
     /// null if there is none.

@@ -97,7 +97,7 @@ class OwnGradientWatcher final : public Watcher {
         std::map<int, std::set<const Team*>> exchanged;  ///< by rank; not gradients
     };
 
-    RankSteps& of(int rank) { return ranks_[rank]; }
+    RankSteps& steps_of(int rank) { return ranks_[rank]; }
     void note_use(int rank, const DeviceOperation& operation);
     void note_update(int rank, const DeviceOperation& operation);
     void begin_step(int rank);
@@ -172,7 +172,7 @@ OwnGradientWatcher::OwnGradientWatcher(const Engine& engine, const Layouts& layo
 
 void OwnGradientWatcher::launched(Launch& launch) {
     constexpr std::int64_t kFigures = 4;  // elements: a loss, a count
-    RankSteps& mine = of(launch.rank);
+    RankSteps& mine = steps_of(launch.rank);
     for (const Posted& posted : launch.posted) {
         const CommOperation& operation = posted.operation;
         // What a root scatters, broadcasts or gathers is not a gradient.
@@ -197,7 +197,7 @@ void OwnGradientWatcher::note_use(int rank, const DeviceOperation& operation) {
     for (const Tensor* read : operation.reads) {
         const std::string& label = read->label();
         if (label.empty()) continue;
-        Use& use = of(rank).uses[label];
+        Use& use = steps_of(rank).uses[label];
         (embeds ? use.embeds : use.projects) = true;
     }
 }
@@ -205,7 +205,7 @@ void OwnGradientWatcher::note_use(int rank, const DeviceOperation& operation) {
 void OwnGradientWatcher::note_update(int rank, const DeviceOperation& operation) {
     const Tensor& parameter = parameter_of(operation);
     const Tensor& gradient = gradient_of(operation);
-    RankSteps& mine = of(rank);
+    RankSteps& mine = steps_of(rank);
     mine.before.erase(gradient);
     mine.since.erase(gradient);
     const std::string& label = parameter.label();
@@ -215,31 +215,31 @@ void OwnGradientWatcher::note_update(int rank, const DeviceOperation& operation)
     mine.before.merge(mine.since);
 
     const HostTensor values = values_of(parameter);
-    const Layout layout = layouts_.of(rank, gradient);
+    const Layout layout = layouts_.layout_of(rank, gradient);
     const Team* const reduced = layout.reduced ? layout.team() : nullptr;
     steps_[use.updates].updates[label].push_back(
         {rank, hash_of_bits(values.data(), values.bytes()), hash_of(gradient),
          is_one_number(values), use.embeds, use.projects, reduced,
          reduced == nullptr ? values_of(gradient) : HostTensor(),
-         terms_.of(rank, gradient), operation.name, operation.at});
+         terms_.terms_of(rank, gradient), operation.name, operation.at});
     noted_ = true;
 }
 
 /// Exchanges up to the last update belong to the previous step.
 void OwnGradientWatcher::begin_step(int rank) {
-    RankSteps& mine = of(rank);
+    RankSteps& mine = steps_of(rank);
     mine.before.add_teams_to(steps_[mine.begun].exchanged[rank]);
     mine.before.clear();
     ++mine.begun;
 }
 
 void OwnGradientWatcher::freed(int rank, const Storage& storage) noexcept {
-    of(rank).before.freed(storage);
-    of(rank).since.freed(storage);
+    steps_of(rank).before.freed(storage);
+    steps_of(rank).since.freed(storage);
 }
 
 void OwnGradientWatcher::ended(int rank) {
-    RankSteps& mine = of(rank);
+    RankSteps& mine = steps_of(rank);
     mine.ended = true;
     if (mine.begun > 0)
         for (const Exchanges* exchanges : {&mine.before, &mine.since})

@@ -57,7 +57,7 @@ class Declarations {
         std::map<std::pair<int, std::string>, std::uint64_t> counts;
     };
 
-    RankDeclarations& of(int rank) { return ranks_[rank]; }
+    RankDeclarations& declarations_of(int rank) { return ranks_[rank]; }
 
     std::vector<RankDeclarations> ranks_;
 };
@@ -101,7 +101,7 @@ class ReplicaWatcher final : public Watcher {
         ByPlace<std::pair<std::uint64_t, std::uint64_t>> uses;
     };
 
-    RankMemory& of(int rank) { return ranks_[rank]; }
+    RankMemory& memory_of(int rank) { return ranks_[rank]; }
     Rollcall::Claim claim_of(int rank, const DeviceOperation& update,
                              const Tensor& tensor, std::uint64_t step);
     void compare_declared(int rank, const DeviceOperation& update);
@@ -120,7 +120,7 @@ void Declarations::add(const Team& team, int member, const Tensor& tensor,
                        const std::string& name, SourceLine at) {
     const ByteRange range = ByteRange::of(tensor);
     if (team.size() < 2 || range.empty()) return;
-    RankDeclarations& mine = of(team.ranks[member]);
+    RankDeclarations& mine = declarations_of(team.ranks[member]);
     std::vector<Declaration>& here = mine.by_storage[tensor.storage()];
     const bool known = std::any_of(here.begin(), here.end(), [&](const auto& past) {
         return past.team == &team && past.range == range;
@@ -133,15 +133,15 @@ void Declarations::add(const Team& team, int member, const Tensor& tensor,
 }
 
 void Declarations::freed(int rank, const Storage& storage) noexcept {
-    of(rank).by_storage.erase(&storage);
+    declarations_of(rank).by_storage.erase(&storage);
 }
 
 std::vector<Declarations::Part> Declarations::updated_by(int rank,
                                                          const DeviceOperation& update) {
     std::vector<Part> parts;
     const Tensor& parameter = parameter_of(update);
-    const auto found = of(rank).by_storage.find(parameter.storage());
-    if (found == of(rank).by_storage.end()) return parts;
+    const auto found = declarations_of(rank).by_storage.find(parameter.storage());
+    if (found == declarations_of(rank).by_storage.end()) return parts;
     const ByteRange range = ByteRange::of(parameter);
     for (Declaration& declaration : found->second) {
         if (!declaration.range.overlaps(range)) continue;
@@ -193,7 +193,7 @@ std::int64_t differing_byte(const Roll& roll, const Claim& a, const Claim& b) {
 /// "3 on ranks 0, 2–3 (sgd at train.cpp:12)".
 std::string gradient_text(const Roll& roll, const Side& side, const std::string& value) {
     return fmt::format("{} on {} ({} at {})", value.empty() ? "one" : value,
-                       ranks_text(side.ranks(*roll.team)), side.first().by,
+                       ranks_text(side.ranks(*roll.team)), side.first().call,
                        side.first().at.text());
 }
 
@@ -209,9 +209,9 @@ std::string reductions_text(const Roll& roll, const Side& usual, const Side& odd
                            roll.team->name);
     if (one == other) return fmt::format("it was reduced by {}", one);
     const auto text = [&](const Side& side) {
-        const std::string& by = side.first().reduced;
+        const std::string& collective = side.first().reduced;
         return fmt::format("{} by {}", ranks_text(side.ranks(*roll.team)),
-                           by.empty() ? "nothing that is known" : by);
+                           collective.empty() ? "nothing that is known" : collective);
     };
     return fmt::format("it was reduced on {}, but on {}", text(odd), text(usual));
 }
@@ -338,7 +338,7 @@ Diagnosis explain_own_gradients(const Roll& roll, const std::vector<Side>& sides
     for (const Side* side : {&usual, &odd})
         diagnosis.parties.push_back(
             party(side->ranks(team),
-                  fmt::format("{} of {}", side->first().by, side->first().name),
+                  fmt::format("{} of {}", side->first().call, side->first().name),
                   side->first().at, "its own gradient"));
     return diagnosis;
 }
@@ -383,7 +383,7 @@ void ReplicaWatcher::executing(int rank, const DeviceOperation& operation) {
         compare_reduced(rank, operation);
     }
     for (const Tensor* write : operation.writes)
-        of(rank).makers.set(*write, {operation.name, operation.at});
+        memory_of(rank).makers.set(*write, {operation.name, operation.at});
 }
 
 Claim ReplicaWatcher::claim_of(int rank, const DeviceOperation& update,
@@ -393,11 +393,11 @@ Claim ReplicaWatcher::claim_of(int rank, const DeviceOperation& update,
     claim.shape = tensor.shape();
     claim.dtype = tensor.dtype();
     claim.name = name_of(tensor);
-    claim.by = update.name;
+    claim.call = update.name;
     claim.at = update.at;
     claim.time = engine_.ranks()[rank]->virtual_device.now();
     claim.step = step;
-    for (const auto& made : of(rank).makers.read(tensor))
+    for (const auto& made : memory_of(rank).makers.read(tensor))
         claim.makers.push_back({made.begin, made.end, made.fact.name, made.fact.at});
     return claim;
 }
@@ -406,11 +406,11 @@ Claim ReplicaWatcher::claim_of(int rank, const DeviceOperation& update,
 void ReplicaWatcher::compare_declared(int rank, const DeviceOperation& update) {
     for (const Declarations::Part& part : declarations_.updated_by(rank, update)) {
         const Declarations::Declaration& declaration = *part.declaration;
-        const Layout layout = layouts_.of(rank, part.gradient);
+        const Layout layout = layouts_.layout_of(rank, part.gradient);
         Claim value = claim_of(rank, update, part.value, part.step);
         Claim gradient = claim_of(rank, update, part.gradient, part.step);
         gradient.is_gradient = true;
-        gradient.terms = terms_.of(rank, part.gradient);
+        gradient.terms = terms_.terms_of(rank, part.gradient);
         gradient.clip = clips_.clip_of(rank, part.gradient);
         if (is_reduced(layout)) {
             gradient.reduced = reduction_text(layout, *declaration.team);
@@ -434,11 +434,11 @@ void ReplicaWatcher::compare_declared(int rank, const DeviceOperation& update) {
 void ReplicaWatcher::compare_reduced(int rank, const DeviceOperation& update) {
     const Tensor& parameter = parameter_of(update);
     const Tensor& gradient = gradient_of(update);
-    RankMemory& mine = of(rank);
+    RankMemory& mine = memory_of(rank);
     if (parameter.bytes() == 0) return;
     const std::uint64_t step =
         ++mine.steps[parameter.storage()][parameter.offset_bytes()];
-    const Layout layout = layouts_.of(rank, gradient);
+    const Layout layout = layouts_.layout_of(rank, gradient);
     const Team* const team = layout.team();
     if (layout.kind != Layout::Kind::replicated || !layout.reduced || team == nullptr ||
         team->size() < 2)
@@ -462,23 +462,23 @@ void ReplicaWatcher::compare_reduced(int rank, const DeviceOperation& update) {
 void ReplicaWatcher::copied(int rank, CopyDirection direction, const Tensor& tensor,
                             SourceLine at) {
     if (direction == CopyDirection::to_device)
-        of(rank).makers.set(tensor, {"upload", at});
+        memory_of(rank).makers.set(tensor, {"upload", at});
 }
 
 void ReplicaWatcher::launched(Launch& launch) {
     for (const Posted& posted : launch.posted) {
         const CommOperation& operation = posted.operation;
         if (operation.output)
-            of(launch.rank)
+            memory_of(launch.rank)
                 .makers.set(operation.output,
                             {lockstep::name_of(operation.verb), operation.at});
     }
 }
 
 void ReplicaWatcher::freed(int rank, const Storage& storage) noexcept {
-    of(rank).makers.free(storage);
-    of(rank).steps.erase(&storage);
-    of(rank).uses.erase(&storage);
+    memory_of(rank).makers.free(storage);
+    memory_of(rank).steps.erase(&storage);
+    memory_of(rank).uses.erase(&storage);
     declarations_.freed(rank, storage);
 }
 

@@ -54,7 +54,7 @@ class Rollcall {
         DType dtype = DType::f32;
         std::string name;        ///< of the thing
         SourceLine at;           ///< the call that makes the claim
-        const char* by = "";     ///< that call's name, for messages
+        const char* call = "";   ///< that call's name, for messages
         SourceLine declared_at;  ///< the line that declared the thing, if one did
         SourceLine made_at;      ///< the line that made what is read, if it is known
         std::string reduced;     ///< the collective that reduced the values, if known

@@ -130,7 +130,7 @@ class RowWeightWatcher final : public Tracker<Weights> {
     };
 
     /// Returns the weights of all of a tensor's values together; null if unknown.
-    Weights of(int rank, const Tensor& tensor) const;
+    Weights weights_of(int rank, const Tensor& tensor) const;
     Weights made_by(int rank, const DeviceOperation& operation) const;
     Weights of_one_operand(int rank, const DeviceOperation& operation) const;
     Weights with_addend(int rank, const DeviceOperation& operation, Weights sum) const;
@@ -534,7 +534,7 @@ RowWeightWatcher::RowWeightWatcher(const Engine& engine)
       of_step_(engine.ranks().size()),
       groups_(engine.ranks().size()) {}
 
-Weights RowWeightWatcher::of(int rank, const Tensor& tensor) const {
+Weights RowWeightWatcher::weights_of(int rank, const Tensor& tensor) const {
     const Ranges ranges = known(rank).read(tensor);
     if (!cover(ranges, tensor.bytes())) return nullptr;
     Weights sum = zero_;
@@ -592,7 +592,7 @@ Weights RowWeightWatcher::made_by(int rank, const DeviceOperation& operation) co
     }
     if (!derivation.adds && !part) return made;
     for (const Tensor* target : operation.writes) {
-        const Weights before = of(rank, *target);
+        const Weights before = weights_of(rank, *target);
         if (!before || before->is_loss_gradient) return nullptr;
         made = sum_of(before, made);
         if (!made) return nullptr;
@@ -631,7 +631,7 @@ Weights RowWeightWatcher::of_one_operand(int rank,
             derivation.adds && std::find(operation.writes.begin(), operation.writes.end(),
                                          &read) != operation.writes.end();
         if (added_to || known(rank).knows_nothing_of(read)) continue;
-        const Weights weights = of(rank, read);
+        const Weights weights = weights_of(rank, read);
         if (weights && weights->zero() && !derivation.adds && !part) continue;
         // A scaled value is followed only into sums: elsewhere the scaling may be a part
         // of the model.

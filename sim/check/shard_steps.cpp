@@ -24,7 +24,7 @@ struct ShardStep {
     std::int64_t step = 0;  ///< of an optimizer that counts them
     double multiplier = 1;  ///< of the gradient, since it was scattered
     SourceLine scaled_at;
-    const char* by = "";
+    const char* operation = "";
     SourceLine at;
 
     bool scaled_like(const ShardStep& other) const {
@@ -67,7 +67,7 @@ class ShardStepWatcher final : public Watcher {
 void ShardStepWatcher::executing(int rank, const DeviceOperation& operation) {
     if (!is_update(operation)) return;
     const Tensor& gradient = gradient_of(operation);
-    const Layout layout = layouts_.of(rank, gradient);
+    const Layout layout = layouts_.layout_of(rank, gradient);
     const bool is_dealt = layout.kind == Layout::Kind::sharded && layout.reduced;
     if (!is_dealt && layout.kind != Layout::Kind::varying) return;
     const CollectiveOrigin& sum = *layout.origin;
@@ -118,8 +118,8 @@ Diagnosis explain(const Origin& sum, const std::string& name, const Side& usual,
     diagnosis.sentence = fmt::format(
         "ranks update parts of {} with parts of one sum, {}, but not in the same way: {} "
         "by {} at {}, {}; {} by {} at {}, {}",
-        name, sum->text_with_line(), ranks_text(ranks_of(odd)), odd.front().by,
-        odd.front().at.text(), one, ranks_text(ranks_of(usual)), usual.front().by,
+        name, sum->text_with_line(), ranks_text(ranks_of(odd)), odd.front().operation,
+        odd.front().at.text(), one, ranks_text(ranks_of(usual)), usual.front().operation,
         usual.front().at.text(), other);
     diagnosis.cause = of_scale
                           ? fmt::format(
@@ -130,9 +130,9 @@ Diagnosis explain(const Origin& sum, const std::string& name, const Side& usual,
                           : "The parts are one parameter: the learning rate and the "
                             "number of steps must not differ between ranks.";
     diagnosis.parties = {
-        party(ranks_of(odd), fmt::format("{} of {}", odd.front().by, name),
+        party(ranks_of(odd), fmt::format("{} of {}", odd.front().operation, name),
               odd.front().at, one),
-        party(ranks_of(usual), fmt::format("{} of {}", usual.front().by, name),
+        party(ranks_of(usual), fmt::format("{} of {}", usual.front().operation, name),
               usual.front().at, other)};
     return diagnosis;
 }

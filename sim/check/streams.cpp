@@ -64,7 +64,7 @@ class StreamWatcher final : public Tracker<Draw> {
         std::vector<const Team*> exchanged;  ///< teams used in forward since then
     };
 
-    RankDraws& of(int rank) { return ranks_[rank]; }
+    RankDraws& draws_of(int rank) { return ranks_[rank]; }
     bool is_in_forward(int rank) const;
     void multiplied(int rank, const DeviceOperation& operation);
     /// Notes that the rank's activation is masked by what was drawn.
@@ -161,7 +161,7 @@ void StreamWatcher::declared(const Team& team, int /*member*/, const Tensor& /*t
 }
 
 void StreamWatcher::executing(int rank, const DeviceOperation& operation) {
-    RankDraws& mine = of(rank);
+    RankDraws& mine = draws_of(rank);
     Known& drawn = known(rank);
     switch (operation.derivation.kind) {
         case Derivation::Kind::random:
@@ -201,8 +201,8 @@ void StreamWatcher::multiplied(int rank, const DeviceOperation& operation) {
 void StreamWatcher::masked(int rank, const Tensor& activation, const Draw& draw,
                            SourceLine at) {
     if (draw.count == 0) return;  // a rank without rows shares no numbers
-    RankDraws& mine = of(rank);
-    const Layout layout = layouts_.of(rank, activation);
+    RankDraws& mine = draws_of(rank);
+    const Layout layout = layouts_.layout_of(rank, activation);
     const Team* const team = layout.team();
     if (layout.kind != Layout::Kind::replicated || team == nullptr ||
         !facts_of(layout.origin->verb).is_alike() ||
@@ -225,7 +225,7 @@ void StreamWatcher::masked(int rank, const Tensor& activation, const Draw& draw,
 }
 
 void StreamWatcher::launched(Launch& launch) {
-    RankDraws& mine = of(launch.rank);
+    RankDraws& mine = draws_of(launch.rank);
     for (const Posted& posted : launch.posted) {
         const CommOperation& operation = posted.operation;
         if (operation.output) known(launch.rank).forget(operation.output);
@@ -234,9 +234,9 @@ void StreamWatcher::launched(Launch& launch) {
             operation.input &&
             operation.input.storage()->category == MemoryCategory::parameters;
         if (!is_in_forward(launch.rank) || operation.count <= 1 || parameters) continue;
-        std::vector<const Team*>& with = mine.exchanged;
-        if (std::find(with.begin(), with.end(), launch.team) == with.end())
-            with.push_back(launch.team);
+        std::vector<const Team*>& teams = mine.exchanged;
+        if (std::find(teams.begin(), teams.end(), launch.team) == teams.end())
+            teams.push_back(launch.team);
     }
 }
 
@@ -244,9 +244,9 @@ void StreamWatcher::launched(Launch& launch) {
 /// exchange more, they may be parts of one model, which may share masks.
 bool StreamWatcher::are_replicas(const Team& team) const {
     for (const int rank : team.ranks)
-        for (const Team* with : ranks_[rank].exchanged)
+        for (const Team* other_team : ranks_[rank].exchanged)
             for (const int other : team.ranks)
-                if (other != rank && with->has(other)) return false;
+                if (other != rank && other_team->has(other)) return false;
     return true;
 }
 
@@ -261,11 +261,11 @@ void StreamWatcher::collective_begins(const Team& team, const Meeting& meeting) 
     if (!operation.is_sum() || operation.count <= 1 || team.size() < 2 ||
         !is_floating(operation.dtype))
         return;
-    const std::vector<Use>& first = of(team.ranks.front()).uses;
+    const std::vector<Use>& first = draws_of(team.ranks.front()).uses;
     if (first.empty()) return;
     for (const Posted* posted : meeting.arrived) {
         const int rank = posted->launch->rank;
-        const std::vector<Use>& uses = of(rank).uses;
+        const std::vector<Use>& uses = draws_of(rank).uses;
         const bool same = std::equal(
             uses.begin(), uses.end(), first.begin(), first.end(),
             [](const Use& a, const Use& b) { return a.draw.begins_as(b.draw); });

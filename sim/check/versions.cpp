@@ -99,7 +99,7 @@ class VersionWatcher final : public Watcher {
         std::uint64_t pass = 0;
     };
 
-    RankHistory& of(int rank) { return ranks_[rank]; }
+    RankHistory& rank_history(int rank) { return ranks_[rank]; }
     static History& history_of(RankHistory& rank, const Tensor& tensor);
     void read_in_forward(int rank, const DeviceOperation& operation, const Tensor& read);
     void read_in_backward(int rank, const DeviceOperation& operation, const Tensor& read);
@@ -158,7 +158,7 @@ void VersionWatcher::executing(int rank, const DeviceOperation& operation) {
     if (is_update(operation))
         return updated(rank, parameter_of(operation), of_shard(rank, operation),
                        operation);
-    const RankHistory& mine = of(rank);
+    const RankHistory& mine = rank_history(rank);
     const Phase phase = mine.phases.empty() ? Phase::none : mine.phases.back().phase;
     if (const Update* of_master = rounded_by(rank, operation))
         return updated(rank, *operation.writes[0], of_master->of_shard, operation);
@@ -174,7 +174,7 @@ void VersionWatcher::executing(int rank, const DeviceOperation& operation) {
 
 void VersionWatcher::read_in_forward(int rank, const DeviceOperation& operation,
                                      const Tensor& read) {
-    RankHistory& mine = of(rank);
+    RankHistory& mine = rank_history(rank);
     const OpenPhase& phase = mine.phases.back();
     History& history = history_of(mine, read);
     const ByteRange range = ByteRange::of(read);
@@ -268,7 +268,7 @@ void VersionWatcher::require_all_written(int rank, const DeviceOperation& operat
 
 void VersionWatcher::read_in_backward(int rank, const DeviceOperation& operation,
                                       const Tensor& read) {
-    RankHistory& mine = of(rank);
+    RankHistory& mine = rank_history(rank);
     const auto found = mine.storages.find(read.storage());
     if (found == mine.storages.end() || found->second->updates.empty()) return;
     const History& history = *found->second;
@@ -300,7 +300,7 @@ void VersionWatcher::read_in_backward(int rank, const DeviceOperation& operation
 
 VersionWatcher::OfShard VersionWatcher::of_shard(int rank,
                                                  const DeviceOperation& update) const {
-    const Layout gradient = layouts_.of(rank, gradient_of(update));
+    const Layout gradient = layouts_.layout_of(rank, gradient_of(update));
     if (gradient.kind == Layout::Kind::sharded || gradient.kind == Layout::Kind::varying)
         return OfShard::yes;
     return is_reduced(gradient) ? OfShard::perhaps : OfShard::no;
@@ -323,7 +323,7 @@ const VersionWatcher::Update* VersionWatcher::rounded_by(
 
 void VersionWatcher::updated(int rank, const Tensor& parameter, OfShard of_shard,
                              const DeviceOperation& operation) {
-    RankHistory& mine = of(rank);
+    RankHistory& mine = rank_history(rank);
     const ByteRange range = ByteRange::of(parameter);
     if (range.empty()) return;
     History& history = history_of(mine, parameter);
@@ -346,7 +346,7 @@ void VersionWatcher::updated(int rank, const Tensor& parameter, OfShard of_shard
 
 /// Notes a write by something other than an optimizer: the new values have no version.
 void VersionWatcher::written(int rank, const Tensor& tensor) {
-    RankHistory& mine = of(rank);
+    RankHistory& mine = rank_history(rank);
     const bool in_forward =
         !mine.phases.empty() && mine.phases.back().phase == Phase::forward;
     const auto found = mine.storages.find(tensor.storage());
@@ -375,7 +375,7 @@ void VersionWatcher::launched(Launch& launch) {
             written(launch.rank, operation.output);
             continue;
         }
-        RankHistory& mine = of(launch.rank);
+        RankHistory& mine = rank_history(launch.rank);
         const bool in_place = operation.output.overlaps(operation.input);
         if (!in_place) written(launch.rank, operation.output);
         const ByteRange range = ByteRange::of(operation.output);
@@ -396,22 +396,22 @@ void VersionWatcher::copied(int rank, CopyDirection direction, const Tensor& ten
 }
 
 void VersionWatcher::freed(int rank, const Storage& storage) noexcept {
-    of(rank).written.free(storage);
-    const auto found = of(rank).storages.find(&storage);
-    if (found == of(rank).storages.end()) return;
+    rank_history(rank).written.free(storage);
+    const auto found = rank_history(rank).storages.find(&storage);
+    if (found == rank_history(rank).storages.end()) return;
     found->second->gathered.clear();  // may point to itself, if gathered in place
-    of(rank).storages.erase(found);
+    rank_history(rank).storages.erase(found);
 }
 
 void VersionWatcher::phase_began(int rank, Phase phase, int micro_batch) {
-    RankHistory& mine = of(rank);
+    RankHistory& mine = rank_history(rank);
     const std::uint64_t pass = ++mine.pass;
     if (phase == Phase::forward) mine.passes[micro_batch] = pass;
     mine.phases.push_back({phase, micro_batch, pass});
 }
 
 void VersionWatcher::phase_ended(int rank) noexcept {
-    of(rank).phases.pop_back();
+    rank_history(rank).phases.pop_back();
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ BytesByVerb ByteCount::by_verb(SourceLine at) const {
 }
 
 std::int64_t ByteCount::bytes(SourceLine at) const {
-    const BytesByVerb by = by_verb(at);
-    return std::accumulate(by.begin(), by.end(), std::int64_t{0});
+    const BytesByVerb verb_bytes = by_verb(at);
+    return std::accumulate(verb_bytes.begin(), verb_bytes.end(), std::int64_t{0});
 }
 
 namespace {
@@ -49,8 +49,9 @@ std::string verbs_text(const BytesByVerb& bytes) {
 }  // namespace
 
 void expect_bytes(const ByteCount& sent, std::int64_t bytes, SourceLine at) {
-    const BytesByVerb by = sent.by_verb(at);
-    const std::int64_t got = std::accumulate(by.begin(), by.end(), std::int64_t{0});
+    const BytesByVerb verb_bytes = sent.by_verb(at);
+    const std::int64_t got =
+        std::accumulate(verb_bytes.begin(), verb_bytes.end(), std::int64_t{0});
     if (got == bytes) return;
     const Communicator& group = sent.communicator();
     Diagnosis diagnosis = diagnosis_of("F27");
@@ -69,7 +70,7 @@ void expect_bytes(const ByteCount& sent, std::int64_t bytes, SourceLine at) {
         "expected {}: {}",
         sent.rank(), got, group.name(), sent.begun_at().text(), at.text(),
         std::max(got, bytes) - std::min(got, bytes), got > bytes ? "more" : "fewer",
-        bytes, verbs_text(by));
+        bytes, verbs_text(verb_bytes));
     diagnosis.parties.push_back(
         {{sent.rank()},
          fmt::format("expect_bytes({}) of {}", bytes, group.name()),
@@ -181,12 +182,12 @@ int rank_in(const Words& words) {
 std::vector<ReplicaSide> sides_of(const std::vector<Words>& words,
                                   const std::vector<std::vector<int>>& sets,
                                   SourceLine at) {
-    const auto of = [&](int member) { return words[member]; };
+    const auto words_of = [&](int member) { return words[member]; };
     std::vector<ReplicaSide> sides;
     for (const std::vector<int>& members : sets) {
-        sides.push_back({{}, kind_text(of(members.front())), at});
+        sides.push_back({{}, kind_text(words_of(members.front())), at});
         for (const int member : members)
-            sides.back().ranks.push_back(rank_in(of(member)));
+            sides.back().ranks.push_back(rank_in(words_of(member)));
     }
     return sides;
 }

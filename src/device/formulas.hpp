@@ -251,12 +251,12 @@ struct AdamWStep {
 /// are updated. Differs: weight decay is multiplied by the learning rate, as in PyTorch.
 template <typename Real, typename N = Number<Real>>
 constexpr Real adamw(const Real& parameter, const Real& gradient, Real& first_moment,
-                     Real& second_moment, const AdamWStep<N>& by) {
+                     Real& second_moment, const AdamWStep<N>& step) {
     using std::sqrt;
-    first_moment = by.beta1 * first_moment + by.rest1 * gradient;
-    second_moment = by.beta2 * second_moment + by.rest2 * gradient * gradient;
-    const Real deviation = by.correction * sqrt(second_moment) + by.epsilon;
-    return by.decay * parameter - by.rate * first_moment / deviation;
+    first_moment = step.beta1 * first_moment + step.rest1 * gradient;
+    second_moment = step.beta2 * second_moment + step.rest2 * gradient * gradient;
+    const Real deviation = step.correction * sqrt(second_moment) + step.epsilon;
+    return step.decay * parameter - step.rate * first_moment / deviation;
 }
 
 }  // namespace lockstep::formulas

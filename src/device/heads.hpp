@@ -28,8 +28,9 @@ struct Heads {
     bool meets(const Heads& other) const {
         if (!tensor.overlaps(other.tensor)) return false;
         if (columns() != other.columns()) return true;
-        const auto begin = [](const Heads& of) {
-            return of.tensor.offset_bytes() / bytes_of(of.tensor.dtype()) + of.first;
+        const auto begin = [](const Heads& operand) {
+            return operand.tensor.offset_bytes() / bytes_of(operand.tensor.dtype()) +
+                   operand.first;
         };
         // A tensor may begin in the middle of a row, so columns may continue in the next
         // row.

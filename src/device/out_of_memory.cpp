@@ -107,9 +107,9 @@ std::string when_text(const std::vector<const Storage*>& tensors) {
         steps.insert(moment.step);
         times.insert(moment.time);
     }
-    const auto each = [&](const std::set<int>& of) {
-        return of.size() > 1 && tensors.size() % of.size() == 0
-                   ? fmt::format(" ({} each)", tensors.size() / of.size())
+    const auto each = [&](const std::set<int>& values) {
+        return values.size() > 1 && tensors.size() % values.size() == 0
+                   ? fmt::format(" ({} each)", tensors.size() / values.size())
                    : "";
     };
     std::string text;

@@ -43,8 +43,9 @@ struct PagedTokens {
     /// of its sequence up to its own.
     std::int64_t pairs() const {
         std::int64_t pairs = 0;
-        for (const PagedSequence& of : sequences)
-            pairs += of.count * of.first + of.count * (of.count + 1) / 2;
+        for (const PagedSequence& sequence : sequences)
+            pairs += sequence.count * sequence.first +
+                     sequence.count * (sequence.count + 1) / 2;
         return pairs;
     }
 };

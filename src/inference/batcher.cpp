@@ -61,14 +61,14 @@ Pass Batcher::next() {
 
     Pass pass;
     pass.page_rows = pool_.page_rows();
-    for (Sequence& it : running_) {
-        if (it.planned == 0) continue;
-        const std::int64_t first = it.pages.tokens - it.planned;
-        pass.tokens.sequences.push_back({first, it.planned, it.pages.pages});
-        pass.requests.push_back(it.request.id);
-        pass.ids.insert(pass.ids.end(), it.ids.begin() + first,
-                        it.ids.begin() + it.pages.tokens);
-        if (it.missing() == 0)
+    for (Sequence& sequence : running_) {
+        if (sequence.planned == 0) continue;
+        const std::int64_t first = sequence.pages.tokens - sequence.planned;
+        pass.tokens.sequences.push_back({first, sequence.planned, sequence.pages.pages});
+        pass.requests.push_back(sequence.request.id);
+        pass.ids.insert(pass.ids.end(), sequence.ids.begin() + first,
+                        sequence.ids.begin() + sequence.pages.tokens);
+        if (sequence.missing() == 0)
             pass.wanted.push_back(static_cast<std::int32_t>(pass.ids.size()) - 1);
     }
     under_way_ = true;
@@ -89,9 +89,10 @@ void Batcher::plan_decodes() {
 /// Plans rows of the prompts that are under way, in the same way.
 void Batcher::plan_prompts() {
     for (std::size_t i = 0; i < running_.size();) {
-        Sequence& it = running_[i];
-        const std::int64_t rows = rows_of_prompt(it);
-        if (it.planned > 0 || it.decodes() || rows == 0 || plan(it, rows))
+        Sequence& sequence = running_[i];
+        const std::int64_t rows = rows_of_prompt(sequence);
+        if (sequence.planned > 0 || sequence.decodes() || rows == 0 ||
+            plan(sequence, rows))
             ++i;
         else
             preempt_youngest();
@@ -151,9 +152,10 @@ void Batcher::preempt_youngest() {
 
 std::vector<Wanted> Batcher::wanted() const {
     std::vector<Wanted> wanted;
-    for (const Sequence& it : running_)
-        if (it.planned > 0 && it.missing() == 0)
-            wanted.push_back({it.request.sampling, it.tokens(), it.request.id});
+    for (const Sequence& sequence : running_)
+        if (sequence.planned > 0 && sequence.missing() == 0)
+            wanted.push_back(
+                {sequence.request.sampling, sequence.tokens(), sequence.request.id});
     return wanted;
 }
 
@@ -164,10 +166,10 @@ void Batcher::take(const std::vector<std::int32_t>& tokens) {
             tokens.size(), expected);
     under_way_ = false;
     std::size_t taken = 0;
-    for (Sequence& it : running_) {
-        if (std::exchange(it.planned, 0) == 0) continue;
-        pool_.computed(it.pages, it.ids);
-        if (it.missing() == 0) it.ids.push_back(tokens[taken++]);
+    for (Sequence& sequence : running_) {
+        if (std::exchange(sequence.planned, 0) == 0) continue;
+        pool_.computed(sequence.pages, sequence.ids);
+        if (sequence.missing() == 0) sequence.ids.push_back(tokens[taken++]);
     }
     answer_complete();
 }

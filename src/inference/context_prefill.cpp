@@ -53,9 +53,11 @@ std::int64_t filled_up(const TokenDeal& deal, std::int64_t tokens) {
 }
 
 PagedTokens before(PagedTokens rows, std::int64_t token) {
-    for (PagedSequence& of : rows.sequences)
-        of.count = std::clamp<std::int64_t>(token - of.first, 0, of.count);
-    std::erase_if(rows.sequences, [](const PagedSequence& of) { return of.count == 0; });
+    for (PagedSequence& sequence : rows.sequences)
+        sequence.count =
+            std::clamp<std::int64_t>(token - sequence.first, 0, sequence.count);
+    std::erase_if(rows.sequences,
+                  [](const PagedSequence& sequence) { return sequence.count == 0; });
     return rows;
 }
 

@@ -14,9 +14,9 @@ namespace {
 /// page.
 HostTensor rows_on_pages(const PagedTokens& tokens, std::int64_t page_rows) {
     std::vector<std::int32_t> rows;
-    for (const PagedSequence& of : tokens.sequences)
-        for (std::int64_t token = of.first; token < of.tokens(); ++token) {
-            const auto page = of.pages[static_cast<std::size_t>(token / page_rows)];
+    for (const PagedSequence& sequence : tokens.sequences)
+        for (std::int64_t token = sequence.first; token < sequence.tokens(); ++token) {
+            const auto page = sequence.pages[static_cast<std::size_t>(token / page_rows)];
             const std::int64_t row = page * page_rows + token % page_rows;
             require(row <= INT32_MAX, "a cache of more than {} rows", INT32_MAX);
             rows.push_back(static_cast<std::int32_t>(row));
@@ -28,13 +28,14 @@ HostTensor rows_on_pages(const PagedTokens& tokens, std::int64_t page_rows) {
 void require_pages(const KeyValueCache& cache, const PagedTokens& tokens, SourceLine at) {
     require(!cache.layers().empty(), at,
             "the cache has no layers yet; call make_gpt with its kit first");
-    for (const PagedSequence& of : tokens.sequences) {
+    for (const PagedSequence& sequence : tokens.sequences) {
         const auto held =
-            static_cast<std::int64_t>(of.pages.size()) * cache.sizes().page_rows;
-        require(of.first >= 0 && of.count >= 0 && of.tokens() <= held, at,
-                "tokens {} to {} do not fit into the sequence's {} pages of {} rows",
-                of.first, of.tokens(), of.pages.size(), cache.sizes().page_rows);
-        for (const std::int32_t page : of.pages)
+            static_cast<std::int64_t>(sequence.pages.size()) * cache.sizes().page_rows;
+        require(sequence.first >= 0 && sequence.count >= 0 && sequence.tokens() <= held,
+                at, "tokens {} to {} do not fit into the sequence's {} pages of {} rows",
+                sequence.first, sequence.tokens(), sequence.pages.size(),
+                cache.sizes().page_rows);
+        for (const std::int32_t page : sequence.pages)
             require(page >= 0 && page < cache.sizes().pages, at,
                     "there is no page {}: the cache has {} pages", page,
                     cache.sizes().pages);
@@ -92,15 +93,16 @@ void PrefillSender::send(const Pass& pass, const std::vector<std::int32_t>& toke
     Device& device = cache_.device();
     std::int64_t end = 0;
     std::size_t taken = 0;
-    for (const PagedSequence& of : pass.tokens.sequences) {
-        end += of.count;
+    for (const PagedSequence& sequence : pass.tokens.sequences) {
+        end += sequence.count;
         // A prompt is complete if the logits of its last row are wanted.
         if (taken == pass.wanted.size() || pass.wanted[taken] != end - 1) continue;
         if (sent_.size() == most_) {
             sent_.front().work.wait(at);
             sent_.pop_front();
         }
-        const Tensor packed = packed_tokens(cache_, {{{0, of.tokens(), of.pages}}}, at);
+        const Tensor packed =
+            packed_tokens(cache_, {{{0, sequence.tokens(), sequence.pages}}}, at);
         const MemoryScope scope(device, MemoryCategory::communication);
         const Tensor token = device.upload(
             HostTensor::of<std::int32_t>({1}, std::vector{tokens.at(taken++)}), at);

@@ -123,8 +123,8 @@ std::vector<std::int32_t> GptService::compute(const Pass& pass,
         sample_rows(device_, mesh_["tp"], logits, plan_.sizes().vocabulary, wanted);
     done.end = device_.now();
     for (std::size_t i = 0; i < pass.requests.size(); ++i) {
-        const PagedSequence& of = pass.tokens.sequences[i];
-        done.pieces.push_back({pass.requests[i], of.first, of.count, false});
+        const PagedSequence& sequence = pass.tokens.sequences[i];
+        done.pieces.push_back({pass.requests[i], sequence.first, sequence.count, false});
     }
     for (const Wanted& row : wanted)
         std::ranges::find(done.pieces, row.request, &ServedPass::Piece::request)->wanted =

@@ -22,9 +22,9 @@ std::int64_t PagePool::free() const {
     return static_cast<std::int64_t>(blank_.size() + leaves_.size()) + inner_;
 }
 
-std::int64_t PagePool::find(SequencePages& of, std::span<const std::int32_t> ids) {
-    require(of.pages.empty(), "find() for a sequence that has {} pages already",
-            of.pages.size());
+std::int64_t PagePool::find(SequencePages& sequence, std::span<const std::int32_t> ids) {
+    require(sequence.pages.empty(), "find() for a sequence that has {} pages already",
+            sequence.pages.size());
     std::int32_t before = -1;
     const auto rows = static_cast<std::size_t>(page_rows_);
     for (std::size_t begin = 0; begin + rows < ids.size(); begin += rows) {
@@ -33,51 +33,53 @@ std::int64_t PagePool::find(SequencePages& of, std::span<const std::int32_t> ids
         if (found == known_.end()) break;
         before = found->second;
         own(before);
-        of.pages.push_back(before);
-        of.tokens += page_rows_;
+        sequence.pages.push_back(before);
+        sequence.tokens += page_rows_;
     }
-    return of.tokens;
+    return sequence.tokens;
 }
 
-bool PagePool::grow(SequencePages& of, std::int64_t tokens) {
-    require(tokens >= of.tokens, "a sequence of {} tokens cannot grow to {}", of.tokens,
-            tokens);
-    const auto has = static_cast<std::int64_t>(of.pages.size());
+bool PagePool::grow(SequencePages& sequence, std::int64_t tokens) {
+    require(tokens >= sequence.tokens, "a sequence of {} tokens cannot grow to {}",
+            sequence.tokens, tokens);
+    const auto has = static_cast<std::int64_t>(sequence.pages.size());
     const std::int64_t more = pages_for(tokens) - has;
     if (more > free()) return false;
     for (std::int64_t i = 0; i < more; ++i)
-        of.pages.push_back(take());
-    of.tokens = tokens;
+        sequence.pages.push_back(take());
+    sequence.tokens = tokens;
     return true;
 }
 
-void PagePool::shrink(SequencePages& of, std::int64_t tokens) {
-    require(tokens >= 0 && tokens <= of.tokens,
-            "a sequence of {} tokens cannot shrink to {}", of.tokens, tokens);
+void PagePool::shrink(SequencePages& sequence, std::int64_t tokens) {
+    require(tokens >= 0 && tokens <= sequence.tokens,
+            "a sequence of {} tokens cannot shrink to {}", sequence.tokens, tokens);
     ++times_;
     const auto kept = static_cast<std::size_t>(pages_for(tokens));
-    for (; of.pages.size() > kept; of.pages.pop_back())
-        give_back(of.pages.back());
-    of.tokens = tokens;
+    for (; sequence.pages.size() > kept; sequence.pages.pop_back())
+        give_back(sequence.pages.back());
+    sequence.tokens = tokens;
     if (tokens % page_rows_ == 0) return;
-    const State& last = state(of.pages.back());
+    const State& last = state(sequence.pages.back());
     if (last.key == nullptr) return;
     require(last.owners == 1 && last.followers == 0,
             "a sequence cannot shrink to {} tokens: {} sequences have its last page, and "
             "{} other pages follow that page",
             tokens, last.owners, last.followers);
-    unlearn(of.pages.back());
+    unlearn(sequence.pages.back());
 }
 
-void PagePool::computed(const SequencePages& of, std::span<const std::int32_t> ids) {
+void PagePool::computed(const SequencePages& sequence,
+                        std::span<const std::int32_t> ids) {
     if (!reuse_) return;
-    require(static_cast<std::int64_t>(ids.size()) >= of.tokens,
+    require(static_cast<std::int64_t>(ids.size()) >= sequence.tokens,
             "{} ids for a sequence of {} tokens; at least one for each token is expected",
-            ids.size(), of.tokens);
+            ids.size(), sequence.tokens);
     std::int32_t before = -1;
     const auto rows = static_cast<std::size_t>(page_rows_);
-    for (std::size_t i = 0; (i + 1) * rows <= static_cast<std::size_t>(of.tokens); ++i) {
-        const std::int32_t page = of.pages[i];
+    for (std::size_t i = 0; (i + 1) * rows <= static_cast<std::size_t>(sequence.tokens);
+         ++i) {
+        const std::int32_t page = sequence.pages[i];
         if (state(page).key == nullptr) {
             const auto tokens = ids.subspan(i * rows, rows);
             const auto [entry, is_new] =
@@ -92,35 +94,35 @@ void PagePool::computed(const SequencePages& of, std::span<const std::int32_t> i
     }
 }
 
-void PagePool::release(SequencePages& of) {
+void PagePool::release(SequencePages& sequence) {
     ++times_;
-    for (const std::int32_t page : of.pages)
+    for (const std::int32_t page : sequence.pages)
         give_back(page);
-    of = {};
+    sequence = {};
 }
 
 /// Adds an owner to the page.
 void PagePool::own(std::int32_t page) {
-    State& it = state(page);
-    if (it.owners++ > 0) return;
-    if (it.followers > 0)
+    State& entry = state(page);
+    if (entry.owners++ > 0) return;
+    if (entry.followers > 0)
         --inner_;
     else
-        leaves_.erase({it.given_back, page});
+        leaves_.erase({entry.given_back, page});
 }
 
 /// Removes an owner from the page.
 void PagePool::give_back(std::int32_t page) {
-    State& it = state(page);
-    require(it.owners > 0, "page {} is released, but no sequence has it", page);
-    if (--it.owners > 0) return;
-    it.given_back = times_;
-    if (it.key == nullptr)
+    State& entry = state(page);
+    require(entry.owners > 0, "page {} is released, but no sequence has it", page);
+    if (--entry.owners > 0) return;
+    entry.given_back = times_;
+    if (entry.key == nullptr)
         blank_.push_back(page);
-    else if (it.followers > 0)
+    else if (entry.followers > 0)
         ++inner_;
     else
-        leaves_.insert({it.given_back, page});
+        leaves_.insert({entry.given_back, page});
 }
 
 /// Returns a page that no sequence has: one without contents, or the oldest one without
@@ -142,10 +144,10 @@ void PagePool::forget(std::int32_t page) {
 
 /// From now on the page cannot be found.
 void PagePool::unlearn(std::int32_t page) {
-    State& it = state(page);
-    const std::int32_t before = it.key->first;
-    known_.erase(known_.find(*it.key));
-    it.key = nullptr;
+    State& entry = state(page);
+    const std::int32_t before = entry.key->first;
+    known_.erase(known_.find(*entry.key));
+    entry.key = nullptr;
     if (before < 0) return;
     State& parent = state(before);
     if (--parent.followers > 0 || parent.owners > 0) return;

@@ -47,24 +47,24 @@ class PagePool {
     /// Gives a sequence without pages the full pages that hold its first tokens. These
     /// are never all of its tokens, because the last one must be computed for its logits.
     /// Returns how many tokens were found.
-    std::int64_t find(SequencePages& of, std::span<const std::int32_t> ids);
+    std::int64_t find(SequencePages& sequence, std::span<const std::int32_t> ids);
 
     /// Gives the sequence pages for tokens [0, tokens). If there are not enough, gives
     /// none and returns false. Throws UsageError for fewer tokens than it has.
-    bool grow(SequencePages& of, std::int64_t tokens);
+    bool grow(SequencePages& sequence, std::int64_t tokens);
 
     /// Drops the sequence's tokens from `tokens` on. Pages without earlier tokens are
     /// released, and the page in which the dropped tokens begin can no longer be found.
     /// Throws UsageError for more tokens than the sequence has, and if other sequences
     /// have that page.
-    void shrink(SequencePages& of, std::int64_t tokens);
+    void shrink(SequencePages& sequence, std::int64_t tokens);
 
     /// Call it when the pass that computes the sequence's tokens has been issued. From
     /// then on its full pages can be found. `ids` has at least all of its tokens.
-    void computed(const SequencePages& of, std::span<const std::int32_t> ids);
+    void computed(const SequencePages& sequence, std::span<const std::int32_t> ids);
 
     /// Releases all pages of the sequence.
-    void release(SequencePages& of);
+    void release(SequencePages& sequence);
 
   private:
     using Tokens = std::vector<std::int32_t>;

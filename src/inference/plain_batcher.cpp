@@ -44,20 +44,21 @@ Pass PlainBatcher::next() {
         free_.erase(begin, free_.end());
     }
     Pass pass;
-    for (Sequence& it : running_) {
-        const std::int64_t rows = std::ssize(it.ids) - it.computed;
-        pass.tokens.sequences.push_back({it.computed, rows, it.pages});
-        pass.ids.insert(pass.ids.end(), it.ids.end() - rows, it.ids.end());
+    for (Sequence& sequence : running_) {
+        const std::int64_t rows = std::ssize(sequence.ids) - sequence.computed;
+        pass.tokens.sequences.push_back({sequence.computed, rows, sequence.pages});
+        pass.ids.insert(pass.ids.end(), sequence.ids.end() - rows, sequence.ids.end());
         pass.wanted.push_back(static_cast<std::int32_t>(pass.ids.size()) - 1);
-        it.computed += rows;
+        sequence.computed += rows;
     }
     return pass;
 }
 
 std::vector<Wanted> PlainBatcher::wanted() const {
     std::vector<Wanted> wanted;
-    for (const Sequence& it : running_)
-        wanted.push_back({it.request.sampling, std::ssize(it.ids), it.request.id});
+    for (const Sequence& sequence : running_)
+        wanted.push_back(
+            {sequence.request.sampling, std::ssize(sequence.ids), sequence.request.id});
     return wanted;
 }
 
@@ -66,15 +67,16 @@ void PlainBatcher::take(const std::vector<std::int32_t>& tokens) {
             tokens.size(), running_.size());
     std::vector<Sequence> go_on;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-        Sequence& it = running_[i];
-        it.ids.push_back(tokens[i]);
-        const auto prompt = std::ssize(it.request.prompt);
-        if (std::ssize(it.ids) < prompt + it.request.output) {
-            go_on.push_back(std::move(it));
+        Sequence& sequence = running_[i];
+        sequence.ids.push_back(tokens[i]);
+        const auto prompt = std::ssize(sequence.request.prompt);
+        if (std::ssize(sequence.ids) < prompt + sequence.request.output) {
+            go_on.push_back(std::move(sequence));
             continue;
         }
-        free_.insert(free_.end(), it.pages.begin(), it.pages.end());
-        answers_.push_back({it.request.id, {it.ids.begin() + prompt, it.ids.end()}});
+        free_.insert(free_.end(), sequence.pages.begin(), sequence.pages.end());
+        answers_.push_back(
+            {sequence.request.id, {sequence.ids.begin() + prompt, sequence.ids.end()}});
     }
     running_ = std::move(go_on);
 }

@@ -115,10 +115,10 @@ Gathered largest_of_rows(Device& device, Communicator* shards, const Tensor& log
         const Tensor real = device.empty({rows, own}, logits.dtype(), at);
         device.copy_columns(real, 0, logits, 0, own, at);
         const Tensor largest = device.empty({rows, sent}, logits.dtype(), at);
-        const Tensor of = device.empty({rows, sent}, DType::i32, at);
-        device.top_k(largest, of, real, sent, {}, at);
+        const Tensor largest_ids = device.empty({rows, sent}, DType::i32, at);
+        device.top_k(largest, largest_ids, real, sent, {}, at);
         device.copy_columns(values, 0, largest, 0, sent, at);
-        device.copy_columns(tokens, 0, of, 0, sent, at);
+        device.copy_columns(tokens, 0, largest_ids, 0, sent, at);
     }
     if (ranks > 1) {
         const Shape of_all{ranks * rows, all.of_rank};

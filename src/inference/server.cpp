@@ -86,20 +86,20 @@ class TimedArrivals : public Arrivals {
 class ServiceLog {
   public:
     void came(const std::vector<Arrived>& requests) {
-        for (const Arrived& of : requests)
-            under_way_[of.id] = {of.arrival, of.first};
+        for (const Arrived& arrived : requests)
+            under_way_[arrived.id] = {arrived.arrival, arrived.first};
     }
     void had_token(std::int64_t request, Picoseconds now) {
-        UnderWay& of = under_way_.at(request);
-        of.first = of.first.value_or(now);
-        of.last = now;
+        UnderWay& times = under_way_.at(request);
+        times.first = times.first.value_or(now);
+        times.last = now;
     }
     void ended(std::vector<Answer> answers) {
         for (Answer& answer : answers) {
-            const auto of = under_way_.extract(answer.id).mapped();
-            const Picoseconds first = of.first.value_or(0);
+            const auto times = under_way_.extract(answer.id).mapped();
+            const Picoseconds first = times.first.value_or(0);
             served_.push_back(
-                {std::move(answer), of.arrival, first, std::max(first, of.last)});
+                {std::move(answer), times.arrival, first, std::max(first, times.last)});
         }
     }
     std::vector<Served> take() { return std::move(served_); }

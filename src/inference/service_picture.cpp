@@ -12,8 +12,9 @@ namespace lockstep {
 std::vector<ServiceTrace::Asked> asked_of(const std::vector<Request>& requests) {
     std::vector<ServiceTrace::Asked> asked;
     asked.reserve(requests.size());
-    for (const Request& of : requests)
-        asked.push_back({of.id, of.arrival, static_cast<std::int64_t>(of.prompt.size())});
+    for (const Request& request : requests)
+        asked.push_back({request.id, request.arrival,
+                         static_cast<std::int64_t>(request.prompt.size())});
     return asked;
 }
 
@@ -77,9 +78,9 @@ class ServiceChart {
         panel.note = note();
         panel.words_of = [boxes = std::make_shared<std::vector<ServiceBox>>(
                               std::move(boxes_))](const RowGroup&, const Box& box) {
-            const ServiceBox& of = (*boxes)[box.source];
-            BoxWords words{{}, of.tooltip};
-            if (!of.label.empty()) words.labels.push_back(of.label);
+            const ServiceBox& source = (*boxes)[box.source];
+            BoxWords words{{}, source.tooltip};
+            if (!source.label.empty()) words.labels.push_back(source.label);
             return words;
         };
         chart_.panels.push_back(std::move(panel));
@@ -226,8 +227,8 @@ class ServiceChart {
 
     static std::map<std::int64_t, std::int64_t> prompts_of(const ServiceTrace& trace) {
         std::map<std::int64_t, std::int64_t> prompts;
-        for (const ServiceTrace::Asked& of : trace.requests)
-            prompts[of.id] = of.prompt;
+        for (const ServiceTrace::Asked& request : trace.requests)
+            prompts[request.id] = request.prompt;
         return prompts;
     }
 

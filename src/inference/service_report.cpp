@@ -25,16 +25,16 @@ ServiceReport report_of(const std::vector<Served>& served, const ServiceLimits& 
     std::vector<Picoseconds> to_first, per_token;
     Picoseconds begin = 0, end = 0;
     std::int64_t kept = 0;
-    for (const Served& of : served) {
-        begin = report.requests == 0 ? of.arrival : std::min(begin, of.arrival);
-        end = std::max(end, of.last);
+    for (const Served& request : served) {
+        begin = report.requests == 0 ? request.arrival : std::min(begin, request.arrival);
+        end = std::max(end, request.last);
         ++report.requests;
-        report.tokens += static_cast<std::int64_t>(of.answer.tokens.size());
-        report.preemptions += of.answer.preemptions;
-        report.reused += of.answer.reused;
-        kept += limits.keeps(of);
-        to_first.push_back(of.to_first());
-        if (of.answer.tokens.size() > 1) per_token.push_back(of.per_token());
+        report.tokens += static_cast<std::int64_t>(request.answer.tokens.size());
+        report.preemptions += request.answer.preemptions;
+        report.reused += request.answer.reused;
+        kept += limits.keeps(request);
+        to_first.push_back(request.to_first());
+        if (request.answer.tokens.size() > 1) per_token.push_back(request.per_token());
     }
     if (report.requests == 0) return report;
     report.seconds = static_cast<double>(end - begin) / static_cast<double>(kSecond);

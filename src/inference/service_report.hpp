@@ -13,9 +13,9 @@ struct ServiceLimits {
     Picoseconds to_first = 0;  ///< 0: no limit
     Picoseconds per_token = 0;
 
-    bool keeps(const Served& of) const {
-        return (to_first == 0 || of.to_first() <= to_first) &&
-               (per_token == 0 || of.per_token() <= per_token);
+    bool keeps(const Served& request) const {
+        return (to_first == 0 || request.to_first() <= to_first) &&
+               (per_token == 0 || request.per_token() <= per_token);
     }
 };
 

@@ -51,10 +51,10 @@ std::vector<std::int32_t> accepted(std::span<const std::int32_t> drafts,
         "for each draft is expected, and one more of the large model",
         drafts.size(), draft_model.size(), large_model.size());
     for (const auto& models : {draft_model, large_model})
-        for (const Distribution& of : models)
-            require(of.size() == large_model[0].size() && !of.empty(),
+        for (const Distribution& distribution : models)
+            require(distribution.size() == large_model[0].size() && !distribution.empty(),
                     "distributions over {} and {} tokens; the same number is expected",
-                    of.size(), large_model[0].size());
+                    distribution.size(), large_model[0].size());
     std::vector<std::int32_t> tokens;
     for (std::size_t i = 0; i < drafts.size(); ++i, ++position) {
         const Distribution &q = draft_model[i], &p = large_model[i];
@@ -103,9 +103,9 @@ namespace {
 /// One sequence in a model's cache.
 class Writer {
   public:
-    Writer(Device& device, CachedModel of, const Sampling& sampling)
-        : device_(device), of_(of), sampling_(sampling) {}
-    ~Writer() { of_.pool.release(pages_); }
+    Writer(Device& device, CachedModel cached, const Sampling& sampling)
+        : device_(device), cached_(cached), sampling_(sampling) {}
+    ~Writer() { cached_.pool.release(pages_); }
     Writer(const Writer&) = delete;
     Writer& operator=(const Writer&) = delete;
 
@@ -116,17 +116,17 @@ class Writer {
         const std::int64_t first = pages_.tokens;
         const auto end = static_cast<std::int64_t>(ids.size());
         require(
-            of_.pool.grow(pages_, end), at,
+            cached_.pool.grow(pages_, end), at,
             "a sequence of {} tokens finds no room in the cache: {} pages of {} rows, "
             "{} of them free",
-            end, of_.pool.pages(), of_.pool.page_rows(), of_.pool.free());
+            end, cached_.pool.pages(), cached_.pool.page_rows(), cached_.pool.free());
         Pass pass{{{{first, end - first, pages_.pages}}},
                   {ids.begin() + first, ids.end()},
                   {},
-                  of_.pool.page_rows()};
+                  cached_.pool.page_rows()};
         for (std::int64_t row = end - first - wanted; row < end - first; ++row)
             pass.wanted.push_back(static_cast<std::int32_t>(row));
-        const Tensor logits = of_.model.infer(of_.cache.begin(pass, at), at);
+        const Tensor logits = cached_.model.infer(cached_.cache.begin(pass, at), at);
         const HostTensor known = device_.download(logits, at);
         std::vector<Distribution> found;
         const std::int64_t columns = known.shape().columns();
@@ -140,12 +140,12 @@ class Writer {
     }
     /// Drops the tokens from `tokens` on.
     void go_back(std::int64_t tokens) {
-        if (tokens < pages_.tokens) of_.pool.shrink(pages_, tokens);
+        if (tokens < pages_.tokens) cached_.pool.shrink(pages_, tokens);
     }
 
   private:
     Device& device_;
-    CachedModel of_;
+    CachedModel cached_;
     Sampling sampling_;
     SequencePages pages_;
 };

@@ -70,11 +70,11 @@ Gating Gate::choose(const Tensor& logits, const std::optional<RandomPart>& noise
 // Picks the k largest scores, or logits: (N, k) of (N, E).
 void Gate::pick(Gating& gating, SourceLine at) const {
     const Tensor& among = softmax_is_last() ? gating.logits : gating.scores;
-    Tensor by = among;
+    Tensor biased = among;
     if (bias_) {
-        by = device_.empty(among.shape(), among.dtype(), at);
-        device_.copy(by, among, at);
-        device_.add_bias(by, bias_, at);
+        biased = device_.empty(among.shape(), among.dtype(), at);
+        device_.copy(biased, among, at);
+        device_.add_bias(biased, bias_, at);
     }
     const Shape shape{among.shape().matrix_rows(), options_.chosen};
     gating.ids = device_.empty(shape, DType::i32, at);
@@ -83,7 +83,7 @@ void Gate::pick(Gating& gating, SourceLine at) const {
     if (options_.groups > 1)
         groups = {options_.groups, options_.chosen_groups,
                   options_.chosen / options_.chosen_groups};
-    device_.top_k(gating.picked, gating.ids, by, options_.chosen, groups, at);
+    device_.top_k(gating.picked, gating.ids, biased, options_.chosen, groups, at);
     if (bias_) device_.take_columns(gating.picked, among, gating.ids, at);
 }
 

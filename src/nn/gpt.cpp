@@ -91,9 +91,10 @@ namespace {
 
 /// Returns how many numbers a block's gate, `experts` experts and the shared one have.
 std::int64_t numbers_in_experts(const BlockSizes& block, std::int64_t experts) {
-    const ExpertSizes& of = block.experts;
-    return block.hidden * (of.count + block.mlp_matrices() *
-                                          (experts * block.expert_columns() + of.shared));
+    const ExpertSizes& sizes = block.experts;
+    return block.hidden *
+           (sizes.count +
+            block.mlp_matrices() * (experts * block.expert_columns() + sizes.shared));
 }
 
 }  // namespace
@@ -214,7 +215,7 @@ std::unique_ptr<Module> make_experts(const ParameterInit& init, const BlockSizes
     shared.bias = false;
     MixtureOfExperts::Sizes own{sizes.experts, sizes.hidden, sizes.mlp == MlpKind::swiglu,
                                 sizes.gelu};
-    own.of.inner = sizes.expert_columns();
+    own.experts.inner = sizes.expert_columns();
     return std::make_unique<MixtureOfExperts>(
         init, own, exchange,
         shared.inner > 0 ? kit.mlp(init.child("shared_experts"), shared, kit) : nullptr);

@@ -21,8 +21,8 @@ std::size_t of_portion(std::size_t portion) {
 }
 
 Experts::Sizes sizes_of_experts(const MixtureOfExperts::Sizes& sizes) {
-    return {sizes.hidden, sizes.of.inner, sizes.of.count,
-            sizes.gated,  sizes.gelu,     sizes.of.grouped};
+    return {sizes.hidden, sizes.experts.inner, sizes.experts.count,
+            sizes.gated,  sizes.gelu,          sizes.experts.grouped};
 }
 
 std::shared_ptr<ExpertExchange> or_alone(std::shared_ptr<ExpertExchange> exchange) {
@@ -63,13 +63,13 @@ MixtureOfExperts::MixtureOfExperts(const ParameterInit& init, const Sizes& sizes
     : device_(init.device),
       sizes_(sizes),
       exchange_(or_alone(std::move(exchange))),
-      logits_(init.child("gate"), sizes.hidden, sizes.of.count, /*bias=*/false),
-      gate_(init.child("gate"), sizes.of.count, sizes.of.gate),
+      logits_(init.child("gate"), sizes.hidden, sizes.experts.count, /*bias=*/false),
+      gate_(init.child("gate"), sizes.experts.count, sizes.experts.gate),
       experts_(init.child("experts"), sizes_of_experts(sizes),
-               exchange_->share(init.name, sizes.of.count), sizes.of.portions),
+               exchange_->share(init.name, sizes.experts.count), sizes.experts.portions),
       shared_(std::move(shared)),
-      load_(static_cast<std::size_t>(sizes.of.count)) {
-    require_sizes(init.name, sizes.of);
+      load_(static_cast<std::size_t>(sizes.experts.count)) {
+    require_sizes(init.name, sizes.experts);
     exchange_->place(logits_.parameters(), experts_.parameters());
 }
 
@@ -159,14 +159,14 @@ void MixtureOfExperts::add_made(const Tensor& y, const Gating& gating,
         device_.empty({routing.rows.elements(), 1}, weights.dtype(), at);
     device_.take_rows(in_order, weights.reshaped({weights.elements(), 1}), routing.order,
                       at);
-    const Tensor by = in_type(device_, in_order, y.dtype(), at);
+    const Tensor factors = in_type(device_, in_order, y.dtype(), at);
     const Tensor made = portion.way->back(at);
 
     const Tensor weighted = device_.empty(made.shape(), y.dtype(), at);
     device_.copy(weighted, made, at);
-    device_.scale_rows(weighted, by, at);
+    device_.scale_rows(weighted, factors, at);
     device_.add_rows(y.rows(portion.first, portion.count), weighted, routing.rows, at);
-    saved.keep("by", by);
+    saved.keep("by", factors);
     saved.keep("made", made);
 }
 
@@ -186,7 +186,7 @@ Gating MixtureOfExperts::choose(const Tensor& tokens, Saved& saved, bool trains)
                                   computed_in(tokens.dtype()), at);
     if (!trains) return gate_.choose(logits, {}, at);
     RandomPart noise = saved.keep_state("noise", noise_);
-    const std::int64_t apart = noise.pitch > 0 ? noise.pitch : sizes_.of.count;
+    const std::int64_t apart = noise.pitch > 0 ? noise.pitch : sizes_.experts.count;
     noise.offset += exchange_->first_token(tokens.shape()[0]) * apart;
     return gate_.choose(logits, noise, at);
 }
@@ -194,12 +194,13 @@ Gating MixtureOfExperts::choose(const Tensor& tokens, Saved& saved, bool trains)
 std::vector<MixtureOfExperts::Portion> MixtureOfExperts::routed(const Gating& gating,
                                                                 SourceLine at) const {
     const std::int64_t tokens = gating.ids.shape()[0];
-    std::vector<Portion> portions(static_cast<std::size_t>(sizes_.of.portions));
+    std::vector<Portion> portions(static_cast<std::size_t>(sizes_.experts.portions));
     for (std::int64_t i = 0; Portion & portion : portions) {
-        portion.first = tokens * i / sizes_.of.portions;
-        portion.count = tokens * ++i / sizes_.of.portions - portion.first;
-        portion.routing = route(device_, gating.ids.rows(portion.first, portion.count),
-                                sizes_.of.count, {sizes_.of.order, sizes_.of.load}, at);
+        portion.first = tokens * i / sizes_.experts.portions;
+        portion.count = tokens * ++i / sizes_.experts.portions - portion.first;
+        portion.routing =
+            route(device_, gating.ids.rows(portion.first, portion.count),
+                  sizes_.experts.count, {sizes_.experts.order, sizes_.experts.load}, at);
     }
     return portions;
 }
@@ -208,9 +209,9 @@ std::vector<MixtureOfExperts::Portion> MixtureOfExperts::routed(const Gating& ga
 void MixtureOfExperts::drop_and_count(Gating& gating, std::vector<Portion>& portions,
                                       Saved& saved, bool trains) {
     const SourceLine at = saved.line();
-    const std::int64_t experts = sizes_.of.count;
+    const std::int64_t experts = sizes_.experts.count;
     CountsOfRanks all;
-    if (sizes_.of.capacity > 0 || (trains && gate_.options().balance > 0))
+    if (sizes_.experts.capacity > 0 || (trains && gate_.options().balance > 0))
         all = exchange_->all_counts(device_, own_counts(gating, portions, at), at);
     if (trains) {
         // A forward that runs again is not counted again.
@@ -226,11 +227,12 @@ void MixtureOfExperts::drop_and_count(Gating& gating, std::vector<Portion>& port
             saved.add_loss(std::move(loss));
         }
     }
-    if (sizes_.of.capacity > 0)
+    if (sizes_.experts.capacity > 0)
         portions[0].routing = first_of_each(
             device_, portions[0].routing,
-            kept_counts(all, experts,
-                        expert_capacity(sizes_.of.capacity, all_copies(all), experts)),
+            kept_counts(
+                all, experts,
+                expert_capacity(sizes_.experts.capacity, all_copies(all), experts)),
             at);
 }
 
@@ -239,8 +241,9 @@ void MixtureOfExperts::drop_and_count(Gating& gating, std::vector<Portion>& port
 ExpertExchange::Counts MixtureOfExperts::own_counts(const Gating& gating,
                                                     const std::vector<Portion>& portions,
                                                     SourceLine at) const {
-    if (sizes_.of.capacity > 0 && sizes_.of.order == CopyOrder::choices_first)
-        return counts_by_choice(device_, gating.ids, sizes_.of.count, sizes_.of.load, at);
+    if (sizes_.experts.capacity > 0 && sizes_.experts.order == CopyOrder::choices_first)
+        return counts_by_choice(device_, gating.ids, sizes_.experts.count,
+                                sizes_.experts.load, at);
     ExpertExchange::Counts counts(load_.size());
     for (const Portion& portion : portions)
         for (std::size_t e = 0; e < counts.size(); ++e)
@@ -301,21 +304,21 @@ Tensor MixtureOfExperts::run_backward(const Tensor& dy, Saved& saved, bool whole
 Tensor MixtureOfExperts::d_made(const Tensor& d_tokens, const Tensor& d_weights,
                                 const Portion& portion, Saved& saved) const {
     const SourceLine at = saved.line();
-    const Tensor &by = saved.at("by"), &made = saved.at("made");
+    const Tensor &factors = saved.at("by"), &made = saved.at("made");
     Tensor d_made = copies(d_tokens, portion, at);
-    const Tensor products = device_.empty(by.shape(), d_made.dtype(), at);
+    const Tensor products = device_.empty(factors.shape(), d_made.dtype(), at);
     device_.row_products(products, d_made, made, at);
     const Tensor own = d_weights.rows(portion.first, portion.count);
     device_.add_rows(own.reshaped({own.elements(), 1}),
                      in_type(device_, products, d_weights.dtype(), at),
                      portion.routing.order, at);
-    device_.scale_rows(d_made, by, at);
+    device_.scale_rows(d_made, factors, at);
     return d_made;
 }
 // lesson: end
 
 void MixtureOfExperts::do_backward_weight(Saved& saved) {
-    for (std::size_t i = 0; i < static_cast<std::size_t>(sizes_.of.portions); ++i)
+    for (std::size_t i = 0; i < static_cast<std::size_t>(sizes_.experts.portions); ++i)
         experts_.backward_weight(saved.child(of_experts(i)));
     if (shared_) shared_->backward_weight(saved.child(kShared));
     logits_.backward_weight(saved.child(kLogits));

@@ -57,7 +57,7 @@ struct ExpertSizes {
 class MixtureOfExperts : public Module {
   public:
     struct Sizes {
-        ExpertSizes of;
+        ExpertSizes experts;
         std::int64_t hidden = 0;
         bool gated = true;
         GeluForm gelu = GeluForm::exact;

@@ -23,16 +23,18 @@ void draw_blocks(const Parameter& parameter, Draw&& draw) {
 }  // namespace
 
 void start_uniform(Parameter& parameter, std::uint64_t seed, double bound) {
-    parameter.set_initial([=](const Parameter& it) { draw_uniform(it, seed, bound); });
+    parameter.set_initial(
+        [=](const Parameter& target) { draw_uniform(target, seed, bound); });
 }
 
 void start_normal(Parameter& parameter, std::uint64_t seed, double deviation) {
-    parameter.set_initial([=](const Parameter& it) { draw_normal(it, seed, deviation); });
+    parameter.set_initial(
+        [=](const Parameter& target) { draw_normal(target, seed, deviation); });
 }
 
 void start_constant(Parameter& parameter, double value) {
-    parameter.set_initial([=](const Parameter& it) {
-        draw_blocks(it, [&](const Tensor& rows, const RandomPart&) {
+    parameter.set_initial([=](const Parameter& target) {
+        draw_blocks(target, [&](const Tensor& rows, const RandomPart&) {
             rows.device()->fill(rows, value);
         });
     });

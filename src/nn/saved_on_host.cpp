@@ -31,7 +31,7 @@ void SavedOnHost::send(Saved& saved) {
 }
 
 void SavedOnHost::fetch(Saved& saved) {
-    const auto is_it = [&](const Copies& copies) { return copies.of == &saved; };
+    const auto is_it = [&](const Copies& copies) { return copies.saved == &saved; };
     while (std::any_of(leaving_.begin(), leaving_.end(), is_it))
         wait_for_first(leaving_);
     const MemoryScope scope(device_, MemoryCategory::activations);
@@ -59,7 +59,7 @@ void SavedOnHost::let_go(std::size_t most) {
 }
 
 void SavedOnHost::wait(const Saved& saved) {
-    if (!returning_.empty() && returning_.front().of == &saved)
+    if (!returning_.empty() && returning_.front().saved == &saved)
         wait_for_first(returning_);
 }
 

@@ -44,7 +44,7 @@ class SavedOnHost {
     };
     /// The copies of one forward, in the order in which they were started.
     struct Copies {
-        const Saved* of;
+        const Saved* saved;
         std::vector<Copy> list;
     };
     using Queue = std::deque<Copies>;

@@ -98,9 +98,9 @@ void add_chunk(std::vector<Held>& all, const TrainingState::Chunk& chunk) {
                        optimizer ? optimizer->steps()[i] : 0, writes(shard)});
     }
     if (!optimizer) return;
-    for (const Optimizer::State& it : optimizer->state())
-        all.push_back({it.name, it.tensor, it.parameter->part(), Role::optimizer, 0,
-                       writing.at(it.parameter->name())});
+    for (const Optimizer::State& state : optimizer->state())
+        all.push_back({state.name, state.tensor, state.parameter->part(), Role::optimizer,
+                       0, writing.at(state.parameter->name())});
 }
 
 std::vector<Held> held_by(const TrainingState& state) {
@@ -111,9 +111,9 @@ std::vector<Held> held_by(const TrainingState& state) {
         all.push_back({buffer.name, buffer.tensor, whole_part(buffer.tensor.shape()),
                        Role::buffer});
     std::set<std::string> names;
-    for (const Held& it : all)
-        require(names.insert(it.name).second,
-                "a checkpoint: this rank has two tensors named {}", it.name);
+    for (const Held& entry : all)
+        require(names.insert(entry.name).second,
+                "a checkpoint: this rank has two tensors named {}", entry.name);
     return all;
 }
 
@@ -149,11 +149,14 @@ void write_own_file(const Communicator& ranks, const fs::path& place, std::int64
     CheckpointIndex index;
     index.step = step;
     NamedTensors tensors;
-    for (const Held& it : held) {
-        if (!it.writes) continue;
-        tensors.emplace(it.name, it.tensor.device()->download(it.tensor));
-        index.tensors[it.name] = {
-            it.role, it.tensor.dtype(), it.part.whole, it.steps, {{file, it.part}}};
+    for (const Held& entry : held) {
+        if (!entry.writes) continue;
+        tensors.emplace(entry.name, entry.tensor.device()->download(entry.tensor));
+        index.tensors[entry.name] = {entry.role,
+                                     entry.tensor.dtype(),
+                                     entry.part.whole,
+                                     entry.steps,
+                                     {{file, entry.part}}};
     }
     write_durable_safetensors(place / file, tensors, {{kIndexFile, index_text(index)}});
 }
@@ -169,8 +172,9 @@ std::int64_t elements_named_by(const Part& part) {
 std::vector<double> asked_for(const CheckpointReader& reader,
                               const std::vector<Held>& held) {
     std::map<std::string, double> asked;
-    for (const Held& it : held)
-        if (it.writes) asked[it.name] += static_cast<double>(elements_named_by(it.part));
+    for (const Held& entry : held)
+        if (entry.writes)
+            asked[entry.name] += static_cast<double>(elements_named_by(entry.part));
     std::vector<double> numbers;
     numbers.reserve(reader.index().tensors.size());
     for (const auto& [name, tensor] : reader.index().tensors)
@@ -247,8 +251,8 @@ std::int64_t load_checkpoint(Device& device, Communicator& ranks,
     const std::vector<Held> held = held_by(state);
     std::vector<HostTensor> values;
     values.reserve(held.size());
-    for (const Held& it : held)
-        values.push_back(reader.read(it.name, it.part, it.tensor.dtype()));
+    for (const Held& entry : held)
+        values.push_back(reader.read(entry.name, entry.part, entry.tensor.dtype()));
     const bool has_optimizer = std::ranges::any_of(
         state.chunks, [](const auto& chunk) { return chunk.optimizer; });
     require_all_asked_for(reader, sum_over(device, ranks, asked_for(reader, held)),

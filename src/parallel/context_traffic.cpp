@@ -7,15 +7,16 @@ namespace lockstep {
 namespace {
 
 /// Returns the elements of a rank's keys, or of its values.
-std::int64_t own_keys(const ContextShape& of) {
-    return of.tokens / of.ranks * of.batch * of.key_heads * of.width;
+std::int64_t own_keys(const ContextShape& shape) {
+    return shape.tokens / shape.ranks * shape.batch * shape.key_heads * shape.width;
 }
 
 /// Two all-to-alls, of x and of y.
-Sent ulysses(const ContextShape& of) {
-    const std::int64_t columns = 2 * (of.heads + of.key_heads) * of.width;
-    return {of.tokens / of.ranks * of.batch * columns / of.ranks * (of.ranks - 1),
-            2 * (of.ranks - 1)};
+Sent ulysses(const ContextShape& shape) {
+    const std::int64_t columns = 2 * (shape.heads + shape.key_heads) * shape.width;
+    return {shape.tokens / shape.ranks * shape.batch * columns / shape.ranks *
+                (shape.ranks - 1),
+            2 * (shape.ranks - 1)};
 }
 
 }  // namespace
@@ -52,8 +53,9 @@ Sent sent_backward(ContextMethod method, const ContextShape& shape) {
     throw UsageError("unknown method of context parallelism");
 }
 
-std::int64_t tensor_parallel_elements(const ContextShape& of) {
-    return 8 * of.batch * of.tokens * of.heads * of.width / of.ranks * (of.ranks - 1);
+std::int64_t tensor_parallel_elements(const ContextShape& shape) {
+    return 8 * shape.batch * shape.tokens * shape.heads * shape.width / shape.ranks *
+           (shape.ranks - 1);
 }
 
 }  // namespace lockstep

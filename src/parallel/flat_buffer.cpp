@@ -58,13 +58,13 @@ Tensor own_range(const Tensor& flat, const Communicator& line) {
     return flat.slice(line.rank() * share, share);
 }
 
-std::unique_ptr<Parameter> make_shard(const Parameter& of, const Part& part,
+std::unique_ptr<Parameter> make_shard(const Parameter& parameter, const Part& part,
                                       const Tensor& values, const Tensor& gradients,
                                       const Communicator& line) {
-    auto shard = std::make_unique<Parameter>(of.name(), values.reshaped(part.shape),
-                                             gradients.reshaped(part.shape),
-                                             part_of_part(of.part(), part));
-    shard->placements = of.placements;
+    auto shard = std::make_unique<Parameter>(
+        parameter.name(), values.reshaped(part.shape), gradients.reshaped(part.shape),
+        part_of_part(parameter.part(), part));
+    shard->placements = parameter.placements;
     for (Placement& placement : shard->placements)
         if (placement.line == &line)
             placement.kind = placement.has_terms() ? Placement::Kind::sharded_sum

@@ -23,7 +23,7 @@ Tensor own_range(const Tensor& flat, const Communicator& line);
 
 /// Returns this rank's shard of `of` along the line: a parameter of the same name, with
 /// the same placements along other lines. `values` and `gradients` hold that part.
-std::unique_ptr<Parameter> make_shard(const Parameter& of, const Part& part,
+std::unique_ptr<Parameter> make_shard(const Parameter& parameter, const Part& part,
                                       const Tensor& values, const Tensor& gradients,
                                       const Communicator& line);
 

@@ -61,7 +61,7 @@ FullySharded::FullySharded(Device& device, Communicator& line, Sequential& model
     require(options.prefetch >= 0, "FullySharded: prefetch is {}; 0 or more is expected",
             options.prefetch);
     require_partial("FullySharded", line, parameters());
-    const ShardedUnit::Options how{options.by, options.reduce_in,
+    const ShardedUnit::Options how{options.shard_by, options.reduce_in,
                                    options.on_host ? &device.host() : nullptr};
     for (std::size_t place = 0; place < model.size(); ++place) {
         const std::vector<Parameter*> own = model[place].parameters();

@@ -12,7 +12,7 @@
 namespace lockstep {
 
 struct FullyShardedOptions {
-    ShardBy by = ShardBy::rows;
+    ShardBy shard_by = ShardBy::rows;
     /// Releases a unit's values after forward, and gathers them again for backward. If
     /// false, an all-gather is saved, but memory is needed for the values of all units.
     bool reshard_after_forward = true;

@@ -26,15 +26,17 @@ struct Cut {
             if (i != dimension) (i < dimension ? rows : inner) *= whole[i];
     }
 
-    Chunk of(int rank) const { return chunk(whole[dimension], ranks, rank); }
-    Shape part(int rank) const { return with_extent(whole, dimension, of(rank).count); }
+    Chunk chunk_of(int rank) const { return chunk(whole[dimension], ranks, rank); }
+    Shape part(int rank) const {
+        return with_extent(whole, dimension, chunk_of(rank).count);
+    }
     /// Returns a view, as such a matrix, of a tensor with any extent along the dimension.
     Tensor matrix(const Tensor& tensor) const {
         return tensor.reshaped({rows, tensor.shape()[dimension] * inner});
     }
     /// Returns the rank's first column and the number of its columns.
     std::pair<std::int64_t, std::int64_t> columns(int rank) const {
-        return {of(rank).begin * inner, of(rank).count * inner};
+        return {chunk_of(rank).begin * inner, chunk_of(rank).count * inner};
     }
 
     Shape whole;

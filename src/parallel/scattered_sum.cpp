@@ -4,14 +4,14 @@
 
 namespace lockstep {
 
-void ScatteredSum::start(Device& device, Communicator& line, std::vector<SummedShare> of,
-                         bool adds, SourceLine at) {
+void ScatteredSum::start(Device& device, Communicator& line,
+                         std::vector<SummedShare> shares, bool adds, SourceLine at) {
     device_ = &device;
-    of_ = std::move(of);
+    shares_ = std::move(shares);
     adds_ = adds;
     const MemoryScope scope(device, MemoryCategory::communication);
     Group group = line.group(at);
-    for (SummedShare& each : of_) {
+    for (SummedShare& each : shares_) {
         const DType dtype = each.share.dtype();
         if (each.whole.dtype() != dtype) {
             const Tensor cast = device.empty(each.whole.shape(), dtype, at);
@@ -30,8 +30,8 @@ void ScatteredSum::finish(SourceLine at) {
     if (!sums_) return;
     sums_->wait(at);
     sums_.reset();
-    for (std::size_t i = 0; i < of_.size(); ++i) {
-        const Tensor& share = of_[i].share;
+    for (std::size_t i = 0; i < shares_.size(); ++i) {
+        const Tensor& share = shares_[i].share;
         if (share.device() == device_) {
             if (adds_) device_->add(share, arriving_[i].reshaped(share.shape()), 1, at);
             continue;
@@ -43,7 +43,7 @@ void ScatteredSum::finish(SourceLine at) {
         copies_.push_back({there, arriving_[i], share, adds_,
                            device_->start_copy(there.flat(), arriving_[i], at)});
     }
-    of_.clear();
+    shares_.clear();
     arriving_.clear();
 }
 

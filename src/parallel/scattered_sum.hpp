@@ -26,8 +26,8 @@ class ScatteredSum {
   public:
     bool is_on_its_way() const { return sums_.has_value(); }
 
-    void start(Device& device, Communicator& line, std::vector<SummedShare> of, bool adds,
-               SourceLine at = SourceLine::here());
+    void start(Device& device, Communicator& line, std::vector<SummedShare> shares,
+               bool adds, SourceLine at = SourceLine::here());
     /// Makes the device wait for the sums; releases the whole gradients. Does nothing if
     /// no sum is running.
     void finish(SourceLine at = SourceLine::here());
@@ -44,7 +44,7 @@ class ScatteredSum {
     };
 
     Device* device_ = nullptr;
-    std::vector<SummedShare> of_;
+    std::vector<SummedShare> shares_;
     std::vector<Tensor> arriving_;  ///< on the device; the shares themselves if possible
     bool adds_ = false;
     std::optional<Work> sums_;

@@ -14,7 +14,7 @@ ShardedUnit::ShardedUnit(Device& device, Communicator& line,
     : device_(device),
       line_(line),
       parameters_(std::move(parameters)),
-      packed_(options.by == ShardBy::packed_rows),
+      packed_(options.shard_by == ShardBy::packed_rows),
       dtype_(parameters_.front()->dtype()) {
     for (const Parameter* parameter : parameters_)
         require(parameter->dtype() == dtype_,
@@ -29,7 +29,7 @@ ShardedUnit::ShardedUnit(Device& device, Communicator& line,
 // lesson: sharded-unit
 void ShardedUnit::cut(const Options& options) {
     const std::int64_t n = line_.size();
-    if (options.by == ShardBy::flat) {
+    if (options.shard_by == ShardBy::flat) {
         for (auto& alike : placed_alike(parameters_, line_)) {
             std::int64_t elements = 0;
             for (const Parameter* parameter : alike)
@@ -182,7 +182,7 @@ void ShardedUnit::make_shards(const Options& options) {
         const Tensor values = share_of(values_, piece);
         const Tensor gradients = share_of(gradients_, piece);
         const std::int64_t first = line_.rank() * piece.share;
-        if (options.by == ShardBy::flat) {
+        if (options.shard_by == ShardBy::flat) {
             piece.shards = shards_in(piece.parameters, {first, piece.share}, values,
                                      gradients, line_);
         } else {

@@ -29,7 +29,7 @@ enum class ShardBy : std::uint8_t {
 class ShardedUnit {
   public:
     struct Options {
-        ShardBy by = ShardBy::rows;
+        ShardBy shard_by = ShardBy::rows;
         std::optional<DType> reduce_in;  ///< the parameters' own by default
         Device* home = nullptr;          ///< where the shards live; null: the device
     };

@@ -36,12 +36,12 @@ void TensorParallel::shard(Parameter& parameter, SourceLine at) {
     parameter.placements.push_back({&group_, Placement::Kind::sharded, at});
 }
 
-std::int64_t TensorParallel::share(const std::string& layer, const char* of,
+std::int64_t TensorParallel::share(const std::string& layer, const char* unit,
                                    std::int64_t count) const {
     require(count > 0 && count % size() == 0,
             "{}: {} {} cannot be sharded over {} ranks; a positive multiple of {} is "
             "expected",
-            layer, count, of, size(), size());
+            layer, count, unit, size(), size());
     return count / size();
 }
 

@@ -62,7 +62,7 @@ class TensorParallel {
 
     /// Returns this rank's share of `count` rows, columns or heads. Throws UsageError,
     /// which begins with `layer`, unless all ranks get the same number.
-    std::int64_t share(const std::string& layer, const char* of,
+    std::int64_t share(const std::string& layer, const char* unit,
                        std::int64_t count) const;
 
   private:

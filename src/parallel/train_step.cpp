@@ -10,16 +10,16 @@ namespace lockstep {
 GradientSync::GradientSync(std::vector<Parameter*> parameters)
     : parameters_(std::move(parameters)) {
     for (Parameter* parameter : parameters_) {
-        hooks_.emplace_back(parameter,
-                            parameter->on_pass([this](Parameter& it) { passed(it); }));
-        hooks_.emplace_back(parameter,
-                            parameter->on_gradient([this](Parameter& it) { ready(it); }));
-        hooks_.emplace_back(parameter, parameter->on_use([this](Parameter& it, Use use) {
-            before_use(it, use);
-        }));
-        hooks_.emplace_back(parameter,
-                            parameter->on_release(
-                                [this](Parameter& it, Use use) { after_use(it, use); }));
+        hooks_.emplace_back(
+            parameter, parameter->on_pass([this](Parameter& used) { passed(used); }));
+        hooks_.emplace_back(
+            parameter, parameter->on_gradient([this](Parameter& used) { ready(used); }));
+        hooks_.emplace_back(
+            parameter, parameter->on_use(
+                           [this](Parameter& used, Use use) { before_use(used, use); }));
+        hooks_.emplace_back(
+            parameter, parameter->on_release(
+                           [this](Parameter& used, Use use) { after_use(used, use); }));
     }
 }
 

@@ -8,11 +8,11 @@ namespace {
 
 AttentionSizes share_of_heads(const Communicator& group, const AttentionSizes& sizes) {
     const int n = group.size();
-    const auto share = [n](const char* of, std::int64_t heads) {
+    const auto share = [n](const char* kind, std::int64_t heads) {
         require(heads % n == 0,
                 "Ulysses attention cannot shard {} heads{} over {} ranks; a multiple of "
                 "{} is expected",
-                heads, of, n, n);
+                heads, kind, n, n);
         return heads / n;
     };
     return {share("", sizes.heads), sizes.causal,

@@ -84,10 +84,11 @@ void Zero1::begin() {
 
 // lesson: zero-1
 void Zero1::start(std::size_t bucket) {
-    Shared& it = shared_[bucket];
-    if (options_.all_reduce) return sums_.push_back(replicas_.all_reduce(it.gradients));
-    if (options_.reduce_in) in_turn_.before(it.sum);  // one bucket is cast at a time
-    it.sum.start(device_, replicas_, {{it.gradients, it.own_gradients}}, false);
+    Shared& share = shared_[bucket];
+    if (options_.all_reduce)
+        return sums_.push_back(replicas_.all_reduce(share.gradients));
+    if (options_.reduce_in) in_turn_.before(share.sum);  // one bucket is cast at a time
+    share.sum.start(device_, replicas_, {{share.gradients, share.own_gradients}}, false);
 }
 
 // lesson: end

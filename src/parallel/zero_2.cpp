@@ -33,19 +33,19 @@ void Zero2::before_use(Parameter& parameter, Use use) {
 }
 
 void Zero2::make_gradients(std::size_t bucket) {
-    Shared& it = shared()[bucket];
-    if (it.gradients) return;
-    it.gradients =
+    Shared& share = shared()[bucket];
+    if (share.gradients) return;
+    share.gradients =
         make_flat(device(), buckets()[bucket], &Parameter::gradient, replicas().size());
 }
 
 void Zero2::start(std::size_t bucket) {
-    Shared& it = shared()[bucket];
-    in_turn().before(it.sum);  // releases the previous bucket's gradients
-    make_gradients(bucket);    // zeros, if none were added
-    it.sum.start(device(), replicas(),
-                 {{std::exchange(it.gradients, {}), it.own_gradients}},
-                 std::exchange(has_terms_[bucket], 1) != 0);
+    Shared& share = shared()[bucket];
+    in_turn().before(share.sum);  // releases the previous bucket's gradients
+    make_gradients(bucket);       // zeros, if none were added
+    share.sum.start(device(), replicas(),
+                    {{std::exchange(share.gradients, {}), share.own_gradients}},
+                    std::exchange(has_terms_[bucket], 1) != 0);
     for (Parameter* parameter : buckets()[bucket])
         parameter->gradient = {};
 }

@@ -102,7 +102,7 @@ namespace {
 /// Returns the number of updates on the first stage.
 int count_updates(const Schedule& schedule) {
     int updates = 0;
-    for (const Instruction& each : schedule.of(0))
+    for (const Instruction& each : schedule.of_stage(0))
         updates += each.kind == InstructionKind::optimizer_step;
     return updates;
 }

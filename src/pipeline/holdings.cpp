@@ -31,7 +31,7 @@ HeldByStage::HeldByStage(const Schedule& schedule, int stage,
     std::vector<int> newest(chunks_.size(), 0);
     for (Chunk& chunk : chunks_)
         chunk.last_read.push_back(-1);
-    const std::vector<Instruction>& list = schedule.of(stage);
+    const std::vector<Instruction>& list = schedule.of_stage(stage);
     for (int i = 0; i < static_cast<int>(list.size()); ++i) {
         const Instruction& work = list[i];
         std::vector<int>& last_read = chunks_[work.chunk].last_read;
@@ -51,7 +51,7 @@ Holdings HeldByStage::run(Positions together) {
         const Instruction& work = schedule_.at({stage_, i});
         begin(work, i);
         if (work.kind == backward || work.kind == backward_input)
-            recomputed += memory_.of(schedule_.part(stage_, work.chunk)).recomputed;
+            recomputed += memory_.of_part(schedule_.part(stage_, work.chunk)).recomputed;
     }
     const Holdings meanwhile = sum(recomputed);
     for (int i = together.first; i < together.last; ++i)
@@ -104,7 +104,7 @@ Holdings HeldByStage::sum(double recomputed) const {
         for (std::size_t c = 0; c < chunks_.size(); ++c) {
             const Chunk& chunk = chunks_[c];
             const KeptMemory& kept =
-                memory_.of(schedule_.part(stage_, static_cast<int>(c)));
+                memory_.of_part(schedule_.part(stage_, static_cast<int>(c)));
             all.activations += chunk.in_flight * kept.activations;
             all.for_weights += chunk.between * kept.for_weights;
             all.weights += (1 + static_cast<int>(chunk.old.size())) * kept.weights;

@@ -28,7 +28,9 @@ struct ScheduleMemory {
 
     std::vector<KeptMemory> each;  ///< one for all, or one a part of the model
 
-    const KeptMemory& of(int part) const { return each[each.size() == 1 ? 0 : part]; }
+    const KeptMemory& of_part(int part) const {
+        return each[each.size() == 1 ? 0 : part];
+    }
 };
 
 /// What a stage holds after an instruction, or at its peak.

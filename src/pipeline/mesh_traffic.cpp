@@ -22,12 +22,13 @@ struct Terms {
 };
 
 /// Returns the bytes that a tensor group sends for one micro-batch, through all stages.
-std::int64_t tensor_pass(const Terms& of) {
-    const std::int64_t at_block = of.options.sequence ? 10 : 8;
-    const std::int64_t at_head = of.options.sequence ? 3 : 2;
-    const std::int64_t statistics = bytes_of(computed_in(of.shape.dtype));
-    return (of.tp - 1) * ((at_block * of.sizes.layers + 2 + at_head) * of.activation() +
-                          6 * of.tokens * statistics);
+std::int64_t tensor_pass(const Terms& terms) {
+    const std::int64_t at_block = terms.options.sequence ? 10 : 8;
+    const std::int64_t at_head = terms.options.sequence ? 3 : 2;
+    const std::int64_t statistics = bytes_of(computed_in(terms.shape.dtype));
+    return (terms.tp - 1) *
+           ((at_block * terms.sizes.layers + 2 + at_head) * terms.activation() +
+            6 * terms.tokens * statistics);
 }
 
 /// Returns how many parameters all ranks of a tensor group replicate: those of norms and
@@ -43,8 +44,8 @@ std::int64_t held_alike(const GptSizes& sizes) {
 }
 
 /// Returns the rows of a table that a tensor group holds together, with padding.
-std::int64_t table_rows(const Terms& of) {
-    return (of.sizes.vocabulary + of.tp - 1) / of.tp * of.tp;
+std::int64_t table_rows(const Terms& terms) {
+    return (terms.sizes.vocabulary + terms.tp - 1) / terms.tp * terms.tp;
 }
 
 /// Returns the stage of each part of the model.
@@ -61,31 +62,31 @@ std::vector<int> stages_of_parts(const MeshPlan& plan) {
     return stages;
 }
 
-bool has_two_tables(const Terms& of, const std::vector<int>& stages) {
-    return !of.sizes.tied || stages.front() != stages.back();
+bool has_two_tables(const Terms& terms, const std::vector<int>& stages) {
+    return !terms.sizes.tied || stages.front() != stages.back();
 }
 
 /// Returns how many parameters one replica's ranks hold together.
-std::int64_t held_together(const Terms& of, const std::vector<int>& stages) {
-    const std::int64_t alike = held_alike(of.sizes);
-    const std::int64_t table = of.sizes.vocabulary * of.hidden();
+std::int64_t held_together(const Terms& terms, const std::vector<int>& stages) {
+    const std::int64_t alike = held_alike(terms.sizes);
+    const std::int64_t table = terms.sizes.vocabulary * terms.hidden();
     const std::int64_t without_tables =
-        of.sizes.parameters() - table * (of.sizes.tied ? 1 : 2);
-    return without_tables + (of.tp - 1) * alike +
-           (has_two_tables(of, stages) ? 2 : 1) * table_rows(of) * of.hidden();
+        terms.sizes.parameters() - table * (terms.sizes.tied ? 1 : 2);
+    return without_tables + (terms.tp - 1) * alike +
+           (has_two_tables(terms, stages) ? 2 : 1) * table_rows(terms) * terms.hidden();
 }
 
 /// Returns how many numbers a rank sends in one block's attention, forward and backward.
-std::int64_t attention_sent(const Terms& of) {
-    const BlockSizes& block = of.sizes.block;
-    const ContextShape shape{static_cast<int>(of.cp),
-                             of.shape.length,
-                             of.shape.batch,
-                             block.heads / of.tp,
-                             block.attention().key_heads() / of.tp,
+std::int64_t attention_sent(const Terms& terms) {
+    const BlockSizes& block = terms.sizes.block;
+    const ContextShape shape{static_cast<int>(terms.cp),
+                             terms.shape.length,
+                             terms.shape.batch,
+                             block.heads / terms.tp,
+                             block.attention().key_heads() / terms.tp,
                              block.hidden / block.heads};
-    return sent_forward(of.options.context, shape).elements +
-           sent_backward(of.options.context, shape).elements;
+    return sent_forward(terms.options.context, shape).elements +
+           sent_backward(terms.options.context, shape).elements;
 }
 
 /// Returns how many pairs of neighbouring parts are on different stages.
@@ -120,30 +121,30 @@ Terms terms_of(const MeshPlan& plan, const MicroBatchShape& shape) {
 std::int64_t parameters_on_mesh(const MeshPlan& plan) {
     require(plan.sizes().block.experts.count == 0,
             "parameters_on_mesh: the formula is for a GPT without experts");
-    const Terms of = terms_of(plan, {});
-    return of.replicas * held_together(of, stages_of_parts(plan));
+    const Terms terms = terms_of(plan, {});
+    return terms.replicas * held_together(terms, stages_of_parts(plan));
 }
 
 MeshTraffic mesh_traffic(const MeshPlan& plan, const MicroBatchShape& shape) {
     const MeshOptions& options = plan.options();
     require_formulas(plan);
-    const Terms of = terms_of(plan, shape);
+    const Terms terms = terms_of(plan, shape);
     const std::vector<int> stages = stages_of_parts(plan);
     const std::int64_t bytes = bytes_of(shape.dtype);
     // Each micro-batch passes through all stages once, on each rank along cp.
-    const std::int64_t passes = plan.micro_batches() * of.cp;
+    const std::int64_t passes = plan.micro_batches() * terms.cp;
     // With ZeRO, sums along other axes than the replicas' are over shards.
-    const std::int64_t sums = options.zero == 0 ? of.replicas : 1;
+    const std::int64_t sums = options.zero == 0 ? terms.replicas : 1;
     MeshTraffic traffic;
-    traffic.tp = passes * tensor_pass(of);
+    traffic.tp = passes * tensor_pass(terms);
     if (options.sequence)
-        traffic.tp += sums * 2 * (of.tp - 1) * held_alike(of.sizes) * bytes;
-    traffic.cp = passes * of.tp * of.sizes.layers * attention_sent(of) * bytes;
-    traffic.pp = passes * 2 * boundaries(stages) * of.activation() *
-                 (options.sequence ? 1 : of.tp);
-    traffic.replicas = 2 * (of.replicas - 1) * held_together(of, stages) * bytes;
-    if (of.sizes.tied && has_two_tables(of, stages))
-        traffic.tied = sums * 2 * table_rows(of) * of.hidden() * bytes;
+        traffic.tp += sums * 2 * (terms.tp - 1) * held_alike(terms.sizes) * bytes;
+    traffic.cp = passes * terms.tp * terms.sizes.layers * attention_sent(terms) * bytes;
+    traffic.pp = passes * 2 * boundaries(stages) * terms.activation() *
+                 (options.sequence ? 1 : terms.tp);
+    traffic.replicas = 2 * (terms.replicas - 1) * held_together(terms, stages) * bytes;
+    if (terms.sizes.tied && has_two_tables(terms, stages))
+        traffic.tied = sums * 2 * table_rows(terms) * terms.hidden() * bytes;
     return traffic;
 }
 

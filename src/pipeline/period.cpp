@@ -17,12 +17,12 @@ PeriodShift::PeriodShift(const Schedule& schedule, int stage)
       versions_(static_cast<std::size_t>(schedule.chunks), 0) {
     const Positions first = schedule.period->first[stage];
     for (int i = first.first; i < first.last; ++i) {
-        const Instruction& work = schedule.of(stage)[i];
+        const Instruction& work = schedule.of_stage(stage)[i];
         if (work.kind == optimizer_step) ++versions_[work.chunk];
     }
 }
 
-Instruction PeriodShift::of(Instruction work, int copies) const {
+Instruction PeriodShift::shifted(Instruction work, int copies) const {
     if (has_micro_batch(work.kind)) work.micro_batch += copies * micro_batches_;
     if (work.weight_version >= 0) work.weight_version += copies * versions_[work.chunk];
     return work;
@@ -50,23 +50,23 @@ Schedule repeated(const Schedule& schedule, int times) {
     made.period->times = times;
     for (int stage = 0; stage < schedule.stages; ++stage) {
         const PeriodShift shift(schedule, stage);
-        const std::vector<Instruction>& list = schedule.of(stage);
+        const std::vector<Instruction>& list = schedule.of_stage(stage);
         const Positions first = period.first[stage];
         std::vector<Instruction>& work = made.work[stage];
         work.assign(list.begin(), list.begin() + first.first);
         for (int copy = 0; copy < times; ++copy)
             for (int i = first.first; i < first.last; ++i)
-                work.push_back(shift.of(list[i], copy));
+                work.push_back(shift.shifted(list[i], copy));
         const int behind = first.first + period.times * first.count();
         for (int i = behind; i < static_cast<int>(list.size()); ++i)
-            work.push_back(shift.of(list[i], times - period.times));
+            work.push_back(shift.shifted(list[i], times - period.times));
     }
     return made;
 }
 
 std::vector<std::string> texts_of(const Schedule& schedule, int stage) {
-    if (!schedule.period) return texts_of(schedule.of(stage));
-    const std::vector<Instruction>& list = schedule.of(stage);
+    if (!schedule.period) return texts_of(schedule.of_stage(stage));
+    const std::vector<Instruction>& list = schedule.of_stage(stage);
     const Positions middle = schedule.period->first[stage];
     const int times = schedule.period->times;
     const PeriodShift shift(schedule, stage);
@@ -74,7 +74,7 @@ std::vector<std::string> texts_of(const Schedule& schedule, int stage) {
     const auto add = [&](int first, int last, int copies) {
         std::vector<Instruction> work;
         for (int i = first; i < last; ++i)
-            work.push_back(shift.of(list[i], copies));
+            work.push_back(shift.shifted(list[i], copies));
         for (std::string& text : texts_of(work))
             texts.push_back(std::move(text));
     };
@@ -139,7 +139,7 @@ class Rhythm {
         const Positions one = schedule_.period->first[stage];
         for (int copy = first; copy < first + copies; ++copy)
             for (int i = 0; i < one.count(); ++i) {
-                const Instruction& work = schedule_.of(stage)[one.first + i];
+                const Instruction& work = schedule_.of_stage(stage)[one.first + i];
                 const bool counts = is_computation(work.kind)
                                         ? !work.together
                                         : work.kind == optimizer_step;
@@ -162,7 +162,7 @@ int depth_of(const Schedule& schedule) {
     for (int stage = 0; stage < schedule.stages; ++stage) {
         const Positions first = schedule.period->first[stage];
         for (int i = first.first; i < first.last; ++i) {
-            const Instruction& work = schedule.of(stage)[i];
+            const Instruction& work = schedule.of_stage(stage)[i];
             if (!has_micro_batch(work.kind)) continue;
             least = any ? std::min(least, work.micro_batch) : work.micro_batch;
             most = std::max(most, work.micro_batch);
@@ -241,7 +241,7 @@ std::vector<std::vector<int>> staleness(const PeriodTiming& period) {
     for (int stage = 0; stage < schedule.stages; ++stage) {
         const Positions all = period.positions(stage);
         for (int i = all.first; i < all.last; ++i) {
-            const Instruction& work = schedule.of(stage)[i];
+            const Instruction& work = schedule.of_stage(stage)[i];
             if (work.kind != forward) continue;
             int& chunk = most[stage][work.chunk];
             chunk =

@@ -16,7 +16,7 @@ class PeriodShift {
     PeriodShift(const Schedule& schedule, int stage);
 
     /// Returns the instruction as it is `copies` copies later.
-    Instruction of(Instruction work, int copies) const;
+    Instruction shifted(Instruction work, int copies) const;
 
   private:
     int micro_batches_;

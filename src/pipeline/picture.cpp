@@ -132,7 +132,7 @@ Strip held_memory(const Schedule& schedule, const Timing& timing, int stage,
         strip.peak_at = time;
     };
     note(0, held.now());
-    const int count = static_cast<int>(schedule.of(stage).size());
+    const int count = static_cast<int>(schedule.of_stage(stage).size());
     for (int position = 0; position < count;) {
         const Positions together = schedule.together({stage, position});
         if (!is_message(schedule.at({stage, position}).kind)) {
@@ -235,7 +235,7 @@ class ScheduleChart {
     std::vector<Picoseconds> version_begins(int stage, int chunk) const {
         std::vector<Picoseconds> begins{0};
         bool later_read = false;
-        const std::vector<Instruction>& work = schedule_.of(stage);
+        const std::vector<Instruction>& work = schedule_.of_stage(stage);
         for (std::size_t i = 0; i < work.size(); ++i) {
             if (work[i].chunk != chunk) continue;
             if (work[i].kind == optimizer_step)
@@ -250,7 +250,7 @@ class ScheduleChart {
     /// two of a pair are drawn one after the other, each for half of the pair's time.
     Row row(int stage, bool (*wanted)(InstructionKind)) {
         Row row;
-        const std::vector<Instruction>& work = schedule_.of(stage);
+        const std::vector<Instruction>& work = schedule_.of_stage(stage);
         for (std::size_t i = 0; i < work.size(); ++i) {
             const TimeSpan& span = timing_.spans[stage][i];
             if (!wanted(work[i].kind) || span.end <= span.start) continue;

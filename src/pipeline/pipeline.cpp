@@ -136,16 +136,17 @@ void Pipeline::execute(Place place) {
 }
 
 void Pipeline::forward(Place place) {
-    Flight& it = flight(place);
+    Flight& in_flight = flight(place);
     const MicroBatch& batch = micro_batch(place);
-    const Tensor x = is_first(place) ? batch.input : arriving(it.x, it.x_arrives);
+    const Tensor x =
+        is_first(place) ? batch.input : arriving(in_flight.x, in_flight.x_arrives);
     const PhaseScope phase(device_, Phase::forward, at(place).micro_batch);
-    it.saved.set_loss_weight(batch.weight);
+    in_flight.saved.set_loss_weight(batch.weight);
     const Tensor y = stash_.with_weights(place, chunk(place), [&] {
-        return loss_ ? chunk(place).forward(x, it.saved, at_)
+        return loss_ ? chunk(place).forward(x, in_flight.saved, at_)
                      : chunk(place).infer(x, at_);
     });
-    for (const Tensor& term : it.saved.take_losses())
+    for (const Tensor& term : in_flight.saved.take_losses())
         add_to_total(place, term);
     if (on_host_ && loss_) send_to_host(place);
     if (is_last(place))
@@ -155,38 +156,38 @@ void Pipeline::forward(Place place) {
 }
 
 void Pipeline::backward(Place place) {
-    Flight& it = flight(place);
-    const Tensor dy = arriving(it.dy, it.dy_arrives);
+    Flight& in_flight = flight(place);
+    const Tensor dy = arriving(in_flight.dy, in_flight.dy_arrives);
     begin_gradients(place);
     const PhaseScope phase(device_, Phase::backward, at(place).micro_batch);
     finish_backward(place, stash_.with_weights(place, chunk(place), [&] {
-        return chunk(place).backward(dy, it.saved, at_);
+        return chunk(place).backward(dy, in_flight.saved, at_);
     }));
-    it.saved = {};
+    in_flight.saved = {};
     if (on_host_) on_host_->let_go(0);
 }
 
 // lesson: end
 
 void Pipeline::backward_input(Place place) {
-    Flight& it = flight(place);
-    const Tensor dy = arriving(it.dy, it.dy_arrives);
+    Flight& in_flight = flight(place);
+    const Tensor dy = arriving(in_flight.dy, in_flight.dy_arrives);
     const PhaseScope phase(device_, Phase::backward_input, at(place).micro_batch);
     finish_backward(place, stash_.with_weights(place, chunk(place), [&] {
-        return chunk(place).backward_input(dy, it.saved, at_);
+        return chunk(place).backward_input(dy, in_flight.saved, at_);
     }));
     if (on_host_) on_host_->let_go(0);
 }
 
 void Pipeline::backward_weight(Place place) {
-    Flight& it = flight(place);
+    Flight& in_flight = flight(place);
     begin_gradients(place);
     const PhaseScope phase(device_, Phase::backward_weight, at(place).micro_batch);
     stash_.with_weights(place, chunk(place), [&] {
-        chunk(place).backward_weight(it.saved, at_);
+        chunk(place).backward_weight(in_flight.saved, at_);
         return true;
     });
-    it.saved = {};
+    in_flight.saved = {};
 }
 
 namespace {
@@ -205,7 +206,7 @@ void Pipeline::offload_activations(std::int64_t least_bytes) {
 /// Returns the stage's next computation after this instruction; none after its last one,
 /// which is a backward.
 Place Pipeline::next_computation(Place place) const {
-    const std::vector<Instruction>& list = plan_.schedule().of(place.stage);
+    const std::vector<Instruction>& list = plan_.schedule().of_stage(place.stage);
     const auto next =
         std::find_if(list.begin() + place.position + 1, list.end(),
                      [](const Instruction& each) { return is_computation(each.kind); });
@@ -301,16 +302,16 @@ void Pipeline::post(Positions together) {
 }
 
 StageMail::Message Pipeline::message(Place place) {
-    Flight& it = flight(place);
+    Flight& in_flight = flight(place);
     switch (at(place).kind) {
         case InstructionKind::send_activation:
-            return sent(place, it.y);
+            return sent(place, in_flight.y);
         case InstructionKind::recv_activation:
-            return received(place, it.x_arrives);
+            return received(place, in_flight.x_arrives);
         case InstructionKind::send_gradient:
-            return sent(place, it.dx);
+            return sent(place, in_flight.dx);
         default:
-            return received(place, it.dy_arrives);
+            return received(place, in_flight.dy_arrives);
     }
 }
 
@@ -510,8 +511,8 @@ void Pipeline::update_by(std::vector<Optimizer*> optimizers, SourceLine at) {
     for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
         require(optimizers[chunk] != nullptr, at,
                 "the optimizer of chunk {} is null; one is expected", chunk);
-        const bool steps =
-            std::ranges::any_of(schedule.of(line_.rank()), [&](const Instruction& each) {
+        const bool steps = std::ranges::any_of(
+            schedule.of_stage(line_.rank()), [&](const Instruction& each) {
                 return each.kind == InstructionKind::optimizer_step &&
                        each.chunk == chunk;
             });
@@ -570,7 +571,7 @@ void Pipeline::clear_used_up(int chunk, Place place) {
 /// Returns how many backward passes of the chunk follow, from `place` on, before its
 /// gradients are reduced or used in an update.
 int Pipeline::passes_left(int chunk, Place place) const {
-    const auto& instructions = plan_.schedule().of(line_.rank());
+    const auto& instructions = plan_.schedule().of_stage(line_.rank());
     int passes = 0;
     for (auto i = instructions.begin() + place.position; i != instructions.end(); ++i) {
         if (i->chunk != chunk) continue;

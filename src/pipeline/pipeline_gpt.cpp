@@ -150,7 +150,7 @@ void require_cut(const GptSizes& sizes, const Schedule& schedule,
 /// read has only one version at a time.
 void require_end_updates(const GptSizes& sizes, const Schedule& schedule, int stage) {
     bool updated = false;
-    for (const Instruction& work : schedule.of(stage)) {
+    for (const Instruction& work : schedule.of_stage(stage)) {
         updated = updated || work.kind == InstructionKind::optimizer_step;
         require(!sizes.tied || !updated || !has_micro_batch(work.kind),
                 "schedule '{}' updates stage {}'s weights before its last micro-batch is "

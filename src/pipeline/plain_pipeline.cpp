@@ -16,7 +16,7 @@ bool is_plain(const Schedule& schedule) {
     bool plain = schedule.chunks == 1 && schedule.queues == MessageQueues::one;
     for (int stage = 0; stage < schedule.stages; ++stage)
         plain = plain && schedule.part(stage, 0) == stage &&
-                std::ranges::is_partitioned(schedule.of(stage), has_micro_batch,
+                std::ranges::is_partitioned(schedule.of_stage(stage), has_micro_batch,
                                             &Instruction::kind);
     return plain;
 }
@@ -57,24 +57,25 @@ Tensor PlainPipeline::run(const Loss& loss, std::span<const MicroBatch> micro_ba
 
 void PlainPipeline::compute(const Instruction& work, const Loss& loss,
                             const MicroBatch& batch) {
-    Flight& it = flights_[work.micro_batch];
-    if (work.kind == InstructionKind::forward) return forward(it, loss, batch);
-    if (work.kind == backward) it.dx = stage_.backward(it.dy, it.saved);
-    if (work.kind == backward_input) it.dx = stage_.backward_input(it.dy, it.saved);
-    if (work.kind == backward_weight) stage_.backward_weight(it.saved);
+    Flight& flight = flights_[work.micro_batch];
+    if (work.kind == InstructionKind::forward) return forward(flight, loss, batch);
+    if (work.kind == backward) flight.dx = stage_.backward(flight.dy, flight.saved);
+    if (work.kind == backward_input)
+        flight.dx = stage_.backward_input(flight.dy, flight.saved);
+    if (work.kind == backward_weight) stage_.backward_weight(flight.saved);
     // After the last use of what forward saved, only dx is kept, to be sent.
-    if (work.kind != backward_input) it = {.dx = it.dx};
+    if (work.kind != backward_input) flight = {.dx = flight.dx};
 }
 
-void PlainPipeline::forward(Flight& it, const Loss& loss, const MicroBatch& batch) {
-    it.saved.set_loss_weight(batch.weight);
-    it.y = stage_.forward(is_first() ? batch.input : it.x, it.saved);
-    for (const Tensor& term : it.saved.take_losses())
+void PlainPipeline::forward(Flight& flight, const Loss& loss, const MicroBatch& batch) {
+    flight.saved.set_loss_weight(batch.weight);
+    flight.y = stage_.forward(is_first() ? batch.input : flight.x, flight.saved);
+    for (const Tensor& term : flight.saved.take_losses())
         add_to_total(term);
     if (!is_last()) return;
-    const LossResult result = loss(device_, it.y, batch.target, batch.weight);
+    const LossResult result = loss(device_, flight.y, batch.target, batch.weight);
     add_to_total(result.loss);
-    it.dy = result.gradient;
+    flight.dy = result.gradient;
 }
 
 void PlainPipeline::add_to_total(const Tensor& loss) {
@@ -92,19 +93,19 @@ void PlainPipeline::exchange(Positions together,
     Group messages = line_.group();
     for (int position = together.first; position < together.last; ++position) {
         const Instruction& message = schedule_.at({line_.rank(), position});
-        Flight& it = flights_[message.micro_batch];
+        Flight& flight = flights_[message.micro_batch];
         const auto arriving = [&] {
             return device_.empty(boundary_.shape(micro_batches[message.micro_batch]),
                                  boundary_.dtype);
         };
         if (is_send(message.kind)) {
             const bool is_forward = message.kind == send_activation;
-            sent.push_back(std::exchange(is_forward ? it.y : it.dx, {}));
+            sent.push_back(std::exchange(is_forward ? flight.y : flight.dx, {}));
             messages.send(sent.back(), is_forward ? behind : before);
         } else if (message.kind == recv_activation) {
-            messages.recv(it.x = arriving(), before);
+            messages.recv(flight.x = arriving(), before);
         } else {
-            messages.recv(it.dy = arriving(), behind);
+            messages.recv(flight.dy = arriving(), behind);
         }
     }
     messages.start().wait();

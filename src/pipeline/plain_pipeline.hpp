@@ -36,7 +36,7 @@ class PlainPipeline {
     bool is_first() const { return line_.rank() == 0; }
     bool is_last() const { return line_.rank() == line_.size() - 1; }
     void compute(const Instruction& work, const Loss& loss, const MicroBatch& batch);
-    void forward(Flight& it, const Loss& loss, const MicroBatch& batch);
+    void forward(Flight& flight, const Loss& loss, const MicroBatch& batch);
     void exchange(Positions together, std::span<const MicroBatch> micro_batches);
     void add_to_total(const Tensor& loss);
 

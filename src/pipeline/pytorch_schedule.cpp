@@ -108,7 +108,7 @@ std::string pytorch_text(const Schedule& schedule, Place place) {
 /// Requires that no work follows an update of weights: PyTorch's caller updates them when
 /// the whole schedule is done.
 void require_at_end(const Schedule& schedule, Place update) {
-    const std::vector<Instruction>& list = schedule.of(update.stage);
+    const std::vector<Instruction>& list = schedule.of_stage(update.stage);
     require(
         std::none_of(list.begin() + update.position, list.end(),
                      [](const Instruction& each) { return is_computation(each.kind); }),

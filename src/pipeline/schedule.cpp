@@ -148,14 +148,14 @@ int Schedule::holders(int part) const {
 }
 
 std::vector<Place> Schedule::places(int stage) const {
-    std::vector<Place> places(of(stage).size());
+    std::vector<Place> places(of_stage(stage).size());
     for (std::size_t i = 0; i < places.size(); ++i)
         places[i] = {stage, static_cast<int>(i)};
     return places;
 }
 
 Positions Schedule::together(Place place) const {
-    const std::vector<Instruction>& list = of(place.stage);
+    const std::vector<Instruction>& list = of_stage(place.stage);
     Positions all{place.position, place.position + 1};
     while (all.first > 0 && list[all.first].together)
         --all.first;
@@ -190,7 +190,8 @@ std::string Schedule::where(Place place) const {
     const Instruction& instruction = at(place);
     return fmt::format("{}stage {}, instruction {} of {}, {}",
                        instruction.line == 0 ? "" : from(instruction.line), place.stage,
-                       place.position + 1, of(place.stage).size(), words_of(instruction));
+                       place.position + 1, of_stage(place.stage).size(),
+                       words_of(instruction));
 }
 
 std::string Schedule::from(int line) const {

@@ -165,7 +165,7 @@ struct Schedule {
     int holders(int part) const;
 
     const Instruction& at(Place place) const { return work[place.stage][place.position]; }
-    const std::vector<Instruction>& of(int stage) const { return work[stage]; }
+    const std::vector<Instruction>& of_stage(int stage) const { return work[stage]; }
     /// Returns the places of a stage's instructions, in order.
     std::vector<Place> places(int stage) const;
     /// Returns the positions of all instructions that begin together with this one.

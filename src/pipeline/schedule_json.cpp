@@ -51,7 +51,7 @@ void add_work(Members& members, const Schedule& schedule, bool unrolled) {
     std::vector<std::vector<std::string>> texts;
     texts.reserve(schedule.work.size());
     for (int stage = 0; stage < schedule.stages; ++stage)
-        texts.push_back(unrolled ? texts_of(schedule.of(stage))
+        texts.push_back(unrolled ? texts_of(schedule.of_stage(stage))
                                  : texts_of(schedule, stage));
     const auto work = [](const std::vector<std::string>& list) {
         return list_json(list, [](const std::string& text) { return '"' + text + '"'; });
@@ -103,7 +103,7 @@ class TimingWriter {
 
     /// Writes each stage's durations: the sums over its chunks, and its messages.
     void add_durations() {
-        const auto of = [&](Picoseconds Durations::*kind, bool one) {
+        const auto sums_of = [&](Picoseconds Durations::*kind, bool one) {
             std::vector<Picoseconds> sums(static_cast<std::size_t>(schedule_.stages), 0);
             for (int stage = 0; stage < schedule_.stages; ++stage)
                 for (int chunk = 0; chunk < (one ? 1 : schedule_.chunks); ++chunk)
@@ -111,11 +111,11 @@ class TimingWriter {
             return list_json(sums, [&](Picoseconds sum) { return time(sum); });
         };
         std::string object =
-            "{\"forward\": " + of(&Durations::forward, false) +
-            ",\n  \"backward_input\": " + of(&Durations::backward_input, false) +
-            ",\n  \"backward_weight\": " + of(&Durations::backward_weight, false);
+            "{\"forward\": " + sums_of(&Durations::forward, false) +
+            ",\n  \"backward_input\": " + sums_of(&Durations::backward_input, false) +
+            ",\n  \"backward_weight\": " + sums_of(&Durations::backward_weight, false);
         if (!options_.times.by_part)
-            object += ",\n  \"comm\": " + of(&Durations::message, true);
+            object += ",\n  \"comm\": " + sums_of(&Durations::message, true);
         members_.add("durations", object + "}");
     }
 

@@ -36,7 +36,7 @@ bool is_same_work(const Schedule& one, const Schedule& other) {
     for (int stage = 0; stage < one.stages; ++stage) {
         const auto counted = [&](const Schedule& schedule) {
             std::map<std::tuple<InstructionKind, int, int>, int> counts;
-            for (const Instruction& each : schedule.of(stage))
+            for (const Instruction& each : schedule.of_stage(stage))
                 if (is_computation(each.kind))
                     ++counts[{each.kind, each.micro_batch, each.chunk}];
             return counts;
@@ -90,8 +90,8 @@ class OrderSearch {
     Schedule run() {
         const int trials = std::clamp(40'000'000 / now_.instructions(), 400, 100'000);
         // In each round the heat falls from the time of one pass to 2 % of that.
-        const double pass =
-            std::max(1.0, static_cast<double>(cost_.longest) / work_count(now_.of(0)));
+        const double pass = std::max(
+            1.0, static_cast<double>(cost_.longest) / work_count(now_.of_stage(0)));
         for (int round = 0; round < kRounds; ++round) {
             now_ = best_;
             cost_ = best_cost_;
@@ -116,7 +116,7 @@ class OrderSearch {
 
     bool fits(int stage) const {
         HeldByStage held(now_, stage, memory_);
-        for (int i = 0; i < static_cast<int>(now_.of(stage).size()); ++i)
+        for (int i = 0; i < static_cast<int>(now_.of_stage(stage).size()); ++i)
             if (held.run({i, i + 1}).memory > limit_) return false;
         return true;
     }
@@ -204,7 +204,7 @@ class GreedyOrder {
           index_(work),
           stages_(work.work.size()) {
         for (int stage = 0; stage < work.stages; ++stage) {
-            ends_.emplace_back(work.of(stage).size());
+            ends_.emplace_back(work.of_stage(stage).size());
             for (const Place place : work.places(stage)) {
                 const Instruction& each = work.at(place);
                 if (is_computation(each.kind))
@@ -225,7 +225,8 @@ class GreedyOrder {
             take(*choice);
         }
         for (int stage = 0; stage < work_.stages; ++stage) {
-            if (lists[stage].size() + made.work[stage].size() != work_.of(stage).size())
+            if (lists[stage].size() + made.work[stage].size() !=
+                work_.of_stage(stage).size())
                 return std::nullopt;
             made.work[stage].insert(made.work[stage].begin(), lists[stage].begin(),
                                     lists[stage].end());
@@ -273,7 +274,7 @@ class GreedyOrder {
     bool has_room(const Stage& stage, Place place) const {
         const Instruction& each = work_.at(place);
         if (each.kind != InstructionKind::forward) return true;
-        const double kept = memory_.of(work_.part(place)).activations;
+        const double kept = memory_.of_part(work_.part(place)).activations;
         const bool last = each.chunk + 1 == work_.chunks;
         return stage.held + kept <= limit_ - (last ? 0 : ahead_);
     }
@@ -300,9 +301,10 @@ class GreedyOrder {
         const int part = work_.part(choice.place);
         Stage& stage = stages_[choice.place.stage];
         stage.todo[{each.chunk, each.kind}].pop_front();
-        stage.free = choice.start + times_.of(work_, choice.place).of(each.kind);
+        stage.free =
+            choice.start + times_.of_place(work_, choice.place).of_kind(each.kind);
         ends_[choice.place.stage][choice.place.position] = stage.free;
-        const KeptMemory& kept = memory_.of(part);
+        const KeptMemory& kept = memory_.of_part(part);
         if (each.kind == InstructionKind::forward) stage.held += kept.activations;
         if (each.kind == InstructionKind::backward) stage.held -= kept.activations;
         if (each.kind == InstructionKind::backward_input)
@@ -356,7 +358,7 @@ std::vector<Schedule> candidates(const Schedule& work) {
             for (int stage = 0; stage < work.stages; ++stage) {
                 std::vector<Instruction>& list = schedule.work[stage];
                 list.erase(list.begin(), list.begin() + work_count(list));
-                std::vector<Instruction> order = made.of(stage);
+                std::vector<Instruction> order = made.of_stage(stage);
                 std::erase_if(order, [](const Instruction& each) {
                     return !is_computation(each.kind);
                 });
@@ -387,7 +389,7 @@ void require_searchable(const Schedule& work) {
         "a schedule of {} instructions is too long to search; at most {} are possible",
         work.instructions(), kMostInstructions);
     for (int stage = 0; stage < work.stages; ++stage) {
-        const std::vector<Instruction>& list = work.of(stage);
+        const std::vector<Instruction>& list = work.of_stage(stage);
         const int end = work_count(list);
         for (const Place place : work.places(stage)) {
             const Instruction& each = work.at(place);

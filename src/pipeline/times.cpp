@@ -8,7 +8,7 @@ namespace lockstep {
 
 using enum InstructionKind;
 
-Picoseconds Durations::of(InstructionKind kind) const {
+Picoseconds Durations::of_kind(InstructionKind kind) const {
     switch (kind) {
         case InstructionKind::forward:
             return forward;
@@ -33,8 +33,8 @@ Picoseconds ScheduleTimes::of_work(const Schedule& schedule, Positions together,
     Picoseconds overlapped = -1;
     for (int position = together.first; position < together.last; ++position) {
         const Place place{stage, position};
-        const Durations& own = of(schedule, place);
-        in_turn += own.of(schedule.at(place).kind);
+        const Durations& own = of_place(schedule, place);
+        in_turn += own.of_kind(schedule.at(place).kind);
         overlapped = std::max(overlapped, own.overlapped);
     }
     return together.count() > 1 && overlapped >= 0 ? overlapped : in_turn;

@@ -25,7 +25,7 @@ struct Durations {
 
     /// A whole backward takes the time of both halves. It and the first half also
     /// recompute.
-    Picoseconds of(InstructionKind kind) const;
+    Picoseconds of_kind(InstructionKind kind) const;
 };
 
 /// How long everything in a schedule takes.
@@ -42,7 +42,7 @@ struct ScheduleTimes {
     /// link.
     std::map<std::pair<int, int>, Picoseconds> links;
 
-    const Durations& of(const Schedule& schedule, Place place) const {
+    const Durations& of_place(const Schedule& schedule, Place place) const {
         if (each.size() == 1) return each.front();
         return each[by_part ? schedule.part(place) : place.stage];
     }

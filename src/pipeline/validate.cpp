@@ -172,7 +172,7 @@ std::pair<int, int> holder_of(const Schedule& schedule, int part) {
 /// Returns the first instruction that names the micro-batch; none if no instruction does.
 Place mention_of(const Schedule& schedule, int micro_batch) {
     for (int stage = 0; stage < schedule.stages; ++stage) {
-        const auto& list = schedule.of(stage);
+        const auto& list = schedule.of_stage(stage);
         const auto found =
             std::ranges::find(list, micro_batch, &Instruction::micro_batch);
         if (found != list.end()) return {stage, static_cast<int>(found - list.begin())};
@@ -204,7 +204,7 @@ ScheduleProblem missing_pass(const Schedule& schedule, int part, int micro_batch
     else if (const Place last = mention_of(schedule, schedule.micro_batches - 1))
         text += fmt::format("; there are {}, since {} the last", schedule.micro_batches,
                             mention_text(schedule, last));
-    const auto& list = schedule.of(stage);
+    const auto& list = schedule.of_stage(stage);
     const int line = list.empty() ? 0 : list.front().line;
     return {schedule.from(line) + text, {}, {}};
 }
@@ -412,7 +412,7 @@ class StepCheck {
     /// the one before.
     void find_new_gradients(int stage) {
         std::vector<char>& marks = new_gradients_.emplace_back();
-        marks.resize(schedule_.of(stage).size());
+        marks.resize(schedule_.of_stage(stage).size());
         std::vector<char> since(static_cast<std::size_t>(schedule_.chunks), 0);
         for (const Place place : schedule_.places(stage)) {
             const Instruction& work = schedule_.at(place);
@@ -562,7 +562,7 @@ ScheduleProblem deadlock(const Schedule& schedule, const WorkIndex& index,
 Problem check_copies(const Schedule& schedule, int stage) {
     const Period& period = *schedule.period;
     const Positions first = period.first[stage];
-    const auto size = static_cast<std::int64_t>(schedule.of(stage).size());
+    const auto size = static_cast<std::int64_t>(schedule.of_stage(stage).size());
     const std::int64_t end = first.first + std::int64_t{period.times} * first.count();
     if (first.first < 0 || first.count() < 1 || end > size)
         return problem_of(schedule,
@@ -573,8 +573,8 @@ Problem check_copies(const Schedule& schedule, int stage) {
     for (int position = first.last; position < end; ++position) {
         const int copies = (position - first.first) / first.count();
         const Place place{stage, position};
-        const Instruction expected =
-            shift.of(schedule.of(stage)[position - copies * first.count()], copies);
+        const Instruction expected = shift.shifted(
+            schedule.of_stage(stage)[position - copies * first.count()], copies);
         if (!(schedule.at(place) == expected))
             return problem_at(schedule, place,
                               "{} is expected here, in copy {} of the repeated middle",

@@ -38,7 +38,7 @@ bool Walk::run() {
 
 Place Walk::at(int stage) const {
     const Lane& lane = lanes_[stage];
-    const bool ended = lane.next == static_cast<int>(schedule_.of(stage).size());
+    const bool ended = lane.next == static_cast<int>(schedule_.of_stage(stage).size());
     return ended ? Place{} : Place{stage, lane.next};
 }
 
@@ -92,7 +92,8 @@ bool Walk::meet(Place place) {
     for (const Place end : ends) {
         if (at(end.stage) != end) return false;
         start.after(lane(end.stage).computing);
-        duration = std::max(duration, times_.of(schedule_, end).of(reduce_gradients));
+        duration =
+            std::max(duration, times_.of_place(schedule_, end).of_kind(reduce_gradients));
     }
     for (const Place end : ends) {
         enter(end, start, duration);

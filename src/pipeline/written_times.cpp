@@ -64,14 +64,14 @@ namespace {
 /// Returns how many amounts there are at most. Throws UsageError for another number than
 /// one or `expected`.
 std::size_t entries_of(const WrittenTimes& written, std::size_t expected) {
-    const char* of = written.by_part ? "part" : "stage";
+    const char* unit = written.by_part ? "part" : "stage";
     std::size_t entries = 1;
     for (const NamedTime& each : kTimes) {
         const std::size_t count = (written.*each.written).size();
         const bool unsaid = count == 0 && each.written == &WrittenTimes::overlapped;
         require(count == 1 || count == expected || unsaid,
                 "{} has {} numbers; one for all {}s, or {}, one a {}, are expected",
-                each.name, count, of, expected, of);
+                each.name, count, unit, expected, unit);
         entries = std::max(entries, count);
     }
     return entries;

@@ -35,7 +35,7 @@ Causes::Causes(const RunReport& report) : report_(report) {
     }
 }
 
-Cause Causes::of(const TraceEvent& event) const {
+Cause Causes::cause_of(const TraceEvent& event) const {
     return event.kind == "communication" ? of_communication(event)
            : event.queue == "compute"    ? of_computation(event)
                                          : Cause{};

@@ -23,7 +23,7 @@ class Causes {
   public:
     explicit Causes(const RunReport& report);
 
-    Cause of(const TraceEvent& event) const;
+    Cause cause_of(const TraceEvent& event) const;
 
   private:
     using Events = std::vector<const TraceEvent*>;

@@ -43,7 +43,7 @@ struct BoundRule {
     DType least = DType::f64;  ///< the less precise dtype of the two runs
     std::int64_t sum_length = 1;
 
-    double of(DType a, DType b) const {
+    double bound(DType a, DType b) const {
         if (!is_floating(a)) return 0;
         return given ? *given
                      : sum_bound(less_precise(least, less_precise(a, b)), sum_length);
@@ -82,7 +82,7 @@ void measure(const HostTensor& a, const HostTensor& b, TensorDifference& result)
 
 TensorDifference judged(TensorDifference result, const HostTensor& a, const HostTensor& b,
                         const BoundRule& rule) {
-    result.bound = rule.of(a.dtype(), b.dtype());
+    result.bound = rule.bound(a.dtype(), b.dtype());
     if (!result.problem.empty()) return result;
     result.passed = result.largest_relative <= result.bound;
     if (result.bound == 0 && result.passed && a.dtype() == b.dtype() && a != b) {

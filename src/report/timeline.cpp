@@ -111,7 +111,7 @@ BoxWords words_of(const TraceEvent& event, std::size_t place, const Causes& caus
         words.tooltip += fmt::format("\nmicro-batch {}", event.micro_batch);
     if (event.bytes > 0) words.tooltip += "\n" + bytes_text(event.bytes);
     if (event.at.line > 0) words.tooltip += "\n" + event.at.text();
-    const Cause cause = causes.of(event);
+    const Cause cause = causes.cause_of(event);
     if (!cause.words.empty()) words.tooltip += "\n" + cause.words;
     words.id = id_of(place);
     for (const std::size_t each : cause.events)
@@ -310,10 +310,11 @@ void add_looks(Chart& chart, const std::vector<Row>& rows, std::set<int>& known)
 }
 
 /// Adds the layers that a strip shows.
-void add_layers(const Strip& strip, const std::vector<int>& of, std::set<int>& layers) {
+void add_layers(const Strip& strip, const std::vector<int>& numbers,
+                std::set<int>& layers) {
     for (const Level& level : strip.levels)
-        for (std::size_t i = 0; i < of.size(); ++i)
-            if (level.amounts[i] > 0) layers.insert(of[i]);
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+            if (level.amounts[i] > 0) layers.insert(numbers[i]);
 }
 
 /// Adds what is drawn to the legend, in order of appearance; then memory.

@@ -42,7 +42,7 @@ std::vector<double> losses_of(const RunReport& report) {
     return losses;
 }
 
-NamedTensors under(const NamedTensors& tensors, const std::string& prefix) {
+NamedTensors named_under(const NamedTensors& tensors, const std::string& prefix) {
     NamedTensors some;
     for (const auto& [name, tensor] : tensors)
         if (name.starts_with(prefix)) some.emplace(name.substr(prefix.size()), tensor);

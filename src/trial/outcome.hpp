@@ -30,7 +30,7 @@ enum class Mistakes {
 NamedTensors all_kept(const RunReport& report, Mistakes mistakes = Mistakes::kept);
 
 /// Returns the tensors whose names begin with the prefix, which is removed.
-NamedTensors under(const NamedTensors& tensors, const std::string& prefix);
+NamedTensors named_under(const NamedTensors& tensors, const std::string& prefix);
 
 /// Returns the loss of each step: the sum of what ranks kept in their series "loss".
 std::vector<double> losses_of(const RunReport& report);

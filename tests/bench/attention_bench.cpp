@@ -38,12 +38,12 @@ struct Fastest {
 };
 
 /// Returns the heads of queries, keys or values in (tokens, 1, 3 kHeads kWidth).
-Heads part(const Tensor& of, std::int64_t which) {
-    return {of, kHeads, kWidth, which * kHeads * kWidth};
+Heads part(const Tensor& packed, std::int64_t which) {
+    return {packed, kHeads, kWidth, which * kHeads * kWidth};
 }
 
-AttentionHeads heads_of(const Tensor& of) {
-    return {part(of, 0), part(of, 1), part(of, 2)};
+AttentionHeads heads_of(const Tensor& packed) {
+    return {part(packed, 0), part(packed, 1), part(packed, 2)};
 }
 
 Tensor random(Device& device, std::int64_t tokens, std::int64_t columns) {
@@ -104,9 +104,9 @@ class PlainEigen {
   private:
     static constexpr auto kFactorOf = static_cast<float>(kFactor);
 
-    static Rows rows(const Tensor& of, std::int64_t which, std::int64_t head) {
-        const Heads heads = part(of, which);
-        return {of.data<float>() + heads.offset(0, head), heads.rows(), kWidth,
+    static Rows rows(const Tensor& packed, std::int64_t which, std::int64_t head) {
+        const Heads heads = part(packed, which);
+        return {packed.data<float>() + heads.offset(0, head), heads.rows(), kWidth,
                 Eigen::OuterStride<>(heads.pitch())};
     }
 
@@ -176,9 +176,9 @@ void attention(benchmark::State& state, Pass pass) {
     state.counters["attentions"] = 1 / ours.seconds;
 }
 
-void shapes(benchmark::internal::Benchmark* of) {
-    of->ArgNames({"tokens", "causal"})->Unit(benchmark::kMillisecond);
-    of->ArgsProduct({{128, 512, 2048}, {0, 1}});
+void shapes(benchmark::internal::Benchmark* family) {
+    family->ArgNames({"tokens", "causal"})->Unit(benchmark::kMillisecond);
+    family->ArgsProduct({{128, 512, 2048}, {0, 1}});
 }
 BENCHMARK_CAPTURE(attention, forward, Pass::forward)->Apply(shapes);
 BENCHMARK_CAPTURE(attention, backward, Pass::backward)->Apply(shapes);

@@ -33,29 +33,31 @@ Tensor numbers(Device& device, Shape shape, DType dtype) {
 
 std::vector<std::pair<std::string, Operation>> all_operations() {
     return {
-        {"copy", [](Device& on, const Operands& t) { on.copy(t.y, t.x); }},
-        {"add", [](Device& on, const Operands& t) { on.add(t.y, t.x, 1e-30); }},
-        {"add_bias", [](Device& on, const Operands& t) { on.add_bias(t.y, t.row); }},
+        {"copy", [](Device& device, const Operands& t) { device.copy(t.y, t.x); }},
+        {"add", [](Device& device, const Operands& t) { device.add(t.y, t.x, 1e-30); }},
+        {"add_bias",
+         [](Device& device, const Operands& t) { device.add_bias(t.y, t.row); }},
         {"sum_of_rows",
-         [](Device& on, const Operands& t) { on.accumulate_rows(t.row, t.x); }},
+         [](Device& device, const Operands& t) { device.accumulate_rows(t.row, t.x); }},
         {"sum_of_squares",
-         [](Device& on, const Operands& t) {
-             on.sum_of_squares(t.of_rows.slice(0, 1), t.x);
+         [](Device& device, const Operands& t) {
+             device.sum_of_squares(t.of_rows.slice(0, 1), t.x);
          }},
-        {"tanh", [](Device& on, const Operands& t) { on.tanh(t.x); }},
-        {"sigmoid", [](Device& on, const Operands& t) { on.sigmoid(t.x); }},
-        {"gelu", [](Device& on, const Operands& t) { on.gelu(t.x); }},
+        {"tanh", [](Device& device, const Operands& t) { device.tanh(t.x); }},
+        {"sigmoid", [](Device& device, const Operands& t) { device.sigmoid(t.x); }},
+        {"gelu", [](Device& device, const Operands& t) { device.gelu(t.x); }},
         {"gelu_backward",
-         [](Device& on, const Operands& t) { on.gelu_backward(t.x, t.z); }},
+         [](Device& device, const Operands& t) { device.gelu_backward(t.x, t.z); }},
         {"gelu_by_tanh",
-         [](Device& on, const Operands& t) { on.gelu(t.x, GeluForm::tanh); }},
-        {"softmax", [](Device& on, const Operands& t) { on.softmax(t.x); }},
+         [](Device& device, const Operands& t) { device.gelu(t.x, GeluForm::tanh); }},
+        {"softmax", [](Device& device, const Operands& t) { device.softmax(t.x); }},
         {"softmax_backward",
-         [](Device& on, const Operands& t) { on.softmax_backward(t.x, t.z); }},
-        {"rms_norm", [](Device& on, const Operands& t) { on.rms_norm(t.x, t.row); }},
+         [](Device& device, const Operands& t) { device.softmax_backward(t.x, t.z); }},
+        {"rms_norm",
+         [](Device& device, const Operands& t) { device.rms_norm(t.x, t.row); }},
         {"layer_norm",
-         [](Device& on, const Operands& t) { on.layer_norm(t.x, t.row, t.row); }},
-        {"swiglu", [](Device& on, const Operands& t) { on.swiglu(t.x); }},
+         [](Device& device, const Operands& t) { device.layer_norm(t.x, t.row, t.row); }},
+        {"swiglu", [](Device& device, const Operands& t) { device.swiglu(t.x); }},
     };
 }
 
@@ -81,9 +83,9 @@ void elementwise(benchmark::State& state) {
     state.SetBytesProcessed(bytes);
 }
 
-void in_caches_and_in_memory(benchmark::internal::Benchmark* of) {
+void in_caches_and_in_memory(benchmark::internal::Benchmark* family) {
     const auto last = static_cast<std::int64_t>(all_operations().size()) - 1;
-    of->ArgNames({"operation", "rows"})
+    family->ArgNames({"operation", "rows"})
         ->ArgsProduct({benchmark::CreateDenseRange(0, last, 1), {8, 4096}});
 }
 BENCHMARK(elementwise<DType::f32>)->Apply(in_caches_and_in_memory);

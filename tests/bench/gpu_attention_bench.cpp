@@ -23,11 +23,11 @@ struct Operands {
           gradients(device.zeros(all.shape(), dtype)) {
         device.random_normal(all, {1, "all"}, 0, 1);
     }
-    Heads part(const Tensor& of, std::int64_t which) const {
-        return {of, kHeads, width, which * kHeads * width};
+    Heads part(const Tensor& packed, std::int64_t which) const {
+        return {packed, kHeads, width, which * kHeads * width};
     }
-    AttentionHeads heads(const Tensor& of) const {
-        return {part(of, 0), part(of, 1), part(of, 2)};
+    AttentionHeads heads(const Tensor& packed) const {
+        return {part(packed, 0), part(packed, 1), part(packed, 2)};
     }
     std::int64_t width;
     Tensor all, gradients;
@@ -68,8 +68,8 @@ BENCHMARK_CAPTURE(products, head_sums,
 
 /// Attention by both methods: forward, and the backward that reads what forward leaves.
 struct BothWays {
-    BothWays(Device& on, const Operands& operands, const AttentionOptions& of)
-        : device(on), o(operands), options(of) {}
+    BothWays(Device& gpu, const Operands& operands, const AttentionOptions& attention)
+        : device(gpu), o(operands), options(attention) {}
 
     void attend() {
         const AttentionHeads heads = o.heads(o.all);
@@ -157,15 +157,15 @@ void attention(benchmark::State& state, bool backward) {
     state.counters["rate_over_matmul"] = rate / flops_of_product(device, dtype);
 }
 
-void shapes(benchmark::internal::Benchmark* of) {
-    of->ArgNames({"tokens", "width", "causal", "bf16"});
+void shapes(benchmark::internal::Benchmark* family) {
+    family->ArgNames({"tokens", "width", "causal", "bf16"});
     for (const std::int64_t bf16 : {0, 1}) {
         for (const std::int64_t tokens : {512, 1024, 4096})
-            of->Args({tokens, 64, 1, bf16});
-        of->Args({4096, 64, 0, bf16});
-        of->Args({4096, 128, 1, bf16});
+            family->Args({tokens, 64, 1, bf16});
+        family->Args({4096, 64, 0, bf16});
+        family->Args({4096, 128, 1, bf16});
     }
-    of->UseManualTime()->Iterations(5)->Unit(benchmark::kMillisecond);
+    family->UseManualTime()->Iterations(5)->Unit(benchmark::kMillisecond);
 }
 BENCHMARK_CAPTURE(attention, forward, false)->Apply(shapes);
 BENCHMARK_CAPTURE(attention, backward, true)->Apply(shapes);

@@ -72,13 +72,14 @@ class OpenBlas {
         if (threads != nullptr) threads(1);
     }
     bool found() const { return gemm_ != nullptr; }
-    void multiply(T* c, const T* a, const T* b, const Shape& of) const {
+    void multiply(T* c, const T* a, const T* b, const Shape& shape) const {
         constexpr int kRowMajor = 101;
         constexpr int kStraight = 111;
         constexpr int kTransposed = 112;
-        const auto m = static_cast<int>(of.m), k = static_cast<int>(of.k),
-                   n = static_cast<int>(of.n);
-        const bool a_turned = of.options.transpose_a, b_turned = of.options.transpose_b;
+        const auto m = static_cast<int>(shape.m), k = static_cast<int>(shape.k),
+                   n = static_cast<int>(shape.n);
+        const bool a_turned = shape.options.transpose_a,
+                   b_turned = shape.options.transpose_b;
         gemm_(kRowMajor, a_turned ? kTransposed : kStraight,
               b_turned ? kTransposed : kStraight, m, n, k, 1, a, a_turned ? m : k, b,
               b_turned ? k : n, 0, c, n);
@@ -144,22 +145,25 @@ bench::EigenProduct<T> function_of(const bench::EigenOfWidth& eigen) {
 
 template <typename T>
 void matmul(benchmark::State& state) {
-    const Shape of = all_shapes()[static_cast<std::size_t>(state.range(0))];
-    state.SetLabel(of.name);
-    const Elements<T> a(of.m * of.k, "a"), b(of.k * of.n, "b"), c(of.m * of.n, "c"),
+    const Shape shape = all_shapes()[static_cast<std::size_t>(state.range(0))];
+    state.SetLabel(shape.name);
+    const Elements<T> a(shape.m * shape.k, "a"), b(shape.k * shape.n, "b"),
+        c(shape.m * shape.n, "c"),
         packed(static_cast<std::int64_t>(sim::kMatmulPacked<T>), "packed");
     const OpenBlas<T> blas;
     std::map<std::string, std::function<void()>> ways;
     for (const sim::MatmulKernel* kernel : sim::matmul_kernels())
         ways[kernel->name] = [&, kernel] {
-            compute<T>(*kernel,
-                       {c.data(), a.data(), b.data(), of.m, of.k, of.n, of.options},
-                       packed.data());
+            compute<T>(
+                *kernel,
+                {c.data(), a.data(), b.data(), shape.m, shape.k, shape.n, shape.options},
+                packed.data());
         };
     const auto add_eigen = [&](const std::string& name,
                                const bench::EigenOfWidth& eigen) {
         ways[name] = [&, multiply = function_of<T>(eigen)] {
-            multiply(c.data(), a.data(), b.data(), of.m, of.k, of.n, of.options);
+            multiply(c.data(), a.data(), b.data(), shape.m, shape.k, shape.n,
+                     shape.options);
         };
     };
     add_eigen("eigen256", bench::kEigen256);
@@ -168,9 +172,9 @@ void matmul(benchmark::State& state) {
         add_eigen("eigen512", bench::kEigen512);
 #endif
     if (blas.found())
-        ways["openblas"] = [&] { blas.multiply(c.data(), a.data(), b.data(), of); };
+        ways["openblas"] = [&] { blas.multiply(c.data(), a.data(), b.data(), shape); };
 
-    const double operations = 2.0 * static_cast<double>(of.m * of.k * of.n);
+    const double operations = 2.0 * static_cast<double>(shape.m * shape.k * shape.n);
     constexpr double kOperationsARound = 2e7;
     const int times = std::max(1, static_cast<int>(kOperationsARound / operations));
     std::map<std::string, std::vector<double>> seconds;

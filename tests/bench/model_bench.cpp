@@ -26,9 +26,9 @@ constexpr std::int64_t kRows = 64;
 
 /// A replica of the lesson's model and a micro-batch, on any device.
 struct Replica {
-    explicit Replica(Device& on)
-        : device(on),
-          model(make_char_model({on, DType::f32, 1, ""}, kSizes)),
+    explicit Replica(Device& target)
+        : device(target),
+          model(make_char_model({target, DType::f32, 1, ""}, kSizes)),
           optimizer(model->parameters(), {0.2, 0.9, 0}) {
         HostTensor ids({kRows, kSizes.context}, DType::i32);
         HostTensor next({kRows}, DType::i32);

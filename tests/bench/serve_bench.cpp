@@ -39,8 +39,8 @@ void serve_thousand(benchmark::State& state) {
                 served[static_cast<std::size_t>(service.replica())] = std::move(done);
         });
         std::vector<Served> together;
-        for (auto& of : served)
-            std::move(of.begin(), of.end(), std::back_inserter(together));
+        for (auto& of_replica : served)
+            std::move(of_replica.begin(), of_replica.end(), std::back_inserter(together));
         report = report_of(together, {});
     }
     rusage used{};

@@ -196,11 +196,11 @@ TEST_CASE("a verb as data reads only the members that it needs", "[sim][comm]") 
 
 TEST_CASE("bf16 is rounded at each step of the ring", "[sim][comm][bf16]") {
     constexpr int kRanks = 4;
-    const auto of = [](int rank, int i) { return Bf16(1.0 / (3 + rank + 7 * i)); };
+    const auto value_of = [](int rank, int i) { return Bf16(1.0 / (3 + rank + 7 * i)); };
     const RunReport report = make(kRanks)->run([&](Rank& rank) {
         HostTensor values({8}, DType::bf16);
         for (int i = 0; i < 8; ++i)
-            values.set(i, float{of(rank.index(), i)});
+            values.set(i, float{value_of(rank.index(), i)});
         const Tensor x = rank.device().upload(values);
         rank.world().all_reduce(x).wait();
         rank.keep("sum", x);
@@ -209,9 +209,9 @@ TEST_CASE("bf16 is rounded at each step of the ring", "[sim][comm][bf16]") {
     for (const RankReport& rank : report.ranks)
         for (int i = 0; i < 8; ++i) {
             const int chunk = i / 2;
-            Bf16 sum = of((chunk + 1) % kRanks, i);
+            Bf16 sum = value_of((chunk + 1) % kRanks, i);
             for (int step = 2; step <= kRanks; ++step)
-                sum = Bf16(float{sum} + float{of((chunk + step) % kRanks, i)});
+                sum = Bf16(float{sum} + float{value_of((chunk + step) % kRanks, i)});
             CHECK(rank.kept.at("sum").at(i) == float{sum});
         }
 }

@@ -104,10 +104,10 @@ inline double gelu_by_tanh_of(double x) {
 inline double gelu_by_tanh_slope(double x) {
     // 1 - tanh^2 must be more exact here than in the result that is compared.
     using Exact = long double;
-    const Exact by = std::sqrt(2 / std::acos(Exact{-1})), y = x;
-    const Exact t = std::tanh(by * (y + 0.044715L * y * y * y));
+    const Exact scale = std::sqrt(2 / std::acos(Exact{-1})), y = x;
+    const Exact t = std::tanh(scale * (y + 0.044715L * y * y * y));
     return static_cast<double>((1 + t) / 2 +
-                               y / 2 * (1 - t * t) * by * (1 + 0.134145L * y * y));
+                               y / 2 * (1 - t * t) * scale * (1 + 0.134145L * y * y));
 }
 
 TEST_CASE("GELU by tanh is the formula of its paper, and so is its derivative", kTags) {

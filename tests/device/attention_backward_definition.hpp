@@ -10,21 +10,25 @@ namespace lockstep::test {
 struct BackwardOperands {
     BackwardOperands(Bench& bench, const AttentionOperands& operands,
                      const AttentionDefinition& definition)
-        : dq(bench, operands.of, operands.of.heads, operands.of.m, operands.dtype, "dq"),
-          dk(bench, operands.of, operands.of.few, operands.of.n, operands.dtype, "dk"),
-          dv(bench, operands.of, operands.of.few, operands.of.n, operands.dtype, "dv"),
-          dy(bench, unpadded(operands.of), operands.of.heads, operands.of.m,
-             operands.dtype, "dy"),
-          log_sum_exp({operands.of.batches, operands.of.heads, operands.of.m},
+        : dq(bench, operands.test_case, operands.test_case.heads, operands.test_case.m,
+             operands.dtype, "dq"),
+          dk(bench, operands.test_case, operands.test_case.few, operands.test_case.n,
+             operands.dtype, "dk"),
+          dv(bench, operands.test_case, operands.test_case.few, operands.test_case.n,
+             operands.dtype, "dv"),
+          dy(bench, unpadded(operands.test_case), operands.test_case.heads,
+             operands.test_case.m, operands.dtype, "dy"),
+          log_sum_exp({operands.test_case.batches, operands.test_case.heads,
+                       operands.test_case.m},
                       computed_in(operands.dtype)),
           dy_y(log_sum_exp) {
-        const HeadCase& of = operands.of;
+        const HeadCase& test_case = operands.test_case;
         std::int64_t next = 0;
-        for (std::int64_t b = 0; b < of.batches; ++b)
-            for (std::int64_t h = 0; h < of.heads; ++h)
-                for (std::int64_t i = 0; i < of.m; ++i, ++next) {
+        for (std::int64_t b = 0; b < test_case.batches; ++b)
+            for (std::int64_t h = 0; h < test_case.heads; ++h)
+                for (std::int64_t i = 0; i < test_case.m; ++i, ++next) {
                     double along = 0;
-                    for (std::int64_t d = 0; d < of.width; ++d)
+                    for (std::int64_t d = 0; d < test_case.width; ++d)
                         along += dy.at(b, h, i, d) *
                                  definition.mean_value(b, h, i, d).sum.value;
                     log_sum_exp.set(next, definition.row(b, h, i).log_sum_exp);
@@ -33,9 +37,9 @@ struct BackwardOperands {
         backward = {dy.view.tensor, bench->upload(log_sum_exp), bench->upload(dy_y)};
     }
 
-    static HeadCase unpadded(HeadCase of) {
-        of.before = of.behind = 0;
-        return of;
+    static HeadCase unpadded(HeadCase test_case) {
+        test_case.before = test_case.behind = 0;
+        return test_case;
     }
     AttentionHeads gradients() const { return {dq.view, dk.view, dv.view}; }
     void run(Bench& bench, const AttentionOperands& operands,
@@ -64,12 +68,12 @@ class BackwardDefinition {
                        const BackwardOperands& backward,
                        const AttentionDefinition& definition, double factor)
         : operands_(operands), backward_(backward), factor_(factor) {
-        const HeadCase& of = operands.of;
+        const HeadCase& test_case = operands.test_case;
         std::vector<WeightedSum> dq(sums(backward.dq)), dk(sums(backward.dk)),
             dv(sums(backward.dv));
-        for (std::int64_t b = 0; b < of.batches; ++b)
-            for (std::int64_t h = 0; h < of.heads; ++h)
-                for (std::int64_t i = 0; i < of.m; ++i)
+        for (std::int64_t b = 0; b < test_case.batches; ++b)
+            for (std::int64_t h = 0; h < test_case.heads; ++h)
+                for (std::int64_t i = 0; i < test_case.m; ++i)
                     for (const SeenKey& seen : definition.row(b, h, i).keys)
                         add_pair(dq, dk, dv, b, h, i, seen);
         finish(dq_, backward.dq, dq);
@@ -94,9 +98,9 @@ class BackwardDefinition {
     /// sum of `width` terms. ds is a product, so the errors of its factors add up.
     void add_pair(Sums& dq, Sums& dk, Sums& dv, std::int64_t b, std::int64_t h,
                   std::int64_t i, const SeenKey& seen) const {
-        const HeadCase& of = operands_.of;
-        const std::int64_t j = seen.key, few = of.serving(h);
-        const std::int64_t index = (b * of.heads + h) * of.m + i;
+        const HeadCase& test_case = operands_.test_case;
+        const std::int64_t j = seen.key, few = test_case.serving(h);
+        const std::int64_t index = (b * test_case.heads + h) * test_case.m + i;
         const double whole = backward_.log_sum_exp.at(index);
         const double along = backward_.dy_y.at(index);
         const double p = std::exp(seen.score - whole);
@@ -104,9 +108,9 @@ class BackwardDefinition {
             p * AttentionDefinition::off_from(seen, whole) + least_off(operands_.dtype);
         const double rounding = rounding_off(operands_.dtype);
         Sum dp;
-        for (std::int64_t d = 0; d < of.width; ++d)
+        for (std::int64_t d = 0; d < test_case.width; ++d)
             dp.add(backward_.dy.at(b, h, i, d) * operands_.v.at(b, few, j, d));
-        const double dp_off = std::sqrt(static_cast<double>(of.width)) *
+        const double dp_off = std::sqrt(static_cast<double>(test_case.width)) *
                                   (std::sqrt(dp.squares) + std::abs(dp.value)) +
                               std::abs(along);
         const double ds = factor_ * p * (dp.value - along);
@@ -115,7 +119,7 @@ class BackwardDefinition {
             std::abs(ds);
         const double ds_used = ds_off + rounding * std::abs(ds);
         const double p_used = p_off + rounding * p;
-        for (std::int64_t d = 0; d < of.width; ++d) {
+        for (std::int64_t d = 0; d < test_case.width; ++d) {
             at(dq, backward_.dq, b, h, i, d)
                 .add(ds, ds_used, operands_.k.at(b, few, j, d));
             at(dk, backward_.dk, b, few, j, d)
@@ -125,9 +129,9 @@ class BackwardDefinition {
         }
     }
 
-    static WeightedSum& at(Sums& of, const HeadOperand& gradient, std::int64_t batch,
+    static WeightedSum& at(Sums& terms, const HeadOperand& gradient, std::int64_t batch,
                            std::int64_t head, std::int64_t row, std::int64_t column) {
-        return of[static_cast<std::size_t>(gradient.place(batch, head, row, column))];
+        return terms[static_cast<std::size_t>(gradient.place(batch, head, row, column))];
     }
 
     /// Adds the values from before; other columns stay as they are.

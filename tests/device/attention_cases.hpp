@@ -60,11 +60,11 @@ struct Attended {
 /// Returns the factor that makes the largest |score| equal to `reach`.
 inline double factor_to_reach(const AttentionOperands& operands, double reach) {
     const AttentionDefinition definition(operands, {});
-    const HeadCase& of = operands.of;
+    const HeadCase& test_case = operands.test_case;
     double most = 0;
-    for (std::int64_t b = 0; b < of.batches; ++b)
-        for (std::int64_t h = 0; h < of.heads; ++h)
-            for (std::int64_t i = 0; i < of.m; ++i)
+    for (std::int64_t b = 0; b < test_case.batches; ++b)
+        for (std::int64_t h = 0; h < test_case.heads; ++h)
+            for (std::int64_t i = 0; i < test_case.m; ++i)
                 for (const SeenKey& seen : definition.row(b, h, i).keys)
                     most = std::max(most, std::abs(seen.score));
     return reach / most;
@@ -97,8 +97,8 @@ struct HeadType {
     std::int64_t width;
 };
 
-inline std::string text_of(const HeadType& of) {
-    return fmt::format("{} of width {}", name_of(of.dtype), of.width);
+inline std::string text_of(const HeadType& type) {
+    return fmt::format("{} of width {}", name_of(type.dtype), type.width);
 }
 
 /// Returns all types; bf16 has a width that tensor cores take.

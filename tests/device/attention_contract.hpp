@@ -15,18 +15,20 @@ TEST_CASE("Products of heads equal their definition at any place in a row", kTag
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const double factor = GENERATE(1.0, -0.375);
     Bench bench;
-    for (const HeadCase& of : head_cases()) {
-        CAPTURE(text_of(of), factor);
-        const HeadOperand x(bench, of, of.heads, of.m, dtype, "x");
-        const HeadOperand y(bench, of, of.few, of.n, dtype, "y");
-        Expected expected({of.batches, of.heads, of.m, of.n}, dtype);
-        for (std::int64_t b = 0; b < of.batches; ++b)
-            for (std::int64_t h = 0; h < of.heads; ++h)
-                for (std::int64_t i = 0; i < of.m; ++i)
-                    for (std::int64_t j = 0; j < of.n; ++j) {
+    for (const HeadCase& test_case : head_cases()) {
+        CAPTURE(text_of(test_case), factor);
+        const HeadOperand x(bench, test_case, test_case.heads, test_case.m, dtype, "x");
+        const HeadOperand y(bench, test_case, test_case.few, test_case.n, dtype, "y");
+        Expected expected({test_case.batches, test_case.heads, test_case.m, test_case.n},
+                          dtype);
+        for (std::int64_t b = 0; b < test_case.batches; ++b)
+            for (std::int64_t h = 0; h < test_case.heads; ++h)
+                for (std::int64_t i = 0; i < test_case.m; ++i)
+                    for (std::int64_t j = 0; j < test_case.n; ++j) {
                         Sum sum;
-                        for (std::int64_t d = 0; d < of.width; ++d)
-                            sum.add(x.at(b, h, i, d) * y.at(b, of.serving(h), j, d));
+                        for (std::int64_t d = 0; d < test_case.width; ++d)
+                            sum.add(x.at(b, h, i, d) *
+                                    y.at(b, test_case.serving(h), j, d));
                         sum.expect(expected, factor);
                     }
         expected.check(bench->download(bench->head_products(x.view, y.view, factor)));
@@ -35,44 +37,50 @@ TEST_CASE("Products of heads equal their definition at any place in a row", kTag
 
 /// Weights (batches, heads, m, n), or transposed (…, n, m), and their sums.
 struct WeightedHeads {
-    WeightedHeads(const HeadCase& of, DType dtype, bool transposed)
-        : weights(random_values(transposed ? Shape{of.batches, of.heads, of.n, of.m}
-                                           : Shape{of.batches, of.heads, of.m, of.n},
-                                dtype, "weights")),
-          of_(of),
+    WeightedHeads(const HeadCase& test_case, DType dtype, bool transposed)
+        : weights(random_values(
+              transposed
+                  ? Shape{test_case.batches, test_case.heads, test_case.n, test_case.m}
+                  : Shape{test_case.batches, test_case.heads, test_case.m, test_case.n},
+              dtype, "weights")),
+          test_case_(test_case),
           transposed_(transposed) {}
 
     /// Adds to `sum` the terms of head `head` for query i and column d, each multiplied
     /// by `factor`. y has either all heads or the few.
     void add(Sum& sum, const HeadOperand& y, std::int64_t batch, std::int64_t head,
              std::int64_t i, std::int64_t d, double factor = 1) const {
-        const std::int64_t begin = (batch * of_.heads + head) * of_.m * of_.n;
-        const std::int64_t from = y.view.heads == of_.heads ? head : of_.serving(head);
-        for (std::int64_t j = 0; j < of_.n; ++j)
+        const std::int64_t begin =
+            (batch * test_case_.heads + head) * test_case_.m * test_case_.n;
+        const std::int64_t from =
+            y.view.heads == test_case_.heads ? head : test_case_.serving(head);
+        for (std::int64_t j = 0; j < test_case_.n; ++j)
             sum.add(factor *
-                    weights.at(begin + (transposed_ ? j * of_.m + i : i * of_.n + j)) *
+                    weights.at(begin + (transposed_ ? j * test_case_.m + i
+                                                    : i * test_case_.n + j)) *
                     y.at(batch, from, j, d));
     }
 
     HostTensor weights;
 
   private:
-    HeadCase of_;
+    HeadCase test_case_;
     bool transposed_;
 };
 
 TEST_CASE("Sums of heads equal their definition, side by side in a new tensor", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
-    for (const HeadCase& of : head_cases()) {
-        CAPTURE(text_of(of));
-        const HeadOperand y(bench, of, of.few, of.n, dtype, "y");
-        const WeightedHeads weighted(of, dtype, false);
-        Expected expected({of.m, of.batches, of.heads * of.width}, dtype);
-        for (std::int64_t i = 0; i < of.m; ++i)
-            for (std::int64_t b = 0; b < of.batches; ++b)
-                for (std::int64_t h = 0; h < of.heads; ++h)
-                    for (std::int64_t d = 0; d < of.width; ++d) {
+    for (const HeadCase& test_case : head_cases()) {
+        CAPTURE(text_of(test_case));
+        const HeadOperand y(bench, test_case, test_case.few, test_case.n, dtype, "y");
+        const WeightedHeads weighted(test_case, dtype, false);
+        Expected expected(
+            {test_case.m, test_case.batches, test_case.heads * test_case.width}, dtype);
+        for (std::int64_t i = 0; i < test_case.m; ++i)
+            for (std::int64_t b = 0; b < test_case.batches; ++b)
+                for (std::int64_t h = 0; h < test_case.heads; ++h)
+                    for (std::int64_t d = 0; d < test_case.width; ++d) {
                         Sum sum;
                         weighted.add(sum, y, b, h, i, d);
                         sum.expect(expected);
@@ -83,17 +91,18 @@ TEST_CASE("Sums of heads equal their definition, side by side in a new tensor", 
 }
 
 /// Checks sums of `y_heads` heads that are added to `into` heads.
-inline void check_added_sums(Bench& bench, const HeadCase& of, std::int64_t into,
+inline void check_added_sums(Bench& bench, const HeadCase& test_case, std::int64_t into,
                              std::int64_t y_heads, DType dtype,
                              const HeadSumOptions& options) {
-    CAPTURE(text_of(of), into, options.transpose, options.factor);
-    const HeadOperand y(bench, of, y_heads, of.n, dtype, "y");
-    const HeadOperand destination(bench, of, into, of.m, dtype, "destination");
-    const WeightedHeads weighted(of, dtype, options.transpose);
+    CAPTURE(text_of(test_case), into, options.transpose, options.factor);
+    const HeadOperand y(bench, test_case, y_heads, test_case.n, dtype, "y");
+    const HeadOperand destination(bench, test_case, into, test_case.m, dtype,
+                                  "destination");
+    const WeightedHeads weighted(test_case, dtype, options.transpose);
     bench->add_head_sums(destination.view, bench->upload(weighted.weights), y.view,
                          options);
     Expected expected(destination.values.shape(), dtype);
-    const std::int64_t group = of.heads / into;
+    const std::int64_t group = test_case.heads / into;
     destination.each_element(
         [&](std::int64_t b, std::int64_t head, std::int64_t i, std::int64_t d) {
             if (head < 0) {
@@ -115,17 +124,19 @@ TEST_CASE("Sums of heads are added to their own columns, and to no others", kTag
         GENERATE(HeadSumOptions{}, HeadSumOptions{true, 1}, HeadSumOptions{false, -0.75},
                  HeadSumOptions{true, 3});
     Bench bench;
-    for (const HeadCase& of : head_cases()) {
-        check_added_sums(bench, of, of.heads, of.few, dtype, options);
+    for (const HeadCase& test_case : head_cases()) {
+        check_added_sums(bench, test_case, test_case.heads, test_case.few, dtype,
+                         options);
         // Each of the few heads gets the sum over the heads that it serves.
-        if (of.few < of.heads)
-            check_added_sums(bench, of, of.few, of.heads, dtype, options);
+        if (test_case.few < test_case.heads)
+            check_added_sums(bench, test_case, test_case.few, test_case.heads, dtype,
+                             options);
     }
 }
 
 TEST_CASE("Queries, keys and values may be columns of one tensor", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
-    const HeadCase of{6, 6, 2, 2, 2, 3};
+    const HeadCase test_case{6, 6, 2, 2, 2, 3};
     Bench bench;
     const HostTensor values = random_values({6, 2, 18}, dtype, "all");
     const Tensor all = bench->upload(values);
@@ -134,8 +145,8 @@ TEST_CASE("Queries, keys and values may be columns of one tensor", kTags) {
     for (std::int64_t part = 0; part < 3; ++part) {
         const Tensor tensor = bench->empty({6, 2, 6}, dtype);
         bench->copy_columns(tensor, 0, all, part * 6, 6);
-        of_all[part] = {all, of.heads, of.width, part * 6};
-        alone[part] = {tensor, of.heads, of.width, 0};
+        of_all[part] = {all, test_case.heads, test_case.width, part * 6};
+        alone[part] = {tensor, test_case.heads, test_case.width, 0};
     }
     const Tensor products = bench->head_products(of_all[0], of_all[1]);
     const auto near = [&](const Tensor& got, const Tensor& wanted) {

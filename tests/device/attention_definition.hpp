@@ -24,15 +24,15 @@ namespace lockstep::test {
 /// The operands of attention.
 struct AttentionOperands {
     AttentionOperands(Bench& bench, const HeadCase& case_of, DType type)
-        : of(case_of),
+        : test_case(case_of),
           dtype(type),
-          q(bench, of, of.heads, of.m, dtype, "q"),
-          k(bench, of, of.few, of.n, dtype, "k"),
-          v(bench, of, of.few, of.n, dtype, "v") {}
+          q(bench, test_case, test_case.heads, test_case.m, dtype, "q"),
+          k(bench, test_case, test_case.few, test_case.n, dtype, "k"),
+          v(bench, test_case, test_case.few, test_case.n, dtype, "v") {}
 
     AttentionHeads heads() const { return {q.view, k.view, v.view}; }
 
-    HeadCase of;
+    HeadCase test_case;
     DType dtype;
     HeadOperand q, k, v;
 };
@@ -81,10 +81,10 @@ class AttentionDefinition {
   public:
     AttentionDefinition(const AttentionOperands& operands,
                         const AttentionOptions& options)
-        : operands_(operands), of_(operands.of), options_(options) {
-        for (std::int64_t b = 0; b < of_.batches; ++b)
-            for (std::int64_t h = 0; h < of_.heads; ++h)
-                for (std::int64_t i = 0; i < of_.m; ++i)
+        : operands_(operands), test_case_(operands.test_case), options_(options) {
+        for (std::int64_t b = 0; b < test_case_.batches; ++b)
+            for (std::int64_t h = 0; h < test_case_.heads; ++h)
+                for (std::int64_t i = 0; i < test_case_.m; ++i)
                     rows_.push_back(make_row(b, h, i));
     }
 
@@ -94,18 +94,19 @@ class AttentionDefinition {
 
     const AttentionRow& row(std::int64_t batch, std::int64_t head,
                             std::int64_t query) const {
-        return rows_[static_cast<std::size_t>((batch * of_.heads + head) * of_.m +
-                                              query)];
+        return rows_[static_cast<std::size_t>(
+            (batch * test_case_.heads + head) * test_case_.m + query)];
     }
 
     /// (m, batches, heads width).
     Expected y() const {
-        Expected expected({of_.m, of_.batches, of_.heads * of_.width},
-                          computed_in(operands_.dtype));
-        for (std::int64_t i = 0; i < of_.m; ++i)
-            for (std::int64_t b = 0; b < of_.batches; ++b)
-                for (std::int64_t h = 0; h < of_.heads; ++h)
-                    for (std::int64_t d = 0; d < of_.width; ++d)
+        Expected expected(
+            {test_case_.m, test_case_.batches, test_case_.heads * test_case_.width},
+            computed_in(operands_.dtype));
+        for (std::int64_t i = 0; i < test_case_.m; ++i)
+            for (std::int64_t b = 0; b < test_case_.batches; ++b)
+                for (std::int64_t h = 0; h < test_case_.heads; ++h)
+                    for (std::int64_t d = 0; d < test_case_.width; ++d)
                         mean_value(b, h, i, d).expect(expected);
         return expected;
     }
@@ -121,14 +122,15 @@ class AttentionDefinition {
             const double p = std::exp(seen.score - from.log_sum_exp);
             result.add(
                 p, p * (off_from(seen, from.maximum) + mean) + least_off(operands_.dtype),
-                operands_.v.at(b, of_.serving(h), seen.key, d));
+                operands_.v.at(b, test_case_.serving(h), seen.key, d));
         }
         return result;
     }
 
     /// (batches, heads, m): the logarithm of a sum with a relative error.
     Expected log_sum_exp() const {
-        Expected expected({of_.batches, of_.heads, of_.m}, computed_in(operands_.dtype));
+        Expected expected({test_case_.batches, test_case_.heads, test_case_.m},
+                          computed_in(operands_.dtype));
         for (const AttentionRow& of_row : rows_) {
             const double terms = std::sqrt(static_cast<double>(of_row.keys.size()));
             if (of_row.keys.empty())
@@ -148,16 +150,16 @@ class AttentionDefinition {
   private:
     AttentionRow make_row(std::int64_t b, std::int64_t h, std::int64_t i) const {
         AttentionRow row;
-        for (std::int64_t j = 0; j < of_.n; ++j) {
+        for (std::int64_t j = 0; j < test_case_.n; ++j) {
             if (!sees(i, j)) continue;
             Sum sum;
-            for (std::int64_t d = 0; d < of_.width; ++d)
+            for (std::int64_t d = 0; d < test_case_.width; ++d)
                 sum.add(operands_.q.at(b, h, i, d) *
-                        operands_.k.at(b, of_.serving(h), j, d));
+                        operands_.k.at(b, test_case_.serving(h), j, d));
             const double size = std::sqrt(sum.squares) + std::abs(sum.value);
             row.keys.push_back({j, options_.factor * sum.value,
                                 std::abs(options_.factor) * size *
-                                    std::sqrt(static_cast<double>(of_.width))});
+                                    std::sqrt(static_cast<double>(test_case_.width))});
             row.maximum = std::max(row.maximum, row.keys.back().score);
         }
         double sum = 0;
@@ -177,7 +179,7 @@ class AttentionDefinition {
     }
 
     const AttentionOperands& operands_;
-    HeadCase of_;
+    HeadCase test_case_;
     AttentionOptions options_;
     std::vector<AttentionRow> rows_;
 };

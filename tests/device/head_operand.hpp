@@ -16,19 +16,22 @@ struct HeadCase {
     std::int64_t serving(std::int64_t head) const { return head / (heads / few); }
 };
 
-inline std::string text_of(const HeadCase& of) {
+inline std::string text_of(const HeadCase& test_case) {
     return fmt::format("m {}, n {}, {} batches, {} and {} heads of width {}, {} + {}",
-                       of.m, of.n, of.batches, of.heads, of.few, of.width, of.before,
-                       of.behind);
+                       test_case.m, test_case.n, test_case.batches, test_case.heads,
+                       test_case.few, test_case.width, test_case.before,
+                       test_case.behind);
 }
 
 /// Values (rows, batches, columns) on the host and on the device, and their heads.
 struct HeadOperand {
-    HeadOperand(Bench& bench, const HeadCase& of, std::int64_t heads, std::int64_t rows,
-                DType dtype, const std::string& name)
+    HeadOperand(Bench& bench, const HeadCase& test_case, std::int64_t heads,
+                std::int64_t rows, DType dtype, const std::string& name)
         : values(random_values(
-              {rows, of.batches, of.before + heads * of.width + of.behind}, dtype, name)),
-          view{bench->upload(values), heads, of.width, of.before} {}
+              {rows, test_case.batches,
+               test_case.before + heads * test_case.width + test_case.behind},
+              dtype, name)),
+          view{bench->upload(values), heads, test_case.width, test_case.before} {}
 
     std::int64_t place(std::int64_t batch, std::int64_t head, std::int64_t row,
                        std::int64_t column) const {

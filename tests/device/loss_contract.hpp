@@ -20,7 +20,7 @@ struct LogSoftmax {
             sum += std::exp(x.at(row * columns + j) - most);
         log_sum = std::log(sum);
     }
-    double of(double logit) const { return logit - most - log_sum; }
+    double log_probability(double logit) const { return logit - most - log_sum; }
 };
 
 TEST_CASE("Softmax and cross entropy equal their definitions, for logits of any size",
@@ -43,14 +43,14 @@ TEST_CASE("Softmax and cross entropy equal their definitions, for logits of any 
     for (std::int64_t i = 0; i < rows; ++i) {
         const LogSoftmax reference(x, i);
         const auto target = static_cast<std::int64_t>(ids.at(i));
-        const double loss = -reference.of(x.at(i * columns + target));
+        const double loss = -reference.log_probability(x.at(i * columns + target));
         losses.add(loss, loss + 1, size);
         const double whole = reference.most + reference.log_sum;
         sums.add(whole, std::abs(whole) + std::abs(reference.log_sum) + 1, size);
         for (std::int64_t j = 0; j < columns; ++j) {
             // An exponent e has a rounding error of |e| epsilon, which is the power's
             // relative error.
-            const double exponent = reference.of(x.at(i * columns + j));
+            const double exponent = reference.log_probability(x.at(i * columns + j));
             const double p = std::exp(exponent);
             const double off = p * (2 + std::abs(exponent));
             y.add(p, off, size);

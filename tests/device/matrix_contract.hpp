@@ -177,20 +177,20 @@ TEST_CASE(
     Bench bench;
     const HostTensor values = random_values(shape, dtype, "x");
     const HostTensor of_y = random_values(shape, dtype, "dy");
-    const HostTensor by = random_values({rows, 1}, dtype, "factors");
+    const HostTensor factors = random_values({rows, 1}, dtype, "factors");
     const Tensor x = bench->upload(values);
     const Tensor d_factors = bench->empty({rows}, dtype);
     bench->fill(d_factors, 7);
 
     bench->row_products(d_factors, x, bench->upload(of_y));
-    bench->scale_rows(x, bench->upload(by));
+    bench->scale_rows(x, bench->upload(factors));
     Expected products({rows}, dtype), scaled(shape, dtype);
     for (std::int64_t i = 0; i < rows; ++i) {
         Sum sum;
         for (std::int64_t j = 0; j < columns; ++j) {
             const std::int64_t place = i * columns + j;
             sum.add(values.at(place) * of_y.at(place));
-            scaled.add(values.at(place) * by.at(i));
+            scaled.add(values.at(place) * factors.at(i));
         }
         sum.expect(products);
     }

@@ -23,14 +23,14 @@ TEST_CASE("Attention's backward adds gradients by definition, block by block", k
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const bool causal = GENERATE(false, true);
     Bench bench;
-    for (const HeadCase& of : attention_cases()) {
-        CAPTURE(text_of(of), causal);
-        const AttentionOperands operands(bench, of, dtype);
+    for (const HeadCase& test_case : attention_cases()) {
+        CAPTURE(text_of(test_case), causal);
+        const AttentionOperands operands(bench, test_case, dtype);
         AttentionOptions options{0.7, causal};
         options.queries.first = 3;
-        check_backward(
-            bench, operands, options,
-            {blocks_of(of.n, of.n), blocks_of(of.n, 24, BlockOrder::inside_out)});
+        check_backward(bench, operands, options,
+                       {blocks_of(test_case.n, test_case.n),
+                        blocks_of(test_case.n, 24, BlockOrder::inside_out)});
     }
 }
 
@@ -52,12 +52,12 @@ TEST_CASE("Causal attention's backward compares tokens, in any order of sharding
 TEST_CASE("Attention's backward of heads in bf16 equals its definition", kTags) {
     const bool causal = GENERATE(false, true);
     Bench bench;
-    for (const HeadCase& of : attention_cases_in_bf16()) {
-        CAPTURE(text_of(of), causal);
-        const AttentionOperands operands(bench, of, DType::bf16);
+    for (const HeadCase& test_case : attention_cases_in_bf16()) {
+        CAPTURE(text_of(test_case), causal);
+        const AttentionOperands operands(bench, test_case, DType::bf16);
         AttentionOptions options{0.3, causal};
         options.queries.first = 3;
-        check_backward(bench, operands, options, {blocks_of(of.n, of.n)});
+        check_backward(bench, operands, options, {blocks_of(test_case.n, test_case.n)});
     }
 }
 
@@ -116,11 +116,11 @@ TEST_CASE("A query that sees no key has no gradient, nor has a key that none see
     const BackwardOperands backward(bench, operands, definition);
     REQUIRE(backward.log_sum_exp.at(65) == -INFINITY);
     backward.run(bench, operands, options, {{0, 40}});
-    const auto unchanged = [&](const HeadOperand& of, std::int64_t from,
+    const auto unchanged = [&](const HeadOperand& operand, std::int64_t from,
                                std::int64_t to) {
-        const HostTensor now = bench->download(of.view.tensor);
-        REQUIRE(now.rows(from, to - from) == of.values.rows(from, to - from));
-        REQUIRE(!(now == of.values));
+        const HostTensor now = bench->download(operand.view.tensor);
+        REQUIRE(now.rows(from, to - from) == operand.values.rows(from, to - from));
+        REQUIRE(!(now == operand.values));
     };
     unchanged(backward.dq, 0, 66);
     unchanged(backward.dk, 4, 40);
@@ -137,19 +137,19 @@ TEST_CASE("A query that sees no key has no gradient, nor has a key that none see
 
 TEST_CASE("Gradients of queries, keys and values may be columns of one tensor", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
-    const HeadCase of{9, 9, 2, 4, 2, 3};
+    const HeadCase test_case{9, 9, 2, 4, 2, 3};
     Bench bench;
-    const AttentionOperands operands(bench, of, dtype);
+    const AttentionOperands operands(bench, test_case, dtype);
     const AttentionOptions options{1, true};
     const AttentionDefinition definition(operands, options);
     const BackwardOperands backward(bench, operands, definition);
-    const Tensor all = bench->zeros({of.m, of.batches, 24}, dtype);
+    const Tensor all = bench->zeros({test_case.m, test_case.batches, 24}, dtype);
     const AttentionHeads gradients{{all, 4, 3, 0}, {all, 2, 3, 12}, {all, 2, 3, 18}};
     bench->attend_backward(gradients, operands.heads(), backward.backward, options);
     for (const Tensor* alone :
          {&backward.dq.view.tensor, &backward.dk.view.tensor, &backward.dv.view.tensor})
         bench->fill(*alone, 0);
-    backward.run(bench, operands, options, {{0, of.n}});
+    backward.run(bench, operands, options, {{0, test_case.n}});
     const auto same = [&](const Heads& part, const HeadOperand& alone) {
         const Tensor own = bench->empty(alone.values.shape(), dtype);
         bench->copy_columns(own, 0, all, part.first, own.shape().columns());
@@ -164,7 +164,7 @@ TEST_CASE("Gradients of queries, keys and values may be columns of one tensor", 
 inline double attention_loss(Bench& bench, const AttentionOperands& operands,
                              const AttentionOptions& options, const HeadOperand& dy) {
     const Attended attended(bench, operands.heads(), options,
-                            blocks_of(operands.of.n, 3));
+                            blocks_of(operands.test_case.n, 3));
     const HostTensor y = bench->download(attended.state.y);
     double loss = 0;
     for (std::int64_t i = 0; i < y.elements(); ++i)
@@ -181,19 +181,20 @@ TEST_CASE("Attention's gradients equal finite differences", kTags) {
                                     AttentionDefinition(operands, options));
     const Attended attended(bench, operands.heads(), options, blocks_of(6, 3));
     const Tensor dy_y = bench->head_row_products(
-        backward.dy.view, {attended.state.y, operands.of.heads, operands.of.width});
+        backward.dy.view,
+        {attended.state.y, operands.test_case.heads, operands.test_case.width});
     for (const HeadOperand* gradient : {&backward.dq, &backward.dk, &backward.dv})
         bench->fill(gradient->view.tensor, 0);
     bench->attend_backward(backward.gradients(), operands.heads(),
                            {backward.dy.view.tensor, attended.log_sum_exp, dy_y},
                            options);
-    const auto check = [&](const HeadOperand& of, const HeadOperand& gradient) {
+    const auto check = [&](const HeadOperand& operand, const HeadOperand& gradient) {
         const HostTensor got = bench->download(gradient.view.tensor);
-        HostTensor moved = of.values;
+        HostTensor moved = operand.values;
         for (std::int64_t i = 0; i < moved.elements(); ++i) {
-            const auto loss_at = [&](double by) {
-                moved.set(i, of.values.at(i) + by);
-                bench->upload_into(of.view.tensor, moved);
+            const auto loss_at = [&](double change) {
+                moved.set(i, operand.values.at(i) + change);
+                bench->upload_into(operand.view.tensor, moved);
                 return attention_loss(bench, operands, options, backward.dy);
             };
             // The error is step^4 / 30 times the fifth derivative, which is about 100 at
@@ -202,11 +203,11 @@ TEST_CASE("Attention's gradients equal finite differences", kTags) {
             const double slope = (8 * (loss_at(step) - loss_at(-step)) -
                                   (loss_at(2 * step) - loss_at(-2 * step))) /
                                  (12 * step);
-            moved.set(i, of.values.at(i));
+            moved.set(i, operand.values.at(i));
             CAPTURE(i, got.at(i), slope);
             REQUIRE(std::abs(got.at(i) - slope) < 1e-10);
         }
-        bench->upload_into(of.view.tensor, of.values);
+        bench->upload_into(operand.view.tensor, operand.values);
     };
     check(operands.q, backward.dq);
     check(operands.k, backward.dk);

@@ -11,16 +11,17 @@ TEST_CASE(
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const bool causal = GENERATE(false, true);
     Bench bench;
-    for (const HeadCase& of : attention_cases()) {
-        CAPTURE(text_of(of), causal);
-        const AttentionOperands operands(bench, of, dtype);
+    for (const HeadCase& test_case : attention_cases()) {
+        CAPTURE(text_of(test_case), causal);
+        const AttentionOperands operands(bench, test_case, dtype);
         // Queries are tokens 3 and up, so the first query sees four keys.
         AttentionOptions options{0.7, causal};
         options.queries.first = 3;
         const AttentionDefinition definition(operands, options);
-        for (const auto& blocks :
-             {blocks_of(of.n, of.n), blocks_of(of.n, 3, BlockOrder::inside_out),
-              blocks_of(of.n, 24, BlockOrder::falling), blocks_of(of.n, 64)})
+        for (const auto& blocks : {blocks_of(test_case.n, test_case.n),
+                                   blocks_of(test_case.n, 3, BlockOrder::inside_out),
+                                   blocks_of(test_case.n, 24, BlockOrder::falling),
+                                   blocks_of(test_case.n, 64)})
             Attended(bench, operands.heads(), options, blocks).check(bench, definition);
         for (const HeadOperand* operand : {&operands.q, &operands.k, &operands.v})
             REQUIRE(bench->download(operand->view.tensor) == operand->values);
@@ -49,13 +50,14 @@ TEST_CASE("Causal attention compares tokens, in any order of sharding", kTags) {
 TEST_CASE("Attention to heads in bf16 equals its definition", kTags) {
     const bool causal = GENERATE(false, true);
     Bench bench;
-    for (const HeadCase& of : attention_cases_in_bf16()) {
-        CAPTURE(text_of(of), causal);
-        const AttentionOperands operands(bench, of, DType::bf16);
+    for (const HeadCase& test_case : attention_cases_in_bf16()) {
+        CAPTURE(text_of(test_case), causal);
+        const AttentionOperands operands(bench, test_case, DType::bf16);
         AttentionOptions options{0.3, causal};
         options.queries.first = 3;
         const AttentionDefinition definition(operands, options);
-        for (const auto& blocks : {blocks_of(of.n, of.n), blocks_of(of.n, 24)})
+        for (const auto& blocks :
+             {blocks_of(test_case.n, test_case.n), blocks_of(test_case.n, 24)})
             Attended(bench, operands.heads(), options, blocks).check(bench, definition);
     }
 }
@@ -134,14 +136,15 @@ TEST_CASE("Keys that no query sees change nothing", kTags) {
 TEST_CASE("Attention of no queries and to no keys has its shapes", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
-    for (const HeadCase& of : {HeadCase{0, 5, 2, 2, 1, 3}, HeadCase{5, 0, 2, 2, 1, 3},
-                               HeadCase{5, 4, 0, 2, 1, 3}}) {
-        CAPTURE(text_of(of));
-        const AttentionOperands operands(bench, of, dtype);
-        const Attended attended(bench, operands.heads(), {}, {{0, of.n}});
+    for (const HeadCase& test_case :
+         {HeadCase{0, 5, 2, 2, 1, 3}, HeadCase{5, 0, 2, 2, 1, 3},
+          HeadCase{5, 4, 0, 2, 1, 3}}) {
+        CAPTURE(text_of(test_case));
+        const AttentionOperands operands(bench, test_case, dtype);
+        const Attended attended(bench, operands.heads(), {}, {{0, test_case.n}});
         attended.check(bench, AttentionDefinition(operands, {}));
         REQUIRE(bench->head_row_products(operands.q.view, operands.q.view).shape() ==
-                Shape{of.batches, 2, of.m});
+                Shape{test_case.batches, 2, test_case.m});
     }
 }
 
@@ -205,18 +208,19 @@ TEST_CASE("Online attention takes queries, keys and values out of one tensor", k
 TEST_CASE("Products of heads' rows equal their definition", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
-    for (const HeadCase& of : attention_cases()) {
-        CAPTURE(text_of(of));
-        const HeadOperand x(bench, of, of.heads, of.m, dtype, "x");
+    for (const HeadCase& test_case : attention_cases()) {
+        CAPTURE(text_of(test_case));
+        const HeadOperand x(bench, test_case, test_case.heads, test_case.m, dtype, "x");
         const HeadOperand y(bench,
-                            {of.m, of.n, of.batches, of.heads, of.few, of.width, 4},
-                            of.heads, of.m, dtype, "y");
-        Expected expected({of.batches, of.heads, of.m}, dtype);
-        for (std::int64_t b = 0; b < of.batches; ++b)
-            for (std::int64_t h = 0; h < of.heads; ++h)
-                for (std::int64_t i = 0; i < of.m; ++i) {
+                            {test_case.m, test_case.n, test_case.batches, test_case.heads,
+                             test_case.few, test_case.width, 4},
+                            test_case.heads, test_case.m, dtype, "y");
+        Expected expected({test_case.batches, test_case.heads, test_case.m}, dtype);
+        for (std::int64_t b = 0; b < test_case.batches; ++b)
+            for (std::int64_t h = 0; h < test_case.heads; ++h)
+                for (std::int64_t i = 0; i < test_case.m; ++i) {
                     Sum sum;
-                    for (std::int64_t d = 0; d < of.width; ++d)
+                    for (std::int64_t d = 0; d < test_case.width; ++d)
                         sum.add(x.at(b, h, i, d) * y.at(b, h, i, d));
                     sum.expect(expected);
                 }

@@ -10,15 +10,15 @@ TEST_CASE("A clip factor is the limit divided by the norm, and at most 1", kTags
     Bench bench;
     for (const double squares : {0.0, 1e-20, 0.25, 9.0, 1e10, 1e36, double{INFINITY}}) {
         CAPTURE(most, squares);
-        const Tensor of =
+        const Tensor sum_of_squares =
             bench->upload(HostTensor::of<double>({1}, std::vector{squares}).as(dtype));
         const Tensor factor = bench->empty({1}, dtype);
-        bench->clip_factor(factor, of, most);
+        bench->clip_factor(factor, sum_of_squares, most);
         Expected expected({1}, dtype);
         expected.add(std::min(1.0, most / (std::sqrt(squares) + 1e-6)));
         expected.check(bench->download(factor));
-        bench->clip_factor(of, of, most);
-        REQUIRE(bench->download(of) == bench->download(factor));
+        bench->clip_factor(sum_of_squares, sum_of_squares, most);
+        REQUIRE(bench->download(sum_of_squares) == bench->download(factor));
     }
     const Tensor nan = bench->empty({1}, dtype);
     bench->fill(nan, NAN);

@@ -25,10 +25,10 @@ struct PagedCase {
         std::int32_t page = 0;
         for (bool more = true; more;) {
             more = false;
-            for (PagedSequence& of : tokens.sequences) {
-                const auto own = static_cast<std::int64_t>(of.pages.size());
-                if (own * of_page >= of.tokens()) continue;
-                of.pages.push_back(page++);
+            for (PagedSequence& sequence : tokens.sequences) {
+                const auto own = static_cast<std::int64_t>(sequence.pages.size());
+                if (own * of_page >= sequence.tokens()) continue;
+                sequence.pages.push_back(page++);
                 more = true;
             }
         }
@@ -54,62 +54,67 @@ inline std::vector<PagedCase> paged_cases() {
 /// One pass's tensors on a device.
 struct PagedPass {
     PagedPass(Bench& bench, const PagedCase& of_case, DType type)
-        : of(of_case),
-          tokens(of.tokens()),
-          pages(random_values({of.pages() + 1, of.of_page, of.columns()}, type, "pages")),
-          x(random_values({tokens->rows(), 1, of.before + of.heads * of.width}, type,
-                          "queries")),
+        : test_case(of_case),
+          tokens(test_case.tokens()),
+          pages(random_values(
+              {test_case.pages() + 1, test_case.of_page, test_case.columns()}, type,
+              "pages")),
+          x(random_values(
+              {tokens->rows(), 1, test_case.before + test_case.heads * test_case.width},
+              type, "queries")),
           on_pages(bench->upload(pages)),
-          queries{bench->upload(x), of.heads, of.width, of.before},
-          keys{on_pages, of.few, of.width, 0},
-          values{on_pages, of.few, of.value_width, of.few * of.width} {}
+          queries{bench->upload(x), test_case.heads, test_case.width, test_case.before},
+          keys{on_pages, test_case.few, test_case.width, 0},
+          values{on_pages, test_case.few, test_case.value_width,
+                 test_case.few * test_case.width} {}
 
     /// Returns number `column` of a token's entry on the pages.
     double stored(const PagedSequence& sequence, std::int64_t token,
                   std::int64_t column) const {
-        const auto page = static_cast<std::size_t>(token / of.of_page);
-        return pages.at((sequence.pages[page] * of.of_page + token % of.of_page) *
-                            of.columns() +
-                        column);
+        const auto page = static_cast<std::size_t>(token / test_case.of_page);
+        return pages.at(
+            (sequence.pages[page] * test_case.of_page + token % test_case.of_page) *
+                test_case.columns() +
+            column);
     }
     /// Expects y of one head for a row with this token, by definition.
     void expect(Expected& expected, const PagedSequence& sequence, std::int64_t row,
                 std::int64_t token, std::int64_t head, double factor) const {
-        const std::int64_t serving = head / (of.heads / of.few);
+        const std::int64_t serving = head / (test_case.heads / test_case.few);
         std::vector<double> weights;
         double most = -HUGE_VAL, sum = 0, size = 0;
         for (std::int64_t key = 0; key <= token; ++key) {
             double score = 0;
-            for (std::int64_t j = 0; j < of.width; ++j)
-                score +=
-                    factor *
-                    x.at(row * x.shape().columns() + of.before + head * of.width + j) *
-                    stored(sequence, key, serving * of.width + j);
+            for (std::int64_t j = 0; j < test_case.width; ++j)
+                score += factor *
+                         x.at(row * x.shape().columns() + test_case.before +
+                              head * test_case.width + j) *
+                         stored(sequence, key, serving * test_case.width + j);
             weights.push_back(score);
             most = std::max(most, score);
             size = std::max(size, std::abs(score));
         }
         for (double& weight : weights)
             sum += weight = std::exp(weight - most);
-        for (std::int64_t j = 0; j < of.value_width; ++j) {
+        for (std::int64_t j = 0; j < test_case.value_width; ++j) {
             double y = 0, terms = 0;
             for (std::int64_t key = 0; key <= token; ++key) {
-                const double term =
-                    weights[static_cast<std::size_t>(key)] / sum *
-                    stored(sequence, key,
-                           of.few * of.width + serving * of.value_width + j);
+                const double term = weights[static_cast<std::size_t>(key)] / sum *
+                                    stored(sequence, key,
+                                           test_case.few * test_case.width +
+                                               serving * test_case.value_width + j);
                 y += term;
                 terms += std::abs(term);
             }
             // A weight's relative error is the error of its score, a sum of `width` terms
             // of about `factor` each.
-            const auto width = static_cast<double>(of.width);
+            const auto width = static_cast<double>(test_case.width);
             const double off = 4 + 2 * size + factor * width;
             expected.add(y, terms * off, static_cast<double>(token + 1));
         }
     }
 
-    PagedCase of;
+    PagedCase test_case;
     PagedTokensRef tokens;
     HostTensor pages, x;
     Tensor on_pages;
@@ -119,18 +124,19 @@ struct PagedPass {
 TEST_CASE("Rows attend to their own sequence's keys on pages, up to their token", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const double factor = GENERATE(1.0, 0.25);
-    for (const PagedCase& of : paged_cases()) {
-        CAPTURE(of.heads, of.few, of.width, of.value_width, of.of_page);
+    for (const PagedCase& test_case : paged_cases()) {
+        CAPTURE(test_case.heads, test_case.few, test_case.width, test_case.value_width,
+                test_case.of_page);
         Bench bench;
-        const PagedPass pass(bench, of, dtype);
+        const PagedPass pass(bench, test_case, dtype);
         const HostTensor y = bench->download(bench->attend_pages(
             {pass.queries, pass.keys, pass.values}, pass.tokens, factor));
-        REQUIRE(y.shape() == Shape{14, 1, of.heads * of.value_width});
+        REQUIRE(y.shape() == Shape{14, 1, test_case.heads * test_case.value_width});
         Expected expected(y.shape(), dtype);
         std::int64_t row = 0;
         for (const PagedSequence& sequence : pass.tokens->sequences)
             for (std::int64_t i = 0; i < sequence.count; ++i, ++row)
-                for (std::int64_t head = 0; head < of.heads; ++head)
+                for (std::int64_t head = 0; head < test_case.heads; ++head)
                     pass.expect(expected, sequence, row, sequence.first + i, head,
                                 factor);
         expected.check(y);
@@ -140,26 +146,28 @@ TEST_CASE("Rows attend to their own sequence's keys on pages, up to their token"
 TEST_CASE("A row's attention has the same bits on other pages, and beside other rows",
           kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64, DType::bf16);
-    for (PagedCase of : paged_cases()) {
-        CAPTURE(of.heads, of.width, of.value_width);
+    for (PagedCase test_case : paged_cases()) {
+        CAPTURE(test_case.heads, test_case.width, test_case.value_width);
         Bench bench;
-        const PagedPass all(bench, of, dtype);
+        const PagedPass all(bench, test_case, dtype);
         const HostTensor y = bench->download(
             bench->attend_pages({all.queries, all.keys, all.values}, all.tokens, 0.5));
         // The same keys, but each sequence has pages of another size in reverse order;
         // and one row at a time.
-        of.of_page = of.of_page == 4 ? 7 : 4;
-        const Tensor other = bench->zeros({of.pages(), of.of_page, of.columns()}, dtype);
-        auto last = static_cast<std::int32_t>(of.pages());
+        test_case.of_page = test_case.of_page == 4 ? 7 : 4;
+        const Tensor other = bench->zeros(
+            {test_case.pages(), test_case.of_page, test_case.columns()}, dtype);
+        auto last = static_cast<std::int32_t>(test_case.pages());
         std::int64_t row = 0;
         for (const PagedSequence& sequence : all.tokens->sequences) {
             PagedSequence moved{0, sequence.tokens(), {}};
-            while (static_cast<std::int64_t>(moved.pages.size()) * of.of_page <
+            while (static_cast<std::int64_t>(moved.pages.size()) * test_case.of_page <
                    moved.count)
                 moved.pages.push_back(--last);
-            HostTensor stored({moved.count, 1, of.columns()}, dtype);
+            HostTensor stored({moved.count, 1, test_case.columns()}, dtype);
             for (std::int64_t i = 0; i < stored.elements(); ++i)
-                stored.set(i, all.stored(sequence, i / of.columns(), i % of.columns()));
+                stored.set(i, all.stored(sequence, i / test_case.columns(),
+                                         i % test_case.columns()));
             bench->store_pages(other, bench->upload(stored), 0,
                                std::make_shared<const PagedTokens>(PagedTokens{{moved}}));
             for (std::int64_t i = 0; i < sequence.count; ++i, ++row) {
@@ -167,9 +175,11 @@ TEST_CASE("A row's attention has the same bits on other pages, and beside other 
                 one.first = sequence.first + i;
                 one.count = 1;
                 const HostTensor alone = bench->download(bench->attend_pages(
-                    {{all.queries.tensor.rows(row, 1), of.heads, of.width, of.before},
-                     {other, of.few, of.width, 0},
-                     {other, of.few, of.value_width, of.few * of.width}},
+                    {{all.queries.tensor.rows(row, 1), test_case.heads, test_case.width,
+                      test_case.before},
+                     {other, test_case.few, test_case.width, 0},
+                     {other, test_case.few, test_case.value_width,
+                      test_case.few * test_case.width}},
                     std::make_shared<const PagedTokens>(PagedTokens{{one}}), 0.5));
                 REQUIRE(alone == y.rows(row, 1));
             }
@@ -181,19 +191,20 @@ TEST_CASE("A second term of scores is more columns of queries and keys", kTags) 
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     // 40 columns are scored at once, or 8 and 32 of them one after the other.
-    const PagedCase of{4, 1, 40, 8};
-    const PagedPass pass(bench, of, dtype);
+    const PagedCase test_case{4, 1, 40, 8};
+    const PagedPass pass(bench, test_case, dtype);
     const HostTensor whole = bench->download(
         bench->attend_pages({pass.queries, pass.keys, pass.values}, pass.tokens, 0.5));
     const std::int64_t rows = pass.tokens->rows();
     const auto columns = [&](std::int64_t from, std::int64_t width) {
-        HostTensor some({rows, 1, of.heads * width}, dtype);
+        HostTensor some({rows, 1, test_case.heads * width}, dtype);
         for (std::int64_t i = 0; i < some.elements(); ++i) {
-            const std::int64_t row = i / (of.heads * width), at = i % (of.heads * width);
-            some.set(i, pass.x.at(row * pass.x.shape().columns() + of.before +
-                                  at / width * of.width + from + at % width));
+            const std::int64_t row = i / (test_case.heads * width),
+                               at = i % (test_case.heads * width);
+            some.set(i, pass.x.at(row * pass.x.shape().columns() + test_case.before +
+                                  at / width * test_case.width + from + at % width));
         }
-        return Heads{bench->upload(some), of.heads, width, 0};
+        return Heads{bench->upload(some), test_case.heads, width, 0};
     };
     const HostTensor parts = bench->download(bench->attend_pages(
         {columns(0, 8), {pass.on_pages, 1, 8, 0}, pass.values},
@@ -213,8 +224,8 @@ TEST_CASE("Each head is multiplied by a matrix of its own", kTags) {
     const std::int64_t heads = 3, width = 7, n = 10;
     CAPTURE(dtype, transposed, row_by_row, batches, m);
     Bench bench;
-    const HeadCase of{m, m, batches, heads, heads, width, 2, 1};
-    const HeadOperand x(bench, of, heads, m, dtype, "x");
+    const HeadCase test_case{m, m, batches, heads, heads, width, 2, 1};
+    const HeadOperand x(bench, test_case, heads, m, dtype, "x");
     const HostTensor matrices = random_values(
         transposed ? Shape{heads * n, width} : Shape{heads * width, n}, dtype, "w");
     const HostTensor y = bench->download(
@@ -245,21 +256,21 @@ TEST_CASE("Row by row, a head's products have the same bits for any number of ro
     const Tensor w = bench->upload(
         random_values(transposed ? Shape{3 * 33, 8} : Shape{3 * 8, 33}, dtype, "w"));
     const RowByRow scope(*bench.device);
-    const auto of = [&](std::int64_t first, std::int64_t count) {
+    const auto product = [&](std::int64_t first, std::int64_t count) {
         return bench->download(bench->head_matmul({x.rows(first, count), 3, 8}, w,
                                                   {.transpose_b = transposed}));
     };
-    const HostTensor all = of(0, 70);
+    const HostTensor all = product(0, 70);
     for (const std::int64_t count : {1, 2, 3, 5, 64, 69})
         for (const std::int64_t first : {std::int64_t{0}, 70 - count})
-            REQUIRE(of(first, count) == all.rows(first, count));
+            REQUIRE(product(first, count) == all.rows(first, count));
 }
 
 TEST_CASE("Columns of rows are stored at their tokens' places on pages", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64, DType::bf16);
-    const PagedCase of{1, 1, 3, 2};
+    const PagedCase test_case{1, 1, 3, 2};
     Bench bench;
-    PagedPass pass(bench, of, dtype);
+    PagedPass pass(bench, test_case, dtype);
     const HostTensor x = random_values({14, 9}, dtype, "x");
     bench->store_pages(pass.on_pages, bench->upload(x), 2, pass.tokens);
     HostTensor expected = pass.pages;
@@ -269,9 +280,10 @@ TEST_CASE("Columns of rows are stored at their tokens' places on pages", kTags) 
             for (std::int64_t j = 0; j < 5; ++j) {
                 const std::int64_t token = sequence.first + i;
                 const std::int64_t page =
-                    sequence.pages[static_cast<std::size_t>(token / of.of_page)];
-                expected.set((page * of.of_page + token % of.of_page) * 5 + j,
-                             x.at(row * 9 + 2 + j));
+                    sequence.pages[static_cast<std::size_t>(token / test_case.of_page)];
+                expected.set(
+                    (page * test_case.of_page + token % test_case.of_page) * 5 + j,
+                    x.at(row * 9 + 2 + j));
             }
     REQUIRE(row == 14);
     REQUIRE(bench->download(pass.on_pages) == expected);

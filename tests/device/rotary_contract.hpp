@@ -58,13 +58,14 @@ TEST_CASE("Rotary positions rotate pairs of numbers from both halves of a head",
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const double base = GENERATE(1.0, 100.0, 10000.0);
     Bench bench;
-    for (const HeadCase& of : rotated_heads())
+    for (const HeadCase& test_case : rotated_heads())
         for (const auto& [rows, tokens] : rotated_rows()) {
-            CAPTURE(text_of(of), tokens, base);
-            HeadCase other = of;
+            CAPTURE(text_of(test_case), tokens, base);
+            HeadCase other = test_case;
             std::swap(other.before, other.behind);
-            const HeadOperand x(bench, of, of.heads, of.m, dtype, "x");
-            const HeadOperand y(bench, other, of.heads, of.m, dtype, "y");
+            const HeadOperand x(bench, test_case, test_case.heads, test_case.m, dtype,
+                                "x");
+            const HeadOperand y(bench, other, test_case.heads, test_case.m, dtype, "y");
             bench->rotate(y.view, x.view, rows, {base});
             rotated(x, y, tokens, base).check(bench->download(y.view.tensor));
             REQUIRE(bench->download(x.view.tensor) == x.values);
@@ -76,20 +77,22 @@ TEST_CASE("Rotary positions rotate pairs of numbers from both halves of a head",
 TEST_CASE("Rows are rotated to the positions that the device gets", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
-    for (const HeadCase& of : rotated_heads()) {
-        CAPTURE(text_of(of));
-        const HeadOperand x(bench, of, of.heads, of.m, dtype, "x");
-        const HostTensor places = random_indices({of.m, of.batches}, 5000, "places");
+    for (const HeadCase& test_case : rotated_heads()) {
+        CAPTURE(text_of(test_case));
+        const HeadOperand x(bench, test_case, test_case.heads, test_case.m, dtype, "x");
+        const HostTensor places =
+            random_indices({test_case.m, test_case.batches}, 5000, "places");
         bench->rotate_at(x.view, x.view, bench->upload(places), {100});
-        const Shape flat{of.m * of.batches, 1, x.view.columns()};
+        const Shape flat{test_case.m * test_case.batches, 1, x.view.columns()};
         const HostTensor turned = bench->download(x.view.tensor).reshaped(flat);
         const HostTensor before = HostTensor(x.values).reshaped(flat);
-        for (std::int64_t i = 0; i < of.m; ++i)
-            for (std::int64_t b = 0; b < of.batches; ++b) {
+        for (std::int64_t i = 0; i < test_case.m; ++i)
+            for (std::int64_t b = 0; b < test_case.batches; ++b) {
                 // Only this row, with its position given as a number.
-                const std::int64_t row = i * of.batches + b;
+                const std::int64_t row = i * test_case.batches + b;
                 const Tensor alone = bench->upload(before.rows(row, 1));
-                const Heads heads{alone, of.heads, of.width, of.before};
+                const Heads heads{alone, test_case.heads, test_case.width,
+                                  test_case.before};
                 const auto position = static_cast<std::int64_t>(places.at(row));
                 bench->rotate(heads, heads, {TokenOrder::contiguous, 1, 0, position},
                               {100});
@@ -101,11 +104,13 @@ TEST_CASE("Rows are rotated to the positions that the device gets", kTags) {
 TEST_CASE("Turning back is the backward of turning", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
-    for (const HeadCase& of : rotated_heads())
+    for (const HeadCase& test_case : rotated_heads())
         for (const auto& [rows, tokens] : rotated_rows()) {
-            CAPTURE(text_of(of), tokens);
-            const HeadOperand dy(bench, of, of.heads, of.m, dtype, "dy");
-            const HeadOperand dx(bench, of, of.heads, of.m, dtype, "dx");
+            CAPTURE(text_of(test_case), tokens);
+            const HeadOperand dy(bench, test_case, test_case.heads, test_case.m, dtype,
+                                 "dy");
+            const HeadOperand dx(bench, test_case, test_case.heads, test_case.m, dtype,
+                                 "dx");
             bench->rotate(dx.view, dy.view, rows, {10000, true});
             rotated(dy, dx, tokens, 10000, -1).check(bench->download(dx.view.tensor));
             // A rotation's transpose is its inverse.
@@ -125,12 +130,12 @@ TEST_CASE("Turning back is the backward of turning", kTags) {
 
 TEST_CASE("The product of a query and a key depends only on their distance", kTags) {
     Bench bench;
-    const HeadCase of{6, 6, 2, 2, 2, 8};
-    const HeadOperand q(bench, of, 2, 6, DType::f64, "q");
-    const HeadOperand k(bench, of, 2, 6, DType::f64, "k");
+    const HeadCase test_case{6, 6, 2, 2, 2, 8};
+    const HeadOperand q(bench, test_case, 2, 6, DType::f64, "q");
+    const HeadOperand k(bench, test_case, 2, 6, DType::f64, "k");
     const auto products = [&](std::int64_t first) {
-        const HeadOperand to_q(bench, of, 2, 6, DType::f64, "to q");
-        const HeadOperand to_k(bench, of, 2, 6, DType::f64, "to k");
+        const HeadOperand to_q(bench, test_case, 2, 6, DType::f64, "to q");
+        const HeadOperand to_k(bench, test_case, 2, 6, DType::f64, "to k");
         const TokenRows rows{TokenOrder::contiguous, 1, 0, first};
         bench->rotate(to_q.view, q.view, rows);
         bench->rotate(to_k.view, k.view, rows);

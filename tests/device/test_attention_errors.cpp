@@ -165,27 +165,27 @@ TEST_CASE("Tokens that a sharded sequence does not have are refused",
 
 TEST_CASE("A state of other queries is refused", "[sim][device][errors]") {
     Fitting f;
-    const auto with = [&](Tensor y, Tensor maximum, Tensor sum) {
+    const auto set_state = [&](Tensor y, Tensor maximum, Tensor sum) {
         f.state = {std::move(y), std::move(maximum), std::move(sum)};
     };
     const Tensor y = f.state.y, rows = f.state.maximum, sum = f.state.sum;
-    with(f.bench->zeros({5, 2, 9}, f32), rows, sum);
+    set_state(f.bench->zeros({5, 2, 9}, f32), rows, sum);
     f.refuses_attend("y has shape (5, 2, 9); (5, 2, 12) is expected");
-    with(f.bench->zeros({5, 2, 12}, f64), rows, sum);
+    set_state(f.bench->zeros({5, 2, 12}, f64), rows, sum);
     f.refuses_attend("y is f64; f32 is expected");
-    with(y, f.bench->zeros({2, 5, 4}, f32), sum);
+    set_state(y, f.bench->zeros({2, 5, 4}, f32), sum);
     f.refuses_attend("maximum has shape (2, 5, 4); (2, 4, 5) is expected");
-    with(y, rows, f.bench->zeros({40}, f32));
+    set_state(y, rows, f.bench->zeros({40}, f32));
     f.refuses_attend("sum has shape (40); (2, 4, 5) is expected");
-    with(y, rows, f.bench->zeros({2, 4, 5}, f64));
+    set_state(y, rows, f.bench->zeros({2, 4, 5}, f64));
     f.refuses_attend("sum is f64; f32 is expected");
-    with(f.heads.queries.tensor, rows, sum);
+    set_state(f.heads.queries.tensor, rows, sum);
     f.refuses_attend("the state and queries" + kApart);
     const Tensor room = f.bench->zeros({7 * 2 * 6 + 40}, f32);
     f.heads.values.tensor = room.slice(0, 84).reshaped({7, 2, 6});
-    with(y, rows, room.slice(80, 40).reshaped({2, 4, 5}));
+    set_state(y, rows, room.slice(80, 40).reshaped({2, 4, 5}));
     f.refuses_attend("the state and values" + kApart);
-    with(y, rows, rows);
+    set_state(y, rows, rows);
     f.refuses_attend("maximum and sum" + kApart);
 }
 

@@ -73,9 +73,10 @@ TEST_CASE("Other operations have the same bits at any address of their operands"
         return b;
     });
     same_anywhere(shape, dtype, [](B& bench, T& a, T&) {
-        const Shape& of = a.shape();
-        const Tensor tall = a.reshaped({std::max(of.matrix_rows(), of.columns()),
-                                        std::min(of.matrix_rows(), of.columns())});
+        const Shape& extents = a.shape();
+        const Tensor tall =
+            a.reshaped({std::max(extents.matrix_rows(), extents.columns()),
+                        std::min(extents.matrix_rows(), extents.columns())});
         bench->orthonormalize(tall);
         return a;
     });

@@ -85,7 +85,7 @@ TEST_CASE("Cross entropy by shards of the vocabulary equals that of the whole", 
         const LogSoftmax reference(x, i);
         REQUIRE(bench->download(most).at(i) == reference.most);
         const auto target = static_cast<std::int64_t>(ids.at(i));
-        const double loss = -reference.of(x.at(i * vocabulary + target));
+        const double loss = -reference.log_probability(x.at(i * vocabulary + target));
         losses.add(loss, loss + 1, size);
         for (std::int64_t j = 0; j < shards * extent; ++j) {
             Expected& shard = d_logits[static_cast<std::size_t>(j / extent)];
@@ -93,7 +93,7 @@ TEST_CASE("Cross entropy by shards of the vocabulary equals that of the whole", 
                 shard.add(0, 0);
                 continue;
             }
-            const double exponent = reference.of(x.at(i * vocabulary + j));
+            const double exponent = reference.log_probability(x.at(i * vocabulary + j));
             const double p = std::exp(exponent);
             const double hot = j == target ? 1 : 0;
             shard.add(-3 * (p - hot), 3 * (p * (2 + std::abs(exponent)) + hot), size);

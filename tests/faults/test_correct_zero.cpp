@@ -210,9 +210,9 @@ std::vector<Way> ways() {
         way<ZeroOffload>("offload, delayed", true, ZeroOptions{.sizes = kSmall}, true),
         way<FullySharded>("3", false, Sharded{}),
         way<FullySharded>("3, kept", false, Sharded{.reshard_after_forward = false}),
-        way<FullySharded>("3, packed", false, Sharded{.by = ShardBy::packed_rows}),
+        way<FullySharded>("3, packed", false, Sharded{.shard_by = ShardBy::packed_rows}),
         way<FullySharded>("3, flat, not prefetched", false,
-                          Sharded{.by = ShardBy::flat, .prefetch = 0}),
+                          Sharded{.shard_by = ShardBy::flat, .prefetch = 0}),
         way<FullySharded>("3, on the host", true, Sharded{.on_host = true}),
     };
 }

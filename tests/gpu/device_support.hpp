@@ -145,14 +145,14 @@ inline std::vector<NamedOperation> repeated_losses() {
     return {
         named("cross_entropy_of_parts",
               [](B& x, T& a, T&, T&) {
-                  const PaddedLogits of(x, a);
-                  return x->cross_entropy_of_parts(of.maximum, of.parts);
+                  const PaddedLogits logits(x, a);
+                  return x->cross_entropy_of_parts(logits.maximum, logits.parts);
               }),
         named("cross_entropy_backward_of_parts",
               [](B& x, T& a, T&, T&) {
-                  const PaddedLogits of(x, a);
-                  return x->cross_entropy_backward_of_parts(a, of.targets, of.maximum,
-                                                            of.parts, 0.3, of.shard);
+                  const PaddedLogits logits(x, a);
+                  return x->cross_entropy_backward_of_parts(
+                      a, logits.targets, logits.maximum, logits.parts, 0.3, logits.shard);
               }),
         named("squared_error",
               [](B& x, T& a, T& b, T&) { return x->squared_error(a, b); }),

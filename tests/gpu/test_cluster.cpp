@@ -190,11 +190,12 @@ TEST_CASE("ZeRO's stages on processes equal the simulator's", "[gpu][cluster]") 
             [](Rank& rank, Sequential& model) { return fully_sharded(rank, model, {}); }},
         NamedWay{"packed",
                  [](Rank& rank, Sequential& model) {
-                     return fully_sharded(rank, model, {.by = ShardBy::packed_rows});
+                     return fully_sharded(rank, model,
+                                          {.shard_by = ShardBy::packed_rows});
                  }},
         NamedWay{"flat, on the host", [](Rank& rank, Sequential& model) {
                      return fully_sharded(rank, model,
-                                          {.by = ShardBy::flat, .on_host = true});
+                                          {.shard_by = ShardBy::flat, .on_host = true});
                  }});
     CAPTURE(way.name);
     const RowTask task = gpt_task();

@@ -12,21 +12,22 @@ namespace {
 
 /// Heads of one tensor that begins `shift` elements into its storage.
 struct ShiftedHeads {
-    ShiftedHeads(Bench& bench, const HeadCase& of, DType dtype, std::int64_t shift)
-        : heads(of.heads), width(of.width) {
+    ShiftedHeads(Bench& bench, const HeadCase& test_case, DType dtype, std::int64_t shift)
+        : heads(test_case.heads), width(test_case.width) {
         const auto tensor = [&](std::int64_t rows, std::int64_t columns,
                                 const char* name) {
             return uploaded(
-                bench, random_values({rows, of.batches, columns}, dtype, name), shift);
+                bench, random_values({rows, test_case.batches, columns}, dtype, name),
+                shift);
         };
-        q = tensor(of.m, of.heads * width, "q");
-        dq = tensor(of.m, of.heads * width, "dq");
-        dy = tensor(of.m, of.heads * width, "dy");
-        kv = tensor(of.n, 2 * of.few * width, "kv");
-        dkv = tensor(of.n, 2 * of.few * width, "dkv");
-        few = of.few;
+        q = tensor(test_case.m, test_case.heads * width, "q");
+        dq = tensor(test_case.m, test_case.heads * width, "dq");
+        dy = tensor(test_case.m, test_case.heads * width, "dy");
+        kv = tensor(test_case.n, 2 * test_case.few * width, "kv");
+        dkv = tensor(test_case.n, 2 * test_case.few * width, "dkv");
+        few = test_case.few;
     }
-    AttentionHeads of(const Tensor& of_queries, const Tensor& of_keys) const {
+    AttentionHeads heads_of(const Tensor& of_queries, const Tensor& of_keys) const {
         return {{of_queries, heads, width, 0},
                 {of_keys, few, width, 0},
                 {of_keys, few, width, few * width}};
@@ -36,20 +37,21 @@ struct ShiftedHeads {
 };
 
 /// Returns all results of attention and of its backward.
-std::vector<HostTensor> results(Bench& bench, const ShiftedHeads& of) {
+std::vector<HostTensor> results(Bench& bench, const ShiftedHeads& operands) {
     const AttentionOptions options{0.6, true, {}, {}};
-    const AttentionHeads heads = of.of(of.q, of.kv);
+    const AttentionHeads heads = operands.heads_of(operands.q, operands.kv);
     const OnlineAttention state = bench->begin_attention(heads.queries);
     bench->attend(state, heads, options);
     const Tensor log_sum_exp = bench->finish_attention(state);
-    const Tensor y = bench->empty(of.dy.shape(), of.dy.dtype());
+    const Tensor y = bench->empty(operands.dy.shape(), operands.dy.dtype());
     bench->cast(y, state.y);
-    const Heads of_y{y, of.heads, of.width, 0}, of_dy{of.dy, of.heads, of.width, 0};
+    const Heads of_y{y, operands.heads, operands.width, 0},
+        of_dy{operands.dy, operands.heads, operands.width, 0};
     const Tensor dy_y = bench->head_row_products(of_dy, of_y);
-    bench->attend_backward(of.of(of.dq, of.dkv), heads, {of.dy, log_sum_exp, dy_y},
-                           options);
+    bench->attend_backward(operands.heads_of(operands.dq, operands.dkv), heads,
+                           {operands.dy, log_sum_exp, dy_y}, options);
     return {bench->download(state.y), bench->download(log_sum_exp), bench->download(dy_y),
-            bench->download(of.dq), bench->download(of.dkv)};
+            bench->download(operands.dq), bench->download(operands.dkv)};
 }
 
 /// Returns values i % 5, whose sums over a few thousand are exact.
@@ -73,14 +75,14 @@ TEST_CASE("Attention gives the same bits again, and at other addresses",
           "[gpu][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     // Vectors everywhere, or only at the beginning of a few rows; several tiles.
-    const HeadCase of =
+    const HeadCase test_case =
         GENERATE(HeadCase{70, 70, 2, 2, 1, 8}, HeadCase{70, 70, 1, 2, 2, 7},
                  HeadCase{5, 130, 1, 1, 1, 40});
-    CAPTURE(name_of(dtype), text_of(of));
+    CAPTURE(name_of(dtype), text_of(test_case));
     Bench bench;
-    const auto first = results(bench, ShiftedHeads(bench, of, dtype, 0));
+    const auto first = results(bench, ShiftedHeads(bench, test_case, dtype, 0));
     for (const std::int64_t shift : {0, 1, 2, 3})
-        REQUIRE(results(bench, ShiftedHeads(bench, of, dtype, shift)) == first);
+        REQUIRE(results(bench, ShiftedHeads(bench, test_case, dtype, shift)) == first);
 }
 
 TEST_CASE("Tensor cores take heads of 64 and of 128 columns", "[gpu][device][bf16]") {
@@ -95,23 +97,24 @@ TEST_CASE("Tensor cores take heads of 64 and of 128 columns", "[gpu][device][bf1
     REQUIRE_FALSE(gpu::attends_in_bf16(256));
     if (!has_cores) return;
     // With f32 copies, weights are not rounded, so the bits differ.
-    const HeadCase of{70, 70, 1, 2, 1, 64};
+    const HeadCase test_case{70, 70, 1, 2, 1, 64};
     Bench bench;
-    const auto narrow = results(bench, ShiftedHeads(bench, of, DType::bf16, 0));
-    const auto wide = results(bench, ShiftedHeads(bench, of, DType::f32, 0));
+    const auto narrow = results(bench, ShiftedHeads(bench, test_case, DType::bf16, 0));
+    const auto wide = results(bench, ShiftedHeads(bench, test_case, DType::f32, 0));
     REQUIRE(narrow[0].shape() == wide[0].shape());
     REQUIRE_FALSE(narrow[0] == wide[0]);
 }
 
 TEST_CASE("Tensor cores give attention the same bits again, at any address of operands",
           "[gpu][device][bf16][sanitizer]") {
-    const HeadCase of =
+    const HeadCase test_case =
         GENERATE(HeadCase{70, 70, 1, 2, 1, 64}, HeadCase{5, 70, 1, 1, 1, 128});
-    CAPTURE(text_of(of));
+    CAPTURE(text_of(test_case));
     Bench bench;
-    const auto first = results(bench, ShiftedHeads(bench, of, DType::bf16, 0));
+    const auto first = results(bench, ShiftedHeads(bench, test_case, DType::bf16, 0));
     for (const std::int64_t shift : {0, 1, 4, 8})
-        REQUIRE(results(bench, ShiftedHeads(bench, of, DType::bf16, shift)) == first);
+        REQUIRE(results(bench, ShiftedHeads(bench, test_case, DType::bf16, shift)) ==
+                first);
 }
 
 TEST_CASE("A query attends to any number of keys", "[gpu][device][sanitizer]") {
@@ -211,10 +214,10 @@ TEST_CASE("Padding of a tile adds nothing to gradients, for any keys",
     const auto [dtype, width] = GENERATE(from_range(head_types(1)));
     Bench bench;
     const auto heads = [&, width = width, dtype = dtype](std::vector<double> firsts) {
-        HostTensor of({static_cast<std::int64_t>(firsts.size()), 1, width}, dtype);
+        HostTensor values({static_cast<std::int64_t>(firsts.size()), 1, width}, dtype);
         for (std::size_t i = 0; i < firsts.size(); ++i)
-            of.set(static_cast<std::int64_t>(i) * width, firsts[i]);
-        return Heads{bench->upload(of), 1, width, 0};
+            values.set(static_cast<std::int64_t>(i) * width, firsts[i]);
+        return Heads{bench->upload(values), 1, width, 0};
     };
     // Three queries of 1 have scores of -infinity; padding rows of 0 would make them NaN.
     const Heads ones = heads({1, 1, 1}), keys = heads({-HUGE_VAL, 0});

@@ -92,9 +92,9 @@ TEST_CASE("Rows at the widths where a kernel changes its method equal the simula
     const HostTensor row = random_values({columns}, dtype, "row");
     for (const NamedOperation& operation : operations_by_row()) {
         CAPTURE(operation.name);
-        const auto result_of = [&](Bench& on, DType in) {
-            return operation.run(on, on->upload(a.as(in)), on->upload(b.as(in)),
-                                 on->upload(row.as(in)));
+        const auto result_of = [&](Bench& target, DType in) {
+            return operation.run(target, target->upload(a.as(in)),
+                                 target->upload(b.as(in)), target->upload(row.as(in)));
         };
         // The simulator's results in f64 are exact enough for f32.
         const HostTensor reference = result_of(simulator, DType::f64);

@@ -88,50 +88,50 @@ void* nothing(void* argument) {
     return argument;
 }
 
-Task of(void (*harm)()) {
+Task task_of(void (*harm)()) {
     return [harm](Rank&, const TaskInputs&, TaskOutputs&) { harm(); };
 }
 
 Tasks of_the_process() {
     return {
-        {"loops", of([] { loop_for_ever(); })},
-        {"sleeps", of([] { wait_for_ever(); })},
-        {"exits", of([] { std::exit(0); })},
-        {"aborts", of([] { std::abort(); })},
+        {"loops", task_of([] { loop_for_ever(); })},
+        {"sleeps", task_of([] { wait_for_ever(); })},
+        {"exits", task_of([] { std::exit(0); })},
+        {"aborts", task_of([] { std::abort(); })},
         // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): that is the task.
-        {"crashes", of([] { *static_cast<volatile int*>(nullptr) = 1; })},
-        {"recurses", of([] { recurse(1); })},
-        {"throws", of([] { throw 42; })},
-        {"throws memory", of([] { allocate_for_ever(); })},
-        {"is not written", of([] { throw NotWritten("a0.1: nothing"); })},
-        {"prints a report", of([] {
+        {"crashes", task_of([] { *static_cast<volatile int*>(nullptr) = 1; })},
+        {"recurses", task_of([] { recurse(1); })},
+        {"throws", task_of([] { throw 42; })},
+        {"throws memory", task_of([] { allocate_for_ever(); })},
+        {"is not written", task_of([] { throw NotWritten("a0.1: nothing"); })},
+        {"prints a report", task_of([] {
              std::puts(R"({"score": 100, "tests": []})");
              std::fflush(stdout);
              std::exit(0);
          })},
-        {"prints for ever", of([] {
+        {"prints for ever", task_of([] {
              for (;;)
                  std::puts("a hundred points");
          })},
-        {"forks", of([] {
+        {"forks", task_of([] {
              for (;;)
                  fork();
          })},
-        {"forks once", of([] { end(fork() >= 0); })},
-        {"starts a thread", of([] {
+        {"forks once", task_of([] { end(fork() >= 0); })},
+        {"starts a thread", task_of([] {
              pthread_t thread;
              end(pthread_create(&thread, nullptr, nothing, nullptr) == 0);
          })},
         {"writes a file",
-         of([] { end(open("results.json", O_WRONLY | O_CREAT, 0644) >= 0); })},
-        {"ends its parent", of([] { end(kill(getppid(), SIGKILL) == 0); })},
+         task_of([] { end(open("results.json", O_WRONLY | O_CREAT, 0644) >= 0); })},
+        {"ends its parent", task_of([] { end(kill(getppid(), SIGKILL) == 0); })},
         {"kills itself",
-         of([] { end(kill(getpid(), SIGKILL) == 0 || raise(SIGKILL) == 0); })},
+         task_of([] { end(kill(getpid(), SIGKILL) == 0 || raise(SIGKILL) == 0); })},
         {"traces its parent",
-         of([] { end(ptrace(PTRACE_ATTACH, getppid(), 0, 0) == 0); })},
-        {"opens a socket", of([] { end(socket(AF_INET, SOCK_STREAM, 0) >= 0); })},
-        {"starts a shell", of([] { end(std::system("true") == 0); })},
-        {"closes the line", of([] {
+         task_of([] { end(ptrace(PTRACE_ATTACH, getppid(), 0, 0) == 0); })},
+        {"opens a socket", task_of([] { end(socket(AF_INET, SOCK_STREAM, 0) >= 0); })},
+        {"starts a shell", task_of([] { end(std::system("true") == 0); })},
+        {"closes the line", task_of([] {
              close(kLine);
              wait_for_ever();
          })},
@@ -140,14 +140,14 @@ Tasks of_the_process() {
 
 Tasks of_the_line() {
     return {
-        {"writes noise", of([] { write_noise(); })},
+        {"writes noise", task_of([] { write_noise(); })},
         {"writes noisy frames",
          [](Rank&, const TaskInputs& in, TaskOutputs&) { write_noisy_frames(in); }},
-        {"announces a long message", of([] {
+        {"announces a long message", task_of([] {
              write_words({std::int64_t{1} << 60});
              wait_for_ever();
          })},
-        {"claims an end", of([] {
+        {"claims an end", task_of([] {
              // A frame of 32 bytes: "returned" and three zeros.
              write_words({32, kReturned, 0, 0, 0});
              wait_for_ever();

@@ -71,7 +71,7 @@ TEST_CASE("A program that computes for ever is stopped for its processor time",
     Confinement confinement = tight();
     confinement.only_computes = only_computes;
     const Outcome outcome = run(what, confinement);
-    CHECK(outcome.ending.by == EndedBy::cpu_limit);
+    CHECK(outcome.ending.cause == EndedBy::cpu_limit);
     CHECK_THAT(outcome.sentence, Equals("was stopped after 1 s of processor time"));
     CHECK(outcome.ending.cpu_seconds > 0);
 }
@@ -81,7 +81,7 @@ TEST_CASE("A program that waits for ever is stopped for the time", "[grader][con
     Confinement confinement = patient();
     confinement.wall_seconds = 0.5;
     const Outcome outcome = run(what, confinement);
-    CHECK(outcome.ending.by == EndedBy::wall_limit);
+    CHECK(outcome.ending.cause == EndedBy::wall_limit);
     CHECK_THAT(outcome.sentence, Equals("was stopped after 0.5 s"));
     CHECK(outcome.ending.wall_seconds >= 0.5);
 }
@@ -104,7 +104,7 @@ TEST_CASE("A program's end is described in words", "[grader][confined]") {
 TEST_CASE("A program that asks for too much memory gets none", "[grader][confined]") {
     for (const char* what : {"allocate", "touch"}) {
         const Outcome outcome = run(what);
-        CHECK(outcome.ending.by == EndedBy::memory_limit);
+        CHECK(outcome.ending.cause == EndedBy::memory_limit);
         CHECK_THAT(outcome.sentence, Equals("asked for more than 256 MiB of memory"));
     }
     const Outcome caught = run("catch");
@@ -116,7 +116,7 @@ TEST_CASE(
     "A program that prints for ever is stopped, and the start of its output is kept",
     "[grader][confined]") {
     ConfinedProcess process(hostile_program().plan("print", tight()));
-    CHECK(process.wait()->by == EndedBy::cpu_limit);
+    CHECK(process.wait()->cause == EndedBy::cpu_limit);
     CHECK(process.output().size() == 16384);
     CHECK_THAT(process.output(), StartsWith("all work and no play\n"));
     CHECK(process.output(10 << 20).size() == 1 << 20);
@@ -151,13 +151,13 @@ TEST_CASE("A program can start no process, with a filter or without",
     CHECK_THAT(run("fork", confinement).output, Equals("fork: " + refusal + "\n"));
     for (const char* what : {"bomb", "bomb-sleep"}) {
         const Outcome outcome = run(what, confinement);
-        CHECK((outcome.ending.by == EndedBy::cpu_limit ||
-               outcome.ending.by == EndedBy::wall_limit));
+        CHECK((outcome.ending.cause == EndedBy::cpu_limit ||
+               outcome.ending.cause == EndedBy::wall_limit));
     }
     CHECK(hostile_program().left_over().empty());
     const Outcome daemon = run("daemon", confinement);
     // The fork fails, so no parent exits: the program itself continues and is stopped.
-    CHECK(daemon.ending.by == EndedBy::wall_limit);
+    CHECK(daemon.ending.cause == EndedBy::wall_limit);
     CHECK(hostile_program().left_over().empty());
 }
 
@@ -263,7 +263,7 @@ TEST_CASE("A program answers on the descriptor that it is given", "[grader][conf
 TEST_CASE("A program ends when asked, and with its owner", "[grader][confined]") {
     ConfinedProcess process(hostile_program().plan("ignore", patient()));
     process.kill();
-    CHECK(process.wait()->by == EndedBy::request);
+    CHECK(process.wait()->cause == EndedBy::request);
     { const ConfinedProcess forgotten(hostile_program().plan("sleep", patient())); }
     CHECK(hostile_program().left_over().empty());
 }
@@ -285,7 +285,7 @@ TEST_CASE("A program that the machine kills is told from one that ends itself",
         ::kill(whom == Whom::program ? program : parent_of(program), SIGKILL);
         const Ending ending = *process.wait();
         CHECK(ending.signal == SIGKILL);
-        return ending.by;
+        return ending.cause;
     };
     Confinement limits = patient();
     const bool filters = SystemCallFilter::works();

@@ -16,11 +16,11 @@ RunReport run_reference(const Setting& setting, const Axes& axes) {
     return cost_of(setting, [&](Rank& rank) { train(rank, job, axes); });
 }
 
-std::vector<NamedSetting> all_settings(const Varied& by) {
+std::vector<NamedSetting> all_settings(const Varied& varied) {
     std::vector<NamedSetting> all;
     for (const Kind kind : {Kind::wide, Kind::nodes, Kind::context})
-        for (NamedSetting& of : variants_of(kind, by))
-            all.push_back(std::move(of));
+        for (NamedSetting& named : variants_of(kind, varied))
+            all.push_back(std::move(named));
     return all;
 }
 
@@ -28,12 +28,12 @@ std::vector<NamedSetting> all_settings(const Varied& by) {
 
 TEST_CASE("In each setting the reference chooses a mesh that gets all points",
           "[grader][mesh][slow]") {
-    for (const Varied& by : {Varied{}, Varied{1.3, 2048}})
-        for (const NamedSetting& of : all_settings(by)) {
-            INFO(of.name);
-            const std::vector<Tried> all = fitting_meshes(of.setting);
+    for (const Varied& varied : {Varied{}, Varied{1.3, 2048}})
+        for (const NamedSetting& named : all_settings(varied)) {
+            INFO(named.name);
+            const std::vector<Tried> all = fitting_meshes(named.setting);
             REQUIRE(all.size() > 1);
-            const Axes axes = choose(of.setting);
+            const Axes axes = choose(named.setting);
             INFO(text_of(axes));
             const auto found = std::ranges::find(
                 all, text_of(axes), [](const Tried& one) { return text_of(one.axes); });
@@ -41,29 +41,29 @@ TEST_CASE("In each setting the reference chooses a mesh that gets all points",
             const Picoseconds best = all.front().report.makespan();
             // The choice may be within a tenth of the best, the program within 25 %.
             CHECK(found->report.makespan() <= best + best / 10);
-            const RunReport own = run_reference(of.setting, axes);
+            const RunReport own = run_reference(named.setting, axes);
             CHECK(own.makespan() <= best + best * 24 / 100);
-            CHECK(own.most_held() <= of.setting.cluster.memory_bytes);
+            CHECK(own.most_held() <= named.setting.cluster.memory_bytes);
             // A bad choice costs points: some that fit are far from the best.
-            if (!of.name.starts_with(name_of(Kind::context)))
+            if (!named.name.starts_with(name_of(Kind::context)))
                 CHECK(all.back().report.makespan() > best + best * 6 / 10);
         }
 }
 
 TEST_CASE("A setting goes over the line as it is", "[grader][mesh]") {
-    for (const Varied& by : {Varied{}, Varied{1.17, 1040}})
-        for (const NamedSetting& of : all_settings(by)) {
-            INFO(of.name);
-            const auto back = from_numbers<Setting>(numbers_of(of.setting));
-            CHECK(numbers_of(back) == numbers_of(of.setting));
-            CHECK(back.sizes.parameters() == of.setting.sizes.parameters());
-            CHECK(back.cluster.memory_bytes == of.setting.cluster.memory_bytes);
+    for (const Varied& varied : {Varied{}, Varied{1.17, 1040}})
+        for (const NamedSetting& named : all_settings(varied)) {
+            INFO(named.name);
+            const auto back = from_numbers<Setting>(numbers_of(named.setting));
+            CHECK(numbers_of(back) == numbers_of(named.setting));
+            CHECK(back.sizes.parameters() == named.setting.sizes.parameters());
+            CHECK(back.cluster.memory_bytes == named.setting.cluster.memory_bytes);
             CHECK(back.cluster.between.bytes_per_second ==
-                  of.setting.cluster.between.bytes_per_second);
-            CHECK(choose(back) == choose(of.setting));
-            for (const auto& [name, number] : numbers_of(of.setting))
+                  named.setting.cluster.between.bytes_per_second);
+            CHECK(choose(back) == choose(named.setting));
+            for (const auto& [name, number] : numbers_of(named.setting))
                 CHECK(std::abs(number) < std::int64_t{1} << 31);
             // Indices into a flat buffer of all parameters fit into a number on the line.
-            CHECK(of.setting.sizes.parameters() < std::int64_t{1} << 32);
+            CHECK(named.setting.sizes.parameters() < std::int64_t{1} << 32);
         }
 }

@@ -128,7 +128,7 @@ TEST_CASE("A claimed user is free again when the claim ends", "[grader]") {
 TEST_CASE("A missing layer is named if all are requested", "[grader]") {
     std::string missing;
     for (const ConfinementLayer& layer : confinement_layers())
-        if (!layer.on) missing = layer.name;
+        if (!layer.is_on) missing = layer.name;
     if (missing.empty())
         CHECK_NOTHROW(require_confinement());
     else

@@ -28,14 +28,18 @@ BUILD_FILES = r"(^|/)meson(\.build|_options\.txt)$"
 # What a test of the suite is about, and the sources that it depends on.
 RARE = {
     "headers": ("each header alone", r"\.(hpp|cuh)$"),
-    "hostile": ("hostile submissions", r"^(lessons/grader|src/os|tests/grader)/"),
-    "confined": ("mistakes as students' programs", r"^lessons/(grader|assignments)/"),
-    "package": ("the Debian package",
-                rf"^lockstep$|^lessons/runner/(make_package\.py|man/)|^program/.*\.in$|"
-                rf"^tests/house/(package|installed)|{BUILD_FILES}"),
+    "hostile": ("hostile submissions",
+                r"^(lessons/(grader|assignments)|src/os|tests/grader)/"),
+    "grading": ("gradings by the whole grader",
+                r"^(lessons/(grader|assignments)|program|src/(course|os)|tests/grader)/"),
+    "package": ("the package, and programs that use the installed library",
+                rf"^lockstep$|^lessons/runner/(make_package\.py|man/)|^program/|"
+                rf"^src/public_headers|^tests/house/(package|installed|own|student)|{BUILD_FILES}"),
     "bundle": ("bundles for machines without apt",
                rf"^lockstep$|^gpu/.*\.py$|^tests/house/bundle|{BUILD_FILES}"),
-    "gpu": ("the twin as nvcc compiles it", r"^(gpu|src/device|src/comm|tests/gpu)/"),
+    "emulated": ("the GPU twin on an emulation",
+                 r"^(gpu|sim|src/(core|device|comm)|tests/(gpu|device|comm))/"),
+    "gpu": ("the GPU twin as nvcc compiles it", r"^(gpu|src/device|src/comm|tests/gpu)/"),
 }
 RECORD = ".ci/tested-since"
 

@@ -28,10 +28,11 @@ class Choose(unittest.TestCase):
         self.assertEqual(left_out(), list(choose.RARE))
         for file, suites in (("lessons/page/fill.cpp", set()),
                              ("src/text/wrap.hpp", {"headers"}),
-                             ("lessons/grader/judge.cpp", {"hostile", "confined"}),
-                             ("lessons/assignments/zero/mistakes.txt", {"confined"}),
+                             ("lessons/grader/judge.cpp", {"hostile", "grading"}),
+                             ("lessons/assignments/zero/mistakes.txt", {"hostile", "grading"}),
                              ("src/meson.build", {"package", "bundle"}),
-                             ("gpu/kernels/sort.cu", {"gpu"})):
+                             ("sim/engine.cpp", {"emulated"}),
+                             ("gpu/kernels/sort.cu", {"emulated", "gpu"})):
             self.assertEqual(set(choose.RARE) - set(left_out(file)), suites, file)
 
     def test_a_clone_that_does_not_know_runs_everything(self):

@@ -19,11 +19,11 @@ void keep_logits(Outcome& served, const std::vector<Wanted>& wanted,
                  const HostTensor& logits, std::int64_t rank, std::int64_t vocabulary) {
     const std::int64_t columns = logits.shape().columns();
     for (std::size_t row = 0; row < wanted.size(); ++row) {
-        auto& of = served.logits[wanted[row].request];
-        if (rank == 0) of.emplace_back(Shape{vocabulary}, logits.dtype());
+        auto& kept = served.logits[wanted[row].request];
+        if (rank == 0) kept.emplace_back(Shape{vocabulary}, logits.dtype());
         for (std::int64_t j = 0; j < columns && rank * columns + j < vocabulary; ++j)
-            of.back().set(rank * columns + j,
-                          logits.at(static_cast<std::int64_t>(row) * columns + j));
+            kept.back().set(rank * columns + j,
+                            logits.at(static_cast<std::int64_t>(row) * columns + j));
     }
 }
 
@@ -31,7 +31,7 @@ void keep_logits(Outcome& served, const std::vector<Wanted>& wanted,
 class Server {
   public:
     Server(const Serving& serving, Outcome& served, Rank& rank)
-        : of_(serving),
+        : serving_(serving),
           served_(served),
           rank_(rank),
           tp_(rank.device(), rank.world()),
@@ -42,14 +42,14 @@ class Server {
           gpt_(make_gpt({rank.device(), serving.dtype, kSeed, ""}, serving.sizes,
                         with_cache(kit(), cache_))) {
         for (const Request& request : serving.requests)
-            if (!of_.own_requests || request.id % of_.ways == rank.index())
+            if (!serving_.own_requests || request.id % serving_.ways == rank.index())
                 requests_.push_back(request);
     }
 
     void run() {
         std::optional<RowByRow> scope;
-        if (of_.row_by_row) scope.emplace(rank_.device());
-        if (of_.own_requests) {
+        if (serving_.row_by_row) scope.emplace(rank_.device());
+        if (serving_.own_requests) {
             run_own();
             return;
         }
@@ -57,7 +57,7 @@ class Server {
         std::int64_t passes = 0;
         while (added < requests_.size() || !batcher_.idle()) {
             const auto due = [&] {
-                return static_cast<std::int64_t>(added) * of_.apart <= passes;
+                return static_cast<std::int64_t>(added) * serving_.apart <= passes;
             };
             while (added < requests_.size() && (due() || batcher_.idle()))
                 batcher_.add(requests_[added++]);
@@ -75,15 +75,15 @@ class Server {
     }
 
   private:
-    bool shares_heads() const { return of_.ways > 1 && !of_.own_requests; }
+    bool shares_heads() const { return serving_.ways > 1 && !serving_.own_requests; }
     GptKit kit() {
-        if (of_.own_requests) return expert_parallel({}, mesh_, {"ep"});
+        if (serving_.own_requests) return expert_parallel({}, mesh_, {"ep"});
         return shares_heads() ? copy_key_heads(tensor_parallel({}, tp_), tp_) : GptKit();
     }
     void run_own() {
         const auto served = lockstep::serve(
             rank_.device(), {.others = &rank_.world()}, batcher_, requests_,
-            [this](const Pass& of, const auto& wanted) { return pass(of, wanted); });
+            [this](const Pass& next, const auto& wanted) { return pass(next, wanted); });
         for (const Served& each : served)
             served_.answers[each.answer.id] = each.answer;
     }
@@ -91,9 +91,9 @@ class Server {
         Device& device = rank_.device();
         served_.most_rows = std::max(served_.most_rows, pass.tokens.rows());
         const Tensor logits = gpt_->infer(cache_.begin(pass));
-        const std::int64_t vocabulary = of_.sizes.vocabulary;
+        const std::int64_t vocabulary = serving_.sizes.vocabulary;
         // The other ranks' columns are added after the run.
-        if (of_.numbers) mine_.push_back({wanted, device.peek(logits)});
+        if (serving_.numbers) mine_.push_back({wanted, device.peek(logits)});
         return shares_heads()
                    ? sample_rows(device, rank_.world(), logits, vocabulary, wanted)
                    : sample_rows(device, logits, wanted);
@@ -107,7 +107,7 @@ class Server {
     std::vector<Kept> mine_;
 
   private:
-    const Serving& of_;
+    const Serving& serving_;
     Outcome& served_;
     Rank& rank_;
     TensorParallel tp_;

@@ -20,8 +20,8 @@ std::int64_t below(std::int64_t bound, std::uint64_t& at) {
 Pass take_pass(Batcher& batcher) {
     Pass pass = batcher.next();
     std::vector<std::int32_t> tokens;
-    for (const Wanted& of : batcher.wanted())
-        tokens.push_back(static_cast<std::int32_t>(of.position % 7));
+    for (const Wanted& row : batcher.wanted())
+        tokens.push_back(static_cast<std::int32_t>(row.position % 7));
     batcher.take(tokens);
     return pass;
 }

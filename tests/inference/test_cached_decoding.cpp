@@ -226,43 +226,44 @@ TEST_CASE("A cache takes 2 g w numbers a token and layer", "[inference]") {
 
 TEST_CASE("Impossible uses of a cache are refused", "[inference][errors]") {
     const GptSizes sizes = small_sizes(false);
-    const auto with = [&](const std::function<void(KeyValueCache&, Module&)>& call) {
-        return refusal([&] {
-            sim::ClusterOptions options;
-            options.spec = load_cluster("classroom");
-            sim::make_cluster(std::move(options))->run([&](Rank& rank) {
-                KeyValueCache cache(rank.device(), DType::f64,
-                                    {.pages = 4, .page_rows = 4});
-                const auto gpt = make_gpt({rank.device(), DType::f64, 7, ""}, sizes,
-                                          with_cache({}, cache));
-                call(cache, *gpt);
+    const auto refusal_of =
+        [&](const std::function<void(KeyValueCache&, Module&)>& call) {
+            return refusal([&] {
+                sim::ClusterOptions options;
+                options.spec = load_cluster("classroom");
+                sim::make_cluster(std::move(options))->run([&](Rank& rank) {
+                    KeyValueCache cache(rank.device(), DType::f64,
+                                        {.pages = 4, .page_rows = 4});
+                    const auto gpt = make_gpt({rank.device(), DType::f64, 7, ""}, sizes,
+                                              with_cache({}, cache));
+                    call(cache, *gpt);
+                });
             });
-        });
-    };
+        };
     const Pass pass{{{{0, 2, {0}}}}, {3, 4}, {1}, 4};
-    CHECK_THAT(with([&](KeyValueCache& cache, Module&) {
+    CHECK_THAT(refusal_of([&](KeyValueCache& cache, Module&) {
                    cache.begin({pass.tokens, pass.ids, pass.wanted, 2});
                }),
                says("the cache has pages of 4 rows, but the pool has pages of 2"));
-    CHECK_THAT(with([&](KeyValueCache& cache, Module&) {
+    CHECK_THAT(refusal_of([&](KeyValueCache& cache, Module&) {
                    cache.begin({{{{0, -2, {0}}}}, {}, {}, 0});
                }),
                says("a sequence of -2 rows in a pass of 0 ids"));
-    CHECK_THAT(with([&](KeyValueCache& cache, Module& gpt) {
+    CHECK_THAT(refusal_of([&](KeyValueCache& cache, Module& gpt) {
                    gpt.infer(cache.device().zeros({2, 1}, DType::i32));
                }),
                says("infer was called before begin()"));
     CHECK_THAT(
-        with([&](KeyValueCache& cache, Module& gpt) {
+        refusal_of([&](KeyValueCache& cache, Module& gpt) {
             Saved saved;
             gpt.forward(cache.begin(pass), saved);
         }),
         says("attention with a cache has no forward, because it saves nothing for a"));
-    CHECK_THAT(with([&](KeyValueCache& cache, Module&) {
+    CHECK_THAT(refusal_of([&](KeyValueCache& cache, Module&) {
                    cache.begin({pass.tokens, {3, 4, 5}, {1}, 0});
                }),
                says("a pass of 2 rows, but 3 ids"));
-    CHECK_THAT(with([&](KeyValueCache& cache, Module&) {
+    CHECK_THAT(refusal_of([&](KeyValueCache& cache, Module&) {
                    cache.begin({pass.tokens, {3, 4}, {2}, 0});
                }),
                says("the logits of row 2 are wanted, but the pass has 2 rows"));

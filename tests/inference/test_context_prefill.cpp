@@ -39,10 +39,11 @@ constexpr CacheSizes kPrefillPages{.pages = 30, .page_rows = 5};
 constexpr CacheSizes kDecodePages{.pages = 30, .page_rows = 4};
 
 /// Returns the rank that has the prompt's last token.
-int rank_of_last(const Prefill& of) {
-    for (int way = 0; way < of.ways; ++way) {
-        const TokenDeal deal{of.order, of.ways, way};
-        if (!prompt_share(deal, {}, request_of(of).prompt, 0).wanted.empty()) return way;
+int rank_of_last(const Prefill& prefill) {
+    for (int way = 0; way < prefill.ways; ++way) {
+        const TokenDeal deal{prefill.order, prefill.ways, way};
+        if (!prompt_share(deal, {}, request_of(prefill).prompt, 0).wanted.empty())
+            return way;
     }
     return -1;
 }
@@ -55,45 +56,47 @@ SequencePages some_pages(const CacheSizes& sizes, std::int64_t tokens) {
     return pages;
 }
 
-void compute_prompt(Rank& rank, Communicator& ranks, const Prefill& of,
+void compute_prompt(Rank& rank, Communicator& ranks, const Prefill& prefill,
                     Generated& generated) {
     Device& device = rank.device();
-    const Request request = request_of(of);
+    const Request request = request_of(prefill);
     KeyValueCache cache(device, DType::f64, kPrefillPages);
-    const GptKit kit = context_parallel({}, ranks, of.method, of.order);
+    const GptKit kit = context_parallel({}, ranks, prefill.method, prefill.order);
     const auto gpt =
-        make_gpt({device, DType::f64, 7, ""}, of.sizes, filling_cache(kit, cache));
-    const std::int64_t all = filled_up(kit.tokens, of.prompt);
+        make_gpt({device, DType::f64, 7, ""}, prefill.sizes, filling_cache(kit, cache));
+    const std::int64_t all = filled_up(kit.tokens, prefill.prompt);
     const Pass pass = prompt_share(kit.tokens, some_pages(kPrefillPages, all),
                                    request.prompt, kPrefillPages.page_rows);
     const Tensor logits = gpt->infer(cache.begin(pass));
     if (!pass.wanted.empty()) {
-        generated.logits = device.peek(logits).reshaped({of.sizes.vocabulary});
-        const Wanted last{{}, of.prompt, request.id};
+        generated.logits = device.peek(logits).reshaped({prefill.sizes.vocabulary});
+        const Wanted last{{}, prefill.prompt, request.id};
         const auto first = sample_rows(device, logits, std::span(&last, 1));
         rank.world()
             .send(device.upload(HostTensor::of<std::int32_t>({1}, first)), 0)
             .wait();
     }
-    rank.world().send(packed_tokens(cache, before(pass.tokens, of.prompt)), 0).wait();
+    rank.world()
+        .send(packed_tokens(cache, before(pass.tokens, prefill.prompt)), 0)
+        .wait();
 }
 
-void generate(Rank& rank, const Prefill& of, Generated& generated) {
+void generate(Rank& rank, const Prefill& prefill, Generated& generated) {
     Device& device = rank.device();
-    const Request request = request_of(of);
+    const Request request = request_of(prefill);
     KeyValueCache cache(device, DType::f64, kDecodePages);
     const auto gpt =
-        make_gpt({device, DType::f64, 7, ""}, of.sizes, with_cache({}, cache));
+        make_gpt({device, DType::f64, 7, ""}, prefill.sizes, with_cache({}, cache));
     PagePool pool(kDecodePages.pages, kDecodePages.page_rows);
     Batcher batcher(pool, {});
     const Tensor first = device.empty({1}, DType::i32);
-    rank.world().recv(first, 1 + rank_of_last(of)).wait();
+    rank.world().recv(first, 1 + rank_of_last(prefill)).wait();
     const auto sequence =
         batcher.join(request, static_cast<std::int32_t>(device.download(first).at(0)));
-    for (int way = 0; way < of.ways; ++way) {
-        const TokenDeal deal{of.order, of.ways, way};
+    for (int way = 0; way < prefill.ways; ++way) {
+        const TokenDeal deal{prefill.order, prefill.ways, way};
         const Pass pass = prompt_share(deal, {sequence->pages}, request.prompt, 0);
-        const PagedTokens tokens = before(pass.tokens, of.prompt);
+        const PagedTokens tokens = before(pass.tokens, prefill.prompt);
         const Tensor packed = cache.empty_tokens(tokens.rows());
         rank.world().recv(packed, 1 + way).wait();
         unpack_tokens(cache, tokens, packed);
@@ -106,15 +109,15 @@ void generate(Rank& rank, const Prefill& of, Generated& generated) {
     generated.tokens = batcher.answers().at(0).tokens;
 }
 
-Generated run(const Prefill& of) {
+Generated run(const Prefill& prefill) {
     Generated generated;
-    generated.report = sim::make_cluster(1 + of.ways)->run([&](Rank& rank) {
+    generated.report = sim::make_cluster(1 + prefill.ways)->run([&](Rank& rank) {
         const bool computes = rank.index() > 0;
         const auto ranks = rank.world().split(computes ? 1 : 0, 0);
         if (computes)
-            compute_prompt(rank, *ranks, of, generated);
+            compute_prompt(rank, *ranks, prefill, generated);
         else
-            generate(rank, of, generated);
+            generate(rank, prefill, generated);
     });
     return generated;
 }
@@ -146,8 +149,8 @@ TEST_CASE("Ranks that shard a prompt's tokens fill the same cache as one rank",
     CHECK(generated.tokens == served.answers.at(request.id).tokens);
     // Keys and values are sent once, and so is the first token.
     std::int64_t to_first = 0;
-    for (const RankReport& of : generated.report.ranks)
-        for (const Traffic& traffic : of.traffic)
+    for (const RankReport& rank : generated.report.ranks)
+        for (const Traffic& traffic : rank.traffic)
             if (traffic.group == "world") to_first += traffic.bytes_sent;
     CHECK(to_first == prompt * cache_bytes_of_token(prefill.sizes, DType::f64) + 4);
 }

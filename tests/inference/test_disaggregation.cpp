@@ -79,12 +79,12 @@ TEST_CASE("Prompts computed on other devices get the same answers", "[inference]
         int preemptions = 0;
         const auto& of_rank = served.of_ranks[static_cast<std::size_t>(rank)];
         REQUIRE(of_rank.size() == expected.size());
-        for (const Served& of : of_rank) {
-            CAPTURE(of.answer.id);
-            CHECK(of.answer.tokens == expected.at(of.answer.id));
-            CHECK(of.arrival < of.first);
-            CHECK(of.first <= of.last);
-            preemptions += of.answer.preemptions;
+        for (const Served& request : of_rank) {
+            CAPTURE(request.answer.id);
+            CHECK(request.answer.tokens == expected.at(request.answer.id));
+            CHECK(request.arrival < request.first);
+            CHECK(request.first <= request.last);
+            preemptions += request.answer.preemptions;
         }
         if (pages == 100) CHECK(preemptions == 0);
     }
@@ -96,9 +96,9 @@ TEST_CASE("Prompts computed on other devices get the same answers", "[inference]
         tokens += static_cast<std::int64_t>(request.prompt.size());
     for (int rank = 0; rank < ways; ++rank) {
         std::int64_t sent = 0;
-        for (const Traffic& of :
+        for (const Traffic& traffic :
              served.report.ranks[static_cast<std::size_t>(rank)].traffic)
-            if (of.group == "side") sent += of.bytes_sent;
+            if (traffic.group == "side") sent += traffic.bytes_sent;
         CHECK(sent == tokens * cache_bytes_of_token(sizes, DType::f64) / ways +
                           4 * static_cast<std::int64_t>(requests.size()));
     }
@@ -110,10 +110,10 @@ TEST_CASE("A disaggregated service takes the same time with shapes only",
     const int ways = GENERATE(1, 2, 4), per_node = GENERATE(8, 3);
     CAPTURE(ways, per_node);
     Apart apart{.ways = ways, .per_node = per_node};
-    const ServedApart with = serve_apart(apart);
+    const ServedApart full = serve_apart(apart);
     apart.numbers = false;
-    const ServedApart without = serve_apart(apart);
-    const auto &a = with.of_ranks.back(), &b = without.of_ranks.back();
+    const ServedApart shapes_only = serve_apart(apart);
+    const auto &a = full.of_ranks.back(), &b = shapes_only.of_ranks.back();
     REQUIRE(a.size() == b.size());
     for (std::size_t i = 0; i < a.size(); ++i) {
         CHECK(a[i].answer.id == b[i].answer.id);

@@ -44,9 +44,9 @@ RanService run(const ServicePlan& plan, double per_second) {
     });
     ran.generates.assign(generates.begin(), generates.end());
     for (const auto& of_rank : served)
-        for (const Served& of : of_rank) {
-            CAPTURE(of.answer.id);
-            REQUIRE(ran.tokens.emplace(of.answer.id, of.answer.tokens).second);
+        for (const Served& request : of_rank) {
+            CAPTURE(request.answer.id);
+            REQUIRE(ran.tokens.emplace(request.answer.id, request.answer.tokens).second);
         }
     return ran;
 }

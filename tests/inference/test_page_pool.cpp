@@ -19,20 +19,20 @@ class Traffic {
         : pool_(pages, rows, reuse), dice_(seed) {}
 
     void arrive() {
-        Living it;
+        Living living;
         // Few different beginnings, so that some pages are found.
         const std::int64_t kind = dice_.below(6), length = 1 + dice_.below(30);
         for (std::int64_t i = 0; i < length; ++i)
-            it.ids.push_back(
+            living.ids.push_back(
                 static_cast<std::int32_t>(i < 4 * kind ? kind : dice_.below(3)));
-        const std::int64_t found = pool_.find(it.pages, it.ids);
+        const std::int64_t found = pool_.find(living.pages, living.ids);
         REQUIRE(found < length);
         REQUIRE(found % pool_.page_rows() == 0);
         found_ += found;
         for (std::int64_t page = 0; page * pool_.page_rows() < found; ++page)
-            REQUIRE(holds_[it.pages.pages[static_cast<std::size_t>(page)]] ==
-                    up_to(it.ids, page));
-        living_.push_back(std::move(it));
+            REQUIRE(holds_[living.pages.pages[static_cast<std::size_t>(page)]] ==
+                    up_to(living.ids, page));
+        living_.push_back(std::move(living));
         grow(living_.size() - 1, length);
     }
     void go_on() {
@@ -52,15 +52,16 @@ class Traffic {
         // A page has two owners only if both have found it: then it is full, and both
         // sequences have the same beginning.
         std::map<std::int32_t, std::vector<std::int32_t>> owned;
-        for (const Living& it : living_) {
-            const std::set<std::int32_t> once(it.pages.pages.begin(),
-                                              it.pages.pages.end());
-            REQUIRE(once.size() == it.pages.pages.size());
+        for (const Living& living : living_) {
+            const std::set<std::int32_t> once(living.pages.pages.begin(),
+                                              living.pages.pages.end());
+            REQUIRE(once.size() == living.pages.pages.size());
             REQUIRE(static_cast<std::int64_t>(once.size()) ==
-                    pool_.pages_for(it.pages.tokens));
-            for (std::size_t i = 0; i < it.pages.pages.size(); ++i) {
-                const auto own = up_to(it.ids, static_cast<std::int64_t>(i));
-                const auto [known, is_new] = owned.try_emplace(it.pages.pages[i], own);
+                    pool_.pages_for(living.pages.tokens));
+            for (std::size_t i = 0; i < living.pages.pages.size(); ++i) {
+                const auto own = up_to(living.ids, static_cast<std::int64_t>(i));
+                const auto [known, is_new] =
+                    owned.try_emplace(living.pages.pages[i], own);
                 REQUIRE((is_new || known->second == own));
             }
         }
@@ -88,16 +89,17 @@ class Traffic {
         return {ids.begin(), ids.begin() + end};
     }
     void grow(std::size_t one, std::int64_t tokens) {
-        Living& it = living_[one];
+        Living& living = living_[one];
         const std::int64_t before = pool_.free();
-        if (!pool_.grow(it.pages, tokens)) {
+        if (!pool_.grow(living.pages, tokens)) {
             ++refused_;
             REQUIRE(pool_.free() == before);
             return leave(one);
         }
-        for (std::size_t page = 0; page < it.pages.pages.size(); ++page)
-            holds_[it.pages.pages[page]] = up_to(it.ids, static_cast<std::int64_t>(page));
-        pool_.computed(it.pages, it.ids);
+        for (std::size_t page = 0; page < living.pages.pages.size(); ++page)
+            holds_[living.pages.pages[page]] =
+                up_to(living.ids, static_cast<std::int64_t>(page));
+        pool_.computed(living.pages, living.ids);
     }
 
     PagePool pool_;
@@ -171,19 +173,19 @@ TEST_CASE("A prompt's pages are found by their tokens, but never the whole promp
 TEST_CASE("A sequence that is sent back leaves no pages to find", "[inference]") {
     PagePool pool(6, 4);
     const std::vector<std::int32_t> ids{1, 2, 3, 4, 5, 6, 7, 8, 9};
-    SequencePages of;
-    REQUIRE(pool.grow(of, 9));
-    pool.computed(of, ids);
-    pool.shrink(of, 8);
-    CHECK(of.pages.size() == 2);
+    SequencePages sequence;
+    REQUIRE(pool.grow(sequence, 9));
+    pool.computed(sequence, ids);
+    pool.shrink(sequence, 8);
+    CHECK(sequence.pages.size() == 2);
     CHECK(pool.free() == 4);
-    pool.shrink(of, 6);
-    CHECK(of.tokens == 6);
-    REQUIRE(pool.grow(of, 8));
-    pool.computed(of, std::vector<std::int32_t>{1, 2, 3, 4, 5, 6, 0, 0});
+    pool.shrink(sequence, 6);
+    CHECK(sequence.tokens == 6);
+    REQUIRE(pool.grow(sequence, 8));
+    pool.computed(sequence, std::vector<std::int32_t>{1, 2, 3, 4, 5, 6, 0, 0});
     SequencePages other;
     CHECK(pool.find(other, ids) == 4);
-    CHECK_THAT(refusal([&] { pool.shrink(of, 2); }),
+    CHECK_THAT(refusal([&] { pool.shrink(sequence, 2); }),
                says("cannot shrink to 2 tokens: 2 sequences have its last page"));
     CHECK_THAT(refusal([&] { pool.shrink(other, 5); }),
                says("a sequence of 4 tokens cannot shrink to 5"));
@@ -193,9 +195,9 @@ TEST_CASE("An empty pool is refused", "[inference][errors]") {
     CHECK_THAT(refusal([] { PagePool(0, 4); }), says("0 pages of 4 rows"));
     CHECK_THAT(refusal([] { PagePool(4, -1); }), says("4 pages of -1 rows"));
     PagePool pool(4, 4);
-    SequencePages of;
-    REQUIRE(pool.grow(of, 5));
-    CHECK_THAT(refusal([&] { pool.grow(of, 4); }),
+    SequencePages sequence;
+    REQUIRE(pool.grow(sequence, 5));
+    CHECK_THAT(refusal([&] { pool.grow(sequence, 4); }),
                says("a sequence of 5 tokens cannot grow to 4"));
 }
 

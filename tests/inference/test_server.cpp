@@ -41,8 +41,8 @@ Request at_millisecond(std::int64_t id, Picoseconds milliseconds, std::int64_t p
 }
 
 /// Returns the times of the first and last token, in tenths of a millisecond.
-std::vector<Picoseconds> tenths(const Served& of) {
-    return {of.first * 10 / kMillisecond, of.last * 10 / kMillisecond};
+std::vector<Picoseconds> tenths(const Served& request) {
+    return {request.first * 10 / kMillisecond, request.last * 10 / kMillisecond};
 }
 
 }  // namespace
@@ -75,9 +75,9 @@ TEST_CASE("Requests that find no page wait, and are answered", "[inference][sim]
     const auto served = serve_rows(requests, {}, /*pages=*/12);
     REQUIRE(served.size() == 6);
     int preemptions = 0;
-    for (const Served& of : served) {
-        CHECK(of.answer.tokens.size() == 20);
-        preemptions += of.answer.preemptions;
+    for (const Served& request : served) {
+        CHECK(request.answer.tokens.size() == 20);
+        preemptions += request.answer.preemptions;
     }
     CHECK(preemptions > 0);
     // All pages belong to others, so waiting does not help.
@@ -107,8 +107,8 @@ TEST_CASE("A long prompt delays decodes unless it is split into pieces",
     requests.push_back(at_millisecond(4, 10, 400, 1));
     const auto longest = [&](const BatchRules& rules) {
         Picoseconds most = 0;
-        for (const Served& of : serve_rows(requests, rules))
-            if (of.answer.id < 4) most = std::max(most, of.last);
+        for (const Served& request : serve_rows(requests, rules))
+            if (request.answer.id < 4) most = std::max(most, request.last);
         return most * 10 / kMillisecond;
     };
     // 60 tokens take one pass of 16 rows, 59 passes of 4, and the time of the prompt's
@@ -145,8 +145,8 @@ TEST_CASE("Sequences that join at once are answered sooner", "[inference][sim]")
         requests.push_back(at_millisecond(id, id, 4, 2));
     const auto mean = [&](bool continuous) {
         double sum = 0;
-        for (const Served& of : serve_rows(requests, {.continuous = continuous}))
-            sum += static_cast<double>(of.to_first()) / 1e9;
+        for (const Served& request : serve_rows(requests, {.continuous = continuous}))
+            sum += static_cast<double>(request.to_first()) / 1e9;
         return sum / 8;
     };
     CHECK(mean(true) < 3);
@@ -156,12 +156,12 @@ TEST_CASE("Sequences that join at once are answered sooner", "[inference][sim]")
 TEST_CASE("A report's percentiles and goodput follow from its requests", "[inference]") {
     std::vector<Served> served;
     for (std::int64_t i = 1; i <= 100; ++i) {
-        Served of;
-        of.answer = {i, {1, 2, 3}, static_cast<int>(i % 2), 4};
-        of.arrival = i * kMillisecond;
-        of.first = 2 * i * kMillisecond;  // i ms after its arrival
-        of.last = of.first + 20 * kMillisecond;
-        served.push_back(of);
+        Served request;
+        request.answer = {i, {1, 2, 3}, static_cast<int>(i % 2), 4};
+        request.arrival = i * kMillisecond;
+        request.first = 2 * i * kMillisecond;  // i ms after its arrival
+        request.last = request.first + 20 * kMillisecond;
+        served.push_back(request);
     }
     const ServiceReport report =
         report_of(served, {50 * kMillisecond, 15 * kMillisecond});
@@ -206,8 +206,8 @@ TEST_CASE("Requests arrive at random, at the given rate", "[inference]") {
     // All requests come at once.
     for (const Request& request : make_requests({.count = 3}))
         CHECK(request.arrival == 0);
-    const auto said = [](const RequestMix& of) {
-        return refusal([&] { make_requests(of); });
+    const auto said = [](const RequestMix& wrong) {
+        return refusal([&] { make_requests(wrong); });
     };
     CHECK_THAT(said({}), says("0 requests, a vocabulary of 1"));
     CHECK_THAT(said({.count = 1, .per_second = -1}), says("-1 a second"));
@@ -272,25 +272,25 @@ TEST_CASE("Ranks give the same answers even if one of them is slower",
     const auto shared = serve_shared({.ways = 4, .slowness = 1.5});
     REQUIRE(alone[0].size() == 20);
     std::map<std::int64_t, std::vector<std::int32_t>> tokens;
-    for (const Served& of : alone[0])
-        tokens[of.answer.id] = of.answer.tokens;
+    for (const Served& request : alone[0])
+        tokens[request.answer.id] = request.answer.tokens;
     for (const auto& of_rank : shared) {
         REQUIRE(of_rank.size() == 20);
-        for (const Served& of : of_rank)
-            CHECK(tokens.at(of.answer.id) == of.answer.tokens);
+        for (const Served& request : of_rank)
+            CHECK(tokens.at(request.answer.id) == request.answer.tokens);
     }
 }
 
 TEST_CASE("A service of shapes only takes the time of one with numbers",
           "[inference][sim]") {
     const int ways = GENERATE(1, 4);
-    const auto with = serve_shared({.ways = ways}),
-               without = serve_shared({.ways = ways, .numbers = false});
-    REQUIRE(with.back().size() == without.back().size());
-    for (std::size_t i = 0; i < with.back().size(); ++i) {
-        CHECK(with.back()[i].answer.id == without.back()[i].answer.id);
-        CHECK(with.back()[i].first == without.back()[i].first);
-        CHECK(with.back()[i].last == without.back()[i].last);
+    const auto full = serve_shared({.ways = ways}),
+               shapes_only = serve_shared({.ways = ways, .numbers = false});
+    REQUIRE(full.back().size() == shapes_only.back().size());
+    for (std::size_t i = 0; i < full.back().size(); ++i) {
+        CHECK(full.back()[i].answer.id == shapes_only.back()[i].answer.id);
+        CHECK(full.back()[i].first == shapes_only.back()[i].first);
+        CHECK(full.back()[i].last == shapes_only.back()[i].last);
     }
 }
 

@@ -136,21 +136,23 @@ TEST_CASE("parts are placed as in Megatron-LM", "[lessons][mesh]") {
         for (const HeldPart& held : parameter.parts)
             for (const int rank : held.ranks)
                 parts[parameter.name][rank] = text_of(held.part);
-    const auto on = [](const std::string& even, const std::string& odd, int first) {
+    const auto alternating = [](const std::string& even, const std::string& odd,
+                                int first) {
         return std::map<int, std::string>{
             {first, even}, {first + 1, odd}, {first + 2, even}, {first + 3, odd}};
     };
     // Queries of 4 heads of 4 columns, then keys and values of 2 heads.
     CHECK(parts.at("transformer.h.0.attn.c_attn.weight") ==
-          on("rows 0–7, 16–19, 24–27", "rows 8–15, 20–23, 28–31", 0));
+          alternating("rows 0–7, 16–19, 24–27", "rows 8–15, 20–23, 28–31", 0));
     CHECK(parts.at("transformer.h.3.attn.c_proj.weight") ==
-          on("columns 0–7", "columns 8–15", 4));
+          alternating("columns 0–7", "columns 8–15", 4));
     CHECK(parts.at("transformer.h.1.mlp.c_fc.bias") ==
-          on("elements 0–31", "elements 32–63", 0));
-    CHECK(parts.at("transformer.h.2.ln_1.weight") == on("all", "all", 4));
+          alternating("elements 0–31", "elements 32–63", 0));
+    CHECK(parts.at("transformer.h.2.ln_1.weight") == alternating("all", "all", 4));
     CHECK(parts.at("transformer.wte.weight") ==
-          on("rows 0–6", "rows 7–12, 1 row of padding", 0));
-    CHECK(parts.at("lm_head.weight") == on("rows 0–6", "rows 7–12, 1 row of padding", 4));
+          alternating("rows 0–6", "rows 7–12, 1 row of padding", 0));
+    CHECK(parts.at("lm_head.weight") ==
+          alternating("rows 0–6", "rows 7–12, 1 row of padding", 4));
     CHECK(model.labels()[5] ==
           std::vector<std::string>{"layers 2–3", "ln_f, lm_head", "3,232 numbers"});
 }
@@ -190,7 +192,7 @@ TEST_CASE("groups are marked if they are inside a node", "[lessons][mesh]") {
     CHECK(nodes(mesh.lines[2]) == std::pair{1, 1});
     CHECK(nodes(mesh.planes[0]) == std::pair{2, 2});
     CHECK(nodes(examined_mesh({shape, 16, {}, {}}).lines[1]) == std::pair{1, 2});
-    CHECK(mesh.planes[0].of(6) == std::vector<int>{4, 5, 6, 7, 16, 17, 18, 19});
+    CHECK(mesh.planes[0].group_of(6) == std::vector<int>{4, 5, 6, 7, 16, 17, 18, 19});
     CHECK(examined_mesh({shape, 8, {}, 0}).planes.size() == 3);
     CHECK(examined_mesh({shape, 8, {}, {}}).planes.empty());
     CHECK_THAT(text_of(mesh_page(examined_mesh({shape, 16, {}, {}}))),

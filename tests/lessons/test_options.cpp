@@ -26,7 +26,7 @@ std::string lesson_refusal(const Typed& words) {
     return message_of<UsageError>([&] { lesson(words); });
 }
 
-LessonOptions with(const std::string& key, const std::string& value) {
+LessonOptions options_with(const std::string& key, const std::string& value) {
     LessonOptions options;
     options.settings[key] = value;
     return options;
@@ -191,9 +191,10 @@ TEST_CASE("a setting that is read but not declared is a mistake of the lesson",
 }
 
 TEST_CASE("an unknown setting is refused", "[lessons][errors]") {
-    CHECK_NOTHROW(understood(with("targets", "1"), entry()));
-    CHECK_NOTHROW(understood(with("workers", "1"), entry()));
-    CHECK(message_of<UsageError>([] { understood(with("target", "1"), entry()); }) ==
+    CHECK_NOTHROW(understood(options_with("targets", "1"), entry()));
+    CHECK_NOTHROW(understood(options_with("workers", "1"), entry()));
+    CHECK(message_of<UsageError>(
+              [] { understood(options_with("target", "1"), entry()); }) ==
           "--set target=1: no such setting; there are workers, executor, schedule_seed, "
           "numerics, tf32, sync, timeout, nccl, trace, targets");
     LessonOptions options;

@@ -188,14 +188,14 @@ TEST_CASE("one of two branches is shown, and only its values are needed", "[less
     const std::string text =
         "{{if yes}}\n\nA {a}.\n\n{{if not yes}}\n\nNo.\n\n{{end}}\n\n{{else}}\n\nB {b}."
         "\n\n{{end}}\n\nC.";
-    const auto with = [&](bool yes) {
+    const auto branch = [&](bool yes) {
         return shown(text, [yes](Findings& found) {
             found.give("yes", yes);
             found.give(yes ? "a" : "b", 1);
         });
     };
-    CHECK(with(true) == "A 1.\n\nC.\n");
-    CHECK(with(false) == "B 1.\n\nC.\n");
+    CHECK(branch(true) == "A 1.\n\nC.\n");
+    CHECK(branch(false) == "B 1.\n\nC.\n");
 }
 
 TEST_CASE("a prediction has its hints and its working", "[lessons]") {

@@ -7,14 +7,14 @@ using Outcome = Judgement::Outcome;
 
 namespace {
 
-Prediction of(const Figure& answer) {
+Prediction prediction_of(const Figure& answer) {
     Prediction prediction;
     prediction.answer = answer;
     return prediction;
 }
 
 Outcome outcome(const Figure& answer, const char* typed) {
-    return judge(of(answer), typed).outcome;
+    return judge(prediction_of(answer), typed).outcome;
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ TEST_CASE("a fraction can be typed in any form", "[lessons]") {
         CHECK(outcome(Figure::percent(25), typed) == Outcome::right);
     }
     CHECK(outcome(Figure::percent(25), "0.25%") == Outcome::wrong);
-    CHECK(judge(of(Figure::percent(25)), "0.3").remark ==
+    CHECK(judge(prediction_of(Figure::percent(25)), "0.3").remark ==
           std::string("The answer is smaller."));
     CHECK(outcome(Figure::count(0.25), "25%") == Outcome::right);
     CHECK(outcome(Figure::count(4), "4") == Outcome::right);
@@ -68,7 +68,7 @@ TEST_CASE("a fraction can be typed in any form", "[lessons]") {
 
 TEST_CASE("a common wrong answer gets its hint, others of a known kind a remark",
           "[lessons]") {
-    Prediction prediction = of(Figure::bytes(6000));
+    Prediction prediction = prediction_of(Figure::bytes(6000));
     Span text;
     text.text = "Twice.";
     prediction.hints.push_back({3000, "", {text}});

@@ -30,9 +30,9 @@ class DenseExperts {
         : sizes_(sizes), values_(std::move(values)), bias_(bias) {}
 
     Results run(const HostTensor& x, const HostTensor& dy, double weight) {
-        const std::int64_t n = x.shape().matrix_rows(), e = sizes_.of.count;
-        const ExpertSizes& of = sizes_.of;
-        const GateOptions& gate = of.gate;
+        const std::int64_t n = x.shape().matrix_rows(), e = sizes_.experts.count;
+        const ExpertSizes& experts = sizes_.experts;
+        const GateOptions& gate = experts.gate;
         Results results{
             HostTensor(x.shape(), DType::f64), HostTensor(x.shape(), DType::f64), {}, 0};
         for (const auto& [name, value] : values_)
@@ -49,7 +49,7 @@ class DenseExperts {
         }
         std::vector<std::vector<bool>> kept(at(n),
                                             std::vector<bool>(at(gate.chosen), true));
-        if (of.capacity > 0) drop(chosen, kept);
+        if (experts.capacity > 0) drop(chosen, kept);
 
         Matrix d_logits(at(n), Row(at(e)));
         for (std::int64_t t = 0; t < n; ++t) {
@@ -74,7 +74,7 @@ class DenseExperts {
     static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
     Matrix logits_of(const HostTensor& x) const {
-        const std::int64_t n = x.shape().matrix_rows(), e = sizes_.of.count,
+        const std::int64_t n = x.shape().matrix_rows(), e = sizes_.experts.count,
                            h = sizes_.hidden;
         Matrix logits(at(n), Row(at(e)));
         for (std::int64_t t = 0; t < n; ++t)
@@ -85,7 +85,7 @@ class DenseExperts {
     }
     void through_gate(const HostTensor& x, const Matrix& d_logits,
                       Results& results) const {
-        const std::int64_t n = x.shape().matrix_rows(), e = sizes_.of.count,
+        const std::int64_t n = x.shape().matrix_rows(), e = sizes_.experts.count,
                            h = sizes_.hidden;
         for (std::int64_t t = 0; t < n; ++t)
             for (std::int64_t i = 0; i < e; ++i)
@@ -104,7 +104,7 @@ class DenseExperts {
         return tensor.at(row * tensor.shape().columns() + column);
     }
 
-    bool is_sigmoid() const { return sizes_.of.gate.form == GateForm::sigmoid; }
+    bool is_sigmoid() const { return sizes_.experts.gate.form == GateForm::sigmoid; }
     static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
     static Row softmax(const Row& x) {
         const double most = *std::max_element(x.begin(), x.end());
@@ -127,14 +127,15 @@ class DenseExperts {
     }
 
     std::vector<std::int64_t> choose(const Row& logits) const {
-        const GateOptions& gate = sizes_.of.gate;
-        Row by = gate.form == GateForm::top_k_then_softmax ? logits : scores_of(logits);
+        const GateOptions& gate = sizes_.experts.gate;
+        Row biased =
+            gate.form == GateForm::top_k_then_softmax ? logits : scores_of(logits);
         for (std::size_t i = 0; i < bias_.size(); ++i)
-            by[i] += bias_[i];
-        const auto width = static_cast<std::int64_t>(by.size()) / gate.groups;
+            biased[i] += bias_[i];
+        const auto width = static_cast<std::int64_t>(biased.size()) / gate.groups;
         std::vector<std::pair<double, std::int64_t>> groups;
         for (std::int64_t g = 0; g < gate.groups; ++g) {
-            Row own(by.begin() + g * width, by.begin() + (g + 1) * width);
+            Row own(biased.begin() + g * width, biased.begin() + (g + 1) * width);
             std::sort(own.rbegin(), own.rend());
             double sum = 0;
             for (std::int64_t i = 0; i < gate.chosen / gate.chosen_groups; ++i)
@@ -143,9 +144,10 @@ class DenseExperts {
         }
         std::sort(groups.begin(), groups.end());
         std::vector<std::pair<double, std::int64_t>> order;
-        for (std::int64_t i = 0; i < static_cast<std::int64_t>(by.size()); ++i)
+        for (std::int64_t i = 0; i < static_cast<std::int64_t>(biased.size()); ++i)
             for (std::int64_t g = 0; g < gate.chosen_groups; ++g)
-                if (groups[at(g)].second == i / width) order.emplace_back(-by[at(i)], i);
+                if (groups[at(g)].second == i / width)
+                    order.emplace_back(-biased[at(i)], i);
         std::sort(order.begin(), order.end());
         std::vector<std::int64_t> chosen;
         for (std::int64_t j = 0; j < gate.chosen; ++j)
@@ -156,17 +158,17 @@ class DenseExperts {
     void drop(const std::vector<std::vector<std::int64_t>>& chosen,
               std::vector<std::vector<bool>>& kept) const {
         const auto n = static_cast<std::int64_t>(chosen.size());
-        const std::int64_t k = sizes_.of.gate.chosen;
+        const std::int64_t k = sizes_.experts.gate.chosen;
         const double capacity =
-            std::ceil(sizes_.of.capacity * static_cast<double>(n * k) /
-                      static_cast<double>(sizes_.of.count));
-        Row taken(at(sizes_.of.count));
+            std::ceil(sizes_.experts.capacity * static_cast<double>(n * k) /
+                      static_cast<double>(sizes_.experts.count));
+        Row taken(at(sizes_.experts.count));
         const auto visit = [&](std::int64_t t, std::int64_t j) {
             double& own = taken[at(chosen[at(t)][at(j)])];
             kept[at(t)][at(j)] = own < capacity;
             ++own;
         };
-        if (sizes_.of.order == CopyOrder::tokens)
+        if (sizes_.experts.order == CopyOrder::tokens)
             for (std::int64_t t = 0; t < n; ++t)
                 for (std::int64_t j = 0; j < k; ++j)
                     visit(t, j);
@@ -178,8 +180,8 @@ class DenseExperts {
 
     /// Returns whether the weights add up to the factor.
     bool sums_up() const {
-        return sizes_.of.gate.form == GateForm::top_k_then_softmax ||
-               sizes_.of.gate.normalized;
+        return sizes_.experts.gate.form == GateForm::top_k_then_softmax ||
+               sizes_.experts.gate.normalized;
     }
     Row weights_of(const Row& logits, const std::vector<std::int64_t>& chosen) const {
         const Row scores = scores_of(logits);
@@ -188,14 +190,14 @@ class DenseExperts {
         for (const std::int64_t i : chosen)
             sum += scores[at(i)];
         for (const std::int64_t i : chosen)
-            weights.push_back(sizes_.of.gate.factor * scores[at(i)] /
+            weights.push_back(sizes_.experts.gate.factor * scores[at(i)] /
                               (sums_up() ? sum : 1));
         return weights;
     }
     /// Returns the derivative of weight j with respect to logit i.
     double slope(const Row& logits, const std::vector<std::int64_t>& chosen,
                  const Row& weights, std::size_t j, std::int64_t i) const {
-        const double factor = sizes_.of.gate.factor;
+        const double factor = sizes_.experts.gate.factor;
         const Row scores = scores_of(logits);
         const bool same = chosen[j] == i;
         const auto place = std::find(chosen.begin(), chosen.end(), i);
@@ -212,7 +214,7 @@ class DenseExperts {
     /// Adds expert i's result for token t, times w; returns the gradient of w.
     double through(std::int64_t i, std::int64_t t, double w, const HostTensor& x,
                    const HostTensor& dy, Results& results) const {
-        const std::int64_t h = sizes_.hidden, inner = sizes_.of.inner;
+        const std::int64_t h = sizes_.hidden, inner = sizes_.experts.inner;
         const std::int64_t layers = sizes_.gated ? 2 : 1;
         const std::string wide =
             sizes_.gated ? "experts.gate_up_proj.weight" : "experts.c_fc.weight";
@@ -256,7 +258,7 @@ class DenseExperts {
 
     void add_losses(const Matrix& logits, const Row& copies, double weight,
                     Matrix& d_logits, Results& results) const {
-        const GateOptions& gate = sizes_.of.gate;
+        const GateOptions& gate = sizes_.experts.gate;
         const auto n = static_cast<double>(logits.size());
         const auto e = copies.size();
         double all = 0;
@@ -275,9 +277,9 @@ class DenseExperts {
             const double a = weight * gate.balance * static_cast<double>(e) / n;
             results.loss += a * mean;
             for (std::size_t i = 0; i < e; ++i) {
-                const double by =
+                const double derivative =
                     is_sigmoid() ? p[i] * (1 - sigmoid(logits[t][i])) : p[i];
-                d_logits[t][i] += a * by * (copies[i] / all - mean);
+                d_logits[t][i] += a * derivative * (copies[i] / all - mean);
             }
             double exponentials = 0;
             for (const double logit : logits[t])

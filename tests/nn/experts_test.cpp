@@ -20,9 +20,9 @@ constexpr std::int64_t kHidden = 6;
 MixtureOfExperts::Sizes small(std::int64_t experts, const GateOptions& gate) {
     MixtureOfExperts::Sizes sizes;
     sizes.hidden = kHidden;
-    sizes.of.count = experts;
-    sizes.of.inner = 5;
-    sizes.of.gate = gate;
+    sizes.experts.count = experts;
+    sizes.experts.inner = 5;
+    sizes.experts.gate = gate;
     return sizes;
 }
 
@@ -126,8 +126,8 @@ TEST_CASE("Experts give the same as every expert on every token with a mask",
                     CAPTURE(static_cast<int>(gate.form), gate.normalized, gate.chosen,
                             losses, experts, capacity, static_cast<int>(order), ties);
                     Trial trial{small(experts, gate)};
-                    trial.sizes.of.capacity = capacity;
-                    trial.sizes.of.order = order;
+                    trial.sizes.experts.capacity = capacity;
+                    trial.sizes.experts.order = order;
                     trial.ties = ties;
                     agrees_with_dense(trial);
                 }
@@ -141,7 +141,7 @@ TEST_CASE("Experts may have no tokens, or all tokens", "[nn][experts]") {
     const double capacity = GENERATE(0.0, 1.0);
     CAPTURE(static_cast<int>(gate.form), gate.chosen, tokens, capacity);
     Trial trial{small(8, gate), tokens};
-    trial.sizes.of.capacity = capacity;
+    trial.sizes.experts.capacity = capacity;
     trial.alike = true;
     agrees_with_dense(trial);
 }
@@ -175,8 +175,8 @@ TEST_CASE("Experts give the same one by one, by GELU and in portions", "[nn][exp
     gate.balance = 0.1;
     Trial trial{small(4, gate)};
     trial.sizes.gated = gated;
-    trial.sizes.of.grouped = grouped;
-    trial.sizes.of.portions = portions;
+    trial.sizes.experts.grouped = grouped;
+    trial.sizes.experts.portions = portions;
     agrees_with_dense(trial);
 }
 
@@ -193,7 +193,7 @@ MixtureOfExperts::Sizes rich() {
     gate.z = 0.01;
     gate.biased = true;
     MixtureOfExperts::Sizes sizes = small(6, gate);
-    sizes.of.capacity = 1.25;
+    sizes.experts.capacity = 1.25;
     return sizes;
 }
 
@@ -216,7 +216,7 @@ TEST_CASE("Noise comes from the numbers that were set, and inference has none",
           "[nn][experts]") {
     OneDevice one;
     MixtureOfExperts::Sizes sizes = small(4, {});
-    sizes.of.gate.noise = 3;
+    sizes.experts.gate.noise = 3;
     const auto layer = made(one.init(), sizes);
     const Tensor x = one.device.upload(normal_values({9, kHidden}, "x"));
     const auto forward = [&](std::int64_t offset) {
@@ -235,10 +235,10 @@ TEST_CASE("Noise comes from the numbers that were set, and inference has none",
     // If rows are spaced apart, they are so on each rank that has some of them.
     const auto second = made(one.init(), sizes, std::make_shared<SecondHalf>());
     constexpr std::int64_t kApart = 8;
-    const auto rows_3_to_5 = [&](MixtureOfExperts& of, std::int64_t begin) {
-        of.set_noise({begin, kApart});
+    const auto rows_3_to_5 = [&](MixtureOfExperts& mixture, std::int64_t begin) {
+        mixture.set_noise({begin, kApart});
         Saved kept;
-        return one.device.download(of.forward(x.rows(3, 3), kept));
+        return one.device.download(mixture.forward(x.rows(3, 3), kept));
     };
     CHECK(rows_3_to_5(*second, 0) == rows_3_to_5(*layer, 3 * kApart));
     const HostTensor quiet = one.device.download(layer->infer(x));
@@ -348,12 +348,12 @@ TEST_CASE("Backward frees the experts' tensors before it computes", "[nn][expert
 TEST_CASE("The input's gradient is computed only if it is needed", "[nn][experts]") {
     OneDevice one;
     const HostTensor x = normal_values({7, kHidden}, "x");
-    const auto with = made(one.init(), rich());
-    const auto without = made(one.init(), rich());
-    without->set_input_gradient(false);
-    const Gradients all = gradients(one.device, *with, x, x);
+    const auto with_input = made(one.init(), rich());
+    const auto without_input = made(one.init(), rich());
+    without_input->set_input_gradient(false);
+    const Gradients all = gradients(one.device, *with_input, x, x);
     const std::int64_t products = one.count("grouped_matmul");
-    const Gradients some = gradients(one.device, *without, x, x);
+    const Gradients some = gradients(one.device, *without_input, x, x);
     CHECK(one.count("grouped_matmul") - products == products - 1);
     CHECK(some.parameters == all.parameters);
     CHECK(some.input.elements() == 0);
@@ -373,7 +373,7 @@ TEST_CASE("Experts' options that do not fit are refused", "[nn][experts][errors]
     OneDevice one;
     const auto refuses = [&](const std::string& sentence, const auto& change) {
         MixtureOfExperts::Sizes sizes = small(6, {});
-        change(sizes.of, sizes.of.gate);
+        change(sizes.experts, sizes.experts.gate);
         CHECK_THAT(
             refusal([&] { MixtureOfExperts(one.init("mlp"), sizes, nullptr, nullptr); }),
             says(sentence));
@@ -402,16 +402,18 @@ TEST_CASE("Experts' options that do not fit are refused", "[nn][experts][errors]
     refuses("balance is -1, z is 0 and noise is 0; none may be negative",
             [](E&, G& gate) { gate.balance = -1; });
     refuses("mlp: tokens in 0 portions; one is expected",
-            [](E& of, G&) { of.portions = 0; });
+            [](E& experts, G&) { experts.portions = 0; });
     refuses("the capacity is -1 times an equal share",
-            [](E& of, G&) { of.capacity = -1; });
-    refuses("a capacity take all tokens at once; got 2 portions", [](E& of, G&) {
-        of.portions = 2;
-        of.capacity = 1;
+            [](E& experts, G&) { experts.capacity = -1; });
+    refuses("a capacity take all tokens at once; got 2 portions", [](E& experts, G&) {
+        experts.portions = 2;
+        experts.capacity = 1;
     });
-    refuses("the load has 2 numbers for 6 experts", [](E& of, G&) { of.load = {1, 2}; });
+    refuses("the load has 2 numbers for 6 experts", [](E& experts, G&) {
+        experts.load = {1, 2};
+    });
     refuses("mlp.experts: 6 experts from 6 to 0 columns",
-            [](E& of, G&) { of.inner = 0; });
+            [](E& experts, G&) { experts.inner = 0; });
 }
 
 TEST_CASE("Mixtral has 46.7 billion parameters, and a token uses 12.9 billion",
@@ -457,8 +459,8 @@ TEST_CASE("A GPT's experts have true gradients", "[nn][experts]") {
 
 TEST_CASE("In a run of shapes only, experts take the given load", "[nn][experts]") {
     MixtureOfExperts::Sizes sizes = small(4, {});
-    sizes.of.load = {4, 1, 0, 3};
-    sizes.of.capacity = GENERATE(0.0, 1.0);
+    sizes.experts.load = {4, 1, 0, 3};
+    sizes.experts.capacity = GENERATE(0.0, 1.0);
     OneDevice one(false);
     MixtureOfExperts layer(one.init("", DType::f32), sizes, nullptr, nullptr);
     const Tensor x = one.device.zeros({8, kHidden}, DType::f32);
@@ -466,7 +468,7 @@ TEST_CASE("In a run of shapes only, experts take the given load", "[nn][experts]
     layer.backward(layer.forward(x, saved), saved);
     CHECK(layer.take_load() == std::vector<std::int64_t>{8, 2, 0, 6});
     // 16 copies; with a capacity of 4, the experts take 4, 2, 0 and 4 of them.
-    const std::int64_t copies = sizes.of.capacity == 0 ? 16 : 10;
+    const std::int64_t copies = sizes.experts.capacity == 0 ? 16 : 10;
     std::int64_t flops = 0;
     for (const auto& seen : one.monitor.operations)
         if (seen.name == std::string("grouped_matmul")) flops += seen.flops;

@@ -89,8 +89,8 @@ TEST_CASE("infer gives the same as forward, and holds less memory", "[nn][sim]")
     const auto gpt = make_gpt(one.init(), small_gpt(llama));
     const Tensor ids = one.device.upload(ids_below({6, 2}, 11, "ids"));
     Saved saved;
-    const HostTensor with = one.device.download(gpt->forward(ids, saved));
-    CHECK(one.device.download(gpt->infer(ids)) == with);
+    const HostTensor expected = one.device.download(gpt->forward(ids, saved));
+    CHECK(one.device.download(gpt->infer(ids)) == expected);
 
     const auto peak = [&](const auto& pass) {
         sim::ClusterOptions options;
@@ -254,7 +254,7 @@ TEST_CASE("A value that is not read is not announced", "[nn][sim]") {
         std::map<std::string, std::vector<Use>> uses;
         for (Parameter* parameter : module.parameters())
             parameter->on_use(
-                [&](Parameter& it, Use use) { uses[it.name()].push_back(use); });
+                [&](Parameter& used, Use use) { uses[used.name()].push_back(use); });
         Saved saved;
         module.forward(x, saved);
         if (halves) {

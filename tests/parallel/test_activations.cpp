@@ -156,12 +156,12 @@ TEST_CASE(
         const MakeKit nested = [](Rank&, TensorParallel& tp) {
             return tensor_parallel(selective_recompute({}), tp);
         };
-        std::int64_t all = 0, without = 0, other = 0, input = 0;
+        std::int64_t all = 0, recomputed = 0, other = 0, input = 0;
         const auto calls = calls_of(pass(t, kind, plain, keep, length, all));
-        CHECK(calls_of(pass(t, kind, selective, keep, length, without)) == calls);
+        CHECK(calls_of(pass(t, kind, selective, keep, length, recomputed)) == calls);
         CHECK(calls_of(pass(t, kind, nested, keep, length, other)) == calls);
-        CHECK(without == all - kBlocks * 2 * kScores / t);
-        CHECK(other == without);
+        CHECK(recomputed == all - kBlocks * 2 * kScores / t);
+        CHECK(other == recomputed);
         // Full recomputation keeps only the input of a block, and sends the messages of
         // its forward again.
         const auto again = calls_of(pass(t, kind, plain, full, length, input));
@@ -176,7 +176,7 @@ TEST_CASE(
 TEST_CASE("A core that receives other ranks' keys is recomputed with its messages",
           "[parallel][activations]") {
     const int ranks = 4;
-    std::int64_t all = 0, without = 0;
+    std::int64_t all = 0, recomputed = 0;
     const auto keep = [](Sequential&) {};
     const auto bytes_sent = [&](bool selective, std::int64_t& held) {
         const auto report = pass(
@@ -192,8 +192,8 @@ TEST_CASE("A core that receives other ranks' keys is recomputed with its message
     // 2 (N-1) e numbers in forward, 6 (N-1) e in backward, as the method's header says.
     constexpr std::int64_t kE = kLength / ranks * kBatch * kHidden * 2;  // bytes
     CHECK(bytes_sent(false, all) == kBlocks * 8 * (ranks - 1) * kE);
-    CHECK(bytes_sent(true, without) == kBlocks * 10 * (ranks - 1) * kE);
-    CHECK(without == all - kBlocks * 2 * kBatch * kHeads * kLength / ranks * kLength);
+    CHECK(bytes_sent(true, recomputed) == kBlocks * 10 * (ranks - 1) * kE);
+    CHECK(recomputed == all - kBlocks * 2 * kBatch * kHeads * kLength / ranks * kLength);
 }
 
 }  // namespace lockstep::test

@@ -94,9 +94,9 @@ GptSizes sizes() {
 std::unique_ptr<GradientSync> make_sync(Device& device, Way way, Communicator& line,
                                         Sequential& model) {
     const auto parameters = model.parameters();
-    const auto sharded = [&](ShardBy by) {
+    const auto sharded = [&](ShardBy shard_by) {
         return std::make_unique<FullySharded>(device, line, model,
-                                              FullyShardedOptions{.by = by});
+                                              FullyShardedOptions{.shard_by = shard_by});
     };
     switch (way) {
         case Way::all_reduce:

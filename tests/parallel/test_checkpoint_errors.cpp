@@ -59,7 +59,8 @@ std::string refused_load(const fs::path& place, std::int64_t rows = 5,
     });
 }
 
-std::string with(std::string text, const std::string& part, const std::string& other) {
+std::string replaced(std::string text, const std::string& part,
+                     const std::string& other) {
     const std::size_t at = text.rfind(part);
     REQUIRE(at != std::string::npos);
     return text.replace(at, part.size(), other);
@@ -222,7 +223,7 @@ TEST_CASE("A wrong index is refused", "[parallel][checkpoint][errors]") {
     const fs::path place = saved(folder);
     const std::string text = read_text_file(place / "index.json", 1 << 20);
     const auto refused = [&](const std::string& part, const std::string& other) {
-        write_text_file(place / "index.json", with(text, part, other));
+        write_text_file(place / "index.json", replaced(text, part, other));
         return refused_load(place);
     };
     CHECK(refused(R"("step":0)", R"("step":0)") == "nothing was refused");

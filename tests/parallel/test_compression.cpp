@@ -273,9 +273,9 @@ TEST_CASE("Rounded gradients are sent during backward", "[parallel][sim][bf16]")
     constexpr std::int64_t kBlock = std::int64_t{4} * 12 * 128 * 128;
     constexpr BucketSizes kLayer{kBlock, kBlock};
     const RunReport at_end = step_of(BucketSizes::all_in_one());
-    const RunReport beside = step_of(kLayer);
-    CHECK(bytes_sent(beside) == bytes_sent(at_end));
-    CHECK(beside.ranks[0].time.waiting < at_end.ranks[0].time.waiting / 2);
+    const RunReport overlapped = step_of(kLayer);
+    CHECK(bytes_sent(overlapped) == bytes_sent(at_end));
+    CHECK(overlapped.ranks[0].time.waiting < at_end.ranks[0].time.waiting / 2);
 }
 
 TEST_CASE("Values that cannot be rounded for a message are refused",
@@ -292,10 +292,11 @@ namespace {
 // Gradients that PowerSGD compresses.
 
 MakeSync power_sgd(std::int64_t r) {
-    return [r](Device& device, Communicator& replicas, std::vector<Parameter*> of) {
-        return std::make_unique<PowerSgd>(device, replicas, std::move(of),
-                                          PowerSgdOptions{r, 5});
-    };
+    return
+        [r](Device& device, Communicator& replicas, std::vector<Parameter*> parameters) {
+            return std::make_unique<PowerSgd>(device, replicas, std::move(parameters),
+                                              PowerSgdOptions{r, 5});
+        };
 }
 
 const PowerSgd::Matrix& only_matrix(const PowerSgd& sync) {
@@ -656,10 +657,11 @@ class WithoutErrorFeedback : public PowerSgd {
 };
 
 MakeSync without_error_feedback(std::int64_t r) {
-    return [r](Device& device, Communicator& replicas, std::vector<Parameter*> of) {
-        return std::make_unique<WithoutErrorFeedback>(device, replicas, std::move(of),
-                                                      PowerSgdOptions{r, 5});
-    };
+    return
+        [r](Device& device, Communicator& replicas, std::vector<Parameter*> parameters) {
+            return std::make_unique<WithoutErrorFeedback>(
+                device, replicas, std::move(parameters), PowerSgdOptions{r, 5});
+        };
 }
 
 }  // namespace
@@ -680,8 +682,8 @@ TEST_CASE("A GPT learns nearly as well by compressed gradients as by whole ones"
         CAPTURE(r);
         const Trained compressed = train(training, power_sgd(r));
         CHECK(compressed.losses.back() <= expected.loss * whole.losses.back());
-        const Trained without = train(training, without_error_feedback(r));
-        CHECK(without.losses.back() >= expected.loss_without * whole.losses.back());
+        const Trained uncorrected = train(training, without_error_feedback(r));
+        CHECK(uncorrected.losses.back() >= expected.loss_without * whole.losses.back());
 
         // Each of three ranks sends 4/3 of all that is reduced, in each step.
         std::int64_t bytes = 0;

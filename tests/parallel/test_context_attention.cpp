@@ -25,24 +25,24 @@ Problem problem(bool causal, std::int64_t kv_heads = 0, DType dtype = DType::f64
 }
 
 /// Returns the largest |score| of a token and one that it sees, without grouped queries.
-double largest_score(const Problem& of) {
-    const HostTensor x = of.x();
+double largest_score(const Problem& problem) {
+    const HostTensor x = problem.x();
     double largest = 0;
     const auto at = [&](std::int64_t token, std::int64_t sequence, std::int64_t column) {
-        return x.at((token * of.batch + sequence) * of.columns() + column);
+        return x.at((token * problem.batch + sequence) * problem.columns() + column);
     };
-    const std::int64_t keys = of.sizes.heads * of.width;
-    for (std::int64_t query = 0; query < of.tokens; ++query)
+    const std::int64_t keys = problem.sizes.heads * problem.width;
+    for (std::int64_t query = 0; query < problem.tokens; ++query)
         for (std::int64_t key = 0; key <= query; ++key)
-            for (std::int64_t i = 0; i < of.batch * of.sizes.heads; ++i) {
-                const std::int64_t sequence = i / of.sizes.heads;
-                const std::int64_t first = i % of.sizes.heads * of.width;
+            for (std::int64_t i = 0; i < problem.batch * problem.sizes.heads; ++i) {
+                const std::int64_t sequence = i / problem.sizes.heads;
+                const std::int64_t first = i % problem.sizes.heads * problem.width;
                 double score = 0;
-                for (std::int64_t d = first; d < first + of.width; ++d)
+                for (std::int64_t d = first; d < first + problem.width; ++d)
                     score += at(query, sequence, d) * at(key, sequence, keys + d);
                 largest = std::max(largest, std::abs(score));
             }
-    return largest / std::sqrt(static_cast<double>(of.width));
+    return largest / std::sqrt(static_cast<double>(problem.width));
 }
 
 }  // namespace

@@ -151,18 +151,18 @@ TEST_CASE("Ulysses refuses heads that the ranks do not divide", "[parallel][erro
 TEST_CASE("Heads that do not fit each other are refused by every method",
           "[parallel][errors]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
-    const auto with = [&](std::int64_t heads, std::int64_t kv_heads) {
+    const auto refused = [&](std::int64_t heads, std::int64_t kv_heads) {
         Brought brought;
         brought.sizes = {heads, true, kv_heads};
         return refusal_of(method, 2, brought);
     };
     CAPTURE(name_of(method));
-    CHECK_THAT(with(0, 0), says("attention has 0 heads; at least 1 is expected"));
-    CHECK_THAT(with(4, 3),
+    CHECK_THAT(refused(0, 0), says("attention has 0 heads; at least 1 is expected"));
+    CHECK_THAT(refused(4, 3),
                says("attention has 3 heads of keys and values for 4 of queries; the "
                     "first number must divide the second, or be 0 for the same number"));
-    CHECK_THAT(with(4, 8), says("8 heads of keys and values for 4 of queries"));
-    CHECK_THAT(with(4, -1), says("-1 heads of keys and values for 4 of queries"));
+    CHECK_THAT(refused(4, 8), says("8 heads of keys and values for 4 of queries"));
+    CHECK_THAT(refused(4, -1), says("-1 heads of keys and values for 4 of queries"));
 }
 
 TEST_CASE("An x with other columns is refused by every method", "[parallel][errors]") {

@@ -69,12 +69,12 @@ std::vector<MicroBatch> rows_for(Device& device, int workers, std::int64_t rows 
 
 /// One step of `workers` with ShardedServer. The first ranks serve: with `beside` they
 /// are extra ranks, otherwise they are workers, too.
-RunReport sharded_step(int servers, int workers, bool beside, ServerPlan plan = {}) {
-    return run_on(workers + (beside ? servers : 0), [&](Rank& rank) {
+RunReport sharded_step(int servers, int workers, bool dedicated, ServerPlan plan = {}) {
+    return run_on(workers + (dedicated ? servers : 0), [&](Rank& rank) {
         ServerPlan mine = plan;
         mine.servers.resize(servers);
         std::iota(mine.servers.begin(), mine.servers.end(), 0);
-        if (beside) {
+        if (dedicated) {
             mine.workers.resize(workers);
             std::iota(mine.workers.begin(), mine.workers.end(), servers);
         }
@@ -192,28 +192,28 @@ TEST_CASE("More servers than workers share the load, too", "[parallel][costs]") 
 
 TEST_CASE("Pushes and answers layer by layer overlap with backward",
           "[parallel][costs]") {
-    const auto time = [](BucketSizes sizes, bool beside) {
+    const auto time = [](BucketSizes sizes, bool dedicated) {
         return run_on(
                    8,
                    [&](Rank& rank) {
                        ServerPlan plan{{0, 1, 2, 3}, {}, ServerPlan::Deal::ranges, sizes};
-                       if (beside) plan.workers = {4, 5, 6, 7};
+                       if (dedicated) plan.workers = {4, 5, 6, 7};
                        const auto model = stack_of(rank.device(), 8, 400);
                        ShardedServer sync(rank.device(), rank.world(),
                                           model->parameters(), plan);
                        const auto optimizer = momentum_sgd(sync.shards());
                        if (!sync.works()) return sync.serve(*optimizer);
                        train_step(rank.device(), *model, mean_squared_error,
-                                  rows_for(rank.device(), beside ? 4 : 8, 500, 400), sync,
-                                  *optimizer);
+                                  rows_for(rank.device(), dedicated ? 4 : 8, 500, 400),
+                                  sync, *optimizer);
                    },
                    load_cluster("classroom"))
             .makespan();
     };
     constexpr std::int64_t kWide = std::int64_t{400} * 400 * 8;
     constexpr BucketSizes kLayer{kWide, kWide};
-    for (const bool beside : {true, false})
-        CHECK(time(kLayer, beside) < time(BucketSizes::all_in_one(), beside));
+    for (const bool dedicated : {true, false})
+        CHECK(time(kLayer, dedicated) < time(BucketSizes::all_in_one(), dedicated));
 }
 
 TEST_CASE("Whole parameters are distributed by their bytes, not by their number",

@@ -95,18 +95,18 @@ void central_server(Rank& rank, const RowTask& task, const Sizes& sizes) {
 }
 
 /// The first `servers` ranks serve. With `beside`, only the other ranks are workers.
-TrainRank sharded(int servers, bool beside, const ServerPlan& plan) {
+TrainRank sharded(int servers, bool dedicated, const ServerPlan& plan) {
     return [=](Rank& rank, const RowTask& task, const Sizes& sizes) {
         ServerPlan mine = plan;
         mine.servers.resize(std::min(servers, rank.size()));
         std::iota(mine.servers.begin(), mine.servers.end(), 0);
-        const int first = beside ? servers : 0;
-        if (beside) {
+        const int first = dedicated ? servers : 0;
+        if (dedicated) {
             mine.workers.resize(sizes.workers);
             std::iota(mine.workers.begin(), mine.workers.end(), first);
         }
         const auto model = model_of(rank, task);
-        if (!beside) declare_replicas_of(rank.world(), *model);
+        if (!dedicated) declare_replicas_of(rank.world(), *model);
         ShardedServer sync(rank.device(), rank.world(), model->parameters(), mine);
         const auto optimizer = momentum_sgd(sync.shards());
         if (sync.works())

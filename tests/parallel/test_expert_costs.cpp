@@ -22,9 +22,9 @@ constexpr std::int64_t kNumber = 8;  // bytes
 MixtureOfExperts::Sizes layer_of(std::int64_t experts, std::int64_t chosen) {
     MixtureOfExperts::Sizes sizes;
     sizes.hidden = kH;
-    sizes.of.count = experts;
-    sizes.of.inner = kInner;
-    sizes.of.gate.chosen = chosen;
+    sizes.experts.count = experts;
+    sizes.experts.inner = kInner;
+    sizes.experts.gate.chosen = chosen;
     return sizes;
 }
 
@@ -39,26 +39,28 @@ struct Layer {
         [](Mesh& mesh, TensorParallel*) { return exchange_experts(mesh, {"ep"}); };
 };
 
-RunReport run(const Layer& of) {
+RunReport run(const Layer& setting) {
     sim::ClusterOptions options;
-    options.ranks = of.ranks;
+    options.ranks = setting.ranks;
     options.workers = 1;
-    options.numbers = of.numbers;
+    options.numbers = setting.numbers;
     options.spec = products_and_messages();
     return sim::make_cluster(options)->run([&](Rank& rank) {
         Device& device = rank.device();
         const ParameterInit init{device, DType::f64, 1, ""};
-        Mesh mesh(rank.world(),
-                  of.axes.empty() ? std::vector<Mesh::Axis>{{"ep", of.ranks}} : of.axes);
+        Mesh mesh(rank.world(), setting.axes.empty()
+                                    ? std::vector<Mesh::Axis>{{"ep", setting.ranks}}
+                                    : setting.axes);
         std::optional<TensorParallel> tp;
         if (mesh.has("tp")) tp.emplace(device, mesh["tp"]);
         MixtureOfExperts layer(
-            init, of.sizes, of.exchange(mesh, tp ? &*tp : nullptr),
-            of.shared > 0 ? make_swiglu_mlp(init.child("shared_experts"), kH, of.shared)
-                          : nullptr);
+            init, setting.sizes, setting.exchange(mesh, tp ? &*tp : nullptr),
+            setting.shared > 0
+                ? make_swiglu_mlp(init.child("shared_experts"), kH, setting.shared)
+                : nullptr);
         const Tensor x = device.empty({kTokens, kH}, DType::f64);
         device.random_normal(x, RandomStream(3, "x"), 0, 1, kTokens * kH * rank.index());
-        if (!of.trains) {
+        if (!setting.trains) {
             layer.infer(x);
             return;
         }
@@ -83,16 +85,17 @@ std::vector<std::vector<std::int64_t>> rows_between(const RunReport& report) {
     return rows;
 }
 
-Picoseconds counts_time(const Layer& of) {
-    std::vector<int> members(static_cast<std::size_t>(of.ranks));
+Picoseconds counts_time(const Layer& setting) {
+    std::vector<int> members(static_cast<std::size_t>(setting.ranks));
     std::iota(members.begin(), members.end(), 0);
-    return collective_time({Verb::all_to_all, of.sizes.of.count / of.ranks, 4, of.ranks},
-                           products_and_messages(), members);
+    return collective_time(
+        {Verb::all_to_all, setting.sizes.experts.count / setting.ranks, 4, setting.ranks},
+        products_and_messages(), members);
 }
 
 /// Returns the time of a rank's messages of `rows` rows to, or from, each other rank.
-Picoseconds messages_time(const Layer& of, std::int64_t rows) {
-    return (of.ranks - 1) *
+Picoseconds messages_time(const Layer& setting, std::int64_t rows) {
+    return (setting.ranks - 1) *
            message_time(products_and_messages().inside, rows * kH * kNumber);
 }
 
@@ -104,12 +107,12 @@ Picoseconds compute_time(std::int64_t flops) {
 
 TEST_CASE("Experts' bytes and messages follow from the copies sent there and back",
           "[parallel][experts][costs]") {
-    Layer of;
-    of.ranks = GENERATE(1, 2, 3, 4);
-    of.numbers = GENERATE(true, false);
-    of.sizes = layer_of(12, GENERATE(3, 6));
-    CAPTURE(of.ranks, of.numbers, of.sizes.of.gate.chosen);
-    const RunReport report = run(of);
+    Layer setting;
+    setting.ranks = GENERATE(1, 2, 3, 4);
+    setting.numbers = GENERATE(true, false);
+    setting.sizes = layer_of(12, GENERATE(3, 6));
+    CAPTURE(setting.ranks, setting.numbers, setting.sizes.experts.gate.chosen);
+    const RunReport report = run(setting);
     const auto rows = rows_between(report);
     for (std::size_t r = 0; r < rows.size(); ++r) {
         std::int64_t copies = 0, messages = 0;
@@ -121,33 +124,36 @@ TEST_CASE("Experts' bytes and messages follow from the copies sent there and bac
         const RankReport& rank = report.ranks[r];
         // Rows go there and back, both in forward and in backward.
         CHECK(rank.bytes_sent_by("send") == 2 * copies * kH * kNumber);
-        CHECK(rank.bytes_sent_by("all_to_all") == 4 * 12 * (of.ranks - 1) / of.ranks);
+        CHECK(rank.bytes_sent_by("all_to_all") ==
+              4 * 12 * (setting.ranks - 1) / setting.ranks);
         CHECK(rank.bytes_sent() ==
               rank.bytes_sent_by("send") + rank.bytes_sent_by("all_to_all"));
-        CHECK(rank.messages_sent() == 2 * messages + of.ranks - 1);
+        CHECK(rank.messages_sent() == 2 * messages + setting.ranks - 1);
         // 4 k N h (n - 1) / n numbers, if all experts get equally many.
-        if (!of.numbers)
-            CHECK(rank.bytes_sent_by("send") == 4 * of.sizes.of.gate.chosen * kTokens *
-                                                    kH * kNumber * (of.ranks - 1) /
-                                                    of.ranks);
+        if (!setting.numbers)
+            CHECK(rank.bytes_sent_by("send") == 4 * setting.sizes.experts.gate.chosen *
+                                                    kTokens * kH * kNumber *
+                                                    (setting.ranks - 1) / setting.ranks);
     }
 }
 
 TEST_CASE("A layer of experts takes the time of its slowest rank",
           "[parallel][experts][costs]") {
-    Layer of;
-    of.sizes = layer_of(4, 1);
-    of.trains = GENERATE(false, true);
-    of.sizes.of.load = GENERATE(std::vector<double>{}, std::vector<double>{4, 2, 1, 1},
-                                std::vector<double>{1, 1, 1, 13});
+    Layer setting;
+    setting.sizes = layer_of(4, 1);
+    setting.trains = GENERATE(false, true);
+    setting.sizes.experts.load =
+        GENERATE(std::vector<double>{}, std::vector<double>{4, 2, 1, 1},
+                 std::vector<double>{1, 1, 1, 13});
     const std::int64_t inner = GENERATE(1, 40) * kInner;
-    of.sizes.of.inner = inner;
-    CAPTURE(of.trains, of.sizes.of.load, inner);
-    const RunReport report = run(of);
+    setting.sizes.experts.inner = inner;
+    CAPTURE(setting.trains, setting.sizes.experts.load, inner);
+    const RunReport report = run(setting);
     const auto most = std::max_element(
         report.ranks.begin(), report.ranks.end(),
         [](const RankReport& a, const RankReport& b) { return a.flops < b.flops; });
-    const std::vector<std::int64_t> rows = dealt_by_load(kTokens, 4, of.sizes.of.load);
+    const std::vector<std::int64_t> rows =
+        dealt_by_load(kTokens, 4, setting.sizes.experts.load);
     const std::int64_t hot = *std::max_element(rows.begin(), rows.end());
     CHECK(most->flops -
               report
@@ -155,14 +161,14 @@ TEST_CASE("A layer of experts takes the time of its slowest rank",
                       std::min_element(rows.begin(), rows.end()) - rows.begin())]
                   .flops >=
           (hot - *std::min_element(rows.begin(), rows.end())) * 6 * kH * inner *
-              (of.trains ? 3 : 1));
+              (setting.trains ? 3 : 1));
     // The slowest rank receives rows from all others, computes, and sends results back.
     // Backward does the same, and computes the weights' and the gate's gradients
     // meanwhile.
-    const Picoseconds there = messages_time(of, hot);
-    if (!of.trains) {
-        CHECK(std::abs(report.makespan() -
-                       (compute_time(most->flops) + counts_time(of) + 2 * there)) <= 100);
+    const Picoseconds there = messages_time(setting, hot);
+    if (!setting.trains) {
+        CHECK(std::abs(report.makespan() - (compute_time(most->flops) +
+                                            counts_time(setting) + 2 * there)) <= 100);
         return;
     }
     const std::int64_t weights = 4 * hot * 2 * 3 * kH * inner;
@@ -170,20 +176,20 @@ TEST_CASE("A layer of experts takes the time of its slowest rank",
     // gradients of all logits.
     const std::int64_t gate = 2 * kTokens * kH * 4 * 2 + (4 + 1) * kTokens;
     const Picoseconds hidden = std::min(there, compute_time(weights + gate));
-    CHECK(std::abs(report.makespan() -
-                   (most->time.compute + counts_time(of) + 4 * there - hidden)) <= 100);
+    CHECK(std::abs(report.makespan() - (most->time.compute + counts_time(setting) +
+                                        4 * there - hidden)) <= 100);
 }
 
 TEST_CASE("The shared expert hides the messages to experts",
           "[parallel][experts][costs]") {
-    Layer of;
-    of.trains = false;
-    of.sizes = layer_of(4, 2);
-    const RunReport alone = run(of);
-    of.shared = GENERATE(8, 100, 4000);
-    CAPTURE(of.shared);
-    const RunReport both = run(of);
-    const Picoseconds there = messages_time(of, 2 * kTokens / 4);
+    Layer setting;
+    setting.trains = false;
+    setting.sizes = layer_of(4, 2);
+    const RunReport alone = run(setting);
+    setting.shared = GENERATE(8, 100, 4000);
+    CAPTURE(setting.shared);
+    const RunReport both = run(setting);
+    const Picoseconds there = messages_time(setting, 2 * kTokens / 4);
     // The shared expert's products and its SwiGLU; both results are summed at the end.
     const std::int64_t sum = 2 * kTokens * kH;
     const Picoseconds shared =
@@ -194,17 +200,17 @@ TEST_CASE("The shared expert hides the messages to experts",
 
 TEST_CASE("The experts of one half hide the messages of the other half",
           "[parallel][experts][costs]") {
-    Layer of;
-    of.trains = false;
-    of.sizes = layer_of(4, 2);
-    of.sizes.of.inner = GENERATE(48, 4800);
-    of.sizes.of.portions = 2;
-    const RunReport report = run(of);
+    Layer setting;
+    setting.trains = false;
+    setting.sizes = layer_of(4, 2);
+    setting.sizes.experts.inner = GENERATE(48, 4800);
+    setting.sizes.experts.portions = 2;
+    const RunReport report = run(setting);
     const std::int64_t rows = kTokens / 4;  // of one half's copies, to each rank
-    const Picoseconds way = messages_time(of, rows);
+    const Picoseconds way = messages_time(setting, rows);
     // One half: three products, and SwiGLU.
-    const Picoseconds experts =
-        compute_time(4 * rows * (6 * kH + kTranscendental + 4) * of.sizes.of.inner);
+    const Picoseconds experts = compute_time(4 * rows * (6 * kH + kTranscendental + 4) *
+                                             setting.sizes.experts.inner);
     const Picoseconds rest = compute_time(report.ranks[0].flops) - 2 * experts;
     // The queue sends both halves there, then both back, while experts compute. The first
     // half is added up while the second is on its way back.
@@ -212,21 +218,21 @@ TEST_CASE("The experts of one half hide the messages of the other half",
     const Picoseconds first_back = std::max(first_done, 2 * way) + way;
     const Picoseconds second_done = std::max(first_done, 2 * way) + experts;
     const Picoseconds second_back = std::max(first_back, second_done) + way;
-    CHECK(report.makespan() <= 2 * counts_time(of) + second_back + rest + 200);
-    CHECK(report.makespan() >= 2 * counts_time(of) + second_back + rest / 2);
+    CHECK(report.makespan() <= 2 * counts_time(setting) + second_back + rest + 200);
+    CHECK(report.makespan() >= 2 * counts_time(setting) + second_back + rest / 2);
 }
 
 TEST_CASE("Tensor ranks that drop copies send a t-th of them",
           "[parallel][experts][costs]") {
     // Two ranks along ep, each in a tensor group of two.
     const auto bytes_of = [](bool drop, const std::string& verb) {
-        Layer of;
-        of.sizes = layer_of(4, 2);
-        of.axes = {{"ep", 2}, {"tp", 2}};
-        of.exchange = [drop](Mesh& mesh, TensorParallel* tp) {
+        Layer setting;
+        setting.sizes = layer_of(4, 2);
+        setting.axes = {{"ep", 2}, {"tp", 2}};
+        setting.exchange = [drop](Mesh& mesh, TensorParallel* tp) {
             return exchange_experts(mesh, {"ep"}, {.tp = tp, .drop_copies = drop});
         };
-        const RunReport report = run(of);
+        const RunReport report = run(setting);
         std::int64_t bytes = 0;
         for (const RankReport& rank : report.ranks)
             bytes += rank.bytes_sent_by(verb);
@@ -247,17 +253,19 @@ TEST_CASE("Tensor ranks that drop copies send a t-th of them",
 
 TEST_CASE("In a run of shapes only, ranks drop the same number of copies",
           "[parallel][experts][costs]") {
-    Layer of;
-    of.sizes = layer_of(4, 1);
-    of.sizes.of.load = GENERATE(std::vector<double>{}, std::vector<double>{5, 1, 1, 1});
-    of.sizes.of.capacity = GENERATE(0.5, 1.0);
-    of.exchange = [](Mesh& mesh, TensorParallel*) {
+    Layer setting;
+    setting.sizes = layer_of(4, 1);
+    setting.sizes.experts.load =
+        GENERATE(std::vector<double>{}, std::vector<double>{5, 1, 1, 1});
+    setting.sizes.experts.capacity = GENERATE(0.5, 1.0);
+    setting.exchange = [](Mesh& mesh, TensorParallel*) {
         return exchange_experts(mesh, {"ep"}, {.batch = {"ep"}});
     };
-    const RunReport report = run(of);
-    const std::int64_t capacity =
-        expert_capacity(of.sizes.of.capacity, kTokens, 4);  // of each rank's copies
-    const std::vector<std::int64_t> rows = dealt_by_load(kTokens, 4, of.sizes.of.load);
+    const RunReport report = run(setting);
+    const std::int64_t capacity = expert_capacity(setting.sizes.experts.capacity, kTokens,
+                                                  4);  // of each rank's copies
+    const std::vector<std::int64_t> rows =
+        dealt_by_load(kTokens, 4, setting.sizes.experts.load);
     std::int64_t kept = 0;
     for (const std::int64_t count : rows)
         kept += std::min(count, capacity);
@@ -271,18 +279,18 @@ TEST_CASE("In a run of shapes only, ranks drop the same number of copies",
 
 TEST_CASE("The shared expert also hides the messages of portions",
           "[parallel][experts][costs]") {
-    Layer of;
-    of.trains = false;
-    of.sizes = layer_of(4, 2);
-    of.shared = 4000;  // takes longer than sending all copies
+    Layer setting;
+    setting.trains = false;
+    setting.sizes = layer_of(4, 2);
+    setting.shared = 4000;  // takes longer than sending all copies
     const auto time = [&](int portions) {
-        of.sizes.of.portions = portions;
-        return run(of).makespan() - portions * counts_time(of);
+        setting.sizes.experts.portions = portions;
+        return run(setting).makespan() - portions * counts_time(setting);
     };
     // The products are the same. The first half's way back hides behind the second half's
     // experts.
-    CHECK(time(2) <=
-          time(1) + Picoseconds{1'000'000} * (of.ranks - 1) /* latencies, 1 us each */);
+    CHECK(time(2) <= time(1) + Picoseconds{1'000'000} *
+                                   (setting.ranks - 1) /* latencies, 1 us each */);
 }
 
 }  // namespace lockstep::test

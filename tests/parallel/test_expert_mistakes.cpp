@@ -115,7 +115,8 @@ double off(const ExpertWorkers& workers, const ExpertSizes& task = softmax_first
     const Outcome many = train_experts(task, workers, kSteps);
     const Outcome one =
         train_experts_alone(task, MeshShape(workers.axes).ranks(), kSteps);
-    return difference(under(many.results, "value/"), under(one.results, "value/"))
+    return difference(named_under(many.results, "value/"),
+                      named_under(one.results, "value/"))
         .relative;
 }
 
@@ -279,9 +280,9 @@ TEST_CASE("Impossible sizes of experts are refused", "[parallel][experts][errors
         sizes.experts.count = 2;
         const ParameterInit init{rank.device(), DType::f64, 1, "h.0"};
         for (const auto& change : std::vector<std::function<void(GptSizes&)>>{
-                 [](GptSizes& of) { of.block.experts.count = -1; },
-                 [](GptSizes& of) { of.block.experts.shared = -5; },
-                 [](GptSizes& of) { of.dense_blocks = -2; }}) {
+                 [](GptSizes& gpt) { gpt.block.experts.count = -1; },
+                 [](GptSizes& gpt) { gpt.block.experts.shared = -5; },
+                 [](GptSizes& gpt) { gpt.dense_blocks = -2; }}) {
             GptSizes model{11, 4, 1, sizes};
             change(model);
             CHECK_THAT(refusal([&] { make_gpt(init, model); }),

@@ -83,10 +83,10 @@ std::int64_t numbers_in(const RunReport& report, const Layout& layout) {
     for (int stage = 0; stage < layout.pp; ++stage)
         for (int rank = 0; rank < layout.ep; ++rank) {
             const int index = stage * layout.dp * layout.ep + rank;
-            const RankReport& of = report.ranks[static_cast<std::size_t>(index)];
-            numbers += static_cast<std::int64_t>(of.series.at("experts")[0]);
+            const RankReport& rank_report = report.ranks[static_cast<std::size_t>(index)];
+            numbers += static_cast<std::int64_t>(rank_report.series.at("experts")[0]);
             if (rank == 0)
-                numbers += static_cast<std::int64_t>(of.series.at("others")[0]);
+                numbers += static_cast<std::int64_t>(rank_report.series.at("others")[0]);
         }
     return numbers;
 }

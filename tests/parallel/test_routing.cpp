@@ -129,9 +129,9 @@ void mix(Rank& rank, const Mixture& mixture, const Data& data) {
     const Tensor results = by_experts(rank, mixture, arrived, received);
     world.all_to_all_v(copies, sent_to, results, came_from).wait();
 
-    const Tensor by = device.empty({mixture.copies(), 1}, DType::f64);
-    device.take_rows(by, weights.reshaped(by.shape()), routing.order);
-    device.scale_rows(copies, by);
+    const Tensor factors = device.empty({mixture.copies(), 1}, DType::f64);
+    device.take_rows(factors, weights.reshaped(factors.shape()), routing.order);
+    device.scale_rows(copies, factors);
     const Tensor y = device.zeros(x.shape(), DType::f64);
     device.add_rows(y, copies, routing.rows);
     rank.keep("y", y);
@@ -244,14 +244,15 @@ TEST_CASE("In a run of shapes, copies that do not divide evenly go to the first 
 TEST_CASE("Counts are exchanged block by block", "[parallel][sim]") {
     for (const int ranks : {1, 2, 3}) {
         classroom(ranks)->run([ranks](Rank& rank) {
-            const auto of = [](std::int64_t from, std::int64_t to, std::int64_t expert) {
+            const auto count = [](std::int64_t from, std::int64_t to,
+                                  std::int64_t expert) {
                 return 100 * from + 10 * to + expert;
             };
             Counts counts, expected;
             for (int other = 0; other < ranks; ++other)
                 for (int expert = 0; expert < 2; ++expert) {
-                    counts.push_back(of(rank.index(), other, expert));
-                    expected.push_back(of(other, rank.index(), expert));
+                    counts.push_back(count(rank.index(), other, expert));
+                    expected.push_back(count(other, rank.index(), expert));
                 }
             CHECK(exchange_counts(rank.device(), rank.world(), counts) == expected);
         });

@@ -47,7 +47,8 @@ TEST_CASE("A tensor-parallel GPT trains as on one device with AdamW", "[parallel
     const Outcome one = train_alone(adamw);
     for (const Regions kind : {Regions::replicated, Regions::sequence_parallel}) {
         const Outcome many = train_shared(4, kind, adamw);
-        check_alike(under(many.results, "loss/"), under(one.results, "loss/"));
+        check_alike(named_under(many.results, "loss/"),
+                    named_under(one.results, "loss/"));
         check_alike(many, one, 1e-9);
     }
 }
@@ -74,7 +75,7 @@ TEST_CASE("RMSNorm and SwiGLU also train tensor-parallel", "[parallel][sim]") {
     for (const Regions kind : {Regions::replicated, Regions::sequence_parallel}) {
         const Outcome many = train_shared(4, kind, modern);
         for (const char* what : {"grad/", "loss/"})
-            check_alike(under(many.results, what), under(one.results, what));
+            check_alike(named_under(many.results, what), named_under(one.results, what));
     }
 }
 

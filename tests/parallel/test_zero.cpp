@@ -84,13 +84,13 @@ std::vector<Form> forms() {
         sharded("by rows, kept", {.reshard_after_forward = false}, false),
         sharded("by rows, not prefetched", {.prefetch = 0}),
         sharded("by rows, 3 ahead", {.prefetch = 3}, false),
-        sharded("by packed rows", {.by = ShardBy::packed_rows}),
-        sharded("flat", {.by = ShardBy::flat}),
-        sharded("flat, kept", {.by = ShardBy::flat, .reshard_after_forward = false},
+        sharded("by packed rows", {.shard_by = ShardBy::packed_rows}),
+        sharded("flat", {.shard_by = ShardBy::flat}),
+        sharded("flat, kept", {.shard_by = ShardBy::flat, .reshard_after_forward = false},
                 false),
         sharded("by rows, on the host", {.on_host = true}),
         sharded("flat, on the host, not prefetched",
-                {.by = ShardBy::flat, .prefetch = 0, .on_host = true}, false),
+                {.shard_by = ShardBy::flat, .prefetch = 0, .on_host = true}, false),
     };
 }
 
@@ -218,7 +218,7 @@ TEST_CASE("The norm over shards equals that of one device's gradient",
     const RowTask task = gpt_task();
     const Outcome one = train_on_one(task, 3, 1, adamw);
     double squares = 0;
-    for (const auto& [name, gradient] : under(one.results, "grad/"))
+    for (const auto& [name, gradient] : named_under(one.results, "grad/"))
         for (std::int64_t i = 0; i < gradient.elements(); ++i)
             squares += gradient.at(i) * gradient.at(i);
     for (const Form& form : forms()) {
@@ -300,7 +300,8 @@ TEST_CASE("Parameters that cannot be sharded are refused", "[parallel][zero]") {
                says("ZeroOffload: " + on_host));
     CHECK_THAT(refused(sharded("", {.on_host = true}), DType::f64, 4),
                says("FullySharded: " + on_host));
-    for (const Form& form : {sharded("", {.by = ShardBy::flat}), stage<Zero2>("", {})})
+    for (const Form& form :
+         {sharded("", {.shard_by = ShardBy::flat}), stage<Zero2>("", {})})
         CHECK_THAT(refused(form, DType::f64, 1),
                    says("the parameters have too few elements for 2 ranks: rank 1 of dp "
                         "gets none"));
@@ -337,8 +338,9 @@ TEST_CASE("A delayed update is one step late, exactly", "[parallel][zero]") {
                                ZeroOptions{.sizes = kSmall}, true);
                        }};
     check_alike(
-        under(train_in(delayed, task, {1, 1, kSteps}, sim::CheckLevel::full).results,
-              "value/"),
+        named_under(
+            train_in(delayed, task, {1, 1, kSteps}, sim::CheckLevel::full).results,
+            "value/"),
         expected.results);
 }
 

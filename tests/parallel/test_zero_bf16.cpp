@@ -71,10 +71,10 @@ std::vector<std::vector<Form>> forms(ReduceIn in) {
          sharded("by rows, kept", {.reshard_after_forward = false, .reduce_in = in}),
          sharded("by rows, not prefetched", {.prefetch = 0, .reduce_in = in}),
          sharded("by rows, on the host", {.reduce_in = in, .on_host = true}),
-         sharded("by packed rows", {.by = ShardBy::packed_rows, .reduce_in = in})},
-        {sharded("flat", {.by = ShardBy::flat, .reduce_in = in}),
+         sharded("by packed rows", {.shard_by = ShardBy::packed_rows, .reduce_in = in})},
+        {sharded("flat", {.shard_by = ShardBy::flat, .reduce_in = in}),
          sharded("flat, on the host",
-                 {.by = ShardBy::flat, .reduce_in = in, .on_host = true})},
+                 {.shard_by = ShardBy::flat, .reduce_in = in, .on_host = true})},
     };
 }
 
@@ -311,8 +311,8 @@ TEST_CASE("Other ways to move data change no bits", "[parallel][zero][bf16]") {
     // With the same buckets and one micro-batch, stage 2 sends the same sums as stage 1.
     if (k == 1) {
         const auto stages = forms({});
-        CHECK(under(train(layout, stages[0][0], task, kFew).results, "value/") ==
-              under(train(layout, stages[1][0], task, kFew).results, "value/"));
+        CHECK(named_under(train(layout, stages[0][0], task, kFew).results, "value/") ==
+              named_under(train(layout, stages[1][0], task, kFew).results, "value/"));
     }
 }
 

@@ -107,11 +107,11 @@ TEST_CASE("Stages of ZeRO send 2, 2 and 3 times the parameters",
     check(stage<Zero2>({.sizes = kOneLayer, .reduce_in = DType::f32}), 0, 2 * m * kShare,
           kShare);
     check(stage<ZeroOffload>({.sizes = kOneLayer}), 0, m * kShare, kShare);
-    for (const ShardBy by : {ShardBy::rows, ShardBy::packed_rows, ShardBy::flat}) {
+    for (const ShardBy shard_by : {ShardBy::rows, ShardBy::packed_rows, ShardBy::flat}) {
         // The last layer is not gathered again for backward.
-        check(sharded({.by = by}), 0, m * kShare, m * (2 * kShare - kLast));
-        check(sharded({.by = by, .reshard_after_forward = false}), 0, m * kShare,
-              m * kShare);
+        check(sharded({.shard_by = shard_by}), 0, m * kShare, m * (2 * kShare - kLast));
+        check(sharded({.shard_by = shard_by, .reshard_after_forward = false}), 0,
+              m * kShare, m * kShare);
     }
 }
 
@@ -144,21 +144,21 @@ TEST_CASE("Memory of ZeRO's stages is the paper's formula plus what the paper le
     // One bucket is cast at a time; the shards have their own gradients.
     check(stage<Zero1>({.sizes = kOneLayer, .reduce_in = DType::f32}), 2 * kAll,
           2 * kAll + 4 * kAll / kRanks, kState, 2 * kBucket);
-    for (const ShardBy by : {ShardBy::rows, ShardBy::flat}) {
+    for (const ShardBy shard_by : {ShardBy::rows, ShardBy::flat}) {
         for (const int ahead : {0, 1, 2}) {
             CAPTURE(ahead);
-            check(sharded({.by = by, .prefetch = ahead}),
+            check(sharded({.shard_by = shard_by, .prefetch = ahead}),
                   2 * kAll / kRanks + (1 + ahead) * kBucket,
                   2 * kAll / kRanks + 2 * kBucket, kState, arriving);
         }
-        check(sharded({.by = by, .reshard_after_forward = false}),
+        check(sharded({.shard_by = shard_by, .reshard_after_forward = false}),
               2 * kAll / kRanks + 2 * kAll, 2 * kAll / kRanks + 2 * kBucket, kState,
               arriving);
         // The host has the shards, the masters and the moments. The device holds shares
         // of three layers: of the layer that computes next, of the layer that is gathered
         // meanwhile, and of the layer after that.
-        check(sharded({.by = by, .on_host = true}), 2 * kBucket, 2 * kBucket, 0,
-              5 * kBucketShare);
+        check(sharded({.shard_by = shard_by, .on_host = true}), 2 * kBucket, 2 * kBucket,
+              0, 5 * kBucketShare);
     }
 }
 
@@ -168,8 +168,9 @@ TEST_CASE("Prefetching hides all gathers but the first", "[parallel][zero][costs
     const Picoseconds gather = message_time(spec.inside, kBytes) * (kRanks - 1);
     const Picoseconds scatter = gather;
     // Returns the time in one step in which a device is idle.
-    const auto exposed = [](const FullyShardedOptions& options, const ClusterSpec& of) {
-        const RunReport report = step_of(sharded(options), DType::f64, 1, of);
+    const auto exposed = [](const FullyShardedOptions& options,
+                            const ClusterSpec& cluster) {
+        const RunReport report = step_of(sharded(options), DType::f64, 1, cluster);
         return report.makespan() - report.ranks[0].time.compute;
     };
     // Without prefetching, no gather is hidden. The last layer's values stay for its

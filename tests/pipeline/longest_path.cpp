@@ -27,7 +27,7 @@ LongestPath::LongestPath(const Schedule& schedule, ScheduleTimes times, Queues q
     for (int stage = 0; stage < schedule.stages; ++stage)
         join_program(stage, queues);
     for (int stage = 0; stage < schedule.stages; ++stage)
-        for (int i = 0; i < static_cast<int>(schedule.of(stage).size()); ++i)
+        for (int i = 0; i < static_cast<int>(schedule.of_stage(stage).size()); ++i)
             join_need({stage, i});
     follow();
 }
@@ -71,23 +71,26 @@ Picoseconds LongestPath::time_between(Place from, Place to) const {
 /// The next part needs a forward's activation; the part before needs a backward's
 /// gradient.
 std::optional<LongestPath::Data> LongestPath::made_by(Place place) const {
-    const Instruction& it = schedule_.at(place);
+    const Instruction& instruction = schedule_.at(place);
     const int part = schedule_.part(place);
-    if (it.kind == Kind::forward) return Data{false, part + 1, it.micro_batch};
-    if (makes_gradient(it.kind)) return Data{true, part - 1, it.micro_batch};
+    if (instruction.kind == Kind::forward)
+        return Data{false, part + 1, instruction.micro_batch};
+    if (makes_gradient(instruction.kind))
+        return Data{true, part - 1, instruction.micro_batch};
     return std::nullopt;
 }
 
 LongestPath::Data LongestPath::carried_by(Place place) const {
-    const Instruction& it = schedule_.at(place);
+    const Instruction& instruction = schedule_.at(place);
     const int part = schedule_.part(place);
-    switch (it.kind) {
+    switch (instruction.kind) {
         case Kind::send_activation:
-            return {false, part + 1, it.micro_batch};
+            return {false, part + 1, instruction.micro_batch};
         case Kind::send_gradient:
-            return {true, part - 1, it.micro_batch};
+            return {true, part - 1, instruction.micro_batch};
         default:
-            return {it.kind == Kind::recv_gradient, part, it.micro_batch};
+            return {instruction.kind == Kind::recv_gradient, part,
+                    instruction.micro_batch};
     }
 }
 
@@ -99,7 +102,7 @@ int LongestPath::add_node(Picoseconds duration) {
 /// Finds the maker of each datum, and both ends of each message.
 void LongestPath::find_data() {
     for (int stage = 0; stage < schedule_.stages; ++stage)
-        for (int i = 0; i < static_cast<int>(schedule_.of(stage).size()); ++i) {
+        for (int i = 0; i < static_cast<int>(schedule_.of_stage(stage).size()); ++i) {
             const Place place{stage, i};
             if (const auto data = made_by(place)) makers_[*data] = place;
             if (!is_message(schedule_.at(place).kind)) continue;
@@ -117,12 +120,12 @@ void LongestPath::find_data() {
 void LongestPath::add_nodes(int stage) {
     auto& row = nodes_of_.emplace_back();
     std::map<int, int> reductions;
-    for (int i = 0; i < static_cast<int>(schedule_.of(stage).size()); ++i) {
+    for (int i = 0; i < static_cast<int>(schedule_.of_stage(stage).size()); ++i) {
         const Place place{stage, i};
-        const Instruction& it = schedule_.at(place);
-        if (is_message(it.kind)) {
+        const Instruction& instruction = schedule_.at(place);
+        if (is_message(instruction.kind)) {
             row.push_back(messages_.at(carried_by(place)).node);
-        } else if (it.kind == Kind::reduce_gradients) {
+        } else if (instruction.kind == Kind::reduce_gradients) {
             const int part = schedule_.part(place);
             const auto [entry, added] =
                 meetings_.try_emplace({part, reductions[part]++}, 0);
@@ -130,7 +133,7 @@ void LongestPath::add_nodes(int stage) {
             Node& meeting = nodes_[static_cast<std::size_t>(entry->second)];
             meeting.duration = std::max(meeting.duration, durations(place).reduce);
             row.push_back(entry->second);
-        } else if (it.together) {
+        } else if (instruction.together) {
             row.push_back(row.back());
             add_pair({stage, i - 1}, place);
         } else {
@@ -157,7 +160,7 @@ std::pair<int, bool> LongestPath::queue_of(Place message) const {
 void LongestPath::join_program(int stage, Queues queues) {
     int work = -1;
     std::map<std::pair<int, bool>, int> messages;
-    const int count = static_cast<int>(schedule_.of(stage).size());
+    const int count = static_cast<int>(schedule_.of_stage(stage).size());
     for (int i = 0; i < count;) {
         std::vector<Place> group{{stage, i}};
         while (++i < count && schedule_.at({stage, i}).together)
@@ -187,12 +190,14 @@ int LongestPath::join_group(const std::vector<Place>& group, int work, int befor
 }
 
 void LongestPath::join_need(Place place) {
-    const Instruction& it = schedule_.at(place);
-    if (it.kind != Kind::forward && !makes_gradient(it.kind)) return;
-    const Data data{it.kind != Kind::forward, schedule_.part(place), it.micro_batch};
+    const Instruction& instruction = schedule_.at(place);
+    if (instruction.kind != Kind::forward && !makes_gradient(instruction.kind)) return;
+    const Data data{instruction.kind != Kind::forward, schedule_.part(place),
+                    instruction.micro_batch};
     auto& edges = after(node(place));
-    if (makes_gradient(it.kind)) {
-        const auto own = makers_.find({false, schedule_.part(place) + 1, it.micro_batch});
+    if (makes_gradient(instruction.kind)) {
+        const auto own =
+            makers_.find({false, schedule_.part(place) + 1, instruction.micro_batch});
         if (own != makers_.end()) edges.push_back({node(own->second), 0});
     }
     const auto maker = makers_.find(data);
@@ -230,8 +235,8 @@ void LongestPath::follow() {
     for (const auto& row : nodes_of_) {
         auto& spans = spans_.emplace_back();
         for (const int index : row) {
-            const Node& it = nodes_[static_cast<std::size_t>(index)];
-            spans.push_back({it.start, it.start + it.duration});
+            const Node& current = nodes_[static_cast<std::size_t>(index)];
+            spans.push_back({current.start, current.start + current.duration});
         }
     }
 }
@@ -248,9 +253,9 @@ bool LongestPath::waits_for(Place later, Place earlier) const {
     std::vector<char> seen(nodes_.size(), 0);
     std::vector<int> open{node(later)};
     while (!open.empty()) {
-        const auto it = static_cast<std::size_t>(open.back());
+        const auto index = static_cast<std::size_t>(open.back());
         open.pop_back();
-        for (const Edge& edge : nodes_[it].after) {
+        for (const Edge& edge : nodes_[index].after) {
             if (edge.from == node(earlier)) return true;
             if (seen[static_cast<std::size_t>(edge.from)]++ == 0)
                 open.push_back(edge.from);
@@ -260,9 +265,9 @@ bool LongestPath::waits_for(Place later, Place earlier) const {
 }
 
 /// Adds the nodes whose end, plus a gap, is the time at which this node begins.
-void LongestPath::add_causes(const Node& of, std::vector<int>& open) const {
-    for (const Edge& edge : of.after)
-        if (nodes_[static_cast<std::size_t>(edge.from)].end() + edge.gap == of.start)
+void LongestPath::add_causes(const Node& later, std::vector<int>& open) const {
+    for (const Edge& edge : later.after)
+        if (nodes_[static_cast<std::size_t>(edge.from)].end() + edge.gap == later.start)
             open.push_back(edge.from);
 }
 
@@ -288,13 +293,13 @@ bool LongestPath::lets_begin(std::optional<Place> earlier,
     std::vector<char> seen(nodes_.size(), 0);
     while (!open.empty()) {
         const int index = open.back();
-        const Node& it = nodes_[static_cast<std::size_t>(index)];
+        const Node& current = nodes_[static_cast<std::size_t>(index)];
         open.pop_back();
         if (seen[static_cast<std::size_t>(index)]++ != 0) continue;
         if (earlier && index == node(*earlier)) return true;
-        if (it.duration > 0) continue;
-        if (!earlier && it.start == 0) return true;
-        add_causes(it, open);
+        if (current.duration > 0) continue;
+        if (!earlier && current.start == 0) return true;
+        add_causes(current, open);
     }
     return false;
 }

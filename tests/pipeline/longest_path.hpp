@@ -83,7 +83,7 @@ class LongestPath {
     std::pair<int, bool> queue_of(Place message) const;
     void join_need(Place place);
     void follow();
-    void add_causes(const Node& of, std::vector<int>& open) const;
+    void add_causes(const Node& later, std::vector<int>& open) const;
     std::vector<int> last_to_end() const;
 
     const Schedule& schedule_;

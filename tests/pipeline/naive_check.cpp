@@ -32,7 +32,9 @@ class NaiveCheck {
         return found;
     }
 
-    int count(int stage) const { return static_cast<int>(schedule_.of(stage).size()); }
+    int count(int stage) const {
+        return static_cast<int>(schedule_.of_stage(stage).size());
+    }
 
     std::vector<Place> places() const {
         std::vector<Place> all;
@@ -44,12 +46,15 @@ class NaiveCheck {
 
     bool in_range() const {
         for (const Place place : places()) {
-            const Instruction& it = schedule_.at(place);
-            if (it.chunk < 0 || it.chunk >= schedule_.chunks) return false;
-            if (!is_computation(it.kind) && (it.mixes_weights || it.estimated))
+            const Instruction& instruction = schedule_.at(place);
+            if (instruction.chunk < 0 || instruction.chunk >= schedule_.chunks)
                 return false;
-            if (has_micro_batch(it.kind) &&
-                (it.micro_batch < 0 || it.micro_batch >= schedule_.micro_batches))
+            if (!is_computation(instruction.kind) &&
+                (instruction.mixes_weights || instruction.estimated))
+                return false;
+            if (has_micro_batch(instruction.kind) &&
+                (instruction.micro_batch < 0 ||
+                 instruction.micro_batch >= schedule_.micro_batches))
                 return false;
         }
         return true;
@@ -84,8 +89,9 @@ class NaiveCheck {
 
     bool complete() const {
         for (int part = 0; part < schedule_.part_count(); ++part)
-            for (int it = 0; it < schedule_.micro_batches; ++it)
-                if (!complete(part, it)) return false;
+            for (int micro_batch = 0; micro_batch < schedule_.micro_batches;
+                 ++micro_batch)
+                if (!complete(part, micro_batch)) return false;
         return true;
     }
 
@@ -126,15 +132,18 @@ class NaiveCheck {
             found += is_message(schedule_.at(place).kind);
         if (found == 0) return true;
         for (int part = 0; part + 1 < schedule_.part_count(); ++part)
-            for (int it = 0; it < schedule_.micro_batches; ++it) {
-                const Place here = only(Kind::forward, part, it);
-                const Place next = only(Kind::forward, part + 1, it);
+            for (int micro_batch = 0; micro_batch < schedule_.micro_batches;
+                 ++micro_batch) {
+                const Place here = only(Kind::forward, part, micro_batch);
+                const Place next = only(Kind::forward, part + 1, micro_batch);
                 if (here.stage == next.stage) continue;
                 expected += 4;
-                if (!fits(here, all(Kind::send_activation, part, it),
-                          all(Kind::recv_activation, part + 1, it), next) ||
-                    !fits(backward(part + 1, it), all(Kind::send_gradient, part + 1, it),
-                          all(Kind::recv_gradient, part, it), backward(part, it)))
+                if (!fits(here, all(Kind::send_activation, part, micro_batch),
+                          all(Kind::recv_activation, part + 1, micro_batch), next) ||
+                    !fits(backward(part + 1, micro_batch),
+                          all(Kind::send_gradient, part + 1, micro_batch),
+                          all(Kind::recv_gradient, part, micro_batch),
+                          backward(part, micro_batch)))
                     return false;
             }
         return found == expected;
@@ -150,9 +159,9 @@ class NaiveCheck {
     int newest(Place place) const {
         int steps = 0;
         for (int i = 0; i < place.position; ++i) {
-            const Instruction& it = schedule_.at({place.stage, i});
-            steps +=
-                it.kind == Kind::optimizer_step && it.chunk == schedule_.at(place).chunk;
+            const Instruction& instruction = schedule_.at({place.stage, i});
+            steps += instruction.kind == Kind::optimizer_step &&
+                     instruction.chunk == schedule_.at(place).chunk;
         }
         return steps;
     }
@@ -163,14 +172,15 @@ class NaiveCheck {
             return said >= 0 ? said : newest(place);
         };
         for (const Place place : places()) {
-            const Instruction& it = schedule_.at(place);
-            if (it.kind > Kind::backward_weight) continue;
-            if (it.mixes_weights && it.kind == Kind::forward) return false;
-            if (it.estimated && it.weight_version < 0) return false;
-            if (read(place) > newest(place) && !it.estimated) return false;
-            if (!it.mixes_weights &&
-                read(place) !=
-                    read(only(Kind::forward, schedule_.part(place), it.micro_batch)))
+            const Instruction& instruction = schedule_.at(place);
+            if (instruction.kind > Kind::backward_weight) continue;
+            if (instruction.mixes_weights && instruction.kind == Kind::forward)
+                return false;
+            if (instruction.estimated && instruction.weight_version < 0) return false;
+            if (read(place) > newest(place) && !instruction.estimated) return false;
+            if (!instruction.mixes_weights &&
+                read(place) != read(only(Kind::forward, schedule_.part(place),
+                                         instruction.micro_batch)))
                 return false;
         }
         return true;
@@ -190,12 +200,13 @@ class NaiveCheck {
     bool has_gradients(Place place) const {
         const Instruction& step = schedule_.at(place);
         for (int i = place.position - 1; i >= 0; --i) {
-            const Instruction& it = schedule_.at({place.stage, i});
-            if (it.chunk != step.chunk) continue;
-            if (it.kind == Kind::backward || it.kind == Kind::backward_weight)
+            const Instruction& instruction = schedule_.at({place.stage, i});
+            if (instruction.chunk != step.chunk) continue;
+            if (instruction.kind == Kind::backward ||
+                instruction.kind == Kind::backward_weight)
                 return true;
-            if (it.kind == Kind::optimizer_step) return false;
-            if (it.kind == Kind::reduce_gradients)
+            if (instruction.kind == Kind::optimizer_step) return false;
+            if (instruction.kind == Kind::reduce_gradients)
                 return step.kind == Kind::optimizer_step;
         }
         return false;
@@ -236,11 +247,11 @@ class NaiveCheck {
 
     bool steps_fit() const {
         for (const Place place : places()) {
-            const Instruction& it = schedule_.at(place);
-            if (it.kind == Kind::optimizer_step &&
+            const Instruction& instruction = schedule_.at(place);
+            if (instruction.kind == Kind::optimizer_step &&
                 (!has_gradients(place) || !fits_copies(place)))
                 return false;
-            if (it.kind != Kind::reduce_gradients) continue;
+            if (instruction.kind != Kind::reduce_gradients) continue;
             bool any = false;
             const std::vector<Place> ends = meeting(place);
             for (const Place end : ends)
@@ -347,23 +358,24 @@ class NaiveCheck {
     }
 
     bool may_compute(const State& state, Place place) const {
-        const Instruction& it = schedule_.at(place);
+        const Instruction& instruction = schedule_.at(place);
         const int part = schedule_.part(place);
-        const bool forward = it.kind == Kind::forward;
-        if (!forward && !makes_gradient(it.kind)) return true;
+        const bool forward = instruction.kind == Kind::forward;
+        if (!forward && !makes_gradient(instruction.kind)) return true;
         const bool needs = forward ? part > 0 : part < schedule_.last_part();
         // The model's last part makes its own gradient, from its own result.
-        const Data own{false, part + 1, it.micro_batch};
+        const Data own{false, part + 1, instruction.micro_batch};
         if (!needs) return forward || state.there.count({place.stage, own}) > 0;
-        return state.there.count({place.stage, {!forward, part, it.micro_batch}}) > 0;
+        return state.there.count(
+                   {place.stage, {!forward, part, instruction.micro_batch}}) > 0;
     }
     void compute(State& state, Place place) const {
-        const Instruction& it = schedule_.at(place);
+        const Instruction& instruction = schedule_.at(place);
         const int part = schedule_.part(place);
-        const bool forward = it.kind == Kind::forward;
-        if (forward || makes_gradient(it.kind))
+        const bool forward = instruction.kind == Kind::forward;
+        if (forward || makes_gradient(instruction.kind))
             made(state, place.stage,
-                 {!forward, forward ? part + 1 : part - 1, it.micro_batch});
+                 {!forward, forward ? part + 1 : part - 1, instruction.micro_batch});
     }
 
     /// Without messages, data is at once on every stage that needs it.
@@ -373,12 +385,13 @@ class NaiveCheck {
     }
 
     Data carried_by(Place place) const {
-        const Instruction& it = schedule_.at(place);
+        const Instruction& instruction = schedule_.at(place);
         const int part = schedule_.part(place);
-        const bool gradient =
-            it.kind == Kind::send_gradient || it.kind == Kind::recv_gradient;
-        const int towards = is_send(it.kind) ? (gradient ? part - 1 : part + 1) : part;
-        return {gradient, towards, it.micro_batch};
+        const bool gradient = instruction.kind == Kind::send_gradient ||
+                              instruction.kind == Kind::recv_gradient;
+        const int towards =
+            is_send(instruction.kind) ? (gradient ? part - 1 : part + 1) : part;
+        return {gradient, towards, instruction.micro_batch};
     }
     /// Returns the stage at a message's other end.
     int peer(Place place) const {

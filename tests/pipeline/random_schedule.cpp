@@ -58,10 +58,10 @@ class Draw {
           unreduced_(newest_.size(), 0),
           gradients_(newest_.size(), 0) {
         for (int part = 0; part < parts_; ++part)
-            for (int it = 0; it < schedule.micro_batches; ++it)
-                homes_[slot(part, it)] = random_home(part);
-        for (int it = 0; it < schedule.micro_batches; ++it)
-            open_.push_back({Kind::forward, 0, it});
+            for (int micro_batch = 0; micro_batch < schedule.micro_batches; ++micro_batch)
+                homes_[slot(part, micro_batch)] = random_home(part);
+        for (int micro_batch = 0; micro_batch < schedule.micro_batches; ++micro_batch)
+            open_.push_back({Kind::forward, 0, micro_batch});
     }
 
     void run() {

@@ -20,8 +20,8 @@ const std::vector<Durations> kTimes{{1, 1, 1}, {2, 1, 1},           {1, 2, 1},
                                     {3, 3, 2}, {7, 3, 9},           {1, 0, 1},
                                     {4, 5, 2}, {18522, 18086, 9337}};
 
-Picoseconds backward(const Durations& of) {
-    return of.backward_input + of.backward_weight;
+Picoseconds backward(const Durations& durations) {
+    return durations.backward_input + durations.backward_weight;
 }
 
 /// Returns the most chunks whose forward has begun and whose backward has not ended.
@@ -48,8 +48,8 @@ int most_anywhere(const Schedule& schedule) {
 
 /// Chimera and Hanayo wait for this time, once for each stage, if units of p
 /// micro-batches follow one another.
-Picoseconds wait_of_units(const Durations& of, int units) {
-    return backward(of) + (units - 1) * (backward(of) - of.forward);
+Picoseconds wait_of_units(const Durations& durations, int units) {
+    return backward(durations) + (units - 1) * (backward(durations) - durations.forward);
 }
 
 /// Numbers the micro-batches from DualPipe's other end from 0, not from m.
@@ -70,13 +70,14 @@ TEST_CASE("Chimera's bubble equals table 2's and its critical path's", "[pipelin
             // + p - 2).
             const Timing even = time_schedule(schedule, {{2, 1, 1}});
             CHECK(even.bubble() * (2 * p * units + p - 2) == even.makespan * (p - 2));
-            for (const Durations& of : kTimes) {
-                if (of.forward > backward(of)) continue;
-                const Timing timing = time_schedule(schedule, {of});
-                CHECK(timing.bubble() == (p - 2) * wait_of_units(of, units));
+            for (const Durations& durations : kTimes) {
+                if (durations.forward > backward(durations)) continue;
+                const Timing timing = time_schedule(schedule, {durations});
+                CHECK(timing.bubble() == (p - 2) * wait_of_units(durations, units));
                 // Section 3.4: p forwards and 2 p - 2 backwards are on the critical path.
                 if (units == 1)
-                    CHECK(timing.makespan == p * of.forward + (2 * p - 2) * backward(of));
+                    CHECK(timing.makespan ==
+                          p * durations.forward + (2 * p - 2) * backward(durations));
             }
             const std::vector<int> held = most_held(schedule);
             for (int s = 0; s < p; ++s)
@@ -91,11 +92,11 @@ TEST_CASE("Hanayo's waves divide the bubble", "[pipeline]") {
             for (const int waves : {1, 2, 3}) {
                 CAPTURE(p, units, waves);
                 const Schedule schedule = hanayo_schedule({p, p * units, 2 * waves});
-                for (const Durations& of : kTimes) {
-                    if (of.forward > backward(of)) continue;
+                for (const Durations& durations : kTimes) {
+                    if (durations.forward > backward(durations)) continue;
                     // The times are for one of 2 W chunks.
-                    CHECK(time_schedule(schedule, {of}).bubble() ==
-                          wait_of_units(of, units) * 2 * (p - 1));
+                    CHECK(time_schedule(schedule, {durations}).bubble() ==
+                          wait_of_units(durations, units) * 2 * (p - 1));
                 }
                 const std::vector<int> held = most_held(schedule);
                 for (int s = 0; s < p; ++s)
@@ -152,8 +153,8 @@ TEST_CASE("V-shaped schedules have a bubble of 0, 3 p and 4 p passes at most",
 
 TEST_CASE("ZB-V stays without waits in its middle for the times of the paper",
           "[pipeline]") {
-    const auto bubble = [](int p, int m, const Durations& of) {
-        return time_schedule(zb_v_schedule({p, m}), {of}).bubble();
+    const auto bubble = [](int p, int m, const Durations& durations) {
+        return time_schedule(zb_v_schedule({p, m}), {durations}).bubble();
     };
     for (const int p : {2, 4, 5, 8})
         for (int f = 1; f <= 4; ++f)
@@ -168,16 +169,17 @@ TEST_CASE("ZB-V stays without waits in its middle for the times of the paper",
 TEST_CASE("DualPipe's middle is idle for (p / 2 - 1)(t_fb + t_b - 3 t_w)", "[pipeline]") {
     for (int p = 2; p <= 12; p += 2)
         for (const int m : {2 * p, 2 * p + 2, 5 * p})
-            for (const Durations& of : {Durations{1, 1, 1}, {3, 3, 2}, {4, 4, 0}})
-                for (int saved = 0; saved <= of.forward; ++saved) {
-                    CAPTURE(p, m, of.forward, saved);
-                    Durations times = of;  // a pair takes no less than its backward
-                    times.overlapped = of.forward + backward(of) - saved;
+            for (const Durations& durations : {Durations{1, 1, 1}, {3, 3, 2}, {4, 4, 0}})
+                for (int saved = 0; saved <= durations.forward; ++saved) {
+                    CAPTURE(p, m, durations.forward, saved);
+                    Durations times =
+                        durations;  // a pair takes no less than its backward
+                    times.overlapped = durations.forward + backward(durations) - saved;
                     const Schedule schedule = dualpipe_schedule({p, m});
                     const Timing timing = time_schedule(schedule, {times});
                     const Picoseconds idle =
-                        (p / 2 - 1) *
-                        (times.overlapped + backward(of) - 3 * of.backward_weight);
+                        (p / 2 - 1) * (times.overlapped + backward(durations) -
+                                       3 * durations.backward_weight);
                     for (const int s : {p / 2 - 1, p / 2}) {
                         const StageTiming& stage =
                             timing.stages[static_cast<std::size_t>(s)];
@@ -194,14 +196,14 @@ TEST_CASE("DualPipe-V equals half of DualPipe", "[pipeline]") {
             CAPTURE(p, m);
             const Schedule half = dualpipe_v_schedule({p, m});
             const Schedule whole = dualpipe_schedule({2 * p, 2 * m});
-            for (const Durations& of : kTimes) {
-                const Timing timing = time_schedule(half, {of});
-                CHECK(timing.makespan == time_schedule(whole, {of}).makespan);
+            for (const Durations& durations : kTimes) {
+                const Timing timing = time_schedule(half, {durations});
+                CHECK(timing.makespan == time_schedule(whole, {durations}).makespan);
             }
             for (const int held : most_held(half))
                 CHECK(held == 2 * p + 1);
             for (int s = 0; s < p; ++s)
-                CHECK(renumbered(whole.of(s), m) == half.of(s));
+                CHECK(renumbered(whole.of_stage(s), m) == half.of_stage(s));
         }
 }
 

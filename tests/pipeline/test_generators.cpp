@@ -26,8 +26,8 @@ const std::vector<Durations> kDurations{{1, 1, 1}, {2, 1, 1},           {1, 2, 1
                                         {1, 1, 2}, {7, 3, 2},           {5, 0, 3},
                                         {0, 2, 1}, {18522, 18086, 9337}};
 
-Picoseconds both(const Durations& of) {
-    return of.forward + of.backward_input + of.backward_weight;
+Picoseconds both(const Durations& durations) {
+    return durations.forward + durations.backward_input + durations.backward_weight;
 }
 
 /// Calls `check` with every p and m for which a schedule of one chunk exists.
@@ -55,13 +55,15 @@ void for_each_interleaved(Check&& check) {
 /// for some shapes of a zero-bubble schedule with at least `least(p)` micro-batches.
 template <typename Least>
 bool zero_bubble_time_holds(const std::string& name, int halves, Least&& least,
-                            const Durations& of) {
+                            const Durations& durations) {
     for (int p = 2; p <= 7; ++p)
         for (int m = least(p); m < least(p) + 6; ++m) {
             const Picoseconds bubble =
-                (p - 1) * (of.forward + of.backward_input - halves * of.backward_weight);
-            const Timing timing = time_schedule(make_schedule(name, {p, m, 1}), {of});
-            if (timing.longest != m * both(of) + bubble) return false;
+                (p - 1) * (durations.forward + durations.backward_input -
+                           halves * durations.backward_weight);
+            const Timing timing =
+                time_schedule(make_schedule(name, {p, m, 1}), {durations});
+            if (timing.longest != m * both(durations) + bubble) return false;
         }
     return true;
 }
@@ -78,10 +80,10 @@ void check_held(const Schedule& schedule, int stage, int in_flight, int between)
 
 TEST_CASE("naive takes m p (f + b): one stage works at a time", "[pipeline]") {
     for_each_shape([](int p, int m) {
-        for (const Durations& of : kDurations) {
-            const Timing timing = time_schedule(naive_schedule({p, m, 1}), {of});
-            CHECK(timing.makespan == both(of) * m * p);
-            CHECK(timing.ideal == m * both(of));
+        for (const Durations& durations : kDurations) {
+            const Timing timing = time_schedule(naive_schedule({p, m, 1}), {durations});
+            CHECK(timing.makespan == both(durations) * m * p);
+            CHECK(timing.ideal == m * both(durations));
             CHECK_THAT(timing.utilisation(), WithinAbs(1.0 / p, 1e-15));
             CHECK_THAT(timing.bubble_over_ideal(), WithinAbs(p - 1.0, 1e-13));
             CHECK_THAT(timing.bubble_over_total(), WithinAbs((p - 1.0) / p, 1e-15));
@@ -93,12 +95,12 @@ TEST_CASE("GPipe and 1F1B take (m + p - 1)(f + b) for any durations", "[pipeline
     for_each_shape([](int p, int m) {
         const Schedule gpipe = gpipe_schedule({p, m, 1});
         const Schedule in_turn = one_forward_one_backward_schedule({p, m, 1});
-        for (const Durations& of : kDurations)
+        for (const Durations& durations : kDurations)
             for (const Schedule& schedule : {gpipe, in_turn}) {
-                const Timing timing = time_schedule(schedule, {of});
-                CHECK(timing.makespan == (m + p - 1) * both(of));
+                const Timing timing = time_schedule(schedule, {durations});
+                CHECK(timing.makespan == (m + p - 1) * both(durations));
                 CHECK(timing.longest == timing.makespan);
-                CHECK(timing.ideal == m * both(of));
+                CHECK(timing.ideal == m * both(durations));
                 CHECK_THAT(timing.bubble_over_ideal(),
                            WithinAbs((p - 1.0) / m, 1e-15 * p));
                 CHECK_THAT(timing.bubble_over_total(),
@@ -112,9 +114,9 @@ TEST_CASE("interleaved takes (m v + p - 1)(f + b) of a chunk: v times less bubbl
           "[pipeline]") {
     for_each_interleaved([](int p, int m, int v) {
         const Schedule schedule = interleaved_schedule({p, m, v});
-        for (const Durations& of : kDurations) {
-            const Timing timing = time_schedule(schedule, {of});
-            CHECK(timing.makespan == (m * v + p - 1) * both(of));
+        for (const Durations& durations : kDurations) {
+            const Timing timing = time_schedule(schedule, {durations});
+            CHECK(timing.makespan == (m * v + p - 1) * both(durations));
             CHECK(timing.longest == timing.makespan);
             CHECK_THAT(timing.bubble_over_ideal(), WithinAbs((p - 1.0) / (m * v), 1e-14));
         }
@@ -124,12 +126,13 @@ TEST_CASE("interleaved takes (m v + p - 1)(f + b) of a chunk: v times less bubbl
 TEST_CASE("ZB-H1's longest stage is idle for (p - 1)(f + i - w)", "[pipeline]") {
     for_each_shape([](int p, int m) {
         if (m < p) return;
-        for (const Durations& of : kDurations) {
-            if (of.backward_weight > of.forward) continue;
-            const Timing timing = time_schedule(zb_h1_schedule({p, m, 1}), {of});
-            CHECK(timing.ideal == m * both(of));
+        for (const Durations& durations : kDurations) {
+            if (durations.backward_weight > durations.forward) continue;
+            const Timing timing = time_schedule(zb_h1_schedule({p, m, 1}), {durations});
+            CHECK(timing.ideal == m * both(durations));
             CHECK(timing.bubble() ==
-                  (p - 1) * (of.forward + of.backward_input - of.backward_weight));
+                  (p - 1) * (durations.forward + durations.backward_input -
+                             durations.backward_weight));
         }
     });
 }
@@ -137,12 +140,12 @@ TEST_CASE("ZB-H1's longest stage is idle for (p - 1)(f + i - w)", "[pipeline]") 
 TEST_CASE("ZB-H2's longest stage is idle for (p - 1)(f + i - 2 w)", "[pipeline]") {
     for_each_shape([](int p, int m) {
         if (m < 2 * p - 1) return;
-        for (const Durations& of : kDurations) {
-            const Picoseconds idle =
-                of.forward + of.backward_input - 2 * of.backward_weight;
-            if (of.backward_weight > of.forward || idle < 0) continue;
-            const Timing timing = time_schedule(zb_h2_schedule({p, m, 1}), {of});
-            CHECK(timing.ideal == m * both(of));
+        for (const Durations& durations : kDurations) {
+            const Picoseconds idle = durations.forward + durations.backward_input -
+                                     2 * durations.backward_weight;
+            if (durations.backward_weight > durations.forward || idle < 0) continue;
+            const Timing timing = time_schedule(zb_h2_schedule({p, m, 1}), {durations});
+            CHECK(timing.ideal == m * both(durations));
             CHECK(timing.bubble() == (p - 1) * idle);
         }
         const Durations one{1, 1, 1};
@@ -157,11 +160,11 @@ TEST_CASE("zero-bubble times are exact if the weight halves fit", "[pipeline]") 
         for (int i = 0; i <= 4; ++i)
             for (int w = 0; w <= 4; ++w) {
                 CAPTURE(f, i, w);
-                const Durations of{f, i, w, 0};
+                const Durations durations{f, i, w, 0};
                 CHECK(zero_bubble_time_holds(
-                          "zb-h1", 1, [](int p) { return p; }, of) == (w <= f));
+                          "zb-h1", 1, [](int p) { return p; }, durations) == (w <= f));
                 CHECK(zero_bubble_time_holds(
-                          "zb-h2", 2, [](int p) { return 2 * p - 1; }, of) ==
+                          "zb-h2", 2, [](int p) { return 2 * p - 1; }, durations) ==
                       (w <= f && 2 * w <= f + i));
             }
 }
@@ -196,8 +199,8 @@ TEST_CASE("generated schedules can run, with messages and without", "[pipeline]"
         const auto problem = find_problem(schedule);
         CHECK((problem ? problem->sentence : "") == "");
         if (schedule.micro_batches > 16 && schedule.micro_batches % 4 != 0) return;
-        const auto with = find_problem(with_messages(schedule));
-        CHECK((with ? with->sentence : "") == "");
+        const auto messages_problem = find_problem(with_messages(schedule));
+        CHECK((messages_problem ? messages_problem->sentence : "") == "");
     };
     for_each_shape([&](int p, int m) {
         for (int v = 1; v <= kChunks; ++v)
@@ -259,15 +262,15 @@ TEST_CASE("chunks divide the bubble for any micro-batches from p on", "[pipeline
     for_each_shape([](int p, int m) {
         if (p > 8 || m > 24) return;
         for (int v = 1; v <= kChunks; ++v)
-            for (const Durations& of : {Durations{1, 1, 1}, {2, 1, 1}, {7, 3, 2}})
+            for (const Durations& durations : {Durations{1, 1, 1}, {2, 1, 1}, {7, 3, 2}})
                 for (const char* name : {"interleaved", "looped-bfs"}) {
-                    CAPTURE(name, v, of.forward);
+                    CAPTURE(name, v, durations.forward);
                     const Schedule schedule = make_schedule(name, {p, m, v});
-                    const Timing timing = time_schedule(schedule, {of});
+                    const Timing timing = time_schedule(schedule, {durations});
                     if (m >= p)
-                        CHECK(timing.makespan == (m * v + p - 1) * both(of));
+                        CHECK(timing.makespan == (m * v + p - 1) * both(durations));
                     else
-                        CHECK(timing.makespan > (m * v + p - 1) * both(of) - 1);
+                        CHECK(timing.makespan > (m * v + p - 1) * both(durations) - 1);
                 }
     });
 }

@@ -26,11 +26,13 @@ Schedule pipedream(int stages, int micro_batches) {
     for (int stage = 0; stage < stages; ++stage) {
         auto& work = schedule.work[static_cast<std::size_t>(stage)];
         const int ahead = std::min(stages - stage - 1, micro_batches);
-        for (int it = 0; it < ahead; ++it)
-            work.push_back({Kind::forward, it});
-        for (int it = 0; it < micro_batches; ++it) {
-            if (it + ahead < micro_batches) work.push_back({Kind::forward, it + ahead});
-            work.push_back({Kind::backward, it, 0, std::max(0, it - ahead)});
+        for (int micro_batch = 0; micro_batch < ahead; ++micro_batch)
+            work.push_back({Kind::forward, micro_batch});
+        for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
+            if (micro_batch + ahead < micro_batches)
+                work.push_back({Kind::forward, micro_batch + ahead});
+            work.push_back(
+                {Kind::backward, micro_batch, 0, std::max(0, micro_batch - ahead)});
             work.push_back({Kind::optimizer_step});
         }
     }
@@ -47,9 +49,11 @@ struct Counted {
     double memory(const Schedule& schedule, int stage, const ScheduleMemory& kept) const {
         double sum = 0;
         for (std::size_t chunk = 0; chunk < before.size(); ++chunk) {
-            const KeptMemory& of = kept.of(schedule.part(stage, static_cast<int>(chunk)));
-            sum += before[chunk] * of.activations + between[chunk] * of.for_weights +
-                   versions[chunk] * of.weights;
+            const KeptMemory& amounts =
+                kept.of_part(schedule.part(stage, static_cast<int>(chunk)));
+            sum += before[chunk] * amounts.activations +
+                   between[chunk] * amounts.for_weights +
+                   versions[chunk] * amounts.weights;
         }
         return sum;
     }
@@ -61,21 +65,22 @@ Counted held_after(const Schedule& schedule, Place last) {
     std::vector<int> newest = none;
     std::vector<std::set<int>> later(none.size());
     std::vector<int> seen = none;
-    for (int i = 0; i < static_cast<int>(schedule.of(last.stage).size()); ++i) {
-        const Instruction& it = schedule.at({last.stage, i});
-        const auto chunk = static_cast<std::size_t>(it.chunk);
-        const int read = it.weight_version >= 0 ? it.weight_version : seen[chunk];
-        if (it.kind == Kind::optimizer_step) ++seen[chunk];
+    for (int i = 0; i < static_cast<int>(schedule.of_stage(last.stage).size()); ++i) {
+        const Instruction& instruction = schedule.at({last.stage, i});
+        const auto chunk = static_cast<std::size_t>(instruction.chunk);
+        const int read =
+            instruction.weight_version >= 0 ? instruction.weight_version : seen[chunk];
+        if (instruction.kind == Kind::optimizer_step) ++seen[chunk];
         if (i > last.position) {
-            if (is_computation(it.kind)) later[chunk].insert(read);
+            if (is_computation(instruction.kind)) later[chunk].insert(read);
             continue;
         }
         newest[chunk] = seen[chunk];
-        held.before[chunk] += it.kind == Kind::forward;
-        held.before[chunk] -=
-            it.kind == Kind::backward || it.kind == Kind::backward_input;
-        held.between[chunk] += it.kind == Kind::backward_input;
-        held.between[chunk] -= it.kind == Kind::backward_weight;
+        held.before[chunk] += instruction.kind == Kind::forward;
+        held.before[chunk] -= instruction.kind == Kind::backward ||
+                              instruction.kind == Kind::backward_input;
+        held.between[chunk] += instruction.kind == Kind::backward_input;
+        held.between[chunk] -= instruction.kind == Kind::backward_weight;
     }
     for (std::size_t chunk = 0; chunk < none.size(); ++chunk) {
         held.versions[chunk] = 1;
@@ -94,11 +99,13 @@ double most_while_running(const Schedule& schedule, Place place,
     Counted held = held_after(schedule, before);
     double more = 0;
     for (int i = together.first; i < together.last; ++i) {
-        const Instruction& it = schedule.at({place.stage, i});
-        const KeptMemory& of = kept.of(schedule.part(place.stage, it.chunk));
-        if (it.kind == Kind::forward) more += of.activations;
-        if (it.kind == Kind::backward || it.kind == Kind::backward_input)
-            more += of.recomputed;
+        const Instruction& instruction = schedule.at({place.stage, i});
+        const KeptMemory& amounts =
+            kept.of_part(schedule.part(place.stage, instruction.chunk));
+        if (instruction.kind == Kind::forward) more += amounts.activations;
+        if (instruction.kind == Kind::backward ||
+            instruction.kind == Kind::backward_input)
+            more += amounts.recomputed;
     }
     return held.memory(schedule, place.stage, kept) + more;
 }
@@ -108,7 +115,7 @@ Holdings peak_by_hand(const Schedule& schedule, int stage, const ScheduleMemory&
     const auto sum = [](const std::vector<int>& counts) {
         return std::accumulate(counts.begin(), counts.end(), 0);
     };
-    for (int i = -1; i < static_cast<int>(schedule.of(stage).size()); ++i) {
+    for (int i = -1; i < static_cast<int>(schedule.of_stage(stage).size()); ++i) {
         const Place place{stage, i};
         const Counted held = held_after(schedule, place);
         const bool pair = i >= 0 && schedule.together(place).count() == 2 &&
@@ -142,22 +149,22 @@ TEST_CASE("the most that stages hold equals a count after each instruction",
         if (find_problem(schedule)) continue;
         std::vector<KeptMemory> each(
             static_cast<std::size_t>(draw % 2 == 0 ? 1 : schedule.part_count()));
-        for (KeptMemory& of : each)
-            of = {static_cast<double>(random.below(5)),
-                  static_cast<double>(random.below(5)),
-                  static_cast<double>(random.below(3)),
-                  static_cast<double>(random.below(3))};
+        for (KeptMemory& amounts : each)
+            amounts = {static_cast<double>(random.below(5)),
+                       static_cast<double>(random.below(5)),
+                       static_cast<double>(random.below(3)),
+                       static_cast<double>(random.below(3))};
         const ScheduleMemory kept(each);
         const std::vector<Holdings> found = peak_holdings(schedule, kept);
         REQUIRE(found.size() == schedule.work.size());
         for (int stage = 0; stage < schedule.stages; ++stage) {
             CAPTURE(draw, stage, lines_of(schedule));
-            const Holdings& it = found[static_cast<std::size_t>(stage)];
+            const Holdings& holdings = found[static_cast<std::size_t>(stage)];
             const Holdings expected = peak_by_hand(schedule, stage, kept);
-            CHECK(it.in_flight == expected.in_flight);
-            CHECK(it.between == expected.between);
-            CHECK(it.weight_versions == expected.weight_versions);
-            CHECK_THAT(it.memory, WithinAbs(expected.memory, 1e-12));
+            CHECK(holdings.in_flight == expected.in_flight);
+            CHECK(holdings.between == expected.between);
+            CHECK(holdings.weight_versions == expected.weight_versions);
+            CHECK_THAT(holdings.memory, WithinAbs(expected.memory, 1e-12));
         }
     }
 }

@@ -96,7 +96,7 @@ TEST_CASE("a byte order mark and CRLF change nothing", "[pipeline]") {
     CHECK(json.at({0, 1}).line == 4);
     const Schedule csv = read_schedule_csv("\xEF\xBB\xBF# note\r\nF0,B0\r\n", "mine.csv");
     CHECK(csv.stages == 1);
-    CHECK(csv.of(0).size() == 2);
+    CHECK(csv.of_stage(0).size() == 2);
     CHECK(csv.at({0, 1}).line == 2);
     CHECK(problem_of(csv) == "(no problem)");
 }
@@ -216,7 +216,7 @@ TEST_CASE("a JSON schedule gives times and memory of parts and links", "[pipelin
     CHECK(second.reduce == 8);
     CHECK(second.overlapped == 20);
     CHECK(ticked.times.links.at({1, 2}) == 16);
-    CHECK(loaded.memory->of(2) == KeptMemory{3, 1, 0, 0.5});
+    CHECK(loaded.memory->of_part(2) == KeptMemory{3, 1, 0, 0.5});
     const Timing timing = time_schedule(loaded.schedule, ticked.times);
     // Forwards of 1, 2.5 and 3, backwards of 4 each, messages of 0.25 and 4 in each
     // direction.
@@ -314,7 +314,7 @@ TEST_CASE("a CSV schedule has one line per stage", "[pipeline]") {
         "mine.csv");
     CHECK(schedule.stages == 2);
     CHECK(schedule.micro_batches == 2);
-    CHECK(schedule.of(0).size() == 4);
+    CHECK(schedule.of_stage(0).size() == 4);
     CHECK(schedule.at({0, 3}) == Instruction{InstructionKind::backward, 1});
     CHECK(schedule.at({0, 0}).line == 3);
     CHECK(schedule.at({1, 0}).line == 5);
@@ -325,7 +325,7 @@ TEST_CASE("a CSV schedule may be separated by semicolons or tabs", "[pipeline]")
     for (const std::string separator : {";", "\t"}) {
         const Schedule schedule =
             read_schedule_csv("# a, b\nF0" + separator + "B0\n", "mine.csv");
-        CHECK(schedule.of(0).size() == 2);
+        CHECK(schedule.of_stage(0).size() == 2);
     }
 }
 

@@ -207,7 +207,7 @@ MakeSync other_sync(Sync way) {
         const BucketSizes sizes{2000, 2000};
         if (way == Sync::flat)
             return std::make_unique<FullySharded>(
-                device, replicas, model, FullyShardedOptions{.by = ShardBy::flat});
+                device, replicas, model, FullyShardedOptions{.shard_by = ShardBy::flat});
         if (way == Sync::power_sgd)
             return std::make_unique<PowerSgd>(device, replicas, all);
         return std::make_unique<BucketedDataParallel>(device, replicas, all,

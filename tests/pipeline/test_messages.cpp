@@ -17,8 +17,8 @@ namespace {
 /// Returns a stage's instructions without messages.
 std::vector<Instruction> without_messages(const std::vector<Instruction>& work) {
     std::vector<Instruction> kept;
-    for (const Instruction& it : work)
-        if (!is_message(it.kind)) kept.push_back(it);
+    for (const Instruction& instruction : work)
+        if (!is_message(instruction.kind)) kept.push_back(instruction);
     return kept;
 }
 
@@ -38,12 +38,12 @@ std::vector<std::vector<TimeSpan>> computed(const Schedule& schedule,
 /// messages between.
 bool sends_follow_their_making(const std::vector<Instruction>& work) {
     const Instruction* last = nullptr;
-    for (const Instruction& it : work) {
-        const bool forward = it.kind == InstructionKind::send_activation;
-        if (!is_message(it.kind)) last = &it;
-        if (!is_send(it.kind)) continue;
-        if (last == nullptr || last->micro_batch != it.micro_batch ||
-            last->chunk != it.chunk ||
+    for (const Instruction& instruction : work) {
+        const bool forward = instruction.kind == InstructionKind::send_activation;
+        if (!is_message(instruction.kind)) last = &instruction;
+        if (!is_send(instruction.kind)) continue;
+        if (last == nullptr || last->micro_batch != instruction.micro_batch ||
+            last->chunk != instruction.chunk ||
             forward != (last->kind == InstructionKind::forward))
             return false;
     }
@@ -69,14 +69,14 @@ TEST_CASE("added messages do not change the order of work", "[pipeline]") {
     Random random(4);
     for (int draw = 0; draw < 500; ++draw) {
         const Schedule work = random_schedule(random, {draw % 2 == 0, false});
-        const Schedule with =
+        const Schedule messaged =
             with_messages(work, random_durations(random, work.stages, true));
-        CAPTURE(draw, lines_of(with));
-        CHECK(with.parts == work.parts);
-        CHECK(can_run(with));
+        CAPTURE(draw, lines_of(messaged));
+        CHECK(messaged.parts == work.parts);
+        CHECK(can_run(messaged));
         for (std::size_t stage = 0; stage < work.work.size(); ++stage) {
-            CHECK(without_messages(with.work[stage]) == work.work[stage]);
-            CHECK(sends_follow_their_making(with.work[stage]));
+            CHECK(without_messages(messaged.work[stage]) == work.work[stage]);
+            CHECK(sends_follow_their_making(messaged.work[stage]));
         }
     }
 }
@@ -94,18 +94,19 @@ TEST_CASE("the sends and receives of a small 1F1B are at the right places",
 
 TEST_CASE("planned messages that take no time change no time", "[pipeline]") {
     for_each_schedule([](const Schedule& work) {
-        for (const Durations& of :
+        for (const Durations& durations :
              {Durations{1, 1, 1, 0}, {18522, 18086, 9337, 0}, {2, 1, 5, 0}})
-            CHECK(computed(with_messages(work, {of}), {of}) == computed(work, {of}));
+            CHECK(computed(with_messages(work, {durations}), {durations}) ==
+                  computed(work, {durations}));
     });
     Random random(5);
     for (int draw = 0; draw < 1000; ++draw) {
         const Schedule work = random_schedule(random, {draw % 2 == 0, false});
         auto durations = random_durations(random, work.stages, false);
-        for (Durations& of : durations) {
-            ++of.forward;
-            ++of.backward_input;
-            ++of.backward_weight;
+        for (Durations& stage : durations) {
+            ++stage.forward;
+            ++stage.backward_input;
+            ++stage.backward_weight;
         }
         CAPTURE(draw, lines_of(work));
         CHECK(computed(with_messages(work, durations), durations) ==
@@ -130,10 +131,10 @@ TEST_CASE("messages that take little time do not make the generators' schedules 
 TEST_CASE("planned messages never deadlock, however long work really takes",
           "[pipeline]") {
     Random random(6);
-    const auto check = [](const Schedule& with) {
-        CHECK_FALSE(find_problem(with).has_value());
-        CHECK_FALSE(LongestPath(with, {{}}).deadlock());
-        CHECK_FALSE(LongestPath(with, {{}}, Queues::one_for_all).deadlock());
+    const auto check = [](const Schedule& schedule) {
+        CHECK_FALSE(find_problem(schedule).has_value());
+        CHECK_FALSE(LongestPath(schedule, {{}}).deadlock());
+        CHECK_FALSE(LongestPath(schedule, {{}}, Queues::one_for_all).deadlock());
     };
     for (int draw = 0; draw < 1000; ++draw) {
         const Schedule work = random_schedule(random, {draw % 2 == 0, false});
@@ -166,9 +167,10 @@ TEST_CASE("messages in place deadlock 1F1B, not GPipe", "[pipeline]") {
 TEST_CASE("messages are not added twice, nor to a schedule that cannot run",
           "[pipeline][errors]") {
     const Schedule work = gpipe_schedule({2, 2, 1});
-    const Schedule with = with_messages(work);
-    CHECK(tells(refusal([&] { with_messages(with); }), {"gpipe", "messages"}));
-    CHECK(tells(refusal([&] { with_messages_in_place(with); }), {"gpipe", "messages"}));
+    const Schedule messaged = with_messages(work);
+    CHECK(tells(refusal([&] { with_messages(messaged); }), {"gpipe", "messages"}));
+    CHECK(
+        tells(refusal([&] { with_messages_in_place(messaged); }), {"gpipe", "messages"}));
     const Schedule wrong = written_schedule({2, 1, 1}, {"F0 B0", "B0 F0"});
     CHECK(tells(refusal([&] { with_messages(wrong); }), {"stage 1", "B0"}));
     CHECK(tells(refusal([&] { with_messages_in_place(wrong); }), {"stage 1", "B0"}));

@@ -40,7 +40,7 @@ constexpr int kMutations = 13;
 Place random_place(Random& random, const Schedule& schedule) {
     while (true) {
         const int stage = random.below(schedule.stages);
-        const int size = static_cast<int>(schedule.of(stage).size());
+        const int size = static_cast<int>(schedule.of_stage(stage).size());
         if (size > 0) return {stage, random.below(size)};
     }
 }
@@ -54,53 +54,54 @@ void mutate(Random& random, Schedule& schedule, Mutation mutation) {
     const Place place = random_place(random, schedule);
     auto& work = schedule.work[static_cast<std::size_t>(place.stage)];
     const auto at = work.begin() + place.position;
-    const Instruction it = *at;
+    const Instruction instruction = *at;
     const int size = static_cast<int>(work.size());
     switch (mutation) {
         case Mutation::drop:
             work.erase(at);
             break;
         case Mutation::twice:
-            work.insert(work.begin() + random.below(size + 1), it);
+            work.insert(work.begin() + random.below(size + 1), instruction);
             break;
         case Mutation::swap:
             if (place.position + 1 < size) std::swap(*at, *(at + 1));
             break;
         case Mutation::move:
             work.erase(at);
-            work.insert(work.begin() + random.below(size), it);
+            work.insert(work.begin() + random.below(size), instruction);
             break;
         case Mutation::micro_batch:
-            if (has_micro_batch(it.kind))
+            if (has_micro_batch(instruction.kind))
                 at->micro_batch = random.between(-1, schedule.micro_batches);
             break;
         case Mutation::chunk:
             at->chunk = random.between(-1, schedule.chunks);
             break;
         case Mutation::kind:
-            if (has_micro_batch(it.kind))
+            if (has_micro_batch(instruction.kind))
                 at->kind = static_cast<InstructionKind>(random.below(8));
             if (!computes(at->kind)) at->weight_version = -1;
             break;
         case Mutation::version:
-            if (computes(it.kind)) at->weight_version = random.between(-1, 3);
+            if (computes(instruction.kind)) at->weight_version = random.between(-1, 3);
             break;
         case Mutation::steal: {
             work.erase(at);
             auto& other =
                 schedule.work[static_cast<std::size_t>(random.below(schedule.stages))];
             other.insert(other.begin() + random.below(static_cast<int>(other.size()) + 1),
-                         it);
+                         instruction);
             break;
         }
         case Mutation::together:
-            at->together = !it.together;
+            at->together = !instruction.together;
             break;
         case Mutation::estimate:
-            if (computes(it.kind)) at->estimated = !it.estimated;
+            if (computes(instruction.kind)) at->estimated = !instruction.estimated;
             break;
         case Mutation::mix:
-            if (computes(it.kind)) at->mixes_weights = !it.mixes_weights;
+            if (computes(instruction.kind))
+                at->mixes_weights = !instruction.mixes_weights;
             break;
         case Mutation::queues:
             schedule.queues = MessageQueues::by_direction;
@@ -132,7 +133,7 @@ void for_each_place(Check&& check) {
     for (const Schedule& schedule : {in_turn, halves, chunks, with_messages(in_turn),
                                      with_messages(halves), with_messages(chunks)})
         for (int stage = 0; stage < schedule.stages; ++stage)
-            for (int i = 0; i < static_cast<int>(schedule.of(stage).size()); ++i) {
+            for (int i = 0; i < static_cast<int>(schedule.of_stage(stage).size()); ++i) {
                 const Place place{stage, i};
                 if (!has_micro_batch(schedule.at(place).kind)) continue;
                 CAPTURE(schedule.name, schedule.has_messages(), schedule.where(place));
@@ -207,32 +208,34 @@ TEST_CASE("changed schedules are refused exactly if the naive check refuses them
 
 TEST_CASE("dropped work is named with its stage", "[pipeline][errors]") {
     for_each_place([](const Schedule& schedule, Place place) {
-        const Instruction it = schedule.at(place);
+        const Instruction instruction = schedule.at(place);
         Schedule less = schedule;
         auto& work = less.work[static_cast<std::size_t>(place.stage)];
         work.erase(work.begin() + place.position);
         const std::string sentence = problem_of(less).sentence;
         CAPTURE(sentence);
-        CHECK(tells(sentence, {"micro-batch " + std::to_string(it.micro_batch)}));
+        CHECK(
+            tells(sentence, {"micro-batch " + std::to_string(instruction.micro_batch)}));
         CHECK(tells(sentence, {"stage " + std::to_string(place.stage)}));
         // The message may be named by its other end.
-        if (it.chunk == 0 || is_message(it.kind)) return;
-        const std::string chunk = std::to_string(it.chunk);
+        if (instruction.chunk == 0 || is_message(instruction.kind)) return;
+        const std::string chunk = std::to_string(instruction.chunk);
         CHECK((tells(sentence, {"chunk " + chunk}) || tells(sentence, {"." + chunk})));
     });
 }
 
 TEST_CASE("repeated work is named with its stage and place", "[pipeline][errors]") {
     for_each_place([](const Schedule& schedule, Place place) {
-        const Instruction it = schedule.at(place);
+        const Instruction instruction = schedule.at(place);
         Schedule more = schedule;
         auto& work = more.work[static_cast<std::size_t>(place.stage)];
-        work.insert(work.begin() + place.position, it);
+        work.insert(work.begin() + place.position, instruction);
         const std::string sentence = problem_of(more).sentence;
         CAPTURE(sentence);
-        CHECK(tells(sentence, {"stage " + std::to_string(place.stage), text_of(it),
-                               "instruction " + std::to_string(place.position + 1),
-                               "instruction " + std::to_string(place.position + 2)}));
+        CHECK(
+            tells(sentence, {"stage " + std::to_string(place.stage), text_of(instruction),
+                             "instruction " + std::to_string(place.position + 1),
+                             "instruction " + std::to_string(place.position + 2)}));
     });
 }
 
@@ -242,9 +245,10 @@ TEST_CASE("an instruction with a missing micro-batch or chunk is named",
         for (const bool chunk : {false, true})
             for (const int number : {-5, 77}) {
                 Schedule wrong = schedule;
-                Instruction& it = wrong.work[static_cast<std::size_t>(place.stage)]
-                                            [static_cast<std::size_t>(place.position)];
-                (chunk ? it.chunk : it.micro_batch) = number;
+                Instruction& instruction =
+                    wrong.work[static_cast<std::size_t>(place.stage)]
+                              [static_cast<std::size_t>(place.position)];
+                (chunk ? instruction.chunk : instruction.micro_batch) = number;
                 const ScheduleProblem problem = problem_of(wrong);
                 CAPTURE(problem.sentence);
                 CHECK(problem.place == place);

@@ -65,25 +65,25 @@ void change(Random& random, std::vector<Cells>& rows) {
     if (cells.empty()) return;
     const auto any = [&] { return cells.begin() + random.below(int(cells.size())); };
     const auto at = any();
-    const std::string it = *at;
+    const std::string text = *at;
     switch (random.below(7)) {
         case 0:
             cells.erase(at);
             break;
         case 1:
-            cells.insert(any(), it);
+            cells.insert(any(), text);
             break;
         case 2:
             std::swap(*at, *any());
             break;
         case 3:
             cells.erase(at);
-            cells.insert(cells.begin() + random.below(int(cells.size()) + 1), it);
+            cells.insert(cells.begin() + random.below(int(cells.size()) + 1), text);
             break;
         case 4: {
-            const std::size_t digit = it.find_first_of("0123456789");
-            if (digit == it.npos) break;
-            at->replace(digit, it.find_first_not_of("0123456789", digit) - digit,
+            const std::size_t digit = text.find_first_of("0123456789");
+            if (digit == text.npos) break;
+            at->replace(digit, text.find_first_not_of("0123456789", digit) - digit,
                         std::to_string(random.below(5)));
             break;
         }

@@ -87,8 +87,8 @@ void require_boxes(const Timed& timed) {
     double row = 0;
     for (int stage = 0; stage < timed.schedule.stages; ++stage) {
         const double row_above = row;
-        for (std::size_t i = 0; i < timed.schedule.of(stage).size(); ++i) {
-            const Instruction& work = timed.schedule.of(stage)[i];
+        for (std::size_t i = 0; i < timed.schedule.of_stage(stage).size(); ++i) {
+            const Instruction& work = timed.schedule.of_stage(stage)[i];
             if (!is_computation_kind(work.kind)) continue;
             const TimeSpan span = timed.timing.spans[static_cast<std::size_t>(stage)][i];
             std::ostringstream title;

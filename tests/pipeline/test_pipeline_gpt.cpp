@@ -39,25 +39,27 @@ struct Pipelined {
 
 /// Keeps what train() does. Replicas, and copies of a tied table, must have the same
 /// bits, unless something is forgotten.
-Outcome train_pipeline(const Lessons& lessons, const Pipelined& by) {
-    const Schedule& schedule = by.schedule;
+Outcome train_pipeline(const Lessons& lessons, const Pipelined& pipelined) {
+    const Schedule& schedule = pipelined.schedule;
     const PipelinePlan plan(schedule);
     const auto cut = cut_gpt(lessons.sizes, schedule);
     sim::ClusterOptions options;
-    options.ranks = schedule.stages * by.replicas;
-    options.check = by.check;
+    options.ranks = schedule.stages * pipelined.replicas;
+    options.check = pipelined.check;
     const auto program = [&](Rank& rank) {
         Device& device = rank.device();
-        const Mesh mesh(rank.world(), {{"pp", schedule.stages}, {"dp", by.replicas}});
+        const Mesh mesh(rank.world(),
+                        {{"pp", schedule.stages}, {"dp", pipelined.replicas}});
         Communicator& line = mesh["pp"];
         const GptStage stage = make_gpt_stage({device, lessons.dtype, 5, ""},
                                               lessons.sizes, schedule, line.rank(), cut);
         Pipeline pipeline(device, line, plan, stage.modules(),
                           gpt_boundary(lessons.sizes, lessons.dtype));
         std::unique_ptr<Communicator> sharers;
-        if (!by.forgets_tie) sharers = tie_gpt(pipeline, stage, schedule, line);
+        if (!pipelined.forgets_tie) sharers = tie_gpt(pipeline, stage, schedule, line);
         pipeline.tie_copies();
-        if (by.replicas > 1 && !by.forgets_replicas) pipeline.reduce_over(mesh["dp"]);
+        if (pipelined.replicas > 1 && !pipelined.forgets_replicas)
+            pipeline.reduce_over(mesh["dp"]);
         std::vector<std::unique_ptr<Optimizer>> optimizers;
         std::vector<Optimizer*> updates;
         for (const auto& chunk : stage.chunks) {
@@ -65,14 +67,14 @@ Outcome train_pipeline(const Lessons& lessons, const Pipelined& by) {
             updates.push_back(optimizers.back().get());
         }
         pipeline.update_by(updates);
-        const Share own{chunk(lessons.batch, by.replicas, mesh.coordinate("dp"))};
+        const Share own{chunk(lessons.batch, pipelined.replicas, mesh.coordinate("dp"))};
         train(rank, stage.parameters(), lessons.steps, [&](int step) {
             return pipeline.run(cross_entropy_loss,
                                 batches_of(device, lessons, step, own,
-                                           lessons.micro_batches / by.replicas));
+                                           lessons.micro_batches / pipelined.replicas));
         });
     };
-    const bool forgets = by.forgets_tie || by.forgets_replicas;
+    const bool forgets = pipelined.forgets_tie || pipelined.forgets_replicas;
     return outcome_of(*sim::make_cluster(options), program,
                       forgets ? Mistakes::kept : Mistakes::thrown);
 }
@@ -156,9 +158,9 @@ TEST_CASE("a forgotten tie or reduction differs from one device", "[pipeline][si
     const auto far = [](const Lessons& task, const Pipelined& forgetful) {
         return difference(train_pipeline(task, forgetful), train_alone(task)).relative;
     };
-    Pipelined by{make_schedule("1f1b", {2, 4, 1}), 1, sim::CheckLevel::cheap};
-    by.forgets_tie = true;
-    CHECK(far(small_gpt(/*tied=*/true), by) > 1e-3);
+    Pipelined pipelined{make_schedule("1f1b", {2, 4, 1}), 1, sim::CheckLevel::cheap};
+    pipelined.forgets_tie = true;
+    CHECK(far(small_gpt(/*tied=*/true), pipelined) > 1e-3);
     Pipelined split{make_schedule("1f1b", {2, 2, 1}), 2, sim::CheckLevel::cheap};
     split.forgets_replicas = true;
     CHECK(far(small_gpt(), split) > 1e-3);
@@ -186,9 +188,9 @@ TEST_CASE("a tied GPT is refused by a schedule that updates in between",
 }
 
 TEST_CASE("a forgotten tie is a missing reduction to the checker", "[pipeline][sim]") {
-    Pipelined by{make_schedule("1f1b", {4, 4, 1}), 1, sim::CheckLevel::full};
-    by.forgets_tie = true;
-    const Outcome stopped = train_pipeline(small_gpt(/*tied=*/true), by);
+    Pipelined pipelined{make_schedule("1f1b", {4, 4, 1}), 1, sim::CheckLevel::full};
+    pipelined.forgets_tie = true;
+    const Outcome stopped = train_pipeline(small_gpt(/*tied=*/true), pipelined);
     CHECK(stopped.fault() == "F23");
     CHECK(stopped.stopped->text().find("transformer.wte.weight") != std::string::npos);
 }

@@ -29,7 +29,7 @@ struct Endless {
     const char* name;
     int per_update = 1;
     /// Returns the version of the weights that micro-batch i reads on stage s of p.
-    int (*version)(const Endless& of, int p, int s, int i);
+    int (*version)(const Endless& rule, int p, int s, int i);
     Backward backward = Backward::same;
     double decay = 0;  ///< of the average step
 };
@@ -63,8 +63,8 @@ const Endless kVertical{"pipedream-vertical", 1, [](const Endless&, int p, int, 
                         }};
 /// W(t + 1) = W(t) - f'(W(t - 1)): Narayanan et al. 2021, 2006.09503, section 3.1.
 Endless two_buffers(int per_update) {
-    return {"pipedream-2bw", per_update, [](const Endless& of, int, int, int i) {
-                return std::max(0, i / of.per_update - 1);
+    return {"pipedream-2bw", per_update, [](const Endless& rule, int, int, int i) {
+                return std::max(0, i / rule.per_update - 1);
             }};
 }
 
@@ -72,8 +72,8 @@ Endless two_buffers(int per_update) {
 /// weights.
 class DeviceAlone {
   public:
-    DeviceAlone(Device& device, const Endless& of, int stages, double learning_rate)
-        : device_(device), of_(of), stages_(stages), learning_rate_(learning_rate) {
+    DeviceAlone(Device& device, const Endless& rule, int stages, double learning_rate)
+        : device_(device), rule_(rule), stages_(stages), learning_rate_(learning_rate) {
         for (int stage = 0; stage < stages; ++stage) {
             parts_.push_back({stage, make_chain_part(device, stage), {}, {}});
             keep_version(parts_.back());
@@ -88,7 +88,7 @@ class DeviceAlone {
         Tensor dy = mean_squared_error(device_, y, batch.target, batch.weight).gradient;
         for (std::size_t stage = parts_.size(); stage-- > 0;) {
             dy = backward(parts_[stage], i, dy);
-            if ((i + 1) % of_.per_update == 0) update(parts_[stage]);
+            if ((i + 1) % rule_.per_update == 0) update(parts_[stage]);
         }
     }
 
@@ -107,21 +107,21 @@ class DeviceAlone {
     };
 
     Tensor forward(Part& part, int i, const Tensor& x) {
-        const int version = of_.version(of_, stages_, part.stage, i);
-        const bool predicts = of_.backward == Backward::predicted;
+        const int version = rule_.version(rule_, stages_, part.stage, i);
+        const bool predicts = rule_.backward == Backward::predicted;
         load(part,
-             estimated(part.versions, version, predicts ? i - version : 0, of_.decay));
-        if (i % of_.per_update == 0) zero_gradients(*part.module);
+             estimated(part.versions, version, predicts ? i - version : 0, rule_.decay));
+        if (i % rule_.per_update == 0) zero_gradients(*part.module);
         part.saved = Saved();
         return part.module->forward(x, part.saved);
     }
 
     Tensor backward(Part& part, int i, const Tensor& dy) {
-        const int version = of_.version(of_, stages_, part.stage, i);
+        const int version = rule_.version(rule_, stages_, part.stage, i);
         const int newest = static_cast<int>(part.versions.size()) - 1;
-        if (of_.backward == Backward::corrected)
-            load(part, estimated(part.versions, newest, version - newest, of_.decay));
-        else if (of_.backward != Backward::same)
+        if (rule_.backward == Backward::corrected)
+            load(part, estimated(part.versions, newest, version - newest, rule_.decay));
+        else if (rule_.backward != Backward::same)
             load(part, part.versions.back());
         return part.module->backward(dy, part.saved);
     }
@@ -146,18 +146,18 @@ class DeviceAlone {
     }
 
     Device& device_;
-    const Endless& of_;
+    const Endless& rule_;
     int stages_;
     double learning_rate_;
     std::vector<Part> parts_;
 };
 
 /// Returns the weights that a paper's rule gives on one device.
-std::map<std::string, HostTensor> endless_alone(const Endless& of, int stages,
+std::map<std::string, HostTensor> endless_alone(const Endless& rule, int stages,
                                                 int micro_batches, double learning_rate) {
     const RunReport report = sim::make_cluster(1)->run([&](Rank& rank) {
         const auto batches = chain_batches(rank.device(), micro_batches);
-        DeviceAlone alone(rank.device(), of, stages, learning_rate);
+        DeviceAlone alone(rank.device(), rule, stages, learning_rate);
         for (int i = 0; i < micro_batches; ++i)
             alone.train(i, batches[static_cast<std::size_t>(i)]);
         alone.keep_values(rank);
@@ -221,7 +221,8 @@ TEST_CASE("a schedule may be run again: gradients start from zero each time",
     twice.runs = 2;
     const Outcome result = run_chain(plan, twice);
     CHECK(result.results.at("loss/0") == result.results.at("loss/1"));
-    CHECK(under(result.results, "grad/") == under(run_chain(3, 4).results, "grad/"));
+    CHECK(named_under(result.results, "grad/") ==
+          named_under(run_chain(3, 4).results, "grad/"));
 }
 
 TEST_CASE("pipelines from both ends make one device's gradients and weights",
@@ -301,18 +302,18 @@ TEST_CASE("20 updates without a flush equal the papers' rules on one device",
           "[pipeline][sim]") {
     constexpr int kUpdates = 20;
     for (const int stages : {1, 2, 3, 4, 8})
-        for (const Endless& of :
+        for (const Endless& rule :
              {kPipeDream, kVertical, two_buffers(std::max(stages - 1, 1)),
               two_buffers(stages + 2)}) {
-            CAPTURE(of.name, of.per_update, stages);
-            const int micro_batches = kUpdates * of.per_update;
+            CAPTURE(rule.name, rule.per_update, stages);
+            const int micro_batches = kUpdates * rule.per_update;
             ChainOptions options;
-            options.learning_rate = 0.5 * micro_batches / of.per_update;
+            options.learning_rate = 0.5 * micro_batches / rule.per_update;
             const Schedule schedule =
-                make_schedule(of.name, {stages, micro_batches, 1, of.per_update});
+                make_schedule(rule.name, {stages, micro_batches, 1, rule.per_update});
             const Outcome result = run_chain(PipelinePlan(schedule), options);
-            CHECK(under(result.results, "value/") ==
-                  endless_alone(of, stages, micro_batches, options.learning_rate));
+            CHECK(named_under(result.results, "value/") ==
+                  endless_alone(rule, stages, micro_batches, options.learning_rate));
         }
 }
 
@@ -321,23 +322,23 @@ TEST_CASE("backward with other weights than forward's, and estimates, follow the
     constexpr int kUpdates = 20;
     const auto newest = kPipeDream.version;
     for (const int stages : {1, 2, 4})
-        for (const Endless& of :
+        for (const Endless& rule :
              {Endless{"unstashed", 1, newest, Backward::newest, 0},
               Endless{"spectrain", 1, newest, Backward::predicted, 0},
               Endless{"spectrain", 1, newest, Backward::predicted, 0.5},
               Endless{"pipemare", 1, newest, Backward::corrected, 0.7}}) {
-            CAPTURE(of.name, of.decay, stages);
+            CAPTURE(rule.name, rule.decay, stages);
             ChainOptions options;
             options.learning_rate = 2;
-            options.decay = of.decay;
+            options.decay = rule.decay;
             options.check = sim::CheckLevel::cheap;
-            const Schedule schedule = make_schedule(of.name, {stages, kUpdates, 1});
+            const Schedule schedule = make_schedule(rule.name, {stages, kUpdates, 1});
             const Outcome result = run_chain(PipelinePlan(schedule), options);
             const auto expected =
-                endless_alone(of, stages, kUpdates, options.learning_rate);
+                endless_alone(rule, stages, kUpdates, options.learning_rate);
             const auto stashed =
                 endless_alone(kPipeDream, stages, kUpdates, options.learning_rate);
-            const auto values = under(result.results, "value/");
+            const auto values = named_under(result.results, "value/");
             CHECK(difference(values, expected).absolute < 1e-12);
             // Gradients differ only on a stage that has weights both before and behind
             // it.
@@ -436,8 +437,8 @@ TEST_CASE("groups, and queues per direction, change no bit of training",
                           [](const Instruction& each) { return is_message(each.kind); });
         }
         const Outcome result = run_chain(PipelinePlan(work));
-        CHECK(under(result.results, "grad/") ==
-              under(run_chain(PipelinePlan(plain)).results, "grad/"));
+        CHECK(named_under(result.results, "grad/") ==
+              named_under(run_chain(PipelinePlan(plain)).results, "grad/"));
         ++runs;
     }
     CHECK(runs > 15);
@@ -450,7 +451,7 @@ TEST_CASE("two pipelines in opposite directions sum the gradients of their copie
     schedule.parts = {{0, 1}, {1, 0}};
     const Outcome result = run_chain(PipelinePlan(schedule));
     const Outcome alone = run_chain(2, 2);
-    for (const auto& [name, gradient] : under(alone.results, "grad/")) {
+    for (const auto& [name, gradient] : named_under(alone.results, "grad/")) {
         CAPTURE(name);
         for (const RankReport& rank : result.report.ranks)
             for (std::int64_t i = 0; i < gradient.elements(); ++i)

@@ -82,8 +82,8 @@ RunReport run_on_clock(const Schedule& schedule, Picoseconds message,
         const Tensor x = device.empty({1, 1}, DType::f32);
         const std::vector<MicroBatch> batches(
             static_cast<std::size_t>(schedule.micro_batches), MicroBatch{x, x, 1});
-        const Loss loss = [](Device& on, const Tensor& y, const Tensor&, double) {
-            return LossResult{on.empty({1}, DType::f64), y};
+        const Loss loss = [](Device& target, const Tensor& y, const Tensor&, double) {
+            return LossResult{target.empty({1}, DType::f64), y};
         };
         Pipeline(device, rank.world(), plan, chunks, boundary).run(loss, batches);
     });
@@ -106,7 +106,7 @@ std::vector<TimeSpan> spans_of(const RunReport& report, int rank,
 std::vector<TimeSpan> spans_of(const Schedule& schedule, const Timing& timing, int stage,
                                bool messages) {
     std::vector<TimeSpan> spans;
-    const auto& list = schedule.of(stage);
+    const auto& list = schedule.of_stage(stage);
     for (std::size_t i = 0; i < list.size(); ++i) {
         if (!has_micro_batch(list[i].kind) || is_message(list[i].kind) != messages)
             continue;

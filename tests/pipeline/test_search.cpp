@@ -67,11 +67,13 @@ TEST_CASE("no order of a small schedule is better than the one that is found",
           "[pipeline]") {
     for (const int m : {1, 2, 3})
         for (const double limit : {1, 2, 3})
-            for (const Durations& of : {Durations{1, 1, 1}, {3, 2, 1}, {1, 2, 4}}) {
+            for (const Durations& durations :
+                 {Durations{1, 1, 1}, {3, 2, 1}, {1, 2, 4}}) {
                 const Schedule work = zb_h1_schedule({2, m});
-                CAPTURE(m, limit, of.forward);
-                const FoundOrder found = search_order(work, {of}, {}, limit);
-                CHECK(bubble_of(found.schedule, {of}) == least_bubble(work, {of}, limit));
+                CAPTURE(m, limit, durations.forward);
+                const FoundOrder found = search_order(work, {durations}, {}, limit);
+                CHECK(bubble_of(found.schedule, {durations}) ==
+                      least_bubble(work, {durations}, limit));
                 CHECK(most_held(found.schedule) <= limit);
             }
 }

@@ -182,9 +182,9 @@ TEST_CASE("grouped messages take as long as the longest path", "[pipeline]") {
 
 TEST_CASE("one entry of durations is for all stages", "[pipeline]") {
     const Schedule schedule = zb_h1_schedule({4, 9, 1});
-    const Durations of{5, 4, 3, 2};
-    CHECK(time_schedule(schedule, {of}).spans ==
-          time_schedule(schedule, {of, of, of, of}).spans);
+    const Durations durations{5, 4, 3, 2};
+    CHECK(time_schedule(schedule, {durations}).spans ==
+          time_schedule(schedule, {durations, durations, durations, durations}).spans);
 }
 
 TEST_CASE("in an order of work, data arrives one message time after it was made",
@@ -246,12 +246,12 @@ TEST_CASE("impossible durations are refused with their numbers", "[pipeline][err
     CHECK(tells(refused({{1, 1, 1, -4}}), {"-4"}));
     const Picoseconds most = std::numeric_limits<Picoseconds>::max();
     const Picoseconds half = Picoseconds{1} << 61;
-    for (const Durations& of : {Durations{most, 0, 0, 0},
-                                {0, most, most, 0},
-                                {0, 0, 0, most},
-                                {half, half, half, half},
-                                {most, most, most, most}})
-        CHECK(tells(refused({of}), {"durations"}));
+    for (const Durations& durations : {Durations{most, 0, 0, 0},
+                                       {0, most, most, 0},
+                                       {0, 0, 0, most},
+                                       {half, half, half, half},
+                                       {most, most, most, most}})
+        CHECK(tells(refused({durations}), {"durations"}));
     CHECK(tells(refused({one, one, {half, 0, 0, 0}}), {"durations"}));
 }
 

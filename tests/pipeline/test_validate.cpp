@@ -29,13 +29,13 @@ const Lines kChunksConcatenated{
 /// Returns whether the data of `waiting` is made on the stage of `next`, at `next` or
 /// after it. For orders of work.
 bool need_stands_behind(const Schedule& schedule, Place waiting, Place next) {
-    const Instruction& it = schedule.at(waiting);
-    const bool forward = it.kind == InstructionKind::forward;
+    const Instruction& instruction = schedule.at(waiting);
+    const bool forward = instruction.kind == InstructionKind::forward;
     const int part = schedule.part(waiting) + (forward ? -1 : 1);
-    const auto& work = schedule.of(next.stage);
+    const auto& work = schedule.of_stage(next.stage);
     for (int i = next.position; i < static_cast<int>(work.size()); ++i)
-        if (work[static_cast<std::size_t>(i)].kind == it.kind &&
-            work[static_cast<std::size_t>(i)].micro_batch == it.micro_batch &&
+        if (work[static_cast<std::size_t>(i)].kind == instruction.kind &&
+            work[static_cast<std::size_t>(i)].micro_batch == instruction.micro_batch &&
             schedule.part({next.stage, i}) == part)
             return true;
     return false;
@@ -209,11 +209,11 @@ TEST_CASE("data that stays on its stage has no message", "[pipeline][errors]") {
     Schedule turned = written_schedule({2, 1, 2}, {"F0 F0.1 B0.1 B0", "F0 F0.1 B0.1 B0"});
     turned.parts = {{0, 3}, {1, 2}};
     CHECK_FALSE(find_problem(turned).has_value());
-    Schedule with = with_messages(turned);
-    CHECK(lines_of(with) == Lines{"F0 SA0 RA0.1 F0.1 B0.1 SG0.1 RG0 B0",
-                                  "RA0 F0 F0.1 SA0.1 RG0.1 B0.1 B0 SG0"});
-    with.work[1].insert(with.work[1].begin() + 2, written_work("SA0").front());
-    const auto problem = find_problem(with);
+    Schedule messaged = with_messages(turned);
+    CHECK(lines_of(messaged) == Lines{"F0 SA0 RA0.1 F0.1 B0.1 SG0.1 RG0 B0",
+                                      "RA0 F0 F0.1 SA0.1 RG0.1 B0.1 B0 SG0"});
+    messaged.work[1].insert(messaged.work[1].begin() + 2, written_work("SA0").front());
+    const auto problem = find_problem(messaged);
     REQUIRE(problem.has_value());
     CHECK(tells(problem->sentence, {"stage 1", "SA0"}));
 }
@@ -243,22 +243,25 @@ TEST_CASE("a schedule whose sizes and lists do not agree is refused, not followe
     };
     const std::string none = "(nothing was thrown)";
     CHECK(refused([](Schedule&) {}) == none);
-    CHECK(tells(refused([](Schedule& it) { it.work.pop_back(); }), {"3", "2"}));
-    CHECK(refused([](Schedule& it) { it.parts.pop_back(); }) != none);
-    CHECK(refused([](Schedule& it) { it.parts[1].clear(); }) != none);
-    CHECK(tells(refused([](Schedule& it) { it.parts[1] = {7}; }), {"7"}));
-    CHECK(tells(refused([](Schedule& it) { it.parts[1] = {-7}; }), {"-7"}));
-    CHECK(tells(refused([](Schedule& it) {
-                    it.parts = {{0}, {0}, {2}};
+    CHECK(
+        tells(refused([](Schedule& schedule) { schedule.work.pop_back(); }), {"3", "2"}));
+    CHECK(refused([](Schedule& schedule) { schedule.parts.pop_back(); }) != none);
+    CHECK(refused([](Schedule& schedule) { schedule.parts[1].clear(); }) != none);
+    CHECK(tells(refused([](Schedule& schedule) { schedule.parts[1] = {7}; }), {"7"}));
+    CHECK(tells(refused([](Schedule& schedule) { schedule.parts[1] = {-7}; }), {"-7"}));
+    CHECK(tells(refused([](Schedule& schedule) {
+                    schedule.parts = {{0}, {0}, {2}};
                 }),
                 {"part", "1"}));
-    CHECK(refused([](Schedule& it) { it.stages = 0; }) != none);
-    CHECK(tells(refused([](Schedule& it) { it.stages = 9; }), {"9"}));
-    CHECK(refused([](Schedule& it) { it.micro_batches = 0; }) != none);
-    CHECK(tells(refused([](Schedule& it) { it.micro_batches = 7; }), {"micro-batch 6"}));
-    CHECK(refused([](Schedule& it) { it.chunks = 2; }) != none);
-    CHECK(refused([](Schedule& it) { it = Schedule{}; }) != none);
-    CHECK(refused([](Schedule& it) { it.micro_batches = 2'000'000'000; }) != none);
+    CHECK(refused([](Schedule& schedule) { schedule.stages = 0; }) != none);
+    CHECK(tells(refused([](Schedule& schedule) { schedule.stages = 9; }), {"9"}));
+    CHECK(refused([](Schedule& schedule) { schedule.micro_batches = 0; }) != none);
+    CHECK(tells(refused([](Schedule& schedule) { schedule.micro_batches = 7; }),
+                {"micro-batch 6"}));
+    CHECK(refused([](Schedule& schedule) { schedule.chunks = 2; }) != none);
+    CHECK(refused([](Schedule& schedule) { schedule = Schedule{}; }) != none);
+    CHECK(refused([](Schedule& schedule) { schedule.micro_batches = 2'000'000'000; }) !=
+          none);
 }
 
 TEST_CASE("a stage that holds a part twice is refused", "[pipeline][errors]") {

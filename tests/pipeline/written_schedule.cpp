@@ -35,7 +35,7 @@ std::vector<std::string> lines_of(const Schedule& schedule) {
 }
 
 Place place_of(const Schedule& schedule, int stage, const std::string& text) {
-    const auto& work = schedule.of(stage);
+    const auto& work = schedule.of_stage(stage);
     for (std::size_t i = 0; i < work.size(); ++i)
         if (text_of(work[i]) == text) return {stage, static_cast<int>(i)};
     throw std::out_of_range(text + " is not on the stage");

@@ -47,7 +47,7 @@ TEST_CASE("a communication waited for the rank that came last", "[report]") {
     const Causes causes(report);
     for (const int rank : {0, 1}) {
         const TraceEvent& sum = event(report, rank, "all_reduce");
-        const Cause cause = causes.of(sum);
+        const Cause cause = causes.cause_of(sum);
         CHECK(cause.words == "it began when device 0 arrived last");
         REQUIRE(cause.events.size() == 1);
         const TraceEvent& before = report.trace.at(cause.events.front());
@@ -62,7 +62,7 @@ TEST_CASE("a computation waited for the communication before it", "[report]") {
     const Causes causes(report);
     for (const int rank : {0, 1}) {
         const TraceEvent& scaled = event(report, rank, "scale");
-        const Cause cause = causes.of(scaled);
+        const Cause cause = causes.cause_of(scaled);
         CHECK(cause.words.find(" for all_reduce") != cause.words.npos);
         REQUIRE(cause.events.size() == 1);
         const TraceEvent& before = report.trace.at(cause.events.front());
@@ -70,7 +70,7 @@ TEST_CASE("a computation waited for the communication before it", "[report]") {
         CHECK(before.rank == rank);
         CHECK(before.end == scaled.start);
     }
-    CHECK(causes.of(event(report, 1, "matmul")).words.empty());
+    CHECK(causes.cause_of(event(report, 1, "matmul")).words.empty());
 }
 
 TEST_CASE("a rank that came early and then computed did not come last", "[report]") {
@@ -81,7 +81,7 @@ TEST_CASE("a rank that came early and then computed did not come last", "[report
         if (rank.index() == 0) multiply(rank, 1);
         work.wait();
     });
-    const Cause cause = Causes(report).of(event(report, 0, "all_reduce"));
+    const Cause cause = Causes(report).cause_of(event(report, 0, "all_reduce"));
     CHECK(cause.words == "it began when device 1 arrived last");
     REQUIRE(cause.events.size() == 1);
     CHECK(report.trace.at(cause.events.front()).rank == 1);
@@ -93,7 +93,7 @@ TEST_CASE("a communication may begin after another communication", "[report]") {
         rank.world().all_reduce(sum, Reduction::sum).wait();
         rank.world().broadcast(sum, 0).wait();
     });
-    const Cause cause = Causes(report).of(event(report, 1, "broadcast"));
+    const Cause cause = Causes(report).cause_of(event(report, 1, "broadcast"));
     CHECK(cause.words == "it began when all its devices arrived, at the same time");
     REQUIRE(cause.events.size() == 2);
     for (const std::size_t before : cause.events)
@@ -108,7 +108,7 @@ TEST_CASE("an operation waits for the one before it in its queue", "[report]") {
         first.wait();
         second.wait();
     });
-    const Cause cause = Causes(report).of(event(report, 1, "broadcast"));
+    const Cause cause = Causes(report).cause_of(event(report, 1, "broadcast"));
     CHECK(cause.words == "it began when the previous all_reduce in its queue ended");
     CHECK(cause.events.size() == 1);
 }

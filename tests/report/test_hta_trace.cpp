@@ -82,10 +82,10 @@ TEST_CASE("operations are kernels on streams, and phases are not", "[report]") {
 
 TEST_CASE("a wait is no kernel, however short", "[report]") {
     RunReport run = small_run();
-    const std::string without = hta_trace(run, 0);
+    const std::string expected = hta_trace(run, 0);
     run.trace.push_back(first_wait());
     run.trace.back().start = run.trace.back().end - 1;
-    CHECK(hta_trace(run, 0) == without);
+    CHECK(hta_trace(run, 0) == expected);
 }
 
 TEST_CASE("each kernel has one launch on the host, inside a step before the last",

@@ -133,12 +133,12 @@ TEST_CASE("shapes only: the same time, bytes and memory as with numbers",
         return sim::make_cluster(options)->run(
             [](Rank& rank) { random_exchange(rank, 1); });
     };
-    RunReport with = run(true);
-    RunReport without = run(false);
-    for (RunReport* report : {&with, &without})
+    RunReport full = run(true);
+    RunReport shapes_only = run(false);
+    for (RunReport* report : {&full, &shapes_only})
         for (RankReport& rank : report->ranks)
             rank.kept.clear();
-    CHECK(text_of(with) == text_of(without));
+    CHECK(text_of(full) == text_of(shapes_only));
 }
 
 TEST_CASE(

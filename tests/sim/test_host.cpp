@@ -29,17 +29,18 @@ ClusterSpec spec() {
     return spec;
 }
 
-RunReport run(const Program& program, int ranks = 1, const ClusterSpec& of = spec()) {
+RunReport run(const Program& program, int ranks = 1,
+              const ClusterSpec& cluster = spec()) {
     sim::ClusterOptions options;
     options.ranks = ranks;
-    options.spec = of;
+    options.spec = cluster;
     options.trace = true;
     return sim::make_cluster(std::move(options))->run(program);
 }
 
 /// The time of a copy over the link.
-Picoseconds copy_time(std::int64_t bytes, const ClusterSpec& of = spec()) {
-    return message_time(of.host_copy, bytes);
+Picoseconds copy_time(std::int64_t bytes, const ClusterSpec& cluster = spec()) {
+    return message_time(cluster.host_copy, bytes);
 }
 
 Tensor pinned(Device& host, Shape shape, DType dtype = DType::f32) {
@@ -53,8 +54,8 @@ using CopySpan = std::tuple<int, std::string, Picoseconds, Picoseconds>;
 std::vector<Picoseconds> ends_of(const std::vector<CopySpan>& spans, int rank,
                                  const std::string& queue) {
     std::vector<Picoseconds> ends;
-    for (const auto& [of, name, start, end] : spans)
-        if (of == rank && name == queue) ends.push_back(end);
+    for (const auto& [owner, name, start, end] : spans)
+        if (owner == rank && name == queue) ends.push_back(end);
     return ends;
 }
 
@@ -515,8 +516,10 @@ TEST_CASE("Impossible copies are refused", "[sim][host]") {
             CHECK(&host.host() == &host);
             const Tensor there = device.empty({4}, DType::f32);
             const Tensor here = host.empty({4}, DType::f32);
-            const auto refused = [&](Device& by, const Tensor& to, const Tensor& from) {
-                return message_of<UsageError>([&] { by.start_copy(to, from).wait(); });
+            const auto refused = [&](Device& copier, const Tensor& to,
+                                     const Tensor& from) {
+                return message_of<UsageError>(
+                    [&] { copier.start_copy(to, from).wait(); });
             };
             CHECK(refused(host, here, there)
                       .find("a host was asked to start a copy; ask its device") !=

@@ -41,8 +41,8 @@ std::vector<HostTensor> step_of(const World& world, bool flash) {
         sizes.block.kv_heads = 2;
         GptKit kit;
         if (flash)
-            kit.core = [](Device& on, const AttentionSizes& of) {
-                return std::make_unique<FlashAttention>(on, of);
+            kit.core = [](Device& target, const AttentionSizes& attention) {
+                return std::make_unique<FlashAttention>(target, attention);
             };
         const auto gpt = make_gpt({device, DType::f32, 1, ""}, sizes, kit);
         AdamW optimizer(gpt->parameters());

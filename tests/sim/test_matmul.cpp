@@ -34,34 +34,36 @@ std::vector<T> random_rows(std::int64_t rows, std::int64_t columns, std::int64_t
 
 /// Returns one element, added to the old result if the product accumulates.
 template <typename T>
-T element(const Product<T>& by, std::int64_t i, std::int64_t j) {
-    const bool a_turned = by.options.transpose_a, b_turned = by.options.transpose_b;
-    T total = by.options.accumulate ? by.c[i * by.c_row + j] : 0;
+T element(const Product<T>& product, std::int64_t i, std::int64_t j) {
+    const bool a_turned = product.options.transpose_a,
+               b_turned = product.options.transpose_b;
+    T total = product.options.accumulate ? product.c[i * product.c_row + j] : 0;
     T sum = 0;
-    for (std::int64_t p = 0; p < by.k; ++p) {
+    for (std::int64_t p = 0; p < product.k; ++p) {
         if (p > 0 && p % sim::kMatmulBlock<T> == 0) {
             total += sum;
             sum = 0;
         }
-        sum = std::fma(by.a[a_turned ? p * by.a_row + i : i * by.a_row + p],
-                       by.b[b_turned ? j * by.b_row + p : p * by.b_row + j], sum);
+        sum = std::fma(
+            product.a[a_turned ? p * product.a_row + i : i * product.a_row + p],
+            product.b[b_turned ? j * product.b_row + p : p * product.b_row + j], sum);
     }
     return total + sum;
 }
 
 template <typename T>
-void multiply_by_definition(const Product<T>& by) {
-    for (std::int64_t i = 0; i < by.m; ++i)
-        for (std::int64_t j = 0; j < by.n; ++j)
-            by.c[i * by.c_row + j] = element(by, i, j);
+void multiply_by_definition(const Product<T>& product) {
+    for (std::int64_t i = 0; i < product.m; ++i)
+        for (std::int64_t j = 0; j < product.n; ++j)
+            product.c[i * product.c_row + j] = element(product, i, j);
 }
 
-void compute(const MatmulKernel& kernel, const Product<float>& by, float* packed) {
-    kernel.f32(by, packed);
+void compute(const MatmulKernel& kernel, const Product<float>& product, float* packed) {
+    kernel.f32(product, packed);
 }
 
-void compute(const MatmulKernel& kernel, const Product<double>& by, double* packed) {
-    kernel.f64(by, packed);
+void compute(const MatmulKernel& kernel, const Product<double>& product, double* packed) {
+    kernel.f64(product, packed);
 }
 
 /// Returns whether the kernel fuses multiply and add. Only the plain kernel of a build

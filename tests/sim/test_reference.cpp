@@ -52,7 +52,7 @@ TEST_CASE("a factor of a group's size from one device is a wrong average",
 
 TEST_CASE("rounding passes a comparison with one device, and NaN does not",
           "[sim][faults]") {
-    const auto with = [](double change) {
+    const auto diagnosed = [](double change) {
         return found(
             2,
             [=](Rank& rank) {
@@ -62,9 +62,9 @@ TEST_CASE("rounding passes a comparison with one device, and NaN does not",
             },
             [](Rank& rank) { rank.keep("x", values(rank, 1, DType::f32)); });
     };
-    CHECK(with(1 + 1e-6).title.empty());
-    CHECK(!with(std::nan("")).title.empty());
-    const Diagnosis one = with(1.5);
+    CHECK(diagnosed(1 + 1e-6).title.empty());
+    CHECK(!diagnosed(std::nan("")).title.empty());
+    const Diagnosis one = diagnosed(1.5);
     CHECK(one.fault.empty());
     REQUIRE(!one.parties.empty());
     CHECK(one.parties.front().ranks == std::vector<int>{1});
@@ -104,15 +104,15 @@ Part own_part(Rank& rank) {
 }  // namespace
 
 TEST_CASE("a shard is compared with its part of one device's tensor", "[sim][faults]") {
-    const auto with = [](int wrong) {
+    const auto diagnosed = [](int wrong) {
         return found_beside_table(2, [=](Rank& rank) {
             const Tensor w = own_rows(rank);
             if (rank.index() == wrong) rank.device().fill(w.slice(3, 1), 50);
             rank.keep("w", w, own_part(rank), line(7));
         });
     };
-    CHECK(with(-1).title.empty());
-    const Diagnosis diagnosis = with(1);
+    CHECK(diagnosed(-1).title.empty());
+    const Diagnosis diagnosis = diagnosed(1);
     CHECK(diagnosis.title == "not what one device gets");
     CHECK(diagnosis.sentence ==
           "'w', given to keep() at train.cpp:7 on rank 1, is not what one device gets: "
@@ -124,7 +124,7 @@ TEST_CASE("a shard is compared with its part of one device's tensor", "[sim][fau
 }
 
 TEST_CASE("padding of a shard is not compared with one device", "[sim][faults]") {
-    const auto with = [](double value) {
+    const auto diagnosed = [](double value) {
         return found_beside_table(3, [=](Rank& rank) {
             // Three rows on each rank; the last rank's third row is not part of the
             // whole.
@@ -138,8 +138,8 @@ TEST_CASE("padding of a shard is not compared with one device", "[sim][faults]")
             rank.keep("w", w, part);
         });
     };
-    CHECK(with(107).title.empty());
-    CHECK(with(108).title == "not what one device gets");
+    CHECK(diagnosed(107).title.empty());
+    CHECK(diagnosed(108).title == "not what one device gets");
 }
 
 TEST_CASE("a name that one device does not keep, or only it, is a mistake",
@@ -171,7 +171,7 @@ TEST_CASE("a name that one device does not keep, or only it, is a mistake",
 
 TEST_CASE("a tensor that only one rank keeps is compared with one device",
           "[sim][faults]") {
-    const auto with = [](double factor) {
+    const auto diagnosed = [](double factor) {
         return found_beside_table(2, [=](Rank& rank) {
             if (rank.index() == 0) return;
             const Tensor w = table(rank);
@@ -179,8 +179,8 @@ TEST_CASE("a tensor that only one rank keeps is compared with one device",
             rank.keep("w", w);
         });
     };
-    CHECK(with(1).title.empty());
-    CHECK(with(0.5).fault == "F21");
+    CHECK(diagnosed(1).title.empty());
+    CHECK(diagnosed(0.5).fault == "F21");
 }
 
 TEST_CASE("another whole shape or type than one device's is a mistake", "[sim][faults]") {
@@ -219,7 +219,7 @@ TEST_CASE("an element that one device keeps, but no rank, is a mistake",
 }
 
 TEST_CASE("integers are compared exactly with one device", "[sim][faults]") {
-    const auto with = [](std::int32_t value) {
+    const auto diagnosed = [](std::int32_t value) {
         return found_beside_table(
             2,
             [=](Rank& rank) {
@@ -229,15 +229,15 @@ TEST_CASE("integers are compared exactly with one device", "[sim][faults]") {
             },
             DType::i32);
     };
-    CHECK(with(107).title.empty());
-    CHECK(with(108).sentence ==
+    CHECK(diagnosed(107).title.empty());
+    CHECK(diagnosed(108).sentence ==
           "'w', given to keep() at train.cpp:7 on ranks 0–1, is not what one device "
           "gets: integers must be equal");
 }
 
 TEST_CASE("a series needs its name on one device, too, but not its values",
           "[sim][faults]") {
-    const auto with = [](const char* name) {
+    const auto diagnosed = [](const char* name) {
         return found(
             2,
             [=](Rank& rank) {
@@ -245,8 +245,8 @@ TEST_CASE("a series needs its name on one device, too, but not its values",
             },
             [](Rank& rank) { rank.keep_value("loss", 5); });
     };
-    CHECK(with("loss").title.empty());
-    CHECK(with("los").sentence ==
+    CHECK(diagnosed("loss").title.empty());
+    CHECK(diagnosed("los").sentence ==
           "'los', given to keep_value() at train.cpp:7 on rank 1, is not what one device "
           "keeps: it keeps nothing of that name, but 'loss', which no rank keeps");
 }
@@ -281,7 +281,7 @@ void keep_gpt(Rank& rank, const GptKit& kit, double factor_of_last) {
 }  // namespace
 
 TEST_CASE("a tensor-parallel GPT's shards equal one device's", "[sim][faults]") {
-    const auto with = [](double factor) {
+    const auto diagnosed = [](double factor) {
         return found(
             2,
             [=](Rank& rank) {
@@ -290,8 +290,8 @@ TEST_CASE("a tensor-parallel GPT's shards equal one device's", "[sim][faults]") 
             },
             [](Rank& rank) { keep_gpt(rank, {}, 1); });
     };
-    CHECK(with(1).text() == Diagnosis().text());
-    const Diagnosis wrong = with(0.5);
+    CHECK(diagnosed(1).text() == Diagnosis().text());
+    const Diagnosis wrong = diagnosed(0.5);
     REQUIRE(!wrong.parties.empty());
     CHECK(wrong.parties.front().ranks == std::vector<int>{1});
     CHECK(wrong.sentence.find("'grad/") == 0);
@@ -307,11 +307,11 @@ TEST_CASE("the comparison with one device costs neither virtual time nor bytes",
     World world;
     world.check = sim::CheckLevel::full;
     sim::ClusterOptions options = options_of(world, 2);
-    const RunReport without = sim::make_cluster(options)->run(program);
+    const RunReport plain = sim::make_cluster(options)->run(program);
     options.reference = [](Rank& rank) { rank.keep("x", values(rank, 1)); };
-    const RunReport with = sim::make_cluster(options)->run(program);
-    CHECK(with.makespan() == without.makespan());
-    CHECK(with.bytes_sent() == without.bytes_sent());
+    const RunReport compared = sim::make_cluster(options)->run(program);
+    CHECK(compared.makespan() == plain.makespan());
+    CHECK(compared.bytes_sent() == plain.bytes_sent());
 }
 
 }  // namespace lockstep::test

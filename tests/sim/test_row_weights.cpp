@@ -90,19 +90,19 @@ void train_experts(Rank& rank, bool scaled, double weight) {
         const Tensor rows = device.upload(HostTensor::of<std::int32_t>({count}, own));
         const Tensor taken = device.empty({count, 4}, DType::f64);
         device.take_rows(taken, x, rows);
-        const Tensor by = device.empty({count, 1}, DType::f64);
-        device.take_rows(by, factors, rows);
+        const Tensor row_factors = device.empty({count, 1}, DType::f64);
+        device.take_rows(row_factors, factors, rows);
         Linear model({device, DType::f64, 7, "expert"}, 4, 5);
         Saved saved;
         const Tensor result = model.forward(taken, saved);
-        if (scaled) device.scale_rows(result, by);
+        if (scaled) device.scale_rows(result, row_factors);
         const Tensor y = device.zeros({6, 5}, DType::f64);
         device.add_rows(y, result, rows);
         const LossResult loss = cross_entropy_loss(
             device, y, device.upload(HostTensor({6}, DType::i32)), weight);
         const Tensor d_result = device.empty({count, 5}, DType::f64);
         device.take_rows(d_result, loss.gradient, rows);
-        if (scaled) device.scale_rows(d_result, by);
+        if (scaled) device.scale_rows(d_result, row_factors);
         model.backward(d_result, saved);
         for (const Parameter* parameter : model.parameters())
             rank.world().all_reduce(parameter->gradient, Reduction::mean).wait();

@@ -525,35 +525,40 @@ TEST_CASE("times up to 2^63 picoseconds are allowed, and larger ones refused",
 
 TEST_CASE("anything that makes a clock overflow is refused", "[sim][time][errors]") {
     constexpr std::int64_t kMany = std::int64_t{1} << 40;
-    const auto on = [](Rank& rank, std::int64_t count) {
+    const auto tensor_of = [](Rank& rank, std::int64_t count) {
         return rank.device().empty({count}, DType::f32);
     };
     const std::vector<std::pair<std::string, Program>> programs{
-        {"operation", [&](Rank& rank) { rank.device().fill(on(rank, kMany * 4096), 0); }},
+        {"operation",
+         [&](Rank& rank) { rank.device().fill(tensor_of(rank, kMany * 4096), 0); }},
         {"operations",
          [&](Rank& rank) {
              for (int i = 0; i < 10'000; ++i)
-                 rank.device().fill(on(rank, kMany / 1024), 0);
+                 rank.device().fill(tensor_of(rank, kMany / 1024), 0);
          }},
         {"collective",
-         [&](Rank& rank) { rank.world().all_reduce(on(rank, kMany * 4096)).wait(); }},
+         [&](Rank& rank) {
+             rank.world().all_reduce(tensor_of(rank, kMany * 4096)).wait();
+         }},
         {"chain",
-         [&](Rank& rank) { rank.world().broadcast(on(rank, kMany * 4096), 0).wait(); }},
+         [&](Rank& rank) {
+             rank.world().broadcast(tensor_of(rank, kMany * 4096), 0).wait();
+         }},
         {"collectives",
          [&](Rank& rank) {
              for (int i = 0; i < 10'000; ++i)
-                 rank.world().all_reduce(on(rank, kMany / 4096)).wait();
+                 rank.world().all_reduce(tensor_of(rank, kMany / 4096)).wait();
          }},
         {"group",
          [&](Rank& rank) {
              Group group = rank.world().group();
              for (int i = 0; i < 4; ++i)
-                 group.all_reduce(on(rank, kMany * 4096));
+                 group.all_reduce(tensor_of(rank, kMany * 4096));
              group.start().wait();
          }},
         {"messages",
          [&](Rank& rank) {
-             const Tensor x = on(rank, kMany);
+             const Tensor x = tensor_of(rank, kMany);
              for (int i = 0; i < 10'000; ++i)
                  if (rank.index() == 0)
                      rank.world().send(x, 1).wait();
@@ -571,7 +576,8 @@ TEST_CASE("anything that makes a clock overflow is refused", "[sim][time][errors
              std::vector<Work> works;
              for (int i = 0; i < 8; ++i) {
                  worlds.push_back(rank.world().split(0, rank.index()));
-                 works.push_back(worlds.back()->all_reduce(on(rank, kMany / 1024)));
+                 works.push_back(
+                     worlds.back()->all_reduce(tensor_of(rank, kMany / 1024)));
              }
              for (Work& work : works)
                  work.wait();

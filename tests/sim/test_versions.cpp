@@ -18,13 +18,13 @@ struct Layer {
     Tensor weight = drawn(device, {4, 4}, "weight");
     Tensor x = drawn(device, {2, 4}, "x");
 
-    void forward(int i, const Tensor& with) const {
+    void forward(int i, const Tensor& weights) const {
         const PhaseScope phase(device, Phase::forward, i);
-        (void)device.matmul(x, with);
+        (void)device.matmul(x, weights);
     }
-    void backward(int i, const Tensor& with, Phase part = Phase::backward) const {
+    void backward(int i, const Tensor& weights, Phase part = Phase::backward) const {
         const PhaseScope phase(device, part, i);
-        (void)device.matmul(x, with, {.transpose_b = true});
+        (void)device.matmul(x, weights, {.transpose_b = true});
     }
     void step(const Tensor& parameter) const {
         device.sgd(parameter, device.zeros(parameter.shape(), DType::f32), Tensor(), {});

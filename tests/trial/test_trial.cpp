@@ -121,7 +121,7 @@ TEST_CASE("A training keeps losses, first gradients and values", "[trial]") {
                          outcome.results.at("initial/layer.bias").at(0);
     CHECK(std::abs(moved + 1.5) <= 1e-15);
     CHECK(difference(trained(0.6), outcome).relative > 1e-3);
-    CHECK(under(outcome.results, "loss/").size() == 2);
+    CHECK(named_under(outcome.results, "loss/").size() == 2);
 }
 
 TEST_CASE("A mistake is thrown, or it is the outcome", "[trial][errors]") {

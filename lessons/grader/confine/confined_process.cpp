@@ -62,7 +62,7 @@ std::string signal_sentence(int number) {
 }  // namespace
 
 std::string ending_sentence(const Ending& ending, const Confinement& confinement) {
-    switch (ending.by) {
+    switch (ending.cause) {
         case EndedBy::itself:
             return fmt::format("ended by itself with exit status {}", ending.exit_status);
         case EndedBy::cpu_limit:
@@ -180,15 +180,15 @@ void read_report(const KeeperReport& report, const Confinement& confinement,
         ending.signal == SIGXCPU ||
         (ending.signal == SIGKILL && report.cpu_seconds > confinement.cpu_seconds / 2);
     if (report.over_wall)
-        ending.by = EndedBy::wall_limit;
+        ending.cause = EndedBy::wall_limit;
     else if (report.requested)
-        ending.by = EndedBy::request;
+        ending.cause = EndedBy::request;
     else if (filtered && is_from_outside(report, ending, confinement))
-        ending.by = EndedBy::outside;
+        ending.cause = EndedBy::outside;
     else if (used_up)
-        ending.by = EndedBy::cpu_limit;
+        ending.cause = EndedBy::cpu_limit;
     else if (ending.signal != 0)
-        ending.by = EndedBy::signal;
+        ending.cause = EndedBy::signal;
 }
 
 }  // namespace
@@ -287,9 +287,9 @@ std::optional<Ending> ConfinedProcess::wait(Clock::time_point deadline) {
 
 void ConfinedProcess::finish(const Ending& ending) {
     ending_ = ending;
-    if (ending.signal == SIGABRT && ending.by == EndedBy::signal &&
+    if (ending.signal == SIGABRT && ending.cause == EndedBy::signal &&
         output_end().find("std::bad_alloc") != std::string::npos)
-        ending_->by = EndedBy::memory_limit;
+        ending_->cause = EndedBy::memory_limit;
     os::wait_for(std::exchange(keeper_, -1));
 }
 

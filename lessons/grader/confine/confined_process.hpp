@@ -53,14 +53,14 @@ enum class EndedBy : std::uint8_t {
 
 /// How a confined program ended.
 struct Ending {
-    EndedBy by = EndedBy::itself;
+    EndedBy cause = EndedBy::itself;
     int exit_status = 0;     ///< if it ended by itself
     int signal = 0;          ///< the signal that ended it; otherwise 0
     double cpu_seconds = 0;  ///< its own, and that of children that it waited for
     double wall_seconds = 0;
     bool memory_was_short = false;  ///< the system killed some processes meanwhile
 
-    bool succeeded() const { return by == EndedBy::itself && exit_status == 0; }
+    bool succeeded() const { return cause == EndedBy::itself && exit_status == 0; }
 };
 
 /// Returns the text that follows "Your program" in a report: "was stopped after 10 s of

@@ -29,7 +29,7 @@ std::vector<ConfinementLayer> confinement_layers() {
 void require_confinement() {
     std::vector<std::string> missing;
     for (const ConfinementLayer& layer : confinement_layers())
-        if (!layer.on)
+        if (!layer.is_on)
             missing.push_back(
                 fmt::format("{} (keeps a program {})", layer.name, layer.keeps));
     if (!missing.empty())

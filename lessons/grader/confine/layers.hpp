@@ -8,7 +8,7 @@ namespace lockstep::lessons {
 /// One of the layers that isolate a student's program.
 struct ConfinementLayer {
     std::string name;  ///< "landlock": a word
-    bool on = false;
+    bool is_on = false;
     std::string keeps;  ///< what it keeps the program from, or limits it to
 };
 

@@ -365,7 +365,7 @@ Json build_failure_json(const BuildFailure& failure) {
 Json confinement_json(const std::vector<ConfinementLayer>& layers) {
     Json json = Json::object();
     for (const ConfinementLayer& layer : layers)
-        json[layer.name] = layer.on;
+        json[layer.name] = layer.is_on;
     return json;
 }
 

@@ -156,9 +156,11 @@ struct GroupedMatmul {
     /// Calls visit(product) for each group, even for groups without rows.
     template <typename Visit>
     void each_group(Visit&& visit) const {
-        const auto block = [](const Tensor& of, std::int64_t from, std::int64_t count) {
-            const std::int64_t columns = of.shape().columns();
-            return of.slice(from * columns, count * columns).reshaped({count, columns});
+        const auto block = [](const Tensor& tensor, std::int64_t from,
+                              std::int64_t count) {
+            const std::int64_t columns = tensor.shape().columns();
+            return tensor.slice(from * columns, count * columns)
+                .reshaped({count, columns});
         };
         const std::int64_t in_b = b.shape().matrix_rows() / groups();
         const std::int64_t k = a.shape().columns();

@@ -75,15 +75,16 @@ struct Used {
     std::int64_t faults;
 
     static Used now() {
-        rusage of{};
-        getrusage(RUSAGE_SELF, &of);
+        rusage usage{};
+        getrusage(RUSAGE_SELF, &usage);
         const auto seconds = [](const timeval& time) {
             return static_cast<double>(time.tv_sec) +
                    1e-6 * static_cast<double>(time.tv_usec);
         };
         const std::chrono::duration<double> wall =
             std::chrono::steady_clock::now().time_since_epoch();
-        return {seconds(of.ru_utime) + seconds(of.ru_stime), wall.count(), of.ru_minflt};
+        return {seconds(usage.ru_utime) + seconds(usage.ru_stime), wall.count(),
+                usage.ru_minflt};
     }
 };
 

@@ -24,7 +24,7 @@ Handles<cublasHandle_t, Blas>& handles() {
 }
 
 template <typename Call>
-cublasStatus_t with(cublasHandle_t handle, const Call& call) {
+cublasStatus_t with_blas(cublasHandle_t handle, const Call& call) {
     const std::shared_ptr<Blas> blas = handles().find(handle);
     return blas ? call(*blas) : CUBLAS_STATUS_NOT_INITIALIZED;
 }
@@ -120,21 +120,21 @@ cublasStatus_t cublasDestroy(cublasHandle_t handle) {
 }
 
 cublasStatus_t cublasGetVersion(cublasHandle_t handle, int* version) {
-    return with(handle, [&](const Blas&) {
+    return with_blas(handle, [&](const Blas&) {
         *version = CUBLAS_VER_MAJOR * 10000 + CUBLAS_VER_MINOR * 100;
         return CUBLAS_STATUS_SUCCESS;
     });
 }
 
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
-    return with(handle, [&](Blas& blas) {
+    return with_blas(handle, [&](Blas& blas) {
         blas.stream = stream;
         return CUBLAS_STATUS_SUCCESS;
     });
 }
 
 cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void* workspace, size_t bytes) {
-    return with(handle, [&](const Blas&) {
+    return with_blas(handle, [&](const Blas&) {
         require_reachable(workspace, bytes, "the workspace of cuBLAS");
         return reinterpret_cast<std::uintptr_t>(workspace) % 256 == 0
                    ? CUBLAS_STATUS_SUCCESS
@@ -143,25 +143,25 @@ cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void* workspace, size_t
 }
 
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
-    return with(handle, [&](Blas& blas) {
+    return with_blas(handle, [&](Blas& blas) {
         blas.math = mode;
         return CUBLAS_STATUS_SUCCESS;
     });
 }
 
 cublasStatus_t cublasGetMathMode(cublasHandle_t handle, cublasMath_t* mode) {
-    return with(handle, [&](const Blas& blas) {
+    return with_blas(handle, [&](const Blas& blas) {
         *mode = blas.math;
         return CUBLAS_STATUS_SUCCESS;
     });
 }
 
 cublasStatus_t cublasSetAtomicsMode(cublasHandle_t handle, cublasAtomicsMode_t) {
-    return with(handle, [](const Blas&) { return CUBLAS_STATUS_SUCCESS; });
+    return with_blas(handle, [](const Blas&) { return CUBLAS_STATUS_SUCCESS; });
 }
 
 cublasStatus_t cublasSetPointerMode(cublasHandle_t handle, cublasPointerMode_t mode) {
-    return with(handle, [&](const Blas&) {
+    return with_blas(handle, [&](const Blas&) {
         return mode == CUBLAS_POINTER_MODE_HOST ? CUBLAS_STATUS_SUCCESS
                                                 : CUBLAS_STATUS_NOT_SUPPORTED;
     });
@@ -172,7 +172,7 @@ cublasStatus_t cublasSgemm_64(cublasHandle_t handle, cublasOperation_t transpose
                               int64_t k, const float* alpha, const float* a, int64_t lda,
                               const float* b, int64_t ldb, const float* beta, float* c,
                               int64_t ldc) {
-    return with(handle, [&](const Blas& blas) {
+    return with_blas(handle, [&](const Blas& blas) {
         return start(
             blas, transpose_a, transpose_b,
             Product<float>{transpose_a != CUBLAS_OP_N, transpose_b != CUBLAS_OP_N, m, n,
@@ -185,7 +185,7 @@ cublasStatus_t cublasDgemm_64(cublasHandle_t handle, cublasOperation_t transpose
                               int64_t k, const double* alpha, const double* a,
                               int64_t lda, const double* b, int64_t ldb,
                               const double* beta, double* c, int64_t ldc) {
-    return with(handle, [&](const Blas& blas) {
+    return with_blas(handle, [&](const Blas& blas) {
         return start(
             blas, transpose_a, transpose_b,
             Product<double>{transpose_a != CUBLAS_OP_N, transpose_b != CUBLAS_OP_N, m, n,
@@ -198,7 +198,7 @@ cublasStatus_t cublasSgemmStridedBatched_64(
     int64_t m, int64_t n, int64_t k, const float* alpha, const float* a, int64_t lda,
     long long stride_a, const float* b, int64_t ldb, long long stride_b,
     const float* beta, float* c, int64_t ldc, long long stride_c, int64_t count) {
-    return with(handle, [&](const Blas& blas) {
+    return with_blas(handle, [&](const Blas& blas) {
         return start_batch(
             blas, transpose_a, transpose_b,
             Product<float>{transpose_a != CUBLAS_OP_N, transpose_b != CUBLAS_OP_N, m, n,
@@ -212,7 +212,7 @@ cublasStatus_t cublasDgemmStridedBatched_64(
     int64_t m, int64_t n, int64_t k, const double* alpha, const double* a, int64_t lda,
     long long stride_a, const double* b, int64_t ldb, long long stride_b,
     const double* beta, double* c, int64_t ldc, long long stride_c, int64_t count) {
-    return with(handle, [&](const Blas& blas) {
+    return with_blas(handle, [&](const Blas& blas) {
         return start_batch(
             blas, transpose_a, transpose_b,
             Product<double>{transpose_a != CUBLAS_OP_N, transpose_b != CUBLAS_OP_N, m, n,
@@ -244,7 +244,7 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(
     if (type_a != CUDA_R_16BF || type_b != CUDA_R_16BF || type_c != CUDA_R_16BF ||
         compute != CUBLAS_COMPUTE_32F)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    return with(handle, [&](const Blas& blas) {
+    return with_blas(handle, [&](const Blas& blas) {
         return start_batch(
             blas, transpose_a, transpose_b,
             Product<Bf16>{transpose_a != CUBLAS_OP_N, transpose_b != CUBLAS_OP_N, m, n, k,

@@ -21,7 +21,7 @@ std::uint64_t next_number() {
 
 class NullStreams {
   public:
-    std::shared_ptr<Stream> of(int device) {
+    std::shared_ptr<Stream> stream_of(int device) {
         const std::lock_guard lock(mutex_);
         std::shared_ptr<Stream>& stream = streams_[device];
         if (!stream)
@@ -42,7 +42,7 @@ void wait_for_stream(const std::shared_ptr<Stream>& stream,
 /// Applies CUDA's order of the null stream and others to the stream's next operation.
 void order(const std::shared_ptr<Stream>& stream) {
     const std::shared_ptr<Stream> null_stream =
-        immortal<NullStreams>().of(stream->device());
+        immortal<NullStreams>().stream_of(stream->device());
     if (stream == null_stream) {
         for (const std::shared_ptr<Stream>& other : immortal<Streams>().all())
             if (other->device() == stream->device() &&
@@ -155,7 +155,7 @@ cudaStream_t add_stream(std::shared_ptr<Stream> stream) {
 }
 
 std::shared_ptr<Stream> find_stream(cudaStream_t handle) {
-    if (handle == nullptr) return immortal<NullStreams>().of(current_device());
+    if (handle == nullptr) return immortal<NullStreams>().stream_of(current_device());
     return immortal<Streams>().find(handle);
 }
 
@@ -182,7 +182,7 @@ void wait_for(const std::shared_ptr<Stream>& stream,
 void wait_for_device(int device) {
     for (const std::shared_ptr<Stream>& stream : immortal<Streams>().all())
         if (stream->device() == device) stream->wait();
-    immortal<NullStreams>().of(device)->wait();
+    immortal<NullStreams>().stream_of(device)->wait();
 }
 
 }  // namespace emulated

@@ -23,13 +23,13 @@ std::optional<Placement> find(const Variables& variables) {
     });
 }
 
-Variables with(Variables variables, const Variables& more) {
+Variables added(Variables variables, const Variables& more) {
     for (const auto& [name, value] : more)
         variables[name] = value;
     return variables;
 }
 
-Variables without(Variables variables, const std::string& name) {
+Variables removed(Variables variables, const std::string& name) {
     variables.erase(name);
     return variables;
 }
@@ -70,11 +70,11 @@ const Variables kSlurm = {{"SLURM_PROCID", "9"},
                           {"SLURM_STEP_NODELIST", "gpu[01-02,07]"},
                           {"SLURM_JOB_ID", "4711"},
                           {"SLURM_STEP_ID", "0"}};
-const Variables kSlurmOneNode = with(kSlurm, {{"SLURM_PROCID", "1"},
-                                              {"SLURM_STEP_NUM_TASKS", "4"},
-                                              {"SLURM_NODEID", "0"},
-                                              {"SLURM_STEP_TASKS_PER_NODE", "4"},
-                                              {"SLURM_STEP_NODELIST", "gpu01"}});
+const Variables kSlurmOneNode = added(kSlurm, {{"SLURM_PROCID", "1"},
+                                               {"SLURM_STEP_NUM_TASKS", "4"},
+                                               {"SLURM_NODEID", "0"},
+                                               {"SLURM_STEP_TASKS_PER_NODE", "4"},
+                                               {"SLURM_STEP_NODELIST", "gpu01"}});
 /// The variables in a shell of sbatch.
 const Variables kBatchShell = {{"SLURM_PROCID", "0"},
                                {"SLURM_NTASKS", "4"},
@@ -95,25 +95,25 @@ TEST_CASE("Each launcher's variables are read") {
     CHECK(text(find(kOpenMpi)) == "mpirun 1/2 1/2");
     CHECK(text(find(kHydra)) == "mpirun 1/3 1/3");
     CHECK(text(find(kSlurm)) == "srun 9/11 1/3");
-    CHECK(text(find(without(kSlurm, "SLURM_STEP_NUM_TASKS"))) == "srun 9/11 1/3");
+    CHECK(text(find(removed(kSlurm, "SLURM_STEP_NUM_TASKS"))) == "srun 9/11 1/3");
     CHECK(text(find(kSlurmOneNode)) == "srun 1/4 1/4");
 }
 
 TEST_CASE("An interactive shell of Slurm is no place") {
     CHECK(text(find(kBatchShell)) == "none");
     for (const char* step : {"4294967291", "4294967290", "batch", ""})
-        CHECK(text(find(with(kBatchShell, {{"SLURM_STEP_ID", step}}))) == "none");
-    CHECK(text(find(with(kSlurmOneNode, {{"SLURM_STEP_NUM_TASKS", "1"}}))) == "none");
+        CHECK(text(find(added(kBatchShell, {{"SLURM_STEP_ID", step}}))) == "none");
+    CHECK(text(find(added(kSlurmOneNode, {{"SLURM_STEP_NUM_TASKS", "1"}}))) == "none");
 }
 
 TEST_CASE("The innermost launcher counts") {
     Variables all = kSlurm;
     const Variables pmi_of_srun = {{"PMI_RANK", "9"}, {"PMI_SIZE", "11"}};
-    CHECK(text(find(with(all, pmi_of_srun))) == "srun 9/11 1/3");
-    CHECK(text(find(all = with(all, kHydra))) == "mpirun 1/3 1/3");
-    CHECK(text(find(all = with(all, kOpenMpi))) == "mpirun 1/2 1/2");
-    CHECK(text(find(all = with(all, kTorchrun))) == "torchrun 5/8 1/4");
-    CHECK(text(find(all = with(all, kOurs))) == "lockstep 2/4 0/2");
+    CHECK(text(find(added(all, pmi_of_srun))) == "srun 9/11 1/3");
+    CHECK(text(find(all = added(all, kHydra))) == "mpirun 1/3 1/3");
+    CHECK(text(find(all = added(all, kOpenMpi))) == "mpirun 1/2 1/2");
+    CHECK(text(find(all = added(all, kTorchrun))) == "torchrun 5/8 1/4");
+    CHECK(text(find(all = added(all, kOurs))) == "lockstep 2/4 0/2");
 }
 
 TEST_CASE("On one machine processes meet at a socket named after their job") {
@@ -121,18 +121,18 @@ TEST_CASE("On one machine processes meet at a socket named after their job") {
         return find(variables)->rendezvous.address;
     };
     const std::string prefix = fmt::format("unix:lockstep-{}-", getuid());
-    const Variables torchrun = with(kTorchrun, {{"LOCAL_WORLD_SIZE", "8"}});
+    const Variables torchrun = added(kTorchrun, {{"LOCAL_WORLD_SIZE", "8"}});
     for (const Variables& job : {kOpenMpi, kHydra, kSlurmOneNode, torchrun}) {
         CHECK_THAT(address(job), StartsWith(prefix));
         CHECK(address(job) == address(job));
     }
-    CHECK(address(kOpenMpi) != address(with(kOpenMpi, {{"PMIX_NAMESPACE", "2"}})));
-    CHECK(address(kHydra) != address(with(kHydra, {{"PMI_JOBID", "2"}})));
+    CHECK(address(kOpenMpi) != address(added(kOpenMpi, {{"PMIX_NAMESPACE", "2"}})));
+    CHECK(address(kHydra) != address(added(kHydra, {{"PMI_JOBID", "2"}})));
     CHECK(address(kSlurmOneNode) !=
-          address(with(kSlurmOneNode, {{"SLURM_STEP_ID", "1"}})));
-    CHECK(address(torchrun) != address(with(torchrun, {{"MASTER_PORT", "2"}})));
+          address(added(kSlurmOneNode, {{"SLURM_STEP_ID", "1"}})));
+    CHECK(address(torchrun) != address(added(torchrun, {{"MASTER_PORT", "2"}})));
     CHECK(address(torchrun) !=
-          address(with(torchrun, {{"TORCHELASTIC_RESTART_COUNT", "1"}})));
+          address(added(torchrun, {{"TORCHELASTIC_RESTART_COUNT", "1"}})));
 }
 
 TEST_CASE("Processes on several machines meet where rank 0 is") {
@@ -140,32 +140,32 @@ TEST_CASE("Processes on several machines meet where rank 0 is") {
         return find(variables)->rendezvous.address;
     };
     CHECK(address(kTorchrun) == "node1:29501");
-    CHECK(address(with(kTorchrun, {{"MASTER_ADDR", "fd00::1"}})) == "[fd00::1]:29501");
-    CHECK(address(with(kTorchrun, {{"MASTER_PORT", "65535"}})) == "node1:65534");
+    CHECK(address(added(kTorchrun, {{"MASTER_ADDR", "fd00::1"}})) == "[fd00::1]:29501");
+    CHECK(address(added(kTorchrun, {{"MASTER_PORT", "65535"}})) == "node1:65534");
     const Address slurm = parse_address(address(kSlurm), "");
     CHECK(slurm.host == "gpu01");
     CHECK(slurm.port >= 20000);
     CHECK(slurm.port < 32768);
-    CHECK(address(kSlurm) != address(with(kSlurm, {{"SLURM_JOB_ID", "4712"}})));
+    CHECK(address(kSlurm) != address(added(kSlurm, {{"SLURM_JOB_ID", "4712"}})));
 }
 
 TEST_CASE("The user's address is taken under every launcher") {
     const Variables ours = {{"LOCKSTEP_RENDEZVOUS", "[::1]:4000"}};
     const Variables nccl = {{"NCCL_COMM_ID", "10.0.0.1:4000"}};
     for (const Variables& variables : {kTorchrun, kOpenMpi, kHydra, kSlurm}) {
-        CHECK(find(with(variables, nccl))->rendezvous.address == "10.0.0.1:4001");
-        CHECK(find(with(with(variables, nccl), ours))->rendezvous.address ==
+        CHECK(find(added(variables, nccl))->rendezvous.address == "10.0.0.1:4001");
+        CHECK(find(added(added(variables, nccl), ours))->rendezvous.address ==
               "[::1]:4000");
     }
 }
 
 TEST_CASE("mpirun over several machines needs an address") {
     CHECK_THROWS_WITH(
-        find(with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", "4"}})),
+        find(added(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", "4"}})),
         "mpirun started 4 processes, 2 of them on this machine, and gives no "
         "address where they could meet: set LOCKSTEP_RENDEZVOUS=host:port for "
         "all of them, with the host of rank 0 and a free port");
-    CHECK_THROWS_AS(find(without(kOurs, "LOCKSTEP_RENDEZVOUS")), UsageError);
+    CHECK_THROWS_AS(find(removed(kOurs, "LOCKSTEP_RENDEZVOUS")), UsageError);
     const Variables alone = {{"OMPI_COMM_WORLD_RANK", "0"},
                              {"OMPI_COMM_WORLD_SIZE", "1"},
                              {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
@@ -187,34 +187,34 @@ TEST_CASE("Each missing variable is named") {
                                 name != "SLURM_STEP_NUM_TASKS" && name != "SLURM_STEP_ID";
             if (!needed) continue;
             INFO(name);
-            CHECK_THROWS_WITH(find(without(variables, name)),
+            CHECK_THROWS_WITH(find(removed(variables, name)),
                               StartsWith(sign + " is set, as ") &&
                                   ContainsSubstring(" sets it, but " + name + " is not"));
-            CHECK_THROWS_AS(find(with(variables, {{name, ""}})), UsageError);
+            CHECK_THROWS_AS(find(added(variables, {{name, ""}})), UsageError);
         }
     CHECK_THROWS_WITH(
-        find(without(kTorchrun, "WORLD_SIZE")),
+        find(removed(kTorchrun, "WORLD_SIZE")),
         "RANK is set, as torchrun sets it, but WORLD_SIZE is not: set both or neither");
-    CHECK_THROWS_AS(find(without(kOurs, "LOCKSTEP_SIZE")), UsageError);
-    CHECK_THROWS_AS(find(without(kOpenMpi, "OMPI_COMM_WORLD_SIZE")), UsageError);
-    CHECK_THROWS_AS(find(without(kHydra, "PMI_SIZE")), UsageError);
+    CHECK_THROWS_AS(find(removed(kOurs, "LOCKSTEP_SIZE")), UsageError);
+    CHECK_THROWS_AS(find(removed(kOpenMpi, "OMPI_COMM_WORLD_SIZE")), UsageError);
+    CHECK_THROWS_AS(find(removed(kHydra, "PMI_SIZE")), UsageError);
 }
 
 TEST_CASE("An empty variable is not set") {
     CHECK(text(find({{"WORLD_SIZE", ""}, {"RANK", ""}, {"LOCKSTEP_RANK", ""}})) ==
           "none");
-    CHECK(text(find(with(kTorchrun, {{"LOCKSTEP_SIZE", ""}, {"NCCL_COMM_ID", ""}}))) ==
+    CHECK(text(find(added(kTorchrun, {{"LOCKSTEP_SIZE", ""}, {"NCCL_COMM_ID", ""}}))) ==
           "torchrun 5/8 1/4");
 }
 
 TEST_CASE("Our own supervisor identifies itself") {
     CHECK_FALSE(find(kOurs)->supervised);
-    CHECK(find(with(kOurs, {{"LOCKSTEP_SUPERVISED", "1"}}))->supervised);
-    CHECK_FALSE(find(with(kTorchrun, {{"LOCKSTEP_SUPERVISED", "1"}}))->supervised);
+    CHECK(find(added(kOurs, {{"LOCKSTEP_SUPERVISED", "1"}}))->supervised);
+    CHECK_FALSE(find(added(kTorchrun, {{"LOCKSTEP_SUPERVISED", "1"}}))->supervised);
 }
 
 TEST_CASE("A wrong variable is named with its value and what was expected") {
-    CHECK_THROWS_WITH(find(with(kOurs, {{"LOCKSTEP_RANK", "4"}})),
+    CHECK_THROWS_WITH(find(added(kOurs, {{"LOCKSTEP_RANK", "4"}})),
                       "LOCKSTEP_RANK is \"4\"; expected a whole number from 0 to 3, as "
                       "lockstep sets it");
     const std::pair<Variables, Variables> wrong[] = {
@@ -237,10 +237,10 @@ TEST_CASE("A wrong variable is named with its value and what was expected") {
     };
     for (const auto& [variables, change] : wrong) {
         const auto& [name, value] = *change.begin();
-        CHECK_THROWS_AS(find(with(variables, change)), UsageError);
+        CHECK_THROWS_AS(find(added(variables, change)), UsageError);
         const std::string named =
             name == "SLURM_NODEID" ? "SLURM_STEP_TASKS_PER_NODE" : name;
-        CHECK_THROWS_WITH(find(with(variables, change)),
+        CHECK_THROWS_WITH(find(added(variables, change)),
                           StartsWith(named) && ContainsSubstring("expected"));
     }
 }

@@ -22,7 +22,7 @@ namespace {
 struct RunFigure {
     const char* name;
     const char* unit;
-    std::int64_t (RunReport::*of)() const;
+    std::int64_t (RunReport::*value)() const;
 };
 constexpr RunFigure kAllBytes{"all ranks sent", "bytes", &RunReport::bytes_sent};
 constexpr RunFigure kAllMessages{"all ranks sent", "messages", &RunReport::messages_sent};
@@ -110,9 +110,10 @@ int drawn(const Judge& judge, const std::string& name, int low, int high) {
 std::vector<TaskRun> runs_of(const Judge& judge, const Broken& broken) {
     std::vector<TaskRun> runs;
     for (const auto& [least_ranks, most_ranks, least, most] : broken.sizes) {
-        const std::string of = fmt::format(" of {}, {}", broken.program, runs.size());
-        const int ranks = drawn(judge, "ranks" + of, least_ranks, most_ranks);
-        runs.push_back(broken.run(judge, ranks, drawn(judge, "size" + of, least, most)));
+        const std::string suffix = fmt::format(" of {}, {}", broken.program, runs.size());
+        const int ranks = drawn(judge, "ranks" + suffix, least_ranks, most_ranks);
+        runs.push_back(
+            broken.run(judge, ranks, drawn(judge, "size" + suffix, least, most)));
     }
     return runs;
 }
@@ -138,7 +139,7 @@ void judge_mended(Judge& judge, const std::string& exercise, const Broken& broke
         for (const auto& [figure, allowed] : broken.of_all)
             judge.figure_as_right(
                 run, fmt::format("{}: {}: {}", exercise, run.name, figure.name),
-                figure.unit, figure.of, allowed);
+                figure.unit, figure.value, allowed);
         judge.figures_as_right(run, exercise, broken.of_each_rank);
     }
 }

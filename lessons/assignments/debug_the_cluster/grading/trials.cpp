@@ -83,10 +83,10 @@ TaskRun filter_run(const Judge& judge, int ranks, int steps) {
     draft.give_all("weight", {in, out});
     draft.give_all("bias", {out});
     for (int step = 0; step < steps; ++step) {
-        const std::int64_t without =
+        const std::int64_t empty_rank =
             draft.draw(fmt::format("without {}", step), 0, ranks - 1);
         for (int rank = 0; rank < ranks; ++rank) {
-            const bool none = step + 1 == steps || rank == without;
+            const bool none = step + 1 == steps || rank == empty_rank;
             const std::int64_t documents =
                 none ? 0 : draft.draw(fmt::format("documents {} {}", step, rank), 1, 4);
             draft.give(rank, fmt::format("inputs {}", step), {documents, in});

@@ -50,14 +50,14 @@ struct Case {
     Numbers sizes{};  ///< sizes that are not drawn as in other cases
 };
 
-TaskRun given(const Judge& judge, const Way& way, const Case& of) {
+TaskRun given(const Judge& judge, const Way& way, const Case& test_case) {
     const auto draw = [&](const char* what, std::int64_t low, std::int64_t high) {
         return std::pair<const std::string, std::int64_t>(
-            what, judge.draw(fmt::format("{}: {}", of.name, what), low, high));
+            what, judge.draw(fmt::format("{}: {}", test_case.name, what), low, high));
     };
-    Numbers numbers = of.sizes;
-    numbers.insert({{"heads", of.key_heads * of.of_each},
-                    {"key heads", of.key_heads},
+    Numbers numbers = test_case.sizes;
+    numbers.insert({{"heads", test_case.key_heads * test_case.of_each},
+                    {"key heads", test_case.key_heads},
                     {"inner", 12 * draw("inner", 1, 3).second},
                     draw("vocabulary", 23, 37),
                     draw("context", 40, 48),
@@ -66,15 +66,17 @@ TaskRun given(const Judge& judge, const Way& way, const Case& of) {
                     draw("width", 3, 5),
                     draw("page rows", 3, 5),
                     draw("seed", 1, 1 << 30)});
-    give(numbers, of.prompts);
-    const std::int64_t longest = std::ranges::max(of.prompts, {}, &Asked::prompt).prompt;
-    const std::int64_t most = std::ranges::max(of.prompts, {}, &Asked::output).output;
+    give(numbers, test_case.prompts);
+    const std::int64_t longest =
+        std::ranges::max(test_case.prompts, {}, &Asked::prompt).prompt;
+    const std::int64_t most =
+        std::ranges::max(test_case.prompts, {}, &Asked::output).output;
     TaskRun run{fmt::format("{}: {} heads, {} of keys, {} prompts of up to {} tokens, "
                             "each followed by up to {}",
-                            of.name, numbers["heads"], of.key_heads, of.prompts.size(),
-                            longest, most),
+                            test_case.name, numbers["heads"], test_case.key_heads,
+                            test_case.prompts.size(), longest, most),
                 {}};
-    run.ranks.assign(static_cast<std::size_t>(of.ranks),
+    run.ranks.assign(static_cast<std::size_t>(test_case.ranks),
                      {way.task, {}, numbers, /*may_download=*/true});
     return run;
 }

@@ -99,18 +99,19 @@ class Replay {
         const auto& [number, tokens] = share;
         if (number < 0 || number >= std::ssize(requests_))
             return fmt::format("there is no request {}", number);
-        const Progress& it = requests_.at(number);
-        if (it.asked.arrival > pass_)
+        const Progress& progress = requests_.at(number);
+        if (progress.asked.arrival > pass_)
             return fmt::format("request {} has not come yet", number);
-        if (it.last_pass == pass_)
+        if (progress.last_pass == pass_)
             return fmt::format("request {} is there twice", number);
-        if (it.is_done())
+        if (progress.is_done())
             return fmt::format("request {} has rows, and has all of its tokens", number);
-        if (tokens.count < 1 || tokens.first != it.computed || tokens.tokens() > it.known)
+        if (tokens.count < 1 || tokens.first != progress.computed ||
+            tokens.tokens() > progress.known)
             return fmt::format(
                 "request {} has {} rows from its token {} on; it has {} tokens by then, "
                 "and {} have been computed since it began, or began again",
-                number, tokens.count, tokens.first, it.known, it.computed);
+                number, tokens.count, tokens.first, progress.known, progress.computed);
         if (std::ssize(tokens.pages) * rules_.page_rows < tokens.tokens())
             return fmt::format("request {} has {} tokens by then, on {} pages of {}",
                                number, tokens.tokens(), tokens.pages.size(),
@@ -124,11 +125,12 @@ class Replay {
 
     /// Stores the rows of a share.
     void enter(const Share& share) {
-        Progress& it = requests_.at(share.request);
-        it.under_way = true;
-        it.last_pass = pass_;
-        for (; it.computed < share.tokens.tokens(); ++it.computed)
-            stored_[place(share, it.computed)] = {share.request, it.computed, pass_};
+        Progress& progress = requests_.at(share.request);
+        progress.under_way = true;
+        progress.last_pass = pass_;
+        for (; progress.computed < share.tokens.tokens(); ++progress.computed)
+            stored_[place(share, progress.computed)] = {share.request, progress.computed,
+                                                        pass_};
     }
 
     /// Returns the place of a token's keys: a page, and a row of the page.
@@ -158,23 +160,23 @@ class Replay {
     /// waiting requests the oldest is first. Only the youngest is sent back.
     void judge_turn(std::int64_t number, const std::vector<Share>& shares,
                     const std::vector<Share>& prompts) {
-        const Progress& it = requests_.at(number);
-        if (it.asked.arrival > pass_) return;
-        if (it.under_way && it.decodes() && it.last_pass < pass_)
+        const Progress& progress = requests_.at(number);
+        if (progress.asked.arrival > pass_) return;
+        if (progress.under_way && progress.decodes() && progress.last_pass < pass_)
             wrong(verdict_.order,
                   fmt::format("request {} needs one row for its next token and gets "
                               "none; decodes go before prompts",
                               number));
-        const bool loses_row = it.lost_pass == pass_;
+        const bool loses_row = progress.lost_pass == pass_;
         for (const Share& share : loses_row ? shares : prompts)
             if (share.request > number)
                 wrong(verdict_.order,
                       fmt::format("request {} has rows, and request {}, which has come "
                                   "before it, {}",
                                   share.request, number,
-                                  loses_row      ? "is sent back: the youngest is"
-                                  : it.under_way ? "still lacks rows of its prompt"
-                                  : it.was_sent_back
+                                  loses_row            ? "is sent back: the youngest is"
+                                  : progress.under_way ? "still lacks rows of its prompt"
+                                  : progress.was_sent_back
                                       ? "waits; one that was sent back waits first of all"
                                       : "waits"));
     }
@@ -201,15 +203,15 @@ class Replay {
 
     /// Ends the pass for a request.
     void leave(std::int64_t number) {
-        Progress& it = requests_.at(number);
-        if (!it.lacks_rows() && !it.is_done()) ++it.known;
-        it.under_way = goes_on(number);
-        if (it.under_way || it.is_done()) return;
-        it.was_sent_back = true;
+        Progress& progress = requests_.at(number);
+        if (!progress.lacks_rows() && !progress.is_done()) ++progress.known;
+        progress.under_way = goes_on(number);
+        if (progress.under_way || progress.is_done()) return;
+        progress.was_sent_back = true;
         // A request that lacks more rows might get none in the next pass either, so it is
         // not known when it was sent back.
-        if (it.decodes()) it.lost_pass = pass_ + 1;
-        it.computed = 0;
+        if (progress.decodes()) progress.lost_pass = pass_ + 1;
+        progress.computed = 0;
     }
 
     /// Returns whether a request's next rows, if any, come after its first rows.

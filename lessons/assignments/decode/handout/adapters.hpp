@@ -150,12 +150,12 @@ inline double score_factor(const Sizes& sizes) {
 inline lockstep::Tensor block(lockstep::Device& device, const Sizes& sizes,
                               const Block& block, const lockstep::Tensor& x) {
     const lockstep::Tensor normed = device.rms_norm(x, block.norm_1).y;
-    const auto by = [&](const lockstep::Tensor& matrix) {
+    const auto projected = [&](const lockstep::Tensor& matrix) {
         return device.matmul(normed, matrix, {.transpose_b = true});
     };
-    const lockstep::Heads queries{by(block.queries), sizes.heads, sizes.width};
-    const lockstep::Heads keys{by(block.keys), sizes.key_heads, sizes.width};
-    const lockstep::Heads values{by(block.values), sizes.key_heads, sizes.width};
+    const lockstep::Heads queries{projected(block.queries), sizes.heads, sizes.width};
+    const lockstep::Heads keys{projected(block.keys), sizes.key_heads, sizes.width};
+    const lockstep::Heads values{projected(block.values), sizes.key_heads, sizes.width};
     const lockstep::Tensor weights = device.softmax(
         device.head_products(queries, keys, score_factor(sizes)), {.causal = true});
     lockstep::Tensor y = device.matmul(device.head_sums(weights, values), block.out);

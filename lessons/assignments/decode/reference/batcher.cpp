@@ -65,10 +65,11 @@ std::vector<Share> Batcher::next() {
     admit();
 
     std::vector<Share> pass;
-    for (const Sequence& it : running_)
-        if (it.planned > 0)
-            pass.push_back(
-                {it.request.id, {it.computed - it.planned, it.planned, it.pages}});
+    for (const Sequence& sequence : running_)
+        if (sequence.planned > 0)
+            pass.push_back({sequence.request.id,
+                            {sequence.computed - sequence.planned, sequence.planned,
+                             sequence.pages}});
     return pass;
 }
 
@@ -80,12 +81,13 @@ std::int64_t Batcher::free_pages() const {
 /// more token, and those that have all of their tokens end.
 void Batcher::take_tokens() {
     std::deque<Sequence> going_on;
-    for (Sequence& it : running_) {
-        if (std::exchange(it.planned, 0) > 0 && it.missing() == 0) ++it.known;
-        if (it.known == it.request.prompt + it.request.output)
-            give_back(it);
+    for (Sequence& sequence : running_) {
+        if (std::exchange(sequence.planned, 0) > 0 && sequence.missing() == 0)
+            ++sequence.known;
+        if (sequence.known == sequence.request.prompt + sequence.request.output)
+            give_back(sequence);
         else
-            going_on.push_back(std::move(it));
+            going_on.push_back(std::move(sequence));
     }
     running_ = std::move(going_on);
 }
@@ -94,8 +96,9 @@ void Batcher::take_tokens() {
 /// page is free, the youngest is sent back.
 void Batcher::plan_running(bool decodes) {
     for (std::size_t i = 0; i < running_.size();) {
-        Sequence& it = running_[i];
-        if (it.planned > 0 || it.decodes() != decodes || rows_left_ == 0 || plan(it))
+        Sequence& sequence = running_[i];
+        if (sequence.planned > 0 || sequence.decodes() != decodes || rows_left_ == 0 ||
+            plan(sequence))
             ++i;
         else
             send_back_youngest();

@@ -40,14 +40,15 @@ class Decoder {
     void step(std::vector<Sequence>& sequences) {
         auto pass = std::make_shared<PagedTokens>();
         Tokens ids, places, last;
-        for (Sequence& it : sequences) {
-            if (!it.lacks_tokens()) continue;
-            const auto count = static_cast<std::int64_t>(it.ids.size() - it.computed);
+        for (Sequence& sequence : sequences) {
+            if (!sequence.lacks_tokens()) continue;
+            const auto count =
+                static_cast<std::int64_t>(sequence.ids.size() - sequence.computed);
             pass->sequences.push_back(
-                {static_cast<std::int64_t>(it.computed), count, it.pages});
-            for (; it.computed < it.ids.size(); ++it.computed) {
-                ids.push_back(it.ids[it.computed]);
-                places.push_back(static_cast<std::int32_t>(it.computed));
+                {static_cast<std::int64_t>(sequence.computed), count, sequence.pages});
+            for (; sequence.computed < sequence.ids.size(); ++sequence.computed) {
+                ids.push_back(sequence.ids[sequence.computed]);
+                places.push_back(static_cast<std::int32_t>(sequence.computed));
             }
             last.push_back(static_cast<std::int32_t>(ids.size()) - 1);
         }
@@ -58,8 +59,8 @@ class Decoder {
         }
         const Tokens found = next_tokens(x, last);
         std::size_t next = 0;
-        for (Sequence& it : sequences)
-            if (it.lacks_tokens()) it.ids.push_back(found[next++]);
+        for (Sequence& sequence : sequences)
+            if (sequence.lacks_tokens()) sequence.ids.push_back(found[next++]);
     }
 
   private:
@@ -68,13 +69,13 @@ class Decoder {
                 const PagedTokensRef& pass) {
         const Sizes& sizes = gpt_.sizes;
         const Tensor normed = device_.rms_norm(x, block.norm_1).y;
-        const auto by = [&](const Tensor& matrix) {
+        const auto projected = [&](const Tensor& matrix) {
             return device_.matmul(normed, matrix, {.transpose_b = true});
         };
-        device_.store_pages(pages.keys, by(block.keys), 0, pass);
-        device_.store_pages(pages.values, by(block.values), 0, pass);
+        device_.store_pages(pages.keys, projected(block.keys), 0, pass);
+        device_.store_pages(pages.values, projected(block.values), 0, pass);
         const Tensor found =
-            device_.attend_pages({{by(block.queries), sizes.heads, sizes.width},
+            device_.attend_pages({{projected(block.queries), sizes.heads, sizes.width},
                                   {pages.keys, sizes.key_heads, sizes.width},
                                   {pages.values, sizes.key_heads, sizes.width}},
                                  pass, given::score_factor(sizes));
@@ -112,12 +113,12 @@ std::vector<Sequence> sequences_of(const std::vector<Prompt>& prompts,
                                    std::int64_t page_rows, std::int32_t& pages) {
     std::vector<Sequence> sequences;
     for (const Prompt& prompt : prompts) {
-        Sequence& it = sequences.emplace_back();
-        it.ids = prompt.ids;
-        it.end = prompt.ids.size() + static_cast<std::size_t>(prompt.output);
-        const auto stored = static_cast<std::int64_t>(it.end) - 1;
+        Sequence& sequence = sequences.emplace_back();
+        sequence.ids = prompt.ids;
+        sequence.end = prompt.ids.size() + static_cast<std::size_t>(prompt.output);
+        const auto stored = static_cast<std::int64_t>(sequence.end) - 1;
         for (std::int64_t row = 0; row < stored; row += page_rows)
-            it.pages.push_back(pages++);
+            sequence.pages.push_back(pages++);
     }
     return sequences;
 }

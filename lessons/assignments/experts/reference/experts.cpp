@@ -86,10 +86,10 @@ void plan(Rank& rank, const Counts& counts, std::size_t own_experts, Pass& pass)
         device.empty({static_cast<std::int64_t>(counts.size())}, DType::i32);
     rank.world().all_to_all(told, uploaded(device, counts)).wait();
     const Counts theirs = downloaded(device, told);  // by rank, for each own expert
-    const auto sums = [&](const Counts& of) {
+    const auto sums = [&](const Counts& copies) {
         Counts by_rank(static_cast<std::size_t>(rank.size()));
-        for (std::size_t i = 0; i < of.size(); ++i)
-            by_rank[i / own_experts] += of[i];
+        for (std::size_t i = 0; i < copies.size(); ++i)
+            by_rank[i / own_experts] += copies[i];
         return by_rank;
     };
     pass.sent = sums(counts);

@@ -57,14 +57,14 @@ std::string name_of(Kind kind) {
     return kind == Kind::wide ? "wide" : kind == Kind::nodes ? "nodes" : "context";
 }
 
-std::vector<NamedSetting> variants_of(Kind kind, const Varied& by) {
+std::vector<NamedSetting> variants_of(Kind kind, const Varied& varied) {
     constexpr double kMillion = 1e6;  // they are sent as whole numbers
     std::vector<NamedSetting> all;
     for (Setting& each : settings_of(kind)) {
         GptSizes& sizes = each.sizes;
         double& network = each.cluster.between.bytes_per_second;
-        sizes.vocabulary += by.vocabulary;
-        network = std::round(network * by.network / kMillion) * kMillion;
+        sizes.vocabulary += varied.vocabulary;
+        network = std::round(network * varied.network / kMillion) * kMillion;
         const std::string name = fmt::format(
             "{}, {} sequences of {} tokens, {} heads of keys, {} words, nodes of {}, "
             "{:.5g} GB/s between them",

@@ -28,7 +28,7 @@ struct Varied {
 };
 
 /// Returns all variants of a setting. One of them is drawn for each grading.
-std::vector<NamedSetting> variants_of(Kind kind, const Varied& by);
+std::vector<NamedSetting> variants_of(Kind kind, const Varied& varied);
 
 /// Returns a step of a setting, by shapes only.
 GivenJob step_of(const Setting& setting, const Axes& axes);

@@ -224,7 +224,7 @@ void judge_share(Judge& judge) {
 std::int64_t sum_of(const RunReport& report, const RankFigure& figure) {
     std::int64_t sum = 0;
     for (const RankReport& rank : report.ranks)
-        sum += figure.of(rank);
+        sum += figure.value(rank);
     return sum;
 }
 

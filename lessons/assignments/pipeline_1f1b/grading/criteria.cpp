@@ -103,8 +103,8 @@ LeftSchedules made_for(Judge& judge, const Exercise& exercise, const Case& size)
 void ask_values(Judge& judge, const LeftSchedules& made) {
     ask_made_alike(judge, made);
     for (int stage = 0; stage < made.right.stages; ++stage) {
-        const std::vector<Instruction>& list = made.left.of(stage);
-        const std::size_t all = made.right.of(stage).size();
+        const std::vector<Instruction>& list = made.left.of_stage(stage);
+        const std::size_t all = made.right.of_stage(stage).size();
         judge.ask(list.size() == all && list[all - 2].kind == reduce_gradients &&
                       list[all - 1].kind == optimizer_step,
                   fmt::format("{}: stage {}: each micro-batch once, then R and U, which "

@@ -26,7 +26,7 @@ struct Sizes {
 
 /// The quantity that the table limits on a stage, and the table's limit.
 struct Held {
-    std::function<int(const Holdings& peak)> of;
+    std::function<int(const Holdings& peak)> amount;
     std::function<int(int stage)> most;
 };
 
@@ -34,7 +34,7 @@ std::string beside_most(const Schedule& schedule, const Held& held) {
     const auto peaks = peak_holdings(schedule);
     for (int stage = 0; stage < schedule.stages; ++stage) {
         const int most = held.most(stage);
-        const int peak = held.of(peaks[stage]);
+        const int peak = held.amount(peaks[stage]);
         if (peak > most)
             return fmt::format("stage {} holds {}; the table allows {}", stage, peak,
                                most);

@@ -16,7 +16,7 @@ using namespace lockstep;
 
 /// Expects each micro-batch's work once, then R and U, and nothing else.
 void expect_work(const Schedule& schedule, int stage, bool halves) {
-    const auto& list = schedule.of(stage);
+    const auto& list = schedule.of_stage(stage);
     const auto has = [&](InstructionKind kind) {
         return std::ranges::count(list, kind, &Instruction::kind) > 0;
     };

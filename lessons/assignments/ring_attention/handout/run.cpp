@@ -17,9 +17,9 @@ void print_sizes() {
     constexpr std::int64_t kLogSumExp = kTokens * kHeads * sizeof(float);
     constexpr std::int64_t kBlock = 2 * kTensor;
     const auto print = [](const char* what, std::int64_t in, std::int64_t out,
-                          std::int64_t blocks, const char* of) {
+                          std::int64_t blocks, const char* remark) {
         fmt::print("{}: {} go in, {} come out; with {} blocks of {}{} that is {}\n", what,
-                   bytes_text(in), bytes_text(out), blocks, bytes_text(kBlock), of,
+                   bytes_text(in), bytes_text(out), blocks, bytes_text(kBlock), remark,
                    bytes_text(in + out + blocks * kBlock));
     };
     print("forward", 3 * kTensor, kTensor + kLogSumExp, 2, "");

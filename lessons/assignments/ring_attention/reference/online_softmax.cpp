@@ -11,11 +11,11 @@ constexpr double kNothing = -std::numeric_limits<double>::infinity();
 /// maximum and not -infinity.
 void rescale(OnlineSoftmax& state, std::size_t row, double larger) {
     const auto width = static_cast<std::size_t>(state.width);
-    const double by = std::exp(state.maximum[row] - larger);
+    const double factor = std::exp(state.maximum[row] - larger);
     state.maximum[row] = larger;
-    state.sum[row] *= by;
+    state.sum[row] *= factor;
     for (std::size_t c = row * width; c < (row + 1) * width; ++c)
-        state.output[c] *= by;
+        state.output[c] *= factor;
 }
 
 }  // namespace
@@ -45,10 +45,10 @@ void merge(OnlineSoftmax& state, const OnlineSoftmax& other) {
         const double larger = std::max(state.maximum[row], other.maximum[row]);
         if (larger == kNothing) continue;
         rescale(state, row, larger);
-        const double by = std::exp(other.maximum[row] - larger);
-        state.sum[row] += by * other.sum[row];
+        const double factor = std::exp(other.maximum[row] - larger);
+        state.sum[row] += factor * other.sum[row];
         for (std::size_t c = row * width; c < (row + 1) * width; ++c)
-            state.output[c] += by * other.output[c];
+            state.output[c] += factor * other.output[c];
     }
 }
 

@@ -63,8 +63,8 @@ LeftSchedules made_for(Judge& judge, const Case& size) {
     const LeftSchedules order = order_alone(made);
     const std::string asked = made.run.name + ": F and B of each micro-batch";
     for (int stage = 0; stage < p; ++stage)
-        for (const Instruction& each : order.right.of(stage))
-            if (std::ranges::count(order.left.of(stage), each) == 0)
+        for (const Instruction& each : order.right.of_stage(stage))
+            if (std::ranges::count(order.left.of_stage(stage), each) == 0)
                 judge.ask(false, asked,
                           fmt::format("stage {} has no {}", stage, text_of(each)));
     judge.ask(true, asked, "they are there");
@@ -79,7 +79,7 @@ void ask_work(Judge& judge, const LeftSchedules& made) {
 /// Returns the first wrong place in a stage's list, or nothing. R and U must come after
 /// every k-th backward, and each backward must be of the current batch.
 std::string wrong_update(const Schedule& schedule, int stage, int k) {
-    const auto& list = schedule.of(stage);
+    const auto& list = schedule.of_stage(stage);
     int backwards = 0;
     int due = 0;  // how many of R and U are still to come
     for (const Place place : schedule.places(stage)) {

@@ -45,7 +45,7 @@ void lines_as_right(Judge& judge, const TaskRun& run) {
 
 /// Returns a run whose input is a stage's list in rows: kind, micro-batch and version.
 TaskRun kept_run(const std::string& generator, const PipelineShape& shape, int stage) {
-    const std::vector<Instruction> list = make_schedule(generator, shape).of(stage);
+    const std::vector<Instruction> list = make_schedule(generator, shape).of_stage(stage);
     HostTensor rows({std::ssize(list), 3}, DType::f64);
     std::int64_t next = 0;
     for (const Instruction& each : list)
@@ -118,7 +118,7 @@ struct Setting {
     HostTensor bytes;
     std::map<std::string, std::int64_t> numbers;  ///< the task's inputs
 
-    std::int64_t number(const char* of) const { return numbers.at(of); }
+    std::int64_t number(const char* key) const { return numbers.at(key); }
     int stages() const { return static_cast<int>(bytes.shape()[0]); }
     /// Describes the setting, for sentences.
     std::string text() const {

@@ -63,7 +63,7 @@ void show_schedule(const Sizes& sizes) {
     fmt::print("all of it is drawn in {}\n\n", file);
     for (int stage = 0; stage < sizes.p; ++stage) {
         fmt::print("stage {}:", stage);
-        for (const std::string& text : texts_of(schedule.of(stage)))
+        for (const std::string& text : texts_of(schedule.of_stage(stage)))
             fmt::print(" {}", text);
         fmt::print("\n");
     }
@@ -73,7 +73,7 @@ void show_schedule(const Sizes& sizes) {
 void show_versions(const Sizes& sizes) {
     const Schedule schedule = adapters::two_buffers(sizes.p, sizes.m, sizes.k);
     for (int stage = 0; stage < sizes.p; ++stage) {
-        const auto& list = schedule.of(stage);
+        const auto& list = schedule.of_stage(stage);
         const auto text = [&](int position) {
             return fmt::format("{} ({})", position, text_of(list.at(position)));
         };

@@ -27,7 +27,7 @@ struct Sizes {
 
 /// Expects F and B of each micro-batch, and R and U after every k-th B.
 void expect_list(const Schedule& schedule, int stage, const Sizes& sizes) {
-    const auto& list = schedule.of(stage);
+    const auto& list = schedule.of_stage(stage);
     const int updates = sizes.micro_batches / sizes.per_update;
     expect_equal(static_cast<int>(list.size()), 2 * sizes.micro_batches + 2 * updates,
                  fmt::format("instructions of stage {}", stage));
@@ -84,16 +84,16 @@ void test_schedule(const Sizes& sizes) {
     for (const Durations& each : {Durations{1, 1, 1}, {5, 1, 1}})
         expect_most(time_schedule(schedule, {each}).makespan,
                     (sizes.micro_batches + sizes.stages - 1) *
-                        (each.of(forward) + each.of(backward)),
+                        (each.of_kind(forward) + each.of_kind(backward)),
                     fmt::format("with t_f = {} and t_b = {}, units of time until all is "
                                 "done",
-                                each.of(forward), each.of(backward)));
+                                each.of_kind(forward), each.of_kind(backward)));
 }
 
 /// Tests a list that is written as in a CSV file of schedules: "F0,B0,U".
 void test_kept(const std::string& text, const std::vector<Kept>& expected) {
     const Schedule schedule = read_schedule_csv(text + "\n", "list.csv");
-    const std::vector<Kept> kept = adapters::kept_versions(schedule.of(0));
+    const std::vector<Kept> kept = adapters::kept_versions(schedule.of_stage(0));
     expect_equal(static_cast<int>(kept.size()), static_cast<int>(expected.size()),
                  "versions in all");
     for (std::size_t version = 0; version < kept.size(); ++version) {

@@ -61,8 +61,8 @@ Sharded share_out(Rank& rank, const Layer& layer, const Tensor& own, bool keeps)
 
 std::vector<Parameter*> shards_of(const Network& network) {
     std::vector<Parameter*> shards;
-    for (const Sharded& it : network)
-        shards.push_back(it.shard.get());
+    for (const Sharded& sharded : network)
+        shards.push_back(sharded.shard.get());
     return shards;
 }
 
@@ -98,10 +98,10 @@ void forward_and_backward(Device& device, const Layers& layers, const MicroBatch
 /// Updates this rank's range of each layer, and gathers the new values on all ranks.
 void update_and_gather(Rank& rank, const Network& network, AdamW& optimizer) {
     std::vector<Work> gathers;
-    for (const Sharded& it : network) {
-        optimizer.step(*it.shard);
-        gathers.push_back(
-            rank.world().all_gather(it.layer->values, own_range(rank, it.layer->values)));
+    for (const Sharded& sharded : network) {
+        optimizer.step(*sharded.shard);
+        gathers.push_back(rank.world().all_gather(
+            sharded.layer->values, own_range(rank, sharded.layer->values)));
     }
     for (Work& gather : gathers)
         gather.wait();
@@ -113,18 +113,18 @@ class Stage2 : public Stage {
     Stage2(Rank& rank, Network& network) : rank_(rank), network_(network) {}
 
     void before_backward(std::size_t layer) override {
-        Sharded& it = network_[layer];
+        Sharded& sharded = network_[layer];
         const MemoryScope scope(rank_.device(), MemoryCategory::gradients);
-        it.gradients = rank_.device().zeros({it.elements}, DType::f64);
-        show(*it.layer, it.gradients, &Parameter::gradient);
+        sharded.gradients = rank_.device().zeros({sharded.elements}, DType::f64);
+        show(*sharded.layer, sharded.gradients, &Parameter::gradient);
     }
     void after_backward(std::size_t layer) override {
         if (layer + 1 < network_.size()) finish(network_[layer + 1]);
-        Sharded& it = network_[layer];
-        show(*it.layer, {}, &Parameter::gradient);
-        it.reduction =
-            rank_.world().reduce_scatter(own_range(rank_, it.gradients), it.gradients);
-        if (layer == 0) finish(it);
+        Sharded& sharded = network_[layer];
+        show(*sharded.layer, {}, &Parameter::gradient);
+        sharded.reduction = rank_.world().reduce_scatter(
+            own_range(rank_, sharded.gradients), sharded.gradients);
+        if (layer == 0) finish(sharded);
     }
 
   protected:
@@ -133,10 +133,10 @@ class Stage2 : public Stage {
 
   private:
     /// Adds the reduced range to the shard's gradients, and frees the whole gradients.
-    void finish(Sharded& it) {
-        it.reduction->wait();
-        rank_.device().add(it.shard->gradient, own_range(rank_, it.gradients));
-        it.gradients = {};
+    void finish(Sharded& sharded) {
+        sharded.reduction->wait();
+        rank_.device().add(sharded.shard->gradient, own_range(rank_, sharded.gradients));
+        sharded.gradients = {};
     }
 
     Rank& rank_;
@@ -167,23 +167,23 @@ class Stage3 : public Stage2 {
 
   private:
     void gather(std::size_t layer) {
-        Sharded& it = network()[layer];
+        Sharded& sharded = network()[layer];
         const MemoryScope scope(rank().device(), MemoryCategory::parameters);
-        it.values = rank().device().empty({it.elements}, DType::f64);
-        it.gather = rank().world().all_gather(it.values, it.shard->value);
+        sharded.values = rank().device().empty({sharded.elements}, DType::f64);
+        sharded.gather = rank().world().all_gather(sharded.values, sharded.shard->value);
     }
     void open(std::size_t layer) {
-        Sharded& it = network()[layer];
-        if (!it.values) gather(layer);
-        if (!it.gather) return;
-        it.gather->wait();
-        it.gather.reset();
-        show(*it.layer, it.values, &Parameter::value);
+        Sharded& sharded = network()[layer];
+        if (!sharded.values) gather(layer);
+        if (!sharded.gather) return;
+        sharded.gather->wait();
+        sharded.gather.reset();
+        show(*sharded.layer, sharded.values, &Parameter::value);
     }
     void close(std::size_t layer) {
-        Sharded& it = network()[layer];
-        show(*it.layer, {}, &Parameter::value);
-        it.values = {};
+        Sharded& sharded = network()[layer];
+        show(*sharded.layer, {}, &Parameter::value);
+        sharded.values = {};
     }
 };
 
@@ -198,14 +198,15 @@ void stage_1(Rank& rank, const Layers& layers, const MicroBatches& micro_batches
     AdamW optimizer(shards_of(network), training.adamw);
     Stage nothing;
     for (int step = 0; step < training.steps; ++step) {
-        for (const Sharded& it : network)
-            device.fill(it.gradients, 0);
+        for (const Sharded& sharded : network)
+            device.fill(sharded.gradients, 0);
         for (const MicroBatch& batch : micro_batches)
             forward_and_backward(device, layers, batch, nothing);
-        for (Sharded& it : network)
-            it.reduction = rank.world().reduce_scatter(it.shard->gradient, it.gradients);
-        for (Sharded& it : network)
-            it.reduction->wait();
+        for (Sharded& sharded : network)
+            sharded.reduction =
+                rank.world().reduce_scatter(sharded.shard->gradient, sharded.gradients);
+        for (Sharded& sharded : network)
+            sharded.reduction->wait();
         update_and_gather(rank, network, optimizer);
     }
 }
@@ -219,8 +220,8 @@ void stage_2(Rank& rank, const Layers& layers, const MicroBatches& micro_batches
     AdamW optimizer(shards_of(network), training.adamw);
     Stage2 stage(rank, network);
     for (int step = 0; step < training.steps; ++step) {
-        for (const Sharded& it : network)
-            device.fill(it.shard->gradient, 0);
+        for (const Sharded& sharded : network)
+            device.fill(sharded.shard->gradient, 0);
         for (const MicroBatch& batch : micro_batches)
             forward_and_backward(device, layers, batch, stage);
         update_and_gather(rank, network, optimizer);
@@ -236,8 +237,8 @@ void stage_3(Rank& rank, const Layers& layers, const MicroBatches& micro_batches
     AdamW optimizer(shards_of(network), training.adamw);
     Stage3 stage(rank, network);
     for (int step = 0; step < training.steps; ++step) {
-        for (const Sharded& it : network)
-            device.fill(it.shard->gradient, 0);
+        for (const Sharded& sharded : network)
+            device.fill(sharded.shard->gradient, 0);
         for (const MicroBatch& batch : micro_batches)
             forward_and_backward(device, layers, batch, stage);
         optimizer.step();
